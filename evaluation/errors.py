@@ -1,0 +1,19 @@
+"""The one error a user's input can raise."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class InputError(ValueError):
+    """Input that cannot be used; its message names the field, the value received and the fix.
+
+    The command line prints the message alone and exits with status 2; nothing has been lost by then.
+    """
+
+
+def unknown_name(field: str, value: str, allowed: Iterable[str]) -> InputError:
+    """Return the error for a name that is not one of `allowed`, with the likeliest meant one first."""
+    allowed = sorted(allowed)
+    close = get_close_matches(value, allowed, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return InputError(f"{field}: {value!r} is unknown{hint} Known: {', '.join(allowed)}.")

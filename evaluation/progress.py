@@ -1,0 +1,37 @@
+"""Progress of long work: a bar in a terminal, a line every few seconds in a log."""
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tqdm import tqdm
+
+log = logging.getLogger("evenhand")
+
+SECONDS_BETWEEN_LINES = 15.0
+
+
+@contextmanager
+def progress(total: int, description: str, unit: str, done: int = 0) -> Iterator[Callable[[int], None]]:
+    """Yield `advance(n)`; show rate and remaining time of `total` units, `done` of them from an earlier run."""
+    if sys.stderr.isatty():
+        with tqdm(total=total, initial=done, desc=description, unit=f" {unit}", dynamic_ncols=True) as bar:
+            yield bar.update
+        return
+    start = last = time.monotonic()
+    count = 0
+
+    def advance(n: int) -> None:
+        nonlocal last, count
+        count += n
+        now = time.monotonic()
+        if now - last >= SECONDS_BETWEEN_LINES:
+            last, rate = now, count / (now - start)
+            left = (total - done - count) / rate
+            log.info("%s: %d of %d, %.0f %s/s, %.0f s left", description, done + count, total, rate, unit, left)
+
+    yield advance
+    seconds = time.monotonic() - start
+    log.info("%s: %d %s in %.1f s (%.0f/s)", description, count, unit, seconds, count / max(seconds, 1e-9))
