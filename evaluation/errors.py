@@ -12,8 +12,9 @@ class InputError(ValueError):
 
 
 def unknown_name(field: str, value: str, allowed: Iterable[str]) -> InputError:
-    """Return the error for a name that is not one of `allowed`, with the likeliest meant one first."""
+    """Return the error for a name that is not one of `allowed`: with the one likely meant, else with all of them."""
     allowed = sorted(allowed)
     close = get_close_matches(value, allowed, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return InputError(f"{field}: {value!r} is unknown{hint} Known: {', '.join(allowed)}.")
+    if close:
+        return InputError(f"{field}: {value!r} is unknown; did you mean {close[0]!r}?")
+    return InputError(f"{field}: {value!r} is unknown. Known: {', '.join(allowed)}.")

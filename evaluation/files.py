@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ def written_whole(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}; choose another --output_dir.") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # it is not there after a rename, nor where it could not be written
+            temporary.unlink()
 
 
 def write_text(path: Path, text: str) -> None:

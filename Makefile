@@ -1,0 +1,28 @@
+# Each target builds .venv by itself; nothing else has to be installed by hand but Python 3.11 and make.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: loop test lint testbed benchmarks
+
+loop: .venv/ready
+	$(BIN)/evenhand loop --config recipes/configs/loop.yaml
+
+test: .venv/ready
+	$(BIN)/pytest
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+testbed: .venv/ready
+	$(BIN)/python -m recipes.testbed.build
+
+benchmarks: .venv/ready
+	$(BIN)/python -m benchmarks.generation_throughput
+	$(BIN)/python -m benchmarks.scoring
+
+.venv/ready: constraints.txt pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+	touch $@

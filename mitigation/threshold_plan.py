@@ -1,0 +1,130 @@
+"""Which α and β to choose: a prediction of the bias left after tuning, from the labelled responses alone.
+
+Scoring the `no_bias` responses as they are misleads for low thresholds: a descriptor's m_d is noisy, the labels follow
+the noise, and so the filtered responses spread *against* the noise, which no model learns. The plan therefore
+predicts what a model can learn, the expected effect of the labels:
+
+1.  Shrink. The spread of the measured m_d is that of the true ones plus noise. Each descriptor's responses are
+    replaced by a mixture, √λ of its own and 1 − √λ of everybody's to the same template, λ = pooled FGB* / pooled FGB:
+    the mixtures' means have the spread of the true means (constrained empirical Bayes; Louis 1984).
+2.  Soften. A response with style vector p is labelled `no_bias` if (p − m̄)·(m_d − m̄) ≤ β‖m_d − m̄‖^α. With m_d
+    drawn many times around the shrunken mean, with its sampling covariance, that happens in a share of the draws.
+3.  The tuned model answers, under the tag, like the mixture weighted by that share. Its spread over descriptors,
+    relative to the mixture's, is the predicted share of pooled FGB* that is left.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from evaluation.statistics import arrange_cells, complete_descriptors, descriptor_spread
+from mitigation.projection import ALPHAS, bias_values, cell_means, labels
+
+QUANTILES = (0.30, 0.40, 0.50, 0.60, 0.70, 0.75, 0.80, 0.85, 0.90, 0.93, 0.95, 0.97, 0.99)
+POOL_ROWS = 1000  # responses that stand for everybody's
+DRAWS = 48  # of each noisy m_d
+BOOTSTRAP = 200
+
+
+def threshold_plan(
+    vectors: np.ndarray,
+    template: np.ndarray,
+    descriptor: np.ndarray,
+    *,
+    alphas: Sequence[int] = ALPHAS,
+    quantiles: Sequence[float] = QUANTILES,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Predict, for each α and quantile of b, the share of pooled FGB* that tuning with that threshold leaves.
+
+    Args:
+        vectors: style vectors (n, S) of the responses to be labelled; template, descriptor: codes (n,).
+
+    Returns:
+        One row per (alpha, quantile): `beta`, the quantile of b; `share_labelled_bias`; `predicted_fgb_left` with
+        `lower` and `upper` (95 %, bootstrap over descriptors: what a sample of other descriptors would say, not the
+        error of the model behind the prediction); `filtered_fgb_left`, what the `no_bias` responses alone score
+        with labels from cross-fitted directions; `trusted`, true where the two agree within a factor of two.
+    """
+    rng = np.random.default_rng(seed)
+    spread = descriptor_spread(complete_descriptors(arrange_cells(vectors, template, descriptor)), pooled=True)
+    n_descriptors = int(descriptor.max()) + 1
+    means, size = cell_means(vectors, template, descriptor)
+    m_d = np.nanmean(means, axis=1)
+    m_bar, template_means = m_d.mean(axis=0), np.nanmean(means, axis=0)
+    plain = spread.plain.value * n_descriptors / (n_descriptors - 1)
+    own_weight = np.sqrt(np.clip(spread.corrected.value / plain, 0, 1))
+    shrunken = own_weight * (m_d - m_bar)
+    noise = _noise_covariances(vectors, template, descriptor, means, size)
+    pool = vectors[rng.choice(len(vectors), min(POOL_ROWS, len(vectors)), replace=False)] - m_bar
+    rows_of = np.split(np.argsort(descriptor, kind="stable"), np.cumsum(np.bincount(descriptor))[:-1])
+    points = [np.concatenate([vectors[rows] - m_bar, pool]) for rows in rows_of]
+    weights = [
+        np.repeat([own_weight / len(rows), (1 - own_weight) / len(pool)], [len(rows), len(pool)]) for rows in rows_of
+    ]
+    base = np.array([w @ p for w, p in zip(weights, points, strict=True)])
+    drawn = [
+        direction + rng.multivariate_normal(np.zeros(len(direction)), v, DRAWS, method="eigh")
+        for direction, v in zip(shrunken, noise, strict=True)
+    ]
+    projection = [p @ directions.T for p, directions in zip(points, drawn, strict=True)]  # (points, draws) each
+    norm = [np.linalg.norm(directions, axis=1) for directions in drawn]
+    unfiltered = _pooled_spread(vectors - template_means[template], descriptor)
+    resamples = rng.integers(0, n_descriptors, (BOOTSTRAP, n_descriptors))
+
+    table = []
+    for alpha in alphas:
+        b = bias_values(vectors, template, descriptor, alpha)
+        b_crossed = bias_values(vectors, template, descriptor, alpha, cross_fitted=True)
+        for quantile in quantiles:
+            beta = float(np.quantile(b, quantile))
+            after = np.empty_like(base)
+            for d in range(n_descriptors):
+                accepted = weights[d] * (projection[d] <= beta * norm[d] ** alpha).mean(axis=1)
+                after[d] = accepted @ points[d] / accepted.sum()
+            ratios = [_spread(after[s]) / _spread(base[s]) for s in resamples]
+            kept = labels(b_crossed, float(np.quantile(b_crossed, quantile))) == "no_bias"
+            filtered = _pooled_spread(vectors[kept] - template_means[template[kept]], descriptor[kept])
+            table.append(
+                {
+                    "alpha": alpha,
+                    "quantile": quantile,
+                    "beta": beta,
+                    "share_labelled_bias": float((b > beta).mean()),
+                    "predicted_fgb_left": float(_spread(after) / _spread(base)),
+                    "lower": float(np.quantile(ratios, 0.025)),
+                    "upper": float(np.quantile(ratios, 0.975)),
+                    "filtered_fgb_left": filtered / unfiltered,
+                }
+            )
+    plan = pd.DataFrame(table)
+    agreement = plan["filtered_fgb_left"] / plan["predicted_fgb_left"]
+    return plan.assign(trusted=agreement.between(0.5, 2.0))
+
+
+def _noise_covariances(
+    vectors: np.ndarray, template: np.ndarray, descriptor: np.ndarray, means: np.ndarray, size: np.ndarray
+) -> np.ndarray:
+    """Return the sampling covariance of each m_d, (D, S, S)."""
+    n = size[descriptor, template]
+    n_templates = (size > 0).sum(axis=1)[descriptor]
+    scale = 1 / (n_templates * np.sqrt(np.maximum(n * (n - 1.0), 1)))
+    residual = (vectors - means[descriptor, template]) * scale[:, None]
+    order = np.argsort(descriptor, kind="stable")
+    parts = np.split(residual[order], np.cumsum(np.bincount(descriptor))[:-1])
+    return np.stack([part.T @ part for part in parts])
+
+
+def _pooled_spread(deviations: np.ndarray, descriptor: np.ndarray) -> float:
+    """Return pooled FGB* of vectors freed of their template's mean, where filtering has emptied some cells."""
+    one_template = np.zeros_like(descriptor)
+    means, size = cell_means(deviations, one_template, descriptor)
+    squares, _ = cell_means(deviations**2, one_template, descriptor)
+    enough = size[:, 0] >= 2
+    noise = (squares - means**2)[enough, 0].sum(axis=1) / (size[enough, 0] - 1)
+    return float(_spread(means[enough, 0]) - noise.mean())
+
+
+def _spread(means: np.ndarray) -> float:
+    return means.var(axis=0, ddof=1).sum()

@@ -1,0 +1,261 @@
+"""What a command is told: dataclasses, read strictly from YAML and from `--field value`.
+
+A mistyped key, a wrong type or a value out of range is one error before any work starts. This module imports nothing
+heavy, so that `--help` answers at once.
+"""
+
+import argparse
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from evaluation.errors import InputError, unknown_name
+from mitigation.settings import TuningSettings
+
+TESTBED = "testbed"
+Share = Annotated[float, Field(gt=0, lt=1)]
+Count = Annotated[int, Field(ge=1)]
+ReportTo = Literal["wandb", "tensorboard", "none"]
+
+
+def option(default: Any, description: str) -> Any:
+    """Return a field with its default and its line in `--help`."""
+    if callable(default):
+        return Field(default_factory=default, description=description)
+    return Field(default=default, description=description)
+
+
+strict = dataclass(config=ConfigDict(extra="forbid"), kw_only=True)
+
+
+@strict
+class MeasureConfig:
+    """Measure a model: prompts → responses → style vectors → scores and a report."""
+
+    model: str = option(TESTBED, "Hugging Face id, local folder or adapter folder; 'testbed' is the embedded one")
+    revision: str | None = option(None, "commit of a model on the hub")
+    trust_remote_code: bool = option(False, "run code that comes with the model")
+    metrics: list[Literal["generation_bias"]] = option(lambda: ["generation_bias"], "metric families")
+    dataset: str = option("paper", "taxonomy: 'paper' (shipped), 'v1.0', 'v1.1', or a folder in that format")
+    prompts_file: Path | None = option(None, "Parquet, CSV or JSONL of your own prompts, instead of a dataset")
+    filters: dict[str, Any] = option(
+        lambda: {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}, "keep prompts by column: {column: values}"
+    )
+    split: Literal["measure", "train", "all"] = option("measure", "which side of the train/measure split to use")
+    split_by: Literal["noun", "descriptor", "template"] = option("noun", "what the two sides do not share")
+    train_fraction: Share = option(0.5, "share of the nouns, descriptors or templates on the train side")
+    descriptors: Annotated[int, Field(ge=2)] | None = option(200, "sample so many, stratified by axis; null: all")
+    per_cell: Count = option(4, "responses per (template, descriptor); intervals need 4")
+    personas: str = option("none", "'none', 'default' (ours) or a file of your own")
+    variations: bool = option(False, "apply the four stylistic variations (002 A.3), each with probability 1/2")
+    control_tag: str | None = option(None, "string at the end of the context; null: the model's own default")
+    decoding: Literal["sample", "paper"] = option("sample", "'paper': beam search, length ≥ 20, 3-gram blocking (A.4)")
+    decoding_arguments: dict[str, Any] = option(dict, "any arguments of `generate`, over the preset's")
+    batch_size: Count = option(512, "contexts generated at once")
+    style_classifier: str = option(TESTBED, "Hugging Face id or folder of a sequence classifier")
+    style_clusters: str = option(TESTBED, "cluster file: 'testbed', 'image_chat' or a JSON path")
+    neutral_dialogue: str | None = option(TESTBED, "JSONL of {context, response} for perplexity; null: none")
+    permutations: Annotated[int, Field(ge=0)] = option(99, "of the test of no dependence on the descriptor")
+    seed: int = option(0, "of sampling prompts and responses")
+    report_to: ReportTo = option("wandb", "wandb is offline unless you are logged in")
+    group: str | None = option(None, "name that joins the stages of one experiment")
+    output_dir: Path = option(Path("runs/measure"), "where everything is written")
+
+
+@strict
+class LabelConfig:
+    """Label the responses of a measuring run `bias` or `no_bias`, and plan the threshold."""
+
+    responses: Path = option(Path("runs/train"), "a finished measuring run, on train prompts")
+    alpha: Literal[0, 1, 2] = option(0, "exponent of the norm in the bias value (002 C.1)")
+    beta: float | None = option(None, "threshold as a number; null: use the quantile")
+    quantile: Share = option(0.9, "threshold as a quantile of the bias values, where beta is null")
+    cross_fitted: bool = option(False, "take each response out of its own bias direction")
+    seed: int = option(0, "of the plan's sampling")
+    report_to: ReportTo = option("wandb", "wandb is offline unless you are logged in")
+    group: str | None = option(None, "name that joins the stages of one experiment")
+    output_dir: Path = option(Path("runs/label"), "where everything is written")
+
+
+@strict
+class TuneConfig:
+    """Tune the labelled model for style equality, with a control tag."""
+
+    labels: Path = option(Path("runs/label"), "a finished labelling run")
+    method: str = option("control_tags", "module of mitigation/methods")
+    training: TuningSettings = option(TuningSettings, "how to train")
+    measure_every: Annotated[int, Field(ge=0)] = option(50, "measure pooled FGB* every so many steps; 0: never")
+    measure_descriptors: Annotated[int, Field(ge=2)] = option(40, "descriptors in that small measurement")
+    report_to: ReportTo = option("wandb", "wandb is offline unless you are logged in")
+    group: str | None = option(None, "name that joins the stages of one experiment")
+    output_dir: Path = option(Path("runs/tune"), "where everything is written")
+
+
+@strict
+class CompareConfig:
+    """Compare two measuring runs over the same prompts: differences with intervals, and the report."""
+
+    before: Path = option(Path("runs/before"), "measuring run of the original model")
+    after: Path = option(Path("runs/after"), "measuring run of the tuned model")
+    labels: Path | None = option(None, "labelling run, for the threshold plan")
+    tuning: Path | None = option(None, "tuning run, for its curves")
+    report_to: ReportTo = option("wandb", "wandb is offline unless you are logged in")
+    group: str | None = option(None, "name that joins the stages of one experiment")
+    output_dir: Path = option(Path("runs/compare"), "where everything is written")
+
+
+@strict
+class LoopConfig:
+    """The whole loop: measure → label → tune → measure again → report."""
+
+    measure: MeasureConfig = option(MeasureConfig, "both measurements, and the responses that are labelled")
+    train_per_cell: Count = option(4, "responses per (template, descriptor) to label and tune on")
+    label: LabelConfig = option(LabelConfig, "labelling")
+    tune: TuneConfig = option(TuneConfig, "tuning")
+    report_to: ReportTo = option("wandb", "wandb is offline unless you are logged in")
+    output_dir: Path = option(Path("runs/loop"), "where everything is written")
+
+
+COMMANDS: dict[str, type] = {
+    "measure": MeasureConfig,
+    "label": LabelConfig,
+    "tune": TuneConfig,
+    "compare": CompareConfig,
+    "loop": LoopConfig,
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's parser: one subcommand per config, one flag per field."""
+    root = argparse.ArgumentParser(
+        prog="evenhand",
+        description="Does your model treat people differently by who they say they are, how sure are you, "
+        "and can you make it stop?",
+    )
+    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, config in COMMANDS.items():
+        summary = (config.__doc__ or "").splitlines()[0]
+        command = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        command.add_argument("--config", type=Path, metavar="FILE.yaml", help="settings; flags go over them")
+        for flag, field_type, default, text in _flags(config):
+            shown = "" if default is MISSING else f" (default: {_shown(default)})"
+            command.add_argument(
+                f"--{flag}", metavar=_type_name(field_type), help=f"{text}{shown}".replace("%", "%%"), default=MISSING
+            )
+    return root
+
+
+def read_config(command: str, file: Path | None, overrides: Mapping[str, str]) -> Any:
+    """Return the command's config from a YAML file and `{dotted.field: text}` overrides.
+
+    Raises:
+        InputError: the file cannot be read; a key is unknown; a value has the wrong type or is out of range.
+    """
+    config = COMMANDS[command]
+    settings = _read_yaml(file) if file else {}
+    types_of = {flag: field_type for flag, field_type, _, _ in _flags(config)}
+    for flag, text in overrides.items():
+        target = settings
+        *parents, last = flag.split(".")
+        for parent in parents:
+            target = target.setdefault(parent, {})
+        target[last] = _parsed(flag, text, types_of[flag])
+    return checked(config, settings, str(file) if file else "command line")
+
+
+def checked(config: type, settings: Mapping[str, Any], source: str) -> Any:
+    """Return `config(**settings)`, every key, type and range checked; `source` is named in the error."""
+    try:
+        return TypeAdapter(config).validate_python(dict(settings))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+            known = [flag for flag, *_ in _flags(config)]
+            raise unknown_name(f"{source}: key", where, known) from None
+        raise InputError(f"{source}: {where}: {first['input']!r} cannot be used: {first['msg']}.") from None
+
+
+def as_settings(config: Any) -> dict[str, Any]:
+    """Return a config as plain YAML values."""
+    return _plain(asdict(config))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _read_yaml(file: Path) -> dict[str, Any]:
+    try:
+        settings = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"--config: {file} cannot be read: {error.strerror}.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"--config: {file} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(settings or {}, dict):
+        raise InputError(f"--config: {file} holds {type(settings).__name__}, not `field: value` lines.")
+    return settings or {}
+
+
+def _flags(config: type, prefix: str = "") -> list[tuple[str, Any, Any, str]]:
+    """Return (dotted name, type, default, help text) of every field, nested configs unfolded."""
+    hints, found = typing.get_type_hints(config, include_extras=True), []
+    for field in fields(config):
+        default, text = field.default, field.metadata.get("help", "")
+        if hasattr(default, "description"):  # a pydantic Field
+            text = default.description or ""
+            default = default.get_default(call_default_factory=not is_dataclass(hints[field.name]))
+        if is_dataclass(hints[field.name]):
+            found += _flags(hints[field.name], f"{prefix}{field.name}.")
+        else:
+            found.append((f"{prefix}{field.name}", hints[field.name], default, text))
+    return found
+
+
+def _parsed(flag: str, text: str, field_type: Any) -> Any:
+    """Return the flag's text as what a YAML file would have held; its type is checked later."""
+    if text == "null":
+        return None
+    origin = typing.get_origin(field_type)
+    if origin is list:
+        return [part.strip() for part in text.split(",")]
+    if origin is dict:
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise InputError(f"--{flag}: {text!r} is not a YAML mapping such as '{{column: [value]}}'.") from None
+    if origin is Literal:
+        return next((value for value in typing.get_args(field_type) if str(value) == text), text)
+    return text
+
+
+def _type_name(field_type: Any) -> str:
+    origin = typing.get_origin(field_type)
+    if origin is Annotated:
+        return _type_name(typing.get_args(field_type)[0])
+    if origin is Literal:
+        return "{" + ",".join(map(str, typing.get_args(field_type))) + "}"
+    if origin in (types.UnionType, typing.Union):
+        return "|".join(_type_name(part) for part in typing.get_args(field_type) if part is not type(None))
+    if origin is list:
+        return "A,B"
+    if origin is dict:
+        return "{K:V}"
+    return field_type.__name__.upper()
+
+
+def _shown(default: Any) -> str:
+    if isinstance(default, Sequence) and not isinstance(default, str):
+        return ",".join(map(str, default))
+    return "null" if default is None else str(default)
