@@ -1,0 +1,143 @@
+"""The report as GitHub-flavoured Markdown; text that a model wrote stands in code spans, where it can do nothing."""
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from evaluation.files import write_text
+from evaluation.report import tables, wording
+from evaluation.report.comparison import PER_UNIT, UNIT, number, visible
+from evaluation.report.content import ReportContent, TrainingCurve
+
+# What can begin markup anywhere in a line, and what would make a bare address a link.
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~!$@&]|:(?=/)|(?<=www)\.)", re.IGNORECASE)
+
+
+def write_markdown(path: Path, content: ReportContent) -> None:
+    """Write the report; the same content gives the same bytes.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    write_text(path, markdown_report(content))
+
+
+def markdown_report(content: ReportContent) -> str:
+    """Return the report, ended by a line break."""
+    models = content.base_model + (f" → {content.tuned_model}" if content.tuned else "")
+    costs = tables.cost_table(content)
+    parts = [
+        f"# {_escaped(content.title)}",
+        f"{_escaped(models)} · {_escaped(content.date)}" + (f" · {_escaped(content.method)}" if content.method else ""),
+        f"**{_escaped(wording.verdict(content))}**",
+        *(f"> **Warning.** {_escaped(warning)}" for warning in wording.warnings(content)),
+        _table(tables.headline_table(content)),
+        *map(_escaped, (wording.INTERVAL_IN_WORDS, wording.permutation_note(content), *content.notes)),
+        _section(costs.caption, [_escaped(wording.cost_sentence(content)), _grid_of(costs)]),
+        _section("By style cluster", map(_table, tables.cluster_tables(content))),
+        _section("By demographic axis", map(_table, tables.axis_tables(content))),
+        _section("Against what was planted", [_table(tables.truth_table(content))]),
+        _section("The threshold plan", [_table(tables.plan_table(content)), _trust(content)]),
+        _section("Descriptors", map(_table, tables.descriptor_tables(content))),
+        _section("Training", [_curve_table(content.training)]),
+        _section("Sample responses", [_sample_table(content)]),
+        _section(
+            "How to read the numbers", [f"- **{_escaped(word)}**: {_escaped(it)}" for word, it in wording.GLOSSARY]
+        ),
+        _section("What they do not say", [f"- {_escaped(limit)}" for limit in wording.LIMITS]),
+        _section("Signature", [_signature(content)]),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _section(title: str, parts: Iterable[str]) -> str:
+    """Return the parts under their heading, or nothing if all of them are empty."""
+    text = "\n\n".join(part for part in parts if part)
+    return f"## {title}\n\n{text}" if text else ""
+
+
+def _table(table: tables.Table) -> str:
+    """Return a table under its caption."""
+    return f"{_escaped(table.caption)}:\n\n{_grid_of(table)}" if table.rows else ""
+
+
+def _grid_of(table: tables.Table) -> str:
+    if not table.rows:
+        return ""
+    body = [
+        [f"{_escaped(row.label)}{' **rose**' if row.direction > 0 else ''}"]
+        + [f"{_escaped(cell.full)} {cell.interval}".rstrip() for cell in row.cells]
+        for row in table.rows
+    ]
+    return _grid(map(_escaped, table.columns), body, right_from=1)
+
+
+def _sample_table(content: ReportContent) -> str:
+    if content.samples is None or content.samples.empty:
+        return ""
+    roles = [role for role in ("before", "after") if role in content.samples]
+    body = [
+        [_literal(row["axis"]), _literal(row["descriptor"]), _literal(row["prompt"]), _literal(row["persona"])]
+        + [_literal(row[role]) for role in roles]
+        for row in content.samples.to_dict("records")
+    ]
+    heads = roles if content.tuned else ["response"]
+    return _grid(["axis", "descriptor", "prompt", "persona", *heads], body, right_from=6)
+
+
+def _curve_table(training: TrainingCurve | None) -> str:
+    """Return the curve at the steps at which the validation loss or the bias was measured."""
+    if training is None:
+        return ""
+    loss, bias, train = dict(training.validation_loss), dict(training.bias), dict(training.train_loss)
+    steps = sorted(loss.keys() | bias.keys()) or sorted(train)
+    columns = [("training loss", train, 1.0), ("validation loss", loss, 1.0), (f"pooled FGB*, {UNIT}", bias, PER_UNIT)]
+    body = [
+        [f"{step:,}", *(number(curve[step] * factor, 3) if step in curve else "" for _, curve, factor in columns)]
+        for step in steps
+    ]
+    return _grid(["step", *(_escaped(name) for name, *_ in columns)], body, right_from=0)
+
+
+def _trust(content: ReportContent) -> str:
+    return _escaped(content.threshold_plan.trust) if content.threshold_plan else ""
+
+
+def _signature(content: ReportContent) -> str:
+    if not content.signature:
+        return ""
+    text = json.dumps(content.signature, indent=1, ensure_ascii=False, default=str)
+    text = "\n".join(visible(line) for line in text.split("\n"))
+    fence = _fence(text, at_least=3)
+    return f"{fence}json\n{text}\n{fence}"
+
+
+def _grid(columns: Iterable[str], rows: Iterable[list[str]], right_from: int) -> str:
+    """Return a table; the columns from `right_from` on are flush right."""
+    columns = list(columns)
+    rule = ["---:" if place >= right_from else ":---" for place in range(len(columns))]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, rule, *rows))
+
+
+def _escaped(text: str) -> str:
+    """Return text in which nothing is markup."""
+    return _MARKUP.sub(r"\\\1", visible(text))
+
+
+def _literal(text: str) -> str:
+    """Return text as a code span that cannot end early or divide a table's cell."""
+    text = visible(text).strip()
+    if not text:
+        return ""
+    fence = _fence(text, at_least=1)
+    return (
+        f"{fence} {text.replace('|', chr(92) + '|')} {fence}"
+        if "`" in text
+        else f"`{text.replace('|', chr(92) + '|')}`"
+    )
+
+
+def _fence(text: str, at_least: int) -> str:
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    return "`" * max(at_least, longest + 1)

@@ -1,0 +1,253 @@
+"""Small plots as SVG that takes its colours from the page and never scales its text.
+
+Every coordinate is a percentage of the drawing, so a plot fits any width. What must be a path (a curve) lies in an
+inner drawing that stretches from 0 to 100 in both directions with the lines kept thin. All text is escaped.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from markupsafe import Markup
+
+from evaluation.report.comparison import UNIT, number
+from evaluation.report.content import ThresholdPlan, TrainingCurve
+from evaluation.report.tables import Mark, Row
+
+# Where a panel's own area begins and ends, in percent: room for a title above and for numbers at the left and below.
+LEFT, TOP, BOTTOM = 15.0, 13.0, 80.0
+FEW_POINTS = 15  # a curve of more is drawn without dots
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A linear map from `low`…`high` to the percentages `start`…`end`."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """Return where a value lies."""
+        return round(self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start), 2)
+
+    def holds(self, value: float) -> bool:
+        """Return whether the scale reaches as far as the value."""
+        return self.low <= value <= self.high
+
+    def border(self, value: float) -> float:
+        """Return the value, or the end of the scale that lies nearer."""
+        return min(max(value, self.low), self.high)
+
+
+def scale_for(values: Iterable[float], start: float, end: float) -> Scale:
+    """Return a scale that holds all finite values, and 0."""
+    values = [0.0, *(value for value in values if math.isfinite(value))]
+    low, high = min(values), max(values)
+    margin = 0.04 * (high - low) or 1.0
+    return Scale(low - margin * (low < 0), high + margin, start, end)
+
+
+def ticks(scale: Scale, about: int = 4) -> list[float]:
+    """Return round numbers inside the scale, about as many as asked for."""
+    raw = (scale.high - scale.low) / about
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
+    first, last = math.ceil(scale.low / step - 1e-9), math.floor(scale.high / step + 1e-9)
+    return [place * step for place in range(first, last + 1)]
+
+
+def tick_text(value: float) -> str:
+    """Return a tick's number with no more digits than it needs."""
+    return f"{value:.4g}".replace("-", "−")
+
+
+def row_scale(rows: Sequence[Row]) -> Scale:
+    """Return the scale on which all rows of one table are drawn."""
+    marks = [mark for row in rows for mark in row.marks]
+    return scale_for((value for mark in marks for value in (mark.value, *(mark.interval or ()))), 2.0, 98.0)
+
+
+def row_ticks(scale: Scale) -> Markup:
+    """Return the tick labels above a column of rows."""
+    labels = (_text(tick_text(tick), scale(tick), 70, "tick middle") for tick in ticks(scale))
+    return _svg("ticks", None, *labels)
+
+
+def row_plot(row: Row, scale: Scale) -> Markup:
+    """Return one row's dots with intervals: before as a ring above, after as a dot below, the truth as a diamond."""
+    parts = [_line(scale(tick), 0, scale(tick), 100, "zero" if tick == 0 else "grid") for tick in ticks(scale)]
+    drawn = [mark.role for mark in row.marks]
+    heights = {"before": 34, "after": 66} if "after" in drawn else {"before": 50}
+    for mark in row.marks:
+        height = heights.get(mark.role, 50)
+        if mark.interval is not None:
+            parts.append(
+                _line(scale(mark.interval[0]), height, scale(mark.interval[1]), height, f"whisker {mark.role}")
+            )
+        if mark.role == "truth":
+            parts.append(_text("◇", scale(mark.value), 50, "middle truth"))
+        else:
+            parts.append(_circle(scale(mark.value), height, 4, mark.role))
+    return _svg("row", f"{row.label}: {', '.join(map(_mark_text, row.marks)) or 'nothing to draw'}", *parts)
+
+
+def plan_panels(plan: ThresholdPlan) -> list[Markup]:
+    """Return one panel for each α: the predicted share of pooled FGB* left against the quantile of b.
+
+    All panels have one scale, set by what is trusted; what lies beyond is cut off. The background of quantiles that
+    are not to be trusted is shaded.
+    """
+    table = plan.table.sort_values(["alpha", "quantile"], kind="stable")
+    trusted = table[table["trusted"].astype(bool)]
+    y = scale_for([1.0, *trusted["predicted_fgb_left"], *trusted["upper"]], BOTTOM, TOP)
+    x = Scale(*_widened(table["quantile"].min(), table["quantile"].max()), LEFT + 3, 97.0)
+    return [
+        _plan_panel(plan, alpha, rows.to_dict("records"), x, y) for alpha, rows in table.groupby("alpha", sort=True)
+    ]
+
+
+def _plan_panel(plan: ThresholdPlan, alpha: float, records: Sequence[dict], x: Scale, y: Scale) -> Markup:
+    drawn = [row for row in records if math.isfinite(row["predicted_fgb_left"])]
+    title = f"α = {alpha:g}: predicted pooled FGB* left, percent of before, against the quantile of b"
+    parts = [_rect(left, right) for left, right in _untrusted_spans(records, x)]
+    parts += _grid(x, y, "quantile of b", lambda share: f"{tick_text(100 * share)} %", about=5)
+    parts.append(_curve([(x(row["quantile"]), y(row["predicted_fgb_left"])) for row in drawn], "ink"))
+    parts.append(_text(f"α = {alpha:g}", 0, 6, "label strong"))
+    for row in drawn:
+        here, share = x(row["quantile"]), row["predicted_fgb_left"]
+        chosen = plan.is_chosen(alpha, row["quantile"])
+        role = "after" if chosen else "ink"
+        if math.isfinite(row["lower"]) and math.isfinite(row["upper"]) and y.holds(row["lower"]):
+            parts.append(_line(here, y(y.border(row["lower"])), here, y(y.border(row["upper"])), f"whisker {role}"))
+        if y.holds(share):
+            parts.append(_circle(here, y(share), 5 if chosen else 2.5, role))
+        if chosen:
+            label = f"● chosen: {tick_text(row['quantile'])}, {number(100 * share, 0)} % left"
+            parts.append(_text(label, 100, 6, "label after end"))
+            title += f"; chosen: quantile {tick_text(row['quantile'])}, {number(100 * share, 0)} % left"
+    return _svg("panel", title, *parts)
+
+
+def training_panels(training: TrainingCurve) -> list[Markup]:
+    """Return the loss against the step and, where it was measured, pooled FGB* against the step."""
+    losses = [("train", training.train_loss, "muted"), ("validation", training.validation_loss, "ink")]
+    bias = [(step, value * 1000) for step, value in training.bias]
+    panels = [("loss", losses), (f"pooled FGB*, {UNIT}, on a small fixed prompt set", [("", bias, "after")])]
+    return [
+        _curve_panel(title, curves)
+        for title, curves in panels
+        if any(math.isfinite(value) for _, curve, _ in curves for _, value in curve)
+    ]
+
+
+def _curve_panel(title: str, curves: Sequence[tuple[str, Sequence[tuple[int, float]], str]]) -> Markup:
+    curves = [(name, [(s, v) for s, v in curve if math.isfinite(v)], role) for name, curve, role in curves]
+    steps = [step for _, curve, _ in curves for step, _ in curve]
+    y = scale_for((value for _, curve, _ in curves for _, value in curve), BOTTOM, TOP)
+    x = Scale(*_widened(min(0, *steps, 0), max(steps)), LEFT + 3, 78.0 if any(name for name, *_ in curves) else 97.0)
+    parts = _grid(x, y, "training step", tick_text, about=4)
+    ends = []
+    for name, curve, role in curves:
+        points = [(x(step), y(value)) for step, value in curve]
+        parts.append(_curve(points, role))
+        if len(points) <= FEW_POINTS:
+            parts += [_circle(*point, 2.5, role) for point in points]
+        if points:
+            ends.append((points[-1][1], points[-1][0], name, role))
+    lowest = -math.inf
+    for height, right, name, role in sorted(ends):
+        lowest = max(height, lowest + 7)  # labels of curves that end close together are moved apart
+        parts.append(_text(name, right + 2, lowest + 1.5, f"label {role}"))
+    parts.append(_text(title, 0, 6, "label strong"))
+    return _svg("panel", f"{title} against the training step", *parts)
+
+
+def standalone(panels: Sequence[Markup], width: int = 960, height: int = 240) -> str:
+    """Return the panels side by side as one SVG file with its own style, for a README or a folder of results."""
+    share = 100 / len(panels)
+    nested = (
+        Markup('<svg x="{}%" width="{}%" height="100%">{}</svg>').format(place * share, share - 3, panel)
+        for place, panel in enumerate(panels)
+    )
+    head = (
+        '<svg xmlns="http://www.w3.org/2000/svg" class="standalone" width="{width}" height="{height}" '
+        'style="width:{width}px;height:{height}px"><style>{style}</style>'
+    )
+    return Markup(head).format(width=width, height=height, style=style()) + Markup("").join(nested) + Markup("</svg>\n")
+
+
+def style() -> Markup:
+    """Return the style sheet of pages and plots."""
+    return Markup(Path(__file__).with_name("style.css").read_text(encoding="utf-8"))
+
+
+def _untrusted_spans(records: Sequence[dict], x: Scale) -> list[tuple[float, float]]:
+    """Return the runs of quantiles that are not to be trusted, each reaching half-way to its trusted neighbours."""
+    places = [x(row["quantile"]) for row in records]
+    edges = [LEFT, *((left + right) / 2 for left, right in pairwise(places)), 100.0]
+    spans: list[tuple[float, float]] = []
+    for row, left, right in zip(records, edges[:-1], edges[1:], strict=True):
+        if row["trusted"]:
+            continue
+        if spans and spans[-1][1] == left:
+            left = spans.pop()[0]
+        spans.append((left, right))
+    return spans
+
+
+def _grid(x: Scale, y: Scale, x_name: str, y_text: Callable[[float], str], about: int) -> list[Markup]:
+    """Return horizontal lines with their numbers at the left, and the numbers and the name of the x axis below."""
+    grid = [_text(tick_text(tick), x(tick), 88, "tick middle") for tick in ticks(x, about)]
+    grid.append(_text(x_name, (x.start + x.end) / 2, 98, "tick middle"))
+    for tick in ticks(y, 3):
+        grid.append(_line(LEFT, y(tick), 100, y(tick), "zero" if tick == 0 else "grid"))
+        grid.append(_text(y_text(tick), LEFT - 2, y(tick) + 1.8, "tick end"))
+    return grid
+
+
+def _widened(low: float, high: float) -> tuple[float, float]:
+    return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+
+def _mark_text(mark: Mark) -> str:
+    bounds = "" if mark.interval is None else f" ({number(mark.interval[0])} to {number(mark.interval[1])})"
+    return f"{mark.role} {number(mark.value)}{bounds}"
+
+
+def _svg(css_class: str, title: str | None, *parts: Markup) -> Markup:
+    if title is None:
+        return Markup('<svg class="{}" aria-hidden="true">{}</svg>').format(css_class, Markup("").join(parts))
+    return Markup('<svg class="{}" role="img" aria-label="{}"><title>{}</title>{}</svg>').format(
+        css_class, title, title, Markup("").join(parts)
+    )
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, css_class: str) -> Markup:
+    return Markup('<line x1="{}%" y1="{}%" x2="{}%" y2="{}%" class="{}"/>').format(x1, y1, x2, y2, css_class)
+
+
+def _circle(x: float, y: float, radius: float, css_class: str) -> Markup:
+    return Markup('<circle cx="{}%" cy="{}%" r="{}" class="{}"/>').format(x, y, radius, css_class)
+
+
+def _rect(left: float, right: float) -> Markup:
+    return Markup('<rect x="{}%" y="{}%" width="{}%" height="{}%" class="untrusted"/>').format(
+        round(left, 2), TOP, round(right - left, 2), BOTTOM - TOP
+    )
+
+
+def _text(text: str, x: float, y: float, css_class: str) -> Markup:
+    return Markup('<text x="{}%" y="{}%" class="{}">{}</text>').format(round(x, 2), round(y, 2), css_class, text)
+
+
+def _curve(points: Sequence[tuple[float, float]], css_class: str) -> Markup:
+    """Return a curve; what lies above the panel's own area is cut off."""
+    path = " ".join(f"{x},{y}" for x, y in points)
+    return Markup(
+        '<svg y="{top}%" height="{height}%" viewBox="0 {top} 100 {height}" preserveAspectRatio="none">'
+        '<polyline points="{path}" class="{css_class}"/></svg>'
+    ).format(top=TOP, height=100 - TOP, path=path, css_class=css_class)

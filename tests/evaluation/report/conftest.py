@@ -1,0 +1,156 @@
+"""A small report whose every shown digit can be checked by hand, and strings that would like to break it."""
+
+import math
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from evaluation.report import ReportContent, ThresholdPlan, TrainingCurve
+from evaluation.results import BiasScore
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "</style></title></svg><svg onload=alert(1)>",
+    "&lt;b&gt; &amp; <b>bold</b>",
+    "\u202egnirts desrever\u202c and \u2066isolated",
+    "x" * 3000,
+    "bell\x07 escape\x1b[31mred\x1b[0m null\x00 tab\t",
+    "first line\nsecond | line\r\n\r\n# heading\n---\n| a | b |",
+    "lone surrogate \ud800 and \u2028 separator",
+    "👩🏽‍🦽 and العربية",
+    "![i](http://evil.example/x.png) [l](javascript:alert(1)) <http://evil.example>",
+    "`code` ``more`` ```fence``` `",
+    "http://evil.example www.evil.example me@evil.example @team #1",
+    "{{ 7*7 }}{% raw %}",
+    "[bold red]markup[/bold red] [link=http://evil.example]x[/link]",
+    "",
+)
+
+
+def score(metric, value, interval=None, p_value=None, reason=None, ideal=0.0, **group):
+    return BiasScore(metric, value, ideal, (-math.inf, math.inf), 1200, interval, p_value, 0, group, reason)
+
+
+def samples(strings):
+    return pd.DataFrame(
+        [
+            {"prompt": it, "persona": it, "descriptor": it, "axis": it, "before": it, "after": it[::-1]}
+            for it in strings
+        ],
+        dtype=object,  # pandas' own strings cannot hold a lone surrogate
+    )
+
+
+@pytest.fixture
+def tuned() -> ReportContent:
+    """Pooled FGB* falls from 9.472 to 1.764 ×10⁻³, CARE shows no change, HATE rises, one axis is undefined."""
+    plan = pd.DataFrame(
+        [
+            {"alpha": alpha, "quantile": quantile, "beta": 0.001, "share_labelled_bias": 1 - quantile}
+            | {"predicted_fgb_left": left, "lower": left - 0.05, "upper": left + 0.05, "trusted": quantile > 0.6}
+            for alpha, quantile, left in (
+                (0.0, 0.5, 3.2),
+                (0.0, 0.8, 0.74),
+                (0.0, 0.9, 0.36),
+                (2.0, 0.5, 2.0),
+                (2.0, 0.9, 0.74),
+            )
+        ]
+    )
+    descriptors = pd.DataFrame(
+        [(f"descriptor{i}", "ability", i / 1000, i / 2000, 100 + i) for i in range(30)],
+        columns=["descriptor", "axis", "before", "after", "n"],
+    )
+    return ReportContent(
+        title="Before and after",
+        date="2025-11-21",
+        base_model="base",
+        tuned_model="base-tuned",
+        method="tuned with control tags",
+        notes=("Use it with its tag.",),
+        scores_before=[
+            score("fgb", 0.19687),
+            score("fgb_corrected", 0.01002, (0.00871, 0.01133), 0.0005),
+            score("fgb_pooled_corrected", 0.009472, (0.008974, 0.009966)),
+            score("scgb_corrected", 0.00757, (0.007, 0.008), cluster="CARE"),
+            score("scgb_corrected", 0.00008, (-0.0001, 0.00027), cluster="HATE"),
+            score("fgb_pooled_corrected", 0.0262, (0.0229, 0.0295), axis="ability"),
+            score("fgb_pooled_corrected", math.nan, reason="only one descriptor", axis="nonce"),
+            score("fgb_pooled_corrected", 0.004, (0.003, 0.005), style="Curious"),
+            score("perplexity", 2.694, ideal=1.0),
+            score("distinct_2", 0.2113, ideal=1.0),
+            score("parroting", 0.0031),
+        ],
+        scores_after=[
+            score("fgb", 0.18941),
+            score("fgb_corrected", 0.00191, (0.00069, 0.00313), 0.0115),
+            score("fgb_pooled_corrected", 0.001764, (0.001452, 0.002071)),
+            score("scgb_corrected", 0.00737, (0.0068, 0.0079), cluster="CARE"),
+            score("scgb_corrected", 0.00066, (0.0005, 0.0008), cluster="HATE"),
+            score("fgb_pooled_corrected", 0.0083, (0.0065, 0.0101), axis="ability"),
+            score("fgb_pooled_corrected", math.nan, reason="only one descriptor", axis="nonce"),
+            score("fgb_pooled_corrected", 0.001, (0.0, 0.002), style="Curious"),
+            score("perplexity", 2.721, ideal=1.0),
+            score("distinct_2", 0.2086, ideal=1.0),
+            score("parroting", 0.0029),
+        ],
+        differences=[
+            score("fgb_pooled_corrected_difference", -0.007708, (-0.008271, -0.007149), 0.00002),
+            score("fgb_pooled_corrected_reduction", 0.8138, (0.7764, 0.8492), ideal=1.0),
+            score("scgb_corrected_difference", -0.0002, (-0.0009, 0.0005), 0.58, cluster="CARE"),
+            score("scgb_corrected_difference", 0.00058, (0.00041, 0.00074), 0.0003, cluster="HATE"),
+        ],
+        truth=[score("fgb_pooled_corrected", 0.0153), score("scgb_corrected", 0.0001, cluster="HATE")],
+        threshold_plan=ThresholdPlan(plan, 0.0, 0.9, "Below 0.6 it is not to be trusted."),
+        descriptors=descriptors,
+        samples=samples(("I'm a Deaf grandmother.", "What do you think?")),
+        training=TrainingCurve([(10, 2.5), (20, 1.5)], [(20, 1.6)], [(0, 0.0101), (20, 0.002)]),
+        signature={"model": {"base": "base", "revision": "abc"}, "seed": 17},
+    )
+
+
+@pytest.fixture
+def single(tuned) -> ReportContent:
+    """Only a measurement: no tuned model, no plan, no training."""
+    return ReportContent(
+        title="One measurement",
+        date="2025-11-21",
+        base_model="base",
+        scores_before=tuned.scores_before,
+        descriptors=tuned.descriptors.drop(columns="after"),
+        samples=tuned.samples.drop(columns="after"),
+        signature=tuned.signature,
+    )
+
+
+@pytest.fixture
+def hostile(tuned) -> ReportContent:
+    """Every string that can come from outside is replaced by each of the hostile ones in some place."""
+    strings = [it for it in HOSTILE if it]
+    groups = [{"cluster": it} for it in strings] + [{"axis": it} for it in strings] + [{"style": it} for it in strings]
+    metrics = {"cluster": "scgb_corrected", "axis": "fgb_pooled_corrected", "style": "fgb_pooled_corrected"}
+    before = [score(metrics[cut], 0.001, (0.0, 0.002), **{cut: it}) for group in groups for cut, it in group.items()]
+    after = [score(metrics[cut], 0.005, (0.004, 0.006), **{cut: it}) for group in groups for cut, it in group.items()]
+    undefined = [score("fgb", math.nan, reason=it, axis=f"axis {place}") for place, it in enumerate(strings)]
+    joined = " ".join(strings)
+    return replace(
+        tuned,
+        title=joined,
+        date=joined,
+        base_model=joined,
+        tuned_model=joined,
+        method=joined,
+        notes=strings,
+        scores_before=[*tuned.scores_before, *before, *undefined],
+        scores_after=[*tuned.scores_after, *after],
+        threshold_plan=replace(tuned.threshold_plan, trust=joined),
+        descriptors=pd.DataFrame(
+            [(it, it, 0.001 * place, 0.0, 5) for place, it in enumerate(strings) if "\ud800" not in it],
+            columns=["descriptor", "axis", "before", "after", "n"],
+        ),
+        samples=samples(HOSTILE),
+        signature={it: {it: it} for it in strings},
+    )
