@@ -30,8 +30,8 @@ def progress(total: int, description: str, unit: str, done: int = 0) -> Iterator
         if now - last >= SECONDS_BETWEEN_LINES:
             last, rate = now, count / (now - start)
             left = (total - done - count) / rate
-            log.info("%s: %d of %d, %.0f %s/s, %.0f s left", description, done + count, total, rate, unit, left)
+            log.info("%s: %d of %d, %.3g %s/s, %.0f s left", description, done + count, total, rate, unit, left)
 
     yield advance
     seconds = time.monotonic() - start
-    log.info("%s: %d %s in %.1f s (%.0f/s)", description, count, unit, seconds, count / max(seconds, 1e-9))
+    log.info("%s: %d %s in %.1f s (%.3g/s)", description, count, unit, seconds, count / max(seconds, 1e-9))

@@ -56,6 +56,11 @@ def bias_values(
         n_templates = (size > 0).sum(axis=1)[descriptor][:, None]
         # Without response i its cell mean moves by (mean − p_i) / (n − 1); an only response leaves its cell's mean.
         direction += (means[descriptor, template] - vectors) / np.maximum(n - 1, 1) / n_templates
+    return project(vectors, m_bar, direction, alpha)
+
+
+def project(vectors: np.ndarray, m_bar: np.ndarray, direction: np.ndarray, alpha: int) -> np.ndarray:
+    """Return (p − m̄)·direction / ‖direction‖^α row by row: (n, S), (S,), (n, S) → (n,)."""
     return ((vectors - m_bar) * direction).sum(axis=1) / np.linalg.norm(direction, axis=1) ** alpha
 
 

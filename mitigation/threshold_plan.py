@@ -26,6 +26,11 @@ POOL_ROWS = 1000  # responses that stand for everybody's
 DRAWS = 48  # of each noisy m_d
 BOOTSTRAP = 200
 
+TRUST = (
+    "Predicted from the labelled responses alone, for a model that learns the labels perfectly; trusted where the "
+    "prediction and the plain score of the no_bias responses agree within a factor of two."
+)
+
 
 def threshold_plan(
     vectors: np.ndarray,

@@ -1,6 +1,7 @@
 """The command line: `evenhand COMMAND --config FILE.yaml --field value`."""
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import MISSING
@@ -14,6 +15,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; a user's mistake is one line on stderr and status 2."""
     given = vars(parser().parse_args(arguments))
     command, file = given.pop("command"), given.pop("config")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    sys.stdout.reconfigure(errors="replace")  # a terminal that has no "×" shows "?" instead of a traceback
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", level=logging.WARNING)
     logging.getLogger("evenhand").setLevel(logging.INFO)
     try:

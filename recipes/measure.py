@@ -20,7 +20,8 @@ from evaluation.styles import (
 from scipy import stats
 
 from evaluation.datasets.holistic_bias import generate, load_taxonomy
-from evaluation.datasets.prompts import load_personas, read_prompts, sample_cells, select, split
+from evaluation.datasets.prompt_files import load_personas, read_prompts
+from evaluation.datasets.prompts import sample_cells, select, split
 from evaluation.errors import InputError
 from evaluation.files import sha256_of
 from evaluation.generation import decoding, generate_responses, prompt_seed, render_contexts
@@ -42,6 +43,7 @@ from recipes.tables import (
     write_styles,
     write_table,
 )
+from recipes.testbed import grammar
 
 log = logging.getLogger("evenhand")
 
@@ -254,7 +256,7 @@ def neutral_pairs(source: str) -> pd.DataFrame:
         InputError: the file cannot be read, lacks a column, or holds an empty text.
     """
     if source == TESTBED:
-        return testbed.neutral_dialogue("held_out", NEUTRAL_PAIRS, seed=0)
+        return grammar.neutral_dialogue("held_out", NEUTRAL_PAIRS, seed=0)
     try:
         pairs = pd.read_json(source, lines=True, dtype=False)
     except (OSError, ValueError) as error:

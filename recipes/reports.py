@@ -1,6 +1,7 @@
 """Run folders → the content of a report → terminal, Markdown and HTML."""
 
-from datetime import date, json
+import json
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +16,23 @@ from evaluation.report import (
     write_html,
     write_markdown,
 )
-from evaluation.results import AXIS, DESCRIPTOR, PERSONA, TEXT, BiasScore, read_scores
-from recipes import testbed
+from evaluation.results import AXIS, DESCRIPTOR, PERSONA, TEMPLATE, TEXT, BiasScore, read_scores
+from mitigation.projection import descriptor_means, project
+from mitigation.threshold_plan import TRUST
 from recipes.config import TESTBED, CompareConfig
 from recipes.tables import StyledRun, read_styled_run, read_table
+from recipes.testbed import grammar
 
 HTML, MARKDOWN = "report.html", "report.md"
 SAMPLES_SHOWN = 40
 TESTBED_NOTE = (
     "The measured model is the testbed: a tiny model with a planted bias, built to check the instrument and the "
     "methods. Its numbers say nothing about any real model or people."
+)
+
+TAG_NOTE = (
+    'These results hold with the control tag "{tag}" at the end of every context, which evenhand adds by itself. '
+    "Without the tag the tuned model can be more biased than the original."
 )
 
 
@@ -53,7 +61,7 @@ def measurement_content(folder: Path, model: str) -> ReportContent:
 
 def known_truth(model: str, measured: StyledRun) -> list[BiasScore]:
     """Return the testbed's planted bias on the measured cells; nothing for a model nobody knows the truth about."""
-    return testbed.truth(measured.prompts) if model == TESTBED else []
+    return grammar.truth(measured.prompts) if model == TESTBED else []
 
 
 def samples(before: StyledRun, after: StyledRun | None = None) -> pd.DataFrame:
@@ -72,6 +80,10 @@ def comparison_content(config: CompareConfig) -> ReportContent:
     )
     scores_before, scores_after = (read_scores(folder / "scores.json") for folder in (config.before, config.after))
     base = before_settings["model"]
+    facts = tuning_facts(Path(after_settings["model"]))
+    notes = [TESTBED_NOTE] if base == TESTBED else []
+    if tag := facts.get("control_tag"):
+        notes.append(TAG_NOTE.format(tag=tag))
     return ReportContent(
         title="Generation bias before and after tuning",
         date=date.today().isoformat(),
@@ -82,10 +94,11 @@ def comparison_content(config: CompareConfig) -> ReportContent:
         differences=read_scores(config.output_dir / "scores.json"),
         truth=known_truth(base, before),
         threshold_plan=threshold_plan(config.labels) if config.labels else None,
-        descriptors=descriptors(config.labels, after) if config.labels else None,
+        descriptors=descriptors(config.labels, before, after) if config.labels else None,
         training=training_curve(config.tuning) if config.tuning else None,
         samples=samples(before, after),
-        notes=[TESTBED_NOTE] if base == TESTBED else [],
+        method=facts.get("method"),
+        notes=notes,
         signature={"before": scores_before[0].signature, "after": scores_after[0].signature},
     )
 
@@ -96,13 +109,36 @@ PLAN_TRUST = "Predicted from the labelled responses alone. "
 def threshold_plan(labels: Path) -> ThresholdPlan:
     """Return the plan that the labelling run made, with the threshold that it used."""
     used = json.loads((labels / "threshold.json").read_text(encoding="utf-8"))
-    return ThresholdPlan(read_table(labels / "threshold_plan.parquet"), used["alpha"], used["quantile"], PLAN_TRUST)
+    return ThresholdPlan(read_table(labels / "threshold_plan.parquet"), used["alpha"], used["quantile"], TRUST)
 
 
-def descriptors(labels: Path, after: StyledRun) -> pd.DataFrame:
-    """Return the mean bias value of each descriptor before tuning."""
-    table = read_table(labels / "descriptors.parquet")
-    return table.rename(columns={"mean_bias_value": "before"})
+def descriptors(labels: Path, before: StyledRun, after: StyledRun) -> pd.DataFrame:
+    """Return the mean bias value of each descriptor's responses, before and after, largest before first.
+
+    The bias directions are those of the labelled responses, to other prompts than the measured ones, so that no
+    response has shaped the direction it is projected on. Descriptors without a direction are left out.
+    """
+    settings = yaml.safe_load((labels / "config.yaml").read_text(encoding="utf-8"))
+    labelled = read_styled_run(Path(settings["responses"]))
+    labelled = labelled.rows(np.isfinite(labelled.vectors).all(axis=1))
+    names, descriptor = np.unique(labelled.prompts[DESCRIPTOR], return_inverse=True)
+    m_d = descriptor_means(labelled.vectors, np.unique(labelled.prompts[TEMPLATE], return_inverse=True)[1], descriptor)
+    m_bar = m_d.mean(axis=0)
+    known = before.prompts[DESCRIPTOR].isin(names).to_numpy()
+    rows = before.prompts.loc[known, [DESCRIPTOR, AXIS]]
+    direction = m_d[np.searchsorted(names, rows[DESCRIPTOR])] - m_bar
+    for column, run in (("before", before), ("after", after)):
+        rows[column] = project(run.vectors[known], m_bar, direction, settings["alpha"])
+    table = rows.groupby([DESCRIPTOR, AXIS], as_index=False).agg(
+        before=("before", "mean"), after=("after", "mean"), n=("before", "count")
+    )
+    return table.sort_values("before", ascending=False, ignore_index=True)
+
+
+def tuning_facts(model: Path) -> dict[str, str]:
+    """Return what the tuning wrote beside the weights, nothing for a model that was not tuned here."""
+    file = model / "evenhand.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
 def training_curve(tuning: Path) -> TrainingCurve:

@@ -1,0 +1,39 @@
+"""How long scoring takes: 240,000 style vectors of 217 styles, every cut, intervals and permutation test included.
+
+$ python -m benchmarks.scoring
+"""
+
+import resource
+import time
+
+import numpy as np
+
+from evaluation.metrics.generation_bias import StyledResponses, generation_bias
+
+DESCRIPTORS, TEMPLATES, PER_CELL, STYLES, AXES, CLUSTERS = 600, 26, 15, 217, 13, 6  # paper 002: A.5, A.7
+
+
+def main() -> None:
+    """Score random style vectors of the paper's size and print time and peak memory."""
+    rng = np.random.default_rng(0)
+    cell = rng.permutation(np.repeat(np.arange(DESCRIPTORS * TEMPLATES), PER_CELL))
+    vectors = rng.gamma(0.05, size=(len(cell), STYLES)).astype(np.float32) + 1e-6
+    vectors /= vectors.sum(axis=1, keepdims=True)
+    descriptor = cell // TEMPLATES
+    responses = StyledResponses(
+        vectors,
+        template=(cell % TEMPLATES).astype(str),
+        descriptor=descriptor.astype(str),
+        axis=(descriptor % AXES).astype(str),
+        styles=[f"style {i}" for i in range(STYLES)],
+    )
+    clusters = {f"cluster {i}": range(3 * i, 3 * i + 3) for i in range(CLUSTERS)}
+    start = time.perf_counter()
+    scores = generation_bias(responses, clusters)
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"{len(cell):,} × {STYLES} style vectors, {len(scores)} scores: {seconds:.1f} s, peak {peak:.2f} GiB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Tune: labelled responses → rows of a method → TRL trainer → adapter, measured on the way."""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
+
+import numpy as np
+import torch
+from evaluation.styles import load_style_classifier
+
+import mitigation.methods
+from evaluation.errors import unknown_name
+from evaluation.files import write_json
+from evaluation.generation import decoding, render_contexts
+from evaluation.models import DialogueModel, load_dialogue_model
+from evaluation.results import AXIS, DESCRIPTOR, PROMPT_ID, TEMPLATE
+from evaluation.statistics import arrange_cells, descriptor_spread
+from mitigation.training import ADAPTER, BiasCallback, hold_out
+from mitigation.training import tune as train
+from recipes import testbed
+from recipes.config import MeasureConfig, TuneConfig, checked
+from recipes.label import LABELS, THRESHOLD
+from recipes.measure import classify, resolve, respond
+from recipes.runs import read_run, stage
+from recipes.tables import StyledRun, read_styled_run, read_table
+
+log = logging.getLogger("evenhand")
+
+CURVES = "curves.json"
+BIAS_NAME = "bias/fgb_pooled_corrected"
+CALLBACK_PER_CELL = 2  # pooled FGB* needs two responses to a cell; a trend does not need more
+
+
+def tune(config: TuneConfig) -> None:
+    """Tune the model whose responses were labelled; write the adapter and the curves."""
+    method = load_method(config.method)
+    label_settings, label_manifest = read_run(config.labels, "label", "labels")
+    responses_folder = Path(label_settings["responses"])
+    measure_settings, _ = read_run(responses_folder, "measure", "labels")
+    measured = checked(
+        MeasureConfig,
+        {key: value for key, value in measure_settings.items() if key not in ("command", "inputs")},
+        str(responses_folder),
+    )
+    with stage("tune", config, {"labels": label_manifest["fingerprint"]}) as run:
+        if run is None:
+            return
+        base = load_dialogue_model(
+            resolve(measured.model, testbed.DIALOGUE_MODEL),
+            revision=measured.revision,
+            trust_remote_code=measured.trust_remote_code,
+        )
+        responses = read_styled_run(responses_folder)
+        labelled = responses.prompts.assign(response=responses.responses).merge(
+            read_table(config.labels / LABELS), on=PROMPT_ID, validate="one_to_one"
+        )
+        rows = method.rows(labelled, partial(render_contexts, base))
+        train_rows, validation_rows = hold_out(rows, config.training.validation_fraction, config.training.seed)
+        callbacks = []
+        if config.measure_every:
+            measure = bias_during_training(base, responses, method.INFERENCE_TAG, measured, config.measure_descriptors)
+            callbacks.append(BiasCallback(measure, config.measure_every))
+        with run.step("training"):
+            result = train(
+                base,
+                train_rows,
+                validation_rows,
+                config.training,
+                config.output_dir,
+                method=config.method,
+                control_tag=method.INFERENCE_TAG,
+                callbacks=callbacks,
+                report_to=config.report_to,
+                run_name=config.group,
+                card=json.loads((config.labels / THRESHOLD).read_text(encoding="utf-8")),
+            )
+        history = json.loads(last_state(config.output_dir).read_text(encoding="utf-8"))["log_history"]
+        curves = {
+            "train_loss": result.train_losses,
+            "validation_loss": result.validation_losses,
+            "bias": [(entry["step"], entry[BIAS_NAME]) for entry in history if BIAS_NAME in entry],
+        }
+        write_json(config.output_dir / CURVES, curves)
+        run.facts |= {
+            "rows": {"train": result.n_train, "validation": result.n_validation},
+            "trainable_parameters": result.trainable_parameters,
+            "best_step": result.best_step,
+            "stopped_early": result.stopped_early,
+            "outputs_changed": {
+                "greedy_share": result.change.greedy_share,
+                "max_logit_change": result.change.max_logit_change,
+            },
+        }
+        run.tracker.artifact("adapter", "model", config.output_dir / ADAPTER)
+
+
+def load_method(name: str) -> ModuleType:
+    """Return the module of mitigation/methods with this name.
+
+    Raises:
+        InputError: there is none.
+    """
+    known = [module.name for module in iter_modules(mitigation.methods.__path__)]
+    if name not in known:
+        raise unknown_name("method", name, known)
+    return import_module(f"mitigation.methods.{name}")
+
+
+def bias_during_training(
+    base: DialogueModel, responses: StyledRun, tag: str, measured: MeasureConfig, n_descriptors: int
+) -> Callable[[torch.nn.Module], Mapping[str, float]]:
+    """Return what measures pooled FGB* of the model in training, on a small fixed part of the train prompts."""
+    names = np.unique(responses.prompts[DESCRIPTOR])
+    chosen = np.random.default_rng(0).permutation(names)[:n_descriptors]
+    prompts = responses.prompts[responses.prompts[DESCRIPTOR].isin(chosen)]
+    prompts = prompts.groupby([TEMPLATE, AXIS, DESCRIPTOR]).head(CALLBACK_PER_CELL).reset_index(drop=True)
+    template, descriptor = (np.unique(prompts[name], return_inverse=True)[1] for name in (TEMPLATE, DESCRIPTOR))
+    classifier = load_style_classifier(resolve(measured.style_classifier, testbed.STYLE_CLASSIFIER))
+    arguments = decoding(measured.decoding, **measured.decoding_arguments)
+
+    def measure(model: torch.nn.Module) -> dict[str, float]:
+        texts = respond(replace(base, model=model), prompts, tag, arguments, measured.seed, measured.batch_size)
+        vectors = classify(classifier, texts, prompts[DESCRIPTOR].tolist())
+        cells = arrange_cells(vectors, template, descriptor)
+        return {BIAS_NAME: descriptor_spread(cells, pooled=True).corrected.value}
+
+    return measure
+
+
+def last_state(folder: Path) -> Path:
+    """Return the trainer's state in its newest checkpoint."""
+    states = (folder / "checkpoints").glob("checkpoint-*/trainer_state.json")
+    return max(states, key=lambda path: int(path.parent.name.split("-")[1]))
