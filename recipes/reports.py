@@ -61,7 +61,10 @@ def measurement_content(folder: Path, model: str) -> ReportContent:
 
 def known_truth(model: str, measured: StyledRun) -> list[BiasScore]:
     """Return the testbed's planted bias on the measured cells; nothing for a model nobody knows the truth about."""
-    return grammar.truth(measured.prompts) if model == TESTBED else []
+    if model != TESTBED:
+        return []
+    shown = ("fgb", "fgb_corrected", "fgb_pooled_corrected", "scgb_pooled_corrected")
+    return [score for score in grammar.truth(measured.prompts) if score.metric in shown and "style" not in score.group]
 
 
 def samples(before: StyledRun, after: StyledRun | None = None) -> pd.DataFrame:

@@ -1,0 +1,166 @@
+"""Users' prompts and personas: read as they stand, or refused with the row."""
+
+import json
+import re
+
+import pandas as pd
+import pytest
+
+from evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evaluation.datasets.prompt_files import load_personas, read_prompts
+from evaluation.datasets.prompts import sample_cells, select
+from evaluation.errors import InputError
+
+ROWS = [
+    {"text": "I'm old.", "template": "I'm {noun_phrase}.", "axis": "age", "descriptor": "old", "weight": 1},
+    {
+        "text": "I'm a kid, see.",
+        "template": "I'm {noun_phrase}, see.",
+        "axis": "null",
+        "descriptor": "None",
+        "weight": 2,
+    },
+    {"text": "I'm old.", "template": "I'm {noun_phrase}.", "axis": "age", "descriptor": "old", "weight": 3},
+]
+
+
+def write(path, rows):
+    if path.suffix == ".parquet":
+        pd.DataFrame(rows).to_parquet(path)
+    elif path.suffix == ".csv":
+        pd.DataFrame(rows).to_csv(path, index=False)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+formats = pytest.mark.parametrize("name", ["prompts.parquet", "prompts.csv", "prompts.jsonl"])
+
+
+@formats
+def test_each_format_gives_the_same_prompts(tmp_path, name):
+    prompts = read_prompts(write(tmp_path / name, ROWS))
+    assert prompts.column_names == ["prompt_id", "persona", "text", "template", "axis", "descriptor", "weight"]
+    assert [{key: row[key] for key in ROWS[0]} for row in prompts] == ROWS
+    assert set(prompts["persona"]) == {""}
+    assert len(set(prompts["prompt_id"])) == 3  # the third repeats the first
+    assert prompts["prompt_id"][:] == read_prompts(write(tmp_path / "again.csv", ROWS))["prompt_id"][:]
+
+
+@formats
+def test_own_ids_and_personas_stay(tmp_path, name):
+    rows = [
+        row | {"persona": persona, "prompt_id": f"0{i}"}
+        for i, (row, persona) in enumerate(zip(ROWS, ["a\nb", "", "c\nd"], strict=True))
+    ]
+    prompts = read_prompts(write(tmp_path / name, rows))
+    assert prompts["prompt_id"][:] == ["00", "01", "02"]
+    assert prompts["persona"][:] == ["a\nb", "", "c\nd"]
+
+
+def test_a_sample_is_read_back_as_it_was(tmp_path):
+    sample = sample_cells(select(generate(load_taxonomy()), axis="nonce"), 2, seed=1, personas=load_personas())
+    for name in ("prompts.parquet", "prompts.csv", "prompts.jsonl"):
+        assert list(read_prompts(write(tmp_path / name, list(sample)))) == list(sample)
+
+
+@formats
+@pytest.mark.parametrize("column", ["text", "template", "axis", "descriptor"])
+def test_a_missing_column_is_named(tmp_path, name, column):
+    rows = [{key: value for key, value in row.items() if key != column} for row in ROWS]
+    with pytest.raises(InputError, match=rf"{re.escape(name)}: column '{column}' is missing; there are: .*weight"):
+        read_prompts(write(tmp_path / name, rows))
+
+
+@formats
+@pytest.mark.parametrize("value", ["", "  ", None, float("nan")])
+def test_an_empty_text_is_named_by_its_row(tmp_path, name, value):
+    rows = [*ROWS[:2], ROWS[2] | {"text": value}]
+    with pytest.raises(InputError, match="column text, row 3 is"):
+        read_prompts(write(tmp_path / name, rows))
+
+
+def test_a_number_for_a_text_is_named_by_its_row(tmp_path):
+    with pytest.raises(InputError, match="column axis, row 2 is 5; write text"):
+        read_prompts(write(tmp_path / "prompts.jsonl", [ROWS[0], ROWS[1] | {"axis": 5}]))
+
+
+@formats
+def test_an_id_twice_is_named_by_its_rows(tmp_path, name):
+    with pytest.raises(InputError, match=r"prompt_id, row 3 is 'x' as in row 1"):
+        read_prompts(write(tmp_path / name, [row | {"prompt_id": i} for row, i in zip(ROWS, "xyx", strict=True)]))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("prompts.txt", "text", "'.txt' is no format for prompts"),
+        ("prompts.parquet", "text", "cannot be read as prompts"),
+        ("prompts.jsonl", '{"text": "a"', "cannot be read as prompts"),
+        ("prompts.jsonl", "[1]\n", "each line must be one JSON object"),
+        ("prompts.jsonl", "", "column 'text' is missing"),
+        ("prompts.csv", "", "cannot be read as prompts"),
+        ("prompts.csv", "text,template,axis,descriptor\n", "has no rows"),
+        ("prompts.csv", "text,template,axis,descriptor\na,b\n", "cannot be read as prompts"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        read_prompts(tmp_path / name)
+
+
+def test_mixed_values_in_another_column_are_refused(tmp_path):
+    with pytest.raises(InputError, match="values of several kinds"):
+        read_prompts(write(tmp_path / "prompts.jsonl", [ROWS[0], ROWS[1] | {"weight": "two"}]))
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(InputError, match="cannot be read as prompts"):
+        read_prompts(tmp_path / "nothing.csv")
+
+
+# Personas.
+
+
+def test_our_personas_name_no_descriptor_and_no_noun():
+    personas = load_personas()
+    assert len(personas) >= 60
+    assert all(len(persona.split("\n")) == 2 for persona in personas)
+    taxonomy = load_taxonomy()
+    words = [d.text for d in taxonomy.descriptors] + [
+        w for noun in taxonomy.nouns for w in (noun.singular, noun.plural)
+    ]
+    words += [s.singular.replace("{article} {noun} ", "") for s in taxonomy.standalone]
+    pattern = re.compile("|".join(rf"\b{re.escape(word).replace('-', '[- ]')}\b" for word in words), re.IGNORECASE)
+    assert [found[0] for persona in personas for found in pattern.finditer(persona)] == []
+
+
+def test_a_users_personas_are_read_by_paragraph(tmp_path):
+    path = tmp_path / "personas.txt"
+    path.write_bytes(b"\r\nI row. \r\nI swim.\r\n\r\n \r\nI sew.\r\nI mend.")
+    assert load_personas(path) == ("I row.\nI swim.", "I sew.\nI mend.")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("I row.\nI swim.\n\nI sew.\n", "the persona above line 5 is 'I sew.'; write two lines"),
+        ("a\nb\nc\n", "the persona above line 4 is"),
+        ("a\nb\n\na\nb\n", "above line 6 repeats"),
+        (" \n\n", "holds no persona"),
+    ],
+)
+def test_a_persona_that_is_not_two_lines_is_named(tmp_path, content, message):
+    path = tmp_path / "personas.txt"
+    path.write_text(content)
+    with pytest.raises(InputError, match=message):
+        load_personas(path)
+
+
+def test_personas_that_cannot_be_read_are_refused(tmp_path):
+    with pytest.raises(InputError, match="cannot be read as personas"):
+        load_personas(tmp_path / "nothing.txt")
+    (tmp_path / "latin.txt").write_bytes("Ich mag Käse.\nUnd Brot.".encode("latin-1"))
+    with pytest.raises(InputError, match="cannot be read as personas"):
+        load_personas(tmp_path / "latin.txt")

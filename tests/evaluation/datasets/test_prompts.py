@@ -1,0 +1,361 @@
+"""Choosing prompts: what a filter, a sample, a variation and a split promise."""
+
+import doctest
+import json
+from collections import Counter, defaultdict
+
+import numpy as np
+import pandas as pd
+import pytest
+from datasets import Dataset
+
+from evaluation.datasets import prompts as prompts_module
+from evaluation.datasets.holistic_bias import Descriptor, Noun, Standalone, Taxonomy, Template, generate, load_taxonomy
+from evaluation.datasets.prompts import VARIATIONS, sample_cells, select, split, vary
+from evaluation.errors import InputError
+
+NOUNS = (
+    Noun("female", "woman", "women"),
+    Noun("female", "mother", "mothers"),
+    Noun("male", "man", "men"),
+    Noun("male", "son", "sons"),
+    Noun("neutral", "person", "people"),
+    Noun("neutral", "kid", "kids"),
+)
+# Three axes; "queer" in two of them, one gendered term, one phrase after the noun, one fixed phrase.
+DESCRIPTORS = (
+    *(Descriptor("age", "all", text) for text in ("old", "young", "20-year-old", "middle-aged")),
+    *(Descriptor("gender_and_sex", "all", text) for text in ("queer", "AFAB")),
+    *(Descriptor("sexual_orientation", "all", text) for text in ("queer", "gay")),
+    Descriptor("sexual_orientation", "all", "lesbian", gender="female"),
+)
+TEMPLATES = (Template("I'm {noun_phrase}."), Template("I like {plural_noun_phrase}.", must_be_noun=True))
+STANDALONE = (
+    Standalone("age", "{article} {noun} in a midlife crisis", "{article} {noun} in midlife crises"),
+    Standalone("age", "a senior", "seniors"),
+)
+
+
+def taxonomy(**changes):
+    parts = {"descriptors": DESCRIPTORS, "nouns": NOUNS, "templates": TEMPLATES, "standalone": STANDALONE} | changes
+    return Taxonomy("small", sha256="0", **parts)
+
+
+@pytest.fixture(scope="module")
+def small():
+    return generate(taxonomy())
+
+
+@pytest.fixture(scope="module")
+def paper():
+    return generate(load_taxonomy())
+
+
+def cells(prompts, columns=("template", "axis", "descriptor")):
+    """Return {cell: [text, …]}."""
+    grouped = defaultdict(list)
+    for *cell, text in zip(*(prompts[name][:] for name in (*columns, "text")), strict=True):
+        grouped[tuple(cell)].append(text)
+    return grouped
+
+
+# Filters.
+
+
+def test_select_takes_a_value_or_several_and_keeps_the_order(small):
+    chosen = select(small, axis=["age", "gender_and_sex"], noun="kid", must_be_noun=False)
+    expected = [row for row in small if row["axis"] in ("age", "gender_and_sex") and row["noun"] == "kid"]
+    assert list(chosen) == [row for row in expected if not row["must_be_noun"]]
+    assert len(chosen) == 4 + 2 + 1
+
+
+def test_select_sees_only_the_rows_of_a_selection(small):
+    few = small.select([5, 3])
+    assert select(few, text=small[3]["text"])["text"][:] == [small[3]["text"]]
+    with pytest.raises(InputError, match="never occurs"):
+        select(few, text=small[0]["text"])
+
+
+@pytest.mark.parametrize(
+    ("filters", "message"),
+    [
+        ({"axes": "age"}, "filter: 'axes' is unknown; did you mean 'axis'"),
+        ({"axis": "Age"}, "filter axis: 'Age' never occurs .*did you mean 'age'.*age, gender_and_sex, null, sexual_or"),
+        ({"noun": ["kid", "kitten"]}, "filter noun: 'kitten' never occurs"),
+        ({"must_be_noun": "true"}, "filter must_be_noun: 'true' never occurs .*There are: False, True"),
+        ({"must_be_noun": 1}, "filter must_be_noun: 1 never occurs"),
+        ({"noun": "son", "descriptor": "lesbian"}, "no prompt has all of"),
+        ({"text": "Hello."}, "and [0-9]+ more"),
+    ],
+)
+def test_a_filter_that_cannot_hold_is_refused(small, filters, message):
+    with pytest.raises(InputError, match=message):
+        select(small, **filters)
+
+
+# Samples.
+
+
+@pytest.mark.parametrize("per_cell", [1, 4, 9])
+def test_every_cell_gets_exactly_per_cell_prompts(small, per_cell):
+    sample = sample_cells(small, per_cell, seed=1)
+    population = {cell: set(texts) for cell, texts in cells(small).items() if cell[2] != "(none)"}
+    drawn = cells(sample)
+    assert drawn.keys() == population.keys()
+    for cell, texts in drawn.items():
+        assert len(texts) == per_cell
+        assert set(texts) <= population[cell]
+        # Rounds without replacement: no sentence is a whole round ahead of another.
+        counts = Counter(texts)
+        assert max(counts.values()) - min(counts[text] for text in population[cell]) <= 1
+    assert len(set(sample["prompt_id"])) == len(sample)
+
+
+def test_a_descriptor_of_two_axes_is_complete_in_each(small):
+    sample = sample_cells(small, 3, seed=1)
+    queer = Counter(row["axis"] for row in sample if row["descriptor"] == "queer")
+    assert queer == {"gender_and_sex": 3 * 2, "sexual_orientation": 3 * 2}
+
+
+def test_a_sample_is_the_same_again_and_another_with_another_seed(small):
+    assert list(sample_cells(small, 3, seed=1)) == list(sample_cells(small, 3, seed=1))
+    assert list(sample_cells(small, 3, seed=1)) != list(sample_cells(small, 3, seed=2))
+
+
+def test_a_draw_depends_on_its_own_cell_alone(small):
+    ids = {row["prompt_id"]: row for row in sample_cells(small, 3, seed=1)}
+    shuffled = small.select(np.random.default_rng(0).permutation(len(small)))
+    assert {row["prompt_id"]: row for row in sample_cells(shuffled, 3, seed=1)} == ids
+
+    more = taxonomy(
+        templates=(Template("Hi, I'm {noun_phrase}."), *TEMPLATES),
+        descriptors=(Descriptor("age", "all", "ancient"), *DESCRIPTORS),
+    )
+    bigger = {row["prompt_id"]: row for row in sample_cells(generate(more), 3, seed=1)}
+    assert ids.items() <= bigger.items()
+    assert len(bigger) > len(ids)
+
+
+def test_options_do_not_change_which_sentences_are_drawn(small):
+    plain = sample_cells(small, 3, seed=1)
+    varied = sample_cells(small, 3, seed=1, personas=["a\nb", "c\nd"], variations=True)
+    assert plain["noun_phrase"][:] == varied["noun_phrase"][:]
+    assert plain["template"][:] == varied["template"][:]
+
+
+def test_each_sentence_of_a_cell_is_as_likely(small):
+    nine = select(small, must_be_noun=True, descriptor_gender="(none)")  # (axis, descriptor) pairs of six sentences
+    counts = Counter(noun for seed in range(40) for noun in sample_cells(nine, 1, seed)["noun"][:])
+    assert set(counts) == {noun.singular for noun in NOUNS}
+    # 360 draws of 6: 60 each, standard deviation 7.1; 4 of these on either side.
+    assert all(32 < count < 88 for count in counts.values())
+
+
+def test_a_persona_is_drawn_for_each_row(paper):
+    personas = ["one\nfirst", "two\nsecond", "three\nthird"]
+    sample = sample_cells(select(paper, axis="ability"), 2, seed=3, personas=personas)
+    counts = Counter(sample["persona"])
+    assert set(counts) == set(personas)
+    assert all(abs(count / len(sample) - 1 / 3) < 0.03 for count in counts.values())
+    assert set(sample_cells(select(paper, axis="nonce"), 1, seed=3)["persona"]) == {""}
+
+
+def test_prompts_keep_their_own_persona_when_none_is_given(small):
+    own = small.add_column("persona", [f"I count.\nI am row {i}." for i in range(len(small))])
+    known = dict(zip(own["persona"], own["text"], strict=True))
+    for row in sample_cells(own, 2, seed=1):
+        assert known[row["persona"]] == row["text"]
+        assert list(row)[:2] == ["prompt_id", "persona"]
+
+
+@pytest.mark.parametrize("n", [13, 40, 204, 594 - 1])
+def test_a_subset_of_descriptors_represents_each_axis_in_proportion(paper, n):
+    terms = select(paper, template="I'm {noun_phrase}.", noun_phrase_type=["descriptor_noun", "noun_descriptor"])
+    subset = sample_cells(terms, 1, seed=5, descriptors=n)
+    assert len(set(subset["descriptor"])) == n
+    drawn = Counter(axis for axis, _ in set(zip(subset["axis"], subset["descriptor"], strict=True)))
+    everything = Counter(axis for axis, _ in set(zip(terms["axis"], terms["descriptor"], strict=True)))
+    assert drawn.keys() == everything.keys()
+    for axis, count in drawn.items():
+        # A term of two axes comes along in both, and each axis has one at least: a few off the exact share.
+        assert abs(count - n * everything[axis] / 594) <= max(4, n / 40)
+
+
+def test_a_subset_grows_with_the_number(small):
+    few, more = (set(sample_cells(small, 1, seed=5, descriptors=n)["descriptor"]) for n in (4, 6))
+    assert few < more
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"per_cell": 0}, "per_cell is 0"),
+        ({"per_cell": 1, "descriptors": 2}, r"descriptors is 2; give 3 \(one for each axis\) to 10 \(all\)"),
+        ({"per_cell": 1, "descriptors": 11}, "descriptors is 11; give 3"),
+    ],
+)
+def test_a_sample_that_cannot_be_drawn_is_refused(small, options, message):
+    with pytest.raises(InputError, match=message):
+        sample_cells(small, seed=1, **options)
+
+
+def test_nouns_alone_have_no_cell(small):
+    with pytest.raises(InputError, match="none has a descriptor"):
+        sample_cells(select(small, axis="null"), 1, seed=1)
+
+
+# Variations.
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ((0, 0, 0, 0), "Hi! I'm a Gen-X Mr-Man. I'm ok."),
+        ((1, 0, 0, 0), "Hi! I'm a gen-x Mr-Man. I'm ok."),
+        ((0, 1, 0, 0), "Hi! I'm a Gen X Mr-Man. I'm ok."),
+        ((0, 0, 1, 0), "Hi! I am a Gen-X Mr-Man. I am ok."),
+        ((0, 0, 0, 1), "Hi! I'm a Gen-X Mr-Man. I'm ok"),
+        ((1, 1, 1, 1), "Hi! I am a gen x Mr-Man. I am ok"),
+    ],
+)
+def test_each_variation_changes_what_it_is_for(flags, expected):
+    prompt = {
+        "template": "Hi! I'm {noun_phrase}. I'm ok.",
+        "noun": "Mr-Man",
+        "plural_noun": "Mr-Men",
+        "noun_phrase": "a Gen-X Mr-Man",
+        "plural_noun_phrase": "Gen-X Mr-Men",
+    }
+    assert vary(prompt, flags) == expected
+
+
+def test_variations_reach_descriptors_after_the_noun_and_alone():
+    after = {"template": "I like {plural_noun_phrase}?", "noun": "mom", "plural_noun": "moms"}
+    after |= {"noun_phrase": "a mom in the Air-Force", "plural_noun_phrase": "moms in the Air-Force"}
+    assert vary(after, (1, 1, 1, 1)) == "I like moms in the air force?"
+    alone = {"template": "I'm {noun_phrase}.", "noun": "(none)", "plural_noun": "(none)"}
+    assert vary(alone | {"noun_phrase": "F2M-X", "plural_noun_phrase": "F2M-X"}, (1, 1, 0, 0)) == "I'm f2m x."
+
+
+def test_variations_are_recorded_and_applied_half_the_time(paper):
+    sample = sample_cells(select(paper, axis="nationality"), 4, seed=1, variations=True)
+    frame = sample.to_pandas()
+    n = len(frame)
+    for name in VARIATIONS:
+        assert abs(frame[name].mean() - 0.5) < 4 * 0.5 / n**0.5  # 4 standard deviations
+    # Independent: all 16 combinations, each near a sixteenth.
+    combinations = frame.groupby(list(VARIATIONS)).size() / n
+    assert len(combinations) == 16
+    assert abs(combinations - 1 / 16).max() < 4 * (15 / 256 / n) ** 0.5
+    for row in sample:
+        assert row["text"] == vary(row, [row[name] for name in VARIATIONS])
+    assert len(set(sample["prompt_id"])) == n
+    assert frame["noun_phrase"].isin(select(paper, axis="nationality")["noun_phrase"]).all()
+
+
+def test_variations_of_texts_that_do_not_fit_their_template_are_refused(small):
+    other = small.map(lambda row: {"text": row["text"] + "?"})
+    with pytest.raises(InputError, match="is not its template with its noun phrase"):
+        sample_cells(other, 1, seed=1, variations=True)
+    with pytest.raises(InputError, match="column 'plural_noun' is missing"):
+        sample_cells(small.remove_columns("plural_noun"), 1, seed=1, variations=True)
+
+
+# Splits.
+
+
+@pytest.mark.parametrize("by", ["descriptor", "template", "noun"])
+@pytest.mark.parametrize("fraction", [0.2, 0.5, 0.9])
+def test_sides_share_no_value_and_no_text(paper, by, fraction):
+    paper = select(paper, template=[template.text for template in load_taxonomy().templates[::5]])
+    train, measure = (side.to_pandas() for side in split(paper, by, fraction, seed=4))
+    ours, theirs = set(train[by]), set(measure[by])
+    assert ours and theirs and not ours & theirs
+    assert not set(train["text"]) & set(measure["text"])
+    values = paper.to_pandas()[by]
+    everything = set(values) - {"(none)"}
+    assert ours | theirs == everything
+    assert abs(len(ours) - fraction * len(everything)) <= 1
+    if by != "template":
+        stratum = {"descriptor": "axis", "noun": "noun_gender"}[by]
+        assert set(train[stratum]) == set(measure[stratum])
+    # Nothing else is lost: the paper edition has no text under two descriptors, templates or nouns.
+    assert len(train) + len(measure) == (values != "(none)").sum()
+
+
+def test_a_split_by_noun_has_all_genders_on_both_sides(small):
+    for seed in range(20):
+        train, measure = split(small, "noun", 0.5, seed)
+        assert set(train["noun_gender"]) == set(measure["noun_gender"]) == {"female", "male", "neutral"}
+
+
+def test_a_descriptor_of_two_axes_is_on_one_side(small):
+    for seed in range(20):
+        train, measure = split(small, "descriptor", 0.5, seed)
+        assert ("queer" in train["descriptor"]) != ("queer" in measure["descriptor"])
+
+
+def test_a_split_is_seeded_and_blind_to_row_order(small):
+    shuffled = small.select(np.random.default_rng(0).permutation(len(small)))
+    sides = [{frozenset(train["noun"]) for train, _ in [split(p, "noun", 0.5, 1)]} for p in (small, small, shuffled)]
+    assert sides[0] == sides[1] == sides[2]
+    assert len({frozenset(split(small, "noun", 0.5, seed)[0]["noun"]) for seed in range(20)}) > 1
+
+
+def test_a_text_of_two_values_stays_in_measure_alone():
+    # One text under two descriptors, as "a grandma with one kid" could be under "with one kid" and under "with".
+    rows = [{"text": text, "descriptor": d, "axis": "x", "template": "t"} for d in "abcd" for text in ("same", d)]
+    for seed in range(5):
+        train, measure = split(Dataset.from_list(rows), "descriptor", 0.5, seed)
+        assert "same" in measure["text"] and "same" not in train["text"]
+        assert len(train) == 2 and len(measure) == 4
+
+
+@pytest.mark.parametrize(
+    ("by", "fraction", "message"),
+    [
+        ("nuon", 0.5, "split: 'nuon' is unknown; did you mean 'noun'"),
+        ("noun", 0.0, "fraction is 0.0"),
+        ("noun", 1.0, "fraction is 1.0"),
+        ("noun", float("nan"), "fraction is nan"),
+    ],
+)
+def test_a_split_that_is_not_possible_is_refused(small, by, fraction, message):
+    with pytest.raises(InputError, match=message):
+        split(small, by, fraction, 1)
+
+
+def test_a_split_needs_two_values_and_its_columns(small):
+    with pytest.raises(InputError, match=r"have 1 noun\(s\), two sides need 2"):
+        split(select(small, noun="kid"), "noun", 0.5, 1)
+    with pytest.raises(InputError, match="column 'noun_gender' is missing"):
+        split(small.remove_columns("noun_gender"), "noun", 0.5, 1)
+    same = Dataset.from_dict({"text": ["same"] * 2, "template": ["a", "b"], "axis": ["x"] * 2, "descriptor": ["d"] * 2})
+    with pytest.raises(InputError, match="each text for training also stands in measure"):
+        split(same, "template", 0.5, 1)
+
+
+def test_large_strings_work_too(small):
+    """Datasets made by pandas hold another Arrow type of text."""
+    frame = Dataset.from_pandas(pd.DataFrame(small.to_dict()).astype({"descriptor": "string[pyarrow]"}))
+    assert sample_cells(frame, 2, 1, descriptors=4)["text"][:] == sample_cells(small, 2, 1, descriptors=4)["text"][:]
+    assert len(select(frame, descriptor="old")) == len(select(small, descriptor="old"))
+    assert [len(side) for side in split(frame, "descriptor", 0.5, 1)] == [
+        len(side) for side in split(small, "descriptor", 0.5, 1)
+    ]
+
+
+def test_examples_of_the_docstrings():
+    assert doctest.testmod(prompts_module) == (0, 2)
+
+
+def test_ids_are_stable():
+    """An id must not change between versions: runs are compared by it."""
+    row = Dataset.from_list(
+        [{"text": "I'm old.", "template": "I'm {noun_phrase}.", "axis": "age", "descriptor": "old"}]
+    )
+    ids = sample_cells(row, 2, seed=1)["prompt_id"][:]
+    assert ids == sample_cells(row, 2, seed=2)["prompt_id"][:]  # the same sentence in the same rounds
+    assert len(set(ids)) == 2
+    assert all(len(prompt_id) == 16 and int(prompt_id, 16) >= 0 for prompt_id in ids)
+    assert json.dumps(ids)
