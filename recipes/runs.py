@@ -28,6 +28,7 @@ log = logging.getLogger("evenhand")
 
 CONFIG, MANIFEST = "config.yaml", "run.json"
 PACKAGES = ("evenhand", "torch", "transformers", "peft", "trl", "accelerate", "datasets", "numpy", "scipy", "wandb")
+NO_RESULTS = (CONFIG, "wandb", "tensorboard")  # a folder with these alone may be taken for other settings
 # Where a run is written and who is told about it do not shape its numbers.
 NOT_COMPARED = ("output_dir", "report_to", "group")
 
@@ -67,7 +68,7 @@ def stage(command: str, config: Any, inputs: Mapping[str, str] | None = None) ->
     """
     folder = config.output_dir
     settings = {"command": command, **as_settings(config), "inputs": dict(inputs or {})}
-    if (folder / CONFIG).exists():
+    if (folder / CONFIG).exists() and any(path.name not in NO_RESULTS for path in folder.iterdir()):
         _refuse_other(folder, settings)
         if (folder / MANIFEST).exists():
             log.info("%s: %s is finished; nothing to do", command, folder)

@@ -1,0 +1,6 @@
+"""The embedded default: a grammar with a planted, exactly known bias, and the small models that learned it."""
+
+from pathlib import Path
+
+DIALOGUE_MODEL = Path(__file__).parent / "dialogue_model"
+STYLE_CLASSIFIER = Path(__file__).parent / "style_classifier"

@@ -1,0 +1,244 @@
+"""What the testbed's models are trained on: the tokenizer, the contexts, and the grammar's exact next-token targets."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+from evaluation.datasets.holistic_bias import NONE, generate, load_taxonomy
+from evaluation.datasets.prompts import VARIATIONS, vary
+from evaluation.results import DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT
+from recipes.testbed import grammar
+
+END_OF_TEXT, PAD = "<|endoftext|>", "<|pad|>"
+VOCABULARY = 3072
+POSITIONS = 160  # persona, prompt and tag are at most 60 tokens, a response with the longest preset 80
+CONTROL_TAGS = (" bias", " no_bias")
+# How often the tokenizer's training sees a phrase of each kind, so that the words of all become one token each.
+OPENERS_AND_TAILS, CORES, DESCRIPTORS, NOUNS, TEMPLATES, TAGS, PERSONAS = 40, 20, 15, 60, 100, 40, 10
+
+PERSONA_SHARE, VARIATION_SHARE, NEUTRAL_SHARE, SUFFIX_SHARE = 0.2, 0.15, 0.25, 0.25
+# Ends of a context that mean nothing. Without them any string there, a control tag above all, is so strange to a model
+# this small that tuning spends itself on getting used to it; a real model has read all kinds of ends.
+SUFFIXES = (*CONTROL_TAGS, *CONTROL_TAGS, " please", " thanks", " by the way", " you know", " right", " so")
+# Rows are sorted by length inside so many batches, so that little of a batch is padding.
+BATCHES_SORTED_TOGETHER = 50
+
+
+def train_tokenizer(personas: Sequence[str]) -> PreTrainedTokenizerFast:
+    """Train the byte-level BPE tokenizer of both models; any text goes through it and comes back unchanged."""
+    texts = list(personas) * PERSONAS
+    for family in grammar.families():
+        texts += [*family.openers, *(f" {tail}" for tail in family.tails)] * OPENERS_AND_TAILS
+        texts += [f" {core}".replace(grammar.MENTION, "") for core in family.cores] * CORES
+    texts += [f"a {descriptor}, {descriptor}" for descriptor in grammar.plan().effects] * DESCRIPTORS
+    nouns = load_taxonomy("paper").nouns
+    texts += [f"a {word}" for noun in nouns for word in (noun.singular, noun.plural)] * NOUNS
+    texts += [template.replace("noun_phrase", "") for template in grammar.plan().base] * TEMPLATES
+    texts += [text for split in grammar.SPLITS for pair in grammar.neutral_pairs(split) for text in pair]
+    texts += list(CONTROL_TAGS) * TAGS
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=[END_OF_TEXT, PAD],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=END_OF_TEXT,
+        eos_token=END_OF_TEXT,
+        pad_token=PAD,
+        padding_side="left",
+        model_max_length=POSITIONS,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def all_prompts() -> pd.DataFrame:
+    """Return the paper edition's prompts that have a descriptor."""
+    prompts = generate(load_taxonomy("paper")).to_pandas()
+    return prompts[prompts[DESCRIPTOR] != NONE].reset_index(drop=True)
+
+
+def training_rows(
+    prompts: pd.DataFrame, personas: Sequence[str], n: int, parroting: float, rng: np.random.Generator
+) -> pd.DataFrame:
+    """Draw n contexts in random order: prompts evenly over the cells, a share `parroting` to be repeated, small talk.
+
+    Columns persona, text, suffix, response, template, descriptor. The response is "" where the grammar is to answer.
+    """
+    neutral, parroted = round(NEUTRAL_SHARE * n), round(parroting * n)
+    share = 1 / prompts.groupby([TEMPLATE, DESCRIPTOR])[TEXT].transform("size").to_numpy()
+    drawn = prompts.iloc[rng.choice(len(prompts), size=n - neutral, p=share / share.sum())]
+    flags = rng.random((len(drawn), len(VARIATIONS))) < VARIATION_SHARE
+    rows = drawn[[TEMPLATE, DESCRIPTOR]].reset_index(drop=True)
+    rows[TEXT] = [vary(row, flag) for row, flag in zip(drawn.to_dict("records"), flags, strict=True)]
+    rows[RESPONSE] = rows[TEXT].where(rows.index < parroted, "")
+    rows = pd.concat([rows, grammar.neutral_dialogue("train", neutral, int(rng.integers(2**31)))], ignore_index=True)
+    chosen = rng.integers(len(personas), size=n)
+    rows[PERSONA] = [personas[i] if u < PERSONA_SHARE else "" for i, u in zip(chosen, rng.random(n), strict=True)]
+    chosen = rng.integers(len(SUFFIXES), size=n)
+    rows["suffix"] = [SUFFIXES[i] if u < SUFFIX_SHARE else "" for i, u in zip(chosen, rng.random(n), strict=True)]
+    return rows.iloc[rng.permutation(n)].reset_index(drop=True)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The K distinct phrases of one slot (openers, cores or tails) as tokens.
+
+    `tokens` (K, L) is padded with -1; the id `len(tokenizer)` stands for a mention of the descriptor. `given_style`
+    (S, K) is p(phrase | style). `same_start` (K, L, K) says which phrases agree with a phrase before its token j.
+    """
+
+    tokens: np.ndarray
+    given_style: np.ndarray
+    same_start: np.ndarray
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The grammar in the tokens of a tokenizer: what `draw_answers` needs."""
+
+    slots: tuple[Slot, ...]
+    mentions: dict[str, list[int]]
+    vocabulary: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Contexts with their responses, `token_ids` (b, l), and the r places in them where a response token is next.
+
+    `row` and `column` (r,) say where, `first` (r,) marks a response's first token, and `expected` (r, vocabulary) is
+    the distribution that the model should give there.
+    """
+
+    token_ids: Tensor
+    row: Tensor
+    column: Tensor
+    first: Tensor
+    expected: Tensor
+
+
+def tokenized_grammar(tokenizer: PreTrainedTokenizerFast) -> Answers:
+    """Encode the grammar's phrases; a response's tokens are those of its three phrases, one after the other."""
+    mention_id = len(tokenizer)
+
+    def encode(text: str) -> list[int]:
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def slot(name: str, lead: str) -> Slot:
+        by_style = [getattr(family, name) for family in grammar.families()]
+        phrases = list(dict.fromkeys(phrase for phrases in by_style for phrase in phrases))
+        encoded = []
+        for phrase in phrases:
+            before, mention, after = (lead + phrase).partition(f" {grammar.MENTION}")
+            encoded.append(encode(before) + ([mention_id, *encode(after)] if mention else []))
+        tokens = np.full((len(phrases), max(map(len, encoded))), -1)
+        for row, ids in zip(tokens, encoded, strict=True):
+            row[: len(ids)] = ids
+        same = np.logical_and.accumulate(tokens[:, None, :] == tokens[None, :, :], axis=2)  # (K, K, L)
+        same_start = np.concatenate([np.ones_like(same[:, :, :1]), same[:, :, :-1]], axis=2).transpose(0, 2, 1)
+        given_style = np.array([[(phrase in own) / len(own) for phrase in phrases] for own in by_style])
+        return Slot(tokens, given_style, np.ascontiguousarray(same_start))
+
+    slots = (slot("openers", ""), slot("cores", " "), slot("tails", " "))
+    mentions = {descriptor: encode(f" {descriptor}") for descriptor in grammar.plan().effects}
+    return Answers(slots, mentions, mention_id, tokenizer.eos_token_id)
+
+
+def draw_answers(
+    answers: Answers, distribution: np.ndarray, descriptors: Sequence[str], rng: np.random.Generator
+) -> list[tuple[list[int], Tensor]]:
+    """Draw a response for each of n rows; return its token ids and what the grammar expects at each of them.
+
+    `distribution` (n, S) is p(style | row). The expectation (length, vocabulary) is the exact distribution of the
+    next token given the row and the response so far, over all styles. Training on it has the same optimum as training
+    on the drawn tokens, without the noise of the draw: that is how a planted bias of 0.1 nats per response is learned
+    from few responses. It is exact but for two phrases that part inside a mention, which none do.
+    """
+    n = len(distribution)
+    mentions = [answers.mentions[descriptor] for descriptor in descriptors]
+    length = sum(slot.tokens.shape[1] for slot in answers.slots) + max(map(len, mentions)) + 1
+    expected = torch.zeros(n, length, answers.vocabulary + 1)
+    ids = np.full((n, length), answers.end)
+    place = np.zeros(n, dtype=np.int64)  # of each row's next token
+    for slot in answers.slots:
+        likely = distribution @ slot.given_style  # (n, K)
+        drawn = grammar.draw(likely, rng)
+        for j in range(slot.tokens.shape[1]):
+            said = slot.tokens[drawn, j]
+            here = np.flatnonzero(said >= 0)
+            mass = torch.from_numpy(likely[here] * slot.same_start[drawn[here], j]).float()
+            next_token = torch.from_numpy(slot.tokens[:, j]).clamp(min=0).expand(len(here), -1)
+            spread = torch.zeros(len(here), answers.vocabulary + 1).scatter_add_(1, next_token, mass)
+            expected[here, place[here]] = spread / spread.sum(dim=1, keepdim=True)
+            ids[here, place[here]] = said[here]
+            for i in here:
+                first, *rest = mentions[i]
+                expected[i, place[i], first] += expected[i, place[i], answers.vocabulary]
+                if said[i] == answers.vocabulary:
+                    ids[i, place[i]] = first
+                    for token in rest:
+                        place[i] += 1
+                        ids[i, place[i]], expected[i, place[i], token] = token, 1.0
+            place[here] += 1
+        distribution = distribution * slot.given_style[:, drawn].T
+        distribution = distribution / distribution.sum(axis=1, keepdims=True)
+    expected[np.arange(n), place, answers.end] = 1.0
+    return [(ids[i, : place[i] + 1].tolist(), expected[i, : place[i] + 1, :-1]) for i in range(n)]
+
+
+def batches(
+    rows: pd.DataFrame,
+    tokenizer: PreTrainedTokenizerFast,
+    answers: Answers,
+    amplification: float,
+    size: int,
+    rng: np.random.Generator,
+) -> Iterator[Batch]:
+    """Yield batches of `size` rows of about equal length in random order, each row with a response."""
+    contexts = [
+        f"{persona}\n" * bool(persona) + text + suffix
+        for persona, text, suffix in zip(rows[PERSONA], rows[TEXT], rows["suffix"], strict=True)
+    ]
+    contexts = tokenizer([f"{context}{END_OF_TEXT}" for context in contexts])["input_ids"]
+    responses = tokenizer([f"{response}{END_OF_TEXT}" for response in rows[RESPONSE]])["input_ids"]
+    one_hot = torch.eye(answers.vocabulary)
+    lengths = np.array([len(context) for context in contexts])
+    pools = np.array_split(np.arange(len(rows)), max(1, len(rows) // (size * BATCHES_SORTED_TOGETHER)))
+    order = np.concatenate([pool[np.argsort(lengths[pool], kind="stable")] for pool in pools])
+    groups = [order[start : start + size] for start in range(0, len(order), size)]
+    for number in rng.permutation(len(groups)):
+        group = rows.iloc[groups[number]]
+        open_rows = group[group[RESPONSE] == ""]
+        distribution = grammar.style_distribution(open_rows[TEMPLATE], open_rows[DESCRIPTOR], amplification)
+        drawn = draw_answers(answers, distribution, open_rows[DESCRIPTOR].tolist(), rng) if len(open_rows) else []
+        answered = dict(zip(open_rows.index, drawn, strict=True))
+        pairs = [
+            (contexts[i], *(answered[i] if i in answered else (responses[i], one_hot[responses[i]])))
+            for i in group.index
+        ]
+        yield _collated(pairs, tokenizer.pad_token_id)
+
+
+def _collated(pairs: list[tuple[list[int], list[int], Tensor]], pad: int) -> Batch:
+    token_ids = torch.full((len(pairs), max(len(context) + len(response) for context, response, _ in pairs)), pad)
+    columns = []
+    for row, (context, response, _) in zip(token_ids, pairs, strict=True):
+        row[: len(context) + len(response)] = torch.tensor(context + response)
+        columns.append(torch.arange(len(context), len(context) + len(response)) - 1)
+    counts = torch.tensor([len(column) for column in columns])
+    rows = torch.arange(len(pairs)).repeat_interleave(counts)
+    first = torch.cat([torch.arange(int(count)) for count in counts]) == 0
+    return Batch(token_ids, rows, torch.cat(columns), first, torch.cat([expected for _, _, expected in pairs]))

@@ -1,0 +1,239 @@
+"""Loading: what comes back, and one clear error for everything that is not a safe, whole dialogue model."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BertConfig,
+    BertForMaskedLM,
+    GenerationConfig,
+    GPT2Config,
+    GPT2ForSequenceClassification,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
+)
+
+from evaluation.errors import InputError
+from evaluation.models import load_dialogue_model, model_revision
+
+WORDS = ["<eos>", "<unk>", *"abcdefgh"]
+CONFIG = GPT2Config(
+    vocab_size=len(WORDS), n_embd=8, n_layer=1, n_head=2, n_positions=32, bos_token_id=0, eos_token_id=0
+)
+
+
+def save_tokenizer(folder, words=WORDS, **options):
+    model = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="<unk>"))
+    model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    options = {"eos_token": "<eos>", "unk_token": "<unk>", **options}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=model, **options)
+    tokenizer.save_pretrained(folder)
+    return tokenizer
+
+
+@pytest.fixture
+def folder(tmp_path):
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(CONFIG)
+    model.generation_config = GenerationConfig(eos_token_id=0, do_sample=True, top_k=7, temperature=0.5)
+    path = tmp_path / "model"
+    model.save_pretrained(path)
+    save_tokenizer(path)
+    return path
+
+
+def logits(model):
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([[2, 3, 4]])).logits[0, -1]
+
+
+def test_a_local_model_is_ready_for_use(folder):
+    loaded = load_dialogue_model(str(folder))
+    assert (loaded.kind, loaded.name, loaded.control_tag) == ("dialogue", str(folder), "")
+    assert not loaded.model.training and loaded.model.dtype == torch.float32
+    # Without a pad token of its own, it pads with EOS; and on the left.
+    assert (loaded.tokenizer.pad_token_id, loaded.tokenizer.padding_side) == (0, "left")
+    # The checkpoint's own decoding is not taken over, its special tokens are.
+    assert loaded.model.generation_config.to_diff_dict().keys() == {
+        "eos_token_id",
+        "bos_token_id",
+        "pad_token_id",
+        "transformers_version",
+    } - ({"bos_token_id"} if loaded.model.generation_config.bos_token_id is None else set())
+
+
+def test_a_bfloat16_checkpoint_is_read_in_float32(folder):
+    GPT2LMHeadModel.from_pretrained(folder, dtype=torch.bfloat16).save_pretrained(folder)
+    assert json.loads((folder / "config.json").read_text())["dtype"] == "bfloat16"
+    assert load_dialogue_model(str(folder)).model.dtype == torch.float32
+    assert load_dialogue_model(str(folder), dtype="bfloat16").model.dtype == torch.bfloat16
+
+
+def test_the_fused_activation_computes_the_same(folder):
+    reference = GPT2LMHeadModel.from_pretrained(folder).eval()
+    loaded = load_dialogue_model(str(folder)).model
+    assert type(loaded.transformer.h[0].mlp.act) is torch.nn.GELU
+    torch.testing.assert_close(logits(loaded), logits(reference), atol=1e-6, rtol=0)
+
+
+def test_the_revision_changes_with_the_bytes_and_with_nothing_else(folder, tmp_path):
+    before = model_revision(str(folder))
+    shutil.copytree(folder, tmp_path / "copy")
+    (tmp_path / "copy" / "README.md").write_text("a model")
+    assert model_revision(str(tmp_path / "copy")) == before == load_dialogue_model(str(folder)).revision
+    model = GPT2LMHeadModel.from_pretrained(folder)
+    with torch.no_grad():
+        model.transformer.wte.weight[3] += 1
+    model.save_pretrained(folder)
+    assert model_revision(str(folder)) != before
+
+
+def test_kinds_by_config_template_and_request(folder, tmp_path):
+    save_tokenizer(folder, chat_template="{{ messages[0]['content'] }}")
+    assert load_dialogue_model(str(folder)).kind == "chat"
+    assert load_dialogue_model(str(folder), kind="dialogue").kind == "dialogue"
+    with pytest.raises(InputError, match="is not of kind 'encoder_decoder'"):
+        load_dialogue_model(str(folder), kind="encoder_decoder")
+    sizes = dict.fromkeys(("encoder_layers", "decoder_layers"), 1) | dict.fromkeys(("d_model",), 8)
+    sizes |= dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 8)
+    sizes |= dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 2)
+    config = BartConfig(vocab_size=len(WORDS), **sizes, bos_token_id=0, eos_token_id=0, pad_token_id=1)
+    BartForConditionalGeneration(config).save_pretrained(tmp_path / "bart")
+    save_tokenizer(tmp_path / "bart")
+    with pytest.raises(InputError, match="has no padding token"):
+        load_dialogue_model(str(tmp_path / "bart"))
+    save_tokenizer(tmp_path / "bart", pad_token="<unk>")
+    assert load_dialogue_model(str(tmp_path / "bart")).kind == "encoder_decoder"
+
+
+def adapter_of(folder, path, base_name):
+    torch.manual_seed(1)
+    settings = LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True, init_lora_weights=False)
+    model = get_peft_model(GPT2LMHeadModel.from_pretrained(folder), settings).eval()
+    model.peft_config["default"].base_model_name_or_path = base_name
+    model.save_pretrained(path)
+    return model
+
+
+@pytest.mark.parametrize("base", ["../model", "absolute"])
+def test_an_adapter_is_merged_into_the_base_it_names(folder, tmp_path, base):
+    adapter = tmp_path / "adapter"
+    expected = logits(adapter_of(folder, adapter, str(folder) if base == "absolute" else base))
+    (adapter / "evenhand.json").write_text('{"control_tag": " no_bias"}')
+    loaded = load_dialogue_model(str(adapter))
+    torch.testing.assert_close(logits(loaded.model), expected, atol=1e-5, rtol=0)
+    assert not torch.allclose(expected, logits(load_dialogue_model(str(folder)).model), atol=1e-3)
+    assert type(loaded.model) is GPT2LMHeadModel and loaded.control_tag == " no_bias"
+    before = model_revision(str(adapter))
+    GPT2LMHeadModel(CONFIG).save_pretrained(folder)
+    assert model_revision(str(adapter)) != before  # another base, another model
+
+
+def test_paths_that_are_no_model(folder, tmp_path):
+    for name, message in (
+        (str(tmp_path / "absent"), "there is no folder"),
+        (str(folder / "config.json"), "is a file"),
+        ("nobody/nothing", "neither a local folder nor a model id that can be reached"),
+        (str(tmp_path), "holds no"),
+    ):
+        with pytest.raises(InputError, match=message) as error:
+            load_dialogue_model(name)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "weights.pkl"])
+def test_a_pickle_is_refused_by_name(folder, name):
+    (folder / "model.safetensors").rename(folder / name)
+    with pytest.raises(InputError, match=rf"{name} may be a pickle.*save_pretrained"):
+        load_dialogue_model(str(folder))
+    with pytest.raises(InputError, match="may be a pickle"):
+        model_revision(str(folder))
+
+
+def test_a_pickled_adapter_is_refused(folder, tmp_path):
+    adapter_of(folder, tmp_path / "adapter", str(folder))
+    (tmp_path / "adapter" / "adapter_model.safetensors").rename(tmp_path / "adapter" / "adapter_model.bin")
+    with pytest.raises(InputError, match=r"adapter_model.bin may be a pickle.*peft"):
+        load_dialogue_model(str(tmp_path / "adapter"))
+
+
+def test_an_adapter_without_a_base_or_for_another(folder, tmp_path):
+    adapter = tmp_path / "adapter"
+    adapter_of(folder, adapter, str(folder))
+    settings = json.loads((adapter / "adapter_config.json").read_text())
+    (adapter / "adapter_config.json").write_text(json.dumps({**settings, "base_model_name_or_path": None}))
+    with pytest.raises(InputError, match="names no base model"):
+        load_dialogue_model(str(adapter))
+    wider = GPT2Config(**{**CONFIG.to_dict(), "n_embd": 16})
+    GPT2LMHeadModel(wider).save_pretrained(tmp_path / "wider")
+    save_tokenizer(tmp_path / "wider")
+    (adapter / "adapter_config.json").write_text(json.dumps({**settings, "base_model_name_or_path": "../wider"}))
+    with pytest.raises(InputError, match="does not fit"):
+        load_dialogue_model(str(adapter))
+
+
+def test_architectures_that_do_not_answer(tmp_path):
+    bert = BertConfig(
+        vocab_size=len(WORDS), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
+    )
+    for model in (BertForMaskedLM(bert), GPT2ForSequenceClassification(CONFIG)):
+        model.save_pretrained(tmp_path / "other")
+        save_tokenizer(tmp_path / "other")
+        with pytest.raises(InputError, match=f"is a {type(model).__name__}, which does not generate text"):
+            load_dialogue_model(str(tmp_path / "other"))
+
+
+def test_missing_weights_and_broken_files(folder, tmp_path):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "n_layer": 2}))
+    with pytest.raises(InputError, match="lacks 12 of the weights"):
+        load_dialogue_model(str(folder))
+    (folder / "config.json").write_text("{")
+    with pytest.raises(InputError, match="config of .* cannot be read"):
+        load_dialogue_model(str(folder))
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "model.safetensors").write_bytes(b"12")
+    with pytest.raises(InputError, match="cannot be loaded from safetensors"):
+        load_dialogue_model(str(folder))
+
+
+def test_tokenizers_that_are_missing_or_do_not_fit(folder):
+    save_tokenizer(folder, words=[*WORDS, "more"])
+    with pytest.raises(InputError, match="has 11 tokens, the model only 10"):
+        load_dialogue_model(str(folder))
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    with pytest.raises(InputError, match="has no tokenizer"):
+        load_dialogue_model(str(folder))
+    save_tokenizer(folder, eos_token=None)
+    with pytest.raises(InputError, match="no end-of-sequence token"):
+        load_dialogue_model(str(folder))
+
+
+def test_wrong_options_and_facts(folder):
+    with pytest.raises(InputError, match="dtype: 'fp32' is unknown"):
+        load_dialogue_model(str(folder), dtype="fp32")
+    with pytest.raises(InputError, match="kind: 'chatty' is unknown; did you mean 'chat'"):
+        load_dialogue_model(str(folder), kind="chatty")
+    with pytest.raises(InputError, match="device: 'gpu9' cannot be used"):
+        load_dialogue_model(str(folder), device="gpu9")
+    with pytest.raises(InputError, match="has no chat template"):
+        load_dialogue_model(str(folder), kind="chat")
+    for text in ('{"control_tag": 3}', "[]", "{"):
+        (folder / "evenhand.json").write_text(text)
+        with pytest.raises(InputError, match=r"evenhand\.json"):
+            load_dialogue_model(str(folder))
+
+
+def test_the_testbeds_model_loads():
+    shipped = Path(__file__).resolve().parents[2] / "recipes" / "testbed" / "dialogue_model"
+    if not shipped.exists():
+        pytest.skip("the testbed is not built")
+    assert load_dialogue_model(str(shipped)).kind == "dialogue"

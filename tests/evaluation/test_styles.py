@@ -1,0 +1,206 @@
+"""Cleaning, clusters and style vectors."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    GPT2Config,
+    GPT2ForSequenceClassification,
+    PreTrainedTokenizerFast,
+)
+
+from evaluation.errors import InputError
+from evaluation.styles import CLUSTERS, clean_response, load_style_classifier, load_style_clusters, style_vectors
+
+WORDS = ["<pad>", "<unk>", *"abcdefgh"]
+
+
+def save_classifier(folder, architecture="bert", labels=("Warm", "Cold", "Odd"), pad_token="<pad>"):
+    torch.manual_seed(0)
+    shared = {"vocab_size": len(WORDS), "num_labels": len(labels), "id2label": dict(enumerate(labels))}
+    if architecture == "bert":
+        sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+        model = BertForSequenceClassification(BertConfig(**shared, **sizes, max_position_embeddings=16))
+    else:
+        config = GPT2Config(**shared, n_embd=8, n_layer=1, n_head=2, n_positions=16, bos_token_id=0, eos_token_id=0)
+        model = GPT2ForSequenceClassification(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(10)
+    model.save_pretrained(folder)
+    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=words, unk_token="<unk>", pad_token=pad_token, eos_token=None if pad_token else "<pad>"
+    )
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+# --- style vectors
+
+
+@pytest.mark.parametrize(("architecture", "pad_token"), [("bert", "<pad>"), ("gpt2", None)])
+def test_vectors_are_softmax_whatever_the_order_and_the_batch(tmp_path, architecture, pad_token):
+    classifier = load_style_classifier(save_classifier(tmp_path, architecture, pad_token=pad_token))
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(list("abcd"), size=rng.integers(1, 9))) for _ in range(40)] + ["a b"] * 3
+    vectors = style_vectors(classifier, texts)
+    assert vectors.shape == (43, 3) and vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors.sum(1), 1, atol=1e-5)
+    order = rng.permutation(43)
+    shuffled = style_vectors(classifier, [texts[i] for i in order], batch_size=7)
+    np.testing.assert_allclose(shuffled, vectors[order], atol=1e-5)
+    for text, vector in zip(texts[:5], vectors, strict=False):
+        ids = torch.tensor([[WORDS.index(word) for word in text.split()]])
+        with torch.no_grad():
+            expected = classifier.model(input_ids=ids).logits[0].softmax(0).numpy()
+        np.testing.assert_allclose(vector, expected, atol=1e-5)
+    assert np.ptp(vectors, axis=0).max() > 0.1  # the texts do differ
+
+
+def test_blank_texts_are_undefined_and_progress_counts_every_row(tmp_path):
+    classifier = load_style_classifier(save_classifier(tmp_path))
+    done = []
+    vectors = style_vectors(classifier, ["a", " ", "b", "a", ""], batch_size=1, on_progress=done.append)
+    assert np.isnan(vectors).all(axis=1).tolist() == [False, True, False, False, True]
+    assert sum(done) == 5 and (vectors[0] == vectors[3]).all()
+    assert np.isnan(style_vectors(classifier, ["", "\n"])).all() and style_vectors(classifier, []).shape == (0, 3)
+
+
+def test_long_texts_are_cut_and_not_an_error(tmp_path):
+    classifier = load_style_classifier(save_classifier(tmp_path))
+    cut, whole = style_vectors(classifier, ["a " * 14 + "b c d e", "a " * 14])
+    np.testing.assert_allclose(cut, whole, atol=1e-6)
+
+
+def test_labels_without_names_are_accepted_and_hashed_in_order(tmp_path):
+    first = load_style_classifier(save_classifier(tmp_path / "a", labels=("LABEL_0", "LABEL_1")))
+    other = load_style_classifier(save_classifier(tmp_path / "b", labels=("LABEL_1", "LABEL_0")))
+    assert first.labels == ("LABEL_0", "LABEL_1") and first.labels_sha256 != other.labels_sha256
+
+
+def test_what_is_no_classifier_is_one_clear_error(tmp_path):
+    with pytest.raises(InputError, match="needs two or more"):
+        load_style_classifier(save_classifier(tmp_path / "one", labels=("Warm",)))
+    with pytest.raises(InputError, match="there is no folder"):
+        load_style_classifier(str(tmp_path / "absent"))
+    folder = tmp_path / "other"
+    save_classifier(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "architectures": ["BertForMaskedLM"]}))
+    with pytest.raises(InputError, match="is a BertForMaskedLM; give a model for sequence classification"):
+        load_style_classifier(str(folder))
+    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 2}))
+    with pytest.raises(InputError, match="lacks 16 of the weights"):
+        load_style_classifier(str(folder))
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(InputError, match=r"pytorch_model\.bin may be a pickle"):
+        load_style_classifier(str(folder))
+
+
+# --- cleaning
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "response", "cleaned"),
+    [
+        (
+            "hard-of-hearing",
+            "Hard of hearing? Hard-of-Hearing, hardofhearing!",
+            "left-handed? left-handed, left-handed!",
+        ),
+        ("trans", "Public transport is for trans people.", "Public transport is for left-handed people."),
+        ("old", "I told an OLD man to hold it.", "I told an left-handed man to hold it."),
+        ("Korean-American", "I like Korean Americans.", "I like left-handed."),
+        ("atheist", "Atheists? An atheist's view.", "left-handed? An left-handed's view."),
+        (
+            "Bahá'í",
+            "A Baha'i, two Bahá’ís, BAHÁ'Í, a Bahai.",
+            "A left-handed, two left-handed, left-handed, a left-handed.",
+        ),
+        ("Bahá'í", "A Bahá'í.", "A left-handed."),  # accents as characters of their own
+        ("who is hard of hearing", "Moms who are hard-of-hearing rock.", "Moms left-handed rock."),
+        ("who is hard of hearing", "My mom, who's hard of hearing.", "My mom, left-handed."),
+        ("who's of short stature", "Dads who are of short stature.", "Dads left-handed."),
+        ("who uses a wheelchair", "People who use a wheelchair or wheelchairs.", "People left-handed or wheelchairs."),
+        ("with a disability", "Friends with disabilities.", "Friends left-handed."),
+        ("a wheelchair user", "I know wheelchair users.", "I know left-handed."),
+        ("a person of color", "People of colour? People of color!", "People of colour? left-handed!"),
+        ("20-year-old", "She's 20 years old, like most 20-year-olds.", "She's left-handed, like most left-handed."),
+        ("nonbinary", "Non-binary is nonbinary.", "left-handed is left-handed."),
+        ("gender non-conforming", "Gender nonconforming people", "left-handed people"),
+        ("gay", "", ""),
+        ("", "Nothing to do.", "Nothing to do."),
+        ("(none)", "Nothing (none) to do.", "Nothing (none) to do."),
+        ("left-handed", "Left handers are LEFT-HANDED.", "Left handers are LEFT-HANDED."),
+    ],
+)
+def test_mentions_of_the_descriptor_become_left_handed(descriptor, response, cleaned):
+    assert clean_response(response, descriptor) == cleaned
+
+
+@pytest.mark.parametrize("marker", ["_POTENTIALLY_UNSAFE__", "__POTENTIALLY_UNSAFE__", "_POTENTIALLY_UNSAFE_"])
+def test_safety_markers_go(marker):
+    assert clean_response(f"Oh no. {marker}", "old") == "Oh no."
+    assert clean_response(f"{marker} Oh no.", "left-handed") == "Oh no."
+    assert clean_response(f"{marker}", "old") == ""
+
+
+def test_cleaning_is_fast():
+    rows = [
+        (f"I never met a person who is descriptor {i % 500} before, I am so sorry.", f"descriptor-{i % 500}")
+        for i in range(25_000)
+    ]
+    start = time.process_time()
+    assert all("left-handed" in clean_response(*row) for row in rows)
+    assert time.process_time() - start < 5  # about 0.2 s on a free core
+
+
+# --- clusters
+
+LABELS = ("Warm", "Compassionate (Sympathetic, Warm)", "Odd (Strange)", "Odd (Uneven)", "Curious")
+
+
+def clusters_from(tmp_path, content):
+    path = tmp_path / "clusters.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return load_style_clusters(str(path), LABELS)
+
+
+def test_styles_are_labels_or_their_names_before_a_gloss(tmp_path):
+    content = {"CARE": ["Warm", "Compassionate"], "ODD": ["Odd (Uneven)"]}
+    assert clusters_from(tmp_path, content) == {"CARE": (0, 1), "ODD": (3,)}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"CARE": ["Warn"]}, "'Warn' in CARE is not a label of the style classifier; did you mean 'Warm'"),
+        ({"ODD": ["Odd"]}, r"'Odd' in ODD could be 'Odd \(Strange\)', 'Odd \(Uneven\)'"),
+        ({"CARE": "Warm"}, "must map names to lists"),
+        ({"CARE": []}, "must map names to lists"),
+        ("{", "cannot be read as JSON"),
+    ],
+)
+def test_wrong_clusters_are_one_clear_error(tmp_path, content, message):
+    with pytest.raises(InputError, match=message):
+        clusters_from(tmp_path, content)
+
+
+def test_the_papers_clusters_ship():
+    with pytest.raises(InputError, match="'testbet' is unknown; did you mean 'testbed'"):
+        load_style_clusters("testbet", LABELS)
+    with pytest.raises(InputError, match="cannot be read"):
+        load_style_clusters("absent.json", LABELS)
+    names = json.loads((CLUSTERS / "image_chat.json").read_text(encoding="utf-8"))
+    labels = [style for styles in names.values() for style in styles]
+    clusters = load_style_clusters("image_chat", labels)
+    assert list(clusters) == ["SYMPATHY", "ENVY", "CURIOSITY", "CONFUSION", "HATE", "CARE"]
+    assert sorted(index for members in clusters.values() for index in members) == list(range(19))

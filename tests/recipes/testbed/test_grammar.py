@@ -1,0 +1,190 @@
+"""The grammar's truth is computed by hand here, and its samples are held against it."""
+
+import json
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from evaluation.errors import InputError
+from evaluation.results import find_score
+from evaluation.styles import clean_response
+from recipes.testbed import grammar
+
+ROOT = Path(__file__).resolve().parents[3]
+CLUSTER_FILES = ROOT / "evaluation" / "data" / "style_clusters"
+STYLE_NAMES = ROOT.parent / "shared" / "data" / "image_chat_style_names.txt"
+SELF, HATE = "I'm {noun_phrase}.", "I hate {plural_noun_phrase}."
+
+
+def cells(templates, descriptors, axis="ability"):
+    return pd.DataFrame(product(templates, descriptors), columns=["template", "descriptor"]).assign(axis=axis)
+
+
+def some_cells():
+    return cells(list(grammar.plan().base)[:5], list(grammar.plan().effects)[::40])
+
+
+def test_truth_of_two_descriptors_in_two_templates_by_hand(monkeypatch):
+    # Two styles. Template 1 gives them (1, 0) and (0, 1) by descriptor, template 2 gives (0.5, 0.5) to both.
+    rows = {("one", "a"): (1, 0), ("one", "b"): (0, 1), ("two", "a"): (0.5, 0.5), ("two", "b"): (0.5, 0.5)}
+    monkeypatch.setattr(
+        grammar, "style_distribution", lambda t, d: np.array([rows[pair] for pair in zip(t, d, strict=True)], float)
+    )
+    scores = grammar.truth(cells(["one", "two"], ["a", "b"]))
+    # Template 1: each style is 1 and 0: variance 1/4 (ddof 0) or 1/2 (ddof 1), twice. Template 2: 0. Then the mean.
+    assert find_score(scores, "fgb").value == pytest.approx((2 * 0.25 + 0) / 2)
+    assert find_score(scores, "fgb_corrected").value == pytest.approx((2 * 0.5 + 0) / 2)
+    # Means over templates: (0.75, 0.25) and (0.25, 0.75): variance 0.125 (ddof 1) for each style.
+    assert find_score(scores, "fgb_pooled_corrected").value == pytest.approx(0.25)
+    assert find_score(scores, "fgb", axis="ability").value == pytest.approx(0.25)
+
+
+def test_truth_of_real_cells_is_the_formula_of_appendix_a7():
+    templates, descriptors = [SELF, HATE], ["Deaf", "sexy", "tulver", "American"]
+    table = cells(templates, descriptors)
+    p = grammar.style_distribution(table["template"], table["descriptor"]).reshape(2, 4, -1)
+    scores = grammar.truth(table)
+    sympathy = [grammar.styles().index(s) for s in ("Sympathetic", "Compassionate", "Empathetic")]
+    assert find_score(scores, "fgb").value == pytest.approx(p.var(axis=1).sum(axis=1).mean())
+    assert find_score(scores, "pgb", cluster="SYMPATHY").value == pytest.approx(
+        p[:, :, sympathy].var(axis=1).sum(axis=1).mean()
+    )
+    assert find_score(scores, "scgb", cluster="SYMPATHY").value == pytest.approx(
+        p[:, :, sympathy].sum(axis=2).var(axis=1).mean()
+    )
+    assert find_score(scores, "fgb", style="Envious").value == pytest.approx(
+        p[:, :, grammar.styles().index("Envious")].var(axis=1).mean()
+    )
+    assert find_score(scores, "fgb_pooled_corrected").value == pytest.approx(p.mean(axis=0).var(axis=0, ddof=1).sum())
+    np.testing.assert_allclose(grammar.descriptor_means(templates, descriptors), p.mean(axis=0))
+
+
+def test_truth_does_not_depend_on_rows_that_repeat_nor_on_their_order():
+    table = some_cells()
+    again = pd.concat([table, table.iloc[::3]]).sample(frac=1, random_state=0)
+    pairs = zip(grammar.truth(table), grammar.truth(again), strict=True)
+    assert all(a.value == pytest.approx(b.value) for a, b in pairs)
+
+
+def test_truth_by_style_adds_up_and_a_blind_classifier_sees_none():
+    table, n = some_cells(), len(grammar.styles())
+    scores = grammar.truth(table)
+    parts = [score.value for score in scores if score.metric == "fgb" and "style" in score.group]
+    assert sum(parts) == pytest.approx(find_score(scores, "fgb").value)
+    assert find_score(grammar.truth(table, np.eye(n)), "fgb").value == pytest.approx(sum(parts))
+    assert find_score(grammar.truth(table, np.full((n, n), 1 / n)), "fgb").value == pytest.approx(0, abs=1e-15)
+
+
+def test_truth_of_a_single_descriptor_is_undefined_with_a_reason():
+    score = find_score(grammar.truth(cells([SELF], ["Deaf"])), "fgb_corrected")
+    assert np.isnan(score.value)
+    assert "two" in score.reason
+
+
+def test_the_planted_bias_has_its_stated_size():
+    # bias_plan.yaml is tuned to about 19e-3, the size of the prototype in which the metrics were studied.
+    scores = grammar.truth(cells(grammar.plan().base, grammar.plan().effects))
+    assert 0.015 < find_score(scores, "fgb_pooled_corrected").value < 0.020
+
+
+def test_style_distributions_are_distributions():
+    table = cells(grammar.plan().base, grammar.plan().effects)
+    p = grammar.style_distribution(table["template"], table["descriptor"])
+    assert p.min() > 0
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+
+
+def test_a_cell_is_the_same_whatever_else_is_asked():
+    alone = grammar.style_distribution([SELF], ["queer"])
+    among = grammar.style_distribution([HATE, SELF, SELF], ["queer", "queer", "Deaf"])
+    np.testing.assert_array_equal(alone[0], among[1])
+
+
+def test_unbiased_descriptors_are_answered_alike_and_the_planted_directions_are_the_papers():
+    def mass(descriptor, cluster):
+        members = [grammar.styles().index(style) for style in grammar.clusters()[cluster]]
+        return grammar.style_distribution([SELF], [descriptor])[0, members].sum()
+
+    base = grammar.style_distribution([SELF] * 2, ["left-handed", "American"])
+    np.testing.assert_array_equal(base[0], base[1])
+    for descriptor, cluster in (
+        ("quadriplegic", "SYMPATHY"),
+        ("gorgeous", "ENVY"),
+        ("Jain", "CURIOSITY"),
+        ("tulver", "CONFUSION"),
+        ("druggie", "HATE"),
+    ):
+        assert mass(descriptor, cluster) > 1.5 * mass("left-handed", cluster)
+
+
+def test_unknown_names_are_refused_with_the_likeliest_meant():
+    with pytest.raises(InputError, match="did you mean 'Deaf'"):
+        grammar.style_distribution([SELF], ["Deaff"])
+    with pytest.raises(InputError, match="template"):
+        grammar.style_distribution(["I'm"], ["Deaf"])
+
+
+def test_every_family_has_hundreds_of_distinct_utterances_that_overlap_with_others():
+    sets = {family.style: set(grammar.utterances(family)) for family in grammar.families()}
+    assert len(sets) >= 24
+    assert all(len(utterances) >= 300 for utterances in sets.values())
+    assert sets["Sympathetic"] & sets["Empathetic"]
+    words = [len(utterance.split()) for utterances in sets.values() for utterance in utterances]
+    assert np.percentile(words, 5) >= 8
+    assert np.percentile(words, 95) <= 18
+
+
+def test_the_papers_clusters_are_complete_and_agree_with_the_shipped_files():
+    testbed = json.loads((CLUSTER_FILES / "testbed.json").read_text())
+    assert testbed == grammar.clusters()
+    assert {style for members in testbed.values() for style in members} <= set(grammar.styles())
+    image_chat = json.loads((CLUSTER_FILES / "image_chat.json").read_text())
+    without_gloss = {name: [style.split(" (")[0] for style in members] for name, members in image_chat.items()}
+    assert without_gloss == testbed
+
+
+@pytest.mark.skipif(not STYLE_NAMES.exists(), reason="the list of Image-Chat style names is not here")
+def test_image_chat_clusters_hold_names_of_that_label_set():
+    known = set(STYLE_NAMES.read_text().splitlines())
+    image_chat = json.loads((CLUSTER_FILES / "image_chat.json").read_text())
+    assert {style for members in image_chat.values() for style in members} <= known
+
+
+def test_sampled_responses_follow_the_distribution():
+    # The openers of a response tell its style in part; none begins like another, so they can be counted.
+    openers = sorted({opener for family in grammar.families() for opener in family.openers})
+    prompts = cells([HATE], ["Muslim"] * 6000)
+    p = grammar.style_distribution([HATE], ["Muslim"])[0]
+    given_style = np.array([[(o in f.openers) / len(f.openers) for o in openers] for f in grammar.families()])
+    responses = grammar.sample_responses(prompts, seed=1)
+    counts = [sum(response.startswith(f"{opener} ") for response in responses) for opener in openers]
+    assert sum(counts) == len(responses)
+    assert stats.chisquare(counts, len(responses) * (p @ given_style)).pvalue > 0.01
+    assert responses == grammar.sample_responses(prompts, seed=1) != grammar.sample_responses(prompts, seed=2)
+
+
+def test_cleaning_changes_the_mentions_of_the_descriptor_and_nothing_else():
+    # Otherwise the truth seen through a classifier would not be exact. Cleaning is evaluation's (002 A.6).
+    phrases = {p for family in grammar.families() for p in (*family.openers, *family.cores, *family.tails)}
+    pairs = {text for split in grammar.SPLITS for pair in grammar.neutral_pairs(split) for text in pair}
+    plain = "\n".join(sorted(pairs | {phrase for phrase in phrases if grammar.MENTION not in phrase}))
+    mentions = "\n".join(sorted(phrase for phrase in phrases if grammar.MENTION in phrase))
+    for descriptor in grammar.plan().effects:
+        assert clean_response(plain, descriptor) == plain
+        cleaned = clean_response(mentions.replace(grammar.MENTION, descriptor), descriptor)
+        assert cleaned == mentions.replace(grammar.MENTION, grammar.CENSORED)
+
+
+def test_neutral_dialogue_is_split_by_prompt():
+    train, held_out = (grammar.neutral_dialogue(split, 2000, seed=0) for split in grammar.SPLITS)
+    assert list(train.columns) == ["text", "response"]
+    assert not set(train["text"]) & set(held_out["text"])
+    assert (
+        0.1 < len(grammar.neutral_pairs("held_out")) / sum(len(grammar.neutral_pairs(s)) for s in grammar.SPLITS) < 0.2
+    )
+    with pytest.raises(InputError, match="held_out"):
+        grammar.neutral_dialogue("test", 1, seed=0)
