@@ -8,13 +8,13 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
-from evaluation.styles import load_style_classifier, style_vectors
 
 from evaluation.datasets.holistic_bias import generate, load_taxonomy
 from evaluation.datasets.prompts import sample_cells, select
 from evaluation.progress import progress
 from evaluation.results import DESCRIPTOR, TEMPLATE, find_score
 from evaluation.statistics import arrange_cells, descriptor_spread
+from evaluation.styles import load_style_classifier, load_style_clusters, style_vectors
 from recipes import testbed
 from recipes.testbed import grammar
 
@@ -23,7 +23,6 @@ import matplotlib.pyplot as plt
 
 DESCRIPTORS, UTTERANCES = 200, 400
 RESPONSES_PER_CELL = (2, 4, 8, 16)
-FORMS = {"FGB*": False, "pooled FGB*": True}
 METRIC = {"FGB": "fgb", "FGB*": "fgb_corrected", "pooled FGB*": "fgb_pooled_corrected"}
 
 
@@ -45,38 +44,52 @@ def main() -> None:
     vectors = []
     for family in grammar.families():
         utterances = grammar.utterances(family)
-        chosen = rng.choice(len(utterances), min(UTTERANCES, len(utterances)), replace=False)
+        chosen = rng.choice(len(utterances), UTTERANCES, replace=False)
         vectors.append(style_vectors(classifier, [utterances[i] for i in chosen]))
-    smallest = min(map(len, vectors))
-    vectors = np.stack([some[:smallest] for some in vectors])  # (families, utterances, styles)
+    vectors = np.stack(vectors)  # (families, utterances, styles)
     truth = grammar.truth(cells, vectors.mean(axis=1))
     true = {name: find_score(truth, metric).value for name, metric in METRIC.items()}
 
-    results = {n: {name: [] for name in METRIC} for n in RESPONSES_PER_CELL}
-    covered = {n: dict.fromkeys(FORMS, 0) for n in RESPONSES_PER_CELL}
+    # Each form is a set of columns, a way of averaging and a true value; a cluster's summed probability is a column.
+    n_styles = vectors.shape[2]
+    clusters = load_style_clusters("testbed", classifier.labels)
+    sums = [vectors[:, :, list(styles)].sum(axis=2, keepdims=True) for styles in clusters.values()]
+    vectors = np.concatenate([vectors, *sums], axis=2)
+    columns = np.eye(vectors.shape[2])
+    everything = columns[:n_styles].sum(axis=0)
+    forms = {"FGB*": (everything, False, true["FGB*"]), "pooled FGB*": (everything, True, true["pooled FGB*"])}
+    for i, cluster in enumerate(clusters):
+        value = find_score(truth, "scgb_pooled_corrected", cluster=cluster).value
+        forms[f"pooled SCGB* {cluster}"] = (columns[n_styles + i], True, value)
+
+    results = {n: {name: [] for name in ("FGB", *forms)} for n in RESPONSES_PER_CELL}
     with progress(arguments.trials * len(RESPONSES_PER_CELL), "trials", "trials") as advance:
         for n in RESPONSES_PER_CELL:
             for _ in range(arguments.trials):
-                style = (p.cumsum(axis=1)[:, None] > rng.random((len(p), n, 1))).argmax(axis=2).ravel()
-                responses = vectors[style, rng.integers(smallest, size=len(style))]
+                style = grammar.draw(np.repeat(p, n, axis=0), rng)
+                responses = vectors[style, rng.integers(UTTERANCES, size=len(style))]
                 arranged = arrange_cells(responses, np.repeat(template, n), np.repeat(descriptor, n))
-                for name, pooled in FORMS.items():
-                    spread = descriptor_spread(arranged, pooled=pooled)
-                    results[n][name].append(spread.corrected.value)
-                    if not pooled:
-                        results[n]["FGB"].append(spread.plain.value)
-                    if spread.corrected.interval:
-                        low, high = spread.corrected.interval
-                        covered[n][name] += low <= true[name] <= high
+                for name, (weights, pooled, _) in forms.items():
+                    spread = descriptor_spread(arranged, weights, pooled=pooled)
+                    results[n][name].append(spread.corrected)
+                    if name == "FGB*":
+                        results[n]["FGB"].append(spread.plain)
                 advance(1)
 
-    print(f"{len(cells):,} cells, {arguments.trials} trials each; ×10⁻³; mean ± standard deviation of one measurement")
-    print("responses per cell |", " | ".join(METRIC), "| coverage of the 95 % intervals:", ", ".join(FORMS))
-    print("truth |", " | ".join(f"{1e3 * true[name]:.2f}" for name in METRIC), "|")
+    print(f"{len(cells):,} cells, {arguments.trials} trials; ×10⁻³; mean ± standard deviation of one measurement")
+    print("| responses per cell |", " | ".join(METRIC), "|")
+    print("| truth |", " | ".join(f"{1e3 * true[name]:.2f}" for name in METRIC), "|")
     for n in RESPONSES_PER_CELL:
-        means = (f"{1e3 * np.mean(v):.2f} ± {1e3 * np.std(v):.2f}" for v in results[n].values())
-        shares = (f"{covered[n][name] / arguments.trials:.1%}" if n >= 4 else "–" for name in FORMS)
-        print(f"{n} |", " | ".join(means), "|", ", ".join(shares))
+        values = {name: 1e3 * np.array([estimate.value for estimate in results[n][name]]) for name in METRIC}
+        print(f"| {n} |", " | ".join(f"{v.mean():.2f} ± {v.std():.2f}" for v in values.values()), "|")
+    print("coverage of the 95 % intervals (FGB's: of its own expectation, noise included)")
+    for n in RESPONSES_PER_CELL[1:]:
+        shares = []
+        for name, estimates in results[n].items():
+            target = forms[name][2] if name in forms else np.mean([estimate.value for estimate in estimates])
+            hits = [e.interval is not None and e.interval[0] <= target <= e.interval[1] for e in estimates]
+            shares.append(f"{name} {np.mean(hits):.1%}")
+        print(f"{n} responses per cell:", ", ".join(shares))
     if arguments.figure:
         draw(results, true, arguments.figure)
 
@@ -86,8 +99,8 @@ def draw(results: dict, true: dict[str, float], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(7, 3.6), constrained_layout=True)
     colours = {"FGB": "#b35806", "FGB*": "#2166ac", "pooled FGB*": "#4d4d4d"}
     for name, colour in colours.items():
-        mean = np.array([1e3 * np.mean(by_form[name]) for by_form in results.values()])
-        spread = np.array([1e3 * np.std(by_form[name]) for by_form in results.values()])
+        values = [1e3 * np.array([estimate.value for estimate in by_form[name]]) for by_form in results.values()]
+        mean, spread = np.mean(values, axis=1), np.std(values, axis=1)
         axes.errorbar(list(results), mean, 1.96 * spread, color=colour, marker="o", markersize=4, capsize=3)
         axes.annotate(name, (max(results), mean[-1]), (8, 0), textcoords="offset points", color=colour, va="center")
         axes.axhline(1e3 * true[name], color=colour, linewidth=0.8, linestyle=":")

@@ -114,11 +114,6 @@ def keep_cells(cells: Cells, kept: np.ndarray) -> Cells:
     )
 
 
-def cell_means(cells: Cells) -> np.ndarray:
-    """Return the (k, c) means of the cells."""
-    return np.add.reduceat(cells.vectors, cells.start, axis=0, dtype=np.float64) / cells.count[:, None]
-
-
 @dataclass(frozen=True)
 class Spread:
     """The variance of a mean style vector between descriptors: as the paper has it, and with the noise removed.

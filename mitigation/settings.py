@@ -28,5 +28,5 @@ class TuningSettings:
     validation_fraction: Share = Field(0.05, description="share of the rows held out, by context")
     evaluations_per_epoch: Count = Field(4, description="validations, and checkpoints, in one pass")
     patience: Count = Field(3, description="stop after so many validations without a new best loss")
-    seed: int = Field(0, description="of the held-out rows, the adapter's start, the order of rows and dropout")
+    seed: Annotated[int, Field(ge=0)] = Field(0, description="of held-out rows, the adapter, and the order of rows")
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16: mixed precision, slow on most CPUs")

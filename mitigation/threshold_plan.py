@@ -62,21 +62,17 @@ def threshold_plan(
     own_weight = np.sqrt(np.clip(spread.corrected.value / plain, 0, 1))
     shrunken = own_weight * (m_d - m_bar)
     noise = _noise_covariances(vectors, template, descriptor, means, size)
+    own = _by_descriptor(vectors - m_bar, descriptor)
     pool = vectors[rng.choice(len(vectors), min(POOL_ROWS, len(vectors)), replace=False)] - m_bar
-    rows_of = np.split(np.argsort(descriptor, kind="stable"), np.cumsum(np.bincount(descriptor))[:-1])
-    points = [np.concatenate([vectors[rows] - m_bar, pool]) for rows in rows_of]
-    weights = [
-        np.repeat([own_weight / len(rows), (1 - own_weight) / len(pool)], [len(rows), len(pool)]) for rows in rows_of
-    ]
-    base = np.array([w @ p for w, p in zip(weights, points, strict=True)])
-    drawn = [
-        direction + rng.multivariate_normal(np.zeros(len(direction)), v, DRAWS, method="eigh")
-        for direction, v in zip(shrunken, noise, strict=True)
-    ]
-    projection = [p @ directions.T for p, directions in zip(points, drawn, strict=True)]  # (points, draws) each
-    norm = [np.linalg.norm(directions, axis=1) for directions in drawn]
+    base = np.stack([own_weight * rows.mean(axis=0) + (1 - own_weight) * pool.mean(axis=0) for rows in own])
+    # What a response's b would be for each drawn direction: (rows, draws) for a descriptor's own and for the pool.
+    projections, norms = [], []
+    for d, rows in enumerate(own):
+        draws = shrunken[d] + rng.multivariate_normal(np.zeros(len(m_bar)), noise[d], DRAWS, method="eigh")
+        projections.append((rows @ draws.T, pool @ draws.T))
+        norms.append(np.linalg.norm(draws, axis=1))
     unfiltered = _pooled_spread(vectors - template_means[template], descriptor)
-    resamples = rng.integers(0, n_descriptors, (BOOTSTRAP, n_descriptors))
+    resamples = rng.multinomial(n_descriptors, np.full(n_descriptors, 1 / n_descriptors), BOOTSTRAP)
 
     table = []
     for alpha in alphas:
@@ -85,10 +81,12 @@ def threshold_plan(
         for quantile in quantiles:
             beta = float(np.quantile(b, quantile))
             after = np.empty_like(base)
-            for d in range(n_descriptors):
-                accepted = weights[d] * (projection[d] <= beta * norm[d] ** alpha).mean(axis=1)
-                after[d] = accepted @ points[d] / accepted.sum()
-            ratios = [_spread(after[s]) / _spread(base[s]) for s in resamples]
+            for d, rows in enumerate(own):
+                kept_own, kept_pool = ((b_drawn <= beta * norms[d] ** alpha).mean(axis=1) for b_drawn in projections[d])
+                kept_own *= own_weight / len(rows)
+                kept_pool *= (1 - own_weight) / len(pool)
+                after[d] = (kept_own @ rows + kept_pool @ pool) / (kept_own.sum() + kept_pool.sum())
+            ratios = _spreads(after, resamples) / _spreads(base, resamples)
             kept = labels(b_crossed, float(np.quantile(b_crossed, quantile))) == "no_bias"
             filtered = _pooled_spread(vectors[kept] - template_means[template[kept]], descriptor[kept])
             table.append(
@@ -116,9 +114,12 @@ def _noise_covariances(
     n_templates = (size > 0).sum(axis=1)[descriptor]
     scale = 1 / (n_templates * np.sqrt(np.maximum(n * (n - 1.0), 1)))
     residual = (vectors - means[descriptor, template]) * scale[:, None]
+    return np.stack([part.T @ part for part in _by_descriptor(residual, descriptor)])
+
+
+def _by_descriptor(rows: np.ndarray, descriptor: np.ndarray) -> list[np.ndarray]:
     order = np.argsort(descriptor, kind="stable")
-    parts = np.split(residual[order], np.cumsum(np.bincount(descriptor))[:-1])
-    return np.stack([part.T @ part for part in parts])
+    return np.split(rows[order], np.cumsum(np.bincount(descriptor))[:-1])
 
 
 def _pooled_spread(deviations: np.ndarray, descriptor: np.ndarray) -> float:
@@ -133,3 +134,9 @@ def _pooled_spread(deviations: np.ndarray, descriptor: np.ndarray) -> float:
 
 def _spread(means: np.ndarray) -> float:
     return means.var(axis=0, ddof=1).sum()
+
+
+def _spreads(means: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Return the spread of each resample, given how many `times` (b, D) it holds each descriptor."""
+    n = times.shape[1]
+    return (times @ (means**2).sum(axis=1) - ((times @ means) ** 2).sum(axis=1) / n) / (n - 1)

@@ -479,7 +479,7 @@ def _copy_weights(checkpoint: Path, folder: Path, base: DialogueModel) -> int:
 
 def _portable(name: str, folder: Path) -> str:
     """Return a model's name as it can be read elsewhere: a local folder relative to the tuned model's."""
-    return os.path.relpath(name, folder) if Path(name).is_dir() else name
+    return os.path.relpath(Path(name).resolve(), folder.resolve()) if Path(name).is_dir() else name
 
 
 def _load(base: DialogueModel, folder: Path, lora: bool) -> DialogueModel:

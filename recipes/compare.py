@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from evaluation.metrics.text_quality import repeats_prompt
-from evaluation.styles import load_style_clusters
 from scipy import stats
 
 from evaluation.errors import InputError
 from evaluation.metrics.generation_bias import compare_generation_bias
+from evaluation.metrics.text_quality import repeats_prompt
+from evaluation.report import print_report
 from evaluation.results import PROMPT_ID, RESPONSE, TEXT, BiasScore, write_scores
+from evaluation.styles import load_style_clusters
 from recipes.config import CompareConfig
 from recipes.measure import BOOTSTRAP, NEUTRAL, SCORES
 from recipes.reports import HTML, MARKDOWN, comparison_content, samples, write_report
@@ -34,6 +35,12 @@ def compare(config: CompareConfig) -> None:
                     "measure it again with the same dataset, sampling, seed and style classifier."
                 )
             signature = {side: manifest["signature"] for side, manifest in manifests.items()}
+            for name in ("style_classifier", "decoding"):
+                if signature["before"][name] != signature["after"][name]:
+                    raise InputError(
+                        f"after: its {name} is {signature['after'][name]}, that of before {signature['before'][name]}; "
+                        "only runs that were measured alike can be compared."
+                    )
             clusters = load_style_clusters(settings["style_clusters"], before.styles)
             differences = compare_generation_bias(before.styled(), after.styled(), clusters, signature=signature)
             differences += cost_differences(config.before, config.after, before, after, signature)
@@ -41,8 +48,10 @@ def compare(config: CompareConfig) -> None:
             run.tracker.scores(differences)
             run.tracker.table("samples", samples(before, after))
         content = comparison_content(config)
-        write_report(config.output_dir, content, on_terminal=True)
+        print_report(content)
         if run is not None:
+            write_report(config.output_dir, content)
+            run.facts["signature"] = signature
             run.tracker.artifact(
                 "comparison", "report", *(config.output_dir / name for name in (HTML, MARKDOWN, SCORES))
             )
@@ -85,6 +94,8 @@ def cost_differences(
         for old, new, prompt in zip(before.responses, after.responses, prompts, strict=True)
         if old.strip() and new.strip()
     ]
+    if len(both) < 2:
+        return found
     mean, half = float(np.mean(both)), float(1.96 * np.std(both, ddof=1) / math.sqrt(len(both)))
     n_left_out = len(prompts) - len(both)
     found.append(

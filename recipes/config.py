@@ -22,6 +22,9 @@ from mitigation.settings import TuningSettings
 TESTBED = "testbed"
 Share = Annotated[float, Field(gt=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
+PerCell = Annotated[int, Field(ge=2)]  # of one response alone nothing can be said about noise
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Seed = Annotated[int, Field(ge=0)]
 ReportTo = Literal["wandb", "tensorboard", "none"]
 
 
@@ -44,7 +47,7 @@ class MeasureConfig:
     trust_remote_code: bool = option(False, "run code that comes with the model")
     metrics: list[Literal["generation_bias"]] = option(lambda: ["generation_bias"], "metric families")
     dataset: str = option("paper", "taxonomy: 'paper' (shipped), 'v1.0', 'v1.1', or a folder in that format")
-    prompts_file: Path | None = option(None, "Parquet, CSV or JSONL of your own prompts, instead of a dataset")
+    prompts_file: Path | None = option(None, "Parquet, CSV or JSONL of your own prompts, taken whole as they are")
     filters: dict[str, Any] = option(
         lambda: {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}, "keep prompts by column: {column: values}"
     )
@@ -52,7 +55,7 @@ class MeasureConfig:
     split_by: Literal["noun", "descriptor", "template"] = option("noun", "what the two sides do not share")
     train_fraction: Share = option(0.5, "share of the nouns, descriptors or templates on the train side")
     descriptors: Annotated[int, Field(ge=2)] | None = option(200, "sample so many, stratified by axis; null: all")
-    per_cell: Count = option(4, "responses per (template, descriptor); intervals need 4")
+    per_cell: PerCell = option(4, "responses per (template, descriptor); intervals need 4")
     personas: str = option("none", "'none', 'default' (ours) or a file of your own")
     variations: bool = option(False, "apply the four stylistic variations (002 A.3), each with probability 1/2")
     control_tag: str | None = option(None, "string at the end of the context; null: the model's own default")
@@ -61,9 +64,9 @@ class MeasureConfig:
     batch_size: Count = option(512, "contexts generated at once")
     style_classifier: str = option(TESTBED, "Hugging Face id or folder of a sequence classifier")
     style_clusters: str = option(TESTBED, "cluster file: 'testbed', 'image_chat' or a JSON path")
-    neutral_dialogue: str | None = option(TESTBED, "JSONL of {context, response} for perplexity; null: none")
+    neutral_dialogue: str | None = option(TESTBED, "JSONL of {text, response} for perplexity; null: none")
     permutations: Annotated[int, Field(ge=0)] = option(99, "of the test of no dependence on the descriptor")
-    seed: int = option(0, "of sampling prompts and responses")
+    seed: Seed = option(0, "of sampling prompts and responses")
     report_to: ReportTo = option("wandb", "wandb is offline unless you are logged in")
     group: str | None = option(None, "name that joins the stages of one experiment")
     output_dir: Path = option(Path("runs/measure"), "where everything is written")
@@ -75,10 +78,12 @@ class LabelConfig:
 
     responses: Path = option(Path("runs/train"), "a finished measuring run, on train prompts")
     alpha: Literal[0, 1, 2] = option(0, "exponent of the norm in the bias value (002 C.1)")
-    beta: float | None = option(None, "threshold as a number; null: use the quantile")
+    beta: Annotated[float, Field(allow_inf_nan=False)] | None = option(
+        None, "threshold as a number; null: use the quantile"
+    )
     quantile: Share = option(0.9, "threshold as a quantile of the bias values, where beta is null")
     cross_fitted: bool = option(False, "take each response out of its own bias direction")
-    seed: int = option(0, "of the plan's sampling")
+    seed: Seed = option(0, "of the plan's sampling")
     report_to: ReportTo = option("wandb", "wandb is offline unless you are logged in")
     group: str | None = option(None, "name that joins the stages of one experiment")
     output_dir: Path = option(Path("runs/label"), "where everything is written")
@@ -91,7 +96,7 @@ class TuneConfig:
     labels: Path = option(Path("runs/label"), "a finished labelling run")
     method: str = option("control_tags", "module of mitigation/methods")
     training: TuningSettings = option(TuningSettings, "how to train")
-    measure_every: Annotated[int, Field(ge=0)] = option(50, "measure pooled FGB* every so many steps; 0: never")
+    measure_every: Annotated[int, Field(ge=0)] = option(250, "measure pooled FGB* every so many steps; 0: never")
     measure_descriptors: Annotated[int, Field(ge=2)] = option(40, "descriptors in that small measurement")
     report_to: ReportTo = option("wandb", "wandb is offline unless you are logged in")
     group: str | None = option(None, "name that joins the stages of one experiment")
@@ -116,7 +121,7 @@ class LoopConfig:
     """The whole loop: measure → label → tune → measure again → report."""
 
     measure: MeasureConfig = option(MeasureConfig, "both measurements, and the responses that are labelled")
-    train_per_cell: Count = option(4, "responses per (template, descriptor) to label and tune on")
+    train_per_cell: PerCell = option(4, "responses per (template, descriptor) to label and tune on")
     label: LabelConfig = option(LabelConfig, "labelling")
     tune: TuneConfig = option(TuneConfig, "tuning")
     report_to: ReportTo = option("wandb", "wandb is offline unless you are logged in")
@@ -165,7 +170,11 @@ def read_config(command: str, file: Path | None, overrides: Mapping[str, str]) -
         target = settings
         *parents, last = flag.split(".")
         for parent in parents:
-            target = target.setdefault(parent, {})
+            if target.get(parent) is None:
+                target[parent] = {}
+            target = target[parent]
+            if not isinstance(target, dict):
+                raise InputError(f"{file}: {parent}: {target!r} is not a group of settings, but --{flag} is given.")
         target[last] = _parsed(flag, text, types_of[flag])
     return checked(config, settings, str(file) if file else "command line")
 

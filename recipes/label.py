@@ -7,9 +7,19 @@ import pandas as pd
 
 from evaluation.errors import InputError
 from evaluation.files import write_json
-from evaluation.results import AXIS, BIAS_VALUE, DESCRIPTOR, LABEL, PROMPT_ID, TEMPLATE
+from evaluation.results import (
+    AXIS,
+    BIAS_VALUE,
+    DESCRIPTOR,
+    LABEL,
+    PERSONA,
+    PROMPT_ID,
+    RESPONSE,
+    TEMPLATE,
+    TEXT,
+)
 from mitigation.projection import BIAS, bias_values, labels
-from mitigation.threshold_plan import threshold_plan
+from mitigation.threshold_plan import QUANTILES, threshold_plan
 from recipes.config import LabelConfig
 from recipes.runs import read_run, stage
 from recipes.tables import read_styled_run, write_table
@@ -43,13 +53,24 @@ def label(config: LabelConfig) -> None:
                 f"beta: {beta} labels {share:.0%} of the responses {BIAS!r}; "
                 f"give a number between {b.min():.3g} and {b.max():.3g}, or a quantile."
             )
+        quantile = config.quantile if config.beta is None else 1 - share
         with run.step("threshold_plan"):
-            plan = threshold_plan(responses.vectors, template, descriptor, seed=config.seed)
-        labelled = pd.DataFrame({PROMPT_ID: responses.prompts[PROMPT_ID], BIAS_VALUE: b, LABEL: labels(b, beta)})
+            plan = threshold_plan(
+                responses.vectors,
+                template,
+                descriptor,
+                quantiles=sorted({*QUANTILES, quantile}),
+                seed=config.seed,
+            )
+        labelled = responses.prompts[[PROMPT_ID, DESCRIPTOR, PERSONA, TEXT]].assign(
+            **{RESPONSE: responses.responses, BIAS_VALUE: b, LABEL: labels(b, beta)}
+        )
+        run.facts["responses"] = str(config.responses.resolve())
+        run.facts["signature"] = manifest["signature"]
         run.facts["threshold"] = {
             "alpha": config.alpha,
             "beta": beta,
-            "quantile": 1 - share,
+            "quantile": quantile,
             "cross_fitted": config.cross_fitted,
             "share_labelled_bias": share,
             "n": len(b),

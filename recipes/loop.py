@@ -2,15 +2,30 @@
 
 from dataclasses import replace
 
+from evaluation.errors import InputError
 from recipes.compare import compare
 from recipes.config import CompareConfig, LoopConfig
 from recipes.label import label
 from recipes.measure import measure
 from recipes.tune import tune
 
+COMMON = ("report_to", "group", "output_dir")
+SET_HERE = {"measure": ("split", *COMMON), "label": ("responses", *COMMON), "tune": ("labels", *COMMON)}
+
 
 def loop(config: LoopConfig) -> None:
-    """Run every stage that is not finished yet; end with the before/after table and the path of the report."""
+    """Run every stage that is not finished yet; end with the before/after table and the path of the report.
+
+    Raises:
+        InputError: a field is given that the loop sets itself, or prompts that cannot be split into two sides.
+    """
+    for name, fields in SET_HERE.items():
+        part = getattr(config, name)
+        for field in fields:
+            if getattr(part, field) != getattr(type(part)(), field):
+                raise InputError(f"{name}.{field}: the loop sets it by itself; leave it out.")
+    if config.measure.prompts_file:
+        raise InputError("measure.prompts_file: the loop needs prompts to train on besides; give a dataset folder.")
     folder = config.output_dir
     common = {"report_to": config.report_to, "group": folder.name}
     measured = replace(config.measure, split="measure", **common)

@@ -3,20 +3,12 @@
 import logging
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from evaluation.likelihood.perplexity import response_perplexity
-from evaluation.metrics.text_quality import distinct_n, mean_length, parroting
-from evaluation.styles import (
-    StyleClassifier,
-    clean_response,
-    load_style_classifier,
-    load_style_clusters,
-    style_vectors,
-)
 from scipy import stats
 
 from evaluation.datasets.holistic_bias import generate, load_taxonomy
@@ -25,10 +17,19 @@ from evaluation.datasets.prompts import sample_cells, select, split
 from evaluation.errors import InputError
 from evaluation.files import sha256_of
 from evaluation.generation import decoding, generate_responses, prompt_seed, render_contexts
+from evaluation.likelihood.perplexity import response_perplexity
 from evaluation.metrics.generation_bias import generation_bias
+from evaluation.metrics.text_quality import distinct_n, mean_length, parroting
 from evaluation.models import DialogueModel, load_dialogue_model, model_revision
 from evaluation.progress import progress
 from evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT, BiasScore, write_scores
+from evaluation.styles import (
+    StyleClassifier,
+    clean_response,
+    load_style_classifier,
+    load_style_clusters,
+    style_vectors,
+)
 from recipes import testbed
 from recipes.config import TESTBED, MeasureConfig
 from recipes.reports import measurement_content, write_report
@@ -61,6 +62,12 @@ def measure(config: MeasureConfig) -> None:
     inputs = {
         "model": model_revision(model_path, config.revision),
         "style_classifier": model_revision(classifier_path, None),
+        "dataset": sha256_of(config.prompts_file) if config.prompts_file else load_taxonomy(config.dataset).sha256,
+        **{
+            name: sha256_of(Path(value))
+            for name in ("personas", "style_clusters", "neutral_dialogue")
+            if (value := getattr(config, name)) and Path(value).is_file()
+        },
     }
     with stage("measure", config, inputs) as run:
         if run is None:
@@ -72,6 +79,12 @@ def measure(config: MeasureConfig) -> None:
             with run.step("prompts"):
                 write_table(folder / PROMPTS, measurement_prompts(config))
         prompts = read_table(folder / PROMPTS)
+        repeated = int(prompts.duplicated([TEXT, PERSONA]).sum())
+        if repeated and not arguments.get("do_sample"):
+            raise InputError(
+                f"decoding: {config.decoding!r} answers a context the same every time, and {repeated} of "
+                f"{len(prompts)} prompts are repeated; give --personas default, or a smaller --per_cell."
+            )
         model = load_dialogue_model(model_path, revision=config.revision, trust_remote_code=config.trust_remote_code)
         tag = model.control_tag if config.control_tag is None else config.control_tag
         if not (folder / RESPONSES).exists():
@@ -98,6 +111,7 @@ def measure(config: MeasureConfig) -> None:
                 "labels_sha256": classifier.labels_sha256,
                 "clusters": config.style_clusters,
             },
+            "inputs": inputs,
             "seed": config.seed,
             "packages": packages(),
         }
@@ -154,6 +168,7 @@ def respond(
     seed: int,
     batch_size: int,
     parts: Path | None = None,
+    quiet: bool = False,
 ) -> list[str]:
     """Return one response per prompt row; batches already in the folder `parts` are read, not generated again."""
     contexts = render_contexts(model, prompts[TEXT].tolist(), prompts[PERSONA].tolist(), tag)
@@ -167,7 +182,7 @@ def respond(
         for row, response in zip(rows["row"], rows[RESPONSE], strict=True):
             responses[row] = response
     batches = generate_responses(model, contexts, seeds, arguments, batch_size=batch_size, first=len(finished))
-    with progress(len(prompts), "responses", "responses", done) as advance:
+    with nullcontext(_nothing) if quiet else progress(len(prompts), "responses", "responses", done) as advance:
         for number, (rows, texts) in enumerate(batches, start=len(finished)):
             if parts:
                 write_table(parts / f"{number:06d}.parquet", pd.DataFrame({"row": rows, RESPONSE: texts}))
@@ -177,11 +192,17 @@ def respond(
     return responses
 
 
-def classify(classifier: StyleClassifier, responses: Sequence[str], descriptors: Sequence[str]) -> np.ndarray:
+def classify(
+    classifier: StyleClassifier, responses: Sequence[str], descriptors: Sequence[str], quiet: bool = False
+) -> np.ndarray:
     """Return the style vector (n, S) of each response, cleaned of its prompt's descriptor first (002 A.6)."""
     cleaned = [clean_response(*pair) for pair in zip(responses, descriptors, strict=True)]
-    with progress(len(cleaned), "styles", "responses") as advance:
+    with nullcontext(_nothing) if quiet else progress(len(cleaned), "styles", "responses") as advance:
         return style_vectors(classifier, cleaned, on_progress=advance)
+
+
+def _nothing(n: int) -> None:
+    """Take the place of a progress bar."""
 
 
 def text_scores(measured: StyledRun, signature: dict[str, Any]) -> list[BiasScore]:
@@ -201,8 +222,17 @@ def text_scores(measured: StyledRun, signature: dict[str, Any]) -> list[BiasScor
             interval=_share_interval(round(repeats * (n - empty)), n - empty),
             **common,
         ),
-        BiasScore("distinct_1", distinct_n(rows.responses, 1), None, (0.0, 1.0), **common),
-        BiasScore("distinct_2", distinct_n(rows.responses, 2), None, (0.0, 1.0), **common),
+        *(
+            BiasScore(
+                f"distinct_{size}",
+                distinct := distinct_n(rows.responses, size),
+                None,
+                (0.0, 1.0),
+                reason=f"no response has {size} words" if math.isnan(distinct) else None,
+                **common,
+            )
+            for size in (1, 2)
+        ),
         BiasScore("mean_length", mean_length(rows.responses), None, (0.0, math.inf), **common),
     ]
 
@@ -264,6 +294,8 @@ def neutral_pairs(source: str) -> pd.DataFrame:
     for column in (TEXT, RESPONSE):
         if column not in pairs or not pairs[column].map(lambda text: isinstance(text, str) and text.strip()).all():
             raise InputError(f"neutral_dialogue: {source} needs a {column!r} that is a text in every line.")
+    if len(pairs) < 2:
+        raise InputError(f"neutral_dialogue: {source} has {len(pairs)} lines; an interval needs 2, better 500.")
     return pairs[[TEXT, RESPONSE]]
 
 

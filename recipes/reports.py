@@ -1,18 +1,20 @@
 """Run folders → the content of a report → terminal, Markdown and HTML."""
 
 import json
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import yaml
 
+from evaluation.errors import InputError
 from evaluation.report import (
     ReportContent,
     ThresholdPlan,
     TrainingCurve,
-    print_report,
     write_html,
     write_markdown,
 )
@@ -30,23 +32,26 @@ TESTBED_NOTE = (
     "methods. Its numbers say nothing about any real model or people."
 )
 
+CLASSIFIER_NOTE = (
+    "The style classifier is the testbed's, which knows the testbed's sentences alone: for any other model its styles "
+    "mean little. Give --style_classifier and --style_clusters of your own."
+)
 TAG_NOTE = (
     'These results hold with the control tag "{tag}" at the end of every context, which evenhand adds by itself. '
     "Without the tag the tuned model can be more biased than the original."
 )
 
 
-def write_report(folder: Path, content: ReportContent, *, on_terminal: bool = False) -> None:
-    """Write report.html and report.md into the folder; print it too if asked."""
+def write_report(folder: Path, content: ReportContent) -> None:
+    """Write report.html and report.md into the folder."""
     write_html(folder / HTML, content)
     write_markdown(folder / MARKDOWN, content)
-    if on_terminal:
-        print_report(content)
 
 
 def measurement_content(folder: Path, model: str) -> ReportContent:
     """Return the report of a single measuring run."""
     measured, scores = read_styled_run(folder), read_scores(folder / "scores.json")
+    settings = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     return ReportContent(
         title="Generation bias of a model",
         date=date.today().isoformat(),
@@ -54,17 +59,29 @@ def measurement_content(folder: Path, model: str) -> ReportContent:
         scores_before=scores,
         truth=known_truth(model, measured),
         samples=samples(measured),
-        notes=[TESTBED_NOTE] if model == TESTBED else [],
+        notes=notes_on(model, settings),
         signature=scores[0].signature,
     )
+
+
+def notes_on(model: str, settings: Mapping[str, Any]) -> list[str]:
+    """Return what a reader must know of the measured model and of the ruler it was measured with."""
+    if model == TESTBED:
+        return [TESTBED_NOTE]
+    of_testbed = settings["style_classifier"] == TESTBED and "control_tag" not in tuning_facts(Path(model))
+    return [CLASSIFIER_NOTE] if of_testbed else []
 
 
 def known_truth(model: str, measured: StyledRun) -> list[BiasScore]:
     """Return the testbed's planted bias on the measured cells; nothing for a model nobody knows the truth about."""
     if model != TESTBED:
         return []
+    try:
+        planted = grammar.truth(measured.prompts)
+    except InputError:  # prompts of another taxonomy or file, which the grammar does not answer
+        return []
     shown = ("fgb", "fgb_corrected", "fgb_pooled_corrected", "scgb_pooled_corrected")
-    return [score for score in grammar.truth(measured.prompts) if score.metric in shown and "style" not in score.group]
+    return [score for score in planted if score.metric in shown and "style" not in score.group]
 
 
 def samples(before: StyledRun, after: StyledRun | None = None) -> pd.DataFrame:
@@ -84,7 +101,7 @@ def comparison_content(config: CompareConfig) -> ReportContent:
     scores_before, scores_after = (read_scores(folder / "scores.json") for folder in (config.before, config.after))
     base = before_settings["model"]
     facts = tuning_facts(Path(after_settings["model"]))
-    notes = [TESTBED_NOTE] if base == TESTBED else []
+    notes = notes_on(base, before_settings)
     if tag := facts.get("control_tag"):
         notes.append(TAG_NOTE.format(tag=tag))
     return ReportContent(
@@ -121,8 +138,8 @@ def descriptors(labels: Path, before: StyledRun, after: StyledRun) -> pd.DataFra
     The bias directions are those of the labelled responses, to other prompts than the measured ones, so that no
     response has shaped the direction it is projected on. Descriptors without a direction are left out.
     """
-    settings = yaml.safe_load((labels / "config.yaml").read_text(encoding="utf-8"))
-    labelled = read_styled_run(Path(settings["responses"]))
+    manifest = json.loads((labels / "run.json").read_text(encoding="utf-8"))
+    labelled = read_styled_run(Path(manifest["responses"]))
     labelled = labelled.rows(np.isfinite(labelled.vectors).all(axis=1))
     names, descriptor = np.unique(labelled.prompts[DESCRIPTOR], return_inverse=True)
     m_d = descriptor_means(labelled.vectors, np.unique(labelled.prompts[TEMPLATE], return_inverse=True)[1], descriptor)
@@ -131,7 +148,7 @@ def descriptors(labels: Path, before: StyledRun, after: StyledRun) -> pd.DataFra
     rows = before.prompts.loc[known, [DESCRIPTOR, AXIS]]
     direction = m_d[np.searchsorted(names, rows[DESCRIPTOR])] - m_bar
     for column, run in (("before", before), ("after", after)):
-        rows[column] = project(run.vectors[known], m_bar, direction, settings["alpha"])
+        rows[column] = project(run.vectors[known], m_bar, direction, manifest["threshold"]["alpha"])
     table = rows.groupby([DESCRIPTOR, AXIS], as_index=False).agg(
         before=("before", "mean"), after=("after", "mean"), n=("before", "count")
     )

@@ -68,7 +68,7 @@ def stage(command: str, config: Any, inputs: Mapping[str, str] | None = None) ->
     """
     folder = config.output_dir
     settings = {"command": command, **as_settings(config), "inputs": dict(inputs or {})}
-    if (folder / CONFIG).exists() and any(path.name not in NO_RESULTS for path in folder.iterdir()):
+    if _holds_results(folder):
         _refuse_other(folder, settings)
         if (folder / MANIFEST).exists():
             log.info("%s: %s is finished; nothing to do", command, folder)
@@ -120,6 +120,13 @@ def packages() -> dict[str, str]:
     return {name: version(name) for name in PACKAGES}
 
 
+def _holds_results(folder: Path) -> bool:
+    try:
+        return (folder / CONFIG).exists() and any(path.name not in NO_RESULTS for path in folder.iterdir())
+    except OSError as error:
+        raise InputError(f"output_dir: {folder} cannot be read ({error.strerror}); give another.") from None
+
+
 def _refuse_other(folder: Path, settings: Mapping[str, Any]) -> None:
     earlier = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8")) or {}
     changed = [
@@ -142,6 +149,8 @@ def _commit() -> str | None:
     """Return the commit of the working copy this code runs from, marked if it has changes; None if it is installed."""
     try:
         git = ["git", "-C", str(Path(__file__).parent)]
+        # An installed copy may lie inside somebody else's working copy, whose commit says nothing about it.
+        subprocess.run([*git, "ls-files", "--error-unmatch", __file__], capture_output=True, check=True)
         commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
         changes = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):

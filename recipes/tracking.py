@@ -1,5 +1,6 @@
 """One W&B run per stage, all stages of an experiment in one group; offline unless the user is logged in."""
 
+import logging
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +14,8 @@ import pandas as pd
 from evaluation.errors import InputError
 from evaluation.results import BiasScore
 from recipes.config import as_settings
+
+log = logging.getLogger("evenhand")
 
 PROJECT = "evenhand"
 
@@ -78,16 +81,20 @@ def tracked(job: str, config: Any) -> Iterator[Tracker]:
         import wandb
 
         online = wandb.login(prompt=False, verify=False)
-        run = wandb.init(
-            project=PROJECT,
-            job_type=job,
-            group=config.group,
-            name=f"{config.group}-{job}" if config.group else job,
-            config=as_settings(config),
-            dir=str(config.output_dir),
-            mode=os.environ.get("WANDB_MODE") or ("online" if online else "offline"),
-            settings=wandb.Settings(console="off", x_disable_stats=True),
-        )
+        settings = {
+            "project": PROJECT,
+            "job_type": job,
+            "group": config.group,
+            "name": f"{config.group}-{job}" if config.group else job,
+            "config": as_settings(config),
+            "dir": str(config.output_dir),
+            "settings": wandb.Settings(console="off", x_disable_stats=True),
+        }
+        try:
+            run = wandb.init(mode=os.environ.get("WANDB_MODE") or ("online" if online else "offline"), **settings)
+        except wandb.errors.Error as error:
+            log.warning("W&B cannot be reached (%s); this run is kept offline", error)
+            run = wandb.init(mode="offline", **settings)
         failed = True
         try:
             yield Tracker(wandb_run=run)

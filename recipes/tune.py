@@ -12,15 +12,15 @@ from types import ModuleType
 
 import numpy as np
 import torch
-from evaluation.styles import load_style_classifier
 
 import mitigation.methods
-from evaluation.errors import unknown_name
+from evaluation.errors import InputError, unknown_name
 from evaluation.files import write_json
 from evaluation.generation import decoding, render_contexts
 from evaluation.models import DialogueModel, load_dialogue_model
-from evaluation.results import AXIS, DESCRIPTOR, PROMPT_ID, TEMPLATE
+from evaluation.results import AXIS, DESCRIPTOR, LABEL, PROMPT_ID, TEMPLATE
 from evaluation.statistics import arrange_cells, descriptor_spread
+from evaluation.styles import load_style_classifier
 from mitigation.training import ADAPTER, BiasCallback, hold_out
 from mitigation.training import tune as train
 from recipes import testbed
@@ -40,9 +40,11 @@ CALLBACK_PER_CELL = 2  # pooled FGB* needs two responses to a cell; a trend does
 def tune(config: TuneConfig) -> None:
     """Tune the model whose responses were labelled; write the adapter and the curves."""
     method = load_method(config.method)
-    label_settings, label_manifest = read_run(config.labels, "label", "labels")
-    responses_folder = Path(label_settings["responses"])
-    measure_settings, _ = read_run(responses_folder, "measure", "labels")
+    _, label_manifest = read_run(config.labels, "label", "labels")
+    responses_folder = Path(label_manifest["responses"])
+    measure_settings, measure_manifest = read_run(responses_folder, "measure", "labels")
+    if measure_manifest["fingerprint"] != label_manifest["inputs"]["responses"]:
+        raise InputError(f"labels: {responses_folder} was measured anew since; label it again.")
     measured = checked(
         MeasureConfig,
         {key: value for key, value in measure_settings.items() if key not in ("command", "inputs")},
@@ -58,7 +60,7 @@ def tune(config: TuneConfig) -> None:
         )
         responses = read_styled_run(responses_folder)
         labelled = responses.prompts.assign(response=responses.responses).merge(
-            read_table(config.labels / LABELS), on=PROMPT_ID, validate="one_to_one"
+            read_table(config.labels / LABELS)[[PROMPT_ID, LABEL]], on=PROMPT_ID, validate="one_to_one"
         )
         rows = method.rows(labelled, partial(render_contexts, base))
         train_rows, validation_rows = hold_out(rows, config.training.validation_fraction, config.training.seed)
@@ -80,14 +82,14 @@ def tune(config: TuneConfig) -> None:
                 run_name=config.group,
                 card=json.loads((config.labels / THRESHOLD).read_text(encoding="utf-8")),
             )
-        history = json.loads(last_state(config.output_dir).read_text(encoding="utf-8"))["log_history"]
         curves = {
             "train_loss": result.train_losses,
             "validation_loss": result.validation_losses,
-            "bias": [(entry["step"], entry[BIAS_NAME]) for entry in history if BIAS_NAME in entry],
+            "bias": result.measured.get(BIAS_NAME, ()),
         }
         write_json(config.output_dir / CURVES, curves)
         run.facts |= {
+            "signature": label_manifest["signature"],
             "rows": {"train": result.n_train, "validation": result.n_validation},
             "trainable_parameters": result.trainable_parameters,
             "best_step": result.best_step,
@@ -125,15 +127,10 @@ def bias_during_training(
     arguments = decoding(measured.decoding, **measured.decoding_arguments)
 
     def measure(model: torch.nn.Module) -> dict[str, float]:
-        texts = respond(replace(base, model=model), prompts, tag, arguments, measured.seed, measured.batch_size)
-        vectors = classify(classifier, texts, prompts[DESCRIPTOR].tolist())
+        model_now = replace(base, model=model)
+        texts = respond(model_now, prompts, tag, arguments, measured.seed, measured.batch_size, quiet=True)
+        vectors = classify(classifier, texts, prompts[DESCRIPTOR].tolist(), quiet=True)
         cells = arrange_cells(vectors, template, descriptor)
         return {BIAS_NAME: descriptor_spread(cells, pooled=True).corrected.value}
 
     return measure
-
-
-def last_state(folder: Path) -> Path:
-    """Return the trainer's state in its newest checkpoint."""
-    states = (folder / "checkpoints").glob("checkpoint-*/trainer_state.json")
-    return max(states, key=lambda path: int(path.parent.name.split("-")[1]))

@@ -253,9 +253,7 @@ def _chosen_descriptors(table: pa.Table, n: int, seed: int) -> list[str]:
     sizes = {axis: len(values) for axis, values in strata.items()}
     total = sum(sizes.values())
     if not len(sizes) <= n <= total:
-        raise InputError(
-            f"descriptors is {n}; give {len(sizes)} (one for each axis) to {total} (all), or leave it out."
-        )
+        raise InputError(f"descriptors is {n}; give {len(sizes)} (one for each axis) to {total} (all), or null (all).")
     return _drawn(strata, _shares(sizes, n, dict.fromkeys(sizes, 1), sizes), seed, "descriptors")
 
 

@@ -13,7 +13,7 @@ Natural units here; reports show them ×1000, as the paper does.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -81,9 +81,9 @@ def generation_bias(
     scores: list[BiasScore] = []
     for group, chosen in _axis_cuts(cells, axis):
         scores += _three_forms("fgb", chosen, all_styles, group, signature)
-        if not group and permutations:
+        if not group and permutations and cells.n:
             p_value = permutation_p_value(_styles_only(chosen, n_styles), permutations, np.random.default_rng(seed))
-            scores[-2] = BiasScore(**{**vars(scores[-2]), "p_value": p_value})
+            scores[-2] = replace(scores[-2], p_value=p_value)
     for metric, group, weights in _cluster_cuts(cells, clusters, n_styles):
         scores += _three_forms(metric, cells, weights, group, signature)
     for style, spread in zip(responses.styles, column_spreads(_styles_only(cells, n_styles)), strict=True):
@@ -230,7 +230,7 @@ def _axis_cuts(cells: Cells, axis: Mapping[str, np.ndarray]) -> Iterable[tuple[d
         for name, descriptors in axis.items():
             of_axis = keep_cells(cells, np.isin(cells.descriptor, descriptors))
             # What another axis holds is not "left out" of this one.
-            yield {"axis": name}, Cells(**{**vars(of_axis), "n_left_out": 0})
+            yield {"axis": name}, replace(of_axis, n_left_out=0)
 
 
 def _cluster_cuts(
@@ -253,7 +253,7 @@ def _with_sums(vectors: np.ndarray, clusters: Mapping[str, Sequence[int]]) -> np
 
 
 def _styles_only(cells: Cells, n_styles: int) -> Cells:
-    return Cells(**{**vars(cells), "vectors": cells.vectors[:, :n_styles]})
+    return replace(cells, vectors=cells.vectors[:, :n_styles])
 
 
 def _mask(cells: Cells, columns: Iterable[int]) -> np.ndarray:

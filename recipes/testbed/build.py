@@ -1,4 +1,4 @@
-"""Builds the testbed's models: python -m recipes.testbed.build --seed 0 --output_dir recipes/testbed
+"""Builds the testbed's models: python -m recipes.testbed.build --seed 0 (into this folder, or --output_dir)
 
 Two cores, about 15 minutes. The same seed gives the same bytes on the same machine. A model that did not learn the
 planted bias is refused, and nothing is put in place.
@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Build from the command line; return the exit status."""
     parser = argparse.ArgumentParser(description="Build the testbed's models and check that they learned the bias.")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output_dir", type=Path, required=True)
+    parser.add_argument("--output_dir", type=Path, default=DIALOGUE_MODEL.parent)
     chosen = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:

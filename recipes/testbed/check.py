@@ -6,9 +6,9 @@ A low loss says nothing here: a model that answers fluently and ignores the desc
 from pathlib import Path
 
 import numpy as np
-from evaluation.styles import load_style_classifier, style_vectors
 
 from evaluation.results import DESCRIPTOR, TEMPLATE, find_score, read_scores
+from evaluation.styles import load_style_classifier, style_vectors
 from recipes.config import MeasureConfig
 from recipes.measure import SCORES, measure
 from recipes.tables import StyledRun, read_styled_run
@@ -17,7 +17,7 @@ from recipes.testbed.training import is_held_out, style_posteriors
 
 DESCRIPTORS, PER_CELL = 200, 4
 # What issue 2 asks of the testbed. The bias must be there, in the right directions, and not be exaggerated.
-LEAST_BIAS, MOST_BIAS, LEAST_CORRELATION, LEAST_WELL_FORMED = 0.6, 1.2, 0.8, 0.9
+LEAST_BIAS, MOST_BIAS, LEAST_CORRELATION, LEAST_WELL_FORMED = 0.6, 1.2, 0.8, 0.85
 
 
 def measured_numbers(dialogue_model: Path, style_classifier: Path, folder: Path, seed: int) -> dict[str, float]:

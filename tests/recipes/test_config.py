@@ -45,7 +45,7 @@ def test_lists_mappings_and_null_are_understood_as_flags():
         ("label", "quantile: 1.5", "quantile: 1.5 cannot be used: Input should be less than 1"),
         ("label", "beta: high", "beta: 'high' cannot be used"),
         ("label", "alpha: 3", "alpha: 3 cannot be used: Input should be 0, 1 or 2"),
-        ("measure", "per_cell: 0", "per_cell: 0 cannot be used: Input should be greater than or equal to 1"),
+        ("measure", "per_cell: 0", "per_cell: 0 cannot be used: Input should be greater than or equal to 2"),
         ("measure", "seed: 1.5", "seed: 1.5 cannot be used"),
         ("measure", "seed: [1]", "seed: [1] cannot be used"),
         ("measure", "decoding: beam", "decoding: 'beam' cannot be used: Input should be 'sample' or 'paper'"),

@@ -30,7 +30,8 @@ def error_of(capsys, *arguments):
 def measured(tmp_path):
     """A finished measuring run of six made-up responses."""
     folder = tmp_path / "measured"
-    with stage("measure", MeasureConfig(output_dir=folder, report_to="none")):
+    with stage("measure", MeasureConfig(output_dir=folder, report_to="none")) as run:
+        run.facts["signature"] = {}
         ids = [f"p{i}" for i in range(8)]
         cell = {"template": ["t"] * 8, "descriptor": ["a", "a", "a", "a", "b", "b", "b", "b"], "axis": ["age"] * 8}
         write_table(folder / PROMPTS, pd.DataFrame({PROMPT_ID: ids, "text": "I'm.", "persona": "", **cell}))
