@@ -52,7 +52,18 @@ def threshold_plan(
         error of the model behind the prediction); `filtered_fgb_left`, what the `no_bias` responses alone score
         with labels from cross-fitted directions; `trusted`, true where the two agree within a factor of two.
     """
-    rng = np.random.default_rng(seed)
+    with np.errstate(divide="ignore", invalid="ignore"):  # without any bias there is no share of it: NaN
+        return _threshold_plan(vectors, template, descriptor, alphas, quantiles, np.random.default_rng(seed))
+
+
+def _threshold_plan(
+    vectors: np.ndarray,
+    template: np.ndarray,
+    descriptor: np.ndarray,
+    alphas: Sequence[int],
+    quantiles: Sequence[float],
+    rng: np.random.Generator,
+) -> pd.DataFrame:
     spread = descriptor_spread(complete_descriptors(arrange_cells(vectors, template, descriptor)), pooled=True)
     n_descriptors = int(descriptor.max()) + 1
     means, size = cell_means(vectors, template, descriptor)
