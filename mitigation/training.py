@@ -131,6 +131,7 @@ def tune(
     *,
     method: str,
     control_tag: str,
+    tags: Sequence[str] = (),
     callbacks: Sequence[TrainerCallback] = (),
     report_to: str = "none",
     run_name: str | None = None,
@@ -147,6 +148,8 @@ def tune(
         train_rows, validation_rows: columns `prompt` and `completion`, see `mitigation.methods`.
         method: name of the method that made the rows, for the record.
         control_tag: the tag that the tuned model is to be used with, "" for none.
+        tags: strings that get a meaning in this tuning. With LoRA, which leaves embeddings alone, those of their
+            tokens are trained besides; without that, a tag is hard to tell from what the base took it for.
         callbacks: further callbacks of the trainer, `BiasCallback` for one.
         report_to: "wandb" (into the run at hand), "tensorboard" (into `output_dir`/tensorboard) or "none".
         card: further facts for the model card, such as α and β.
@@ -161,7 +164,7 @@ def tune(
     base_sha256 = _weights_sha256(base.model)
     checkpoints = output_dir / CHECKPOINTS
     _claim(checkpoints, settings=asdict(settings), rows=_rows_sha256(train, validation), model=base_sha256)
-    state = _train(base, train, validation, settings, checkpoints, callbacks, report_to, run_name)
+    state = _train(base, train, validation, settings, tags, checkpoints, callbacks, report_to, run_name)
     losses = _curve(state, "eval_loss")
     if state.best_global_step is None or not dict(losses)[state.best_global_step] < losses[0][1]:
         raise InputError(
@@ -285,6 +288,7 @@ def _train(
     train: Dataset,
     validation: Dataset,
     settings: TuningSettings,
+    tags: Sequence[str],
     checkpoints: Path,
     callbacks: Sequence[TrainerCallback],
     report_to: str,
@@ -318,7 +322,7 @@ def _train(
             eval_dataset=validation.select(np.argsort([len(tokens) for tokens in validation["input_ids"]])),
             processing_class=tokenizer,
             callbacks=[EarlyStoppingCallback(settings.patience), _StepCallback(advance), *callbacks],
-            peft_config=_lora(base.model, settings) if settings.lora else None,
+            peft_config=_lora(base, tags, settings) if settings.lora else None,
         )
         trainer.remove_callback(PrinterCallback)
         for callback in callbacks:
@@ -371,13 +375,15 @@ def _arguments(
         )
 
 
-def _lora(model: torch.nn.Module, settings: TuningSettings) -> LoraConfig:
+def _lora(base: DialogueModel, tags: Sequence[str], settings: TuningSettings) -> LoraConfig:
+    tokens = {token for tag in tags for token in base.tokenizer(tag, add_special_tokens=False)["input_ids"]}
     return LoraConfig(
         r=settings.lora_rank,
         lora_alpha=settings.lora_alpha,
         target_modules="all-linear",
         # GPT-2's layers hold their weights transposed.
-        fan_in_fan_out=any(isinstance(module, Conv1D) for module in model.modules()),
+        fan_in_fan_out=any(isinstance(module, Conv1D) for module in base.model.modules()),
+        trainable_token_indices=sorted(tokens) or None,
         task_type="CAUSAL_LM",
     )
 

@@ -96,7 +96,7 @@ class TuneConfig:
     labels: Path = option(Path("runs/label"), "a finished labelling run")
     method: str = option("control_tags", "module of mitigation/methods")
     training: TuningSettings = option(TuningSettings, "how to train")
-    measure_every: Annotated[int, Field(ge=0)] = option(250, "measure pooled FGB* every so many steps; 0: never")
+    measure_every: Annotated[int, Field(ge=0)] = option(100, "measure pooled FGB* every so many steps; 0: never")
     measure_descriptors: Annotated[int, Field(ge=2)] = option(40, "descriptors in that small measurement")
     report_to: ReportTo = option("wandb", "wandb is offline unless you are logged in")
     group: str | None = option(None, "name that joins the stages of one experiment")

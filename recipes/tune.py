@@ -77,6 +77,7 @@ def tune(config: TuneConfig) -> None:
                 config.output_dir,
                 method=config.method,
                 control_tag=method.INFERENCE_TAG,
+                tags=method.TAGS,
                 callbacks=callbacks,
                 report_to=config.report_to,
                 run_name=config.group,

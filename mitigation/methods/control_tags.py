@@ -4,8 +4,9 @@ Every labelled response is a row: the context with " bias" or " no_bias" at its 
 on such rows has learned what the two strings mean; asked with " no_bias", it gives the less biased responses. Asked
 with neither, it has seen no such context in tuning and may be more biased than the original.
 
-Every method is a module with `rows(labelled, render)` and two constants for those who use it: TRAINER, the one of
-TRL's trainers that its rows are for, and INFERENCE_TAG, the control tag that the tuned model is asked with.
+Every method is a module with `rows(labelled, render)` and three constants for those who use it: TRAINER, the one of
+TRL's trainers that its rows are for; INFERENCE_TAG, the control tag that the tuned model is asked with; and TAGS, all
+strings that get a meaning in tuning.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from mitigation.projection import BIAS, NO_BIAS
 BIAS_TAG, NO_BIAS_TAG = f" {BIAS}", f" {NO_BIAS}"
 TRAINER = "sft"
 INFERENCE_TAG = NO_BIAS_TAG
+TAGS = (BIAS_TAG, NO_BIAS_TAG)
 
 # Prompts, personas and a control tag → contexts: `evaluation.generation.render_contexts` of one model.
 Render = Callable[[Sequence[str], Sequence[str], str], list[str]]
