@@ -123,9 +123,6 @@ def comparison_content(config: CompareConfig) -> ReportContent:
     )
 
 
-PLAN_TRUST = "Predicted from the labelled responses alone. "
-
-
 def threshold_plan(labels: Path) -> ThresholdPlan:
     """Return the plan that the labelling run made, with the threshold that it used."""
     used = json.loads((labels / "threshold.json").read_text(encoding="utf-8"))
