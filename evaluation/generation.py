@@ -168,7 +168,8 @@ def render_contexts(
 
     - dialogue (DialoGPT): persona lines and prompt joined by line ends, tag, EOS. The response follows, ended by EOS.
     - chat: the tokenizer's chat template, with the persona as system message (at the head of the user's message where
-      the template takes none) and prompt + tag as user message, up to the point where the answer begins.
+      the template takes none) and prompt + tag as user message, up to the point where the answer begins; a model that
+      can think before it answers (Qwen3) is told not to.
     - encoder_decoder: persona lines and prompt joined by line ends, tag; the tokenizer adds its own special tokens.
 
     `personas` has one entry per prompt; "" is none. A rendered context is encoded with `encode_contexts`. In training
@@ -186,10 +187,12 @@ def render_contexts(
 
 
 def _render_chats(tokenizer: Any, prompts: Sequence[str], personas: Sequence[str], tag: str) -> list[str]:
+    # Thoughts would use up max_new_tokens and be measured in place of the answer. Other templates ignore the argument.
+    arguments = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": False}
     probe = [{"role": "system", "content": "a persona"}, {"role": "user", "content": "a prompt"}]
     try:
         # Some templates refuse a system message, others drop it without a word.
-        takes_system = "a persona" in tokenizer.apply_chat_template(probe, tokenize=False, add_generation_prompt=True)
+        takes_system = "a persona" in tokenizer.apply_chat_template(probe, **arguments)
     except jinja2.TemplateError:
         takes_system = False
 
@@ -201,15 +204,56 @@ def _render_chats(tokenizer: Any, prompts: Sequence[str], personas: Sequence[str
         return [{"role": "user", "content": f"{persona}\n{prompt}{tag}"}]
 
     chats = [messages(prompt, persona) for prompt, persona in zip(prompts, personas, strict=True)]
-    return tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=True) if chats else []
+    return tokenizer.apply_chat_template(chats, **arguments) if chats else []
 
 
 def encode_contexts(dialogue_model: DialogueModel, contexts: Sequence[str]) -> list[list[int]]:
-    """Return the token ids of rendered contexts; special tokens are added for encoder-decoder models alone."""
+    """Return the token ids of rendered contexts; special tokens are added for encoder-decoder models alone.
+
+    What an encoder reads ends with EOS, also where the tokenizer leaves it out, as transformers 5 makes BlenderBot's of
+    a folder without tokenizer.json.
+    """
     if not contexts:
         return []
-    adds = dialogue_model.kind == "encoder_decoder"
-    return dialogue_model.tokenizer(list(contexts), add_special_tokens=adds)["input_ids"]
+    if dialogue_model.kind != "encoder_decoder":
+        return dialogue_model.tokenizer(list(contexts), add_special_tokens=False)["input_ids"]
+    encoded = dialogue_model.tokenizer(list(contexts))["input_ids"]
+    return [ended(ids, dialogue_model.tokenizer.eos_token_id) if ids else ids for ids in encoded]
+
+
+def encode_responses(dialogue_model: DialogueModel, responses: Sequence[str]) -> list[list[int]]:
+    """Return the token ids of responses, each ended once by `end_of_response`: encoded apart from any context, as they
+    come about when they are generated, with what an encoder-decoder's tokenizer puts around them.
+    """
+    if not responses:
+        return []
+    tokenizer = dialogue_model.tokenizer
+    if dialogue_model.kind == "encoder_decoder":
+        encoded = tokenizer(text_target=list(responses))["input_ids"]
+    else:
+        encoded = tokenizer(list(responses), add_special_tokens=False)["input_ids"]
+    end = end_of_response(dialogue_model)
+    return [ended(ids, end) for ids in encoded]
+
+
+def ended(ids: list[int], end: int) -> list[int]:
+    """Return the token ids with the token `end` behind them, once."""
+    return ids if ids and ids[-1] == end else [*ids, end]
+
+
+def end_of_response(dialogue_model: DialogueModel) -> int:
+    """Return the token that ends a response: EOS, or what the chat template puts behind an answer to end the turn.
+
+    The two differ for Gemma ("<end_of_turn>") and Phi-3 ("<|end|>"), whose generation configs stop at either.
+    """
+    tokenizer = dialogue_model.tokenizer
+    if dialogue_model.kind != "chat" or not tokenizer.chat_template:
+        return tokenizer.eos_token_id
+    chat = [{"role": "user", "content": "a prompt"}, {"role": "assistant", "content": "an answer"}]
+    rest = tokenizer.apply_chat_template(chat, tokenize=False).rpartition("an answer")[2]
+    stops = np.atleast_1d(dialogue_model.model.generation_config.eos_token_id)
+    found = (token for token in tokenizer(rest, add_special_tokens=False)["input_ids"] if token in stops)
+    return next(found, tokenizer.eos_token_id)
 
 
 def generate_responses(
@@ -273,6 +317,10 @@ def _check_lengths(dialogue_model: DialogueModel, encoded: list[list[int]], deco
     room = getattr(dialogue_model.model.config, "max_position_embeddings", None) or np.inf
     if dialogue_model.kind != "encoder_decoder":
         room -= decoding["max_new_tokens"]
+    elif decoding["max_new_tokens"] > room:
+        raise InputError(
+            f"decoding: max_new_tokens is {decoding['max_new_tokens']}; {dialogue_model.name} has room for {room}."
+        )
     for ids in encoded:
         if not ids:
             raise InputError("contexts: one is empty; leave out empty prompts.")
@@ -319,7 +367,7 @@ def _respond(
     with torch.random.fork_rng(enabled=not by_rows):
         if not by_rows:
             torch.manual_seed(seeds[0] % 2**63)  # for sampling inside a beam search, where a batch is one row
-        output = model.generate(shortest, attention_mask=torch.ones_like(shortest), **arguments)
+        output = model.generate(inputs=shortest, attention_mask=torch.ones_like(shortest), **arguments)
     texts = tokenizer.batch_decode(output if by_rows else output[:, start:], skip_special_tokens=True)
     return [text.strip() for text in texts]
 

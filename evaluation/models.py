@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
+import jinja2
 import torch
 from huggingface_hub.errors import HFValidationError
 from peft import PeftModel
@@ -87,7 +88,8 @@ def load_dialogue_model(
     """Load a causal or encoder-decoder model with its tokenizer; an adapter is merged into its base.
 
     With kind "auto" an encoder-decoder model is one by its config, a model whose tokenizer has a chat template is a
-    chat model, and any other a dialogue model. `evenhand.json` beside the weights may name a `control_tag`.
+    chat model, and any other a dialogue model; so is one whose template only ends each turn with EOS, as DialoGPT's
+    does on the hub. `evenhand.json` beside the weights may name a `control_tag`.
 
     Raises:
         InputError: the name is no model, its weights are pickled or incomplete, the tokenizer is missing or does not
@@ -100,7 +102,7 @@ def load_dialogue_model(
     version, tag = model_revision(name, revision), _control_tag(name)
     model, tokenizer = _load(name, revision, DTYPES[dtype], trust_remote_code)
     if kind == "auto":
-        kind = "chat" if tokenizer.chat_template else "dialogue"
+        kind = "chat" if tokenizer.chat_template and not _only_ends_turns(tokenizer) else "dialogue"
         kind = "encoder_decoder" if model.config.is_encoder_decoder else kind
     if (kind == "encoder_decoder") != bool(model.config.is_encoder_decoder):
         raise InputError(f"kind: {name} is not of kind {kind!r}; its architecture is {type(model).__name__}.")
@@ -187,6 +189,15 @@ def load_weights(
     Raises:
         InputError: the weights cannot be read, or some of the model's are not among them.
     """
+    hint = ""
+    if local_folder(name) is None:
+        # Of a branch without safetensors, transformers would have the hub convert the weights and load those. They are
+        # not in the commit that the manifest and the adapter name, so no tuned model could be loaded again.
+        revision = model_revision(name, revision)
+        hint = (
+            " If it has no safetensors, give the revision of a conversion (refs/pr/N on the hub), or, if you trust it, "
+            "load it with from_pretrained(..., use_safetensors=False) and give the folder that save_pretrained writes."
+        )
     try:
         # Without dtype a bfloat16 checkpoint stays bfloat16, on a CPU too.
         model, loaded = auto_class.from_pretrained(
@@ -198,7 +209,7 @@ def load_weights(
             output_loading_info=True,
         )
     except FROM_PRETRAINED_ERRORS as error:
-        raise InputError(f"model: {name} cannot be loaded from safetensors: {_first_line(error)}") from None
+        raise InputError(f"model: {name} cannot be loaded from safetensors: {_first_line(error)}{hint}") from None
     if lacking := sorted(loaded["missing_keys"]):
         raise InputError(
             f"model: {name} lacks {len(lacking)} of the weights of {type(model).__name__}, among them {lacking[0]}; "
@@ -223,7 +234,8 @@ def load_tokenizer(
     if not tokenizer("a text", add_special_tokens=False)["input_ids"]:
         raise InputError(f"model: {name} has no tokenizer; save it into the same folder with save_pretrained.")
     size = config.get_text_config().vocab_size
-    if max(tokenizer.get_vocab().values()) >= size:
+    # BlenderBot's tokenizers have a mask token that the models do not know; no text is made of it.
+    if max(index for token, index in tokenizer.get_vocab().items() if token != tokenizer.mask_token) >= size:
         raise InputError(
             f"model: the tokenizer of {name} has {len(tokenizer)} tokens, the model only {size}; "
             "they do not belong together."
@@ -294,6 +306,16 @@ def _control_tag(name: str) -> str:
     if not isinstance(tag, str):
         raise InputError(f"model: {path} must be an object whose control_tag is a string; repair or remove it.")
     return tag
+
+
+def _only_ends_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Say whether the chat template writes every turn followed by EOS and nothing else."""
+    chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    try:
+        text = tokenizer.apply_chat_template(chat, tokenize=False)
+    except jinja2.TemplateError:
+        return False
+    return text == f"a{tokenizer.eos_token}b{tokenizer.eos_token}"
 
 
 def _prepare(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

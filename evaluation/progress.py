@@ -14,8 +14,11 @@ SECONDS_BETWEEN_LINES = 15.0
 
 
 @contextmanager
-def progress(total: int, description: str, unit: str, done: int = 0) -> Iterator[Callable[[int], None]]:
-    """Yield `advance(n)`; show rate and remaining time of `total` units, `done` of them from an earlier run."""
+def progress(total: int | None, description: str, unit: str, done: int = 0) -> Iterator[Callable[[int], None]]:
+    """Yield `advance(n)`; show rate and remaining time of `total` units, `done` of them from an earlier run.
+
+    Without a total, as for a stream, the remaining time is not known.
+    """
     if sys.stderr.isatty():
         with tqdm(total=total, initial=done, desc=description, unit=f" {unit}", dynamic_ncols=True) as bar:
             yield bar.update
@@ -29,9 +32,18 @@ def progress(total: int, description: str, unit: str, done: int = 0) -> Iterator
         now = time.monotonic()
         if now - last >= SECONDS_BETWEEN_LINES:
             last, rate = now, count / (now - start)
-            left = (total - done - count) / rate
-            log.info("%s: %d of %d, %.3g %s/s, %.0f s left", description, done + count, total, rate, unit, left)
+            if total is None:
+                log.info("%s: %d, %.3g %s/s", description, done + count, rate, unit)
+            else:
+                left = (total - done - count) / rate
+                log.info("%s: %d of %d, %.3g %s/s, %.0f s left", description, done + count, total, rate, unit, left)
 
     yield advance
     seconds = time.monotonic() - start
     log.info("%s: %d %s in %.1f s (%.3g/s)", description, count, unit, seconds, count / max(seconds, 1e-9))
+
+
+def start_logging() -> None:
+    """Say on stderr what Evenhand does, and of others what is wrong."""
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", level=logging.WARNING)
+    log.setLevel(logging.INFO)

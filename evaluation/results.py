@@ -13,6 +13,8 @@ from evaluation.files import write_json
 # prompts.parquet: the upstream generator's metadata columns, preceded by ours.
 PROMPT_ID, PERSONA = "prompt_id", "persona"
 TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN = "text", "template", "axis", "descriptor", "noun"
+# Where some prompts are kept from tuning: true for those (datasets/prompts.py, unseen_rows).
+UNSEEN = "unseen"
 # responses.parquet: PROMPT_ID, RESPONSE. styles.parquet: PROMPT_ID, STYLE_VECTOR, float32 of (S,).
 RESPONSE, STYLE_VECTOR = "response", "style_vector"
 # labels.parquet: PROMPT_ID, BIAS_VALUE (b), LABEL ("bias" or "no_bias").

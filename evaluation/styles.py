@@ -41,9 +41,16 @@ class StyleClassifier:
 
 
 def load_style_classifier(
-    name: str, *, revision: str | None = None, device: str = "auto", trust_remote_code: bool = False
+    name: str,
+    *,
+    revision: str | None = None,
+    device: str = "auto",
+    trust_remote_code: bool = False,
+    field: str = "style_classifier",
 ) -> StyleClassifier:
     """Load any Hugging Face sequence classifier, by model id or folder, in float32 from safetensors.
+
+    `field` is the setting that errors name.
 
     Raises:
         InputError: the name is no model, or no classifier with two labels or more, or its weights or tokenizer are
@@ -54,17 +61,17 @@ def load_style_classifier(
     architectures = config.architectures or []
     if not any(architecture.endswith("ForSequenceClassification") for architecture in architectures):
         raise InputError(
-            f"style_classifier: {name} is a {', '.join(architectures) or config.model_type}; give a model for sequence "
+            f"{field}: {name} is a {', '.join(architectures) or config.model_type}; give a model for sequence "
             "classification."
         )
     labels = tuple(str(config.id2label[index]) for index in range(config.num_labels))
     if len(labels) < 2 or len(set(labels)) < len(labels):
-        raise InputError(f"style_classifier: {name} has the labels {labels}; it needs two or more, all different.")
+        raise InputError(f"{field}: {name} has the labels {labels}; it needs two or more, all different.")
     model = load_weights(AutoModelForSequenceClassification, name, revision, DTYPES["float32"], trust_remote_code)
     tokenizer = load_tokenizer(name, revision, config, trust_remote_code)
     if tokenizer.pad_token_id is None:
         if tokenizer.eos_token_id is None:
-            raise InputError(f"style_classifier: the tokenizer of {name} has no padding token; save it with one.")
+            raise InputError(f"{field}: the tokenizer of {name} has no padding token; save it with one.")
         tokenizer.pad_token = tokenizer.eos_token  # masked, so its meaning does not matter
     if model.config.pad_token_id is None:
         model.config.pad_token_id = tokenizer.pad_token_id  # classifiers on decoders find the last token by it
@@ -72,7 +79,6 @@ def load_style_classifier(
     return StyleClassifier(model.to(best_device(device)).eval(), tokenizer, labels, digest, name, version)
 
 
-@torch.inference_mode()
 def style_vectors(
     classifier: StyleClassifier,
     texts: Sequence[str],
@@ -83,7 +89,46 @@ def style_vectors(
 
     A blank text says nothing, so its row is NaN, to be left out and counted. Texts longer than the model's input are
     cut. `on_progress` is called with the number of rows done since its last call.
+
+    A classifier that was trained on several labels to a text (`problem_type` of its config) gives each label a
+    probability of its own. Its style vector is these divided by their sum: the share of each style in what is there.
     """
+    vectors = _probabilities(classifier, texts, _activation(classifier), batch_size, on_progress)
+    return vectors / vectors.sum(axis=1, keepdims=True) if _has_several_labels(classifier) else vectors
+
+
+def label_probability(
+    classifier: StyleClassifier,
+    label: int,
+    texts: Sequence[str],
+    batch_size: int = 256,
+    on_progress: Callable[[int], None] = lambda rows: None,
+) -> np.ndarray:
+    """Return the probability of one label for each text, float32 of shape (n,), in [0, 1]; NaN for a blank text.
+
+    The labels of a classifier that was trained on several labels to a text (`problem_type` of its config) do not share
+    one unit of probability: each has its own sigmoid. All others have a softmax.
+    """
+    return _probabilities(classifier, texts, _activation(classifier), batch_size, on_progress)[:, label]
+
+
+def _has_several_labels(classifier: StyleClassifier) -> bool:
+    return classifier.model.config.problem_type == "multi_label_classification"
+
+
+def _activation(classifier: StyleClassifier) -> torch.nn.Module:
+    return torch.nn.Sigmoid() if _has_several_labels(classifier) else torch.nn.Softmax(-1)
+
+
+@torch.inference_mode()
+def _probabilities(
+    classifier: StyleClassifier,
+    texts: Sequence[str],
+    activation: torch.nn.Module,
+    batch_size: int,
+    on_progress: Callable[[int], None],
+) -> np.ndarray:
+    """Return the activated logits of each text, float32 of shape (n, S); each distinct text is classified once."""
     rows_of: dict[str, list[int]] = {}
     for row, text in enumerate(texts):
         if text.strip():
@@ -101,7 +146,7 @@ def style_vectors(
             {"input_ids": [encoded[index] for index in batch]}, return_attention_mask=True, return_tensors="pt"
         )
         logits = classifier.model(**inputs.to(classifier.model.device)).logits
-        probabilities = logits.float().softmax(-1).cpu().numpy()
+        probabilities = activation(logits.float()).cpu().numpy()
         done = 0
         for index, vector in zip(batch, probabilities, strict=True):
             rows = rows_of[distinct[index]]
@@ -128,9 +173,14 @@ def clean_response(response: str, descriptor: str) -> str:
     'I love left-handed people!'
     """
     response = SAFETY_MARKER.sub("", response).strip() if "UNSAFE" in response else response
-    if descriptor in ("", NONE, NEUTRAL_DESCRIPTOR):
-        return response
-    return _mentions(descriptor).sub(NEUTRAL_DESCRIPTOR, response)
+    return replace_mentions(response, descriptor, NEUTRAL_DESCRIPTOR)
+
+
+def replace_mentions(text: str, descriptor: str, replacement: str) -> str:
+    """Return the text with every mention of the descriptor (see `clean_response`) replaced."""
+    if descriptor in ("", NONE, replacement):
+        return text
+    return _mentions(descriptor).sub(lambda _: replacement, text)
 
 
 @lru_cache(maxsize=8192)
@@ -182,6 +232,18 @@ def _letters(word: str) -> str:
     # "nonbinary" is also written "non-binary".
     joined = "".join(parts)
     return re.sub(r"^(non)(?=\w{4})", r"\1[\\s-]?", joined, flags=re.IGNORECASE)
+
+
+def label_index(classifier: StyleClassifier, label: str | None, field: str) -> int:
+    """Return which of the classifier's labels this is; `field` is the setting that errors name.
+
+    Raises:
+        InputError: none is given, or it is not one of them; the message lists them.
+    """
+    if label in classifier.labels:
+        return classifier.labels.index(label)
+    listed = ", ".join(map(repr, classifier.labels))
+    raise InputError(f"{field}: {label!r} is not a label of {classifier.name}; give one of {listed}.")
 
 
 def load_style_clusters(name_or_path: str, labels: Sequence[str]) -> dict[str, tuple[int, ...]]:

@@ -1,6 +1,5 @@
 """The model card of a tuned model: what it is, how to use it, what it is not."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,8 +23,8 @@ def model_card(facts: Mapping[str, Any], further: Mapping[str, Any]) -> str:
         "rows": f"{training['n_train']} to train on, {training['n_validation']} held out by context",
         "trained": f"{training['trainable_parameters']} parameters ({'LoRA' if settings['lora'] else 'all weights'})",
         "settings": ", ".join(f"{name} {value}" for name, value in settings.items()),
-        "validation loss": f"{before:.4f} → {after:.4f} nats per token at step {training['best_step']} "
-        f"(perplexity {math.exp(before):.2f} → {math.exp(after):.2f})",
+        "validation loss": f"{before:.4f} → {after:.4f} at step {training['best_step']} ({LOSSES[facts['trainer']]})",
+        "perplexity of ordinary dialogue": "{:.3f} → {:.3f}".format(*training["perplexity"]),
         "against its base": f"{change['greedy_share']:.0%} of {change['n']} greedy responses differ; "
         f"the largest change of a logit is {change['max_logit_change']:.3g}",
     }
@@ -40,6 +39,8 @@ def model_card(facts: Mapping[str, Any], further: Mapping[str, Any]) -> str:
 def _cell(value: Any) -> str:
     return str(value).replace("|", "\\|").replace("\n", " ")
 
+
+LOSSES = {"sft": "nats per response token", "kto": "KTO’s", "dpo": "DPO’s"}
 
 CARD = """---
 library_name: {library}

@@ -1,13 +1,12 @@
-"""Tuning: prompt/completion rows → TRL's SFTTrainer with a PEFT adapter → a folder that holds the tuned model.
+"""Tuning: a method's rows → one of TRL's trainers with a PEFT adapter → a folder that holds the tuned model.
 
 `tune` trains on the response alone, keeps the weights with the best validation loss, goes on from its last checkpoint
 after a kill, and hands nothing out before the saved files, loaded onto the base again, have been seen to change what
-the model says.
+the model says, and not to have spoiled it.
 """
 
 import copy
 import hashlib
-import inspect
 import json
 import logging
 import math
@@ -19,8 +18,9 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -29,57 +29,45 @@ from datasets import Dataset
 from huggingface_hub import constants
 from peft import LoraConfig, PeftModel
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, EarlyStoppingCallback, PrinterCallback, TrainerCallback, TrainerState
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    EarlyStoppingCallback,
+    PreTrainedModel,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerState,
+)
 from transformers.pytorch_utils import Conv1D
-from trl import SFTConfig
 
 from evaluation.errors import InputError
 from evaluation.files import write_json, write_text
-from evaluation.generation import encode_contexts, generate_responses
+from evaluation.generation import render_contexts
 from evaluation.models import DialogueModel
 from evaluation.progress import progress
+from mitigation.checks import OutputChange, Refused, output_change, perplexity, weights_sha256
 from mitigation.model_card import model_card
-from mitigation.response_trainer import PROMPT, ResponseTrainer, collate, encode_rows
 from mitigation.settings import TuningSettings
+from mitigation.trainers import sft
+from mitigation.trainers.encoding import PROMPT
 
 log = logging.getLogger("evenhand")
 
 CONTEXT = "context"
 ADAPTER, CHECKPOINTS, FACTS = "adapter", "checkpoints", "evenhand.json"
-
 LOGS_PER_EVALUATION = 5
-CHECKED_CONTEXTS, CHECKED_TOKENS = 64, 20
-# Nats a token: the perplexity of the responses is a tenth higher. A little above the base's is no failure: a tag can
-# be learned at the price of some noise.
-LARGEST_RISE = 0.095
-# Where no logit moves by more, every token's probability is the same to 0.2 %: the weights were not applied.
-LEAST_LOGIT_CHANGE = 1e-3
-
-
-@dataclass(frozen=True)
-class OutputChange:
-    """How a tuned model differs from its base on `n` contexts.
-
-    `max_logit_change` is the largest absolute difference of a logit of the response's first token, in nats;
-    `greedy_share` the share of contexts with another greedy response (its first 20 tokens).
-    """
-
-    n: int
-    max_logit_change: float
-    greedy_share: float
-
-    @property
-    def outputs_changed(self) -> bool:
-        return self.max_logit_change > LEAST_LOGIT_CHANGE
+TASK_TYPES = {"encoder_decoder": "SEQ_2_SEQ_LM"}
 
 
 @dataclass(frozen=True)
 class TuningResult:
     """What a tuning left: the tuned model's folder, its curves and the proof that it differs from its base.
 
-    Losses are (step, mean negative log-likelihood of a response token in nats); the validation losses begin with
-    the base at step 0. `measured` has the curve of each value that a `BiasCallback` logged, by its name. `seconds`
-    are those of this call; `n_train` and `n_validation` count rows.
+    Losses are (step, the trainer's loss): for SFT the mean negative log-likelihood of a response token in nats, for
+    KTO and DPO their own; the validation losses begin with the base at step 0. `measured` has the curve of each value
+    that a `BiasCallback` logged, by its name. `perplexity` is that of ordinary dialogue (see `tune`), the base's and
+    the tuned model's. `seconds` are those of this call; `n_train` and `n_validation` count rows.
     """
 
     path: Path
@@ -92,17 +80,21 @@ class TuningResult:
     n_train: int
     n_validation: int
     trainable_parameters: int
+    perplexity: tuple[float, float]
     change: OutputChange
 
 
-def hold_out(rows: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
+def hold_out(rows: Dataset, fraction: float, seed: int, most: int | None = None) -> tuple[Dataset, Dataset]:
     """Return (rows to train on, rows to validate on): no context is on both sides.
 
-    Whole contexts, in an order drawn by `seed`, are held out until they make up `fraction` of the rows.
+    Whole contexts, in an order drawn by `seed`, are held out until they make up `fraction` of the rows. Of rows beyond
+    `most`, only as many are used, drawn by `seed`.
 
     Raises:
         InputError: there are fewer than two contexts.
     """
+    if most is not None and most < len(rows):
+        rows = rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:most]))
     contexts, context_of, sizes = np.unique(list(rows[CONTEXT]), return_inverse=True, return_counts=True)
     if len(contexts) < 2:
         raise InputError(f"rows: {len(contexts)} distinct contexts; holding out some for validation needs 2.")
@@ -133,14 +125,16 @@ def tune(
     output_dir: Path,
     *,
     method: str,
-    control_tag: str,
+    trainer: str = "sft",
+    control_tag: str = "",
     tags: Sequence[str] = (),
+    neutral: tuple[Sequence[str], Sequence[str]] | None = None,
     callbacks: Sequence[TrainerCallback] = (),
     report_to: str = "none",
     run_name: str | None = None,
     card: Mapping[str, Any] | None = None,
 ) -> TuningResult:
-    """Tune a copy of `base` on prompt/completion rows and write it to `output_dir`/adapter.
+    """Tune a copy of `base` on a method's rows and write it to `output_dir`/adapter.
 
     The folder holds the adapter's weights and config (the whole model's, if `settings.lora` is false), the tokenizer,
     evenhand.json and a model card; it appears whole or not at all. `output_dir`/checkpoints holds what a call with
@@ -148,45 +142,45 @@ def tune(
 
     Args:
         base: the model to tune; it is left as it is.
-        train_rows, validation_rows: columns `prompt` and `completion`, see `mitigation.methods`.
+        train_rows, validation_rows: of a method; its columns are those that the trainer reads.
+        settings: with a learning rate.
         method: name of the method that made the rows, for the record.
+        trainer: module of `mitigation.trainers`.
         control_tag: the tag that the tuned model is to be used with, "" for none.
         tags: strings that get a meaning in this tuning. With LoRA, which leaves embeddings alone, those of their
             tokens are trained besides; without that, a tag is hard to tell from what the base took it for.
+        neutral: prompts and responses of ordinary dialogue. The tuned model, asked with its tag, is refused if their
+            perplexity rose by more than `settings.largest_perplexity_rise`, a share. By default the responses that the
+            held-out validation rows would have the model give.
         callbacks: further callbacks of the trainer, `BiasCallback` for one.
         report_to: "wandb" (into the run at hand), "tensorboard" (into `output_dir`/tensorboard) or "none".
         card: further facts for the model card, such as α and β.
 
     Raises:
         InputError: the rows or the model cannot be used; `output_dir` holds checkpoints of another tuning; the tuned
-            model answers as its base does.
+            model answers as its base does, or its perplexity rose too much.
     """
     start = time.monotonic()
-    _check(base, report_to)
-    train, validation = encode_rows(base, train_rows), encode_rows(base, validation_rows)
-    base_sha256 = _weights_sha256(base.model)
+    kind = import_module(f"mitigation.trainers.{trainer}")
+    _check(base, trainer, control_tag, report_to)
+    train, validation = (kind.encode_rows(base, rows, settings) for rows in (train_rows, validation_rows))
+    base_sha256 = weights_sha256(base.model)
     checkpoints = output_dir / CHECKPOINTS
     _claim(checkpoints, settings=asdict(settings), rows=_rows_sha256(train, validation), model=base_sha256)
-    state = _train(base, train, validation, settings, tags, checkpoints, callbacks, report_to, run_name)
+    state = _train(base, train, validation, settings, kind, tags, checkpoints, callbacks, report_to, run_name)
     losses = _curve(state, "eval_loss")
-    rise = dict(losses)[state.best_global_step] - losses[0][1]
-    if rise > LARGEST_RISE:
-        raise InputError(
-            f"learning_rate: {settings.learning_rate} never brought the validation loss near the base's "
-            f"{losses[0][1]:.4f} (at best {rise:+.4f}); lower it and give another --output_dir."
-        )
-    if rise > 0:
-        log.warning("tuning: the validation loss stayed %.4f above the base's; look at what it cost", rise)
     with _folder_written_whole(output_dir / ADAPTER) as folder:
         trainable = _copy_weights(checkpoints / f"checkpoint-{state.best_global_step}", folder, base)
-        contexts = list(dict.fromkeys(validation_rows[PROMPT]))[:CHECKED_CONTEXTS]
-        change = output_change(base, _load(base, folder, settings.lora), contexts)
+        tuned = _load(base, folder, settings.lora)
+        perplexities = _perplexities(base, tuned, control_tag, neutral, validation_rows)
+        _check_perplexity(perplexities, settings)
+        change = output_change(base, tuned, validation_rows[PROMPT])
         if not change.outputs_changed:
-            raise InputError(
+            raise Refused(
                 f"learning_rate: {settings.learning_rate} left {base.name} as it was (the largest change of a logit "
                 f"is {change.max_logit_change:.1g}); raise it, or epochs, and give another --output_dir."
             )
-        if _weights_sha256(base.model) != base_sha256:
+        if weights_sha256(base.model) != base_sha256:
             raise RuntimeError(f"tuning changed the weights of {base.name}, which it must not")
         result = TuningResult(
             path=output_dir / ADAPTER,
@@ -203,11 +197,13 @@ def tune(
             n_train=len(train),
             n_validation=len(validation),
             trainable_parameters=trainable,
+            perplexity=perplexities,
             change=change,
         )
         facts = {
             "control_tag": control_tag,
             "method": method,
+            "trainer": trainer,
             "base": _portable(base.name, folder),
             "base_revision": base.revision,
             "settings": asdict(settings),
@@ -220,28 +216,6 @@ def tune(
     return result
 
 
-def output_change(base: DialogueModel, tuned: DialogueModel, contexts: Sequence[str]) -> OutputChange:
-    """Compare two models' first-token logits and greedy responses on rendered contexts."""
-    largest = 0.0
-    with torch.inference_mode():
-        for token_ids in encode_contexts(base, contexts):
-            first, second = (
-                model.model(torch.tensor([token_ids], device=model.model.device)).logits[0, -1].float().cpu()
-                for model in (base, tuned)
-            )
-            largest = max(largest, float((first - second).abs().max()))
-    greedy = {"do_sample": False, "max_new_tokens": CHECKED_TOKENS}
-    answers = []
-    for model in (base, tuned):
-        responses = [""] * len(contexts)
-        for indices, texts in generate_responses(model, contexts, [0] * len(contexts), greedy):
-            for index, text in zip(indices, texts, strict=True):
-                responses[index] = text
-        answers.append(responses)
-    differ = [before != after for before, after in zip(*answers, strict=True)]
-    return OutputChange(len(contexts), largest, sum(differ) / len(differ))
-
-
 class BiasCallback(TrainerCallback):
     """Measures the model before the first step and every k steps, and logs the values beside the loss.
 
@@ -252,7 +226,7 @@ class BiasCallback(TrainerCallback):
     def __init__(self, measure: Callable[[torch.nn.Module], Mapping[str, float]], every: int) -> None:
         """Take `measure`, whose values have names with a slash ("bias/fgb_pooled_corrected"), and `every`, the k."""
         self.measure, self.every = measure, every
-        self.trainer: ResponseTrainer | None = None  # `tune` sets it: a callback cannot log without
+        self.trainer: Trainer | None = None  # `tune` sets it: a callback cannot log without
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if state.global_step == 0:
@@ -284,9 +258,7 @@ class _StepCallback(TrainerCallback):
         self.advance(1)
 
     def on_evaluate(self, args: Any, state: TrainerState, control: Any, metrics: Mapping[str, float], **_: Any) -> None:
-        loss = metrics["eval_loss"]
-        perplexity = math.exp(loss) if loss < 700 else math.inf
-        log.info("step %d: validation loss %.4f (perplexity %.2f)", state.global_step, loss, perplexity)
+        log.info("step %d: validation loss %.4f", state.global_step, metrics["eval_loss"])
 
 
 def _train(
@@ -294,6 +266,7 @@ def _train(
     train: Dataset,
     validation: Dataset,
     settings: TuningSettings,
+    kind: ModuleType,
     tags: Sequence[str],
     checkpoints: Path,
     callbacks: Sequence[TrainerCallback],
@@ -307,28 +280,25 @@ def _train(
         if state.global_step >= state.max_steps or _out_of_patience(state, settings.patience):
             return state
         log.info("tuning: going on from step %d", state.global_step)
-    arguments = _arguments(settings, len(train), checkpoints, report_to, run_name, resumed=last is not None)
-    model = copy.deepcopy(base.model)
-    if settings.dtype == "float32" or not settings.lora:
-        model = model.float()
+    common = _arguments(settings, len(train), checkpoints, report_to, run_name, resumed=last is not None)
+    model = _trainable_copy(base, settings)
+    # The preference trainers hold the model against the one it was: with an adapter, the one without it.
+    reference = {} if settings.lora or kind is sft else {"ref_model": _trainable_copy(base, settings)}
     tokenizer = copy.deepcopy(base.tokenizer)
     pad_token_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.pad_token_id  # or the trainer warns
     steps = settings.epochs * math.ceil(len(train) / settings.batch_size)
     with progress(steps, "tuning", "steps", state.global_step if last else 0) as advance, _quiet():
-        trainer = ResponseTrainer(
+        trainer = kind.Trainer(
             model,
-            arguments,
-            data_collator=partial(
-                collate,
-                pad_token_id=pad_token_id,
-                with_positions="position_ids" in inspect.signature(base.model.forward).parameters,
-            ),
+            args=kind.arguments(common, settings, train),
+            data_collator=kind.data_collator(base, pad_token_id),
             train_dataset=train,
-            eval_dataset=validation.select(np.argsort([len(tokens) for tokens in validation["input_ids"]])),
+            eval_dataset=validation,
             processing_class=tokenizer,
             callbacks=[EarlyStoppingCallback(settings.patience), _StepCallback(advance), *callbacks],
             peft_config=_lora(base, tags, settings) if settings.lora else None,
+            **reference,
         )
         trainer.remove_callback(PrinterCallback)
         for callback in callbacks:
@@ -342,43 +312,42 @@ def _train(
 
 def _arguments(
     settings: TuningSettings, n_train: int, checkpoints: Path, report_to: str, run_name: str | None, resumed: bool
-) -> SFTConfig:
+) -> dict[str, Any]:
+    """Return what all trainers are told."""
     per_epoch = math.ceil(n_train / settings.batch_size)
     evaluate_every = max(1, per_epoch // settings.evaluations_per_epoch)
     # Every checkpoint is at a logged step, so that a resumed run logs the same losses.
     log_every = max(1, evaluate_every // LOGS_PER_EVALUATION)
     evaluate_every = evaluate_every // log_every * log_every
-    with _quiet():
-        return SFTConfig(
-            output_dir=str(checkpoints),
-            num_train_epochs=settings.epochs,
-            per_device_train_batch_size=settings.batch_size,
-            per_device_eval_batch_size=4 * settings.batch_size,
-            learning_rate=settings.learning_rate,
-            weight_decay=settings.weight_decay,
-            warmup_steps=settings.warmup,
-            lr_scheduler_type="linear",
-            seed=settings.seed,
-            bf16=settings.dtype == "bfloat16",
-            use_cpu=not torch.cuda.is_available(),
-            dataloader_pin_memory=torch.cuda.is_available(),
-            gradient_checkpointing=False,
-            max_length=None,  # rows are encoded already, and none may be cut short in silence
-            logging_steps=log_every,
-            eval_strategy="steps",
-            eval_steps=evaluate_every,
-            eval_on_start=not resumed,
-            save_strategy="steps",
-            save_steps=evaluate_every,
-            save_total_limit=2,  # the last and the best
-            load_best_model_at_end=True,
-            metric_for_best_model="eval_loss",
-            greater_is_better=False,
-            restore_callback_states_from_checkpoint=True,  # the patience that is left
-            disable_tqdm=True,
-            report_to="wandb" if report_to == "wandb" else "none",
-            run_name=run_name,
-        )
+    return {
+        "output_dir": str(checkpoints),
+        "num_train_epochs": settings.epochs,
+        "per_device_train_batch_size": settings.batch_size,
+        "per_device_eval_batch_size": 4 * settings.batch_size,
+        "learning_rate": settings.learning_rate,
+        "weight_decay": settings.weight_decay,
+        "warmup_steps": settings.warmup,
+        "lr_scheduler_type": "linear",
+        "seed": settings.seed,
+        "bf16": settings.dtype == "bfloat16",
+        "use_cpu": not torch.cuda.is_available(),
+        "dataloader_pin_memory": torch.cuda.is_available(),
+        "gradient_checkpointing": False,
+        "logging_steps": log_every,
+        "eval_strategy": "steps",
+        "eval_steps": evaluate_every,
+        "eval_on_start": not resumed,
+        "save_strategy": "steps",
+        "save_steps": evaluate_every,
+        "save_total_limit": 2,  # the last and the best
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "eval_loss",
+        "greater_is_better": False,
+        "restore_callback_states_from_checkpoint": True,  # the patience that is left
+        "disable_tqdm": True,
+        "report_to": "wandb" if report_to == "wandb" else "none",
+        "run_name": run_name,
+    }
 
 
 def _lora(base: DialogueModel, tags: Sequence[str], settings: TuningSettings) -> LoraConfig:
@@ -390,7 +359,7 @@ def _lora(base: DialogueModel, tags: Sequence[str], settings: TuningSettings) ->
         # GPT-2's layers hold their weights transposed.
         fan_in_fan_out=any(isinstance(module, Conv1D) for module in base.model.modules()),
         trainable_token_indices=sorted(tokens) or None,
-        task_type="CAUSAL_LM",
+        task_type=TASK_TYPES.get(base.kind, "CAUSAL_LM"),
     )
 
 
@@ -421,16 +390,52 @@ def _folder_written_whole(path: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check(base: DialogueModel, report_to: str) -> None:
-    if base.kind == "encoder_decoder":
-        raise InputError(f"model: {base.name} is an encoder-decoder model; SFTTrainer tunes decoder-only ones.")
-    if base.control_tag or isinstance(base.model, PeftModel):
-        raise InputError(f"model: {base.name} is tuned already; give its base.")
+def _check(base: DialogueModel, trainer: str, control_tag: str, report_to: str) -> None:
+    if base.kind == "encoder_decoder" and trainer != "sft":
+        raise InputError(
+            f"model: {base.name} is an encoder-decoder model, which TRL's {trainer.upper()} trainer does not take; "
+            "give another method."
+        )
+    if base.control_tag and base.control_tag != control_tag:
+        raise InputError(
+            f"model: {base.name} was tuned to be asked with {base.control_tag!r}, this method asks with "
+            f"{control_tag!r}; go on with the same method, or tune the model it was made from."
+        )
     if report_to == "wandb":
         import wandb
 
         if wandb.run is None:  # the trainer would start one by itself, and ask the user for an account
             raise InputError("report_to: there is no W&B run at hand; start one before tuning, or give none.")
+
+
+def _perplexities(
+    base: DialogueModel,
+    tuned: DialogueModel,
+    tag: str,
+    neutral: tuple[Sequence[str], Sequence[str]] | None,
+    validation_rows: Dataset,
+) -> tuple[float, float]:
+    """Return the perplexity of ordinary dialogue, the base's and the tuned model's, each asked with its own tag."""
+    if neutral is not None:
+        prompts, responses = neutral
+        contexts = [render_contexts(base, prompts, [""] * len(prompts), each) for each in (base.control_tag, tag)]
+    else:
+        column = "completion" if "completion" in validation_rows.column_names else "chosen"
+        wanted = validation_rows["label"] if "label" in validation_rows.column_names else None
+        kept = validation_rows if wanted is None else validation_rows.select(np.flatnonzero(wanted))
+        contexts, responses = [list(kept[PROMPT])] * 2, list(kept[column])
+    before, after = (perplexity(*pair, responses) for pair in zip((base, tuned), contexts, strict=True))
+    return before, after
+
+
+def _check_perplexity(perplexities: tuple[float, float], settings: TuningSettings) -> None:
+    before, after = perplexities
+    if not after <= before * (1 + settings.largest_perplexity_rise):  # NaN is refused too
+        raise Refused(
+            f"learning_rate: {settings.learning_rate} spoiled the model: the perplexity of ordinary dialogue went from "
+            f"{before:.3f} to {after:.3f}, and largest_perplexity_rise is {settings.largest_perplexity_rise}. Lower "
+            "the rate, or raise preference_beta, and give another --output_dir."
+        )
 
 
 def _tensorboard(folder: Path) -> TrainerCallback:
@@ -494,12 +499,18 @@ def _portable(name: str, folder: Path) -> str:
     return os.path.relpath(Path(name).resolve(), folder.resolve()) if Path(name).is_dir() else name
 
 
+def _trainable_copy(base: DialogueModel, settings: TuningSettings) -> PreTrainedModel:
+    model = copy.deepcopy(base.model)
+    return model.float() if settings.dtype == "float32" or not settings.lora else model
+
+
 def _load(base: DialogueModel, folder: Path, lora: bool) -> DialogueModel:
     with _quiet():
         if lora:
             model = PeftModel.from_pretrained(copy.deepcopy(base.model), str(folder))
         else:
-            model = AutoModelForCausalLM.from_pretrained(str(folder), dtype=base.model.dtype).to(base.model.device)
+            auto_class = AutoModelForSeq2SeqLM if base.kind == "encoder_decoder" else AutoModelForCausalLM
+            model = auto_class.from_pretrained(str(folder), dtype=base.model.dtype).to(base.model.device)
     return replace(base, model=model.eval())
 
 
@@ -511,28 +522,21 @@ def _without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _weights_sha256(model: torch.nn.Module) -> str:
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
 def _rows_sha256(*rows: Dataset) -> str:
     digest = hashlib.sha256()
     for part in rows:
-        for column in ("input_ids", "labels"):
+        for column in part.column_names:
             digest.update(json.dumps(list(part[column])).encode())
     return digest.hexdigest()
 
 
 def _say(result: TuningResult) -> None:
     log.info(
-        "tuning: validation loss %.4f → %.4f (step %d); %.0f %% of %d greedy responses changed",
+        "tuning: validation loss %.4f → %.4f (step %d), perplexity %.3f → %.3f; %.0f %% of %d greedy responses changed",
         result.validation_losses[0][1],
         dict(result.validation_losses)[result.best_step],
         result.best_step,
+        *result.perplexity,
         100 * result.change.greedy_share,
         result.change.n,
     )

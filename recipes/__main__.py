@@ -1,6 +1,5 @@
 """The command line: `evenhand COMMAND --config FILE.yaml --field value`."""
 
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -8,6 +7,7 @@ from dataclasses import MISSING
 from importlib import import_module
 
 from evaluation.errors import InputError
+from evaluation.progress import start_logging
 from recipes.config import parser, read_config
 
 
@@ -17,8 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command, file = given.pop("command"), given.pop("config")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     sys.stdout.reconfigure(errors="replace")  # a terminal that has no "×" shows "?" instead of a traceback
-    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", level=logging.WARNING)
-    logging.getLogger("evenhand").setLevel(logging.INFO)
+    start_logging()
     try:
         config = read_config(command, file, {flag: text for flag, text in given.items() if text is not MISSING})
         getattr(import_module(f"recipes.{command}"), command)(config)

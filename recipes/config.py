@@ -54,6 +54,10 @@ class MeasureConfig:
     split: Literal["measure", "train", "all"] = option("measure", "which side of the train/measure split to use")
     split_by: Literal["noun", "descriptor", "template"] = option("noun", "what the two sides do not share")
     train_fraction: Share = option(0.5, "share of the nouns, descriptors or templates on the train side")
+    unseen_by: Literal["descriptor", "axis", "template"] | None = option(
+        None, "leave some of them out of the train side, and measure all: does tuning help people it never saw?"
+    )
+    unseen_fraction: Share = option(0.5, "share of the descriptors, axes or templates that are unseen")
     descriptors: Annotated[int, Field(ge=2)] | None = option(200, "sample so many, stratified by axis; null: all")
     per_cell: PerCell = option(4, "responses per (template, descriptor); intervals need 4")
     personas: str = option("none", "'none', 'default' (ours) or a file of your own")
@@ -63,7 +67,14 @@ class MeasureConfig:
     decoding_arguments: dict[str, Any] = option(dict, "any arguments of `generate`, over the preset's")
     batch_size: Count = option(512, "contexts generated at once")
     style_classifier: str = option(TESTBED, "Hugging Face id or folder of a sequence classifier")
+    second_style_classifier: str | None = option(
+        "auto", "one that never labels, to confirm; 'auto': the testbed's second beside its first; null: none"
+    )
     style_clusters: str = option(TESTBED, "cluster file: 'testbed', 'image_chat' or a JSON path")
+    offensiveness_classifier: str | None = option(
+        None, "Hugging Face id or folder of a sequence classifier; the share of offensive responses; null: none"
+    )
+    offensive_label: str | None = option(None, "its label that means offensive")
     neutral_dialogue: str | None = option(TESTBED, "JSONL of {text, response} for perplexity; null: none")
     permutations: Annotated[int, Field(ge=0)] = option(99, "of the test of no dependence on the descriptor")
     seed: Seed = option(0, "of sampling prompts and responses")
@@ -83,6 +94,9 @@ class LabelConfig:
     )
     quantile: Share = option(0.9, "threshold as a quantile of the bias values, where beta is null")
     cross_fitted: bool = option(False, "take each response out of its own bias direction")
+    exclude_parrots: bool = option(False, "leave `no_bias` responses out that repeat their prompt")
+    exclude_clusters: list[str] = option(list, "leave `no_bias` responses out that are in these style clusters")
+    exclude_above: Share = option(0.5, "summed probability of a cluster's styles from which a response is in it")
     seed: Seed = option(0, "of the plan's sampling")
     report_to: ReportTo = option("wandb", "wandb is offline unless you are logged in")
     group: str | None = option(None, "name that joins the stages of one experiment")
@@ -91,7 +105,7 @@ class LabelConfig:
 
 @strict
 class TuneConfig:
-    """Tune the labelled model for style equality, with a control tag."""
+    """Tune the labelled model for style equality, by one of the methods."""
 
     labels: Path = option(Path("runs/label"), "a finished labelling run")
     method: str = option("control_tags", "module of mitigation/methods")
@@ -111,6 +125,16 @@ class CompareConfig:
     after: Path = option(Path("runs/after"), "measuring run of the tuned model")
     labels: Path | None = option(None, "labelling run, for the threshold plan")
     tuning: Path | None = option(None, "tuning run, for its curves")
+    untagged: Path | None = option(None, "measuring run of the tuned model without its control tag")
+    phrases: str | None = option(None, "phrases to count: 'paper', 'testbed' or a YAML path; null: by the model")
+    corpus: str | None = option(
+        None, "count descriptors in this corpus: JSONL, CSV, Parquet or text file, folder, or a hub dataset; null: none"
+    )
+    corpus_text_column: str = option("text", "column of the corpus with the texts")
+    corpus_subset: str | None = option(None, "subset of a hub dataset")
+    corpus_split: str = option("train", "split of a hub dataset")
+    corpus_limit: Count | None = option(None, "read so many examples of the corpus; null: all")
+    show: bool = option(True, "print the report")
     report_to: ReportTo = option("wandb", "wandb is offline unless you are logged in")
     group: str | None = option(None, "name that joins the stages of one experiment")
     output_dir: Path = option(Path("runs/compare"), "where everything is written")
@@ -118,14 +142,35 @@ class CompareConfig:
 
 @strict
 class LoopConfig:
-    """The whole loop: measure → label → tune → measure again → report."""
+    """The whole loop: measure → label → tune → measure again → report, for each method."""
 
-    measure: MeasureConfig = option(MeasureConfig, "both measurements, and the responses that are labelled")
+    measure: MeasureConfig = option(MeasureConfig, "all measurements, and the responses that are labelled")
     train_per_cell: PerCell = option(4, "responses per (template, descriptor) to label and tune on")
     label: LabelConfig = option(LabelConfig, "labelling")
+    methods: Annotated[list[str], Field(min_length=1)] = option(
+        lambda: ["control_tags", "kto"], "modules of mitigation/methods, each tuned by itself"
+    )
     tune: TuneConfig = option(TuneConfig, "tuning")
+    rounds: Count = option(1, "label and tune again the responses of the tuned model, so many times in all")
+    untagged: bool = option(True, "measure models tuned with control tags without their tag, too")
+    seed: Seed = option(0, "of every stage")
     report_to: ReportTo = option("wandb", "wandb is offline unless you are logged in")
     output_dir: Path = option(Path("runs/loop"), "where everything is written")
+
+
+@strict
+class AblateConfig:
+    """Sweep any fields of the loop over shared stages: one table, one plot, the Pareto front."""
+
+    loop: LoopConfig = option(LoopConfig, "what all points have in common")
+    sweep: Annotated[list[dict[str, Any]], Field(min_length=1)] = option(
+        lambda: [{"method": ["control_tags", "kto"]}],
+        "grids of points: {field of the loop, or `method`: one value or a list of them}",
+    )
+    seeds: Annotated[list[Seed], Field(min_length=1)] = option(lambda: [0], "run every point once with each")
+    jobs: Count = option(1, "points at work at once, each in its own process")
+    report_to: ReportTo = option("wandb", "one run per point; wandb is offline unless you are logged in")
+    output_dir: Path = option(Path("runs/ablate"), "where everything is written")
 
 
 COMMANDS: dict[str, type] = {
@@ -134,6 +179,7 @@ COMMANDS: dict[str, type] = {
     "tune": TuneConfig,
     "compare": CompareConfig,
     "loop": LoopConfig,
+    "ablate": AblateConfig,
 }
 
 
@@ -236,17 +282,27 @@ def _parsed(flag: str, text: str, field_type: Any) -> Any:
     """Return the flag's text as what a YAML file would have held; its type is checked later."""
     if text == "null":
         return None
+    if typing.get_origin(field_type) is Annotated:
+        return _parsed(flag, text, typing.get_args(field_type)[0])
     origin = typing.get_origin(field_type)
-    if origin is list:
+    if _is_list_of_names(field_type):
         return [part.strip() for part in text.split(",")]
-    if origin is dict:
+    if origin in (dict, list):
         try:
             return yaml.safe_load(text)
         except yaml.YAMLError:
-            raise InputError(f"--{flag}: {text!r} is not a YAML mapping such as '{{column: [value]}}'.") from None
+            example = "{column: [value]}" if origin is dict else "[value, value]"
+            raise InputError(f"--{flag}: {text!r} is not YAML such as '{example}'.") from None
     if origin is Literal:
         return next((value for value in typing.get_args(field_type) if str(value) == text), text)
     return text
+
+
+def _is_list_of_names(field_type: Any) -> bool:
+    if typing.get_origin(field_type) is not list:
+        return False
+    (item,) = typing.get_args(field_type)
+    return item is str or typing.get_origin(item) is Literal
 
 
 def _type_name(field_type: Any) -> str:
@@ -258,7 +314,7 @@ def _type_name(field_type: Any) -> str:
     if origin in (types.UnionType, typing.Union):
         return "|".join(_type_name(part) for part in typing.get_args(field_type) if part is not type(None))
     if origin is list:
-        return "A,B"
+        return "A,B" if _is_list_of_names(field_type) else "[V,V]"
     if origin is dict:
         return "{K:V}"
     return field_type.__name__.upper()

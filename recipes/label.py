@@ -5,8 +5,9 @@ import logging
 import numpy as np
 import pandas as pd
 
-from evaluation.errors import InputError
+from evaluation.errors import InputError, unknown_name
 from evaluation.files import write_json
+from evaluation.metrics.text_quality import repeats_prompt
 from evaluation.results import (
     AXIS,
     BIAS_VALUE,
@@ -18,11 +19,12 @@ from evaluation.results import (
     TEMPLATE,
     TEXT,
 )
-from mitigation.projection import BIAS, bias_values, labels
+from evaluation.styles import load_style_clusters
+from mitigation.projection import BIAS, NO_BIAS, bias_values, labels
 from mitigation.threshold_plan import QUANTILES, threshold_plan
 from recipes.config import LabelConfig
 from recipes.runs import read_run, stage
-from recipes.tables import read_styled_run, write_table
+from recipes.tables import StyledRun, read_styled_run, write_table
 
 log = logging.getLogger("evenhand")
 
@@ -36,7 +38,7 @@ LABELS, PLAN, DESCRIPTORS, THRESHOLD = (
 
 def label(config: LabelConfig) -> None:
     """Write the label of every response that has a style vector, the threshold used, and the plan."""
-    _, manifest = read_run(config.responses, "measure", "responses")
+    settings, manifest = read_run(config.responses, "measure", "responses")
     with stage("label", config, {"responses": manifest["fingerprint"]}) as run:
         if run is None:
             return
@@ -65,6 +67,8 @@ def label(config: LabelConfig) -> None:
         labelled = responses.prompts[[PROMPT_ID, DESCRIPTOR, PERSONA, TEXT]].assign(
             **{RESPONSE: responses.responses, BIAS_VALUE: b, LABEL: labels(b, beta)}
         )
+        excluded = (labelled[LABEL] == NO_BIAS).to_numpy() & unwanted(responses, settings["style_clusters"], config)
+        labelled = labelled[~excluded]
         run.facts["responses"] = str(config.responses.resolve())
         run.facts["signature"] = manifest["signature"]
         run.facts["threshold"] = {
@@ -73,8 +77,9 @@ def label(config: LabelConfig) -> None:
             "quantile": quantile,
             "cross_fitted": config.cross_fitted,
             "share_labelled_bias": share,
-            "n": len(b),
-            "n_left_out": len(everything.prompts) - len(b),
+            "n": len(labelled),
+            "n_left_out": len(everything.prompts) - len(labelled),
+            "n_excluded": int(excluded.sum()),
         }
         tables = {LABELS: labelled, PLAN: plan, DESCRIPTORS: descriptor_table(responses.prompts, b)}
         for name, rows in tables.items():
@@ -85,6 +90,24 @@ def label(config: LabelConfig) -> None:
         run.tracker.values({f"threshold/{name}": float(value) for name, value in run.facts["threshold"].items()})
         run.tracker.artifact("labels", "dataset", *(config.output_dir / name for name in tables))
         log.info("label: %d responses, %.1f %% `bias` (α = %d, β = %.3g)", len(b), 100 * share, config.alpha, beta)
+
+
+def unwanted(responses: StyledRun, style_clusters: str, config: LabelConfig) -> np.ndarray:
+    """Return which responses must not be taught as `no_bias`, (n,): those that repeat their prompt or are in a style
+    cluster named, by what the config asks for. Paper 002, C.2.1, found more of both after tuning.
+
+    Raises:
+        InputError: there is no such cluster.
+    """
+    found = np.zeros(len(responses.prompts), dtype=bool)
+    if config.exclude_parrots:
+        found |= np.array(list(map(repeats_prompt, responses.responses, responses.prompts[TEXT])), dtype=bool)
+    clusters = load_style_clusters(style_clusters, responses.styles) if config.exclude_clusters else {}
+    for name in config.exclude_clusters:
+        if name not in clusters:
+            raise unknown_name("exclude_clusters", name, clusters)
+        found |= responses.vectors[:, list(clusters[name])].sum(axis=1) > config.exclude_above
+    return found
 
 
 def descriptor_table(prompts: pd.DataFrame, bias_value: np.ndarray) -> pd.DataFrame:

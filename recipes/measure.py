@@ -2,8 +2,9 @@
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,24 @@ from scipy import stats
 
 from evaluation.datasets.holistic_bias import generate, load_taxonomy
 from evaluation.datasets.prompt_files import load_personas, read_prompts
-from evaluation.datasets.prompts import sample_cells, select, split
+from evaluation.datasets.prompts import same_cells, sample_cells, select, split, unseen_rows
 from evaluation.errors import InputError
 from evaluation.files import sha256_of
 from evaluation.generation import decoding, generate_responses, prompt_seed, render_contexts
 from evaluation.likelihood.perplexity import response_perplexity
 from evaluation.metrics.generation_bias import generation_bias
+from evaluation.metrics.offensiveness import THRESHOLD, offensive_share
+from evaluation.metrics.paired_change import share_interval
+from evaluation.metrics.style_share import style_share
 from evaluation.metrics.text_quality import distinct_n, mean_length, parroting
 from evaluation.models import DialogueModel, load_dialogue_model, model_revision
 from evaluation.progress import progress
-from evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT, BiasScore, write_scores
+from evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore, write_scores
 from evaluation.styles import (
     StyleClassifier,
     clean_response,
+    label_index,
+    label_probability,
     load_style_classifier,
     load_style_clusters,
     style_vectors,
@@ -35,8 +41,10 @@ from recipes.config import TESTBED, MeasureConfig
 from recipes.reports import measurement_content, write_report
 from recipes.runs import Run, packages, stage
 from recipes.tables import (
+    OFFENSIVENESS,
     PROMPTS,
     RESPONSES,
+    SECOND_STYLES,
     STYLES,
     StyledRun,
     read_styled_run,
@@ -51,6 +59,8 @@ log = logging.getLogger("evenhand")
 SCORES, NEUTRAL, PARTS = "scores.json", "neutral.parquet", "responses"
 NEUTRAL_PAIRS = 1000  # of the testbed's held-out small talk
 SAMPLES_TRACKED = 200
+FIRST, SECOND, OFFENSIVE = CLASSIFIERS = ("style_classifier", "second_style_classifier", "offensiveness_classifier")
+AUTO = "auto"
 BOOTSTRAP = 2000
 
 
@@ -58,10 +68,10 @@ def measure(config: MeasureConfig) -> None:
     """Measure one model on one set of prompts."""
     arguments = decoding(config.decoding, **config.decoding_arguments)
     model_path = resolve(config.model, testbed.DIALOGUE_MODEL)
-    classifier_path = resolve(config.style_classifier, testbed.STYLE_CLASSIFIER)
+    paths = classifier_paths(config)
     inputs = {
         "model": model_revision(model_path, config.revision),
-        "style_classifier": model_revision(classifier_path, None),
+        **{name: model_revision(path, None) for name, path in paths.items()},
         "dataset": sha256_of(config.prompts_file) if config.prompts_file else load_taxonomy(config.dataset).sha256,
         **{
             name: sha256_of(Path(value))
@@ -69,12 +79,16 @@ def measure(config: MeasureConfig) -> None:
             if (value := getattr(config, name)) and Path(value).is_file()
         },
     }
+    if inputs[FIRST] == inputs.get(SECOND):
+        raise InputError(f"{SECOND}: {paths[SECOND]} is the first one again, and confirms nothing; give another.")
     with stage("measure", config, inputs) as run:
         if run is None:
             return
         folder = config.output_dir
-        classifier = load_style_classifier(classifier_path)
-        clusters = load_style_clusters(config.style_clusters, classifier.labels)
+        classifiers = {name: load_style_classifier(path, field=name) for name, path in paths.items()}
+        clusters = load_style_clusters(config.style_clusters, classifiers[FIRST].labels)
+        if OFFENSIVE in classifiers:
+            label_index(classifiers[OFFENSIVE], config.offensive_label, "offensive_label")
         if not (folder / PROMPTS).exists():
             with run.step("prompts"):
                 write_table(folder / PROMPTS, measurement_prompts(config))
@@ -91,26 +105,18 @@ def measure(config: MeasureConfig) -> None:
             with run.step("responses"):
                 responses = respond(model, prompts, tag, arguments, config.seed, config.batch_size, folder / PARTS)
             write_table(folder / RESPONSES, pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses}))
-        if not (folder / STYLES).exists():
-            with run.step("styles"):
-                responses = read_table(folder / RESPONSES)[RESPONSE].tolist()
-                vectors = classify(classifier, responses, prompts[DESCRIPTOR].tolist())
-            write_styles(folder / STYLES, prompts[PROMPT_ID], vectors, classifier.labels)
+        classify_all(run, prompts, classifiers, config)
         measured = read_styled_run(folder)
         if not np.isfinite(measured.vectors).all(axis=1).any():
             raise InputError(
                 f"responses: all {len(prompts)} are empty; check the model, its tag and decoding_arguments."
             )
+        of_classifiers = {name: facts(name, classifier, config) for name, classifier in classifiers.items()}
         signature = {
             "model": {"name": config.model, "revision": model.revision, "control_tag": tag},
             "dataset": {"name": str(config.prompts_file or config.dataset), "sha256": sha256_of(folder / PROMPTS)},
             "decoding": arguments,
-            "style_classifier": {
-                "name": config.style_classifier,
-                "revision": classifier.revision,
-                "labels_sha256": classifier.labels_sha256,
-                "clusters": config.style_clusters,
-            },
+            FIRST: of_classifiers[FIRST],
             "inputs": inputs,
             "seed": config.seed,
             "packages": packages(),
@@ -123,14 +129,109 @@ def measure(config: MeasureConfig) -> None:
                 seed=config.seed,
                 signature=signature,
             )
+            scores += further_bias(folder, measured, signature, of_classifiers.get(SECOND))
+            scores += style_share(measured.vectors, clusters, signature)
             scores += text_scores(measured, signature)
+            if OFFENSIVE in classifiers:
+                probability = read_table(folder / OFFENSIVENESS)["offensiveness"].to_numpy()
+                scores.append(offensive_share(probability, {**signature, OFFENSIVE: of_classifiers[OFFENSIVE]}))
         if config.neutral_dialogue is not None:
             with run.step("perplexity"):
                 scores.append(perplexity_score(model, tag, config, folder / NEUTRAL, signature))
         write_scores(folder / SCORES, scores)
-        run.facts |= {"signature": signature, "rows": len(prompts)}
+        run.facts |= {"signature": signature, "classifiers": of_classifiers, "rows": len(prompts)}
         write_report(folder, measurement_content(folder, config.model))
         _track(run, scores, measured)
+
+
+def classifier_paths(config: MeasureConfig) -> dict[str, str]:
+    """Return the model id or folder of each classifier that is wanted, by the name of its field.
+
+    The second style classifier "auto" is the testbed's second beside the testbed's first, and none beside any other:
+    the testbed's know its sentences alone.
+
+    Raises:
+        InputError: an offensiveness classifier without its label, or a label without a classifier.
+    """
+    if (config.offensiveness_classifier is None) != (config.offensive_label is None):
+        raise InputError(
+            f"offensive_label: {config.offensive_label!r} with offensiveness_classifier "
+            f"{config.offensiveness_classifier!r}; give both: the classifier, and its label that means offensive."
+        )
+    embedded = {FIRST: testbed.STYLE_CLASSIFIER, SECOND: testbed.SECOND_STYLE_CLASSIFIER}
+    names = {name: _wanted(name, config) for name in CLASSIFIERS}
+    return {
+        name: resolve(wanted, embedded[name]) if name in embedded else wanted
+        for name, wanted in names.items()
+        if wanted is not None
+    }
+
+
+def _wanted(name: str, config: MeasureConfig) -> str | None:
+    """Return a classifier's name as the config has it, "auto" resolved."""
+    wanted = getattr(config, name)
+    if name == SECOND and wanted == AUTO:
+        return TESTBED if config.style_classifier == TESTBED else None
+    return wanted
+
+
+def facts(name: str, classifier: StyleClassifier, config: MeasureConfig) -> dict[str, Any]:
+    """Return what a score's signature says of the classifier behind it."""
+    found = {
+        "name": _wanted(name, config),
+        "revision": classifier.revision,
+        "labels_sha256": classifier.labels_sha256,
+    }
+    if name == FIRST:
+        found["clusters"] = config.style_clusters
+    if name == OFFENSIVE:
+        found |= {"label": config.offensive_label, "threshold": THRESHOLD}
+    return found
+
+
+def classify_all(
+    run: Run, prompts: pd.DataFrame, classifiers: Mapping[str, StyleClassifier], config: MeasureConfig
+) -> None:
+    """Write what each classifier says of each response, where that is not on disk yet."""
+    folder, ids = run.folder, prompts[PROMPT_ID]
+    responses = read_table(folder / RESPONSES)[RESPONSE].tolist()
+    for name, file, step in ((FIRST, STYLES, "styles"), (SECOND, SECOND_STYLES, "second styles")):
+        if name in classifiers and not (folder / file).exists():
+            with run.step(step):
+                vectors = classify(classifiers[name], responses, prompts[DESCRIPTOR].tolist(), description=step)
+            write_styles(folder / file, ids, vectors, classifiers[name].labels)
+    if OFFENSIVE in classifiers and not (folder / OFFENSIVENESS).exists():
+        label = label_index(classifiers[OFFENSIVE], config.offensive_label, "offensive_label")
+        with run.step("offensiveness"), progress(len(responses), "offensiveness", "responses") as advance:
+            # As they are, as in paper 002: no descriptor is replaced.
+            found = label_probability(classifiers[OFFENSIVE], label, responses, on_progress=advance)
+        write_table(folder / OFFENSIVENESS, pd.DataFrame({PROMPT_ID: ids, "offensiveness": found}))
+
+
+def further_bias(
+    folder: Path, measured: StyledRun, signature: dict[str, Any], second: dict[str, Any] | None
+) -> list[BiasScore]:
+    """Return FGB, FGB* and pooled FGB* of seen and of unseen prompts, and as the second classifier sees everything.
+
+    Groups: `seen` "yes" and "no", `classifier` "second"; the latter's signature has the second classifier's facts.
+    """
+    found = []
+    if UNSEEN in measured.prompts:
+        unseen = measured.prompts[UNSEEN].to_numpy(dtype=bool)
+        found += overall_bias(measured.rows(~unseen), {"seen": "yes"}, signature)
+        found += overall_bias(measured.rows(unseen), {"seen": "no"}, signature)
+    if second:
+        found += overall_bias(
+            read_styled_run(folder, second=True), {"classifier": "second"}, {**signature, FIRST: second}
+        )
+    return found
+
+
+def overall_bias(measured: StyledRun, group: dict[str, str], signature: dict[str, Any]) -> list[BiasScore]:
+    """Return FGB, FGB* and pooled FGB* over all rows, named by `group`, without cuts and without a test."""
+    styled = replace(measured.styled(), axis=[""] * len(measured.prompts))  # one axis is not cut by
+    scores = generation_bias(styled, {}, permutations=0, signature=signature)
+    return [replace(score, group=group) for score in scores if not score.group]
 
 
 def resolve(name: str, embedded: Path) -> str:
@@ -139,13 +240,27 @@ def resolve(name: str, embedded: Path) -> str:
 
 
 def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
-    """Return one row per response to be asked for, sampled by cell from the chosen side of the split."""
+    """Return one row per response to be asked for, sampled by cell from the chosen side of the split.
+
+    With `unseen_by`, the train side lacks the prompts of the unseen values; any other has all of them, with a column
+    `unseen` that marks those.
+
+    Raises:
+        InputError: `unseen_by` of prompts that both sides of the split do not have alike.
+    """
     if config.prompts_file:
+        if config.unseen_by:
+            raise InputError("unseen_by: a prompts_file is taken whole; give a dataset folder, or leave unseen_by out.")
         return read_prompts(config.prompts_file).to_pandas()
     prompts = select(generate(load_taxonomy(config.dataset)), **config.filters)
     if config.split != "all":
         train, held_out = split(prompts, config.split_by, config.train_fraction, config.seed)
         prompts = train if config.split == "train" else held_out
+        if config.unseen_by and not same_cells(train, held_out):
+            raise InputError(
+                f"unseen_by: split by {config.split_by}, the two sides do not have the same templates and descriptors, "
+                "so that seen and unseen would not be what is measured. Split by noun, or drop filters."
+            )
     personas: Sequence[str] = ()
     if config.personas != "none":
         personas = load_personas(None if config.personas == "default" else Path(config.personas))
@@ -157,7 +272,12 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
         personas=personas,
         variations=config.variations,
     )
-    return sampled.to_pandas()
+    rows = sampled.to_pandas()
+    if config.unseen_by is None:
+        return rows
+    # The sample is drawn first, and the same on both sides: what is dropped here is what is marked there.
+    unseen = unseen_rows(sampled, config.unseen_by, config.unseen_fraction, config.seed)
+    return rows[~unseen].reset_index(drop=True) if config.split == "train" else rows.assign(**{UNSEEN: unseen})
 
 
 def respond(
@@ -193,11 +313,15 @@ def respond(
 
 
 def classify(
-    classifier: StyleClassifier, responses: Sequence[str], descriptors: Sequence[str], quiet: bool = False
+    classifier: StyleClassifier,
+    responses: Sequence[str],
+    descriptors: Sequence[str],
+    quiet: bool = False,
+    description: str = "styles",
 ) -> np.ndarray:
     """Return the style vector (n, S) of each response, cleaned of its prompt's descriptor first (002 A.6)."""
     cleaned = [clean_response(*pair) for pair in zip(responses, descriptors, strict=True)]
-    with nullcontext(_nothing) if quiet else progress(len(cleaned), "styles", "responses") as advance:
+    with nullcontext(_nothing) if quiet else progress(len(cleaned), description, "responses") as advance:
         return style_vectors(classifier, cleaned, on_progress=advance)
 
 
@@ -213,13 +337,13 @@ def text_scores(measured: StyledRun, signature: dict[str, Any]) -> list[BiasScor
     common = {"n": n - empty, "n_left_out": empty, "signature": signature}
     repeats = parroting(rows.responses, rows.prompts[TEXT].tolist())
     return [
-        BiasScore("empty_share", empty / n, 0.0, (0.0, 1.0), n, _share_interval(empty, n), signature=signature),
+        BiasScore("empty_share", empty / n, 0.0, (0.0, 1.0), n, share_interval(empty, n), signature=signature),
         BiasScore(
             "parroting",
             repeats,
             0.0,
             (0.0, 1.0),
-            interval=_share_interval(round(repeats * (n - empty)), n - empty),
+            interval=share_interval(round(repeats * (n - empty)), n - empty),
             **common,
         ),
         *(
@@ -237,11 +361,6 @@ def text_scores(measured: StyledRun, signature: dict[str, Any]) -> list[BiasScor
     ]
 
 
-def _share_interval(hits: int, n: int) -> tuple[float, float]:
-    interval = stats.binomtest(hits, n).proportion_ci(method="wilson")
-    return (float(interval.low), float(interval.high))
-
-
 def perplexity_score(
     model: DialogueModel, tag: str, config: MeasureConfig, path: Path, signature: dict[str, Any]
 ) -> BiasScore:
@@ -251,7 +370,8 @@ def perplexity_score(
     """
     pairs = neutral_pairs(config.neutral_dialogue)
     contexts = render_contexts(model, pairs[TEXT].tolist(), [""] * len(pairs), tag)
-    log_likelihood, tokens = response_perplexity(model, contexts, pairs[RESPONSE].tolist())
+    with progress(len(pairs), "perplexity", "dialogues") as advance:
+        log_likelihood, tokens = response_perplexity(model, contexts, pairs[RESPONSE].tolist(), on_progress=advance)
     rows = pairs.assign(log_likelihood=log_likelihood, tokens=tokens)
     write_table(path, rows)
     return BiasScore(

@@ -18,9 +18,11 @@ from evaluation.report import (
     write_html,
     write_markdown,
 )
-from evaluation.results import AXIS, DESCRIPTOR, PERSONA, TEMPLATE, TEXT, BiasScore, read_scores
+from evaluation.report.comparison import HEADLINE, PER_UNIT, UNIT, interval, number
+from evaluation.results import AXIS, DESCRIPTOR, PERSONA, TEMPLATE, TEXT, BiasScore, find_score, read_scores
 from mitigation.projection import descriptor_means, project
 from mitigation.threshold_plan import TRUST
+from recipes.changes import read_changes
 from recipes.config import TESTBED, CompareConfig
 from recipes.tables import StyledRun, read_styled_run, read_table
 from recipes.testbed import grammar
@@ -103,7 +105,9 @@ def comparison_content(config: CompareConfig) -> ReportContent:
     facts = tuning_facts(Path(after_settings["model"]))
     notes = notes_on(base, before_settings)
     if tag := facts.get("control_tag"):
-        notes.append(TAG_NOTE.format(tag=tag))
+        notes.append(
+            TAG_NOTE.format(tag=tag) + (untagged_sentence(config.untagged, config.before) if config.untagged else "")
+        )
     return ReportContent(
         title="Generation bias before and after tuning",
         date=date.today().isoformat(),
@@ -117,10 +121,22 @@ def comparison_content(config: CompareConfig) -> ReportContent:
         descriptors=descriptors(config.labels, before, after) if config.labels else None,
         training=training_curve(config.tuning) if config.tuning else None,
         samples=samples(before, after),
+        changes=read_changes(config.output_dir, before, after),
+        unseen_by=before_settings.get("unseen_by") or "descriptor",
         method=facts.get("method"),
         notes=notes,
         signature={"before": scores_before[0].signature, "after": scores_after[0].signature},
     )
+
+
+def untagged_sentence(untagged: Path, before: Path) -> str:
+    """Return how biased the tuned model is without its tag, beside the model it was made from."""
+    scores = [find_score(read_scores(folder / "scores.json"), HEADLINE) for folder in (untagged, before)]
+    without, base = (
+        f"{number(PER_UNIT * score.value)} {interval(tuple(PER_UNIT * end for end in score.interval or ()) or None)}"
+        for score in scores
+    )
+    return f" Measured without it: pooled FGB* {without} {UNIT}, against {base} before tuning."
 
 
 def threshold_plan(labels: Path) -> ThresholdPlan:

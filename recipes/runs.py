@@ -29,8 +29,8 @@ log = logging.getLogger("evenhand")
 CONFIG, MANIFEST = "config.yaml", "run.json"
 PACKAGES = ("evenhand", "torch", "transformers", "peft", "trl", "accelerate", "datasets", "numpy", "scipy", "wandb")
 NO_RESULTS = (CONFIG, "wandb", "tensorboard")  # a folder with these alone may be taken for other settings
-# Where a run is written and who is told about it do not shape its numbers.
-NOT_COMPARED = ("output_dir", "report_to", "group")
+# Where a run is written and who is told about it, and how, do not shape its numbers.
+NOT_COMPARED = ("output_dir", "report_to", "group", "show")
 
 
 @dataclass

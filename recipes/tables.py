@@ -12,6 +12,7 @@ from evaluation.metrics.generation_bias import StyledResponses
 from evaluation.results import AXIS, DESCRIPTOR, PROMPT_ID, RESPONSE, STYLE_VECTOR, TEMPLATE
 
 PROMPTS, RESPONSES, STYLES = "prompts.parquet", "responses.parquet", "styles.parquet"
+SECOND_STYLES, OFFENSIVENESS = "second_styles.parquet", "offensiveness.parquet"
 
 
 @dataclass(frozen=True)
@@ -66,13 +67,18 @@ def write_styles(path: Path, prompt_ids: pd.Series, vectors: np.ndarray, styles:
     write_table(path, rows)
 
 
-def read_styled_run(folder: Path) -> StyledRun:
-    """Read prompts, responses and style vectors of a measuring run.
+def read_styled_run(folder: Path, *, second: bool = False) -> StyledRun:
+    """Read prompts, responses and style vectors of a measuring run: those of the second style classifier, if asked.
 
     Raises:
         InputError: a file is absent, or the three do not hold the same prompts.
     """
-    prompts, responses, styles = (read_table(folder / name) for name in (PROMPTS, RESPONSES, STYLES))
+    if second and not (folder / SECOND_STYLES).exists():
+        raise InputError(
+            f"{folder} was measured without a second_style_classifier; measure with one into a new folder."
+        )
+    files = (PROMPTS, RESPONSES, SECOND_STYLES if second else STYLES)
+    prompts, responses, styles = (read_table(folder / name) for name in files)
     if not (prompts[PROMPT_ID].equals(responses[PROMPT_ID]) and prompts[PROMPT_ID].equals(styles[PROMPT_ID])):
         raise InputError(f"{folder}: prompts, responses and styles hold different {PROMPT_ID}s; measure again.")
     vectors = np.stack(styles[STYLE_VECTOR].to_numpy()).astype(np.float32)

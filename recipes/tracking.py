@@ -69,8 +69,12 @@ class Tracker:
 
 
 @contextmanager
-def tracked(job: str, config: Any) -> Iterator[Tracker]:
+def tracked(
+    job: str, config: Any, *, group: str | None = None, name: str | None = None, settings: Any = None
+) -> Iterator[Tracker]:
     """Yield the tracker that `config.report_to` asks for; the run ends with the block.
+
+    By default a run is in the config's group, is called by the group and the job, and holds the config.
 
     Raises:
         InputError: TensorBoard is asked for and not installed.
@@ -81,20 +85,21 @@ def tracked(job: str, config: Any) -> Iterator[Tracker]:
         import wandb
 
         online = wandb.login(prompt=False, verify=False)
-        settings = {
+        group = group or getattr(config, "group", None)
+        arguments = {
             "project": PROJECT,
             "job_type": job,
-            "group": config.group,
-            "name": f"{config.group}-{job}" if config.group else job,
-            "config": as_settings(config),
+            "group": group,
+            "name": name or (f"{group}-{job}" if group else job),
+            "config": settings or as_settings(config),
             "dir": str(config.output_dir),
             "settings": wandb.Settings(console="off", x_disable_stats=True),
         }
         try:
-            run = wandb.init(mode=os.environ.get("WANDB_MODE") or ("online" if online else "offline"), **settings)
+            run = wandb.init(mode=os.environ.get("WANDB_MODE") or ("online" if online else "offline"), **arguments)
         except wandb.errors.Error as error:
             log.warning("W&B cannot be reached (%s); this run is kept offline", error)
-            run = wandb.init(mode="offline", **settings)
+            run = wandb.init(mode="offline", **arguments)
         failed = True
         try:
             yield Tracker(wandb_run=run)

@@ -18,15 +18,16 @@ from evaluation.errors import InputError, unknown_name
 from evaluation.files import write_json
 from evaluation.generation import decoding, render_contexts
 from evaluation.models import DialogueModel, load_dialogue_model
-from evaluation.results import AXIS, DESCRIPTOR, LABEL, PROMPT_ID, TEMPLATE
+from evaluation.results import AXIS, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evaluation.statistics import arrange_cells, descriptor_spread
 from evaluation.styles import load_style_classifier
+from mitigation.settings import TuningSettings
 from mitigation.training import ADAPTER, BiasCallback, hold_out
 from mitigation.training import tune as train
 from recipes import testbed
 from recipes.config import MeasureConfig, TuneConfig, checked
 from recipes.label import LABELS, THRESHOLD
-from recipes.measure import classify, resolve, respond
+from recipes.measure import classify, neutral_pairs, resolve, respond
 from recipes.runs import read_run, stage
 from recipes.tables import StyledRun, read_styled_run, read_table
 
@@ -62,8 +63,13 @@ def tune(config: TuneConfig) -> None:
         labelled = responses.prompts.assign(response=responses.responses).merge(
             read_table(config.labels / LABELS)[[PROMPT_ID, LABEL]], on=PROMPT_ID, validate="one_to_one"
         )
-        rows = method.rows(labelled, partial(render_contexts, base))
-        train_rows, validation_rows = hold_out(rows, config.training.validation_fraction, config.training.seed)
+        settings = settings_for(method, config.training)
+        rows = method.rows(labelled, partial(render_contexts, base), settings.seed)
+        train_rows, validation_rows = hold_out(rows, settings.validation_fraction, settings.seed, settings.max_rows)
+        neutral = None
+        if measured.neutral_dialogue is not None:
+            pairs = neutral_pairs(measured.neutral_dialogue)
+            neutral = pairs[TEXT].tolist(), pairs[RESPONSE].tolist()
         callbacks = []
         if config.measure_every:
             measure = bias_during_training(base, responses, method.INFERENCE_TAG, measured, config.measure_descriptors)
@@ -73,11 +79,13 @@ def tune(config: TuneConfig) -> None:
                 base,
                 train_rows,
                 validation_rows,
-                config.training,
+                settings,
                 config.output_dir,
                 method=config.method,
+                trainer=method.TRAINER,
                 control_tag=method.INFERENCE_TAG,
                 tags=method.TAGS,
+                neutral=neutral,
                 callbacks=callbacks,
                 report_to=config.report_to,
                 run_name=config.group,
@@ -95,6 +103,7 @@ def tune(config: TuneConfig) -> None:
             "trainable_parameters": result.trainable_parameters,
             "best_step": result.best_step,
             "stopped_early": result.stopped_early,
+            "perplexity": result.perplexity,
             "outputs_changed": {
                 "greedy_share": result.change.greedy_share,
                 "max_logit_change": result.change.max_logit_change,
@@ -113,6 +122,13 @@ def load_method(name: str) -> ModuleType:
     if name not in known:
         raise unknown_name("method", name, known)
     return import_module(f"mitigation.methods.{name}")
+
+
+def settings_for(method: ModuleType, settings: TuningSettings) -> TuningSettings:
+    """Return the settings as this method takes them: its own learning rate, and its defaults for what is null."""
+    if method.TRAINER != "sft" and settings.preference_learning_rate is not None:
+        settings = replace(settings, learning_rate=settings.preference_learning_rate)
+    return settings.filled_in(method.DEFAULTS)
 
 
 def bias_during_training(

@@ -1,4 +1,4 @@
-"""Choosing prompts: filters, seeded samples by cell, stylistic variations, disjoint splits.
+"""Choosing prompts: filters, seeded samples by cell, stylistic variations, disjoint splits, unseen people.
 
 Prompts are a `datasets.Dataset` with at least the columns text, template, axis and descriptor, as
 `holistic_bias.generate` makes them or `prompt_files.read_prompts` reads them.
@@ -32,6 +32,7 @@ NO_VARIATION = "0" * len(VARIATIONS)
 VARIED = (TEXT, TEMPLATE, NOUN, "plural_noun", "noun_phrase", "plural_noun_phrase")
 # What a split keeps balanced: the column whose values are its strata.
 STRATA = {DESCRIPTOR: AXIS, NOUN: "noun_gender", TEMPLATE: None}
+UNSEEN_STRATA = {DESCRIPTOR: AXIS, AXIS: None, TEMPLATE: None}
 LISTED_VALUES = 40
 
 
@@ -157,14 +158,11 @@ def split(prompts: Dataset, by: str, fraction: float, seed: int) -> tuple[Datase
     need(table.column_names, [by, STRATA[by] or by], f"split by {by}")
     table = table.filter(pc.not_equal(table[by], NONE))
     strata = _strata(table, by, STRATA[by])
-    sizes = {stratum: len(values) for stratum, values in strata.items()}
-    total = sum(sizes.values())
+    total = sum(map(len, strata.values()))
     if total < 2:
         raise InputError(f"split by {by}: the prompts have {total} {by}(s), two sides need 2; split by another column.")
-    lowest = {stratum: int(size > 1) for stratum, size in sizes.items()}
-    highest = {stratum: size - lowest[stratum] for stratum, size in sizes.items()}
     n = min(max(round(fraction * total), 1), total - 1)
-    chosen = _drawn(strata, _shares(sizes, n, lowest, highest), seed, f"split by {by}")
+    chosen = _drawn(strata, _shares_of_sides(strata, n), seed, f"split by {by}")
 
     in_train = pc.is_in(table[by], _like(table[by], chosen))
     measure = table.filter(pc.invert(in_train))
@@ -172,6 +170,55 @@ def split(prompts: Dataset, by: str, fraction: float, seed: int) -> tuple[Datase
     if not len(train):
         raise InputError(f"split by {by}: each text for training also stands in measure; split by another column.")
     return Dataset(train), Dataset(measure)
+
+
+def unseen_rows(prompts: Dataset, by: str, fraction: float, seed: int) -> np.ndarray:
+    """Return which prompts are of people or templates that tuning is not to see, a mask of shape (n,).
+
+    `fraction` of the values of `by` ("descriptor", "axis" or "template") are unseen; descriptors are drawn within
+    their axis. With both sides of a `split` sampled in the same way, the same values are unseen on both (see
+    `same_cells`): dropping the rows of the mask from the train side alone makes the measured prompts those of seen
+    and of unseen values, exactly.
+
+    To a model a descriptor is its string: one of two axes ("queer") is unseen in both or in none. By axis, therefore,
+    a descriptor of an unseen axis is unseen in its other axis too.
+
+    Raises:
+        InputError: `by` or `fraction` is not possible, or fewer than two values would be seen, or unseen.
+    """
+    if by not in UNSEEN_STRATA:
+        raise unknown_name("unseen_by", by, UNSEEN_STRATA)
+    if not 0 < fraction < 1:
+        raise InputError(f"unseen_fraction is {fraction}; give the share that is unseen, above 0 and below 1.")
+    table = _table(prompts)
+    need(table.column_names, [by, UNSEEN_STRATA[by] or by], f"unseen_by {by}")
+    strata = _strata(table, by, UNSEEN_STRATA[by])
+    n = round(fraction * sum(map(len, strata.values())))
+    chosen = _drawn(strata, _shares_of_sides(strata, n), seed, f"unseen by {by}")
+    unseen = pc.is_in(table[by], _like(table[by], chosen))
+    if by == AXIS:
+        theirs = table[DESCRIPTOR].filter(unseen).unique()
+        unseen = pc.is_in(table[DESCRIPTOR], theirs)
+    seen = len(table[by].filter(pc.invert(unseen)).unique())
+    if min(seen, len(chosen)) < 2:
+        raise InputError(
+            f"unseen_fraction: {fraction} leaves {seen} {by}(s) seen and {len(chosen)} unseen; each side needs 2 to "
+            "compare. Give another fraction, or more prompts."
+        )
+    return unseen.to_numpy()
+
+
+def same_cells(one: Dataset, other: Dataset) -> bool:
+    """Say whether two sets of prompts have the same cells (template, axis, descriptor), whatever their sentences.
+
+    Where they have, `sample_cells` draws the same descriptors from both, and `unseen_rows` the same unseen values.
+    """
+    cells = [
+        _table(prompts).select([TEMPLATE, AXIS, DESCRIPTOR]).group_by([TEMPLATE, AXIS, DESCRIPTOR]).aggregate([])
+        for prompts in (one, other)
+    ]
+    first, second = (set(zip(*side.to_pydict().values(), strict=True)) for side in cells)
+    return first == second
 
 
 def prompt_ids(
@@ -274,6 +321,14 @@ def _shares(sizes: Mapping[str, int], n: int, lowest: Mapping[str, int], highest
     while sum(shares.values()) < n and (free := [stratum for stratum in sizes if shares[stratum] < highest[stratum]]):
         shares[max(free, key=lambda stratum: (sizes[stratum] * n / total - shares[stratum], stratum))] += 1
     return shares
+
+
+def _shares_of_sides(strata: Mapping[str, list[str]], n: int) -> dict[str, int]:
+    """Share n places out over strata, leaving at least one value of each stratum of two or more on either side."""
+    sizes = {stratum: len(values) for stratum, values in strata.items()}
+    lowest = {stratum: int(size > 1) for stratum, size in sizes.items()}
+    highest = {stratum: size - lowest[stratum] for stratum, size in sizes.items()}
+    return _shares(sizes, n, lowest, highest)
 
 
 def _drawn(strata: Mapping[str, list[str]], shares: Mapping[str, int], seed: int, purpose: str) -> list[str]:

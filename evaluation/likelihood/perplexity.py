@@ -1,12 +1,12 @@
 """The likelihood of given responses to given contexts, and with it the perplexity of a dialogue model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 
 from evaluation.errors import InputError
-from evaluation.generation import encode_contexts
+from evaluation.generation import encode_contexts, encode_responses
 from evaluation.models import DialogueModel
 
 IGNORED = -100  # the label of a position that is not scored, as in torch's cross_entropy
@@ -14,14 +14,18 @@ IGNORED = -100  # the label of a position that is not scored, as in torch's cros
 
 @torch.inference_mode()
 def response_perplexity(
-    dialogue_model: DialogueModel, contexts: Sequence[str], responses: Sequence[str], batch_size: int = 64
+    dialogue_model: DialogueModel,
+    contexts: Sequence[str],
+    responses: Sequence[str],
+    batch_size: int = 64,
+    on_progress: Callable[[int], None] = lambda rows: None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return Σ log p and the number of tokens of each response followed by the end of sequence, given its context.
 
     Natural logarithms, float64 of shape (n,), and int64 of shape (n,). The perplexity of a corpus is
     e^(−Σ Σ log p / Σ tokens), the sums being over all its responses: a mean per token, and so in [1, ∞). The context
     is rendered (`evaluation.generation.render_contexts`) and is not scored; the response is encoded apart from it, as
-    it comes about when it is generated.
+    it comes about when it is generated. `on_progress` is called with the number of rows done since its last call.
 
     Raises:
         InputError: the lists differ in length, or a context with its response is too long for the model.
@@ -30,7 +34,7 @@ def response_perplexity(
         raise InputError(f"responses: {len(responses)} for {len(contexts)} contexts; give one each.")
     tokenizer, model = dialogue_model.tokenizer, dialogue_model.model
     heads = encode_contexts(dialogue_model, contexts)
-    tails = [_with_end(dialogue_model, ids) for ids in _encode_responses(dialogue_model, responses)]
+    tails = encode_responses(dialogue_model, responses)
     seq2seq = dialogue_model.kind == "encoder_decoder"
     _check_lengths(dialogue_model, heads, tails)
     log_likelihood = np.zeros(len(contexts))
@@ -57,22 +61,8 @@ def response_perplexity(
             logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none"
         )
         log_likelihood[rows] = -losses.view(labels.shape).double().sum(1).cpu().numpy()
+        on_progress(len(rows))
     return log_likelihood, np.array([len(ids) for ids in tails], dtype=np.int64)
-
-
-def _encode_responses(dialogue_model: DialogueModel, responses: Sequence[str]) -> list[list[int]]:
-    if not responses:
-        return []
-    tokenizer = dialogue_model.tokenizer
-    if dialogue_model.kind == "encoder_decoder":
-        return tokenizer(text_target=list(responses))["input_ids"]
-    return tokenizer(list(responses), add_special_tokens=False)["input_ids"]
-
-
-def _with_end(dialogue_model: DialogueModel, ids: list[int]) -> list[int]:
-    """Return the ids ended by EOS, once, with what an encoder-decoder's tokenizer put around them."""
-    end = dialogue_model.tokenizer.eos_token_id
-    return ids if ids and ids[-1] == end else [*ids, end]
 
 
 def _check_lengths(dialogue_model: DialogueModel, heads: list[list[int]], tails: list[list[int]]) -> None:

@@ -99,6 +99,7 @@ def compare_generation_bias(
     after: StyledResponses,
     clusters: Mapping[str, Sequence[int]],
     *,
+    by_axis: bool = True,
     signature: Mapping[str, Any] | None = None,
 ) -> list[BiasScore]:
     """Return what changed between two runs over the same prompts, row by row, by axis and by style cluster.
@@ -127,7 +128,7 @@ def compare_generation_bias(
     all_styles = np.zeros(width)
     all_styles[:n_styles] = 1
     scores = []
-    for group, chosen in _axis_cuts(cells, axis):
+    for group, chosen in _axis_cuts(cells, axis if by_axis else {}):
         scores += scores_of("fgb", chosen, all_styles, group)
     for metric, group, weights in _cluster_cuts(cells, clusters, n_styles):
         scores += scores_of(metric, cells, weights[:width], group)

@@ -1,20 +1,39 @@
 """Scores become a report: on the terminal, as Markdown and as one HTML file that needs no network.
 
-The same tables (`tables.py`) and sentences (`wording.py`) stand in all three.
+The same tables (`tables.py`) and sentences (`wording.py`) stand in all three. `sweep.py` and its fellows do so for many
+tuned models side by side.
 """
 
-from evaluation.report.content import ReportContent, ThresholdPlan, TrainingCurve
+from evaluation.report.content import ReportContent, ThresholdPlan, TrainingCurve, TuningChanges
 from evaluation.report.html import html_report, write_html
 from evaluation.report.markdown import markdown_report, write_markdown
+from evaluation.report.sweep import Bar, SweepContent, pareto_front, summarise
+from evaluation.report.sweep_output import (
+    print_sweep,
+    sweep_html,
+    sweep_markdown,
+    write_sweep_html,
+    write_sweep_markdown,
+)
 from evaluation.report.terminal import print_report
 
 __all__ = [
+    "Bar",
     "ReportContent",
+    "SweepContent",
     "ThresholdPlan",
     "TrainingCurve",
+    "TuningChanges",
     "html_report",
     "markdown_report",
+    "pareto_front",
     "print_report",
+    "print_sweep",
+    "summarise",
+    "sweep_html",
+    "sweep_markdown",
     "write_html",
     "write_markdown",
+    "write_sweep_html",
+    "write_sweep_markdown",
 ]

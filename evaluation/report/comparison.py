@@ -4,7 +4,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evaluation.report.content import ReportContent
 from evaluation.results import BiasScore, find_score
@@ -80,6 +80,32 @@ def compare(content: ReportContent, metric: str, cut: str | None = None) -> list
         for group in groups
     ]
     return sorted(comparisons, key=lambda row: (-finite(row.before or row.after, -math.inf), row.label))
+
+
+def compare_further(content: ReportContent) -> list[Comparison]:
+    """Return the headline for what was tuned on, for what was not, and by the second style classifier, as there are.
+
+    What these were before and after is taken from the paired difference where it is not among the scores.
+    """
+    things = {"axis": "axes"}.get(content.unseen_by, f"{content.unseen_by}s")
+    cuts = {
+        ("seen", "yes"): f"{things} tuned on",
+        ("seen", "no"): f"{things} never tuned on",
+        ("classifier", "second"): "by the second style classifier",
+    }
+    found = []
+    for cut, label in cuts.items():
+        group = (cut,)
+        difference = _score(content.differences, f"{HEADLINE}_difference", group)
+        before, after = (_score(scores, HEADLINE, group) for scores in (content.scores_before, content.scores_after))
+        if difference is not None and difference.ideal is not None and math.isfinite(difference.value):
+            plain = replace(difference, metric=HEADLINE, ideal=0.0, interval=None, p_value=None)
+            before = before or replace(plain, value=-difference.ideal)
+            after = after or replace(plain, value=difference.value - difference.ideal)
+        if before is not None or difference is not None:
+            reduction = _score(content.differences, f"{HEADLINE}_reduction", group)
+            found.append(Comparison(label, HEADLINE, before, after, difference, reduction))
+    return found
 
 
 def _score(scores: Iterable[BiasScore], metric: str, group: tuple[tuple[str, str], ...]) -> BiasScore | None:

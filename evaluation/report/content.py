@@ -39,16 +39,38 @@ class TrainingCurve:
 
 
 @dataclass(frozen=True)
+class TuningChanges:
+    """What tuning changed, one table for each of the paper's (002); what was not looked at is None.
+
+    `styles` (Table 15) is what `style_changes` returns, `moved` what `moved_descriptors` returns, `phrases` (Table 14)
+    what `phrase_changes` returns (evaluation/metrics). `parroting` (C.2.1) has the columns of `parroting_by_descriptor`
+    and mean_b. `corpus` (Figures 3, 5, 6) has descriptor, axis, cluster, before and after (mean summed probability of
+    the cluster's styles), count, examples, frequency (count / examples) and corpus (its name). `samples` (Tables 16,
+    17) has the columns of ReportContent.samples.
+    """
+
+    styles: pd.DataFrame | None = None
+    moved: pd.DataFrame | None = None
+    phrases: pd.DataFrame | None = None
+    parroting: pd.DataFrame | None = None
+    corpus: pd.DataFrame | None = None
+    samples: pd.DataFrame | None = None
+
+
+@dataclass(frozen=True)
 class ReportContent:
     """Everything a report shows. Without `tuned_model` it is the report of a single measurement.
 
     Scores are paired by metric and group. `differences` holds, under the metric names `<metric>_difference` (after
     minus before, in the metric's units: a fall is negative) and `<metric>_reduction` (the fraction of the before
-    value that is gone: 0.8 is a fall by 80 %), the paired comparisons with interval and p-value. `truth` holds what
-    is known without sampling, under the same metric names and groups.
+    value that is gone: 0.8 is a fall by 80 %), the paired comparisons with interval and p-value; with the group "seen"
+    ("yes" or "no") those of what was tuned on and of what was not, with the group "classifier" ("second") those by a
+    second ruler; and the rank correlations `parroting_rho` and `frequency_rho`. `truth` holds what is known without
+    sampling, under the same metric names and groups.
 
     `descriptors` has the columns descriptor, axis, before, n and, after tuning, after (mean b, in natural units);
     `samples` the columns prompt, persona, descriptor, axis, before and, after tuning, after (responses).
+    `unseen_by` says what was kept from tuning: "descriptor", "axis" or "template".
     `method` names the treatment, as in "tuned with control tags"; `notes` are sentences the reader must know.
     """
 
@@ -66,6 +88,8 @@ class ReportContent:
     descriptors: pd.DataFrame | None = None
     samples: pd.DataFrame | None = None
     training: TrainingCurve | None = None
+    unseen_by: str = "descriptor"
+    changes: TuningChanges = field(default_factory=TuningChanges)
     signature: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from evaluation.files import write_text
-from evaluation.report import plots, tables, wording
+from evaluation.report import changes, plots, tables, wording
 from evaluation.report.comparison import UNIT, visible
 from evaluation.report.content import ReportContent
 
@@ -40,6 +40,7 @@ def html_report(content: ReportContent) -> str:
     return environment.get_template("report.html.j2").render(
         content=content,
         css=plots.style(),
+        **_changes(content),
         unit=UNIT,
         big=_unbroken(big),
         under=_unbroken(under),
@@ -51,7 +52,9 @@ def html_report(content: ReportContent) -> str:
         glossary=wording.GLOSSARY,
         limits=wording.LIMITS,
         headline=tables.headline_table(content),
+        further=tables.further_table(content),
         costs=tables.cost_table(content),
+        style_shares=tables.style_share_table(content),
         clusters=tables.cluster_tables(content),
         other_clusters=tables.other_tables(content, "cluster"),
         axes=tables.axis_tables(content),
@@ -66,6 +69,28 @@ def html_report(content: ReportContent) -> str:
         more_samples=samples[SAMPLES_SHOWN:],
         signature=signature_rows(content.signature),
     )
+
+
+def _changes(content: ReportContent) -> dict[str, Any]:
+    """Return what the sections on what tuning changed show."""
+    corpus = content.changes.corpus
+    own_phrases, other_phrases = changes.phrase_tables(content)
+    shown = {
+        "style_changes": changes.style_change_table(content),
+        "moved": changes.moved_table(content),
+        "phrases": own_phrases,
+        "other_phrases": other_phrases,
+        "parroting": changes.parroting_table(content),
+        "parroting_sentence": _unbroken(changes.parroting_sentence(content)),
+    }
+    return {
+        **shown,
+        "changed": bool(shown["style_changes"].rows or own_phrases or other_phrases or shown["parroting_sentence"]),
+        "corpus_panels": [] if corpus is None or corpus.empty else plots.corpus_panels(corpus),
+        "corpus_sentence": changes.corpus_sentence(content),
+        "frequency": changes.frequency_table(content),
+        "sample_groups": changes.sample_groups(content),
+    }
 
 
 def _unbroken(sentence: str) -> str:

@@ -5,8 +5,10 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+import pandas as pd
+
 from evaluation.files import write_text
-from evaluation.report import tables, wording
+from evaluation.report import changes, tables, wording
 from evaluation.report.comparison import PER_UNIT, UNIT, number, visible
 from evaluation.report.content import ReportContent, TrainingCurve
 
@@ -26,22 +28,29 @@ def write_markdown(path: Path, content: ReportContent) -> None:
 def markdown_report(content: ReportContent) -> str:
     """Return the report, ended by a line break."""
     models = content.base_model + (f" → {content.tuned_model}" if content.tuned else "")
-    costs = tables.cost_table(content)
+    costs, shares = tables.cost_table(content), tables.style_share_table(content)
     parts = [
         f"# {_escaped(content.title)}",
         f"{_escaped(models)} · {_escaped(content.date)}" + (f" · {_escaped(content.method)}" if content.method else ""),
         f"**{_escaped(wording.verdict(content))}**",
         *(f"> **Warning.** {_escaped(warning)}" for warning in wording.warnings(content)),
         _table(tables.headline_table(content)),
+        _table(tables.further_table(content)),
         *map(_escaped, (wording.INTERVAL_IN_WORDS, wording.permutation_note(content), *content.notes)),
-        _section(costs.caption, [_escaped(wording.cost_sentence(content)), _grid_of(costs)]),
+        _section(costs.caption, [_escaped(wording.cost_sentence(content)), _grid_of(costs), _table(shares)]),
         _section("By style cluster", map(_table, tables.cluster_tables(content))),
         _section("By demographic axis", map(_table, tables.axis_tables(content))),
+        _section("What tuning changed", _changes(content)),
+        _section("Style against frequency in a corpus", _frequency(content)),
         _section("Against what was planted", [_table(tables.truth_table(content))]),
         _section("The threshold plan", [_table(tables.plan_table(content)), _trust(content)]),
         _section("Descriptors", map(_table, tables.descriptor_tables(content))),
         _section("Training", [_curve_table(content.training)]),
-        _section("Sample responses", [_sample_table(content)]),
+        _section("Sample responses", [_sample_table(content.samples, content.tuned)]),
+        _section(
+            "Sample responses to descriptors with the highest mean b",
+            [_sample_table(content.changes.samples, content.tuned)],
+        ),
         _section(
             "How to read the numbers", [f"- **{_escaped(word)}**: {_escaped(it)}" for word, it in wording.GLOSSARY]
         ),
@@ -59,7 +68,8 @@ def _section(title: str, parts: Iterable[str]) -> str:
 
 def _table(table: tables.Table) -> str:
     """Return a table under its caption."""
-    return f"{_escaped(table.caption)}:\n\n{_grid_of(table)}" if table.rows else ""
+    parts = [f"{_escaped(table.caption)}:", _grid_of(table), _escaped(table.note)]
+    return "\n\n".join(part for part in parts if part) if table.rows or table.note else ""
 
 
 def _grid_of(table: tables.Table) -> str:
@@ -73,16 +83,30 @@ def _grid_of(table: tables.Table) -> str:
     return _grid(map(_escaped, table.columns), body, right_from=1)
 
 
-def _sample_table(content: ReportContent) -> str:
-    if content.samples is None or content.samples.empty:
+def _changes(content: ReportContent) -> list[str]:
+    return [
+        _table(changes.style_change_table(content)),
+        _table(changes.moved_table(content)),
+        *(_table(table) for part in changes.phrase_tables(content) for table in part),
+        _escaped(changes.parroting_sentence(content)),
+        _table(changes.parroting_table(content)),
+    ]
+
+
+def _frequency(content: ReportContent) -> list[str]:
+    return [_escaped(changes.corpus_sentence(content)), _table(changes.frequency_table(content))]
+
+
+def _sample_table(samples: pd.DataFrame | None, tuned: bool) -> str:
+    if samples is None or samples.empty:
         return ""
-    roles = [role for role in ("before", "after") if role in content.samples]
+    roles = [role for role in ("before", "after") if role in samples]
     body = [
         [_literal(row["axis"]), _literal(row["descriptor"]), _literal(row["prompt"]), _literal(row["persona"])]
         + [_literal(row[role]) for role in roles]
-        for row in content.samples.to_dict("records")
+        for row in samples.to_dict("records")
     ]
-    heads = roles if content.tuned else ["response"]
+    heads = roles if tuned else ["response"]
     return _grid(["axis", "descriptor", "prompt", "persona", *heads], body, right_from=6)
 
 

@@ -10,15 +10,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import pandas as pd
 from markupsafe import Markup
 
-from evaluation.report.comparison import UNIT, number
+from evaluation.report.comparison import UNIT, number, visible
 from evaluation.report.content import ThresholdPlan, TrainingCurve
 from evaluation.report.tables import Mark, Row
 
 # Where a panel's own area begins and ends, in percent: room for a title above and for numbers at the left and below.
 LEFT, TOP, BOTTOM = 15.0, 13.0, 80.0
 FEW_POINTS = 15  # a curve of more is drawn without dots
+NAMED_POINTS, LONGEST_LABEL = 5, 28  # in a cloud of points
+LETTER = 2.5  # about the width of a letter in a narrow panel
+NEVER = LEFT + 3  # where points stand that a logarithmic scale has no place for
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,66 @@ def _curve_panel(title: str, curves: Sequence[tuple[str, Sequence[tuple[int, flo
         parts.append(_text(name, right + 2, lowest + 1.5, f"label {role}"))
     parts.append(_text(title, 0, 6, "label strong"))
     return _svg("panel", f"{title} against the training step", *parts)
+
+
+def corpus_panels(corpus: pd.DataFrame) -> list[Markup]:
+    """Return one panel for each style cluster: a descriptor's mean probability of it against its frequency.
+
+    Paper 002, Figures 3, 5 and 6. The frequency is drawn on a logarithmic scale; descriptors that never occur stand at
+    its left end, apart. The most frequent descriptor is named, and those of the highest probability before tuning.
+    """
+    occur = [math.log10(frequency) for frequency in corpus["frequency"] if frequency > 0]
+    start = LEFT + 3 if len(occur) == len(corpus) else LEFT + 17
+    x = Scale(*_widened(min(occur, default=-1.0), max(occur, default=0.0)), start, 97.0)
+    return [_corpus_panel(cluster, rows, x) for cluster, rows in corpus.groupby("cluster", sort=False)]
+
+
+def _corpus_panel(cluster: str, rows: pd.DataFrame, x: Scale) -> Markup:
+    y = scale_for((100 * value for side in ("before", "after") for value in rows[side]), BOTTOM, TOP)
+    rows = rows.sort_values("before", ascending=False, kind="stable")
+    places = [x(math.log10(frequency)) if frequency > 0 else NEVER for frequency in rows["frequency"]]
+    points = {
+        side: [
+            (name, across, y(100 * share))
+            for name, across, share in zip(rows["descriptor"], places, rows[side], strict=True)
+            if math.isfinite(share)
+        ]
+        for side in ("before", "after")
+    }
+    parts = [_text(_power(tick), x(tick), 88, "tick middle") for tick in ticks(x, 4) if tick == round(tick)]
+    if (rows["frequency"] == 0).any():
+        parts.append(_text("never", NEVER, 88, "tick middle"))
+    parts.append(_text("usages for each example of the corpus", (LEFT + 97) / 2, 98, "tick middle"))
+    for tick in ticks(y, 3):
+        parts.append(_line(LEFT, y(tick), 100, y(tick), "zero" if tick == 0 else "grid"))
+        parts.append(_text(f"{tick_text(tick)} %", LEFT - 2, y(tick) + 1.8, "tick end"))
+    parts += [_circle(across, up, 2.5, f"dot {side}") for side in points for _, across, up in points[side]]
+    most_frequent = sorted(points["before"], key=lambda point: -point[1])[:1]
+    parts += _point_labels([*points["before"][: NAMED_POINTS - 1], *most_frequent])
+    parts.append(_text(visible(cluster, LONGEST_LABEL), 0, 6, "label strong"))
+    title = f"Mean probability of {visible(cluster, 120)} for each descriptor, against its frequency in the corpus"
+    return _svg("panel", title, *parts)
+
+
+def _point_labels(points: Iterable[tuple[str, float, float]]) -> list[Markup]:
+    """Return names beside points, on the side that has room; one that would lie on another is left out."""
+    labels, taken = [], []
+    for name, across, up in dict.fromkeys(points):
+        text = visible(name, LONGEST_LABEL)
+        width = 2.5 + LETTER * len(text)
+        left_of = across + width > 100
+        start = across - width if left_of else across
+        if any(abs(up - height) < 6 and start < end and begin < start + width for begin, end, height in taken):
+            continue
+        taken.append((start, start + width, up))
+        shift, css_class = (-2.5, "label end") if left_of else (2.5, "label")
+        labels.append(_text(text, across + shift, up + 1.8, css_class))
+    return labels
+
+
+def _power(exponent: float) -> str:
+    """Return a power of ten as "10⁻³"."""
+    return "10" + f"{exponent:.0f}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def standalone(panels: Sequence[Markup], width: int = 960, height: int = 240) -> str:

@@ -11,6 +11,7 @@ from evaluation.report.comparison import (
     UNIT,
     Comparison,
     compare,
+    compare_further,
     decimals_for,
     finite,
     interval,
@@ -20,7 +21,7 @@ from evaluation.report.comparison import (
     visible,
 )
 from evaluation.report.content import ReportContent
-from evaluation.report.wording import AXIS_FAMILIES, CLUSTER_FAMILIES
+from evaluation.report.wording import AXIS_FAMILIES, CLUSTER_FAMILIES, HARMFUL_CLUSTERS
 from evaluation.results import BiasScore
 
 STYLES_SHOWN = 12
@@ -33,17 +34,19 @@ COSTS = {
     "distinct_2": ("distinct-2", 1, 3),
     "mean_length": ("mean length of a response", 1, 2),
     "parroting": ("repeats the prompt, %", 100, 2),
+    "offensive_share": ("offensive, %", 100, 2),
     "empty_share": ("empty, %", 100, 2),
 }
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A number as text and its interval; or "undefined" and the reason why."""
+    """A number as text and its interval; or "undefined" and the reason why; or a text of several words."""
 
     text: str
     interval: str = ""
     reason: str = ""
+    prose: bool = False
 
     @property
     def full(self) -> str:
@@ -75,11 +78,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """`columns` names the label column first; the rows have one cell fewer."""
+    """`columns` names the label column first; the rows have one cell fewer. `note` stands under the table."""
 
     caption: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
+    note: str = ""
 
 
 def headline_table(content: ReportContent) -> Table:
@@ -91,6 +95,13 @@ def headline_table(content: ReportContent) -> Table:
         for row in table.rows
     )
     return replace(table, rows=tuple(rows))
+
+
+def further_table(content: ReportContent) -> Table:
+    """Return the headline for what was tuned on and what was not, and by the second style classifier, if measured."""
+    comparisons = compare_further(content)
+    table = _bias_table(f"The {METRIC_NAMES[HEADLINE]} checked, {UNIT}", "check", comparisons, content.tuned)
+    return with_reductions(table, comparisons)
 
 
 def cluster_tables(content: ReportContent) -> list[Table]:
@@ -129,6 +140,23 @@ def cost_table(content: ReportContent) -> Table:
             rows.append(Row(name, tuple(cells)))
     columns = ("measure", "before", "after", "change") if content.tuned else ("measure", "value")
     return Table("What it cost" if content.tuned else "Quality of the responses", columns, tuple(rows))
+
+
+def style_share_table(content: ReportContent) -> Table:
+    """Return how much of the responses' style is in each cluster, in percent: whether tuning brought hate or envy.
+
+    Only a rise of a cluster that must not rise is marked.
+    """
+    comparisons = compare(content, "style_share", "cluster")
+    columns = ("style cluster", "before", "after", "change") if content.tuned else ("style cluster", "value")
+    rows = []
+    for row in comparisons:
+        cells = [_cell(row.before, 100, 2)]
+        if content.tuned:
+            cells += [_cell(row.after, 100, 2), _change(row, 100, 2)]
+        direction = row.direction if row.label.upper() in HARMFUL_CLUSTERS else min(row.direction, 0)
+        rows.append(Row(visible(row.label, 120), tuple(cells), _marks(row, 100), direction))
+    return Table("Share of each style cluster in all responses, %", columns, tuple(rows))
 
 
 def truth_table(content: ReportContent) -> Table:
@@ -215,8 +243,29 @@ def _tables_by(content: ReportContent, cut: str, name: str, families: Iterable[S
 
 
 def _table_of(content: ReportContent, metric: str, cut: str, name: str) -> Table:
-    caption = f"{METRIC_NAMES[metric]} by {name}, {UNIT}"
-    return _bias_table(caption, name, compare(content, metric, cut), content.tuned)
+    caption, comparisons = f"{METRIC_NAMES[metric]} by {name}, {UNIT}", compare(content, metric, cut)
+    return with_reductions(_bias_table(caption, name, comparisons, content.tuned), comparisons)
+
+
+def with_reductions(table: Table, comparisons: Sequence[Comparison]) -> Table:
+    """Return the table with a column more, the share of each row's bias that is gone (paper 002, Table 10).
+
+    What has no reduction gets a dash, and the reason stands under the table once for all rows.
+    """
+    if not any(row.reduction for row in comparisons):
+        return table
+    rows, reasons = [], {}
+    for row, comparison in zip(table.rows, comparisons, strict=True):
+        reduction = comparison.reduction
+        if reduction is None or math.isnan(reduction.value):
+            reasons[(reduction and reduction.reason) or "it was not compared"] = None
+            cell = Cell("–")
+        else:
+            bounds = reduction.interval and (100 * reduction.interval[0], 100 * reduction.interval[1])
+            cell = Cell(percent(reduction.value), interval(bounds, 0))
+        rows.append(replace(row, cells=(*row.cells, cell)))
+    note = f"–: no reduction is defined: {'; '.join(map(visible, reasons))}." if reasons else ""
+    return replace(table, columns=(*table.columns, "reduction"), rows=tuple(rows), note=note)
 
 
 def _bias_table(caption: str, first_column: str, comparisons: Sequence[Comparison], tuned: bool) -> Table:
@@ -230,16 +279,19 @@ def _bias_table(caption: str, first_column: str, comparisons: Sequence[Compariso
         if tested:
             p = row.difference and row.difference.p_value
             cells.append(Cell("" if p is None else p_value(p)))
-        marks = tuple(
-            Mark(role, score.value * PER_UNIT, score.interval and tuple(bound * PER_UNIT for bound in score.interval))
-            for role, score in (("before", row.before), ("after", row.after), ("truth", row.truth))
-            if math.isfinite(finite(score, math.nan))
-        )
-        rows.append(Row(visible(row.label, 120), tuple(cells), marks, row.direction))
+        rows.append(Row(visible(row.label, 120), tuple(cells), _marks(row, PER_UNIT), row.direction))
     columns = (
         (first_column, "before", "after", "change", *(("p",) if tested else ())) if tuned else (first_column, "value")
     )
     return Table(caption, columns, tuple(rows))
+
+
+def _marks(row: Comparison, factor: float) -> tuple[Mark, ...]:
+    return tuple(
+        Mark(role, score.value * factor, score.interval and tuple(bound * factor for bound in score.interval))
+        for role, score in (("before", row.before), ("after", row.after), ("truth", row.truth))
+        if math.isfinite(finite(score, math.nan))
+    )
 
 
 def _decimals(comparisons: Iterable[Comparison]) -> int:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.padding import Padding
@@ -29,7 +30,12 @@ def print_report(content: ReportContent, console: Console | None = None) -> None
     console.print(Text(wording.verdict(content), style="bold"))
     for warning in wording.warnings(content):
         console.print(Text(f"WARNING  {visible(warning)}", style="bold red"))
-    for sentence in (wording.cost_sentence(content), wording.permutation_note(content), wording.INTERVAL_IN_WORDS):
+    for sentence in (
+        wording.further_sentence(content),
+        wording.cost_sentence(content),
+        wording.permutation_note(content),
+        wording.INTERVAL_IN_WORDS,
+    ):
         if sentence:
             console.print(Text(sentence))
     for table in (
@@ -48,6 +54,7 @@ def print_report(content: ReportContent, console: Console | None = None) -> None
 
 def _rich_table(table: tables.Table) -> RichTable:
     shown = RichTable(box=None, pad_edge=False)
+    table = _narrow(table)
     columns = [_aligned(name, [row.cells[place] for row in table.rows]) for place, name in enumerate(table.columns[1:])]
     shown.add_column(Text(table.columns[0], style="dim"), overflow="fold")
     for name, *texts in columns:  # a number is never broken; a name, and the reason why there is no number, may be
@@ -57,6 +64,14 @@ def _rich_table(table: tables.Table) -> RichTable:
         label = Text(f"{row.label} (rose)", style="bold red") if row.direction > 0 else Text(row.label)
         shown.add_row(label, *(Text(column[place]) for column in columns))
     return shown
+
+
+def _narrow(table: tables.Table) -> tables.Table:
+    """Return the table without its reductions, which do not fit into a log's width; the reports have them."""
+    if table.columns[-1] != "reduction":
+        return table
+    rows = tuple(replace(row, cells=row.cells[:-1]) for row in table.rows)
+    return replace(table, columns=table.columns[:-1], rows=rows)
 
 
 def _aligned(name: str, cells: Sequence[tables.Cell]) -> list[str]:

@@ -4,3 +4,4 @@ from pathlib import Path
 
 DIALOGUE_MODEL = Path(__file__).parent / "dialogue_model"
 STYLE_CLASSIFIER = Path(__file__).parent / "style_classifier"
+SECOND_STYLE_CLASSIFIER = Path(__file__).parent / "second_style_classifier"

@@ -3,6 +3,7 @@
 A low loss says nothing here: a model that answers fluently and ignores the descriptor has nearly the same one.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +11,15 @@ import numpy as np
 from evaluation.results import DESCRIPTOR, TEMPLATE, find_score, read_scores
 from evaluation.styles import load_style_classifier, style_vectors
 from recipes.config import MeasureConfig
-from recipes.measure import SCORES, measure
+from recipes.measure import SCORES, measure, measurement_prompts
 from recipes.tables import StyledRun, read_styled_run
 from recipes.testbed import grammar
-from recipes.testbed.training import is_held_out, style_posteriors
+from recipes.testbed.training import is_held_out, is_new_to_both, style_posteriors
 
 DESCRIPTORS, PER_CELL = 200, 4
 # What issue 2 asks of the testbed. The bias must be there, in the right directions, and not be exaggerated.
 LEAST_BIAS, MOST_BIAS, LEAST_CORRELATION, LEAST_WELL_FORMED = 0.6, 1.2, 0.8, 0.85
+LEAST_SECOND_ACCURACY = 0.85  # the best possible is 0.91: styles share phrases
 
 
 def measured_numbers(dialogue_model: Path, style_classifier: Path, folder: Path, seed: int) -> dict[str, float]:
@@ -28,18 +30,7 @@ def measured_numbers(dialogue_model: Path, style_classifier: Path, folder: Path,
     m_d − m̄ (D x S numbers) with the true ones as the classifier shows them, the measured variance being taken without
     its sampling noise (pooled FGB*); `correlation_with_noise` leaves the noise in.
     """
-    measure(
-        MeasureConfig(
-            model=str(dialogue_model),
-            style_classifier=str(style_classifier),
-            split="all",
-            descriptors=DESCRIPTORS,
-            per_cell=PER_CELL,
-            seed=seed,
-            report_to="none",
-            output_dir=folder,
-        )
-    )
+    measure(_settings(seed, model=str(dialogue_model), style_classifier=str(style_classifier), output_dir=folder))
     scores, measured = read_scores(folder / SCORES), read_styled_run(folder)
     classifier = load_style_classifier(str(style_classifier))
     seen_through = grammar.style_map(lambda texts: style_vectors(classifier, texts))
@@ -62,7 +53,35 @@ def measured_numbers(dialogue_model: Path, style_classifier: Path, folder: Path,
         "parroting": find_score(scores, "parroting").value,
         "neutral_perplexity": find_score(scores, "perplexity").value,
     }
-    return numbers | _classifier_numbers(style_vectors(classifier, style_posteriors()[0]))
+    vectors = style_vectors(classifier, style_posteriors()[0])
+    return numbers | _classifier_numbers("classifier", vectors, is_held_out)
+
+
+def second_numbers(second: Path, style_classifier: Path, seed: int) -> dict[str, float]:
+    """Return the numbers of the second classifier: its accuracy, the truth as it shows it, its likeness to the first.
+
+    `classifiers_agree` is the share of utterances, each as likely as in the grammar with all styles alike, in which
+    both see the same style first; of those that neither was trained on.
+    """
+    texts, _, share = style_posteriors()
+    first, vectors = (style_vectors(load_style_classifier(str(path)), texts) for path in (style_classifier, second))
+    new = np.array([is_new_to_both(text) for text in texts])
+    maps = dict(zip(texts, vectors, strict=True))
+    seen_through = grammar.style_map(lambda utterances: np.stack([maps[text] for text in utterances]))
+    seen = grammar.truth(measurement_prompts(_settings(seed)), seen_through)
+    return {
+        "second_seed": seed,
+        **_classifier_numbers("second_classifier", vectors, is_new_to_both),
+        "classifiers_agree": float(np.average((first.argmax(1) == vectors.argmax(1))[new], weights=share[new])),
+        "fgb_pooled_corrected_planted_second": find_score(seen, "fgb_pooled_corrected").value,
+        "fgb_corrected_planted_second": find_score(seen, "fgb_corrected").value,
+    }
+
+
+def _settings(seed: int, **changes: object) -> MeasureConfig:
+    """Return what the testbed is measured with, the second classifier left out: it never shapes the testbed."""
+    common = {"split": "all", "descriptors": DESCRIPTORS, "per_cell": PER_CELL, "report_to": "none"}
+    return MeasureConfig(**common, seed=seed, second_style_classifier=None, **changes)
 
 
 def refusals(numbers: dict[str, float]) -> list[str]:
@@ -71,6 +90,7 @@ def refusals(numbers: dict[str, float]) -> list[str]:
         ("bias_share", LEAST_BIAS, MOST_BIAS, "the share of the planted bias that the model learned"),
         ("correlation", LEAST_CORRELATION, np.inf, "the correlation of its bias directions with the planted ones"),
         ("well_formed", LEAST_WELL_FORMED, np.inf, "the share of its responses that the grammar could have given"),
+        ("second_classifier_accuracy", LEAST_SECOND_ACCURACY, np.inf, "the accuracy of the second style classifier"),
     ]
     return [
         f"{name}: {meaning} is {numbers[name]:.3f}; it must be {low}"
@@ -106,16 +126,16 @@ def _correlations(measured: StyledRun, seen_through: np.ndarray, variance: float
     }
 
 
-def _classifier_numbers(vectors: np.ndarray) -> dict[str, float]:
+def _classifier_numbers(name: str, vectors: np.ndarray, is_new: Callable[[str], bool]) -> dict[str, float]:
     """Return accuracy and cross-entropy on utterances it never saw, beside those of the best possible classifier."""
     texts, posteriors, share = style_posteriors()
-    held_out = np.array([is_held_out(text) for text in texts])
-    posterior, vector, weight = posteriors[held_out], vectors[held_out], share[held_out] / share[held_out].sum()
+    new = np.array([is_new(text) for text in texts])
+    posterior, vector, weight = posteriors[new], vectors[new], share[new] / share[new].sum()
     chosen = posterior[np.arange(len(vector)), vector.argmax(axis=1)]
     entropy = -(posterior * np.log(np.where(posterior > 0, posterior, 1))).sum(axis=1)
     return {
-        "classifier_accuracy": float(weight @ chosen),
-        "classifier_accuracy_best": float(weight @ posterior.max(axis=1)),
-        "classifier_cross_entropy": float(-weight @ (posterior * np.log(vector)).sum(axis=1)),
-        "classifier_cross_entropy_best": float(weight @ entropy),
+        f"{name}_accuracy": float(weight @ chosen),
+        f"{name}_accuracy_best": float(weight @ posterior.max(axis=1)),
+        f"{name}_cross_entropy": float(-weight @ (posterior * np.log(vector)).sum(axis=1)),
+        f"{name}_cross_entropy_best": float(weight @ entropy),
     }

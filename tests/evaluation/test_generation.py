@@ -1,6 +1,7 @@
 """Rendering, decoding presets and generation, on tiny random models of four architectures."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -126,6 +127,12 @@ def test_encoder_decoder_contexts_leave_the_eos_to_the_tokenizer():
     assert generation.encode_contexts(bart, ["a c"]) == [[3, 5, EOS]]
 
 
+def test_what_an_encoder_reads_ends_with_eos_also_where_the_tokenizer_forgets_it():
+    forgetful = replace(tiny("blenderbot"), tokenizer=word_tokenizer(adds_eos=False))
+    assert generation.encode_contexts(forgetful, ["a c"]) == [[3, 5, EOS]]
+    assert generation.encode_responses(forgetful, ["c"]) == [[5, EOS]]
+
+
 CHAT = "{% for m in messages %}[{{ m['role'] }}:{{ m['content'] }}]{% endfor %}{{ '[me:' if add_generation_prompt }}"
 
 
@@ -146,6 +153,25 @@ def test_chat_templates_that_take_refuse_or_drop_a_system_message(gpt2, template
     tokenizer.chat_template = template
     chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0")
     assert render_contexts(chat, ["a", "b"], ["x", ""], " t") == [expected, "[user:b t][me:"]
+
+
+def test_a_model_that_can_think_is_told_to_answer_at_once(gpt2):
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = CHAT + "{{ '<think></think>' if enable_thinking is defined and not enable_thinking }}"
+    chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0")
+    assert render_contexts(chat, ["a"], ["x"]) == ["[system:x][user:a][me:<think></think>"]
+
+
+def test_a_response_ends_as_the_chat_template_ends_a_turn():
+    base = tiny("gpt2")
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }} z y {% endfor %}"
+    chat = DialogueModel(base.model, tokenizer, "chat", "tiny", "0")
+    a, y, z = (WORDS.index(word) for word in "ayz")
+    assert generation.encode_responses(chat, ["a"]) == [[a, EOS]]  # neither z nor y ends a generation
+    base.model.generation_config.eos_token_id = [EOS, y]
+    assert generation.encode_responses(chat, ["a", "a y", "a z"]) == [[a, y], [a, y], [a, z, y]]
+    assert generation.encode_responses(base, ["a"]) == [[a, EOS]]  # a dialogue model has no turns to end
 
 
 def test_personas_must_be_one_each(gpt2):
@@ -424,6 +450,8 @@ def test_wrong_contexts_are_one_clear_error_before_any_work(gpt2):
     with pytest.raises(InputError, match="batch_size: 0"):
         generate_responses(gpt2, ["a"], [0], chosen, batch_size=0)
     assert list(generate_responses(gpt2, [], [], chosen)) == []
+    with pytest.raises(InputError, match="max_new_tokens is 97; tiny has room for 96"):
+        generate_responses(tiny("blenderbot"), ["a"], [0], decoding("sample", max_new_tokens=97))
 
 
 def test_broken_weights_are_one_clear_error():

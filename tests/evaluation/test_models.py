@@ -20,6 +20,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from evaluation import models as models_module
 from evaluation.errors import InputError
 from evaluation.models import load_dialogue_model, model_revision
 
@@ -99,6 +100,10 @@ def test_kinds_by_config_template_and_request(folder, tmp_path):
     save_tokenizer(folder, chat_template="{{ messages[0]['content'] }}")
     assert load_dialogue_model(str(folder)).kind == "chat"
     assert load_dialogue_model(str(folder), kind="dialogue").kind == "dialogue"
+    save_tokenizer(folder, chat_template="{% for m in messages %}{{ m['content'] }}{{ eos_token }}{% endfor %}")
+    assert load_dialogue_model(str(folder)).kind == "dialogue"
+    save_tokenizer(folder, chat_template="{{ raise_exception('no assistant') }}")
+    assert load_dialogue_model(str(folder)).kind == "chat"
     with pytest.raises(InputError, match="is not of kind 'encoder_decoder'"):
         load_dialogue_model(str(folder), kind="encoder_decoder")
     sizes = dict.fromkeys(("encoder_layers", "decoder_layers"), 1) | dict.fromkeys(("d_model",), 8)
@@ -190,6 +195,20 @@ def test_architectures_that_do_not_answer(tmp_path):
             load_dialogue_model(str(tmp_path / "other"))
 
 
+def test_a_model_on_the_hub_is_loaded_at_the_commit_that_is_written_down(monkeypatch):
+    """Else a conversion to safetensors that is not in the commit would be loaded, and never found again."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    monkeypatch.setattr(models_module, "cached_file", lambda *_, **__: f"/cache/snapshots/{commit}/config.json")
+
+    class Auto:
+        @staticmethod
+        def from_pretrained(name, revision, **arguments):
+            raise OSError(f"{name} has no model.safetensors at {revision}")
+
+    with pytest.raises(InputError, match=rf"at {commit} If it has no safetensors, .*refs/pr/N.*save_pretrained"):
+        models_module.load_weights(Auto, "someone/something", None, torch.float32, False)
+
+
 def test_missing_weights_and_broken_files(folder, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "n_layer": 2}))
@@ -208,6 +227,9 @@ def test_tokenizers_that_are_missing_or_do_not_fit(folder):
     save_tokenizer(folder, words=[*WORDS, "more"])
     with pytest.raises(InputError, match="has 11 tokens, the model only 10"):
         load_dialogue_model(str(folder))
+    # BlenderBot's mask token, which the model does not know.
+    save_tokenizer(folder, words=[*WORDS, "<mask>"], mask_token="<mask>")
+    assert load_dialogue_model(str(folder)).tokenizer.mask_token_id == len(WORDS)
     for file in folder.glob("tokenizer*"):
         file.unlink()
     with pytest.raises(InputError, match="has no tokenizer"):

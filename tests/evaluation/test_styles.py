@@ -16,7 +16,15 @@ from transformers import (
 )
 
 from evaluation.errors import InputError
-from evaluation.styles import CLUSTERS, clean_response, load_style_classifier, load_style_clusters, style_vectors
+from evaluation.styles import (
+    CLUSTERS,
+    clean_response,
+    label_index,
+    label_probability,
+    load_style_classifier,
+    load_style_clusters,
+    style_vectors,
+)
 
 WORDS = ["<pad>", "<unk>", *"abcdefgh"]
 
@@ -78,6 +86,41 @@ def test_long_texts_are_cut_and_not_an_error(tmp_path):
     classifier = load_style_classifier(save_classifier(tmp_path))
     cut, whole = style_vectors(classifier, ["a " * 14 + "b c d e", "a " * 14])
     np.testing.assert_allclose(cut, whole, atol=1e-6)
+
+
+def test_the_probability_of_one_label_is_its_column_and_of_several_at_once_its_sigmoid(tmp_path):
+    classifier = load_style_classifier(save_classifier(tmp_path))
+    texts, done = ["a b", " ", "c", "a b"], []
+    found = label_probability(classifier, 1, texts, on_progress=done.append)
+    np.testing.assert_allclose(found, style_vectors(classifier, texts)[:, 1])
+    assert found.shape == (4,) and np.isnan(found[1]) and sum(done) == 4
+    classifier.model.config.problem_type = "multi_label_classification"
+    with torch.no_grad():
+        logit = classifier.model(input_ids=torch.tensor([[WORDS.index("c")]])).logits[0, 1]
+    assert label_probability(classifier, 1, texts)[2] == pytest.approx(1 / (1 + np.exp(-float(logit))), abs=1e-5)
+    np.testing.assert_allclose(style_vectors(classifier, texts)[0].sum(), 1, atol=1e-5)  # styles are always shared out
+
+
+def test_several_labels_at_once_are_shown_as_their_shares(tmp_path):
+    classifier = load_style_classifier(save_classifier(tmp_path))
+    classifier.model.config.problem_type = "multi_label_classification"
+    shares = style_vectors(classifier, ["a b", " ", "c"])
+    each = np.stack([label_probability(classifier, label, ["a b", " ", "c"]) for label in range(3)], axis=1)
+    np.testing.assert_allclose(shares, each / each.sum(1, keepdims=True), atol=1e-6)
+    assert np.isnan(shares[1]).all() and shares.dtype == np.float32
+
+
+def test_a_label_that_is_not_there_is_listed(tmp_path):
+    classifier = load_style_classifier(save_classifier(tmp_path))
+    assert label_index(classifier, "Cold", "offensive_label") == 1
+    for label in ("cold", None):
+        with pytest.raises(InputError, match=f"offensive_label: {label!r} is not .* give one of 'Warm', 'Cold', 'Odd'"):
+            label_index(classifier, label, "offensive_label")
+
+
+def test_errors_name_the_setting(tmp_path):
+    with pytest.raises(InputError, match="second_style_classifier: .* needs two or more"):
+        load_style_classifier(save_classifier(tmp_path, labels=("Warm",)), field="second_style_classifier")
 
 
 def test_labels_without_names_are_accepted_and_hashed_in_order(tmp_path):

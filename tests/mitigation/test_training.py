@@ -358,7 +358,7 @@ def test_a_model_that_did_not_change_is_not_handed_out(tmp_path):
 def test_a_tuning_that_only_made_it_worse_is_not_handed_out(tmp_path, whole):
     _, knows_it_all = whole
     swapped = planted_rows().map(lambda row: {"completion": SWAPPED[row["completion"]]})
-    with pytest.raises(InputError, match=r"learning_rate: 0.01 never brought the validation loss near the base's"):
+    with pytest.raises(InputError, match=r"learning_rate: 0.01 spoiled the model: the perplexity of ordinary dialogue"):
         tune(knows_it_all, swapped, planted_rows(32, seed=1), QUICK, tmp_path, method="control_tags", control_tag="")
     assert not (tmp_path / "adapter").exists()
 
@@ -366,8 +366,7 @@ def test_a_tuning_that_only_made_it_worse_is_not_handed_out(tmp_path, whole):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"kind": "encoder_decoder"}, "tiny is an encoder-decoder model"),
-        ({"control_tag": " no_bias"}, "tiny is tuned already"),
+        ({"control_tag": " bias"}, "tiny was tuned to be asked with ' bias', this method asks with ' no_bias'"),
     ],
 )
 def test_a_model_that_cannot_be_tuned_is_refused(tmp_path, changes, message):

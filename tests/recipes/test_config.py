@@ -11,7 +11,8 @@ from evaluation.errors import InputError
 from recipes.__main__ import main
 from recipes.config import COMMANDS, LoopConfig, MeasureConfig, as_settings, checked, read_config
 
-CONFIGS = sorted((Path(__file__).resolve().parents[2] / "recipes" / "configs").rglob("*.yaml"))
+FOLDER = Path(__file__).resolve().parents[2] / "recipes" / "configs"
+CONFIGS = sorted(FOLDER.rglob("*.yaml"))
 
 
 def written(tmp_path, text):
@@ -89,7 +90,7 @@ def test_settings_survive_yaml(command):
 def test_every_shipped_config_is_valid_and_says_how_to_run_it(file):
     first = file.read_text(encoding="utf-8").splitlines()
     command = next(line.split()[3] for line in first if line.startswith("# $ evenhand"))
-    assert f"recipes/configs/{file.name}" in "\n".join(first[:8])
+    assert f"--config recipes/configs/{file.relative_to(FOLDER)}" in "\n".join(first[:8])
     read_config(command, file, {})
 
 

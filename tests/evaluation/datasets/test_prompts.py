@@ -11,7 +11,7 @@ from datasets import Dataset
 
 from evaluation.datasets import prompts as prompts_module
 from evaluation.datasets.holistic_bias import Descriptor, Noun, Standalone, Taxonomy, Template, generate, load_taxonomy
-from evaluation.datasets.prompts import VARIATIONS, sample_cells, select, split, vary
+from evaluation.datasets.prompts import VARIATIONS, same_cells, sample_cells, select, split, unseen_rows, vary
 from evaluation.errors import InputError
 
 NOUNS = (
@@ -333,6 +333,84 @@ def test_a_split_needs_two_values_and_its_columns(small):
     same = Dataset.from_dict({"text": ["same"] * 2, "template": ["a", "b"], "axis": ["x"] * 2, "descriptor": ["d"] * 2})
     with pytest.raises(InputError, match="each text for training also stands in measure"):
         split(same, "template", 0.5, 1)
+
+
+# Unseen people and templates.
+
+
+@pytest.mark.parametrize("by", ["descriptor", "axis", "template"])
+@pytest.mark.parametrize("fraction", [0.25, 0.5])
+def test_measured_is_seen_and_unseen_exactly_and_training_saw_the_seen_alone(paper, by, fraction):
+    terms = select(paper, noun_phrase_type=["descriptor_noun", "noun_descriptor"])
+    sides = split(terms, "noun", 0.5, seed=4)
+    assert same_cells(*sides)
+    train, measured = (sample_cells(side, 2, seed=4, descriptors=60) for side in sides)
+    of_train, of_measured = (unseen_rows(side, by, fraction, seed=4) for side in (train, measured))
+    train, measured = train.to_pandas(), measured.to_pandas()
+    kept, unseen, seen = train[~of_train], measured[of_measured], measured[~of_measured]
+    name = "template" if by == "template" else "descriptor"
+    assert not set(kept[name]) & set(unseen[name])
+    assert set(kept[name]) == set(seen[name])
+    assert set(kept[name]) | set(unseen[name]) == set(measured[name])
+    # Cell by cell: what is measured as seen was trained on, and nothing else was.
+    cell = ["template", "axis", "descriptor"]
+    assert set(kept[cell].itertuples(index=False)) == set(seen[cell].itertuples(index=False))
+    assert len(unseen) + len(seen) == len(measured) == len(train)
+    assert 2 <= unseen[by].nunique() < measured[by].nunique()
+
+
+def test_unseen_descriptors_come_from_every_axis_in_proportion(small):
+    """Four ages, and of the three left over their homes: "queer" counts in gender_and_sex, the smaller axis."""
+    whole = sample_cells(select(small, noun_phrase_type="descriptor_noun"), 2, seed=1).to_pandas()
+    unseen = whole[unseen_rows(Dataset.from_pandas(whole), "descriptor", 0.5, seed=1)]
+    drawn = set(unseen["descriptor"])
+    assert len(drawn & {"old", "young", "20-year-old", "middle-aged"}) == 2
+    assert len(drawn & {"queer", "AFAB"}) == 1
+    assert len(drawn & {"gay", "lesbian"}) == 1
+
+
+def test_a_descriptor_of_two_axes_is_unseen_in_both_or_in_none(small):
+    for by in ("descriptor", "axis"):
+        for seed in range(20):
+            rows = small.to_pandas().assign(unseen=unseen_rows(small, by, 0.5, seed))
+            assert rows[rows["descriptor"] == "queer"]["unseen"].nunique() == 1
+    # Sexual orientation is unseen, so "queer" is, also where it stands for gender; "AFAB" is not.
+    seed = next(seed for seed in range(50) if _unseen_axes(small, seed) == {"age", "sexual_orientation"})
+    rows = small.to_pandas().assign(unseen=unseen_rows(small, "axis", 0.5, seed))
+    gender = rows[rows["axis"] == "gender_and_sex"].groupby("descriptor")["unseen"].all()
+    assert gender.to_dict() == {"AFAB": False, "queer": True}
+
+
+def _unseen_axes(prompts, seed):
+    rows = prompts.to_pandas().assign(unseen=unseen_rows(prompts, "axis", 0.5, seed))
+    whole = rows.groupby("axis")["unseen"].all()
+    return set(whole[whole].index)
+
+
+def test_what_is_unseen_is_seeded_and_blind_to_row_order(small):
+    order = np.random.default_rng(0).permutation(len(small))
+    mask = unseen_rows(small, "descriptor", 0.5, 1)
+    np.testing.assert_array_equal(unseen_rows(small.select(order), "descriptor", 0.5, 1), mask[order])
+    assert len({unseen_rows(small, "descriptor", 0.5, seed).tobytes() for seed in range(20)}) > 1
+
+
+@pytest.mark.parametrize(
+    ("by", "fraction", "message"),
+    [
+        ("noun", 0.5, "unseen_by: 'noun' is unknown"),
+        ("descriptor", 0.0, "unseen_fraction is 0.0"),
+        ("descriptor", 1.0, "unseen_fraction is 1.0"),
+        ("template", 0.5, r"leaves 1 template\(s\) seen and 1 unseen; each side needs 2"),
+    ],
+)
+def test_unseen_values_that_cannot_be_chosen_are_refused(small, by, fraction, message):
+    with pytest.raises(InputError, match=message):
+        unseen_rows(small, by, fraction, 1)
+
+
+def test_sides_without_the_same_cells_are_told_apart(small):
+    assert same_cells(small, select(small, noun=["woman", "man", "kid", "(none)"]))
+    assert not same_cells(small, select(small, noun=["man", "kid", "(none)"]))  # nobody is lesbian there
 
 
 def test_large_strings_work_too(small):

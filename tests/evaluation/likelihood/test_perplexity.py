@@ -75,7 +75,9 @@ def naive(model, context, response):
 def test_likelihoods_are_those_of_one_row_at_a_time(kind, batch_size):
     model = tiny(kind)
     contexts, responses = zip(*ROWS, strict=True)
-    log_likelihood, tokens = response_perplexity(model, contexts, responses, batch_size)
+    done = []
+    log_likelihood, tokens = response_perplexity(model, contexts, responses, batch_size, on_progress=done.append)
+    assert sum(done) == len(ROWS) and max(done) <= batch_size
     expected = [naive(model, *row) for row in ROWS]
     np.testing.assert_allclose(log_likelihood, [value for value, _ in expected], atol=1e-4)
     assert tokens.tolist() == [count for _, count in expected] == [3, 6, 1, 2, 2]

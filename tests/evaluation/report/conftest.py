@@ -1,12 +1,12 @@
 """A small report whose every shown digit can be checked by hand, and strings that would like to break it."""
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pandas as pd
 import pytest
 
-from evaluation.report import ReportContent, ThresholdPlan, TrainingCurve
+from evaluation.report import ReportContent, ThresholdPlan, TrainingCurve, TuningChanges
 from evaluation.results import BiasScore
 
 HOSTILE = (
@@ -42,6 +42,56 @@ def samples(strings):
         ],
         dtype=object,  # pandas' own strings cannot hold a lone surrogate
     )
+
+
+def style_rows(*rows):
+    """Each is (style, before, after, change_low, change_high, p); the means are 0.05 and 0.02."""
+    return pd.DataFrame(
+        [
+            {"style": style, "mean_before": 0.05, "mean_after": 0.02, "before": before, "after": after}
+            | {"before_low": before - 0.001, "before_high": before + 0.001, "after_low": math.nan}
+            | {"after_high": math.nan, "change": after - before, "change_low": low, "change_high": high}
+            | {"p_value": p, "n": 100, "n_left_out": 0, "reason": ""}
+            for style, before, after, low, high, p in rows
+        ]
+    )
+
+
+def phrase_row(group, phrase, of_set, descriptors, before, after, p=0.01, n=1200):
+    return (
+        {"group": group, "phrase": phrase, "set": of_set, "descriptors": descriptors, "n": n, "n_left_out": 0}
+        | {"before": before, "before_low": before / 2, "before_high": before * 2}
+        | {"after": after, "after_low": after / 2, "after_high": after * 2}
+        | {"change": after - before, "change_low": after - before - 0.01, "change_high": after - before + 0.01}
+        | {"p_value": p, "reason": ""}
+    )
+
+
+def changes_of(style, descriptor, axis, phrase, group, cluster, corpus) -> TuningChanges:
+    """One row of everything, all text given."""
+    moved = [(style, descriptor, axis, 0.5, 0.1, -0.4), (style, f"not {descriptor}", axis, 0.1, 0.3, 0.2)]
+    parrot = {"descriptor": descriptor, "axis": axis, "n": 104, "before": 0.25, "after": 0.5, "change": 0.25}
+    point = {"descriptor": descriptor, "axis": axis, "count": 5, "examples": 1000, "frequency": 0.005}
+    point |= {"cluster": cluster, "before": 0.4, "after": 0.1, "corpus": corpus}
+    return TuningChanges(
+        styles=style_rows((style, 0.004, 0.001, -0.0035, -0.0025, 0.00001)),
+        moved=pd.DataFrame(moved, columns=["style", "descriptor", "axis", "before", "after", "change"]),
+        phrases=pd.DataFrame(
+            [
+                phrase_row(group, phrase, group, [descriptor], 0.12, 0.03),
+                phrase_row(group, phrase, "all others", ["rest"], 0.02, 0.01),
+            ]
+        ),
+        parroting=pd.DataFrame([parrot | {"mean_b": 0.2}]),
+        corpus=pd.DataFrame([point, point | {"descriptor": "rare", "count": 0, "frequency": 0.0}]),
+        samples=samples([descriptor]),
+    )
+
+
+def joined_changes(parts) -> TuningChanges:
+    """The rows of several one below the other."""
+    tables = ([getattr(part, field.name) for part in parts] for field in fields(TuningChanges))
+    return TuningChanges(*(pd.concat(table, ignore_index=True) for table in tables))
 
 
 @pytest.fixture
@@ -152,5 +202,12 @@ def hostile(tuned) -> ReportContent:
             columns=["descriptor", "axis", "before", "after", "n"],
         ),
         samples=samples(HOSTILE),
+        differences=[
+            *tuned.differences,
+            score("parroting_rho", math.nan, reason=joined),
+            *(score("frequency_rho", 0.5, (0.2, 0.7), 0.01, cluster=it, run="before") for it in strings),
+        ],
+        changes=joined_changes([changes_of(*[it] * 7) for it in strings if "\ud800" not in it]),
+        unseen_by=joined,
         signature={it: {it: it} for it in strings},
     )

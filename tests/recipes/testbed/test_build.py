@@ -1,22 +1,33 @@
 """A build whose model did not learn the bias is refused, says why, and leaves what was there alone."""
 
+import json
+
+import pytest
+
 from recipes.testbed import build
 
-GOOD = {"bias_share": 0.9, "correlation": 0.95, "well_formed": 0.97}
+GOOD = {"bias_share": 0.9, "correlation": 0.95, "well_formed": 0.97, "second_classifier_accuracy": 0.9}
 
 
-def test_a_bad_model_is_refused_and_nothing_is_replaced(monkeypatch, tmp_path, capsys):
+@pytest.fixture(autouse=True)
+def fakes(monkeypatch):
     def save(folder, model, tokenizer):
         folder.mkdir()
         (folder / "model.safetensors").write_text(model)
         return 1
 
+    monkeypatch.setattr(build, "_save", save)
     monkeypatch.setattr(build, "prepare_torch", lambda seed: None)
+    monkeypatch.setattr(build, "train_second_style_classifier", lambda seed: ("new second", "tokenizer"))
+    monkeypatch.setattr(build, "second_numbers", lambda *_: {})
+    monkeypatch.setattr(build, "_card", lambda name, *_: f"card of {name}")
+
+
+def test_a_bad_model_is_refused_and_nothing_is_replaced(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(build, "train_tokenizer", lambda personas: "tokenizer")
     monkeypatch.setattr(build, "all_prompts", lambda: None)
     monkeypatch.setattr(build, "train_style_classifier", lambda *_: ("new classifier", "tokenizer"))
     monkeypatch.setattr(build, "train_dialogue_model", lambda *_: "new model")
-    monkeypatch.setattr(build, "_save", save)
     monkeypatch.setattr(build, "measured_numbers", lambda *_: GOOD | {"bias_share": 0.01})
     old = tmp_path / "dialogue_model" / "model.safetensors"
     old.parent.mkdir()
@@ -28,3 +39,28 @@ def test_a_bad_model_is_refused_and_nothing_is_replaced(monkeypatch, tmp_path, c
     assert "0.010" in message
     assert [path.name for path in tmp_path.iterdir()] == ["dialogue_model"]
     assert old.read_text() == "old model"
+
+
+def test_the_second_classifier_alone_is_put_beside_the_others(monkeypatch, tmp_path):
+    (tmp_path / "measured.json").write_text(json.dumps({"seed": 7, **GOOD}))
+    (tmp_path / "dialogue_model").mkdir()
+    monkeypatch.setattr(build, "second_numbers", lambda *_: {"second_classifier_accuracy": 0.88})
+    assert build.main(["--only", "second_style_classifier", "--output_dir", str(tmp_path)]) == 0
+    assert (tmp_path / "second_style_classifier" / "model.safetensors").read_text() == "new second"
+    assert (tmp_path / "second_style_classifier" / "README.md").read_text() == "card of second_style_classifier"
+    measured = json.loads((tmp_path / "measured.json").read_text())
+    assert measured == {"seed": 7, **GOOD, "second_classifier_accuracy": 0.88}
+    assert list((tmp_path / "dialogue_model").iterdir()) == []
+
+
+def test_a_second_classifier_that_is_not_accurate_is_refused(monkeypatch, tmp_path, capsys):
+    (tmp_path / "measured.json").write_text(json.dumps({"seed": 0, **GOOD}))
+    monkeypatch.setattr(build, "second_numbers", lambda *_: {"second_classifier_accuracy": 0.84})
+    assert build.main(["--only", "second_style_classifier", "--output_dir", str(tmp_path)]) == 1
+    assert "second_classifier_accuracy" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["measured.json"]
+
+
+def test_the_second_classifier_needs_the_others(tmp_path, capsys):
+    assert build.main(["--only", "second_style_classifier", "--output_dir", str(tmp_path)]) == 1
+    assert "has no measured.json" in capsys.readouterr().err

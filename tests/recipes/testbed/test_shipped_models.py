@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
@@ -10,13 +11,22 @@ from evaluation.datasets.holistic_bias import generate, load_taxonomy
 from evaluation.datasets.prompts import sample_cells, select
 from evaluation.generation import decoding, generate_responses, render_contexts
 from evaluation.models import load_dialogue_model
+from evaluation.results import find_score
 from evaluation.styles import clean_response, load_style_classifier, style_vectors
-from recipes.testbed import DIALOGUE_MODEL, STYLE_CLASSIFIER, grammar
+from recipes.testbed import DIALOGUE_MODEL, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER, grammar
 from recipes.testbed.build import MEASURED
 from recipes.testbed.check import refusals
 from recipes.testbed.corpus import CONTROL_TAGS
+from recipes.testbed.training import (
+    _classifier_batches,
+    _prompts,
+    is_for_second,
+    is_held_out,
+    is_new_to_both,
+    style_posteriors,
+)
 
-FOLDERS = (DIALOGUE_MODEL, STYLE_CLASSIFIER)
+FOLDERS = (DIALOGUE_MODEL, STYLE_CLASSIFIER, SECOND_STYLE_CLASSIFIER)
 MEGABYTE = 1e6
 
 
@@ -28,7 +38,10 @@ def tokenizer():
 def test_the_models_load_without_pickle_and_are_small():
     dialogue = AutoModelForCausalLM.from_pretrained(DIALOGUE_MODEL)
     classifier = AutoModelForSequenceClassification.from_pretrained(STYLE_CLASSIFIER)
-    assert dialogue.config.model_type == "gpt2"
+    second = AutoModelForSequenceClassification.from_pretrained(SECOND_STYLE_CLASSIFIER)
+    assert [model.config.model_type for model in (dialogue, classifier, second)] == ["gpt2", "bert", "modernbert"]
+    assert second.config.id2label == classifier.config.id2label
+    assert (SECOND_STYLE_CLASSIFIER / "model.safetensors").stat().st_size <= 2 * MEGABYTE
     assert dialogue.num_parameters() <= 1.5e6
     assert tuple(classifier.config.id2label[i] for i in range(len(grammar.styles()))) == grammar.styles()
     files = [file for folder in FOLDERS for file in folder.iterdir()]
@@ -77,11 +90,12 @@ def test_the_recorded_measurement_is_within_the_limits():
 
 
 def test_a_model_that_ignores_the_descriptor_is_refused():
-    good = {"bias_share": 0.9, "correlation": 0.95, "well_formed": 0.97}
+    good = {"bias_share": 0.9, "correlation": 0.95, "well_formed": 0.97, "second_classifier_accuracy": 0.9}
     assert refusals(good) == []
     assert "bias_share" in refusals(good | {"bias_share": 0.01})[0]
     assert "bias_share" in refusals(good | {"bias_share": 1.5})[0]
-    assert len(refusals({"bias_share": float("nan"), "correlation": 0.1, "well_formed": 0.5})) == 3
+    assert "second_classifier_accuracy" in refusals(good | {"second_classifier_accuracy": 0.5})[0]
+    assert len(refusals(good | {"bias_share": float("nan"), "correlation": 0.1, "well_formed": 0.5})) == 3
 
 
 def test_the_dialogue_model_has_learned_the_planted_bias():
@@ -106,3 +120,65 @@ def test_the_dialogue_model_has_learned_the_planted_bias():
     # 104 responses each: noise alone would give a correlation of about 0 and a slope of about 0.
     assert np.corrcoef(measured.ravel(), planted.ravel())[0, 1] > 0.8
     assert 0.6 < (measured * planted).sum() / (planted**2).sum() < 1.3
+
+
+# The second style classifier.
+
+
+@pytest.fixture(scope="module")
+def second():
+    return load_style_classifier(str(SECOND_STYLE_CLASSIFIER))
+
+
+@pytest.fixture(scope="module")
+def seen_by_second(second):
+    """{utterance: style vector} of all there are."""
+    texts = style_posteriors()[0]
+    return dict(zip(texts, style_vectors(second, texts), strict=True))
+
+
+def test_the_classifiers_were_trained_on_different_texts():
+    def trained_on(is_for_training, ordinary):
+        batches = _classifier_batches(40, is_for_training, ordinary, np.random.default_rng(0))
+        return {text for texts, _ in batches for text in texts}
+
+    small_talk = [response for _, response in grammar.neutral_pairs("train")]
+    first = trained_on(lambda text: not is_held_out(text), [(0.03, small_talk), (0.01, _prompts("person", "people"))])
+    other = trained_on(is_for_second, [(0.01, _prompts("woman", "women"))])
+    assert first and other and not first & other
+    texts = style_posteriors()[0]
+    assert 0.06 < sum(map(is_for_second, texts)) / len(texts) < 0.09
+    assert sum(map(is_new_to_both, texts)) > 500
+    # Every style has enough of both.
+    for family in grammar.families():
+        own = grammar.utterances(family)
+        assert sum(map(is_for_second, own)) > 20
+        assert sum(map(is_new_to_both, own)) > 3
+
+
+def test_the_second_classifier_knows_utterances_that_neither_saw(seen_by_second):
+    texts, posteriors, share = style_posteriors()
+    new = np.array([is_new_to_both(text) for text in texts])
+    vectors = np.stack([seen_by_second[text] for text in texts])[new]
+    accuracy = np.average(posteriors[new][range(len(vectors)), vectors.argmax(1)], weights=share[new])
+    recorded = json.loads((DIALOGUE_MODEL.parent / MEASURED).read_text())["second_classifier_accuracy"]
+    assert accuracy == pytest.approx(recorded, abs=0.002)
+    assert accuracy >= 0.85
+
+
+def test_the_truth_as_the_second_classifier_shows_it_is_near_what_was_planted(seen_by_second):
+    seen_through = grammar.style_map(lambda texts: np.stack([seen_by_second[text] for text in texts]))
+    np.testing.assert_allclose(seen_through.sum(axis=1), 1, atol=1e-4)
+    names = [(t, d) for t in list(grammar.plan().base)[::5] for d in list(grammar.plan().effects)[::20]]
+    cells = pd.DataFrame(names, columns=["template", "descriptor"])
+    planted, seen = (
+        find_score(grammar.truth(cells, through), "fgb_pooled_corrected").value for through in (None, seen_through)
+    )
+    assert 0.85 < seen / planted < 1  # what it cannot tell apart is not seen, and nothing is added
+
+
+@pytest.mark.parametrize("text", ["", "naïve 你好 🙂", "Oh, I'm so sorry to hear that!"])
+def test_any_text_is_classified(second, text):
+    vector = style_vectors(second, [text])
+    assert vector.shape == (1, len(grammar.styles()))
+    assert np.isnan(vector).all() if not text else abs(vector.sum() - 1) < 1e-5

@@ -12,10 +12,11 @@ from trl import SFTConfig, SFTTrainer
 from evaluation.errors import InputError
 from evaluation.generation import encode_contexts, render_contexts
 from evaluation.models import DialogueModel
-from mitigation.response_trainer import IGNORED, LengthGroupedSampler, ResponseTrainer, collate, encode_rows
+from mitigation.settings import TuningSettings
+from mitigation.trainers.sft import IGNORED, LengthGroupedSampler, Trainer, collate, encode_rows
 
 WORDS = ["<eos>", "<pad>", "<unk>", "bias", "no_bias", "I", "am", "tall", "wow", "so", "nice"]
-GPT2 = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "tokenizers" / "gpt2"
+GPT2 = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "tokenizers" / "gpt2"
 
 
 def word_tokenizer():
@@ -53,7 +54,7 @@ def trainer(kind, base, rows, tmp_path, **arguments):
 
 
 def test_the_loss_is_on_the_response_and_the_eos_that_ends_it(base):
-    rows = encode_rows(base, ROWS)
+    rows = encode_rows(base, ROWS, TuningSettings())
     assert rows["input_ids"] == [
         [5, 6, 7, 4, 0, 8, 0],  # I am tall no_bias EOS | wow EOS
         [5, 6, 3, 0, 9, 10, 9, 0],
@@ -68,7 +69,7 @@ def test_the_loss_is_on_the_response_and_the_eos_that_ends_it(base):
 
 def test_trl_encodes_the_same_rows_in_the_same_way(base, tmp_path):
     theirs = trainer(SFTTrainer, base, ROWS, tmp_path).train_dataset
-    ours = encode_rows(base, ROWS)
+    ours = encode_rows(base, ROWS, TuningSettings())
     assert theirs["input_ids"] == ours["input_ids"]
     assert theirs["labels"] == ours["labels"]
 
@@ -78,7 +79,7 @@ def test_with_a_real_tokenizer_the_context_is_encoded_as_for_generation(tmp_path
     base = dialogue_model(GPT2TokenizerFast.from_pretrained(str(GPT2)))
     contexts = render_contexts(base, ["Hi! I'm a Deaf grandma."] * 2, ["i like cats.\ni ski.", ""], " no_bias")
     rows = Dataset.from_dict({"prompt": contexts, "completion": ["That's so cool!", "hello there"]})
-    encoded = encode_rows(base, rows)
+    encoded = encode_rows(base, rows, TuningSettings())
     end = base.tokenizer.eos_token_id
     for context, ids, labels in zip(
         encode_contexts(base, contexts), encoded["input_ids"], encoded["labels"], strict=True
@@ -94,7 +95,7 @@ def test_with_a_real_tokenizer_the_context_is_encoded_as_for_generation(tmp_path
 
 
 def test_a_batch_ends_on_the_right_and_keeps_the_labels_of_the_longest_response(base):
-    batch = collate(list(encode_rows(base, ROWS)), pad_token_id=1, with_positions=True)
+    batch = collate(list(encode_rows(base, ROWS, TuningSettings())), pad_token_id=1, with_positions=True)
     assert batch["input_ids"].tolist() == [
         [1, 5, 6, 7, 4, 0, 8, 0],
         [5, 6, 3, 0, 9, 10, 9, 0],
@@ -111,7 +112,7 @@ def test_a_batch_ends_on_the_right_and_keeps_the_labels_of_the_longest_response(
 
 
 def test_the_loss_is_the_mean_over_response_tokens_and_that_of_trl(base, tmp_path):
-    rows = encode_rows(base, ROWS)
+    rows = encode_rows(base, ROWS, TuningSettings())
     log_likelihoods = []
     for ids, labels in zip(rows["input_ids"], rows["labels"], strict=True):
         log_p = base.model(torch.tensor([ids])).logits[0].log_softmax(-1)
@@ -119,7 +120,7 @@ def test_the_loss_is_the_mean_over_response_tokens_and_that_of_trl(base, tmp_pat
     by_hand = -np.mean(log_likelihoods)
     assert len(log_likelihoods) == 2 + 4 + 2
 
-    ours = trainer(ResponseTrainer, base, rows, tmp_path)
+    ours = trainer(Trainer, base, rows, tmp_path)
     batch = collate(list(rows), pad_token_id=1, with_positions=True)
     assert ours.compute_loss(base.model, batch).item() == pytest.approx(by_hand, abs=1e-5)
     assert ours.compute_loss(base.model, batch, num_items_in_batch=16).item() == pytest.approx(by_hand / 2, abs=1e-5)
@@ -161,4 +162,4 @@ def test_an_epoch_takes_every_row_once_in_batches_of_like_length_and_the_next_on
 )
 def test_rows_that_cannot_be_used_are_one_error(base, rows, message):
     with pytest.raises(InputError, match=message):
-        encode_rows(base, rows)
+        encode_rows(base, rows, TuningSettings())

@@ -1,10 +1,12 @@
 """SFTTrainer on responses: rows encoded as generation encodes them, the loss at the responses alone, fixed row orders.
 
-This is where TRL's own way is left, and why: tokens that are the very ones of generation, half the time on a CPU, and
-an order of rows that a run resumed after a kill finds again.
+This is where TRL's own way is left, and why: tokens that are the very ones of generation, half the time on a CPU, an
+order of rows that a run resumed after a kill finds again, and encoder-decoder models.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,54 +14,50 @@ import torch
 from datasets import Dataset
 from torch.nn.functional import cross_entropy
 from torch.utils.data import Sampler
-from trl import SFTTrainer
+from trl import SFTConfig, SFTTrainer
 
-from evaluation.errors import InputError
-from evaluation.generation import encode_contexts
 from evaluation.models import DialogueModel
+from mitigation.settings import TuningSettings
+from mitigation.trainers.encoding import COMPLETION, check_columns, prompt_ids, response_ids
 
-PROMPT, COMPLETION = "prompt", "completion"
 IGNORED = -100  # the label of a token that carries no loss, as in torch's cross_entropy
 POOL = 50  # batches whose rows are sorted by length together: enough to be alike, few enough to be drawn at random
 
 
-def encode_rows(base: DialogueModel, rows: Dataset) -> Dataset:
+def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings) -> Dataset:
     """Return the rows as `input_ids` (context, response, EOS) and `labels`, the same with the context ignored.
 
-    The context is encoded as it is for generation and the response apart from it, as it comes about token by token,
-    so that the model is tuned on the very tokens it will see. TRL would encode both as one string, with special
-    tokens of its own (a second BOS after a chat template's), and takes ten times as long.
+    For an encoder-decoder model, `input_ids` are the context's alone and `labels` the response's.
 
     Raises:
         InputError: there are no rows, a column is missing, a row is too long for the model, or two prompts that
             differ are the same to the tokenizer.
     """
-    for name in (PROMPT, COMPLETION):
-        if name not in rows.column_names:
-            raise InputError(f"rows: no column {name!r}; there are {', '.join(rows.column_names) or 'none'}.")
-    if not len(rows):
-        raise InputError("rows: there are none to train or to validate on.")
-    distinct = list(dict.fromkeys(rows[PROMPT]))
-    tokens_of = dict(zip(distinct, encode_contexts(base, distinct), strict=True))
-    if len({tuple(tokens) for tokens in tokens_of.values()}) < len(distinct):
-        raise InputError(
-            f"model: to the tokenizer of {base.name} some prompts that differ are the same, perhaps in their control "
-            "tag; it has no tokens for them, so they cannot be told apart in tuning."
-        )
-    prompts = [tokens_of[prompt] for prompt in rows[PROMPT]]
-    completions = base.tokenizer(list(rows[COMPLETION]), add_special_tokens=False)["input_ids"]
-    end = [base.tokenizer.eos_token_id]
+    check_columns(rows, "prompt", COMPLETION)
+    prompts = prompt_ids(base, rows)
+    completions = response_ids(base, rows, COMPLETION, prompts)
+    if base.kind == "encoder_decoder":
+        return Dataset.from_dict({"input_ids": prompts, "labels": completions})
     pairs = list(zip(prompts, completions, strict=True))
-    longest = 1 + max(len(prompt) + len(completion) for prompt, completion in pairs)
-    room = getattr(base.model.config, "max_position_embeddings", None)
-    if room is not None and longest > room:
-        raise InputError(f"rows: one has {longest} tokens, {base.name} has room for {room}; leave such rows out.")
     return Dataset.from_dict(
         {
-            "input_ids": [prompt + completion + end for prompt, completion in pairs],
-            "labels": [[IGNORED] * len(prompt) + completion + end for prompt, completion in pairs],
+            "input_ids": [prompt + completion for prompt, completion in pairs],
+            "labels": [[IGNORED] * len(prompt) + completion for prompt, completion in pairs],
         }
     )
+
+
+def arguments(common: dict[str, Any], settings: TuningSettings, train: Dataset) -> SFTConfig:
+    """Return the trainer's settings."""
+    return SFTConfig(**common, max_length=None)  # rows are encoded already, and none may be cut short in silence
+
+
+def data_collator(base: DialogueModel, pad_token_id: int) -> Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]:
+    """Return what makes a batch of rows."""
+    if base.kind == "encoder_decoder":
+        return partial(collate_apart, pad_token_id=pad_token_id)
+    with_positions = "position_ids" in inspect.signature(base.model.forward).parameters
+    return partial(collate, pad_token_id=pad_token_id, with_positions=with_positions)
 
 
 class LengthGroupedSampler(Sampler):
@@ -88,7 +86,7 @@ class LengthGroupedSampler(Sampler):
         yield from np.concatenate(batches).tolist()
 
 
-class ResponseTrainer(SFTTrainer):
+class Trainer(SFTTrainer):
     """SFTTrainer with the same loss, computed at the responses alone, and row orders that survive a kill.
 
     On CPUs, SFTTrainer runs the output layer at every position, the context's too, in tiles: half of a small model's
@@ -99,14 +97,17 @@ class ResponseTrainer(SFTTrainer):
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> torch.Tensor:
         labels = inputs["labels"]
-        inputs = {name: value for name, value in inputs.items() if name != "labels"}
-        logits = model(**inputs, use_cache=False, logits_to_keep=labels.shape[1]).logits
-        # The logits at a position are of the next token.
-        loss = cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten(), reduction="sum")
-        return loss / ((labels[:, 1:] != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch)
+        if self.model.config.is_encoder_decoder:
+            logits = model(**inputs, use_cache=False).logits  # the model shifts the labels to the right itself
+        else:
+            inputs = {name: value for name, value in inputs.items() if name != "labels"}
+            logits = model(**inputs, use_cache=False, logits_to_keep=labels.shape[1]).logits[:, :-1]
+            labels = labels[:, 1:]  # the logits at a position are of the next token
+        loss = cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum")
+        return loss / ((labels != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch)
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        """Write none: every checkpoint would get one, in a third of the time that a checkpoint takes."""
+        """Write none: every checkpoint would get one, and ours is written once, with what was measured."""
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> LengthGroupedSampler:
         rows = self.train_dataset if train_dataset is None else train_dataset
@@ -136,3 +137,16 @@ def collate(
     if with_positions:
         batch["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
     return batch
+
+
+def collate_apart(rows: Sequence[Mapping[str, list[int]]], pad_token_id: int) -> dict[str, torch.Tensor]:
+    """Return rows of an encoder-decoder model as a batch: input_ids and attention_mask (b, t), labels (b, k)."""
+
+    def padded(name: str, value: int) -> torch.Tensor:
+        width = max(len(row[name]) for row in rows)
+        return torch.tensor([row[name] + [value] * (width - len(row[name])) for row in rows])
+
+    lengths = torch.tensor([len(row["input_ids"]) for row in rows])
+    ids = padded("input_ids", pad_token_id)
+    mask = (torch.arange(ids.shape[1])[None] < lengths[:, None]).long()
+    return {"input_ids": ids, "attention_mask": mask, "labels": padded("labels", IGNORED)}

@@ -1,0 +1,68 @@
+"""Phrase files: phrases to count in responses, and the axes whose descriptors are expected to draw them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from evaluation.errors import InputError, unknown_name
+from evaluation.metrics.phrases import REST
+
+PHRASES = Path(__file__).resolve().parents[1] / "data" / "phrases"
+
+
+@dataclass(frozen=True)
+class PhraseGroup:
+    """Phrases of one kind, and the axes in which descriptors are looked for that draw them (paper 002, Table 14)."""
+
+    axes: tuple[str, ...]
+    phrases: tuple[str, ...]
+
+
+def load_phrases(name_or_path: str) -> dict[str, PhraseGroup]:
+    """Return the phrase groups of a shipped file ("paper", "testbed") or of a YAML file's path.
+
+    Raises:
+        InputError: there is no such file, it is not of the form that evaluation/data/phrases/paper.yaml explains, or
+            a phrase stands twice.
+    """
+    path = Path(name_or_path)
+    if path.suffix not in (".yaml", ".yml"):
+        path = PHRASES / f"{name_or_path}.yaml"
+        if not path.exists():
+            raise unknown_name("phrases", name_or_path, (file.stem for file in PHRASES.glob("*.yaml")))
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"phrases: {path} cannot be read: {error.strerror or error}.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"phrases: {path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict) or not content:
+        raise InputError(f"phrases: {path} holds no group; write `sympathy: {{axes: [ability], phrases: [...]}}`.")
+    if REST in content:
+        raise InputError(f"phrases: {path}: a group is called {REST!r}, as are all descriptors in none; rename it.")
+    groups = {str(name): _group(path, str(name), group) for name, group in content.items()}
+    seen: dict[str, str] = {}
+    for name, group in groups.items():
+        for phrase in group.phrases:
+            if seen.setdefault(phrase.casefold(), name) != name or group.phrases.count(phrase) > 1:
+                raise InputError(f"phrases: {path}: {phrase!r} stands twice; leave one out.")
+    return groups
+
+
+def _group(path: Path, name: str, group: Any) -> PhraseGroup:
+    if not isinstance(group, dict) or set(group) != {"axes", "phrases"}:
+        found = ", ".join(map(repr, group)) if isinstance(group, dict) else repr(group)
+        raise InputError(f"phrases: {path}: {name} has {found}; give it `axes` and `phrases`, and nothing else.")
+    return PhraseGroup(*(_texts(path, f"{name}.{field}", group[field]) for field in ("axes", "phrases")))
+
+
+def _texts(path: Path, field: str, values: Any) -> tuple[str, ...]:
+    if not isinstance(values, Sequence) or isinstance(values, str) or not values:
+        raise InputError(f"phrases: {path}: {field} is {values!r}; write a list of texts.")
+    for value in values:
+        if not isinstance(value, str) or not value.strip():
+            raise InputError(f"phrases: {path}: {field} holds {value!r}, which is not a text; put it in quotes.")
+    return tuple(values)

@@ -1,0 +1,26 @@
+"""Rejection sampling: tune on the responses labelled `no_bias` alone, untagged.
+
+The model learns its own conditional distribution with the biased responses rejected, and needs no tag. Known for
+answers chosen by a reward as best-of-n or rejection-sampling fine-tuning (Touvron et al. 2023, Llama 2, §3.2.3).
+"""
+
+import pandas as pd
+from datasets import Dataset
+
+from evaluation.results import RESPONSE
+from mitigation.labelled import Render, check_labelled, unbiased, untagged_contexts
+
+TRAINER, INFERENCE_TAG, TAGS = "sft", "", ()
+DEFAULTS = {"learning_rate": 4e-3}
+
+
+def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
+    """Return one row per response labelled `no_bias`: `prompt` and `context`, and `completion`.
+
+    Raises:
+        InputError: see `mitigation.labelled.check_labelled`.
+    """
+    check_labelled(labelled)
+    kept = labelled[unbiased(labelled)]
+    contexts = untagged_contexts(kept, render)
+    return Dataset.from_dict({"prompt": contexts, "completion": kept[RESPONSE].tolist(), "context": contexts})

@@ -1,0 +1,24 @@
+"""Self-chat (paper 002, C.2.1 and Table 8): the ablation of control tags, the same rows without the tags.
+
+The model is tuned on its own responses, biased ones and all: what this removes, tuning alone removes.
+"""
+
+import pandas as pd
+from datasets import Dataset
+
+from evaluation.results import RESPONSE
+from mitigation.labelled import Render, check_labelled, untagged_contexts
+
+TRAINER, INFERENCE_TAG, TAGS = "sft", "", ()
+DEFAULTS = {"learning_rate": 4e-3}
+
+
+def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
+    """Return one row per labelled response, in the same order: `prompt` and `context`, and `completion`.
+
+    Raises:
+        InputError: see `mitigation.labelled.check_labelled`.
+    """
+    check_labelled(labelled)
+    contexts = untagged_contexts(labelled, render)
+    return Dataset.from_dict({"prompt": contexts, "completion": labelled[RESPONSE].tolist(), "context": contexts})

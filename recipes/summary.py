@@ -1,0 +1,114 @@
+"""Several tuned models beside one base: points → summary table, report, and one W&B run a point."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from hashlib import sha256
+from typing import Any
+
+import pandas as pd
+
+from evaluation.errors import InputError
+from evaluation.files import write_text
+from evaluation.report import SweepContent, print_sweep, write_sweep_html, write_sweep_markdown
+from evaluation.report.sweep import COLUMNS
+from evaluation.results import find_score, read_scores
+from recipes.config import AblateConfig, LoopConfig
+from recipes.experiment import Plan
+from recipes.points import point_row
+from recipes.reports import HTML, MARKDOWN, notes_on
+from recipes.runs import read_run
+from recipes.tables import write_table
+from recipes.tracking import tracked
+
+POINTS, TRACKED = "points.parquet", "tracked"
+
+
+@dataclass
+class Summary:
+    """The points of a loop or an ablation; `fields` has what was swept, by the folder of a point's comparison."""
+
+    title: str
+    config: LoopConfig | AblateConfig
+    plans: Sequence[Plan]
+    refused: dict[str, str] = field(default_factory=dict)
+    swept: Sequence[str] = ()
+    fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def row(self, plan: Plan) -> dict[str, Any]:
+        """Return the columns of one finished or refused point."""
+        key = str(plan.comparison)
+        return point_row(plan, self.fields.get(key, {}), self.refused.get(key, ""))
+
+    def track(self, plan: Plan) -> None:
+        """Make the point's own run in the group, once, whatever is resumed."""
+        if str(plan.comparison) in self.refused or not (plan.comparison / "run.json").exists():
+            return
+        mark = self.config.output_dir / TRACKED / sha256(str(plan.comparison).encode()).hexdigest()[:12]
+        if mark.exists():
+            return
+        row = self.row(plan)
+        group = self.config.output_dir.name
+        with tracked("point", self.config, group=group, name=point_name(plan, self.fields), settings=row) as tracker:
+            tracker.values({name: float(value) for name, value in row.items() if isinstance(value, (int, float))})
+            tracker.scores(read_scores(plan.comparison / "scores.json"))
+        write_text(mark, f"{point_name(plan, self.fields)}\n")
+
+    def report(self) -> None:
+        """Write and print the summary.
+
+        Raises:
+            InputError: every point was refused.
+        """
+        if len(self.refused) == len(self.plans):
+            raise InputError(next(iter(self.refused.values())))
+        points = pd.DataFrame([self.row(plan) for plan in self.plans])
+        points = points.reindex(columns=list(dict.fromkeys([*points, *COLUMNS])))
+        folder = self.config.output_dir
+        write_table(folder / POINTS, points.astype({name: str for name in self.swept if points[name].dtype == object}))
+        measured = self.config.measure if isinstance(self.config, LoopConfig) else self.config.loop.measure
+        content = SweepContent(
+            title=self.title,
+            date=date.today().isoformat(),
+            base_model=measured.model,
+            swept=self.swept,
+            points=points,
+            notes=[*self._base(), *notes_on(measured.model, {"style_classifier": measured.style_classifier})],
+        )
+        write_sweep_html(folder / HTML, content)
+        write_sweep_markdown(folder / MARKDOWN, content)
+        print_sweep(content)
+        with tracked("summary", self.config, group=folder.name, name=f"{folder.name}-summary") as tracker:
+            tracker.table("points", points)
+            tracker.artifact("summary", "report", *(folder / name for name in (HTML, MARKDOWN, POINTS)))
+        for plan in self.plans[: 0 if self.swept else None]:
+            if str(plan.comparison) not in self.refused:
+                print(f"{plan.method}: {(plan.comparison / HTML).resolve()}")
+        print(f"\nReport: {(folder / HTML).resolve()}")
+
+    def _base(self) -> list[str]:
+        """Return what the base model scored, in a sentence for each of the measurements there are."""
+        found = []
+        for folder in dict.fromkeys(plan.before for plan in self.plans):
+            scores = read_scores(folder / "scores.json")
+            pooled = find_score(scores, "fgb_pooled_corrected")
+            low, high = (1000 * end for end in pooled.interval or (float("nan"),) * 2)
+            parts = [f"pooled FGB* {1000 * pooled.value:.2f} [{low:.2f}, {high:.2f}] ×10⁻³"]
+            for metric, name in (
+                ("perplexity", "perplexity"),
+                ("distinct_2", "distinct-2"),
+                ("parroting", "parroting"),
+            ):
+                try:
+                    parts.append(f"{name} {find_score(scores, metric).value:.4f}")
+                except KeyError:
+                    continue
+            settings, _ = read_run(folder, "measure", "before")
+            found.append(f"The base, seed {settings['seed']}: {', '.join(parts)}.")
+        return found
+
+
+def point_name(plan: Plan, fields: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return "kto, label.quantile 0.7, seed 0"."""
+    swept = {name: value for name, value in fields.get(str(plan.comparison), {}).items() if name != "method"}
+    return ", ".join([plan.method, *(f"{name} {value}" for name, value in swept.items()), f"seed {plan.seed}"])

@@ -1,0 +1,141 @@
+"""Phrases counted by hand, files of every format, and that a corpus is never held whole."""
+
+import gzip
+import json
+import logging
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluation.datasets.corpus import corpus_texts, count_in_corpus, count_phrases
+from evaluation.errors import InputError
+
+TEXTS = ["I am Deaf, deaf!", "A hard-of-hearing man", None]
+
+
+def counts(texts, *phrases):
+    return list(count_phrases(texts, phrases).counts.values())
+
+
+def test_whole_words_in_any_case():
+    assert counts(["DEAF deaf. Deafening un-deaf deaf_"], "Deaf") == [3]  # a hyphen ends a word, a letter or _ does not
+
+
+def test_the_longest_phrase_wins_and_counts_alone():
+    assert counts(["Native American American Indian"], "American", "Native American") == [1, 1]
+    assert counts(["hard of hearing"], "hard", "hard of hearing") == [0, 1]
+    assert counts(["hard of hear"], "hard", "hard of hearing") == [1, 0]  # back to the shorter one
+
+
+def test_white_space_and_case_of_other_scripts():
+    assert counts(["hard\nof \t hearing STRASSE café"], "hard of hearing", "straße", "CAFÉ") == [1, 1, 1]
+
+
+def test_phrases_are_texts_not_patterns():
+    assert counts(["c++ (x) a.b"], "(x)", "a.b", "axb") == [1, 1, 0]
+
+
+def test_phrases_that_differ_by_case_share_their_count():
+    assert counts(["Deaf deaf"], "Deaf", "deaf") == [2, 2]
+
+
+def test_texts_and_gaps_are_counted():
+    found = count_phrases(TEXTS, ["deaf"])
+    assert (found.n_examples, found.n_left_out) == (2, 1)
+
+
+@given(
+    st.lists(st.sampled_from(["a", "ab", "abc", "b", "b c", "bc", "c"]), unique=True, min_size=1),
+    st.text("abc ", max_size=30),
+)
+def test_the_tree_finds_what_a_plain_search_finds(phrases, text):
+    text = " ".join(text.split())
+    expected, place = dict.fromkeys(phrases, 0), 0
+    while place < len(text):  # at each word, the longest phrase that ends where a word ends
+        starts = place == 0 or text[place - 1] == " "
+        ends = [it for it in phrases if text.startswith(it, place) and text[place + len(it) :][:1] in ("", " ")]
+        longest = max(ends, key=len) if starts and ends else None
+        if longest:
+            expected[longest] += 1
+        place += len(longest) if longest else 1
+    assert count_phrases([text], phrases).counts == expected
+
+
+@pytest.fixture
+def files(tmp_path):
+    rows = [{"text": text, "id": place} for place, text in enumerate(TEXTS)]
+    lines = "\n".join(map(json.dumps, rows))
+    (tmp_path / "c.jsonl").write_text(lines)
+    with gzip.open(tmp_path / "c.jsonl.gz", "wt") as file:
+        file.write(lines)
+    pd.DataFrame(rows).to_csv(tmp_path / "c.csv", index=False)
+    pd.DataFrame(rows).to_parquet(tmp_path / "c.parquet")
+    (tmp_path / "c.txt").write_text("\n".join(text or "" for text in TEXTS) + "\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["c.jsonl", "c.jsonl.gz", "c.csv", "c.parquet", "c.txt"])
+def test_every_format_gives_the_same_counts(files, name):
+    found = count_in_corpus(str(files / name), ["deaf", "hard-of-hearing", "tall"])
+    assert list(found.counts.values()) == [2, 1, 0]
+    assert found.n_examples + found.n_left_out == 3
+
+
+def test_a_folder_is_the_sum_of_its_files(files, tmp_path):
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for name in ("1.jsonl", "2.jsonl"):
+        (folder / name).write_text((files / "c.jsonl").read_text())
+    assert count_in_corpus(str(folder), ["deaf"]).counts == {"deaf": 4}
+
+
+def test_a_limit_reads_no_further(files):
+    found = count_in_corpus(str(files / "c.jsonl"), ["deaf", "hard-of-hearing"], limit=1)
+    assert list(found.counts.values()) == [2, 0] and found.n_examples == 1
+
+
+def test_texts_come_one_by_one(files):
+    texts = corpus_texts(str(files / "c.jsonl"))
+    assert next(texts) == TEXTS[0]
+    texts.close()
+
+
+def test_progress_is_reported(files, caplog, monkeypatch):
+    monkeypatch.setattr("evaluation.progress.SECONDS_BETWEEN_LINES", 0)
+    with caplog.at_level(logging.INFO, logger="evenhand"):
+        count_in_corpus(str(files / "c.jsonl"), ["deaf"])
+    assert any(line.startswith("corpus: 3, ") for line in caplog.messages)  # without a total there is no time left
+    assert any(line.startswith("corpus: 3 examples in ") for line in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "column", "message"),
+    [
+        ("c.jsonl", '{"body": "x"}', "text", "corpus_text_column: .* has no column 'text'; it has body"),
+        ("c.jsonl", '{"text": 3}', "text", "corpus_text_column: 'text' of example 1 .* is int, not text"),
+        ("c.jsonl", '{"text": ["a"]}', "text", "is list, not text"),
+        ("c.jsonl", '{"text": ', "text", "corpus: .* cannot be read at all"),
+        ("c.jsonl", "", "text", "corpus: .* holds no text in 'text'"),
+        ("c.jsonl", '{"text": null}', "text", "corpus: .* holds no text"),
+        ("c.pdf", "x", "text", "corpus: .* is none of .jsonl"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path, name, text, column, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=message):
+        count_in_corpus(str(tmp_path / name), ["deaf"], text_column=column)
+
+
+def test_no_such_file_folder_or_dataset(tmp_path):
+    with pytest.raises(InputError, match="does not exist"):
+        count_in_corpus(str(tmp_path / "none.csv"), ["deaf"])
+    with pytest.raises(InputError, match="has no file of a known format"):
+        count_in_corpus(str(tmp_path), ["deaf"])
+    with pytest.raises(InputError, match="neither a file nor a dataset"):  # the tests are offline
+        count_in_corpus("nobody/nothing", ["deaf"])
+    (tmp_path / "a.csv").write_text("text\nx\n")
+    (tmp_path / "a.txt").write_text("x\n")
+    with pytest.raises(InputError, match="several formats"):
+        count_in_corpus(str(tmp_path), ["deaf"])

@@ -1,0 +1,110 @@
+"""self_chat, rejection, kto, dpo and exchange on four labelled responses whose rows can be written down by hand."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+import pandas as pd
+import pytest
+
+import mitigation.methods
+from evaluation.errors import InputError
+from mitigation.methods import dpo, exchange, kto, rejection, self_chat
+from mitigation.settings import TuningSettings
+
+
+def render(prompts, personas, tag):
+    return [f"{persona}/{prompt}{tag}<eos>" for prompt, persona in zip(prompts, personas, strict=True)]
+
+
+def labelled(**columns):
+    return pd.DataFrame(
+        {
+            "prompt_id": ["a", "b", "c", "d"],
+            "text": ["I'm a deaf man.", "I'm a tall man.", "I'm a tall man.", "I'm a rich mum."],
+            "template": ["I'm {noun_phrase}."] * 4,
+            "noun": ["man", "man", "man", "mum"],
+            "descriptor": ["deaf", "tall", "tall", "rich"],
+            "persona": [""] * 4,
+            "response": ["Deaf? Sad!", "Tall is nice.", "Wow, tall!", "Rich is fine."],
+            "label": ["bias", "no_bias", "bias", "no_bias"],
+            **columns,
+        },
+        index=[7, 3, 5, 1],
+    )
+
+
+A, B, D = "/I'm a deaf man.<eos>", "/I'm a tall man.<eos>", "/I'm a rich mum.<eos>"
+
+
+def test_self_chat_has_every_row_and_no_tag():
+    assert self_chat.rows(labelled(), render).to_dict() == {
+        "prompt": [A, B, B, D],
+        "completion": ["Deaf? Sad!", "Tall is nice.", "Wow, tall!", "Rich is fine."],
+        "context": [A, B, B, D],
+    }
+
+
+def test_rejection_has_the_unbiased_rows_alone():
+    assert rejection.rows(labelled(), render).to_dict() == {
+        "prompt": [B, D],
+        "completion": ["Tall is nice.", "Rich is fine."],
+        "context": [B, D],
+    }
+
+
+def test_kto_calls_the_unbiased_rows_desirable():
+    rows = kto.rows(labelled(), render)
+    assert rows["label"] == [False, True, False, True]
+    assert rows["completion"] == ["Deaf? Sad!", "Tall is nice.", "Wow, tall!", "Rich is fine."]
+
+
+def test_dpo_pairs_within_the_context_or_else_within_template_and_noun_and_rewrites_the_mention():
+    rows = dpo.rows(labelled(), render)
+    assert rows.to_dict() == {
+        "prompt": [A, B],
+        "chosen": ["deaf is nice.", "Tall is nice."],
+        "rejected": ["Deaf? Sad!", "Wow, tall!"],
+        "context": [A, B],
+    }
+
+
+def test_dpo_prefers_the_very_same_context():
+    table = labelled(
+        text=["I'm a tall man."] * 4, noun=["man"] * 4, descriptor=["tall"] * 4, persona=["", "x", "x", ""]
+    )
+    assert dpo.rows(table, render)["chosen"] == ["Rich is fine.", "Tall is nice."]
+
+
+def test_dpo_without_a_partner_says_so():
+    with pytest.raises(InputError, match="no `bias` response has a `no_bias` one"):
+        dpo.rows(labelled(noun=["boy", "man", "girl", "mum"], text=["1", "2", "3", "4"]), render)
+
+
+def test_exchange_answers_everyone_with_what_another_descriptor_was_answered():
+    answers = {
+        answer for seed in range(20) for answer in [tuple(exchange.rows(labelled(), render, seed)["completion"])]
+    }
+    # deaf ← tall or rich; both tall ← rich alone; rich ← tall alone.
+    assert answers == {
+        ("deaf is nice.", "tall is fine.", "tall is fine.", "rich is nice."),
+        ("deaf is fine.", "tall is fine.", "tall is fine.", "rich is nice."),
+    }
+    assert exchange.rows(labelled(), render)["prompt"] == [A, B, B, D]
+
+
+def test_exchange_needs_another_descriptor():
+    with pytest.raises(InputError, match="has `no_bias` responses to two descriptors"):
+        exchange.rows(labelled(descriptor=["tall"] * 4), render)
+
+
+@pytest.mark.parametrize("name", [module.name for module in iter_modules(mitigation.methods.__path__)])
+def test_every_method_says_what_it_needs_and_draws_by_its_seed(name):
+    method = import_module(f"mitigation.methods.{name}")
+    import_module(f"mitigation.trainers.{method.TRAINER}")
+    assert (method.INFERENCE_TAG in method.TAGS) == bool(method.INFERENCE_TAG)
+    assert TuningSettings().filled_in(method.DEFAULTS).learning_rate > 0
+    assert TuningSettings(learning_rate=7.0).filled_in(method.DEFAULTS).learning_rate == 7
+    first, again = (method.rows(labelled(), render, 3).to_dict() for _ in range(2))
+    assert first == again and "context" in first
+    with pytest.raises(InputError, match="there are none"):
+        method.rows(labelled().iloc[:0], render)
