@@ -1,16 +1,16 @@
 """How a model is tuned: a dataclass read strictly, apart from the trainer so that the command line starts at once."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from types import ModuleType
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
-BATCH_SIZE = 64
 Positive = Annotated[float, Field(gt=0)]
+COMMON = {"batch_size": 64, "epochs": 1}  # what a method that says nothing of it is tuned with
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
@@ -37,7 +37,7 @@ class TuningSettings:
     max_rows: Count | None = Field(
         None, description="train on so many rows at most, drawn; null: the method's own, else all"
     )
-    epochs: Count = Field(1, description="passes over the rows, at most")
+    epochs: Count | None = Field(None, description="passes over the rows, at most; null: the method's own, else 1")
     batch_size: Count | None = Field(None, description="rows per step; null: the method's own, else 64")
     weight_decay: Annotated[float, Field(ge=0)] = Field(0.0, description="of AdamW")
     warmup: Annotated[float, Field(ge=0, lt=1)] = Field(0.05, description="share of the steps in which the rate rises")
@@ -50,7 +50,11 @@ class TuningSettings:
     seed: Annotated[int, Field(ge=0)] = Field(0, description="of held-out rows, the adapter, and the order of rows")
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16: mixed precision, slow on most CPUs")
 
-    def filled_in(self, defaults: Mapping[str, Any]) -> "TuningSettings":
-        """Return the settings with a method's own where they are null."""
-        own = {"batch_size": BATCH_SIZE, **defaults}
-        return replace(self, **{name: value for name, value in own.items() if getattr(self, name) is None})
+    def filled_in(self, method: ModuleType) -> "TuningSettings":
+        """Return the settings as a method is tuned with them: its own defaults where they are null, and the learning
+        rate of its kind of trainer. Filled in again, they stay as they are.
+        """
+        rate = self.preference_learning_rate if method.TRAINER != "sft" else None
+        given = replace(self, learning_rate=rate or self.learning_rate, preference_learning_rate=None)
+        own = {**COMMON, **method.DEFAULTS}
+        return replace(given, **{name: value for name, value in own.items() if getattr(given, name) is None})

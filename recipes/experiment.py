@@ -89,7 +89,9 @@ def plan(config: LoopConfig, method: str, place: Place) -> Plan:
         return settings.output_dir
 
     measured = replace(config.measure, split="measure", seed=config.seed)
-    tag = load_method(method).INFERENCE_TAG
+    module = load_method(method)
+    tag = module.INFERENCE_TAG
+    training = replace(config.tune.training, seed=config.seed).filled_in(module)
     before = add("before", "measure", measured)
     model, tuned_before, labels, tunings = measured.model, (), [], []
     for number in range(1, config.rounds + 1):
@@ -109,7 +111,6 @@ def plan(config: LoopConfig, method: str, place: Place) -> Plan:
         labels.append(
             add(f"{there}label", "label", replace(config.label, responses=responses, seed=config.seed), responses)
         )
-        training = replace(config.tune.training, seed=config.seed)
         tuning = replace(config.tune, labels=labels[-1], method=method, training=training)
         tunings.append(add(f"{own}tune", "tune", tuning, labels[-1]))
         model, tuned_before = str(tunings[-1] / ADAPTER), (tunings[-1],)

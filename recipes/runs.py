@@ -55,13 +55,13 @@ class Run:
 
 
 @contextmanager
-def stage(command: str, config: Any, inputs: Mapping[str, str] | None = None) -> Iterator[Run | None]:
+def stage(command: str, config: Any, inputs: Mapping[str, Any] | None = None) -> Iterator[Run | None]:
     """Yield a Run to be filled, or None if this stage was finished before with the same config and inputs.
 
     Args:
         command: the stage's name.
         config: its config; `output_dir` is the folder.
-        inputs: fingerprints of what the stage reads, by name.
+        inputs: fingerprints of what the stage reads, by name, and what else shapes its results.
 
     Raises:
         InputError: the folder holds a run with other settings or inputs, or cannot be written.

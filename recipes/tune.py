@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +21,6 @@ from evaluation.models import DialogueModel, load_dialogue_model
 from evaluation.results import AXIS, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evaluation.statistics import arrange_cells, descriptor_spread
 from evaluation.styles import load_style_classifier
-from mitigation.settings import TuningSettings
 from mitigation.training import ADAPTER, BiasCallback, hold_out
 from mitigation.training import tune as train
 from recipes import testbed
@@ -51,7 +50,8 @@ def tune(config: TuneConfig) -> None:
         {key: value for key, value in measure_settings.items() if key not in ("command", "inputs")},
         str(responses_folder),
     )
-    with stage("tune", config, {"labels": label_manifest["fingerprint"]}) as run:
+    settings = config.training.filled_in(method)
+    with stage("tune", config, {"labels": label_manifest["fingerprint"], "settings": asdict(settings)}) as run:
         if run is None:
             return
         base = load_dialogue_model(
@@ -63,7 +63,6 @@ def tune(config: TuneConfig) -> None:
         labelled = responses.prompts.assign(response=responses.responses).merge(
             read_table(config.labels / LABELS)[[PROMPT_ID, LABEL]], on=PROMPT_ID, validate="one_to_one"
         )
-        settings = settings_for(method, config.training)
         rows = method.rows(labelled, partial(render_contexts, base), settings.seed)
         train_rows, validation_rows = hold_out(rows, settings.validation_fraction, settings.seed, settings.max_rows)
         neutral = None
@@ -122,13 +121,6 @@ def load_method(name: str) -> ModuleType:
     if name not in known:
         raise unknown_name("method", name, known)
     return import_module(f"mitigation.methods.{name}")
-
-
-def settings_for(method: ModuleType, settings: TuningSettings) -> TuningSettings:
-    """Return the settings as this method takes them: its own learning rate, and its defaults for what is null."""
-    if method.TRAINER != "sft" and settings.preference_learning_rate is not None:
-        settings = replace(settings, learning_rate=settings.preference_learning_rate)
-    return settings.filled_in(method.DEFAULTS)
 
 
 def bias_during_training(

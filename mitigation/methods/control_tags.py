@@ -16,7 +16,7 @@ BIAS_TAG, NO_BIAS_TAG = f" {BIAS}", f" {NO_BIAS}"
 TRAINER = "sft"
 INFERENCE_TAG = NO_BIAS_TAG
 TAGS = (BIAS_TAG, NO_BIAS_TAG)
-DEFAULTS = {"learning_rate": 4e-3}
+DEFAULTS = {"learning_rate": 4e-3, "epochs": 2}
 
 
 def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:

@@ -102,8 +102,8 @@ def test_every_method_says_what_it_needs_and_draws_by_its_seed(name):
     method = import_module(f"mitigation.methods.{name}")
     import_module(f"mitigation.trainers.{method.TRAINER}")
     assert (method.INFERENCE_TAG in method.TAGS) == bool(method.INFERENCE_TAG)
-    assert TuningSettings().filled_in(method.DEFAULTS).learning_rate > 0
-    assert TuningSettings(learning_rate=7.0).filled_in(method.DEFAULTS).learning_rate == 7
+    assert TuningSettings().filled_in(method).learning_rate > 0
+    assert TuningSettings(learning_rate=7.0).filled_in(method).learning_rate == 7
     first, again = (method.rows(labelled(), render, 3).to_dict() for _ in range(2))
     assert first == again and "context" in first
     with pytest.raises(InputError, match="there are none"):
