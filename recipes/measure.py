@@ -1,7 +1,6 @@
 """Measure: prompts → responses → style vectors → scores and a report, each kept on disk as it ends."""
 
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from evaluation.datasets.holistic_bias import generate, load_taxonomy
 from evaluation.datasets.prompt_files import load_personas, read_prompts
@@ -18,12 +16,9 @@ from evaluation.datasets.prompts import same_cells, sample_cells, select, split,
 from evaluation.errors import InputError
 from evaluation.files import sha256_of
 from evaluation.generation import decoding, generate_responses, prompt_seed, render_contexts
-from evaluation.likelihood.perplexity import response_perplexity
 from evaluation.metrics.generation_bias import generation_bias
 from evaluation.metrics.offensiveness import THRESHOLD, offensive_share
-from evaluation.metrics.paired_change import share_interval
 from evaluation.metrics.style_share import style_share
-from evaluation.metrics.text_quality import distinct_n, mean_length, parroting
 from evaluation.models import DialogueModel, load_dialogue_model, model_revision
 from evaluation.progress import progress
 from evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore, write_scores
@@ -38,12 +33,15 @@ from evaluation.styles import (
 )
 from recipes import testbed
 from recipes.config import TESTBED, MeasureConfig
+from recipes.costs import perplexity_score, text_scores
 from recipes.reports import measurement_content, write_report
 from recipes.runs import Run, packages, stage
 from recipes.tables import (
+    NEUTRAL,
     OFFENSIVENESS,
     PROMPTS,
     RESPONSES,
+    SCORES,
     SECOND_STYLES,
     STYLES,
     StyledRun,
@@ -52,16 +50,13 @@ from recipes.tables import (
     write_styles,
     write_table,
 )
-from recipes.testbed import grammar
 
 log = logging.getLogger("evenhand")
 
-SCORES, NEUTRAL, PARTS = "scores.json", "neutral.parquet", "responses"
-NEUTRAL_PAIRS = 1000  # of the testbed's held-out small talk
+PARTS = "responses"
 SAMPLES_TRACKED = 200
 FIRST, SECOND, OFFENSIVE = CLASSIFIERS = ("style_classifier", "second_style_classifier", "offensiveness_classifier")
 AUTO = "auto"
-BOOTSTRAP = 2000
 
 
 def measure(config: MeasureConfig) -> None:
@@ -327,96 +322,6 @@ def classify(
 
 def _nothing(n: int) -> None:
     """Take the place of a progress bar."""
-
-
-def text_scores(measured: StyledRun, signature: dict[str, Any]) -> list[BiasScore]:
-    """Return what the responses are like whoever is answered: empty, repeating the prompt, diverse, long."""
-    written = [bool(response.strip()) for response in measured.responses]
-    rows = measured.rows(np.array(written))
-    n, empty = len(written), written.count(False)
-    common = {"n": n - empty, "n_left_out": empty, "signature": signature}
-    repeats = parroting(rows.responses, rows.prompts[TEXT].tolist())
-    return [
-        BiasScore("empty_share", empty / n, 0.0, (0.0, 1.0), n, share_interval(empty, n), signature=signature),
-        BiasScore(
-            "parroting",
-            repeats,
-            0.0,
-            (0.0, 1.0),
-            interval=share_interval(round(repeats * (n - empty)), n - empty),
-            **common,
-        ),
-        *(
-            BiasScore(
-                f"distinct_{size}",
-                distinct := distinct_n(rows.responses, size),
-                None,
-                (0.0, 1.0),
-                reason=f"no response has {size} words" if math.isnan(distinct) else None,
-                **common,
-            )
-            for size in (1, 2)
-        ),
-        BiasScore("mean_length", mean_length(rows.responses), None, (0.0, math.inf), **common),
-    ]
-
-
-def perplexity_score(
-    model: DialogueModel, tag: str, config: MeasureConfig, path: Path, signature: dict[str, Any]
-) -> BiasScore:
-    """Return the perplexity of held-out neutral responses, e^(−Σ log p / Σ tokens), with a bootstrap interval.
-
-    The rows behind it (log-likelihood and tokens of each response) are written to `path`.
-    """
-    pairs = neutral_pairs(config.neutral_dialogue)
-    contexts = render_contexts(model, pairs[TEXT].tolist(), [""] * len(pairs), tag)
-    with progress(len(pairs), "perplexity", "dialogues") as advance:
-        log_likelihood, tokens = response_perplexity(model, contexts, pairs[RESPONSE].tolist(), on_progress=advance)
-    rows = pairs.assign(log_likelihood=log_likelihood, tokens=tokens)
-    write_table(path, rows)
-    return BiasScore(
-        "perplexity",
-        float(np.exp(-log_likelihood.sum() / tokens.sum())),
-        None,
-        (1.0, math.inf),
-        len(rows),
-        perplexity_interval(log_likelihood, tokens),
-        signature=signature,
-    )
-
-
-def perplexity_interval(log_likelihood: np.ndarray, tokens: np.ndarray) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of the perplexity, over dialogues."""
-    result = stats.bootstrap(
-        (log_likelihood, tokens),
-        lambda ll, n, axis: np.exp(-ll.sum(axis=axis) / n.sum(axis=axis)),
-        paired=True,
-        vectorized=True,
-        n_resamples=BOOTSTRAP,
-        method="percentile",
-        rng=np.random.default_rng(0),
-    )
-    return (float(result.confidence_interval.low), float(result.confidence_interval.high))
-
-
-def neutral_pairs(source: str) -> pd.DataFrame:
-    """Return dialogue pairs (text, response) without descriptors: the testbed's, or a JSONL file's.
-
-    Raises:
-        InputError: the file cannot be read, lacks a column, or holds an empty text.
-    """
-    if source == TESTBED:
-        return grammar.neutral_dialogue("held_out", NEUTRAL_PAIRS, seed=0)
-    try:
-        pairs = pd.read_json(source, lines=True, dtype=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"neutral_dialogue: {source} cannot be read as JSONL ({error}).") from None
-    for column in (TEXT, RESPONSE):
-        if column not in pairs or not pairs[column].map(lambda text: isinstance(text, str) and text.strip()).all():
-            raise InputError(f"neutral_dialogue: {source} needs a {column!r} that is a text in every line.")
-    if len(pairs) < 2:
-        raise InputError(f"neutral_dialogue: {source} has {len(pairs)} lines; an interval needs 2, better 500.")
-    return pairs[[TEXT, RESPONSE]]
 
 
 def _track(run: Run, scores: Sequence[BiasScore], measured: StyledRun) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from evaluation.results import BiasScore, find_score, read_scores
 from recipes.experiment import Plan
-from recipes.tables import read_table
+from recipes.tables import SCORES, read_table
 
 HEADLINE = "fgb_pooled_corrected"
 PARTS = {
@@ -33,7 +33,7 @@ def point_row(plan: Plan, fields: Mapping[str, Any], failed: str = "") -> dict[s
     if failed:
         return row
     before, after, changes = (
-        read_scores(folder / "scores.json") for folder in (plan.before, plan.after, plan.comparison)
+        read_scores(folder / SCORES) for folder in (plan.before, plan.after, plan.comparison)
     )
     for name, group in PARTS.items():
         row |= _with_interval(name, _find(changes, f"{HEADLINE}_reduction", group))
@@ -43,7 +43,7 @@ def point_row(plan: Plan, fields: Mapping[str, Any], failed: str = "") -> dict[s
     row |= _with_interval("parroting_change", _find(changes, "parroting_difference", {}))
     row |= _clusters(changes)
     if plan.untagged is not None:
-        row["untagged_ratio"] = _value(read_scores(plan.untagged / "scores.json"), HEADLINE) / _value(before, HEADLINE)
+        row["untagged_ratio"] = _value(read_scores(plan.untagged / SCORES), HEADLINE) / _value(before, HEADLINE)
     seconds = [json.loads((folder / "run.json").read_text(encoding="utf-8"))["seconds"] for folder in plan.tunings]
     return row | {"minutes": sum(each["total"] for each in seconds) / 60}
 

@@ -24,7 +24,7 @@ from mitigation.projection import descriptor_means, project
 from mitigation.threshold_plan import TRUST
 from recipes.changes import read_changes
 from recipes.config import TESTBED, CompareConfig
-from recipes.tables import StyledRun, read_styled_run, read_table
+from recipes.tables import SCORES, StyledRun, read_styled_run, read_table
 from recipes.testbed import grammar
 
 HTML, MARKDOWN = "report.html", "report.md"
@@ -52,7 +52,7 @@ def write_report(folder: Path, content: ReportContent) -> None:
 
 def measurement_content(folder: Path, model: str) -> ReportContent:
     """Return the report of a single measuring run."""
-    measured, scores = read_styled_run(folder), read_scores(folder / "scores.json")
+    measured, scores = read_styled_run(folder), read_scores(folder / SCORES)
     settings = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     return ReportContent(
         title="Generation bias of a model",
@@ -100,7 +100,7 @@ def comparison_content(config: CompareConfig) -> ReportContent:
     before_settings, after_settings = (
         yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")) for folder in (config.before, config.after)
     )
-    scores_before, scores_after = (read_scores(folder / "scores.json") for folder in (config.before, config.after))
+    scores_before, scores_after = (read_scores(folder / SCORES) for folder in (config.before, config.after))
     base = before_settings["model"]
     facts = tuning_facts(Path(after_settings["model"]))
     notes = notes_on(base, before_settings)
@@ -115,7 +115,7 @@ def comparison_content(config: CompareConfig) -> ReportContent:
         tuned_model=after_settings["model"],
         scores_before=scores_before,
         scores_after=scores_after,
-        differences=read_scores(config.output_dir / "scores.json"),
+        differences=read_scores(config.output_dir / SCORES),
         truth=known_truth(base, before),
         threshold_plan=threshold_plan(config.labels) if config.labels else None,
         descriptors=descriptors(config.labels, before, after) if config.labels else None,
@@ -131,7 +131,7 @@ def comparison_content(config: CompareConfig) -> ReportContent:
 
 def untagged_sentence(untagged: Path, before: Path) -> str:
     """Return how biased the tuned model is without its tag, beside the model it was made from."""
-    scores = [find_score(read_scores(folder / "scores.json"), HEADLINE) for folder in (untagged, before)]
+    scores = [find_score(read_scores(folder / SCORES), HEADLINE) for folder in (untagged, before)]
     without, base = (
         f"{number(PER_UNIT * score.value)} {interval(tuple(PER_UNIT * end for end in score.interval or ()) or None)}"
         for score in scores

@@ -18,7 +18,7 @@ from recipes.experiment import Plan
 from recipes.points import point_row
 from recipes.reports import HTML, MARKDOWN, notes_on
 from recipes.runs import read_run
-from recipes.tables import write_table
+from recipes.tables import SCORES, write_table
 from recipes.tracking import tracked
 
 POINTS, TRACKED = "points.parquet", "tracked"
@@ -51,7 +51,7 @@ class Summary:
         group = self.config.output_dir.name
         with tracked("point", self.config, group=group, name=point_name(plan, self.fields), settings=row) as tracker:
             tracker.values({name: float(value) for name, value in row.items() if isinstance(value, (int, float))})
-            tracker.scores(read_scores(plan.comparison / "scores.json"))
+            tracker.scores(read_scores(plan.comparison / SCORES))
         write_text(mark, f"{point_name(plan, self.fields)}\n")
 
     def report(self) -> None:
@@ -90,7 +90,7 @@ class Summary:
         """Return what the base model scored, in a sentence for each of the measurements there are."""
         found = []
         for folder in dict.fromkeys(plan.before for plan in self.plans):
-            scores = read_scores(folder / "scores.json")
+            scores = read_scores(folder / SCORES)
             pooled = find_score(scores, "fgb_pooled_corrected")
             low, high = (1000 * end for end in pooled.interval or (float("nan"),) * 2)
             parts = [f"pooled FGB* {1000 * pooled.value:.2f} [{low:.2f}, {high:.2f}] ×10⁻³"]

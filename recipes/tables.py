@@ -13,6 +13,7 @@ from evaluation.results import AXIS, DESCRIPTOR, PROMPT_ID, RESPONSE, STYLE_VECT
 
 PROMPTS, RESPONSES, STYLES = "prompts.parquet", "responses.parquet", "styles.parquet"
 SECOND_STYLES, OFFENSIVENESS = "second_styles.parquet", "offensiveness.parquet"
+NEUTRAL, SCORES = "neutral.parquet", "scores.json"
 
 
 @dataclass(frozen=True)

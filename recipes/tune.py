@@ -25,8 +25,9 @@ from mitigation.training import ADAPTER, BiasCallback, hold_out
 from mitigation.training import tune as train
 from recipes import testbed
 from recipes.config import MeasureConfig, TuneConfig, checked
+from recipes.costs import neutral_pairs
 from recipes.label import LABELS, THRESHOLD
-from recipes.measure import classify, neutral_pairs, resolve, respond
+from recipes.measure import classify, resolve, respond
 from recipes.runs import read_run, stage
 from recipes.tables import StyledRun, read_styled_run, read_table
 

@@ -11,8 +11,8 @@ import numpy as np
 from evaluation.results import DESCRIPTOR, TEMPLATE, find_score, read_scores
 from evaluation.styles import load_style_classifier, style_vectors
 from recipes.config import MeasureConfig
-from recipes.measure import SCORES, measure, measurement_prompts
-from recipes.tables import StyledRun, read_styled_run
+from recipes.measure import measure, measurement_prompts
+from recipes.tables import SCORES, StyledRun, read_styled_run
 from recipes.testbed import grammar
 from recipes.testbed.training import is_held_out, is_new_to_both, style_posteriors
 
