@@ -29,6 +29,8 @@ def ablate(config: AblateConfig) -> None:
                 raise InputError(f"sweep: {point} is there twice; leave one of them out.")
             fields[str(planned.comparison)] = point
             plans.append(planned)
+    if not plans:
+        raise InputError(f"sweep: {config.sweep} has no point; give each field a value, or a list of some.")
     swept = list(dict.fromkeys(name for point in fields.values() for name in point if name != METHOD))
     summary = Summary("An ablation", config, plans, swept=swept, fields=fields)
     summary.refused |= run(plans, config.jobs, on_finished=summary.track)

@@ -32,9 +32,7 @@ def point_row(plan: Plan, fields: Mapping[str, Any], failed: str = "") -> dict[s
     row |= _predicted(plan.labels) if len(plan.tunings) == 1 and (plan.labels / "run.json").exists() else {}
     if failed:
         return row
-    before, after, changes = (
-        read_scores(folder / SCORES) for folder in (plan.before, plan.after, plan.comparison)
-    )
+    before, after, changes = (read_scores(folder / SCORES) for folder in (plan.before, plan.after, plan.comparison))
     for name, group in PARTS.items():
         row |= _with_interval(name, _find(changes, f"{HEADLINE}_reduction", group))
     for metric in ("perplexity", "distinct_2", "mean_length"):
