@@ -46,7 +46,7 @@ from mitigation.settings import TuningSettings
 from mitigation.training import tune
 from recipes.config import LoopConfig, read_config
 from recipes.experiment import by_name, plan
-from recipes.tune import CALLBACK_PER_CELL, load_method, settings_for
+from recipes.tune import CALLBACK_PER_CELL, load_method
 
 CONFIGS = Path(__file__).resolve().parents[1] / "recipes" / "configs"
 TEMPLATES = 26
@@ -142,7 +142,7 @@ def training_rate(model: DialogueModel, name: str, method: str, settings: Tuning
         columns["label"] = [row % 2 == 0 for row in range(n)]
     data = Dataset.from_dict(columns)
     train, validation = data.select(range(n - 2)), data.select(range(n - 2, n))
-    settings = replace(settings_for(module, settings), batch_size=rows, evaluations_per_epoch=1)
+    settings = replace(settings.filled_in(module), batch_size=rows, evaluations_per_epoch=1)
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder, suppress(Refused):  # two steps may not be enough to matter
         tune(
@@ -172,7 +172,7 @@ def work(config: LoopConfig) -> tuple[int, dict[str, int]]:
     responses = sum(cells * stage.config.per_cell for stage in stages.values() if stage.command == "measure")
     rows = {}
     for method in config.methods:
-        settings = settings_for(load_method(method), config.tune.training)
+        settings = config.tune.training.filled_in(load_method(method))
         rows[method] = settings.epochs * min(settings.max_rows or 10**9, cells * config.train_per_cell)
         steps = rows[method] // settings.batch_size
         measured = 1 + steps // config.tune.measure_every if config.tune.measure_every else 0
