@@ -1,8 +1,10 @@
 """Progress of long work: a bar in a terminal, a line every few seconds in a log."""
 
 import logging
+import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -47,3 +49,6 @@ def start_logging() -> None:
     """Say on stderr what Evenhand does, and of others what is wrong."""
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", level=logging.WARNING)
     log.setLevel(logging.INFO)
+    # What libraries say of their own future and of each other is nothing that a user could mend.
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    warnings.filterwarnings("ignore", category=FutureWarning)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
+from datasets import Dataset
 
 from evaluation.errors import InputError
 from evaluation.results import DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEXT
@@ -57,6 +58,15 @@ def check_labelled(labelled: pd.DataFrame, *further: str) -> None:
 def untagged_contexts(labelled: pd.DataFrame, render: Render) -> list[str]:
     """Return the context of each labelled response as the model was asked, without a tag."""
     return render(labelled[TEXT].tolist(), labelled[PERSONA].tolist(), "")
+
+
+def plain_rows(labelled: pd.DataFrame, render: Render, responses: Sequence[str] | None = None) -> Dataset:
+    """Return a row for each labelled response, in the same order: `prompt` and `context`, the untagged context, and
+    `completion`, the response, or the one of `responses` in its place.
+    """
+    contexts = untagged_contexts(labelled, render)
+    completions = labelled[RESPONSE].tolist() if responses is None else list(responses)
+    return Dataset.from_dict({"prompt": contexts, "completion": completions, "context": contexts})
 
 
 def unbiased(labelled: pd.DataFrame) -> np.ndarray:

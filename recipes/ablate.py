@@ -52,7 +52,9 @@ def plan_of(config: AblateConfig, point: Mapping[str, Any], seed: int) -> Plan:
         InputError: a field is unknown or has a value that cannot be used.
     """
     settings = as_settings(config.loop)
-    for name in ("report_to", "output_dir", "seed"):
+    if METHOD not in point:
+        raise InputError(f"sweep: {dict(point)} has no `method`; every grid names one, or a list of them.")
+    for name in ("methods", "report_to", "output_dir", "seed"):
         if getattr(config.loop, name) != getattr(LoopConfig(), name):
             raise InputError(f"loop.{name}: the ablation sets it by itself; leave it out.")
     for name, value in point.items():
@@ -68,4 +70,4 @@ def plan_of(config: AblateConfig, point: Mapping[str, Any], seed: int) -> Plan:
     # Stages are shared by points, and each point is a run of its own.
     settings |= {"output_dir": str(config.output_dir), "report_to": "none", "seed": seed}
     of_point = checked(LoopConfig, settings, "sweep")
-    return plan(of_point, point.get(METHOD, of_point.methods[0]), by_content(config.output_dir / STAGES))
+    return plan(of_point, point[METHOD], by_content(config.output_dir / STAGES))

@@ -165,7 +165,7 @@ class AblateConfig:
     loop: LoopConfig = option(LoopConfig, "what all points have in common")
     sweep: Annotated[list[dict[str, Any]], Field(min_length=1)] = option(
         lambda: [{"method": ["control_tags", "kto"]}],
-        "grids of points: {field of the loop, or `method`: one value or a list of them}",
+        "grids of points: {`method`, and any field of the loop: one value or a list of them}",
     )
     seeds: Annotated[list[Seed], Field(min_length=1)] = option(lambda: [0], "run every point once with each")
     jobs: Count = option(1, "points at work at once, each in its own process")

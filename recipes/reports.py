@@ -1,7 +1,7 @@
 """Run folders → the content of a report → terminal, Markdown and HTML."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -131,12 +131,15 @@ def comparison_content(config: CompareConfig) -> ReportContent:
 
 def untagged_sentence(untagged: Path, before: Path) -> str:
     """Return how biased the tuned model is without its tag, beside the model it was made from."""
-    scores = [find_score(read_scores(folder / SCORES), HEADLINE) for folder in (untagged, before)]
-    without, base = (
-        f"{number(PER_UNIT * score.value)} {interval(tuple(PER_UNIT * end for end in score.interval or ()) or None)}"
-        for score in scores
-    )
-    return f" Measured without it: pooled FGB* {without} {UNIT}, against {base} before tuning."
+    without, base = (pooled_text(read_scores(folder / SCORES)) for folder in (untagged, before))
+    return f" Measured without it: pooled FGB* {without}, against {base} before tuning."
+
+
+def pooled_text(scores: Sequence[BiasScore]) -> str:
+    """Return "15.78 [14.52, 17.04] ×10⁻³"."""
+    score = find_score(scores, HEADLINE)
+    bounds = score.interval and tuple(PER_UNIT * end for end in score.interval)
+    return f"{' '.join(filter(None, (number(PER_UNIT * score.value), interval(bounds))))} {UNIT}"
 
 
 def threshold_plan(labels: Path) -> ThresholdPlan:

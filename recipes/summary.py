@@ -11,12 +11,13 @@ import pandas as pd
 from evaluation.errors import InputError
 from evaluation.files import write_text
 from evaluation.report import SweepContent, print_sweep, write_sweep_html, write_sweep_markdown
+from evaluation.report.comparison import number
 from evaluation.report.sweep import COLUMNS
-from evaluation.results import find_score, read_scores
+from evaluation.results import read_scores
 from recipes.config import AblateConfig, LoopConfig
 from recipes.experiment import Plan
 from recipes.points import point_row
-from recipes.reports import HTML, MARKDOWN, notes_on
+from recipes.reports import HTML, MARKDOWN, notes_on, pooled_text
 from recipes.runs import read_run
 from recipes.tables import SCORES, write_table
 from recipes.tracking import tracked
@@ -91,18 +92,10 @@ class Summary:
         found = []
         for folder in dict.fromkeys(plan.before for plan in self.plans):
             scores = read_scores(folder / SCORES)
-            pooled = find_score(scores, "fgb_pooled_corrected")
-            low, high = (1000 * end for end in pooled.interval or (float("nan"),) * 2)
-            parts = [f"pooled FGB* {1000 * pooled.value:.2f} [{low:.2f}, {high:.2f}] ×10⁻³"]
-            for metric, name in (
-                ("perplexity", "perplexity"),
-                ("distinct_2", "distinct-2"),
-                ("parroting", "parroting"),
-            ):
-                try:
-                    parts.append(f"{name} {find_score(scores, metric).value:.4f}")
-                except KeyError:
-                    continue
+            parts = [f"pooled FGB* {pooled_text(scores)}"]
+            for metric in ("perplexity", "distinct_2", "parroting"):
+                those = [score for score in scores if score.metric == metric and not score.group]
+                parts += [f"{metric.replace('_', '-')} {number(score.value, 4)}" for score in those]
             settings, _ = read_run(folder, "measure", "before")
             found.append(f"The base, seed {settings['seed']}: {', '.join(parts)}.")
         return found

@@ -26,14 +26,7 @@ def write_html(path: Path, content: ReportContent) -> None:
 
 def html_report(content: ReportContent) -> str:
     """Return the page; whatever a model or a file supplied is escaped, and hidden characters in it are written out."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["visible"] = visible
+    environment = page_environment()
     environment.globals |= {"row_scale": plots.row_scale, "row_plot": plots.row_plot, "row_ticks": plots.row_ticks}
     samples = [] if content.samples is None else content.samples.to_dict("records")
     big, under = wording.headline(content)
@@ -42,13 +35,13 @@ def html_report(content: ReportContent) -> str:
         css=plots.style(),
         **_changes(content),
         unit=UNIT,
-        big=_unbroken(big),
-        under=_unbroken(under),
-        verdict=_unbroken(wording.verdict(content)),
-        warnings=[_unbroken(visible(warning)) for warning in wording.warnings(content)],
-        cost=_unbroken(wording.cost_sentence(content)),
-        permutation=_unbroken(wording.permutation_note(content)),
-        interval_in_words=_unbroken(wording.INTERVAL_IN_WORDS),
+        big=unbroken(big),
+        under=unbroken(under),
+        verdict=unbroken(wording.verdict(content)),
+        warnings=[unbroken(visible(warning)) for warning in wording.warnings(content)],
+        cost=unbroken(wording.cost_sentence(content)),
+        permutation=unbroken(wording.permutation_note(content)),
+        interval_in_words=unbroken(wording.INTERVAL_IN_WORDS),
         glossary=wording.GLOSSARY,
         limits=wording.LIMITS,
         headline=tables.headline_table(content),
@@ -81,7 +74,7 @@ def _changes(content: ReportContent) -> dict[str, Any]:
         "phrases": own_phrases,
         "other_phrases": other_phrases,
         "parroting": changes.parroting_table(content),
-        "parroting_sentence": _unbroken(changes.parroting_sentence(content)),
+        "parroting_sentence": unbroken(changes.parroting_sentence(content)),
     }
     return {
         **shown,
@@ -93,7 +86,20 @@ def _changes(content: ReportContent) -> dict[str, Any]:
     }
 
 
-def _unbroken(sentence: str) -> str:
+def page_environment() -> Environment:
+    """Return what templates are filled in with: everything escaped, a name that is not there an error."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["visible"] = visible
+    return environment
+
+
+def unbroken(sentence: str) -> str:
     """Return a sentence that does not begin a line with the unit of a number."""
     return re.sub(r" (?=%|×|= |< )|(?<=[=<]) ", "\u00a0", sentence)
 

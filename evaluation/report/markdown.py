@@ -30,37 +30,35 @@ def markdown_report(content: ReportContent) -> str:
     models = content.base_model + (f" → {content.tuned_model}" if content.tuned else "")
     costs, shares = tables.cost_table(content), tables.style_share_table(content)
     parts = [
-        f"# {_escaped(content.title)}",
-        f"{_escaped(models)} · {_escaped(content.date)}" + (f" · {_escaped(content.method)}" if content.method else ""),
-        f"**{_escaped(wording.verdict(content))}**",
-        *(f"> **Warning.** {_escaped(warning)}" for warning in wording.warnings(content)),
+        f"# {escaped(content.title)}",
+        f"{escaped(models)} · {escaped(content.date)}" + (f" · {escaped(content.method)}" if content.method else ""),
+        f"**{escaped(wording.verdict(content))}**",
+        *(f"> **Warning.** {escaped(warning)}" for warning in wording.warnings(content)),
         _table(tables.headline_table(content)),
         _table(tables.further_table(content)),
-        *map(_escaped, (wording.INTERVAL_IN_WORDS, wording.permutation_note(content), *content.notes)),
-        _section(costs.caption, [_escaped(wording.cost_sentence(content)), _grid_of(costs), _table(shares)]),
-        _section("By style cluster", map(_table, tables.cluster_tables(content))),
-        _section("By demographic axis", map(_table, tables.axis_tables(content))),
-        _section("What tuning changed", _changes(content)),
-        _section("Style against frequency in a corpus", _frequency(content)),
-        _section("Against what was planted", [_table(tables.truth_table(content))]),
-        _section("The threshold plan", [_table(tables.plan_table(content)), _trust(content)]),
-        _section("Descriptors", map(_table, tables.descriptor_tables(content))),
-        _section("Training", [_curve_table(content.training)]),
-        _section("Sample responses", [_sample_table(content.samples, content.tuned)]),
-        _section(
+        *map(escaped, (wording.INTERVAL_IN_WORDS, wording.permutation_note(content), *content.notes)),
+        section(costs.caption, [escaped(wording.cost_sentence(content)), _grid_of(costs), _table(shares)]),
+        section("By style cluster", map(_table, tables.cluster_tables(content))),
+        section("By demographic axis", map(_table, tables.axis_tables(content))),
+        section("What tuning changed", _changes(content)),
+        section("Style against frequency in a corpus", _frequency(content)),
+        section("Against what was planted", [_table(tables.truth_table(content))]),
+        section("The threshold plan", [_table(tables.plan_table(content)), _trust(content)]),
+        section("Descriptors", map(_table, tables.descriptor_tables(content))),
+        section("Training", [_curve_table(content.training)]),
+        section("Sample responses", [_sample_table(content.samples, content.tuned)]),
+        section(
             "Sample responses to descriptors with the highest mean b",
             [_sample_table(content.changes.samples, content.tuned)],
         ),
-        _section(
-            "How to read the numbers", [f"- **{_escaped(word)}**: {_escaped(it)}" for word, it in wording.GLOSSARY]
-        ),
-        _section("What they do not say", [f"- {_escaped(limit)}" for limit in wording.LIMITS]),
-        _section("Signature", [_signature(content)]),
+        section("How to read the numbers", [f"- **{escaped(word)}**: {escaped(it)}" for word, it in wording.GLOSSARY]),
+        section("What they do not say", [f"- {escaped(limit)}" for limit in wording.LIMITS]),
+        section("Signature", [_signature(content)]),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _section(title: str, parts: Iterable[str]) -> str:
+def section(title: str, parts: Iterable[str]) -> str:
     """Return the parts under their heading, or nothing if all of them are empty."""
     text = "\n\n".join(part for part in parts if part)
     return f"## {title}\n\n{text}" if text else ""
@@ -68,7 +66,7 @@ def _section(title: str, parts: Iterable[str]) -> str:
 
 def _table(table: tables.Table) -> str:
     """Return a table under its caption."""
-    parts = [f"{_escaped(table.caption)}:", _grid_of(table), _escaped(table.note)]
+    parts = [f"{escaped(table.caption)}:", _grid_of(table), escaped(table.note)]
     return "\n\n".join(part for part in parts if part) if table.rows or table.note else ""
 
 
@@ -76,11 +74,11 @@ def _grid_of(table: tables.Table) -> str:
     if not table.rows:
         return ""
     body = [
-        [f"{_escaped(row.label)}{' **rose**' if row.direction > 0 else ''}"]
-        + [f"{_escaped(cell.full)} {cell.interval}".rstrip() for cell in row.cells]
+        [f"{escaped(row.label)}{' **rose**' if row.direction > 0 else ''}"]
+        + [f"{escaped(cell.full)} {cell.interval}".rstrip() for cell in row.cells]
         for row in table.rows
     ]
-    return _grid(map(_escaped, table.columns), body, right_from=1)
+    return _grid(map(escaped, table.columns), body, right_from=1)
 
 
 def _changes(content: ReportContent) -> list[str]:
@@ -88,13 +86,13 @@ def _changes(content: ReportContent) -> list[str]:
         _table(changes.style_change_table(content)),
         _table(changes.moved_table(content)),
         *(_table(table) for part in changes.phrase_tables(content) for table in part),
-        _escaped(changes.parroting_sentence(content)),
+        escaped(changes.parroting_sentence(content)),
         _table(changes.parroting_table(content)),
     ]
 
 
 def _frequency(content: ReportContent) -> list[str]:
-    return [_escaped(changes.corpus_sentence(content)), _table(changes.frequency_table(content))]
+    return [escaped(changes.corpus_sentence(content)), _table(changes.frequency_table(content))]
 
 
 def _sample_table(samples: pd.DataFrame | None, tuned: bool) -> str:
@@ -121,11 +119,11 @@ def _curve_table(training: TrainingCurve | None) -> str:
         [f"{step:,}", *(number(curve[step] * factor, 3) if step in curve else "" for _, curve, factor in columns)]
         for step in steps
     ]
-    return _grid(["step", *(_escaped(name) for name, *_ in columns)], body, right_from=0)
+    return _grid(["step", *(escaped(name) for name, *_ in columns)], body, right_from=0)
 
 
 def _trust(content: ReportContent) -> str:
-    return _escaped(content.threshold_plan.trust) if content.threshold_plan else ""
+    return escaped(content.threshold_plan.trust) if content.threshold_plan else ""
 
 
 def _signature(content: ReportContent) -> str:
@@ -144,7 +142,7 @@ def _grid(columns: Iterable[str], rows: Iterable[list[str]], right_from: int) ->
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, rule, *rows))
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Return text in which nothing is markup."""
     return _MARKUP.sub(r"\\\1", visible(text))
 

@@ -77,26 +77,26 @@ def row_scale(rows: Sequence[Row]) -> Scale:
 
 def row_ticks(scale: Scale) -> Markup:
     """Return the tick labels above a column of rows."""
-    labels = (_text(tick_text(tick), scale(tick), 70, "tick middle") for tick in ticks(scale))
-    return _svg("ticks", None, *labels)
+    labels = (svg_text(tick_text(tick), scale(tick), 70, "tick middle") for tick in ticks(scale))
+    return svg_figure("ticks", None, *labels)
 
 
 def row_plot(row: Row, scale: Scale) -> Markup:
     """Return one row's dots with intervals: before as a ring above, after as a dot below, the truth as a diamond."""
-    parts = [_line(scale(tick), 0, scale(tick), 100, "zero" if tick == 0 else "grid") for tick in ticks(scale)]
+    parts = [svg_line(scale(tick), 0, scale(tick), 100, "zero" if tick == 0 else "grid") for tick in ticks(scale)]
     drawn = [mark.role for mark in row.marks]
     heights = {"before": 34, "after": 66} if "after" in drawn else {"before": 50}
     for mark in row.marks:
         height = heights.get(mark.role, 50)
         if mark.interval is not None:
             parts.append(
-                _line(scale(mark.interval[0]), height, scale(mark.interval[1]), height, f"whisker {mark.role}")
+                svg_line(scale(mark.interval[0]), height, scale(mark.interval[1]), height, f"whisker {mark.role}")
             )
         if mark.role == "truth":
-            parts.append(_text("◇", scale(mark.value), 50, "middle truth"))
+            parts.append(svg_text("◇", scale(mark.value), 50, "middle truth"))
         else:
             parts.append(_circle(scale(mark.value), height, 4, mark.role))
-    return _svg("row", f"{row.label}: {', '.join(map(_mark_text, row.marks)) or 'nothing to draw'}", *parts)
+    return svg_figure("row", f"{row.label}: {', '.join(map(_mark_text, row.marks)) or 'nothing to draw'}", *parts)
 
 
 def plan_panels(plan: ThresholdPlan) -> list[Markup]:
@@ -120,20 +120,20 @@ def _plan_panel(plan: ThresholdPlan, alpha: float, records: Sequence[dict], x: S
     parts = [_rect(left, right) for left, right in _untrusted_spans(records, x)]
     parts += _grid(x, y, "quantile of b", lambda share: f"{tick_text(100 * share)} %", about=5)
     parts.append(_curve([(x(row["quantile"]), y(row["predicted_fgb_left"])) for row in drawn], "ink"))
-    parts.append(_text(f"α = {alpha:g}", 0, 6, "label strong"))
+    parts.append(svg_text(f"α = {alpha:g}", 0, 6, "label strong"))
     for row in drawn:
         here, share = x(row["quantile"]), row["predicted_fgb_left"]
         chosen = plan.is_chosen(alpha, row["quantile"])
         role = "after" if chosen else "ink"
         if math.isfinite(row["lower"]) and math.isfinite(row["upper"]) and y.holds(row["lower"]):
-            parts.append(_line(here, y(y.border(row["lower"])), here, y(y.border(row["upper"])), f"whisker {role}"))
+            parts.append(svg_line(here, y(y.border(row["lower"])), here, y(y.border(row["upper"])), f"whisker {role}"))
         if y.holds(share):
             parts.append(_circle(here, y(share), 5 if chosen else 2.5, role))
         if chosen:
             label = f"● chosen: {tick_text(row['quantile'])}, {number(100 * share, 0)} % left"
-            parts.append(_text(label, 100, 6, "label after end"))
+            parts.append(svg_text(label, 100, 6, "label after end"))
             title += f"; chosen: quantile {tick_text(row['quantile'])}, {number(100 * share, 0)} % left"
-    return _svg("panel", title, *parts)
+    return svg_figure("panel", title, *parts)
 
 
 def training_panels(training: TrainingCurve) -> list[Markup]:
@@ -165,9 +165,9 @@ def _curve_panel(title: str, curves: Sequence[tuple[str, Sequence[tuple[int, flo
     lowest = -math.inf
     for height, right, name, role in sorted(ends):
         lowest = max(height, lowest + 7)  # labels of curves that end close together are moved apart
-        parts.append(_text(name, right + 2, lowest + 1.5, f"label {role}"))
-    parts.append(_text(title, 0, 6, "label strong"))
-    return _svg("panel", f"{title} against the training step", *parts)
+        parts.append(svg_text(name, right + 2, lowest + 1.5, f"label {role}"))
+    parts.append(svg_text(title, 0, 6, "label strong"))
+    return svg_figure("panel", f"{title} against the training step", *parts)
 
 
 def corpus_panels(corpus: pd.DataFrame) -> list[Markup]:
@@ -194,19 +194,19 @@ def _corpus_panel(cluster: str, rows: pd.DataFrame, x: Scale) -> Markup:
         ]
         for side in ("before", "after")
     }
-    parts = [_text(_power(tick), x(tick), 88, "tick middle") for tick in ticks(x, 4) if tick == round(tick)]
+    parts = [svg_text(_power(tick), x(tick), 88, "tick middle") for tick in ticks(x, 4) if tick == round(tick)]
     if (rows["frequency"] == 0).any():
-        parts.append(_text("never", NEVER, 88, "tick middle"))
-    parts.append(_text("usages for each example of the corpus", (LEFT + 97) / 2, 98, "tick middle"))
+        parts.append(svg_text("never", NEVER, 88, "tick middle"))
+    parts.append(svg_text("usages for each example of the corpus", (LEFT + 97) / 2, 98, "tick middle"))
     for tick in ticks(y, 3):
-        parts.append(_line(LEFT, y(tick), 100, y(tick), "zero" if tick == 0 else "grid"))
-        parts.append(_text(f"{tick_text(tick)} %", LEFT - 2, y(tick) + 1.8, "tick end"))
+        parts.append(svg_line(LEFT, y(tick), 100, y(tick), "zero" if tick == 0 else "grid"))
+        parts.append(svg_text(f"{tick_text(tick)} %", LEFT - 2, y(tick) + 1.8, "tick end"))
     parts += [_circle(across, up, 2.5, f"dot {side}") for side in points for _, across, up in points[side]]
     most_frequent = sorted(points["before"], key=lambda point: -point[1])[:1]
     parts += _point_labels([*points["before"][: NAMED_POINTS - 1], *most_frequent])
-    parts.append(_text(visible(cluster, LONGEST_LABEL), 0, 6, "label strong"))
+    parts.append(svg_text(visible(cluster, LONGEST_LABEL), 0, 6, "label strong"))
     title = f"Mean probability of {visible(cluster, 120)} for each descriptor, against its frequency in the corpus"
-    return _svg("panel", title, *parts)
+    return svg_figure("panel", title, *parts)
 
 
 def _point_labels(points: Iterable[tuple[str, float, float]]) -> list[Markup]:
@@ -221,7 +221,7 @@ def _point_labels(points: Iterable[tuple[str, float, float]]) -> list[Markup]:
             continue
         taken.append((start, start + width, up))
         shift, css_class = (-2.5, "label end") if left_of else (2.5, "label")
-        labels.append(_text(text, across + shift, up + 1.8, css_class))
+        labels.append(svg_text(text, across + shift, up + 1.8, css_class))
     return labels
 
 
@@ -265,11 +265,11 @@ def _untrusted_spans(records: Sequence[dict], x: Scale) -> list[tuple[float, flo
 
 def _grid(x: Scale, y: Scale, x_name: str, y_text: Callable[[float], str], about: int) -> list[Markup]:
     """Return horizontal lines with their numbers at the left, and the numbers and the name of the x axis below."""
-    grid = [_text(tick_text(tick), x(tick), 88, "tick middle") for tick in ticks(x, about)]
-    grid.append(_text(x_name, (x.start + x.end) / 2, 98, "tick middle"))
+    grid = [svg_text(tick_text(tick), x(tick), 88, "tick middle") for tick in ticks(x, about)]
+    grid.append(svg_text(x_name, (x.start + x.end) / 2, 98, "tick middle"))
     for tick in ticks(y, 3):
-        grid.append(_line(LEFT, y(tick), 100, y(tick), "zero" if tick == 0 else "grid"))
-        grid.append(_text(y_text(tick), LEFT - 2, y(tick) + 1.8, "tick end"))
+        grid.append(svg_line(LEFT, y(tick), 100, y(tick), "zero" if tick == 0 else "grid"))
+        grid.append(svg_text(y_text(tick), LEFT - 2, y(tick) + 1.8, "tick end"))
     return grid
 
 
@@ -282,7 +282,7 @@ def _mark_text(mark: Mark) -> str:
     return f"{mark.role} {number(mark.value)}{bounds}"
 
 
-def _svg(css_class: str, title: str | None, *parts: Markup) -> Markup:
+def svg_figure(css_class: str, title: str | None, *parts: Markup) -> Markup:
     if title is None:
         return Markup('<svg class="{}" aria-hidden="true">{}</svg>').format(css_class, Markup("").join(parts))
     return Markup('<svg class="{}" role="img" aria-label="{}"><title>{}</title>{}</svg>').format(
@@ -290,7 +290,7 @@ def _svg(css_class: str, title: str | None, *parts: Markup) -> Markup:
     )
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, css_class: str) -> Markup:
+def svg_line(x1: float, y1: float, x2: float, y2: float, css_class: str) -> Markup:
     return Markup('<line x1="{}%" y1="{}%" x2="{}%" y2="{}%" class="{}"/>').format(x1, y1, x2, y2, css_class)
 
 
@@ -304,7 +304,7 @@ def _rect(left: float, right: float) -> Markup:
     )
 
 
-def _text(text: str, x: float, y: float, css_class: str) -> Markup:
+def svg_text(text: str, x: float, y: float, css_class: str) -> Markup:
     return Markup('<text x="{}%" y="{}%" class="{}">{}</text>').format(round(x, 2), round(y, 2), css_class, text)
 
 

@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from rich.console import Console
 from rich.padding import Padding
@@ -19,7 +18,8 @@ from evaluation.files import write_text
 from evaluation.report import plots, sweep_plots, sweep_tables
 from evaluation.report import sweep_wording as wording
 from evaluation.report.comparison import visible
-from evaluation.report.markdown import _escaped, _section
+from evaluation.report.html import page_environment, unbroken
+from evaluation.report.markdown import escaped, section
 from evaluation.report.sweep import Agreement, SweepContent, plan_agreement, planned, several_thresholds, summarise
 from evaluation.report.tables import Cell, Table
 from evaluation.report.terminal import COLUMNS_OF_A_LOG
@@ -106,25 +106,19 @@ def write_sweep_markdown(path: Path, content: SweepContent) -> None:
 def sweep_html(content: SweepContent) -> str:
     """Return the page; names that came from users are escaped, and hidden characters in them are written out."""
     report = _Report(content)
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"visible": visible, "unbroken": _unbroken}
+    environment = page_environment()
+    environment.filters["unbroken"] = unbroken
     big, under = wording.headline(report.summary, content.bar)
     return environment.get_template("sweep.html.j2").render(
         content=content,
         css=plots.style() + Markup(Path(__file__).with_name("sweep.css").read_text(encoding="utf-8")),
         words=sweep_tables.WORDS,
         n_points=len(content.points),
-        big=_unbroken(big),
+        big=unbroken(big),
         under=under,
-        verdict=_unbroken(report.verdict),
-        warnings=[_unbroken(warning) for warning in wording.warnings(report.summary)],
-        bar=_unbroken(wording.bar_in_words(content.bar)),
+        verdict=unbroken(report.verdict),
+        warnings=[unbroken(warning) for warning in wording.warnings(report.summary)],
+        bar=unbroken(wording.bar_in_words(content.bar)),
         intervals=wording.INTERVALS,
         front=wording.FRONT,
         removed=report.removed,
@@ -136,7 +130,7 @@ def sweep_html(content: SweepContent) -> str:
         not_met=sweep_plots.key_mark(),
         panels=_panels(report),
         plan_panel=report.agreements and sweep_plots.plan_panel(report.planned, report.summary, content),
-        plan_verdict=_unbroken(report.plan_verdict),
+        plan_verdict=unbroken(report.plan_verdict),
         plan_note=PLAN_NOTE,
         agreement=report.agreement,
         plan=report.plan,
@@ -155,32 +149,27 @@ def _panels(report: _Report) -> list[tuple[str, Markup]]:
     ]
 
 
-def _unbroken(sentence: str) -> str:
-    """Return a sentence that does not begin a line with the unit of a number."""
-    return re.sub(r" (?=%|×|= |< )|(?<=[=<]) ", "\u00a0", sentence)
-
-
 def sweep_markdown(content: SweepContent) -> str:
     """Return the report as GitHub-flavoured Markdown, without the plots, ended by a line break."""
     report = _Report(content)
-    reading = [f"- **{_escaped(word)}**: {_escaped(meaning)}" for word, meaning in wording.READING]
+    reading = [f"- **{escaped(word)}**: {escaped(meaning)}" for word, meaning in wording.READING]
     parts = [
-        f"# {_escaped(content.title)}",
-        f"{_escaped(content.base_model)} · {_escaped(content.date)}",
-        f"**{_escaped(report.verdict)}**",
-        *(f"> **Warning.** {_escaped(warning)}" for warning in wording.warnings(report.summary)),
-        *map(_escaped, (wording.bar_in_words(content.bar), *content.notes)),
+        f"# {escaped(content.title)}",
+        f"{escaped(content.base_model)} · {escaped(content.date)}",
+        f"**{escaped(report.verdict)}**",
+        *(f"> **Warning.** {escaped(warning)}" for warning in wording.warnings(report.summary)),
+        *map(escaped, (wording.bar_in_words(content.bar), *content.notes)),
         *(_grid(table) for table in (report.removed, report.costs)),
-        _escaped(f"{wording.INTERVALS} {wording.FRONT}"),
-        _section("Refused by a guard", [_grid(report.refused, titled=False)]),
-        _section(
+        escaped(f"{wording.INTERVALS} {wording.FRONT}"),
+        section("Refused by a guard", [_grid(report.refused, titled=False)]),
+        section(
             "The threshold plan, put to the test",
-            [_escaped(report.plan_verdict), _grid(report.agreement), _grid(report.plan), _escaped(PLAN_NOTE)]
+            [escaped(report.plan_verdict), _grid(report.agreement), _grid(report.plan), escaped(PLAN_NOTE)]
             if report.agreements
             else [],
         ),
-        _section("How to read the numbers", ["\n".join(reading)]),
-        _section("What they do not say", ["\n".join(f"- {_escaped(limit)}" for limit in wording.LIMITS)]),
+        section("How to read the numbers", ["\n".join(reading)]),
+        section("What they do not say", ["\n".join(f"- {escaped(limit)}" for limit in wording.LIMITS)]),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -190,14 +179,14 @@ def _grid(table: Table, titled: bool = True) -> str:
     if not table.rows:
         return ""
     rule = [":---" if name in sweep_tables.WORDS else "---:" for name in table.columns]
-    body = ([_escaped(row.label), *map(_cell, row.cells)] for row in table.rows)
-    lines = [_line(map(_escaped, table.columns)), _line(rule), *map(_line, body)]
-    return (f"{_escaped(table.caption)}:\n\n" if titled else "") + "\n".join(lines)
+    body = ([escaped(row.label), *map(_cell, row.cells)] for row in table.rows)
+    lines = [_line(map(escaped, table.columns)), _line(rule), *map(_line, body)]
+    return (f"{escaped(table.caption)}:\n\n" if titled else "") + "\n".join(lines)
 
 
 def _cell(cell: Cell) -> str:
-    beside = cell.interval if _BRACKETS.fullmatch(cell.interval) else _escaped(cell.interval)
-    return f"{_escaped(cell.full)} {beside}".rstrip()
+    beside = cell.interval if _BRACKETS.fullmatch(cell.interval) else escaped(cell.interval)
+    return f"{escaped(cell.full)} {beside}".rstrip()
 
 
 def _line(cells: Iterable[str]) -> str:

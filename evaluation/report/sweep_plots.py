@@ -16,7 +16,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from evaluation.report.comparison import number, percent, visible
-from evaluation.report.plots import Scale, _line, _svg, _text, tick_text, ticks
+from evaluation.report.plots import Scale, svg_figure, svg_line, svg_text, tick_text, ticks
 from evaluation.report.sweep import FACTOR, METHOD, SweepContent
 from evaluation.report.sweep_wording import setting_label
 
@@ -83,13 +83,13 @@ def cost_panel(summary: pd.DataFrame, content: SweepContent, cost: str) -> Marku
     name = {"perplexity": "change of perplexity", "distinct_2": "change of distinct-2"}[cost]
     front = drawn[drawn[f"front_{cost}"]].sort_values(column, ascending=cost == "perplexity")
     parts = _grid(x, y, name, "removed")
-    parts += [_line(x(limit), TOP, x(limit), BOTTOM, "limit"), _limit_text(x(limit), cost)]
+    parts += [svg_line(x(limit), TOP, x(limit), BOTTOM, "limit"), _limit_text(x(limit), cost)]
     places = [(x(x.border(r[column])), y(y.border(r["reduction"]))) for r in front.to_dict("records")]
     steps = _front(places, cost)
-    parts += [_line(*step, "front") for step in steps]
+    parts += [svg_line(*step, "front") for step in steps]
     listed = ", ".join(str(it) for it in front["number"])
     title = f"Pooled FGB* removed against the {name}, {len(dots)} settings; on the Pareto front: {listed or 'none'}"
-    return _svg("panel cost", title, *parts, *_dots(dots, x, y, COST_SIZE, steps))
+    return svg_figure("panel cost", title, *parts, *_dots(dots, x, y, COST_SIZE, steps))
 
 
 def plan_panel(rows: pd.DataFrame, summary: pd.DataFrame, content: SweepContent) -> Markup:
@@ -116,7 +116,7 @@ def plan_panel(rows: pd.DataFrame, summary: pd.DataFrame, content: SweepContent)
     parts = _grid(x, y, "predicted to be left", "left")
     parts += [_ray(1.0, x, y, "diagonal"), _ray(FACTOR, x, y, "ray"), _ray(1 / FACTOR, x, y, "ray")]
     title = f"Measured against predicted share of pooled FGB* left, {len(dots)} settings; the diagonal is agreement"
-    return _svg("panel plan", title, *parts, *_dots(dots, x, y, PLAN_SIZE))
+    return svg_figure("panel plan", title, *parts, *_dots(dots, x, y, PLAN_SIZE))
 
 
 def _name(setting: dict[str, Any], summary: pd.DataFrame, content: SweepContent) -> str:
@@ -203,20 +203,20 @@ def _grid(x: Scale, y: Scale, x_name: str, y_name: str) -> list[Markup]:
     """Return the lines of both axes, in percent, with their numbers at the left and below, and their names."""
     parts = []
     for tick in ticks(x, 8):
-        parts.append(_line(x(tick), TOP, x(tick), BOTTOM, "zero" if tick == 0 else "grid"))
-        parts.append(_text(f"{tick_text(round(100 * tick, 6))} %", x(tick), BOTTOM + 5, "tick middle"))
+        parts.append(svg_line(x(tick), TOP, x(tick), BOTTOM, "zero" if tick == 0 else "grid"))
+        parts.append(svg_text(f"{tick_text(round(100 * tick, 6))} %", x(tick), BOTTOM + 5, "tick middle"))
     for tick in ticks(y, 6):
-        parts.append(_line(LEFT, y(tick), RIGHT, y(tick), "zero" if tick == 0 else "grid"))
-        parts.append(_text(f"{tick_text(round(100 * tick, 6))} %", LEFT - 0.8, y(tick) + 1, "tick end"))
-    parts.append(_text(f"{x_name} →", RIGHT, BOTTOM + 11, "tick end"))
-    parts.append(_text(f"↑ {y_name}", 0, BOTTOM + 11, "tick"))
+        parts.append(svg_line(LEFT, y(tick), RIGHT, y(tick), "zero" if tick == 0 else "grid"))
+        parts.append(svg_text(f"{tick_text(round(100 * tick, 6))} %", LEFT - 0.8, y(tick) + 1, "tick end"))
+    parts.append(svg_text(f"{x_name} →", RIGHT, BOTTOM + 11, "tick end"))
+    parts.append(svg_text(f"↑ {y_name}", 0, BOTTOM + 11, "tick"))
     return parts
 
 
 def _limit_text(place: float, cost: str) -> Markup:
     """Return the name of the bar's line, on the side that is still allowed."""
     side = ("end", -0.6) if cost == "perplexity" else ("", 0.6)
-    return _text("the bar", place + side[1], BOTTOM - 1.5, f"tick {side[0]}".strip())
+    return svg_text("the bar", place + side[1], BOTTOM - 1.5, f"tick {side[0]}".strip())
 
 
 def _front(places: Sequence[tuple[float, float]], cost: str) -> list[Box]:
@@ -233,7 +233,7 @@ def _front(places: Sequence[tuple[float, float]], cost: str) -> list[Box]:
 def _ray(slope: float, x: Scale, y: Scale, css_class: str) -> Markup:
     """Return the line measured = slope · predicted as far as the frame reaches."""
     end = min(x.high, y.high / slope)
-    return _line(x(0), y(0), x(end), y(end * slope), css_class)
+    return svg_line(x(0), y(0), x(end), y(end * slope), css_class)
 
 
 def _dots(
@@ -255,7 +255,7 @@ def _dots(
         [_line_box(line, size) for line in (*whiskers, *steps)],
     )
     marks = (_dot(*parts) for parts in zip(dots, places, labels, offsets, strict=True))
-    return [*(_line(*line, "span") for line in whiskers), *marks]
+    return [*(svg_line(*line, "span") for line in whiskers), *marks]
 
 
 def _line_box(line: Box, size: tuple[float, float]) -> Box:

@@ -17,8 +17,8 @@ from mitigation.labelled import (
     answers_as_if_to,
     check_labelled,
     drawn_from_groups,
+    plain_rows,
     unbiased,
-    untagged_contexts,
 )
 
 TRAINER, INFERENCE_TAG, TAGS = "sft", "", ()
@@ -49,6 +49,5 @@ def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
         raise InputError(
             f"labelled responses: no {TEMPLATE} has `no_bias` responses to two descriptors; move the threshold."
         )
-    contexts = untagged_contexts(kept, render)
     answers = answers_as_if_to(offered.iloc[donor[donor >= 0]], kept[DESCRIPTOR].tolist())
-    return Dataset.from_dict({"prompt": contexts, "completion": answers, "context": contexts})
+    return plain_rows(kept, render, answers)

@@ -7,8 +7,7 @@ tag. The trainer weighs the two classes so that both count the same (the paper's
 import pandas as pd
 from datasets import Dataset
 
-from evaluation.results import RESPONSE
-from mitigation.labelled import Render, check_labelled, unbiased, untagged_contexts
+from mitigation.labelled import Render, check_labelled, plain_rows, unbiased
 
 TRAINER, INFERENCE_TAG, TAGS = "kto", "", ()
 DEFAULTS = {"learning_rate": 1.5e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 1.0}
@@ -23,12 +22,4 @@ def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
         InputError: see `mitigation.labelled.check_labelled`.
     """
     check_labelled(labelled)
-    contexts = untagged_contexts(labelled, render)
-    return Dataset.from_dict(
-        {
-            "prompt": contexts,
-            "completion": labelled[RESPONSE].tolist(),
-            "label": unbiased(labelled).tolist(),
-            "context": contexts,
-        }
-    )
+    return plain_rows(labelled, render).add_column("label", unbiased(labelled).tolist())

@@ -7,8 +7,7 @@ answers chosen by a reward as best-of-n or rejection-sampling fine-tuning (Touvr
 import pandas as pd
 from datasets import Dataset
 
-from evaluation.results import RESPONSE
-from mitigation.labelled import Render, check_labelled, unbiased, untagged_contexts
+from mitigation.labelled import Render, check_labelled, plain_rows, unbiased
 
 TRAINER, INFERENCE_TAG, TAGS = "sft", "", ()
 DEFAULTS = {"learning_rate": 4e-3}
@@ -21,6 +20,4 @@ def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
         InputError: see `mitigation.labelled.check_labelled`.
     """
     check_labelled(labelled)
-    kept = labelled[unbiased(labelled)]
-    contexts = untagged_contexts(kept, render)
-    return Dataset.from_dict({"prompt": contexts, "completion": kept[RESPONSE].tolist(), "context": contexts})
+    return plain_rows(labelled[unbiased(labelled)], render)

@@ -6,8 +6,7 @@ The model is tuned on its own responses, biased ones and all: what this removes,
 import pandas as pd
 from datasets import Dataset
 
-from evaluation.results import RESPONSE
-from mitigation.labelled import Render, check_labelled, untagged_contexts
+from mitigation.labelled import Render, check_labelled, plain_rows
 
 TRAINER, INFERENCE_TAG, TAGS = "sft", "", ()
 DEFAULTS = {"learning_rate": 4e-3}
@@ -20,5 +19,4 @@ def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
         InputError: see `mitigation.labelled.check_labelled`.
     """
     check_labelled(labelled)
-    contexts = untagged_contexts(labelled, render)
-    return Dataset.from_dict({"prompt": contexts, "completion": labelled[RESPONSE].tolist(), "context": contexts})
+    return plain_rows(labelled, render)

@@ -137,6 +137,7 @@ def test_a_threshold_changes_what_depends_on_it_alone():
     ("point", "message"),
     [
         ({"method": "ktoo"}, "method: 'ktoo' is unknown; did you mean 'kto'"),
+        ({"label.quantile": 0.5}, "has no `method`"),
         ({"label.quantil": 0.5}, "sweep: key: 'label.quantil' is unknown; did you mean 'label.quantile'"),
         ({"labels.quantile": 0.5}, "'labels.quantile' is no field of the loop"),
         ({"label.quantile": 1.5}, "label.quantile: 1.5 cannot be used"),
@@ -145,4 +146,4 @@ def test_a_threshold_changes_what_depends_on_it_alone():
 )
 def test_a_mistake_in_a_point_is_one_error(point, message):
     with pytest.raises(InputError, match=message):
-        plan_of(config(), point, 0)
+        plan_of(config(), point if "has no" in message else {"method": "kto", **point}, 0)
