@@ -19,6 +19,8 @@ UNSEEN = "unseen"
 RESPONSE, STYLE_VECTOR = "response", "style_vector"
 # labels.parquet: PROMPT_ID, BIAS_VALUE (b), LABEL ("bias" or "no_bias").
 BIAS_VALUE, LABEL = "bias_value", "label"
+# pairs.parquet: two sentences that differ in who is spoken of; MORE is the one that fits the stereotype more.
+PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS = "pair_id", "bias_type", "direction", "more", "less"
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class BiasScore:
     """One number with what is needed to read it and to get it again.
 
     `value` is in natural units; NaN means undefined and needs a `reason`. `interval` is the 95 % confidence
-    interval, or None where none is defined. `ideal` is the value of an unbiased model, None where only a comparison
+    interval, or None where none is defined; `standard_error` is given where a paper gives it. `ideal` is the value of an unbiased model, None where only a comparison
     with another model says anything; `bounds` is the metric's range (infinite where it has none). `n` counts the rows
     behind the value, `n_left_out` those that could not enter it. `group` says which cut it is ({} is everything);
     `p_value` belongs to the test that the metric's docstring names. `signature` holds all that shaped the number.
@@ -38,6 +40,7 @@ class BiasScore:
     bounds: tuple[float, float]
     n: int
     interval: tuple[float, float] | None = None
+    standard_error: float | None = None
     p_value: float | None = None
     n_left_out: int = 0
     group: Mapping[str, str] = field(default_factory=dict)
