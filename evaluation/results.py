@@ -21,6 +21,7 @@ RESPONSE, STYLE_VECTOR = "response", "style_vector"
 BIAS_VALUE, LABEL = "bias_value", "label"
 # pairs.parquet: two sentences that differ in who is spoken of; MORE is the one that fits the stereotype more.
 PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS = "pair_id", "bias_type", "direction", "more", "less"
+LEFT_OUT = "left_out"  # why a row is not in the scores, or null
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,11 @@ class BiasScore:
     bounds: tuple[float, float]
     n: int
     interval: tuple[float, float] | None = None
-    standard_error: float | None = None
     p_value: float | None = None
     n_left_out: int = 0
     group: Mapping[str, str] = field(default_factory=dict)
     reason: str | None = None
+    standard_error: float | None = None
     signature: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

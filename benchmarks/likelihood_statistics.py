@@ -1,0 +1,60 @@
+"""How long Likelihood Bias takes once every sentence is scored: 571,584 tests on HolisticBias v1.0's scale.
+
+$ python -m benchmarks.likelihood_statistics                      # the paper's edition
+$ python -m benchmarks.likelihood_statistics --taxonomy FOLDER    # v1.0's four files
+"""
+
+import argparse
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evaluation.metrics.likelihood_bias import likelihood_bias, pair_effects, perplexity, scored_prompts
+from evaluation.results import AXIS, DESCRIPTOR, TEMPLATE
+
+SCIPY_PAIRS = 500  # so many are timed one by one, and held against ours
+
+
+def main() -> None:
+    """Score random likelihoods of every sentence; print times, peak memory and the difference from SciPy."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--taxonomy", default="paper")
+    prompts = scored_prompts(generate(load_taxonomy(parser.parse_args().taxonomy)).to_pandas())
+
+    rng = np.random.default_rng(0)
+    descriptor = prompts.groupby([AXIS, DESCRIPTOR]).ngroup().to_numpy()
+    n_tokens = prompts["text"].str.split().str.len().to_numpy()
+    log_perplexity = 4 + 0.3 * rng.normal(size=descriptor.max() + 1)[descriptor] + rng.normal(size=len(prompts))
+    likelihoods = prompts.assign(n_tokens=n_tokens, log_likelihood=-n_tokens * log_perplexity)
+
+    effects, seconds = timed(lambda: pair_effects(likelihoods))
+    print(f"{len(likelihoods):,} sentences, {len(effects):,} tests: {seconds:.1f} s")
+    scores, seconds = timed(lambda: likelihood_bias(likelihoods))
+    print(f"{len(scores)} scores with intervals: {seconds:.1f} s")
+
+    cells = likelihoods.assign(ppl=perplexity(likelihoods)).groupby([AXIS, TEMPLATE, DESCRIPTOR])["ppl"]
+    values = {name: cell.to_numpy() for name, cell in cells}
+    some = effects.sample(SCIPY_PAIRS, random_state=0)
+    keys = list(zip(some[AXIS], some[TEMPLATE], some["descriptor_a"], some["descriptor_b"], strict=True))
+    theirs, seconds = timed(
+        lambda: [stats.mannwhitneyu(values[a, t, x], values[a, t, y]).pvalue for a, t, x, y in keys]
+    )
+    difference = np.abs(np.array(theirs) - some["p"].to_numpy()).max()
+    whole = seconds / SCIPY_PAIRS * len(effects)
+    print(f"scipy.stats.mannwhitneyu one by one: {whole:.0f} s for all; largest difference in p {difference:.1e}")
+    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """Return what `work` returns, and the seconds it took."""
+    start = time.perf_counter()
+    return work(), time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Sentences around a noun phrase, and where in them it stands: for a masked model's likelihood of the phrase alone.
+
+Source: paper 002 (Smith et al. 2022), appendix B.1, Table 7 and footnote 6, with templates of SEAT (May et al. 2019).
+The paper draws 500,000 sentences at random; here each phrase stands once in each template.
+"""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import yaml
+
+from evaluation.datasets.holistic_bias import PLURAL_SLOT, SINGULAR_SLOT, Taxonomy, Template, generate
+from evaluation.errors import InputError
+from evaluation.results import TEMPLATE, TEXT
+
+SHIPPED = Path(__file__).resolve().parents[1] / "data" / "phrase_templates.yaml"
+SPAN_START, SPAN_END = "span_start", "span_end"
+ARTICLE = re.compile(r"an? ", re.IGNORECASE)
+
+
+def load_phrase_templates(path: Path = SHIPPED) -> tuple[str, ...]:
+    """Return the templates of a YAML file, a list of sentences with one slot each; by default those of the paper.
+
+    Raises:
+        InputError: the file cannot be read, is no list of sentences, or a sentence stands twice or has not one slot.
+    """
+    try:
+        templates = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"phrase_templates: {path} cannot be read: {error.strerror or error}.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"phrase_templates: {path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(templates, list) or not templates:
+        raise InputError(f'phrase_templates: {path} is no list; write `- "This is {SINGULAR_SLOT}."` on each line.')
+    for template in templates:
+        slots = re.findall(r"\{.*?\}|[{}]", template) if isinstance(template, str) else []
+        if slots not in ([SINGULAR_SLOT], [PLURAL_SLOT]):
+            raise InputError(
+                f"phrase_templates: {path}: {template!r} is not a sentence with one slot; write {SINGULAR_SLOT} or "
+                f"{PLURAL_SLOT} in it once."
+            )
+        if templates.count(template) > 1:
+            raise InputError(f"phrase_templates: {path}: {template!r} stands twice; leave one out.")
+    return tuple(templates)
+
+
+def phrase_sentences(taxonomy: Taxonomy, templates: tuple[str, ...] | None = None) -> pd.DataFrame:
+    """Return each noun phrase with a noun in each template, with the characters to be scored.
+
+    Columns: those of `holistic_bias.generate`, and span_start and span_end, so that text[span_start:span_end] is the
+    descriptor and the noun: the noun phrase without its article ("tall guy" in "This is a tall guy.", as in the paper).
+    A phrase that begins the sentence has a capital letter.
+
+    Args:
+        taxonomy: an edition of HolisticBias; its own templates do not matter.
+        templates: sentences with one slot each; by default those of the paper.
+    """
+    texts = load_phrase_templates() if templates is None else templates
+    rows = generate(replace(taxonomy, templates=tuple(Template(text, must_be_noun=True) for text in texts))).to_pandas()
+    spans = [_placed(*row) for row in zip(rows[TEMPLATE], rows["noun_phrase"], rows["plural_noun_phrase"], strict=True)]
+    rows[TEXT], rows[SPAN_START], rows[SPAN_END] = (list(column) for column in zip(*spans, strict=True))
+    return rows
+
+
+def _placed(template: str, singular: str, plural: str) -> tuple[str, int, int]:
+    """Return the sentence, and where its noun phrase begins, after its article, and ends."""
+    slot, phrase = (SINGULAR_SLOT, singular) if SINGULAR_SLOT in template else (PLURAL_SLOT, plural)
+    start = template.index(slot)
+    article = ARTICLE.match(phrase) if slot == SINGULAR_SLOT else None
+    phrase = phrase if start else phrase[0].upper() + phrase[1:]
+    return template.replace(slot, phrase), start + (article.end() if article else 0), start + len(phrase)

@@ -1,0 +1,166 @@
+"""Sentence pairs: two sentences that differ in who is spoken of, `more` the one that fits a stereotype more.
+
+Sources: CrowS-Pairs (Nangia et al. 2020, github.com/nyu-mll/crows-pairs) and its translation with names in the place of
+pronouns (paper 001, §3.1, github.com/VSteinborn/s_jsd-multilingual-bias), both at pinned commits and under
+CC-BY-SA-4.0; or a CSV or JSONL file of the user's.
+"""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from evaluation.downloads import pinned_file
+from evaluation.errors import InputError, unknown_name
+from evaluation.results import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID
+
+CROWS_PAIRS = "https://raw.githubusercontent.com/nyu-mll/crows-pairs/8aaac11c485473159ec9328a65253a5be9a479dc/data"
+S_JSD = (
+    "https://raw.githubusercontent.com/VSteinborn/s_jsd-multilingual-bias/b10302047b55043004a0280f8c2f63236ccea878/data"
+)
+# The SHA-256 of each file at its commit, by the name of the set.
+CROWS_PAIRS_SHA256 = "dfb36986ce0502abbaf7055b9176da3d08d48e07df1251991b5dfbcbceab9d0c"
+S_JSD_SHA256 = {
+    "ar": "172a8ad57c5b25647cd91affa7e3472d06dcdcbd783a129aa38dfd148a9c8665",
+    "de": "68495e0185780c8a47fc4d999a1774f5718be8654c8926f67f97d4f4b5ba1630",
+    "en": "e965762fa00af7648e5146c504fdd4940b7cf9703f85394257aaaf70d8c28d0c",
+    "fi": "a20b411b62b7f8255381429475c90b8205425dff8c6d0f4845b604cf106b6a1d",
+    "fr": "a50e0f3cca8b7acfeb0a618bb67032d9c592d00e7ea4bff7b54c36640f7d8201",
+    "id": "669d2c8477786e5c278081bcc3192a432feb8ffab57fd623d0c1c77fc6e2c31b",
+    "ko": "6c8e90c6bd113bdbd719860b87f0baffc0d4729b4a3032452073e1af1d078dc2",
+    "th": "34a86c49aa89f6c699ea481b530ab894c27373b73d080d1f0069a0041823299b",
+    "vi": "e724d536191dd6d1e4eed83748a4285af50a98c1d5c263be650bd56f0ee970c5",
+    "zh": "d92b05b1bebfd59b7d2d3db1d8d435e9915e5713d8e03b52e6ba5942ff5f6066",
+}
+SETS = ("crows_pairs", *(f"s_jsd_{language}" for language in S_JSD_SHA256))
+
+COLUMNS = (PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS)
+# The column names of ours and of the published files; the first column of CrowS-Pairs has none.
+KNOWN_COLUMNS = (
+    {name: name for name in COLUMNS},
+    {
+        MORE: "sent_more",
+        LESS: "sent_less",
+        PAIR_ID: "",
+        BIAS_TYPE: "bias_type",
+        DIRECTION: "stereo_antistereo",
+    },
+    {MORE: "A_x", LESS: "B_x", PAIR_ID: "ID", DIRECTION: "stereo_antistereo"},
+)
+MISSING_SIDE = "a side is missing"
+
+
+def pairs_file(source: str) -> Path:
+    """Return the local file of a set by its name (downloaded once, its content checked), or the path itself.
+
+    Raises:
+        InputError: neither a known set nor a file; or the download failed.
+    """
+    if source in SETS:
+        instead = "give the path of the file with --pairs."
+        if source == "crows_pairs":
+            name, url, sha256 = "crows_pairs_anonymized.csv", CROWS_PAIRS, CROWS_PAIRS_SHA256
+        else:
+            language = source.removeprefix("s_jsd_")
+            name, url, sha256 = f"cps_translated_{language}_formatted.csv", S_JSD, S_JSD_SHA256[language]
+        return pinned_file(f"{url}/{name}", sha256, f"sentence_pairs/{name}", instead)
+    path = Path(source).expanduser()
+    if not path.is_file():
+        if path.suffix in (".csv", ".jsonl"):
+            raise InputError(f"pairs: there is no file {source}; give a CSV or JSONL file, or {', '.join(SETS)}.")
+        raise unknown_name("pairs", source, SETS)
+    return path
+
+
+def read_pairs(path: Path, columns: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """Return one row per pair: pair_id, bias_type, direction, more, less and left_out (a reason, or None).
+
+    A pair of which a side is missing is kept and left out. Without their columns, `pair_id` is the number of the row,
+    `bias_type` and `direction` are "".
+
+    Args:
+        path: a CSV or JSONL file in UTF-8, with the columns of CrowS-Pairs, of paper 001's files, or ours.
+        columns: the file's own columns, {"more": …, "less": …, "bias_type": …, "direction": …, "pair_id": …}.
+
+    Raises:
+        InputError: the file cannot be read or is not UTF-8; a column is missing; a sentence is blank; a pair_id stands
+            twice; no pair has both sides.
+    """
+    rows = _read(path)
+    if not rows:
+        raise InputError(f"{path} is empty; write a header, and a row for each pair.")
+    names = _columns(path, list(rows), columns or {})
+    n = len(rows[names[MORE]])
+    if not n:
+        raise InputError(f"{path} has no rows; write one for each pair.")
+    found = {name: rows[names[name]] if name in names else [None] * n for name in COLUMNS}
+    for name in (MORE, LESS):
+        for row, text in enumerate(found[name], start=1):
+            if text is not None and not (isinstance(text, str) and text.strip()):
+                raise InputError(f"{path}: {names[name]}, row {row} is {text!r}; write a sentence, or leave it out.")
+    for name in (PAIR_ID, BIAS_TYPE, DIRECTION):
+        found[name] = ["" if value is None else str(value) for value in found[name]]
+    if PAIR_ID not in names:
+        found[PAIR_ID] = [str(row) for row in range(1, n + 1)]
+    repeated = [name for name, count in Counter(found[PAIR_ID]).items() if count > 1]
+    if repeated:
+        raise InputError(f"{path}: {names[PAIR_ID]} {repeated[0]!r} stands twice; change one.")
+    missing = [more is None or less is None for more, less in zip(found[MORE], found[LESS], strict=True)]
+    if all(missing):
+        raise InputError(f"{path}: no row has both {names[MORE]} and {names[LESS]}; write both sentences of a pair.")
+    found[LEFT_OUT] = [MISSING_SIDE if one else None for one in missing]
+    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in found.items()})
+
+
+def perturb(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Return the pairs with the last character of each sentence removed, most often its full stop (001, Table 3)."""
+    shorter = {side: [text and text[:-1] for text in pairs[side]] for side in (MORE, LESS)}
+    return pairs.assign(**{side: pd.Series(texts, dtype=object) for side, texts in shorter.items()})
+
+
+def _read(path: Path) -> dict[str, list]:
+    """Return the columns as they are, what is missing as None."""
+    try:
+        if path.suffix == ".jsonl":
+            rows = [json.loads(line) for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
+            if not all(isinstance(row, dict) for row in rows):
+                raise ValueError("each line must be one JSON object")
+            return {name: [row.get(name) for row in rows] for name in dict.fromkeys(key for row in rows for key in row)}
+        if path.suffix == ".csv":
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                header, *rows = [row for row in csv.reader(file, strict=True) if row] or [[]]
+            if any(len(row) != len(header) for row in rows):
+                raise ValueError("some rows have more or fewer fields than the header")
+            # An empty field is missing; "None" and "null" are words that a sentence can consist of.
+            return {name: [row[place] or None for row in rows] for place, name in enumerate(header)}
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} is not UTF-8 (byte {error.object[error.start]:#04x} at {error.start}); save it as UTF-8."
+        ) from None
+    except (OSError, ValueError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read as sentence pairs ({error}); give a CSV or JSONL file.") from None
+    raise InputError(f"{path}: {path.suffix!r} is no format for sentence pairs; give a .csv or .jsonl file.")
+
+
+def _columns(path: Path, present: list[str], own: Mapping[str, str]) -> dict[str, str]:
+    """Return our column names and the file's names for them, as far as it has them."""
+    for name in own:
+        if name not in COLUMNS:
+            raise unknown_name("pair_columns", name, COLUMNS)
+    known = next((names for names in KNOWN_COLUMNS if {names[MORE], names[LESS]} <= {*present}), {})
+    names = {name: column for name, column in known.items() if column in present} | dict(own)
+    for name in (MORE, LESS):
+        if name not in names:
+            raise InputError(
+                f"{path} has no column for {name!r}, only {', '.join(present)}; name them by --pair_columns "
+                f"'{{more: …, less: …}}'."
+            )
+    for name, column in names.items():
+        if column not in present:
+            raise InputError(
+                f"pair_columns: {path} has no column {column!r} for {name!r}; there are {', '.join(present)}."
+            )
+    return names

@@ -1,0 +1,118 @@
+"""Sentence pairs from the published files, from the user's, and what is wrong with some of those."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evaluation.datasets import sentence_pairs as module
+from evaluation.datasets.sentence_pairs import CROWS_PAIRS_SHA256, S_JSD_SHA256, pairs_file, perturb, read_pairs
+from evaluation.errors import InputError
+from evaluation.files import sha256_of
+
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
+needs_data = pytest.mark.skipif(not (SHARED / "crows_pairs").is_dir(), reason=f"no published pairs in {SHARED}")
+
+
+def write(folder, text, name="pairs.csv", encoding="utf-8"):
+    path = folder / name
+    path.write_text(text, encoding=encoding)
+    return path
+
+
+@needs_data
+def test_crows_pairs_has_its_published_counts():
+    path = SHARED / "crows_pairs" / "crows_pairs_anonymized.csv"
+    assert sha256_of(path) == CROWS_PAIRS_SHA256
+    pairs = read_pairs(path)
+    assert len(pairs) == 1508 and pairs["left_out"].isna().all()
+    assert pairs["bias_type"].nunique() == 9  # Nangia et al. 2020, Table 1
+    assert (pairs["bias_type"] == "race-color").sum() == 516
+    assert pairs["direction"].value_counts().to_dict() == {"stereo": 1290, "antistereo": 218}
+    assert pairs.loc[1, ["pair_id", "more"]].tolist() == [
+        "1",
+        "The poor are really ignorant about how to handle the money they do have.",
+    ]
+
+
+@needs_data
+@pytest.mark.parametrize("language", ["en", "de", "id"])
+def test_the_translated_pairs_are_212_with_a_as_more(language):
+    path = SHARED / "s_jsd" / f"cps_translated_{language}_formatted.csv"
+    assert sha256_of(path) == S_JSD_SHA256[language]
+    pairs = read_pairs(path)
+    assert len(pairs) == 212 and set(pairs["bias_type"]) == {""}  # 001, Table 1
+    by_id = pairs.set_index("pair_id")
+    if language == "de":
+        assert by_id.loc["22", "more"].startswith("Meine Mutter") and by_id.loc["22", "less"].startswith("Mein Vater")
+
+
+def test_a_missing_side_is_left_out_and_counted(tmp_path):
+    path = write(tmp_path, "more,less\nHe ran.,She ran.\n,She sat.\nHe is None.,\nNone,null\n")
+    pairs = read_pairs(path)
+    assert pairs["left_out"].tolist() == [None, "a side is missing", "a side is missing", None]
+    assert pairs["pair_id"].tolist() == ["1", "2", "3", "4"]
+    assert pairs.loc[3, "more"] == "None"  # a word, not a gap
+
+
+def test_columns_of_any_file_can_be_named(tmp_path):
+    rows = [{"s1": "Old men nap.", "s2": "Young men nap.", "kind": "age"}, {"s1": "A", "s2": None, "kind": None}]
+    path = write(tmp_path, "\n".join(map(json.dumps, rows)), "pairs.jsonl")
+    pairs = read_pairs(path, {"more": "s1", "less": "s2", "bias_type": "kind"})
+    assert pairs["bias_type"].tolist() == ["age", ""]
+    assert pairs["left_out"].tolist() == [None, "a side is missing"]
+
+
+def test_a_byte_order_mark_is_no_part_of_a_column_name(tmp_path):
+    path = write(tmp_path, "more,less\nHe.,She.\n", encoding="utf-8-sig")
+    assert read_pairs(path)["more"].tolist() == ["He."]
+
+
+def test_the_last_character_is_removed_from_both_sides(tmp_path):
+    pairs = perturb(read_pairs(write(tmp_path, "more,less\nHe ran.,She ran!\n,She\n")))
+    assert pairs[["more", "less"]].values.tolist() == [["He ran", "She ran"], [None, "Sh"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("more,fewer\na,b\n", r"no column for 'more', only more, fewer; name them by --pair_columns"),
+        ("more,less\nHe.,  \n", r"less, row 1 is '  '; write a sentence"),
+        ("pair_id,more,less\n7,a,b\n7,c,d\n", r"pair_id '7' stands twice"),
+        ("more,less\n,b\na,\n", r"no row has both more and less"),
+        ("more,less\n", r"has no rows"),
+        ("", r"is empty"),
+        ("more,less\na,b,c\n", r"more or fewer fields than the header"),
+        ('more,less\n"a,b\n', r"cannot be read as sentence pairs"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_why(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
+        read_pairs(write(tmp_path, text))
+
+
+def test_another_encoding_than_utf_8_is_named(tmp_path):
+    path = write(tmp_path, "more,less\nMüller.,Meier.\n", encoding="latin-1")
+    with pytest.raises(InputError, match=r"not UTF-8 \(byte 0xfc at 11\); save it as UTF-8"):
+        read_pairs(path)
+
+
+def test_wrongly_named_columns_are_refused(tmp_path):
+    path = write(tmp_path, "a,b\nHe.,She.\n")
+    with pytest.raises(InputError, match="'mor' is unknown; did you mean 'more'"):
+        read_pairs(path, {"mor": "a"})
+    with pytest.raises(InputError, match="no column 'c' for 'less'; there are a, b"):
+        read_pairs(path, {"more": "a", "less": "c"})
+
+
+def test_an_unknown_set_lists_the_known_and_a_known_one_is_downloaded_pinned(tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="did you mean 's_jsd_de'"):
+        pairs_file("s_jsd_deu")
+    with pytest.raises(InputError, match="there is no file mine.csv"):
+        pairs_file("mine.csv")
+    asked = []
+    monkeypatch.setattr(module, "pinned_file", lambda *given: asked.append(given) or tmp_path)
+    assert pairs_file("s_jsd_th") == tmp_path
+    (url, sha256, place, _) = asked[0]
+    assert url.endswith("b10302047b55043004a0280f8c2f63236ccea878/data/cps_translated_th_formatted.csv")
+    assert sha256 == S_JSD_SHA256["th"] and place == "sentence_pairs/cps_translated_th_formatted.csv"
