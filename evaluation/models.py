@@ -6,7 +6,7 @@ and makes an empty tokenizer for a folder that has none, each with a warning at 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
     GenerationConfig,
@@ -57,6 +58,8 @@ SPECIAL_TOKENS = (
     "forced_bos_token_id",
     "forced_eos_token_id",
 )
+# Named like BERT's, whose pretraining is a masked language model's; these tell replaced tokens from original ones.
+DISCRIMINATORS = ("ElectraForPreTraining", "FunnelForPreTraining")
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,49 @@ def load_dialogue_model(
         raise InputError(f"kind: the tokenizer of {name} has no chat template; use kind 'dialogue'.")
     _prepare(name, model, tokenizer)
     return DialogueModel(model.to(best_device(device)).eval(), tokenizer, kind, name, version, tag)
+
+
+@dataclass(frozen=True)
+class MaskedModel:
+    """A model that says what stands under a mask, in evaluation mode on its device; `revision` as `model_revision`."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+    revision: str
+
+
+def load_masked_model(
+    name: str,
+    *,
+    revision: str | None = None,
+    dtype: str = "float32",
+    device: str = "auto",
+    trust_remote_code: bool = False,
+) -> MaskedModel:
+    """Load a masked language model with its tokenizer; an adapter is merged into its base.
+
+    Raises:
+        InputError: the name is no model, its weights are pickled or incomplete, the tokenizer is missing, does not fit
+            or has no mask token, or the architecture is not that of a masked language model.
+    """
+    if dtype not in DTYPES:
+        raise unknown_name("dtype", dtype, DTYPES)
+    version = model_revision(name, revision)
+    model, tokenizer = _load_masked(name, revision, DTYPES[dtype], trust_remote_code)
+    return MaskedModel(model.to(best_device(device)).eval(), tokenizer, name, version)
+
+
+def is_masked(name: str, revision: str | None = None, trust_remote_code: bool = False) -> bool:
+    """Say whether a checkpoint, or the base of an adapter, is a masked language model by its config's architectures.
+
+    Raises:
+        InputError: the name is no model.
+    """
+    folder = local_folder(name)
+    if folder is not None and (folder / ADAPTER_CONFIG).exists():
+        return is_masked(*_base_of(folder), trust_remote_code)
+    return _fills_masks(load_config(name, revision, trust_remote_code))
 
 
 def model_revision(name: str, revision: str | None = None) -> str:
@@ -248,7 +294,7 @@ def _load(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     folder = local_folder(name)
     if folder is not None and (folder / ADAPTER_CONFIG).exists():
-        return _load_adapter(folder, dtype, trust_remote_code)
+        return _load_adapter(folder, dtype, trust_remote_code, _load)
     config = load_config(name, revision, trust_remote_code)
     seq2seq = bool(config.is_encoder_decoder)
     mapping = "SEQ_TO_SEQ_CAUSAL_LM" if seq2seq else "CAUSAL_LM"
@@ -266,11 +312,45 @@ def _load(
     return model, load_tokenizer(name, revision, model.config, trust_remote_code)
 
 
+def _load_masked(
+    name: str, revision: str | None, dtype: torch.dtype, trust_remote_code: bool
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    folder = local_folder(name)
+    if folder is not None and (folder / ADAPTER_CONFIG).exists():
+        return _load_adapter(folder, dtype, trust_remote_code, _load_masked)
+    config = load_config(name, revision, trust_remote_code)
+    if config.architectures and not _fills_masks(config):
+        raise InputError(
+            f"model: {name} is a {', '.join(config.architectures)}, which is not a masked language model; give one, or "
+            "score with a causal model."
+        )
+    model = load_weights(AutoModelForMaskedLM, name, revision, dtype, trust_remote_code)
+    tokenizer = load_tokenizer(name, revision, model.config, trust_remote_code)
+    mask = tokenizer.mask_token_id
+    if mask is None or mask >= model.config.get_text_config().vocab_size:
+        raise InputError(
+            f"model: the tokenizer of {name} has no mask token that the model knows; give a masked language model, or "
+            "score with a causal model."
+        )
+    return model, tokenizer
+
+
+def _fills_masks(config: PreTrainedConfig) -> bool:
+    known = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return any(
+        architecture.endswith("ForMaskedLM")
+        # BERT's own checkpoints have the head for masks beside one for the next sentence.
+        or (architecture.endswith("ForPreTraining") and config.model_type in known)
+        for architecture in config.architectures or []
+        if architecture not in DISCRIMINATORS
+    )
+
+
 def _load_adapter(
-    folder: Path, dtype: torch.dtype, trust_remote_code: bool
+    folder: Path, dtype: torch.dtype, trust_remote_code: bool, load: Callable[..., Any]
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     base, revision = _base_of(folder)
-    model, tokenizer = _load(base, revision, dtype, trust_remote_code)
+    model, tokenizer = load(base, revision, dtype, trust_remote_code)
     try:
         model = PeftModel.from_pretrained(model, str(folder), use_safetensors=True).merge_and_unload()
     except FROM_PRETRAINED_ERRORS as error:

@@ -1,67 +1,49 @@
-"""Compare: two measuring runs over the same prompts → differences with intervals → the before/after report."""
+"""Compare: two measuring runs over the same rows → differences with intervals → the report of both, side by side.
 
-from pathlib import Path
+A family of metrics is a module of recipes/comparing with
 
+- `inputs(config)`, fingerprints of what it reads besides the two runs, by name;
+- `differences(run, config, settings, manifests)`, its scores, from the configs and manifests of the two runs;
+- `content(config)`, its report, made from what is on disk.
+"""
+
+import recipes.comparing
 from evaluation.errors import InputError
-from evaluation.files import sha256_of
-from evaluation.metrics.generation_bias import compare_generation_bias
-from evaluation.report import print_report
-from evaluation.results import PROMPT_ID, write_scores
-from evaluation.styles import load_style_clusters
-from recipes.changes import write_changes
+from evaluation.results import write_scores
 from recipes.config import CompareConfig
-from recipes.costs import cost_differences
-from recipes.further_changes import further_changes
-from recipes.reports import HTML, MARKDOWN, comparison_content, descriptors, samples, write_report
+from recipes.reports import present
+from recipes.rooms import module_named
 from recipes.runs import read_run, stage
-from recipes.tables import SCORES, read_styled_run
+from recipes.tables import SCORES
 
 
 def compare(config: CompareConfig) -> None:
-    """Write the differences of `after` to `before`, and the report; print it."""
+    """Write the differences of `after` to `before`, by every family of metrics that both have, and the report.
+
+    Raises:
+        InputError: the two runs have no family in common, or were not measured alike.
+    """
     settings, manifests = {}, {}
     for side, folder in (("before", config.before), ("after", config.after)):
         settings[side], manifests[side] = read_run(folder, "measure", side)
-    for side, folder, command in (("labels", config.labels, "label"), ("untagged", config.untagged, "measure")):
-        if folder:
-            _, manifests[side] = read_run(folder, command, side)
-    inputs = {name: manifest["fingerprint"] for name, manifest in manifests.items()}
-    inputs |= {
-        name: sha256_of(Path(value))
-        for name in ("phrases", "corpus")
-        if (value := getattr(config, name)) and Path(value).is_file()
-    }
+    names = [name for name in settings["before"]["metrics"] if name in settings["after"]["metrics"]]
+    if not names:
+        both = " and ".join(str(settings[side]["metrics"]) for side in settings)
+        raise InputError(f"after: the runs have no metrics in common ({both}); measure both by the same.")
+    families = {name: module_named(recipes.comparing, name, "metrics") for name in names}
+    inputs = {side: manifest["fingerprint"] for side, manifest in manifests.items()}
+    for family in families.values():
+        inputs |= family.inputs(config)
     with stage("compare", config, inputs) as run:
         if run is not None:
-            before, after = read_styled_run(config.before), read_styled_run(config.after)
-            if not before.prompts[PROMPT_ID].equals(after.prompts[PROMPT_ID]) or before.styles != after.styles:
-                raise InputError(
-                    f"after: {config.after} was not measured on the prompts and with the styles of {config.before}; "
-                    "measure it again with the same dataset, sampling, seed and style classifier."
-                )
-            signature = {side: manifests[side]["signature"] for side in ("before", "after")}
-            for name in ("style_classifier", "decoding"):
-                if signature["before"][name] != signature["after"][name]:
-                    raise InputError(
-                        f"after: its {name} is {signature['after'][name]}, that of before {signature['before'][name]}; "
-                        "only runs that were measured alike can be compared."
-                    )
-            clusters = load_style_clusters(settings["before"]["style_clusters"], before.styles)
-            bias = descriptors(config.labels, before, after) if config.labels else None
-            differences = compare_generation_bias(before.styled(), after.styled(), clusters, signature=signature)
-            differences += further_changes(config.before, config.after, before, after, signature)
-            differences += cost_differences(config.before, config.after, before, after, signature, clusters)
-            differences += write_changes(config, settings["before"]["model"], bias, before, after, clusters, signature)
-            write_scores(config.output_dir / SCORES, differences)
-            run.tracker.scores(differences)
-            run.tracker.table("samples", samples(before, after))
-        content = comparison_content(config)
-        if config.show:
-            print_report(content)
+            changes = [s for each in families.values() for s in each.differences(run, config, settings, manifests)]
+            write_scores(config.output_dir / SCORES, changes)
+            run.tracker.scores(changes)
+            run.facts["signature"] = {side: manifests[side].get("signature") for side in settings}
+        if run is None and not config.show:
+            return
+        contents = {name: family.content(config) for name, family in families.items()}
+        pages = present(config.output_dir, contents, write=run is not None, show=config.show)
         if run is not None:
-            write_report(config.output_dir, content)
-            run.facts["signature"] = signature
-            reports = (config.output_dir / name for name in (HTML, MARKDOWN, SCORES))
-            run.tracker.artifact("comparison", "report", *reports, *sorted(config.output_dir.glob("*.parquet")))
-    if config.show:
-        print(f"\nReport: {(config.output_dir / HTML).resolve()}")
+            tables = sorted(config.output_dir.glob("*.parquet"))
+            run.tracker.artifact("comparison", "report", config.output_dir / SCORES, *pages, *tables)

@@ -28,6 +28,11 @@ Seed = Annotated[int, Field(ge=0)]
 ReportTo = Literal["wandb", "tensorboard", "none"]
 
 
+def resolve(name: str, embedded: Path) -> str:
+    """Return what a model's or a data set's name stands for: "testbed" is the embedded one."""
+    return str(embedded) if name == TESTBED else name
+
+
 def option(default: Any, description: str) -> Any:
     """Return a field with its default and its line in `--help`."""
     if callable(default):
@@ -40,12 +45,22 @@ strict = dataclass(config=ConfigDict(extra="forbid"), kw_only=True)
 
 @strict
 class MeasureConfig:
-    """Measure a model: prompts → responses → style vectors → scores and a report."""
+    """Measure a model by one or more families of metrics: rows → scores and a report."""
 
     model: str = option(TESTBED, "Hugging Face id, local folder or adapter folder; 'testbed' is the embedded one")
     revision: str | None = option(None, "commit of a model on the hub")
     trust_remote_code: bool = option(False, "run code that comes with the model")
-    metrics: list[Literal["generation_bias"]] = option(lambda: ["generation_bias"], "metric families")
+    dtype: Literal["float32", "bfloat16", "float16"] = option("float32", "precision that the model runs in")
+    metrics: Annotated[list[str], Field(min_length=1)] = option(
+        lambda: ["generation_bias"], "metric families, modules of recipes/measuring: generation_bias, sentence_pairs"
+    )
+    pairs: str = option(
+        TESTBED, "sentence pairs: 'testbed', 'crows_pairs', 's_jsd_de' (or another language), or a CSV or JSONL file"
+    )
+    pair_columns: dict[str, str] = option(
+        dict, "columns of your own file: {more: NAME, less: NAME, pair_id: NAME, bias_type: NAME, direction: NAME}"
+    )
+    perturbed: bool = option(False, "remove the last character of each sentence of a pair first (001, Table 3)")
     dataset: str = option("paper", "taxonomy: 'paper' (shipped), 'v1.0', 'v1.1', or a folder in that format")
     prompts_file: Path | None = option(None, "Parquet, CSV or JSONL of your own prompts, taken whole as they are")
     filters: dict[str, Any] = option(
@@ -77,7 +92,8 @@ class MeasureConfig:
     offensive_label: str | None = option(None, "its label that means offensive")
     neutral_dialogue: str | None = option(TESTBED, "JSONL of {text, response} for perplexity; null: none")
     permutations: Annotated[int, Field(ge=0)] = option(99, "of the test of no dependence on the descriptor")
-    seed: Seed = option(0, "of sampling prompts and responses")
+    seed: Seed = option(0, "of sampling prompts and responses, and of the bootstrap")
+    show: bool = option(True, "print the report")
     report_to: ReportTo = option("wandb", "wandb is offline unless you are logged in")
     group: str | None = option(None, "name that joins the stages of one experiment")
     output_dir: Path = option(Path("runs/measure"), "where everything is written")

@@ -30,9 +30,10 @@ from recipes.tune import load_method
 
 log = logging.getLogger("evenhand")
 
+FAMILY = "generation_bias"  # what labels are made of and tuning removes; others may be measured beside it
 COMMON = ("report_to", "group", "output_dir")
 SET_HERE = {
-    "measure": ("split", "seed", *COMMON),
+    "measure": ("split", "seed", "show", *COMMON),
     "label": ("responses", "seed", *COMMON),
     "tune": ("labels", "method", *COMMON),
 }
@@ -88,7 +89,7 @@ def plan(config: LoopConfig, method: str, place: Place) -> Plan:
         stages.append(Stage(command, settings, needs))
         return settings.output_dir
 
-    measured = replace(config.measure, split="measure", seed=config.seed)
+    measured = replace(config.measure, split="measure", seed=config.seed, show=False)
     module = load_method(method)
     tag = module.INFERENCE_TAG
     training = replace(config.tune.training, seed=config.seed).filled_in(module)
@@ -100,6 +101,7 @@ def plan(config: LoopConfig, method: str, place: Place) -> Plan:
         train = replace(
             measured,
             model=model,
+            metrics=[FAMILY],
             split="train",
             per_cell=config.train_per_cell,
             permutations=0,
@@ -117,7 +119,7 @@ def plan(config: LoopConfig, method: str, place: Place) -> Plan:
     after = add(f"{method}/after", "measure", replace(measured, model=model), *tuned_before)
     untagged = None
     if tag and config.untagged:
-        asked_without = replace(measured, model=model, control_tag="", permutations=0)
+        asked_without = replace(measured, model=model, metrics=[FAMILY], control_tag="", permutations=0)
         untagged = add(f"{method}/untagged", "measure", asked_without, *tuned_before)
     compared = CompareConfig(
         before=before, after=after, labels=labels[0], tuning=tunings[-1], untagged=untagged, show=False
@@ -231,5 +233,7 @@ def _check(config: LoopConfig) -> None:
                 raise InputError(f"{name}.{field}: it is set by itself; leave it out.")
     if config.tune.training.seed != type(config.tune.training)().seed:
         raise InputError("tune.training.seed: it is set by itself; give the seed of the whole loop.")
+    if config.measure.metrics[0] != FAMILY:
+        raise InputError(f"measure.metrics: {config.measure.metrics} must begin with {FAMILY}, which the loop reduces.")
     if config.measure.prompts_file:
         raise InputError("measure.prompts_file: the loop needs prompts to train on besides; give a dataset folder.")

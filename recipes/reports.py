@@ -12,11 +12,15 @@ import yaml
 
 from evaluation.errors import InputError
 from evaluation.report import (
+    Page,
     ReportContent,
     ThresholdPlan,
     TrainingCurve,
+    print_page,
+    print_report,
     write_html,
     write_markdown,
+    write_page,
 )
 from evaluation.report.comparison import HEADLINE, PER_UNIT, UNIT, interval, number
 from evaluation.results import AXIS, DESCRIPTOR, PERSONA, TEMPLATE, TEXT, BiasScore, find_score, read_scores
@@ -27,7 +31,7 @@ from recipes.config import TESTBED, CompareConfig
 from recipes.tables import SCORES, StyledRun, read_styled_run, read_table
 from recipes.testbed import grammar
 
-HTML, MARKDOWN = "report.html", "report.md"
+REPORT, HTML, MARKDOWN = "report", "report.html", "report.md"
 SAMPLES_SHOWN = 40
 TESTBED_NOTE = (
     "The measured model is the testbed: a tiny model with a planted bias, built to check the instrument and the "
@@ -44,10 +48,29 @@ TAG_NOTE = (
 )
 
 
-def write_report(folder: Path, content: ReportContent) -> None:
-    """Write report.html and report.md into the folder."""
-    write_html(folder / HTML, content)
-    write_markdown(folder / MARKDOWN, content)
+def present(folder: Path, contents: Mapping[str, ReportContent | Page], *, write: bool, show: bool) -> list[Path]:
+    """Write the report of each metric family into the folder, and print it, as asked; return the paths of the pages.
+
+    The first family's page is report.html, a further one's is called by the family as well.
+    """
+    pages: list[Path] = []
+    for family, content in contents.items():
+        stem = f"{REPORT}_{family}" if pages else REPORT
+        pages += [folder / f"{stem}.html", folder / f"{stem}.md"]
+        if isinstance(content, Page):
+            if show:
+                print_page(content)
+            if write:
+                write_page(folder, stem, content)
+        else:
+            if show:
+                print_report(content)
+            if write:
+                write_html(pages[-2], content)
+                write_markdown(pages[-1], content)
+        if show:
+            print(f"\nReport: {pages[-2].resolve()}")
+    return pages
 
 
 def measurement_content(folder: Path, model: str) -> ReportContent:

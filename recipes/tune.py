@@ -5,16 +5,14 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from types import ModuleType
 
 import numpy as np
 import torch
 
 import mitigation.methods
-from evaluation.errors import InputError, unknown_name
+from evaluation.errors import InputError
 from evaluation.files import write_json
 from evaluation.generation import decoding, render_contexts
 from evaluation.models import DialogueModel, load_dialogue_model
@@ -24,10 +22,11 @@ from evaluation.styles import load_style_classifier
 from mitigation.training import ADAPTER, BiasCallback, hold_out
 from mitigation.training import tune as train
 from recipes import testbed
-from recipes.config import MeasureConfig, TuneConfig, checked
+from recipes.config import MeasureConfig, TuneConfig, checked, resolve
 from recipes.costs import neutral_pairs
 from recipes.label import LABELS, THRESHOLD
-from recipes.measure import classify, resolve, respond
+from recipes.measuring.generation_bias import classify, respond
+from recipes.rooms import module_named
 from recipes.runs import read_run, stage
 from recipes.tables import StyledRun, read_styled_run, read_table
 
@@ -118,10 +117,7 @@ def load_method(name: str) -> ModuleType:
     Raises:
         InputError: there is none.
     """
-    known = [module.name for module in iter_modules(mitigation.methods.__path__)]
-    if name not in known:
-        raise unknown_name("method", name, known)
-    return import_module(f"mitigation.methods.{name}")
+    return module_named(mitigation.methods, name, "method")
 
 
 def bias_during_training(
@@ -138,7 +134,7 @@ def bias_during_training(
 
     def measure(model: torch.nn.Module) -> dict[str, float]:
         model_now = replace(base, model=model)
-        texts = respond(model_now, prompts, tag, arguments, measured.seed, measured.batch_size, quiet=True)
+        texts = respond(model_now, prompts, tag, arguments, measured.seed, measured.batch_size)
         vectors = classify(classifier, texts, prompts[DESCRIPTOR].tolist(), quiet=True)
         cells = arrange_cells(vectors, template, descriptor)
         return {BIAS_NAME: descriptor_spread(cells, pooled=True).corrected.value}

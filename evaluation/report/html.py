@@ -27,7 +27,6 @@ def write_html(path: Path, content: ReportContent) -> None:
 def html_report(content: ReportContent) -> str:
     """Return the page; whatever a model or a file supplied is escaped, and hidden characters in it are written out."""
     environment = page_environment()
-    environment.globals |= {"row_scale": plots.row_scale, "row_plot": plots.row_plot, "row_ticks": plots.row_ticks}
     samples = [] if content.samples is None else content.samples.to_dict("records")
     big, under = wording.headline(content)
     return environment.get_template("report.html.j2").render(
@@ -96,6 +95,8 @@ def page_environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["visible"] = visible
+    environment.globals |= {"row_scale": plots.row_scale, "row_plot": plots.row_plot, "row_ticks": plots.row_ticks}
+    environment.globals["zip"] = zip
     return environment
 
 

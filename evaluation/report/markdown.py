@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -34,17 +35,17 @@ def markdown_report(content: ReportContent) -> str:
         f"{escaped(models)} · {escaped(content.date)}" + (f" · {escaped(content.method)}" if content.method else ""),
         f"**{escaped(wording.verdict(content))}**",
         *(f"> **Warning.** {escaped(warning)}" for warning in wording.warnings(content)),
-        _table(tables.headline_table(content)),
-        _table(tables.further_table(content)),
+        table_block(tables.headline_table(content)),
+        table_block(tables.further_table(content)),
         *map(escaped, (wording.INTERVAL_IN_WORDS, wording.permutation_note(content), *content.notes)),
-        section(costs.caption, [escaped(wording.cost_sentence(content)), _grid_of(costs), _table(shares)]),
-        section("By style cluster", map(_table, tables.cluster_tables(content))),
-        section("By demographic axis", map(_table, tables.axis_tables(content))),
+        section(costs.caption, [escaped(wording.cost_sentence(content)), _grid_of(costs), table_block(shares)]),
+        section("By style cluster", map(table_block, tables.cluster_tables(content))),
+        section("By demographic axis", map(table_block, tables.axis_tables(content))),
         section("What tuning changed", _changes(content)),
         section("Style against frequency in a corpus", _frequency(content)),
-        section("Against what was planted", [_table(tables.truth_table(content))]),
-        section("The threshold plan", [_table(tables.plan_table(content)), _trust(content)]),
-        section("Descriptors", map(_table, tables.descriptor_tables(content))),
+        section("Against what was planted", [table_block(tables.truth_table(content))]),
+        section("The threshold plan", [table_block(tables.plan_table(content)), _trust(content)]),
+        section("Descriptors", map(table_block, tables.descriptor_tables(content))),
         section("Training", [_curve_table(content.training)]),
         section("Sample responses", [_sample_table(content.samples, content.tuned)]),
         section(
@@ -53,7 +54,7 @@ def markdown_report(content: ReportContent) -> str:
         ),
         section("How to read the numbers", [f"- **{escaped(word)}**: {escaped(it)}" for word, it in wording.GLOSSARY]),
         section("What they do not say", [f"- {escaped(limit)}" for limit in wording.LIMITS]),
-        section("Signature", [_signature(content)]),
+        section("Signature", [signature_block(content.signature)]),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -64,7 +65,7 @@ def section(title: str, parts: Iterable[str]) -> str:
     return f"## {title}\n\n{text}" if text else ""
 
 
-def _table(table: tables.Table) -> str:
+def table_block(table: tables.Table) -> str:
     """Return a table under its caption."""
     parts = [f"{escaped(table.caption)}:", _grid_of(table), escaped(table.note)]
     return "\n\n".join(part for part in parts if part) if table.rows or table.note else ""
@@ -83,16 +84,16 @@ def _grid_of(table: tables.Table) -> str:
 
 def _changes(content: ReportContent) -> list[str]:
     return [
-        _table(changes.style_change_table(content)),
-        _table(changes.moved_table(content)),
-        *(_table(table) for part in changes.phrase_tables(content) for table in part),
+        table_block(changes.style_change_table(content)),
+        table_block(changes.moved_table(content)),
+        *(table_block(table) for part in changes.phrase_tables(content) for table in part),
         escaped(changes.parroting_sentence(content)),
-        _table(changes.parroting_table(content)),
+        table_block(changes.parroting_table(content)),
     ]
 
 
 def _frequency(content: ReportContent) -> list[str]:
-    return [escaped(changes.corpus_sentence(content)), _table(changes.frequency_table(content))]
+    return [escaped(changes.corpus_sentence(content)), table_block(changes.frequency_table(content))]
 
 
 def _sample_table(samples: pd.DataFrame | None, tuned: bool) -> str:
@@ -126,10 +127,11 @@ def _trust(content: ReportContent) -> str:
     return escaped(content.threshold_plan.trust) if content.threshold_plan else ""
 
 
-def _signature(content: ReportContent) -> str:
-    if not content.signature:
+def signature_block(signature: Mapping[str, Any]) -> str:
+    """Return a signature as JSON in a code block that it cannot end, or nothing if it is empty."""
+    if not signature:
         return ""
-    text = json.dumps(content.signature, indent=1, ensure_ascii=False, default=str)
+    text = json.dumps(signature, indent=1, ensure_ascii=False, default=str)
     text = "\n".join(visible(line) for line in text.split("\n"))
     fence = _fence(text, at_least=3)
     return f"{fence}json\n{text}\n{fence}"

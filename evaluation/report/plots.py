@@ -47,12 +47,12 @@ class Scale:
         return min(max(value, self.low), self.high)
 
 
-def scale_for(values: Iterable[float], start: float, end: float) -> Scale:
-    """Return a scale that holds all finite values, and 0."""
-    values = [0.0, *(value for value in values if math.isfinite(value))]
+def scale_for(values: Iterable[float], start: float, end: float, ideal: float = 0.0) -> Scale:
+    """Return a scale that holds all finite values, and the ideal."""
+    values = [ideal, *(value for value in values if math.isfinite(value))]
     low, high = min(values), max(values)
     margin = 0.04 * (high - low) or 1.0
-    return Scale(low - margin * (low < 0), high + margin, start, end)
+    return Scale(low - margin * (low < ideal), high + margin, start, end)
 
 
 def ticks(scale: Scale, about: int = 4) -> list[float]:
@@ -69,10 +69,10 @@ def tick_text(value: float) -> str:
     return f"{value:.4g}".replace("-", "−")
 
 
-def row_scale(rows: Sequence[Row]) -> Scale:
+def row_scale(rows: Sequence[Row], ideal: float = 0.0) -> Scale:
     """Return the scale on which all rows of one table are drawn."""
     marks = [mark for row in rows for mark in row.marks]
-    return scale_for((value for mark in marks for value in (mark.value, *(mark.interval or ()))), 2.0, 98.0)
+    return scale_for((value for mark in marks for value in (mark.value, *(mark.interval or ()))), 2.0, 98.0, ideal)
 
 
 def row_ticks(scale: Scale) -> Markup:
@@ -81,9 +81,13 @@ def row_ticks(scale: Scale) -> Markup:
     return svg_figure("ticks", None, *labels)
 
 
-def row_plot(row: Row, scale: Scale) -> Markup:
-    """Return one row's dots with intervals: before as a ring above, after as a dot below, the truth as a diamond."""
-    parts = [svg_line(scale(tick), 0, scale(tick), 100, "zero" if tick == 0 else "grid") for tick in ticks(scale)]
+def row_plot(row: Row, scale: Scale, ideal: float = 0.0, sides: Sequence[str] = ("before", "after")) -> Markup:
+    """Return one row's dots with intervals: before as a ring above, after as a dot below, the truth as a diamond.
+
+    `sides` says what "before" and "after" are called to those who cannot see the plot.
+    """
+    parts = [svg_line(scale(tick), 0, scale(tick), 100, "grid") for tick in ticks(scale) if tick != ideal]
+    parts.append(svg_line(scale(ideal), 0, scale(ideal), 100, "zero"))
     drawn = [mark.role for mark in row.marks]
     heights = {"before": 34, "after": 66} if "after" in drawn else {"before": 50}
     for mark in row.marks:
@@ -95,8 +99,10 @@ def row_plot(row: Row, scale: Scale) -> Markup:
         if mark.role == "truth":
             parts.append(svg_text("◇", scale(mark.value), 50, "middle truth"))
         else:
-            parts.append(_circle(scale(mark.value), height, 4, mark.role))
-    return svg_figure("row", f"{row.label}: {', '.join(map(_mark_text, row.marks)) or 'nothing to draw'}", *parts)
+            parts.append(svg_circle(scale(mark.value), height, 4, mark.role))
+    names = dict(zip(("before", "after"), sides, strict=False))
+    texts = [_mark_text(names.get(mark.role, mark.role), mark) for mark in row.marks]
+    return svg_figure("row", f"{row.label}: {', '.join(texts) or 'nothing to draw'}", *parts)
 
 
 def plan_panels(plan: ThresholdPlan) -> list[Markup]:
@@ -128,7 +134,7 @@ def _plan_panel(plan: ThresholdPlan, alpha: float, records: Sequence[dict], x: S
         if math.isfinite(row["lower"]) and math.isfinite(row["upper"]) and y.holds(row["lower"]):
             parts.append(svg_line(here, y(y.border(row["lower"])), here, y(y.border(row["upper"])), f"whisker {role}"))
         if y.holds(share):
-            parts.append(_circle(here, y(share), 5 if chosen else 2.5, role))
+            parts.append(svg_circle(here, y(share), 5 if chosen else 2.5, role))
         if chosen:
             label = f"● chosen: {tick_text(row['quantile'])}, {number(100 * share, 0)} % left"
             parts.append(svg_text(label, 100, 6, "label after end"))
@@ -159,7 +165,7 @@ def _curve_panel(title: str, curves: Sequence[tuple[str, Sequence[tuple[int, flo
         points = [(x(step), y(value)) for step, value in curve]
         parts.append(_curve(points, role))
         if len(points) <= FEW_POINTS:
-            parts += [_circle(*point, 2.5, role) for point in points]
+            parts += [svg_circle(*point, 2.5, role) for point in points]
         if points:
             ends.append((points[-1][1], points[-1][0], name, role))
     lowest = -math.inf
@@ -201,7 +207,7 @@ def _corpus_panel(cluster: str, rows: pd.DataFrame, x: Scale) -> Markup:
     for tick in ticks(y, 3):
         parts.append(svg_line(LEFT, y(tick), 100, y(tick), "zero" if tick == 0 else "grid"))
         parts.append(svg_text(f"{tick_text(tick)} %", LEFT - 2, y(tick) + 1.8, "tick end"))
-    parts += [_circle(across, up, 2.5, f"dot {side}") for side in points for _, across, up in points[side]]
+    parts += [svg_circle(across, up, 2.5, f"dot {side}") for side in points for _, across, up in points[side]]
     most_frequent = sorted(points["before"], key=lambda point: -point[1])[:1]
     parts += _point_labels([*points["before"][: NAMED_POINTS - 1], *most_frequent])
     parts.append(svg_text(visible(cluster, LONGEST_LABEL), 0, 6, "label strong"))
@@ -277,9 +283,9 @@ def _widened(low: float, high: float) -> tuple[float, float]:
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
-def _mark_text(mark: Mark) -> str:
+def _mark_text(name: str, mark: Mark) -> str:
     bounds = "" if mark.interval is None else f" ({number(mark.interval[0])} to {number(mark.interval[1])})"
-    return f"{mark.role} {number(mark.value)}{bounds}"
+    return f"{name} {number(mark.value)}{bounds}"
 
 
 def svg_figure(css_class: str, title: str | None, *parts: Markup) -> Markup:
@@ -294,7 +300,7 @@ def svg_line(x1: float, y1: float, x2: float, y2: float, css_class: str) -> Mark
     return Markup('<line x1="{}%" y1="{}%" x2="{}%" y2="{}%" class="{}"/>').format(x1, y1, x2, y2, css_class)
 
 
-def _circle(x: float, y: float, radius: float, css_class: str) -> Markup:
+def svg_circle(x: float, y: float, radius: float, css_class: str) -> Markup:
     return Markup('<circle cx="{}%" cy="{}%" r="{}" class="{}"/>').format(x, y, radius, css_class)
 
 

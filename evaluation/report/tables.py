@@ -78,12 +78,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """`columns` names the label column first; the rows have one cell fewer. `note` stands under the table."""
+    """`columns` names the label column first; the rows have one cell fewer. `note` stands under the table; `ideal` is
+    where the line of an unbiased model is drawn, in shown units.
+    """
 
     caption: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     note: str = ""
+    ideal: float = 0.0
 
 
 def headline_table(content: ReportContent) -> Table:
@@ -134,9 +137,9 @@ def cost_table(content: ReportContent) -> Table:
     rows = []
     for metric, (name, factor, digits) in COSTS.items():
         for row in compare(content, metric):
-            cells = [_cell(row.before, factor, digits)]
+            cells = [score_cell(row.before, factor, digits)]
             if content.tuned:
-                cells += [_cell(row.after, factor, digits), _change(row, factor, digits)]
+                cells += [score_cell(row.after, factor, digits), _change(row, factor, digits)]
             rows.append(Row(name, tuple(cells)))
     columns = ("measure", "before", "after", "change") if content.tuned else ("measure", "value")
     return Table("What it cost" if content.tuned else "Quality of the responses", columns, tuple(rows))
@@ -151,9 +154,9 @@ def style_share_table(content: ReportContent) -> Table:
     columns = ("style cluster", "before", "after", "change") if content.tuned else ("style cluster", "value")
     rows = []
     for row in comparisons:
-        cells = [_cell(row.before, 100, 2)]
+        cells = [score_cell(row.before, 100, 2)]
         if content.tuned:
-            cells += [_cell(row.after, 100, 2), _change(row, 100, 2)]
+            cells += [score_cell(row.after, 100, 2), _change(row, 100, 2)]
         direction = row.direction if row.label.upper() in HARMFUL_CLUSTERS else min(row.direction, 0)
         rows.append(Row(visible(row.label, 120), tuple(cells), _marks(row, 100), direction))
     return Table("Share of each style cluster in all responses, %", columns, tuple(rows))
@@ -167,7 +170,7 @@ def truth_table(content: ReportContent) -> Table:
     rows = tuple(
         Row(
             row.label if not row.before.group else f"{METRIC_NAMES[row.metric]} {visible(row.label)}",
-            (_cell(row.truth, PER_UNIT, digits), _cell(row.before, PER_UNIT, digits), Cell(_share(row))),
+            (score_cell(row.truth, PER_UNIT, digits), score_cell(row.before, PER_UNIT, digits), Cell(_share(row))),
         )
         for row in comparisons
         if row.before is not None
@@ -273,9 +276,9 @@ def _bias_table(caption: str, first_column: str, comparisons: Sequence[Compariso
     tested = any(row.difference is not None and row.difference.p_value is not None for row in comparisons)
     rows = []
     for row in comparisons:
-        cells = [_cell(row.before, PER_UNIT, digits)]
+        cells = [score_cell(row.before, PER_UNIT, digits)]
         if tuned:
-            cells += [_cell(row.after, PER_UNIT, digits), _change(row, PER_UNIT, digits)]
+            cells += [score_cell(row.after, PER_UNIT, digits), _change(row, PER_UNIT, digits)]
         if tested:
             p = row.difference and row.difference.p_value
             cells.append(Cell("" if p is None else p_value(p)))
@@ -299,7 +302,8 @@ def _decimals(comparisons: Iterable[Comparison]) -> int:
     return decimals_for(score.value * PER_UNIT for score in scores)
 
 
-def _cell(score: BiasScore | None, factor: float, digits: int, sign: bool = False) -> Cell:
+def score_cell(score: BiasScore | None, factor: float, digits: int, sign: bool = False) -> Cell:
+    """Return a score times `factor` with its interval; or that it was not measured; or why it is undefined."""
     if score is None:
         return Cell("not measured")
     if math.isnan(score.value):
@@ -310,7 +314,7 @@ def _cell(score: BiasScore | None, factor: float, digits: int, sign: bool = Fals
 
 def _change(row: Comparison, factor: float, digits: int) -> Cell:
     if row.difference is not None:
-        return _cell(row.difference, factor, digits, sign=True)
+        return score_cell(row.difference, factor, digits, sign=True)
     before, after = finite(row.before, math.nan), finite(row.after, math.nan)
     return Cell(_value_text(after - before, digits, factor, sign=True))
 

@@ -47,12 +47,13 @@ def print_report(content: ReportContent, console: Console | None = None) -> None
         if table.rows:
             console.print()
             console.print(Text(table.caption, style="bold"))
-            console.print(_rich_table(table))
+            console.print(rich_table(table))
     for note in content.notes:
         console.print(Padding(Text(visible(note)), (1, 0, 0, 0)))
 
 
-def _rich_table(table: tables.Table) -> RichTable:
+def rich_table(table: tables.Table) -> RichTable:
+    """Return a table for 100 columns: numbers whole and flush right, names and reasons broken where they must be."""
     shown = RichTable(box=None, pad_edge=False)
     table = _narrow(table)
     columns = [_aligned(name, [row.cells[place] for row in table.rows]) for place, name in enumerate(table.columns[1:])]

@@ -13,6 +13,11 @@ from transformers import (
     BartForConditionalGeneration,
     BertConfig,
     BertForMaskedLM,
+    BertForPreTraining,
+    BertModel,
+    ElectraConfig,
+    ElectraForMaskedLM,
+    ElectraForPreTraining,
     GenerationConfig,
     GPT2Config,
     GPT2ForSequenceClassification,
@@ -22,7 +27,7 @@ from transformers import (
 
 from evaluation import models as models_module
 from evaluation.errors import InputError
-from evaluation.models import load_dialogue_model, model_revision
+from evaluation.models import is_masked, load_dialogue_model, load_masked_model, model_revision
 
 WORDS = ["<eos>", "<unk>", *"abcdefgh"]
 CONFIG = GPT2Config(
@@ -259,3 +264,77 @@ def test_the_testbeds_model_loads():
     if not shipped.exists():
         pytest.skip("the testbed is not built")
     assert load_dialogue_model(str(shipped)).kind == "dialogue"
+
+
+TINY = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+BERT = BertConfig(vocab_size=len(WORDS), **TINY)
+
+
+@pytest.fixture
+def masked_folder(tmp_path):
+    torch.manual_seed(0)
+    path = tmp_path / "masked"
+    BertForMaskedLM(BERT).save_pretrained(path)
+    save_tokenizer(path, mask_token="h")
+    return path
+
+
+def mask_logits(model):
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([[2, 9, 4]])).logits[0, 1]
+
+
+def test_a_masked_model_is_ready_for_use(masked_folder):
+    loaded = load_masked_model(str(masked_folder))
+    assert type(loaded.model) is BertForMaskedLM and not loaded.model.training
+    assert (loaded.name, loaded.revision) == (str(masked_folder), model_revision(str(masked_folder)))
+    assert loaded.tokenizer.mask_token_id == 9 and loaded.model.dtype == torch.float32
+    assert load_masked_model(str(masked_folder), dtype="bfloat16").model.dtype == torch.bfloat16
+    with pytest.raises(InputError, match="dtype: 'half' is unknown"):
+        load_masked_model(str(masked_folder), dtype="half")
+
+
+def test_a_masked_model_with_the_heads_of_its_pretraining(masked_folder):
+    """BERT's own checkpoints have a second head, for the next sentence."""
+    whole = BertForPreTraining(BERT).eval()
+    whole.save_pretrained(masked_folder)
+    assert is_masked(str(masked_folder))
+    with torch.no_grad():
+        expected = whole(input_ids=torch.tensor([[2, 9, 4]])).prediction_logits[0, 1]
+    torch.testing.assert_close(mask_logits(load_masked_model(str(masked_folder)).model), expected)
+
+
+def test_an_adapter_on_a_masked_model(masked_folder, tmp_path):
+    torch.manual_seed(1)
+    settings = LoraConfig(r=2, target_modules=["query"], init_lora_weights=False)
+    model = get_peft_model(BertForMaskedLM.from_pretrained(masked_folder), settings).eval()
+    model.save_pretrained(tmp_path / "adapter")
+    assert is_masked(str(tmp_path / "adapter"))
+    loaded = load_masked_model(str(tmp_path / "adapter")).model
+    torch.testing.assert_close(mask_logits(loaded), mask_logits(model), atol=1e-5, rtol=0)
+    assert type(loaded) is BertForMaskedLM
+
+
+def test_which_checkpoints_are_masked_models(folder, masked_folder, tmp_path):
+    assert is_masked(str(masked_folder)) and not is_masked(str(folder))
+    adapter_of(folder, tmp_path / "adapter", str(folder))
+    assert not is_masked(str(tmp_path / "adapter"))
+    electra = ElectraConfig(vocab_size=len(WORDS), embedding_size=8, **TINY)
+    for model, expected in (
+        (BertModel(BERT), False),
+        (ElectraForMaskedLM(electra), True),
+        (ElectraForPreTraining(electra), False),  # it tells replaced tokens from original ones
+    ):
+        model.save_pretrained(tmp_path / "other")
+        assert is_masked(str(tmp_path / "other")) is expected
+    with pytest.raises(InputError, match="there is no folder"):
+        is_masked(str(tmp_path / "absent"))
+
+
+def test_models_that_fill_no_masks(folder, masked_folder):
+    with pytest.raises(InputError, match="is a GPT2LMHeadModel, which is not a masked language model; .* causal"):
+        load_masked_model(str(folder))
+    for options in ({"mask_token": None}, {"words": [*WORDS, "<mask>"], "mask_token": "<mask>"}):
+        save_tokenizer(masked_folder, **options)
+        with pytest.raises(InputError, match=f"tokenizer of {masked_folder} has no mask token that the model knows"):
+            load_masked_model(str(masked_folder))

@@ -11,8 +11,9 @@ import yaml
 from evaluation.errors import InputError
 from evaluation.results import BiasScore, find_score, read_scores, write_scores
 from recipes.changes import chosen_samples, own_bias_values
-from recipes.compare import compare, cost_differences
+from recipes.compare import compare
 from recipes.config import CompareConfig
+from recipes.costs import cost_differences
 from recipes.tables import read_styled_run, write_styles, write_table
 
 STYLES = ("Kind", "Hateful")
@@ -53,7 +54,8 @@ def write_run(folder, hateful, said, offensive=None, judge="judge"):
     write_scores(folder / "scores.json", scores)
     clusters = folder.parent / "clusters.json"
     clusters.write_text(json.dumps(CLUSTERS))
-    settings = {"command": "measure", "model": "some/model", "style_classifier": "c", "style_clusters": str(clusters)}
+    settings = {"command": "measure", "metrics": ["generation_bias"], "model": "some/model"}
+    settings |= {"style_classifier": "c", "style_clusters": str(clusters)}
     (folder / "config.yaml").write_text(yaml.safe_dump(settings))
     signature = {"style_classifier": {"name": "c"}, "decoding": {}}
     (folder / "run.json").write_text(json.dumps({"fingerprint": folder.name, "signature": signature}))

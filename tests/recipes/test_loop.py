@@ -38,11 +38,11 @@ STAGES = (
 
 # What is on disk in the middle of a stage. Labelling and comparing take a second: they are killed as they begin.
 MIDDLE = {
-    "before": "responses/000001.parquet",
-    "train": "responses/000001.parquet",
+    "before": "responses/*.parquet",
+    "train": "responses/*.parquet",
     "label": "config.yaml",
     "control_tags/tune": "checkpoints/checkpoint-*/trainer_state.json",
-    "control_tags/after": "responses/000001.parquet",
+    "control_tags/after": "responses/*.parquet",
     "control_tags/compare": "config.yaml",
     "kto/tune": "checkpoints/checkpoint-*/trainer_state.json",
 }

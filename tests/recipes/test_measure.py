@@ -12,9 +12,10 @@ from evaluation.errors import InputError
 from evaluation.metrics.generation_bias import generation_bias
 from evaluation.results import find_score, read_scores
 from evaluation.styles import clean_response, load_style_classifier, style_vectors
-from recipes import measure as module
 from recipes.config import MeasureConfig
-from recipes.measure import classifier_paths, measure, measurement_prompts
+from recipes.measure import measure
+from recipes.measuring import generation_bias as module
+from recipes.measuring.generation_bias import classifier_paths, measurement_prompts
 from recipes.tables import read_styled_run, read_table
 from recipes.testbed import SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER
 from recipes.testbed.training import second_tokenizer

@@ -1,0 +1,191 @@
+"""Any page is whole and safe whatever it is fed, in all three forms."""
+
+import io
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from rich.console import Console
+
+from evaluation.errors import InputError
+from evaluation.report import Example, Figure, Page, Section, page_html, page_markdown, plots, print_page, write_page
+from evaluation.report.comparison import visible
+from evaluation.report.tables import Cell, Mark, Row, Table
+
+from .conftest import HOSTILE
+from .test_report_html import OURS
+from .test_report_html import Page as Parsed
+
+ROWS = (
+    Row("age", (Cell("55.0", "[51.0, 59.0]"), Cell("0.012")), (Mark("before", 55.0, (51.0, 59.0)),)),
+    Row("nonce", (Cell("undefined", reason="only one pair"), Cell(""))),
+)
+DRAWN = Table("By type", ("type", "value", "p"), ROWS, note="A note.", ideal=50.0)
+PLAIN = Table("Plain", ("measure", "value"), (Row("CPS", (Cell("55.0"),)),))
+PAGE = Page(
+    title="A title",
+    subtitle="a model",
+    date="2025-11-21",
+    big="55 %",
+    under="of pairs",
+    verdict="It leans.",
+    warnings=["Beware."],
+    tables=[PLAIN],
+    notes=["A word on it."],
+    sections=[
+        Section("First", ["It is so."], [DRAWN], first_screen=True),
+        Section(
+            "Second",
+            figures=[Figure("A picture", plots.svg_figure("panel", "a picture"), "of nothing")],
+            parts=[
+                Section("Below", tables=[replace(PLAIN, caption="Folded away")], folded=True),
+                Section("Texts", examples=[Example("pair 1", (("more", (("He", True), (" is old.", False))),))]),
+            ],
+        ),
+        Section("Folded", ["Seen."], [replace(PLAIN, caption="Not seen at first")], folded=True),
+        Section("Empty", tables=[Table("", (), ())], parts=[Section("Empty too")]),
+    ],
+    glossary=[("CPS", "A share.")],
+    limits=["It says little."],
+    signature={"model": {"name": "m"}, "seed": 3},
+)
+
+
+def hostile_page() -> Page:
+    """Every text of a page is hostile."""
+    strings = [it for it in HOSTILE if it]
+    rows = tuple(
+        Row(it, (Cell("1", "[0, 2]"), Cell("undefined", reason=it)), (Mark("before", 1, (0, 2)),)) for it in strings
+    )
+    words = tuple((it, place % 2 == 0) for place, it in enumerate(strings))
+    parts = [
+        Section(
+            it,
+            [it],
+            [Table(it, (it, "value", it), rows, it)],
+            [Figure(it, plots.svg_figure("panel", it, plots.svg_text(it, 0, 0, "label")), it)],
+            [Example(it, ((it, words),))],
+            [Section(it, [it], folded=folded, examples=[Example(it, ((it, words),))])],
+            folded=folded,
+            first_screen=True,
+        )
+        for it in strings
+        for folded in (True, False)
+    ]
+    return Page(
+        *(" ".join(strings)[:900] for _ in range(6)),
+        strings,
+        [Table(it, (it, "value", it), rows, it) for it in strings],
+        strings,
+        parts,
+        [(it, it) for it in strings],
+        strings,
+        {it: {it: it} for it in strings},
+        ("value", strings[0]),
+    )
+
+
+def printed(page: Page, capsys, monkeypatch) -> str:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    print_page(page)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", [PAGE, hostile_page()], ids=["plain", "hostile"])
+def test_nothing_can_run_or_be_fetched_and_all_is_closed(page):
+    source = page_html(page)
+    parsed = Parsed(source)
+    assert parsed.open == []
+    assert set(parsed.tags) <= OURS | {"figcaption", "mark"}
+    for tag, name, value in parsed.attributes:
+        assert not name.startswith("on") and name not in {"src", "srcset", "style", "action"}, (tag, name)
+        assert name != "href" or value == "data:,", (tag, value)
+    ids = [value for _, name, value in parsed.attributes if name == "id"]
+    labels = [value for _, name, value in parsed.attributes if name == "aria-labelledby"]
+    assert len(ids) == len(set(ids)) and set(labels) <= set(ids)
+    levels = [int(tag[1]) for tag in parsed.tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1 and all(after - before <= 1 for before, after in pairwise(levels))
+
+
+def test_every_hostile_string_is_shown_as_text():
+    source = page_html(hostile_page())
+    text = Parsed(source).text.replace("\u00a0", " ")
+    for string in filter(None, HOSTILE):
+        assert re.sub(r"\s+", " ", visible(string)) in text, string
+    for raw in ("<script", "<img", "<b>", "\x1b", "\x00", "\u202e", "\u2028"):
+        assert raw not in source
+    source.encode("utf-8")
+
+
+def test_markdown_holds_no_markup_that_came_from_outside():
+    text = page_markdown(hostile_page())
+    before_signature = text.rsplit("## Signature", 1)[0]
+    assert not re.search(r"(?<!\\)<(script|img|b)|(?<!\\)\]\(|(?<![\\:])://", before_signature)
+    assert not {"\x1b", "\x00", "\u202e", "\u2028"} & set(text)
+    for line in before_signature.split("\n"):  # a table's rows have the columns that its head has
+        if line.startswith("|"):
+            assert len(re.findall(r"(?<!\\)\|", line)) == 4
+    headings = re.findall(r"^# .*", text, re.MULTILINE)
+    assert len(headings) == 1
+
+
+def test_the_terminal_gets_no_codes_and_no_markup(capsys, monkeypatch):
+    text = printed(hostile_page(), capsys, monkeypatch)
+    assert not {"\x1b", "\x00", "\x07", "\u202e"} & set(text)
+    out = io.StringIO()
+    print_page(hostile_page(), Console(file=out, width=4000, force_terminal=True, color_system="standard"))
+    assert "[bold red]markup[/bold red]" in out.getvalue() and "\x1b]8;" not in out.getvalue()
+
+
+def test_the_terminal_shows_the_first_screen_in_100_columns(capsys, monkeypatch):
+    text = printed(PAGE, capsys, monkeypatch)
+    places = [
+        text.index(it) for it in ("It leans.", "WARNING  Beware.", "Plain", "By type", "A note.", "A word on it.")
+    ]
+    assert places == sorted(places) and max(map(len, text.split("\n"))) <= 100
+    assert "Folded away" not in text and "Not seen at first" not in text and "only one pair" in text
+
+
+def test_a_table_that_is_too_wide_loses_the_intervals_of_the_sides_and_keeps_that_of_the_change(capsys, monkeypatch):
+    cells = (Cell("1.00", "[0.50, 1.50]"), Cell("2.00", "[1.50, 2.50]"), Cell("+1.00", "[+0.90, +1.10]"))
+    fits = Table("Changes", ("type", "before", "after", "change"), (Row("age", cells),))
+    for name, shown in (("age", True), ("a" * 60, False)):
+        table = replace(fits, rows=(Row(name, cells),))
+        text = printed(replace(PAGE, tables=[table], sides=("before", "after")), capsys, monkeypatch)
+        assert ("[0.50, 1.50]" in text) == ("[1.50, 2.50]" in text) == shown
+        assert "[+0.90, +1.10]" in text and name in text
+
+
+def test_the_line_of_the_ideal_is_drawn_where_the_table_says():
+    scale = plots.row_scale(DRAWN.rows, 50.0)
+    assert scale.holds(50.0) and scale.low == 50.0 and scale.high < 60
+    svg = str(plots.row_plot(DRAWN.rows[0], scale, 50.0, ("value",)))
+    assert re.findall(r'x1="([\d.]+)%"[^>]*class="zero"', svg) == [str(scale(50.0))]
+    assert "age: value 55.00 (51.00 to 59.00)" in svg
+
+
+def test_only_a_page_of_two_sides_has_their_signs():
+    one, two = (page_html(replace(PAGE, sides=sides)) for sides in (("value",), ("value", "p")))
+    assert '<body class="single">' in one and 'class="before"' not in re.findall(r"<th[^>]*>", one)
+    assert '<th scope="col" class="before">value</th>' in two and '<th scope="col" class="after">p</th>' in two
+    assert 'class="single"' not in two
+
+
+def test_what_is_empty_is_left_out_and_what_is_folded_is_there():
+    source, text = page_html(PAGE), page_markdown(PAGE)
+    assert "Empty" not in source and "Empty" not in text
+    assert "<summary>Below</summary>" in source and "<mark>He</mark> is old." in source
+    assert "### Below" in text and "- more: **He** is old." in text and "A picture" not in text
+    assert "undefined: only one pair" in Parsed(source).text and "undefined: only one pair" in text
+
+
+def test_the_same_page_gives_the_same_bytes_and_is_written_whole(tmp_path):
+    for folder in ("one", "two"):
+        write_page(tmp_path / folder, "report", PAGE)
+    for name in ("report.html", "report.md"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    assert sorted(it.name for it in (tmp_path / "one").iterdir()) == ["report.html", "report.md"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write"):
+        write_page(tmp_path / "file", "report", PAGE)
