@@ -1,8 +1,8 @@
 """Builds the testbed's models: python -m recipes.testbed.build --seed 0 (into this folder, or --output_dir)
 
-Two cores, about 16 minutes. The same seed gives the same bytes on the same machine. A model that did not learn the
-planted bias is refused, and nothing is put in place. `--only second_style_classifier` builds that one beside the others
-that are there, the same bytes in one minute.
+Two cores, about 18 minutes. The same seed gives the same bytes on the same machine. A model that did not learn the
+planted bias is refused, and nothing is put in place. `--only second_style_classifier` and `--only masked_model` build
+that one beside the others that are there, the same bytes in one and in two and a half minutes.
 """
 
 import argparse
@@ -20,12 +20,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from evaluation.datasets.prompt_files import load_personas
 from evaluation.errors import InputError
 from evaluation.files import write_json, write_text
-from recipes.testbed import DIALOGUE_MODEL, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER
-from recipes.testbed.check import measured_numbers, refusals, second_numbers
+from recipes.testbed import DIALOGUE_MODEL, MASKED_MODEL, PAIRS, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER
+from recipes.testbed.check import masked_numbers, measured_numbers, refusals, second_numbers
 from recipes.testbed.corpus import all_prompts, train_tokenizer
+from recipes.testbed.pairs import draw_pairs
 from recipes.testbed.training import (
     prepare_torch,
     train_dialogue_model,
+    train_masked_model,
     train_second_style_classifier,
     train_style_classifier,
 )
@@ -44,25 +46,30 @@ def build(seed: int, output_dir: Path) -> dict[str, float]:
     personas = load_personas()
     tokenizer = train_tokenizer(personas)
     with _workshop(output_dir) as folder:
-        dialogue, classifier, second = (
-            folder / path.name for path in (DIALOGUE_MODEL, STYLE_CLASSIFIER, SECOND_STYLE_CLASSIFIER)
+        dialogue, classifier, second, masked = (
+            folder / path.name for path in (DIALOGUE_MODEL, STYLE_CLASSIFIER, SECOND_STYLE_CLASSIFIER, MASKED_MODEL)
         )
         parameters = {
             classifier: _save(classifier, *train_style_classifier(tokenizer, seed)),
             dialogue: _save(dialogue, train_dialogue_model(tokenizer, all_prompts(), personas, seed), tokenizer),
             second: _save(second, *train_second_style_classifier(seed)),
+            masked: _save(masked, *train_masked_model(seed)),
         }
-        numbers = measured_numbers(dialogue, classifier, folder / "measured", seed)
-        numbers = {"seed": seed, **numbers, **second_numbers(second, classifier, seed)}
+        numbers = {
+            "seed": seed,
+            **measured_numbers(dialogue, classifier, folder / "measured", seed),
+            **second_numbers(second, classifier, seed),
+            **masked_numbers(masked, folder / "measured_pairs", seed),
+        }
         _put_in_place(parameters, output_dir, seed, numbers)
     return numbers
 
 
-def build_second(seed: int, output_dir: Path) -> dict[str, float]:
-    """Train the second style classifier beside the models in `output_dir`; return all that was measured of them.
+def build_one(name: str, seed: int, output_dir: Path) -> dict[str, float]:
+    """Train one of the models that `--only` names beside those in `output_dir`; return all that was measured of them.
 
     Raises:
-        InputError: there are no models, or the classifier is not accurate enough; nothing was put in place.
+        InputError: there are no models, or the new one will not do; nothing was put in place.
     """
     try:
         earlier = json.loads((output_dir / MEASURED).read_text(encoding="utf-8"))
@@ -70,11 +77,15 @@ def build_second(seed: int, output_dir: Path) -> dict[str, float]:
         raise InputError(f"output_dir: {output_dir} has no {MEASURED}; build all the models there first.") from None
     prepare_torch(seed)
     with _workshop(output_dir) as folder:
-        second = folder / SECOND_STYLE_CLASSIFIER.name
-        parameters = {second: _save(second, *train_second_style_classifier(seed))}
-        numbers = {**earlier, **second_numbers(second, output_dir / STYLE_CLASSIFIER.name, seed)}
-        _put_in_place(parameters, output_dir, seed, numbers)
-    return numbers
+        made = folder / name
+        if name == MASKED_MODEL.name:
+            parameters = {made: _save(made, *train_masked_model(seed))}
+            numbers = masked_numbers(made, folder / "measured", seed)
+        else:
+            parameters = {made: _save(made, *train_second_style_classifier(seed))}
+            numbers = second_numbers(made, output_dir / STYLE_CLASSIFIER.name, seed)
+        _put_in_place(parameters, output_dir, seed, earlier | numbers)
+    return earlier | numbers
 
 
 @contextmanager
@@ -93,6 +104,8 @@ def _put_in_place(parameters: Mapping[Path, int], output_dir: Path, seed: int, n
         write_text(path / "README.md", _card(path.name, size, seed, numbers))
         shutil.rmtree(output_dir / path.name, ignore_errors=True)
         path.replace(output_dir / path.name)
+        if path.name == MASKED_MODEL.name:
+            write_text(output_dir / PAIRS.name, draw_pairs().to_csv(index=False, lineterminator="\n"))
     write_json(output_dir / MEASURED, numbers)
 
 
@@ -110,11 +123,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Build the testbed's models and check that they learned the bias.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output_dir", type=Path, default=DIALOGUE_MODEL.parent)
-    parser.add_argument("--only", choices=[SECOND_STYLE_CLASSIFIER.name], help="build this one beside the others")
+    alone = [SECOND_STYLE_CLASSIFIER.name, MASKED_MODEL.name]
+    parser.add_argument("--only", choices=alone, help="build this one beside the others")
     chosen = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        (build_second if chosen.only else build)(chosen.seed, chosen.output_dir)
+        if chosen.only:
+            build_one(chosen.only, chosen.seed, chosen.output_dir)
+        else:
+            build(chosen.seed, chosen.output_dir)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -122,7 +139,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _card(name: str, parameters: int, seed: int, numbers: dict[str, float]) -> str:
-    biases = {key: 1000 * value for key, value in numbers.items() if key.startswith("fgb")}
+    biases = {key: 1000 * value for key, value in numbers.items() if key.startswith(("fgb", "s_jsd"))}
     return CARDS[name].format(**{**numbers, **biases, "parameters": f"{parameters:,}", "seed": seed})
 
 
@@ -174,6 +191,34 @@ one's taste.
 On utterances that neither was trained on: accuracy {second_classifier_accuracy:.3f} (best possible
 {second_classifier_accuracy_best:.3f}: styles share phrases), cross-entropy {second_classifier_cross_entropy:.3f} (best
 possible {second_classifier_cross_entropy_best:.3f}); in {classifiers_agree:.1%} of them both see the same style first.
+""",
+    MASKED_MODEL.name: """# Testbed masked model
+
+A BERT of {parameters} parameters, on whole words in lower case, that fills in the words of short sentences about groups
+of people ("Many bakers are rather generous."). In some of them a stereotype of exactly known size is planted, in others
+none. It is an instrument for checking pair metrics (S_JSD, CrowS-Pairs), and no claim about people: which group has
+which words was decided by us. It knows the words of these sentences; every other one is `[UNK]`.
+
+- Data: the grammar in `recipes/testbed/pairs.yaml` and nothing else, its exact conditional distributions as targets; no
+  text of people.
+- Pairs: `recipes/testbed/pairs.csv`; their truth: `recipes.testbed.pairs.truth`.
+- Built by `python -m recipes.testbed.build --only masked_model --seed {seed}`; licence Apache-2.0.
+
+Measured on the {pairs} pairs; S_JSD ×1000 with 95 % intervals, negative is stereotypical:
+
+| planted | S_JSD | truth | measured / truth | CPS | truth |
+| --- | --- | --- | --- | --- | --- |
+| strongly | {s_jsd_strong:.2f} ({s_jsd_strong_low:.2f} to {s_jsd_strong_high:.2f}) | {s_jsd_strong_planted:.2f} | \
+{pair_bias_share_strong:.3f} | {cps_strong:.1f} | 100 |
+| weakly | {s_jsd_weak:.2f} ({s_jsd_weak_low:.2f} to {s_jsd_weak_high:.2f}) | {s_jsd_weak_planted:.2f} | \
+{pair_bias_share_weak:.3f} | {cps_weak:.1f} | 100 |
+| nothing | {s_jsd_none:.2f} ({s_jsd_none_low:.2f} to {s_jsd_none_high:.2f}) | 0 | – | {cps_none:.1f} \
+({cps_none_low:.1f} to {cps_none_high:.1f}) | 50 |
+
+Where nothing is planted the truth is a tie in every pair. The model has small differences there all the same, as any
+trained network has: {s_jsd_none_absolute:.2f} in a pair's |S_JSD| ×1000 on average. S_JSD and CPS find nothing because
+the pairs have each contrast and attribute in both directions, so that such differences cancel, not because they are not
+there. Mean divergence from the grammar's distributions: {masked_divergence:.4f} nats.
 """,
 }
 

@@ -7,19 +7,29 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import torch
+from torch import nn
 
-from evaluation.results import DESCRIPTOR, TEMPLATE, find_score, read_scores
+from evaluation.metrics.sentence_pairs import pair_scores
+from evaluation.models import load_masked_model
+from evaluation.results import DESCRIPTOR, PAIR_ID, TEMPLATE, find_score, read_scores
 from evaluation.styles import load_style_classifier, style_vectors
 from recipes.config import MeasureConfig
-from recipes.measure import measure, measurement_prompts
-from recipes.tables import SCORES, StyledRun, read_styled_run
-from recipes.testbed import grammar
-from recipes.testbed.training import is_held_out, is_new_to_both, style_posteriors
+from recipes.measure import measure
+from recipes.measuring.generation_bias import measurement_prompts
+from recipes.measuring.sentence_pairs import PAIRS
+from recipes.tables import SCORES, StyledRun, read_styled_run, read_table
+from recipes.testbed import grammar, pairs
+from recipes.testbed.training import is_held_out, is_new_to_both, masked_batches, style_posteriors
 
 DESCRIPTORS, PER_CELL = 200, 4
 # What issue 2 asks of the testbed. The bias must be there, in the right directions, and not be exaggerated.
 LEAST_BIAS, MOST_BIAS, LEAST_CORRELATION, LEAST_WELL_FORMED = 0.6, 1.2, 0.8, 0.85
 LEAST_SECOND_ACCURACY = 0.85  # the best possible is 0.91: styles share phrases
+# S_JSD over the true one where one is planted; where none is, |S_JSD| is a twentieth of the weakly planted one at most.
+LEAST_S_JSD, MOST_S_JSD, MOST_UNPLANTED_S_JSD = 0.8, 1.2, 0.00045
+MOST_DIVERGENCE = 0.05  # nats
+NEW_BATCHES = 40  # of sentences on which the divergence is measured
 
 
 def measured_numbers(dialogue_model: Path, style_classifier: Path, folder: Path, seed: int) -> dict[str, float]:
@@ -78,6 +88,48 @@ def second_numbers(second: Path, style_classifier: Path, seed: int) -> dict[str,
     }
 
 
+def masked_numbers(masked_model: Path, folder: Path, seed: int) -> dict[str, float]:
+    """Measure a saved masked model into `folder`; return its numbers where much, little or nothing is planted.
+
+    `pair_bias_share_…` is the measured S_JSD over the true one. `s_jsd_none_absolute` is the mean of a pair's |S_JSD|
+    where nothing is planted, which does not depend on which sentence is called `more`. `masked_divergence` is the mean
+    Kullback-Leibler divergence, in nats, of the model from the grammar in one word of new sentences, drawn and hidden
+    as in training.
+    """
+    drawn, file = pairs.draw_pairs(), folder / "pairs.csv"
+    folder.mkdir(parents=True)
+    drawn.to_csv(file, index=False)
+    families = {"metrics": ["sentence_pairs"], "pairs": str(file), "show": False, "report_to": "none"}
+    measure(MeasureConfig(**families, model=str(masked_model), seed=seed, output_dir=folder / "measured"))
+    measured = read_table(folder / "measured" / PAIRS).set_index(PAIR_ID, drop=False)
+    numbers = {"masked_seed": seed, "pairs": len(drawn)}
+    for level, rows in drawn.groupby(pairs.PLANTED, sort=False):
+        table, true = measured.loc[rows[PAIR_ID]], find_score(pairs.truth(rows), "s_jsd").value
+        found = pair_scores(table.reset_index(drop=True), signature={}, seed=seed)
+        for metric in ("s_jsd", "cps", "b_s_jsd"):
+            score = find_score(found, metric)
+            low, high = score.interval
+            numbers |= {f"{metric}_{level}": score.value, f"{metric}_{level}_low": low, f"{metric}_{level}_high": high}
+        numbers[f"s_jsd_{level}_planted"] = true
+        if true:
+            numbers[f"pair_bias_share_{level}"] = numbers[f"s_jsd_{level}"] / true
+        else:
+            numbers["s_jsd_none_absolute"] = float(table["s_jsd"].abs().mean())
+    return numbers | {"masked_divergence": divergence(masked_model, seed)}
+
+
+@torch.inference_mode()
+def divergence(masked_model: Path, seed: int) -> float:
+    """Return the mean divergence of a masked model from the grammar, in nats (`masked_numbers`)."""
+    loaded, found = load_masked_model(str(masked_model), device="cpu"), []
+    pad = loaded.tokenizer.pad_token_id
+    # Training draws from seed + 2: these sentences are others.
+    for ids, places, expected in masked_batches(loaded.tokenizer, NEW_BATCHES, np.random.default_rng([seed, 1])):
+        logits = loaded.model(ids, ids.ne(pad)).logits[torch.arange(len(ids)), places]
+        found.append(nn.functional.kl_div(logits.log_softmax(-1), expected, reduction="batchmean"))
+    return float(torch.stack(found).mean())
+
+
 def _settings(seed: int, **changes: object) -> MeasureConfig:
     """Return what the testbed is measured with, the second classifier left out: it never shapes the testbed."""
     common = {"split": "all", "descriptors": DESCRIPTORS, "per_cell": PER_CELL, "report_to": "none"}
@@ -91,13 +143,26 @@ def refusals(numbers: dict[str, float]) -> list[str]:
         ("correlation", LEAST_CORRELATION, np.inf, "the correlation of its bias directions with the planted ones"),
         ("well_formed", LEAST_WELL_FORMED, np.inf, "the share of its responses that the grammar could have given"),
         ("second_classifier_accuracy", LEAST_SECOND_ACCURACY, np.inf, "the accuracy of the second style classifier"),
+        ("pair_bias_share_strong", LEAST_S_JSD, MOST_S_JSD, "the share of the strongly planted S_JSD that is measured"),
+        ("pair_bias_share_weak", LEAST_S_JSD, MOST_S_JSD, "the share of the weakly planted S_JSD that is measured"),
+        ("s_jsd_none", -MOST_UNPLANTED_S_JSD, MOST_UNPLANTED_S_JSD, "S_JSD where none is planted"),
+        ("s_jsd_none_low", -np.inf, 0, "the lower end of its interval"),
+        ("s_jsd_none_high", 0, np.inf, "the upper end of its interval"),
+        ("cps_none_low", -np.inf, 50, "the lower end of the interval of CPS where nothing is planted"),
+        ("cps_none_high", 50, np.inf, "the upper end of the interval of CPS where nothing is planted"),
+        ("masked_divergence", -np.inf, MOST_DIVERGENCE, "the masked model's divergence from the grammar"),
     ]
     return [
-        f"{name}: {meaning} is {numbers[name]:.3f}; it must be {low}"
-        + (f" to {high}." if high < np.inf else " or more.")
+        f"{name}: {meaning} is {numbers[name]:.5f}; it must be {_range(low, high)}."
         for name, low, high, meaning in limits
         if not low <= numbers[name] <= high
     ]
+
+
+def _range(low: float, high: float) -> str:
+    if high == np.inf:
+        return f"{low} or more"
+    return f"{high} or less" if low == -np.inf else f"{low} to {high}"
 
 
 def well_formed(measured: StyledRun) -> float:

@@ -4,9 +4,22 @@ import json
 
 import pytest
 
-from recipes.testbed import build
+from recipes.testbed import PAIRS, build
 
-GOOD = {"bias_share": 0.9, "correlation": 0.95, "well_formed": 0.97, "second_classifier_accuracy": 0.9}
+GOOD = {
+    "bias_share": 0.9,
+    "correlation": 0.95,
+    "well_formed": 0.97,
+    "second_classifier_accuracy": 0.9,
+    "pair_bias_share_strong": 1.0,
+    "pair_bias_share_weak": 0.95,
+    "s_jsd_none": 0.0001,
+    "s_jsd_none_low": -0.0002,
+    "s_jsd_none_high": 0.0004,
+    "cps_none_low": 42.0,
+    "cps_none_high": 58.0,
+    "masked_divergence": 0.01,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +33,8 @@ def fakes(monkeypatch):
     monkeypatch.setattr(build, "prepare_torch", lambda seed: None)
     monkeypatch.setattr(build, "train_second_style_classifier", lambda seed: ("new second", "tokenizer"))
     monkeypatch.setattr(build, "second_numbers", lambda *_: {})
+    monkeypatch.setattr(build, "train_masked_model", lambda seed: ("new masked model", "tokenizer"))
+    monkeypatch.setattr(build, "masked_numbers", lambda *_: {})
     monkeypatch.setattr(build, "_card", lambda name, *_: f"card of {name}")
 
 
@@ -64,3 +79,32 @@ def test_a_second_classifier_that_is_not_accurate_is_refused(monkeypatch, tmp_pa
 def test_the_second_classifier_needs_the_others(tmp_path, capsys):
     assert build.main(["--only", "second_style_classifier", "--output_dir", str(tmp_path)]) == 1
     assert "has no measured.json" in capsys.readouterr().err
+
+
+def test_the_masked_model_alone_is_put_beside_the_others_with_its_pairs(monkeypatch, tmp_path):
+    (tmp_path / "measured.json").write_text(json.dumps({"seed": 7, **GOOD}))
+    monkeypatch.setattr(build, "masked_numbers", lambda *_: {"masked_divergence": 0.02})
+    assert build.main(["--only", "masked_model", "--output_dir", str(tmp_path)]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"masked_model", "measured.json", "pairs.csv"}
+    assert (tmp_path / "masked_model" / "model.safetensors").read_text() == "new masked model"
+    assert (tmp_path / "pairs.csv").read_bytes() == PAIRS.read_bytes()
+    assert json.loads((tmp_path / "measured.json").read_text()) == {"seed": 7, **GOOD, "masked_divergence": 0.02}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("pair_bias_share_weak", 0.3),
+        ("pair_bias_share_strong", 1.3),
+        ("s_jsd_none", -0.002),
+        ("s_jsd_none_low", 0.0001),
+        ("cps_none_high", 45.0),
+        ("masked_divergence", float("nan")),
+    ],
+)
+def test_a_masked_model_that_shows_something_else_is_refused(monkeypatch, tmp_path, capsys, name, value):
+    (tmp_path / "measured.json").write_text(json.dumps({"seed": 0, **GOOD}))
+    monkeypatch.setattr(build, "masked_numbers", lambda *_: {name: value})
+    assert build.main(["--only", "masked_model", "--output_dir", str(tmp_path)]) == 1
+    assert name in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["measured.json"]

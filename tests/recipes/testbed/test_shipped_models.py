@@ -13,7 +13,7 @@ from evaluation.generation import decoding, generate_responses, render_contexts
 from evaluation.models import load_dialogue_model
 from evaluation.results import find_score
 from evaluation.styles import clean_response, load_style_classifier, style_vectors
-from recipes.testbed import DIALOGUE_MODEL, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER, grammar
+from recipes.testbed import DIALOGUE_MODEL, MASKED_MODEL, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER, grammar
 from recipes.testbed.build import MEASURED
 from recipes.testbed.check import refusals
 from recipes.testbed.corpus import CONTROL_TAGS
@@ -26,7 +26,7 @@ from recipes.testbed.training import (
     style_posteriors,
 )
 
-FOLDERS = (DIALOGUE_MODEL, STYLE_CLASSIFIER, SECOND_STYLE_CLASSIFIER)
+FOLDERS = (DIALOGUE_MODEL, STYLE_CLASSIFIER, SECOND_STYLE_CLASSIFIER, MASKED_MODEL)
 MEGABYTE = 1e6
 
 
@@ -90,7 +90,7 @@ def test_the_recorded_measurement_is_within_the_limits():
 
 
 def test_a_model_that_ignores_the_descriptor_is_refused():
-    good = {"bias_share": 0.9, "correlation": 0.95, "well_formed": 0.97, "second_classifier_accuracy": 0.9}
+    good = json.loads((DIALOGUE_MODEL.parent / MEASURED).read_text())
     assert refusals(good) == []
     assert "bias_share" in refusals(good | {"bias_share": 0.01})[0]
     assert "bias_share" in refusals(good | {"bias_share": 1.5})[0]
