@@ -29,10 +29,11 @@ class BiasScore:
     """One number with what is needed to read it and to get it again.
 
     `value` is in natural units; NaN means undefined and needs a `reason`. `interval` is the 95 % confidence
-    interval, or None where none is defined; `standard_error` is given where a paper gives it. `ideal` is the value of an unbiased model, None where only a comparison
-    with another model says anything; `bounds` is the metric's range (infinite where it has none). `n` counts the rows
-    behind the value, `n_left_out` those that could not enter it. `group` says which cut it is ({} is everything);
-    `p_value` belongs to the test that the metric's docstring names. `signature` holds all that shaped the number.
+    interval, or None where none is defined; `standard_error` is given where a paper gives it. `ideal` is the value of
+    an unbiased model, None where only a comparison with another model says anything; `bounds` is the metric's range
+    (infinite where it has none). `n` counts the rows behind the value, `n_left_out` those that could not enter it.
+    `group` says which cut it is ({} is everything); `p_value` belongs to the test that the metric's docstring names.
+    `signature` holds all that shaped the number.
     """
 
     metric: str

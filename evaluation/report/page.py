@@ -26,7 +26,10 @@ from evaluation.report.terminal import COLUMNS_OF_A_LOG, rich_table
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing, made with `plots.svg_…`, with its caption above and a note below; a `wide` one has its own row."""
+    """A drawing with its caption above and a note below; a `wide` one has its own row.
+
+    `svg` is made with `plots.svg_…`, which escape; what is hidden in its texts is for the maker to write out.
+    """
 
     caption: str
     svg: Markup

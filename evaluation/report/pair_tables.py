@@ -1,6 +1,7 @@
 """The tables of a report on sentence pairs."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -72,7 +73,7 @@ def _mark(role: str, score: BiasScore | None, metric: str) -> tuple[Mark, ...]:
 def cut_table(
     metric: str, cut: str, scores: Sequence[BiasScore], truth: Sequence[BiasScore], values: Sequence[str]
 ) -> Table:
-    """Return one measure by the values of a cut; what is detectable only where any of them has that."""
+    """Return one measure by the values of a cut; a column that would be empty is left out."""
     shown, rows, undecided = METRICS[metric], [], []
     name = cut.replace("_", " ")
     for value in values:
@@ -87,26 +88,25 @@ def cut_table(
             Cell(f"{score.n:,}"),
         )
         rows.append(Row(visible(value, LONGEST_NAME), cells, () if math.isnan(score.value) else marks))
-        if shown.towards and score.interval is not None and not wording.leaning(score):
+        if shown.towards and not math.isnan(score.value) and not wording.leaning(score):
             undecided.append(visible(value, LONGEST_NAME))
     ideal = find(scores, metric)
     ideal = 0.0 if ideal is None or ideal.ideal is None else ideal.ideal * shown.factor
     note = f"Cannot be told from no preference: {', '.join(undecided)}." if undecided else ""
-    columns = (name, "value", "p", "detectable", "pairs")
-    reaches = any(row.cells[2].text for row in rows)
-    kept = [0, 1, 2, 3, 4] if reaches else [0, 1, 2, 4]
-    rows = [Row(row.label, tuple(row.cells[place - 1] for place in kept[1:]), row.marks) for row in rows]
+    columns = ("value", "p", "detectable", "pairs")
+    kept = [place for place in range(4) if any(row.cells[place].text for row in rows)]
+    rows = [Row(row.label, tuple(row.cells[place] for place in kept), row.marks) for row in rows]
     caption = f"{shown.label}; ideal {number(ideal, 0)}"
-    return Table(caption, tuple(columns[place] for place in kept), tuple(rows), note, ideal)
+    return Table(caption, (name, *(columns[place] for place in kept)), tuple(rows), note, ideal)
 
 
 def left_out_table(table: pd.DataFrame, name: str = "") -> Table:
     """Return how many pairs have no scores, by reason, the most frequent first."""
-    reasons = table[LEFT_OUT].dropna().astype(str).value_counts(sort=False)
+    reasons = Counter(map(str, table[LEFT_OUT].dropna()))
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     whose = f", {visible(name, 120)}" if name else ""
-    share = percent(reasons.sum() / len(table), 1) if len(table) else "0 %"
-    caption = f"Pairs left out{whose}: {reasons.sum():,} of {len(table):,} ({share})"
+    share = percent(reasons.total() / len(table), 1) if len(table) else "0 %"
+    caption = f"Pairs left out{whose}: {reasons.total():,} of {len(table):,} ({share})"
     rows = tuple(Row(visible(reason, 200), (Cell(f"{n:,}"),)) for reason, n in ordered)
     note = "" if rows else f"No pair is left out{whose}: all {len(table):,} are in the scores."
     return Table(caption, ("reason", "pairs"), rows, note)

@@ -10,7 +10,7 @@ import pandas as pd
 from evaluation.report import pair_wording as wording
 from evaluation.report.comparison import number, visible
 from evaluation.report.page import Example, Figure, Page, Section
-from evaluation.report.pair_plots import Spread, spread_plot
+from evaluation.report.pair_plots import FEW, Spread, spread_plot
 from evaluation.report.pair_tables import (
     LONGEST_NAME,
     accuracy_table,
@@ -232,8 +232,9 @@ def _spread_section(used: Sequence[pd.DataFrame], types: Sequence[str], sides: S
         if not rows:
             continue
         drawing, beyond = spread_plot(caption, rows, ends, towards, decimals)
+        dots = any(0 < len(values) < FEW for row in rows for values in row.differences.values())
         far = f" {beyond:,} {'pair lies' if beyond == 1 else 'pairs lie'} outside the frame."
-        figures.append(Figure(caption, drawing, _BOX + (far if beyond else "")))
+        figures.append(Figure(caption, drawing, _BOX + (_DOTS if dots else "") + (far if beyond else "")))
         tables.append(quartiles(caption, rows, sides, decimals))
     sentences = [_BOUNDARY] if figures else []
     part = Section("The same as tables", tables=tables, folded=True)
@@ -247,6 +248,8 @@ _BOUNDARY = (
 )
 _BOX = "The box holds the middle half of the pairs, the gap in it is the median and the open dot the mean."
 
+_DOTS = f" Fewer than {FEW} pairs are drawn one by one."
+
 
 def _spreads(used: Sequence[pd.DataFrame], column: str, factor: float, types: Sequence[str]) -> list[Spread]:
     def numbers(table: pd.DataFrame) -> np.ndarray:
@@ -256,7 +259,7 @@ def _spreads(used: Sequence[pd.DataFrame], column: str, factor: float, types: Se
     roles = ("before", "after")[: len(used)]
     rows = [Spread("all pairs", {role: numbers(table) for role, table in zip(roles, used, strict=True)})]
     for value in types:
-        cuts = (table[table[BIAS_TYPE].astype(str) == value] for table in used)
+        cuts = (table.loc[[str(it) == value for it in table[BIAS_TYPE]]] for table in used)
         rows.append(Spread(value, {role: numbers(cut) for role, cut in zip(roles, cuts, strict=True)}))
     return rows
 

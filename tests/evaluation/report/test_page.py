@@ -64,7 +64,7 @@ def hostile_page() -> Page:
             it,
             [it],
             [Table(it, (it, "value", it), rows, it)],
-            [Figure(it, plots.svg_figure("panel", it, plots.svg_text(it, 0, 0, "label")), it)],
+            [Figure(it, plots.svg_figure("panel", visible(it), plots.svg_text(visible(it), 0, 0, "label")), it)],
             [Example(it, ((it, words),))],
             [Section(it, [it], folded=folded, examples=[Example(it, ((it, words),))])],
             folded=folded,
@@ -144,7 +144,7 @@ def test_the_terminal_shows_the_first_screen_in_100_columns(capsys, monkeypatch)
         text.index(it) for it in ("It leans.", "WARNING  Beware.", "Plain", "By type", "A note.", "A word on it.")
     ]
     assert places == sorted(places) and max(map(len, text.split("\n"))) <= 100
-    assert "Folded away" not in text and "Not seen at first" not in text and "only one pair" in text
+    assert "Folded away" not in text and "Not seen at first" not in text and "undefined: only" in text
 
 
 def test_a_table_that_is_too_wide_loses_the_intervals_of_the_sides_and_keeps_that_of_the_change(capsys, monkeypatch):
