@@ -6,7 +6,9 @@ tuned models side by side. The other metric families build a `Page` (`page.py`):
 
 from evaluation.report.content import ReportContent, ThresholdPlan, TrainingCurve, TuningChanges
 from evaluation.report.html import html_report, write_html
+from evaluation.report.likelihood_bias import likelihood_comparison_page, likelihood_page
 from evaluation.report.markdown import markdown_report, write_markdown
+from evaluation.report.offensiveness import offensiveness_page
 from evaluation.report.page import Example, Figure, Page, Section, page_html, page_markdown, print_page, write_page
 from evaluation.report.sentence_pairs import pair_comparison_page, pair_page
 from evaluation.report.sweep import Bar, SweepContent, pareto_front, summarise
@@ -31,7 +33,10 @@ __all__ = [
     "TrainingCurve",
     "TuningChanges",
     "html_report",
+    "likelihood_comparison_page",
+    "likelihood_page",
     "markdown_report",
+    "offensiveness_page",
     "page_html",
     "page_markdown",
     "pair_comparison_page",

@@ -1,0 +1,225 @@
+"""Gendered references from the three formats, the paper's rule for comparable sets, and its languages."""
+
+import io
+import zipfile
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from evaluation.datasets.gendered_translations import (
+    COLUMNS,
+    comparable_sets,
+    language,
+    languages,
+    mmhb_axes,
+    read_mmhb,
+    read_mt_geneval,
+    read_references,
+    source_sentences,
+)
+from evaluation.errors import InputError
+
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
+needs_mt_geneval = pytest.mark.skipif(not (SHARED / "mt_geneval").is_dir(), reason=f"no MT-GenEval in {SHARED}")
+needs_mmhb = pytest.mark.skipif(not (SHARED / "mmhb_descriptors").is_dir(), reason=f"no MMHB in {SHARED}")
+
+MMHB_HEADER = (
+    "sentence_eng\tpattern_id_main\tnoun_id_main\tdesc_id_main\tsplit\tboth\tfeminine\tmasculine\tlang\tgender_group"
+)
+
+
+def table(*rows):
+    """Rows of (sentence, lang, gender, reference)."""
+    facts = [dict(zip(("sentence_id", "lang", "gender", "reference"), row, strict=True)) for row in rows]
+    return pd.DataFrame([one | {"english": f"English {one['sentence_id']}"} for one in facts]).reindex(columns=COLUMNS)
+
+
+def write(folder, text, name="references.csv"):
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_fifty_languages_of_the_paper():
+    found = languages()
+    assert len(found) == len({one.code for one in found}) == 50
+    # 13 scripts (004, appendix A)
+    assert len({one.code[-4:] for one in found}) == 13
+    assert language("spa_Latn") == language("es") and language("es").name == "Spanish"
+    assert language("eng_Latn").short == "en"
+    assert language("ckb_Arab").short == ""
+
+
+@pytest.mark.parametrize(("code", "meant"), [("spa_Lat", "spa_Latn"), ("deu-Latn", "deu_Latn")])
+def test_an_unknown_language_names_the_close_one(code, meant):
+    with pytest.raises(InputError, match=f"'{code}' is unknown; did you mean '{meant}'"):
+        language(code)
+
+
+def test_a_table_of_ones_own(tmp_path):
+    text = (
+        "english,lang,gender,reference,axis,marked\n"
+        'I am deaf.,spa_Latn,masculine,Soy sordo.,Ability,"[""sordo""]"\n'
+        "I am deaf.,spa_Latn,feminine,Soy sorda.,Ability,\n"
+        "I am tall.,spa_Latn,feminine,,,\n"
+        "I sing.,spa_Latn,neutral,Canto.,,\n"
+    )
+    found = read_references(write(tmp_path, text))
+    assert list(found) == COLUMNS
+    assert found["sentence_id"].tolist() == ["1", "1", "3"]  # the second has no reference
+    assert found["marked"].tolist() == [["sordo"], None, None]
+    assert found["axis"].tolist() == ["Ability", "Ability", ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("english,lang,gender\nA,spa_Latn,neutral\n", "no column 'reference'"),
+        ("english,lang,gender,reference\nA,spa_Latn,female,B\n", "gender: 'female' is unknown"),
+        ("english,lang,gender,reference,marked\nA,spa_Latn,neutral,B,b\n", "marked in row 2 is 'b'"),
+        ("english,lang,gender,reference\nA,spa_Latn,neutral\n", "more or fewer fields"),
+        ("english,lang,gender,reference\nA,spa_Latn,neutral,\n", "has no reference"),
+        (
+            "sentence_id,axis,english,lang,gender,reference\n1,a,A,spa_Latn,masculine,B\n1,b,A,spa_Latn,feminine,C\n",
+            "sentence_id '1' has more than one axis",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_named(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
+        read_references(write(tmp_path, text))
+
+
+def test_a_file_of_mmhb(tmp_path):
+    rows = [
+        "I have deaf friends.\tP1\tN1\tP_D001\tdev\t\t['Tengo amigas sordas.', \"Tengo 'amigas' sordas.\"]\t"
+        "['Tengo amigos sordos.']\tspa_Latn\tx",
+        "I sing.\tP2\tN1\tP_D002\tdev\t['Canto.']\t[]\tnan\tspa_Latn\tx",
+    ]
+    found = read_mmhb(write(tmp_path, "\n".join([MMHB_HEADER, *rows]) + "\n"), {"P_D001": "ability"})
+    assert found["gender"].tolist() == ["masculine", "feminine", "feminine", "neutral"]
+    assert found["reference"].tolist()[2] == "Tengo 'amigas' sordas."
+    assert found["descriptor"].tolist() == ["P_D001"] * 3 + ["P_D002"]
+    assert found["template"].tolist() == ["P1"] * 3 + ["P2"]
+    assert found["axis"].tolist() == ["ability"] * 3 + [""]
+    assert found["sentence_id"].nunique() == 2
+
+
+@pytest.mark.parametrize("cell", ["__import__('os')", "'no list'", "[1]", "["])
+def test_a_cell_of_mmhb_that_is_no_list_of_sentences(tmp_path, cell):
+    with pytest.raises(InputError, match="masculine in row 2"):
+        read_mmhb(write(tmp_path, f"{MMHB_HEADER}\nA\tP\tN\tD\tdev\t\t\t{cell}\tspa_Latn\tx\n"))
+
+
+@needs_mmhb
+def test_axes_of_the_published_descriptors(tmp_path):
+    with zipfile.ZipFile(SHARED / "mmhb_descriptors" / "MMHB_descriptors.zip") as archive:
+        data = io.BytesIO(archive.read("MMHB_descriptors/spa_descriptors_full_id.tsv"))
+    path = tmp_path / "spa.tsv"
+    path.write_bytes(data.getvalue())
+    axes = mmhb_axes(path)
+    assert axes["P_D001"] == axes["P_D001a"] == "ability"
+    assert len(set(axes.values())) >= 12
+
+
+@needs_mt_geneval
+@pytest.mark.parametrize("lang", ["de", "es", "fr"])
+def test_mt_geneval_has_1200_sentences_in_two_versions(lang):
+    found = read_mt_geneval(SHARED / "mt_geneval", lang)
+    assert found["gender"].value_counts().to_dict() == {"masculine": 1200, "feminine": 1200}
+    assert found["sentence_id"].nunique() == 1200 and set(found["lang"]) == {language(lang).code}
+    assert found["marked"].isna().all()  # these files have no tags
+    # Brackets are the text's own, such as "[citation needed]".
+    assert found["reference"].str.contains("[", regex=False).any()
+
+
+def test_tags_of_the_annotated_mt_geneval_become_spans(tmp_path):
+    for gender, pronoun, reference in (
+        ("masculine", "<M>He</M>", "<M>El abuelo</M> [sic] de <M>él</M>."),
+        ("feminine", "<F>She</F>", "<F>La abuela</F> [sic] de <F> ella</F>."),
+    ):
+        write(tmp_path, f"{pronoun} sat.\nIt sat.\n", f"geneval-sentences-{gender}-dev.en_es.en")
+        write(tmp_path, f"{reference}\nSe sentó.\n", f"geneval-sentences-{gender}-dev.en_es.es")
+    found = read_mt_geneval(tmp_path, "es")
+    assert found["reference"].tolist()[::2] == ["El abuelo [sic] de él.", "La abuela [sic] de  ella."]
+    assert found["english"].tolist() == ["He sat.", "It sat.", "She sat.", "It sat."]
+    assert found["marked"].tolist() == [["El abuelo", "él"], [], ["La abuela", "ella"], []]
+
+
+def test_files_of_mt_geneval_must_agree(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        read_mt_geneval(tmp_path, "es")
+    for gender, lines in (("masculine", "a\nb\n"), ("feminine", "a\n")):
+        for side in ("en", "es"):
+            write(tmp_path, lines, f"geneval-sentences-{gender}-dev.en_es.{side}")
+    with pytest.raises(InputError, match=r"\[1, 2\] lines"):
+        read_mt_geneval(tmp_path, "es")
+
+
+def test_neutral_then_generic_stand_in_and_all_is_counted():
+    references = table(
+        ("1", "spa_Latn", "masculine", "m1"),
+        ("1", "spa_Latn", "feminine", "f1"),
+        ("2", "spa_Latn", "masculine", "m2"),
+        ("2", "spa_Latn", "generic", "g2"),
+        ("2", "spa_Latn", "neutral", "n2"),
+        ("3", "spa_Latn", "generic", "g3"),
+        ("4", "spa_Latn", "masculine", "m4"),  # nothing can stand in for its feminine one
+        ("1", "fin_Latn", "generic", "g1"),
+    )
+    sets = comparable_sets(references, fewest_masculine=1)
+    by_gender = sets.table.pivot(index="sentence_id", columns="gender", values=["reference", "taken_from"])
+    assert by_gender["reference"].to_dict("index") == {
+        "1": {"feminine": "f1", "masculine": "m1"},
+        "2": {"feminine": "n2", "masculine": "m2"},
+        "3": {"feminine": "g3", "masculine": "g3"},
+    }
+    assert by_gender["taken_from"]["feminine"].tolist() == ["feminine", "neutral", "generic"]
+    finnish, spanish = sets.languages.to_dict("records")
+    assert spanish == {
+        "lang": "spa_Latn",
+        "sentences": 4,
+        "masculine": 3,
+        "feminine": 1,
+        "replaced_masculine": 1,
+        "replaced_feminine": 2,
+        "missing": 1,
+        "left_out": None,
+    }
+    assert finnish["left_out"] == "fewer than 1 masculine references"
+    assert set(sets.table["lang"]) == {"spa_Latn"}
+
+
+def test_a_hundred_masculine_references_are_enough_and_99_are_not():
+    rows = [(str(number), "spa_Latn", gender, "x") for number in range(100) for gender in ("masculine", "feminine")]
+    assert comparable_sets(table(*rows)).languages["left_out"].tolist() == [None]
+    with pytest.raises(InputError, match="spa_Latn 99"):
+        comparable_sets(table(*rows[2:]))
+
+
+def test_ambiguous_english_is_translated_once_and_other_sources_twice():
+    references = table(
+        ("1", "spa_Latn", "masculine", "m1"),
+        ("1", "spa_Latn", "feminine", "f1"),
+        ("2", "spa_Latn", "masculine", "m2"),
+        ("2", "spa_Latn", "feminine", "f2"),
+        ("1", "cat_Latn", "masculine", "cm1"),
+        ("1", "cat_Latn", "feminine", "cf1"),
+    )
+    references.loc[3, "english"] = "Her English 2"  # as in MT-GenEval
+    sets = comparable_sets(references, fewest_masculine=0).table
+    english = source_sentences(sets, source="eng_Latn", target="spa_Latn")
+    assert sorted(zip(english["text"], english["gender"], strict=True)) == [
+        ("English 1", ""),
+        ("English 2", "masculine"),
+        ("Her English 2", "feminine"),
+    ]
+    spanish = source_sentences(sets, source="spa_Latn", target="eng_Latn")
+    assert sorted(spanish["text"]) == ["f1", "f2", "m1", "m2"]
+    # Catalan has the first sentence alone.
+    assert sorted(source_sentences(sets, source="spa_Latn", target="cat_Latn")["text"]) == ["f1", "m1"]
+    with pytest.raises(InputError, match="lang: 'fra_Latn' is unknown"):
+        source_sentences(sets, source="fra_Latn", target="eng_Latn")
+    with pytest.raises(InputError, match="is the source language too"):
+        source_sentences(sets, source="spa_Latn", target="spa_Latn")
