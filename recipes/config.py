@@ -52,7 +52,7 @@ class MeasureConfig:
     trust_remote_code: bool = option(False, "run code that comes with the model")
     dtype: Literal["float32", "bfloat16", "float16"] = option("float32", "precision that the model runs in")
     metrics: Annotated[list[str], Field(min_length=1)] = option(
-        lambda: ["generation_bias"], "metric families, modules of recipes/measuring: generation_bias, sentence_pairs"
+        lambda: ["generation_bias"], "metric families, modules of recipes/measuring: generation_bias, sentence_pairs, …"
     )
     pairs: str = option(
         TESTBED, "sentence pairs: 'testbed', 'crows_pairs', 's_jsd_de' (or another language), or a CSV or JSONL file"
@@ -61,6 +61,10 @@ class MeasureConfig:
         dict, "columns of your own file: {more: NAME, less: NAME, pair_id: NAME, bias_type: NAME, direction: NAME}"
     )
     perturbed: bool = option(False, "remove the last character of each sentence of a pair first (001, Table 3)")
+    context: str = option(
+        "", "what a causal or encoder-decoder model reads before a sentence whose likelihood is asked"
+    )
+    end_of_sequence: bool = option(False, "count the end of the sentence in a causal model's likelihood of it")
     dataset: str = option("paper", "taxonomy: 'paper' (shipped), 'v1.0', 'v1.1', or a folder in that format")
     prompts_file: Path | None = option(None, "Parquet, CSV or JSONL of your own prompts, taken whole as they are")
     filters: dict[str, Any] = option(

@@ -292,6 +292,19 @@ def _hashed(*parts: Any) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "big")
 
 
+def of_descriptors(prompts: Dataset, n: int, seed: int) -> Dataset:
+    """Return the prompts of n descriptors drawn at random, shared out over the axes in proportion, at least one each.
+
+    Raises:
+        InputError: n is out of range.
+    """
+    table = _table(prompts)
+    table = table.filter(pc.not_equal(table[DESCRIPTOR], NONE))
+    return Dataset(
+        table.filter(pc.is_in(table[DESCRIPTOR], _like(table[DESCRIPTOR], _chosen_descriptors(table, n, seed))))
+    )
+
+
 # Random subsets of descriptors, nouns and templates, shared out over strata.
 
 

@@ -56,6 +56,27 @@ def encode_sentences(masked_model: MaskedModel, sentences: Sequence[str]) -> tup
     return ids, special
 
 
+def span_positions(
+    masked_model: MaskedModel, sentences: Sequence[str], starts: Sequence[int], ends: Sequence[int]
+) -> list[list[int]]:
+    """Return the positions of the tokens of the characters start … end − 1 of each sentence, as it is encoded.
+
+    Raises:
+        InputError: the tokenizer cannot say which characters a token stands for, or a span has no token.
+    """
+    if not masked_model.tokenizer.is_fast:
+        raise InputError(f"model: the tokenizer of {masked_model.name} has no offsets; give one with a fast tokenizer.")
+    offsets = masked_model.tokenizer(list(sentences), return_offsets_mapping=True)["offset_mapping"]
+    found = [
+        [place for place, (begin, stop) in enumerate(spans) if begin < end and stop > max(start, begin)]
+        for spans, start, end in zip(offsets, starts, ends, strict=True)
+    ]
+    for text, places in zip(sentences, found, strict=True):
+        if not places:
+            raise InputError(f"sentences: no token of {text!r} stands in its span; check its start and end.")
+    return found
+
+
 def room_of(model: PreTrainedModel) -> float:
     """Return how many tokens the model can read at once, special ones included; infinity where its config has no bound.
 

@@ -9,8 +9,6 @@ import pandas as pd
 
 from evaluation.datasets.sentence_pairs import pairs_file, perturb, read_pairs
 from evaluation.files import sha256_of
-from evaluation.likelihood.causal import encode_sentences as encode_causal
-from evaluation.likelihood.causal import plain_log_likelihoods
 from evaluation.likelihood.masked import encode_sentences, masked_log_probabilities, unmasked_log_probabilities
 from evaluation.metrics.sentence_pairs import (
     causal_pair_scores,
@@ -25,6 +23,7 @@ from evaluation.results import LEFT_OUT, LESS, MORE, BiasScore, read_scores
 from recipes import testbed
 from recipes.batches import gather
 from recipes.config import TESTBED, MeasureConfig, resolve
+from recipes.likelihoods import sentence_log_likelihoods
 from recipes.runs import Run, packages
 from recipes.tables import SCORES, read_table, write_table
 from recipes.testbed import pairs as planted
@@ -153,15 +152,8 @@ def _causal(run: Run, config: MeasureConfig, name: str, pairs: pd.DataFrame) -> 
     model = load_dialogue_model(
         name, revision=config.revision, dtype=config.dtype, trust_remote_code=config.trust_remote_code
     )
-    encoded = encode_causal(model, [*pairs[MORE], *pairs[LESS]])
     with run.step("sentences"):
-        found = gather(
-            run.folder / "sentences",
-            ["log_likelihood", "tokens"],
-            2 * len(pairs),
-            lambda first: plain_log_likelihoods(model, encoded, first=first),
-            "sentences",
-            "sentences",
+        log_likelihood, tokens, variant = sentence_log_likelihoods(
+            run, model, [*pairs[MORE], *pairs[LESS]], config.context, config.end_of_sequence
         )
-    table = causal_pair_scores(pairs, found["log_likelihood"].to_numpy(), found["tokens"].to_numpy())
-    return table.assign(**{VARIANT: f"Σ log p of the whole sentence after {encoded.start.upper()}"})
+    return causal_pair_scores(pairs, log_likelihood, tokens).assign(**{VARIANT: variant})

@@ -105,7 +105,7 @@ def test_a_causal_model_is_asked_for_whole_sentences(pairs, tmp_path):
     scores = read_scores(tmp_path / "run" / "scores.json")
     preference = find_score(scores, "stereotype_preference")
     assert preference.n == 4 and preference.signature["model"]["kind"] == "causal"
-    assert preference.signature["variant"] == "Σ log p of the whole sentence after BOS"
+    assert preference.signature["variant"] == "Σ log p of the whole sentence after BOS, over a prefix tree"
     assert find_score(scores, "likelihood_difference").value > 0
 
 

@@ -1,4 +1,4 @@
-"""A tree of beginnings gives what plain scoring gives where a model takes a mask and positions; others are found out."""
+"""A tree of beginnings scores as plain batches do where a model takes a mask and positions; others are found out."""
 
 from dataclasses import replace
 

@@ -1,0 +1,136 @@
+"""Likelihoods of HolisticBias' sentences: over a prefix tree against plain batches, on the same sentences.
+
+    python -m benchmarks.likelihood_throughput [--descriptors 13] [--threads 2] [--full DIR]
+
+GPT-2 small's shape with random weights, GPT-2's real tokenizer, sentences of HolisticBias v1.0 (`--dataset`). The
+sample is all sentences of some descriptors drawn at random over all axes: what a descriptor's sentences share with each
+other is in it as in the whole, what descriptors share (the beginnings of templates) counts for less, so that the whole
+set gains a little more than the sample. The two ways take turns, so that other work on the machine slows both. "Plain" is
+batches sorted by length, each sentence run whole, as lm-evaluation-harness does it.
+
+`--full` scores all distinct sentences over the tree, and goes on in that folder after a kill.
+"""
+
+import argparse
+import resource
+import time
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, GPT2Tokenizer
+
+from evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evaluation.datasets.prompts import of_descriptors
+from evaluation.likelihood.causal import Encoded, encode_sentences, plain_log_likelihoods
+from evaluation.likelihood.prefix_tree import node_log_probabilities, positions_run, prefix_tree, sentence_sums
+from evaluation.models import DialogueModel
+from evaluation.progress import start_logging
+from evaluation.results import TEXT
+from recipes.batches import gather
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+HAS_BFLOAT16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
+def gpt2_small(folder: Path) -> DialogueModel:
+    """Return a model of GPT-2 small's shape with random weights."""
+    torch.manual_seed(0)
+    # The class takes `vocab` and `merges`; with their files it makes an empty tokenizer without a word.
+    tokenizer = GPT2Tokenizer(vocab=str(folder / "vocab.json"), merges=str(folder / "merges.txt"))
+    tokenizer.pad_token = tokenizer.eos_token
+    return DialogueModel(GPT2LMHeadModel(GPT2Config()).eval(), tokenizer, "dialogue", "GPT-2 small", "random")
+
+
+def by_tree(model: DialogueModel, encoded: Encoded) -> np.ndarray:
+    """Return Σ log p of each sentence over the tree."""
+    tree = prefix_tree(encoded.ids)
+    log_p = np.full(len(tree.token) - 1, np.nan)
+    for rows, values in node_log_probabilities(model, tree):
+        log_p[rows] = values
+    return sentence_sums(tree, log_p, encoded.begin)
+
+
+def plainly(model: DialogueModel, encoded: Encoded) -> np.ndarray:
+    """Return Σ log p of each sentence by plain batches."""
+    total = np.full(len(encoded.ids), np.nan)
+    for rows, values, _ in plain_log_likelihoods(model, encoded):
+        total[rows] = values
+    return total
+
+
+def compare(model: DialogueModel, encoded: Encoded, rounds: int) -> float:
+    """Print what both ways take for the sentences; return the positions that the tree runs in a second."""
+    tree = prefix_tree(encoded.ids)
+    tokens, positions = sum(map(len, encoded.ids)), positions_run(tree)
+    print(f"\nsample: {len(encoded.ids):,} sentences, {tokens:,} tokens, {positions:,} positions over the tree")
+    ways = {"tree": by_tree, "plain": plainly}
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    found = {}
+    for _ in range(rounds):
+        for name, way in ways.items():
+            start = time.perf_counter()
+            found[name] = way(model, encoded)
+            taken[name].append(time.perf_counter() - start)
+    difference = np.abs(found["tree"] - found["plain"]).max()
+    ratio = median(plain / tree for plain, tree in zip(taken["plain"], taken["tree"], strict=True))
+    print(f"  tree  {median(taken['tree']):7.1f} s")
+    print(f"  plain {median(taken['plain']):7.1f} s   the tree is {ratio:.1f} × as fast")
+    print(f"  largest difference of a sentence {difference:.1e} nats")
+    if HAS_BFLOAT16:
+        half = DialogueModel(model.model.to(torch.bfloat16), model.tokenizer, "dialogue", model.name, "random")
+        start = time.perf_counter()
+        rounded = by_tree(half, encoded)
+        seconds = time.perf_counter() - start
+        model.model.to(torch.float32)
+        print(f"  bfloat16 {seconds:4.1f} s   {median(taken['tree']) / seconds:.1f} × as fast as float32")
+        print(f"  largest difference of a sentence {np.abs(rounded - found['tree']).max():.1e} nats")
+    else:
+        print("  bfloat16: this processor has none and only imitates it, slowly; it is not measured")
+    return positions / median(taken["tree"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--dataset", default=str(SHARED / "holistic_bias_v1.0"))
+    parser.add_argument("--tokenizer", type=Path, default=SHARED / "tokenizers" / "gpt2")
+    parser.add_argument("--descriptors", type=int, default=13, help="of the sample, at least one an axis")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--full", type=Path, help="score everything, kept in this folder")
+    given = parser.parse_args()
+    start_logging()
+    torch.set_num_threads(given.threads)
+    model = gpt2_small(given.tokenizer)
+    prompts = generate(load_taxonomy(given.dataset))
+    start = time.perf_counter()
+    encoded = encode_sentences(model, list(dict.fromkeys(prompts[TEXT])))
+    whole = prefix_tree(encoded.ids)
+    positions = positions_run(whole)
+    print(
+        f"{given.threads} threads; {given.dataset}: {len(encoded.ids):,} distinct sentences, "
+        f"{sum(map(len, encoded.ids)):,} tokens, {len(whole.token):,} distinct beginnings, {positions:,} positions; "
+        f"encoded and laid out in {time.perf_counter() - start:.0f} s"
+    )
+    some = list(dict.fromkeys(of_descriptors(prompts, given.descriptors, seed=0)[TEXT]))
+    if given.rounds:
+        rate = compare(model, encode_sentences(model, some), given.rounds)
+        print(f"\nall of it: about {positions / rate / 60:.0f} min")
+    if given.full:
+        start = time.perf_counter()
+        rows = gather(
+            given.full,
+            ["log_p"],
+            len(whole.token) - 1,
+            lambda first: node_log_probabilities(model, whole, first=first),
+            "distinct beginnings",
+            "tokens",
+        )
+        total = sentence_sums(whole, rows["log_p"].to_numpy(), encoded.begin)
+        print(f"all of it: {(time.perf_counter() - start) / 60:.1f} min; mean Σ log p {total.mean():.2f} nats")
+    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+
+
+if __name__ == "__main__":
+    main()
