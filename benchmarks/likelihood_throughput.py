@@ -5,8 +5,8 @@
 GPT-2 small's shape with random weights, GPT-2's real tokenizer, sentences of HolisticBias v1.0 (`--dataset`). The
 sample is all sentences of some descriptors drawn at random over all axes: what a descriptor's sentences share with each
 other is in it as in the whole, what descriptors share (the beginnings of templates) counts for less, so that the whole
-set gains a little more than the sample. The two ways take turns, so that other work on the machine slows both. "Plain" is
-batches sorted by length, each sentence run whole, as lm-evaluation-harness does it.
+set gains a little more than the sample. The two ways take turns, so that other work on the machine slows both. "Plain"
+is batches sorted by length, each sentence run whole, as lm-evaluation-harness does it.
 
 `--full` scores all distinct sentences over the tree, and goes on in that folder after a kill.
 """

@@ -7,14 +7,14 @@ from typing import Any
 from evaluation.errors import InputError
 from evaluation.metrics.sentence_pairs import compare_pairs
 from evaluation.report import Page, pair_comparison_page
-from evaluation.results import LESS, MORE, PAIR_ID, BiasScore, read_scores
+from evaluation.results import PAIR_ID, BiasScore, read_scores
 from recipes.config import CompareConfig
 from recipes.measuring.sentence_pairs import KIND, PAIRS, SIGNATURE, notes_on
 from recipes.runs import Run, read_run
 from recipes.tables import SCORES, read_table
 
 OTHER_TEXTS = (
-    "The sentences of the two are not the same: pairs are compared by their pair_id, as translations of each other. "
+    "The two were measured on different sets: pairs are compared by their pair_id, as translations of each other. "
     "Tokens differ with the language, and with them how easy they are to predict."
 )
 
@@ -52,11 +52,8 @@ def content(config: CompareConfig) -> Page:
     settings = {side: read_run(folder, "measure", side)[0] for side, folder in folders.items()}
     scores = {side: read_scores(folder / SCORES) for side, folder in folders.items()}
     tables = {side: read_table(folder / PAIRS) for side, folder in folders.items()}
-    texts = [table.set_index(PAIR_ID)[[MORE, LESS]] for table in tables.values()]
-    joint = texts[0].index.intersection(texts[1].index)
     notes = [note for side in settings for note in notes_on(settings[side])]
-    if not texts[0].loc[joint].equals(texts[1].loc[joint]):
-        notes.append(OTHER_TEXTS)
+    notes += [OTHER_TEXTS] * (settings["before"]["pairs"] != settings["after"]["pairs"])
     return pair_comparison_page(
         scores["before"],
         scores["after"],
