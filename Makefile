@@ -20,6 +20,7 @@ testbed: .venv/ready
 benchmarks: .venv/ready
 	$(BIN)/python -m benchmarks.generation_throughput
 	$(BIN)/python -m benchmarks.scoring
+	$(BIN)/python -m benchmarks.pair_scoring
 	$(BIN)/python -m benchmarks.accuracy --figure docs/fgb_against_responses.png
 
 .venv/ready: constraints.txt pyproject.toml

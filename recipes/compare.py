@@ -12,7 +12,7 @@ from evaluation.errors import InputError
 from evaluation.results import write_scores
 from recipes.config import CompareConfig
 from recipes.reports import present
-from recipes.rooms import module_named
+from recipes.rooms import module_named, names_in
 from recipes.runs import read_run, stage
 from recipes.tables import SCORES
 
@@ -26,10 +26,14 @@ def compare(config: CompareConfig) -> None:
     settings, manifests = {}, {}
     for side, folder in (("before", config.before), ("after", config.after)):
         settings[side], manifests[side] = read_run(folder, "measure", side)
-    names = [name for name in settings["before"]["metrics"] if name in settings["after"]["metrics"]]
+    known = names_in(recipes.comparing)
+    names = [name for name in settings["before"]["metrics"] if name in settings["after"]["metrics"] and name in known]
     if not names:
         both = " and ".join(str(settings[side]["metrics"]) for side in settings)
-        raise InputError(f"after: the runs have no metrics in common ({both}); measure both by the same.")
+        raise InputError(
+            f"after: the runs ({both}) have no metrics in common that can be compared, which are {', '.join(known)}; "
+            "measure both by one of them."
+        )
     families = {name: module_named(recipes.comparing, name, "metrics") for name in names}
     inputs = {side: manifest["fingerprint"] for side, manifest in manifests.items()}
     for family in families.values():

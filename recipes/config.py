@@ -193,6 +193,27 @@ class AblateConfig:
     output_dir: Path = option(Path("runs/ablate"), "where everything is written")
 
 
+@strict
+class TrainClassifierConfig:
+    """Train a small text classifier on labelled texts, for measuring offensiveness without a hub."""
+
+    texts: Path = option(Path("labeled_data.csv"), "CSV or JSONL file of labelled texts")
+    text_column: str = option("tweet", "its column of texts")
+    label_column: str = option("class", "its column of labels")
+    labels: dict[Any, str] = option(
+        dict, "{value: name of the label}, several values may have one name; {}: as they are"
+    )
+    model: str | None = option(None, "Hugging Face id or folder to start from; null: a small BERT from scratch")
+    epochs: Count = option(3, "passes over the texts")
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = option(1e-3, "peak of the cosine")
+    batch_size: Count = option(64, "texts to a step")
+    held_out: Share = option(0.1, "share of the texts that it is measured on and never sees")
+    seed: Seed = option(0, "of weights, order and what is held out")
+    report_to: ReportTo = option("wandb", "wandb is offline unless you are logged in")
+    group: str | None = option(None, "name that joins the stages of one experiment")
+    output_dir: Path = option(Path("runs/classifier"), "where everything is written")
+
+
 COMMANDS: dict[str, type] = {
     "measure": MeasureConfig,
     "label": LabelConfig,
@@ -200,6 +221,7 @@ COMMANDS: dict[str, type] = {
     "compare": CompareConfig,
     "loop": LoopConfig,
     "ablate": AblateConfig,
+    "train_classifier": TrainClassifierConfig,
 }
 
 

@@ -13,7 +13,11 @@ def module_named(room: ModuleType, name: str, field: str) -> ModuleType:
     Raises:
         InputError: there is none; `field` is where the name was given.
     """
-    known = [module.name for module in iter_modules(room.__path__)]
-    if name not in known:
-        raise unknown_name(field, name, known)
+    if name not in names_in(room):
+        raise unknown_name(field, name, names_in(room))
     return import_module(f"{room.__name__}.{name}")
+
+
+def names_in(room: ModuleType) -> list[str]:
+    """Return the names of a package's modules."""
+    return [module.name for module in iter_modules(room.__path__)]
