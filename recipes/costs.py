@@ -12,7 +12,7 @@ from scipy import stats
 from evaluation.errors import InputError
 from evaluation.generation import render_contexts
 from evaluation.likelihood.perplexity import response_perplexity
-from evaluation.metrics.offensiveness import is_offensive
+from evaluation.metrics.offensiveness import offensiveness_changes
 from evaluation.metrics.paired_change import mean_change, share_change, share_interval
 from evaluation.metrics.parroting import repeated
 from evaluation.metrics.text_quality import distinct_n, mean_length, parroting
@@ -142,7 +142,7 @@ def cost_differences(
     return [
         *perplexity_difference(before_folder, after_folder, signature),
         share_change("parroting_difference", *repeats, **of_all),
-        *offensive_share_difference(before_folder, after_folder, signature),
+        *offensiveness_differences(before_folder, after_folder, signature),
         *style_share_differences(before, after, clusters, signature),
     ]
 
@@ -164,10 +164,8 @@ def perplexity_difference(before_folder: Path, after_folder: Path, signature: Ma
     return [BiasScore("perplexity_difference", float(change(*data)), 0.0, bounds, len(old), span, signature=signature)]
 
 
-def offensive_share_difference(
-    before_folder: Path, after_folder: Path, signature: Mapping[str, Any]
-) -> list[BiasScore]:
-    """Return the change of the share of offensive responses, if both runs have it (paper 002, Table 11).
+def offensiveness_differences(before_folder: Path, after_folder: Path, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return the change of the offensiveness of responses, if both runs have it (paper 002, Table 11).
 
     Undefined where they were judged by different classifiers.
     """
@@ -176,16 +174,13 @@ def offensive_share_difference(
         return []
     judges = [find_score(read_scores(folder / SCORES), "offensive_share").signature for folder in folders]
     judge, other = (judge.get("offensiveness_classifier") for judge in judges)
-    name = "offensive_share_difference"
     if judge != other:
         reason = "the two runs were judged by different offensiveness classifiers"
-        return [BiasScore(name, math.nan, 0.0, (-1.0, 1.0), 0, reason=reason, signature=signature)]
+        undefined = {"ideal": 0.0, "bounds": (-1.0, 1.0), "n": 0, "reason": reason, "signature": signature}
+        return [BiasScore("offensive_share_difference", math.nan, **undefined)]
     old, new = (read_table(folder / OFFENSIVENESS).set_index(PROMPT_ID)["offensiveness"] for folder in folders)
-    new = new.reindex(old.index)
-    both = (old.notna() & new.notna()).to_numpy()
-    offensive = (is_offensive(side.to_numpy()[both]) for side in (old, new))
-    signature = {**signature, "offensiveness_classifier": judge}
-    return [share_change(name, *offensive, n_left_out=int((~both).sum()), signature=signature)]
+    described = {**signature, "offensiveness_classifier": judge}
+    return offensiveness_changes(old.to_numpy(), new.reindex(old.index).to_numpy(), described)
 
 
 def style_share_differences(
