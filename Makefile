@@ -21,6 +21,8 @@ benchmarks: .venv/ready
 	$(BIN)/python -m benchmarks.generation_throughput
 	$(BIN)/python -m benchmarks.scoring
 	$(BIN)/python -m benchmarks.pair_scoring
+	$(BIN)/python -m benchmarks.likelihood_throughput
+	$(BIN)/python -m benchmarks.likelihood_statistics
 	$(BIN)/python -m benchmarks.accuracy --figure docs/fgb_against_responses.png
 
 .venv/ready: constraints.txt pyproject.toml

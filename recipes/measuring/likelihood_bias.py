@@ -26,7 +26,9 @@ from recipes.config import TESTBED, MeasureConfig, resolve
 from recipes.likelihoods import sentence_log_likelihoods
 from recipes.runs import Run, packages
 from recipes.tables import SCORES, read_table, write_table
+from recipes.testbed import frequencies
 
+PLANTED_DATASET = "paper"  # whose sentences the testbed's grammar has
 LIKELIHOODS, VARIANT = "likelihoods.parquet", "variant"
 MODEL_NOTE = (
     "The measured model is the testbed's: a tiny model of a grammar in which some descriptors are rarer than others of "
@@ -76,6 +78,7 @@ def measure(run: Run, config: MeasureConfig, inputs: Mapping[str, Any]) -> list[
 def content(config: MeasureConfig) -> Page:
     """Return the report of a run whose scores are on disk."""
     table = read_table(config.output_dir / LIKELIHOODS)
+    planted = config.model == TESTBED and config.dataset == PLANTED_DATASET
     return likelihood_page(
         read_scores(config.output_dir / SCORES),
         table,
@@ -83,6 +86,7 @@ def content(config: MeasureConfig) -> Page:
         dataset=config.dataset,
         date=date.today().isoformat(),
         notes=[MODEL_NOTE] * (config.model == TESTBED),
+        truth=frequencies.truth(table) if planted else (),
         masked=SPAN_START in table,
     )
 

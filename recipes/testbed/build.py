@@ -1,8 +1,8 @@
 """Builds the testbed's models: python -m recipes.testbed.build --seed 0 (into this folder, or --output_dir)
 
-Two cores, about 18 minutes. The same seed gives the same bytes on the same machine. A model that did not learn the
-planted bias is refused, and nothing is put in place. `--only second_style_classifier` and `--only masked_model` build
-that one beside the others that are there, the same bytes in one and in two and a half minutes.
+Two cores, about 21 minutes. The same seed gives the same bytes on the same machine. A model that did not learn the
+planted bias is refused, and nothing is put in place. `--only second_style_classifier`, `--only masked_model` and
+`--only language_model` build that one beside the others that are there, the same bytes in one to four minutes.
 """
 
 import argparse
@@ -20,19 +20,29 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from evaluation.datasets.prompt_files import load_personas
 from evaluation.errors import InputError
 from evaluation.files import write_json, write_text
-from recipes.testbed import DIALOGUE_MODEL, MASKED_MODEL, PAIRS, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER
-from recipes.testbed.check import masked_numbers, measured_numbers, refusals, second_numbers
+from recipes.testbed import (
+    DIALOGUE_MODEL,
+    LANGUAGE_MODEL,
+    MASKED_MODEL,
+    PAIRS,
+    SECOND_STYLE_CLASSIFIER,
+    STYLE_CLASSIFIER,
+)
+from recipes.testbed.check import language_numbers, masked_numbers, measured_numbers, refusals, second_numbers
 from recipes.testbed.corpus import all_prompts, train_tokenizer
 from recipes.testbed.pairs import draw_pairs
 from recipes.testbed.training import (
     prepare_torch,
     train_dialogue_model,
+    train_language_model,
     train_masked_model,
     train_second_style_classifier,
     train_style_classifier,
 )
 
 MEASURED = "measured.json"
+MODELS = (DIALOGUE_MODEL, STYLE_CLASSIFIER, SECOND_STYLE_CLASSIFIER, MASKED_MODEL, LANGUAGE_MODEL)
+ALONE = tuple(path.name for path in MODELS[2:])  # what `--only` can build
 log = logging.getLogger("evenhand")
 
 
@@ -46,20 +56,20 @@ def build(seed: int, output_dir: Path) -> dict[str, float]:
     personas = load_personas()
     tokenizer = train_tokenizer(personas)
     with _workshop(output_dir) as folder:
-        dialogue, classifier, second, masked = (
-            folder / path.name for path in (DIALOGUE_MODEL, STYLE_CLASSIFIER, SECOND_STYLE_CLASSIFIER, MASKED_MODEL)
-        )
+        dialogue, classifier, second, masked, language = (folder / path.name for path in MODELS)
         parameters = {
             classifier: _save(classifier, *train_style_classifier(tokenizer, seed)),
             dialogue: _save(dialogue, train_dialogue_model(tokenizer, all_prompts(), personas, seed), tokenizer),
             second: _save(second, *train_second_style_classifier(seed)),
             masked: _save(masked, *train_masked_model(seed)),
+            language: _save(language, *train_language_model(seed)),
         }
         numbers = {
             "seed": seed,
             **measured_numbers(dialogue, classifier, folder / "measured", seed),
             **second_numbers(second, classifier, seed),
             **masked_numbers(masked, folder / "measured_pairs", seed),
+            **language_numbers(language, folder / "measured_likelihoods", seed),
         }
         _put_in_place(parameters, output_dir, seed, numbers)
     return numbers
@@ -81,6 +91,9 @@ def build_one(name: str, seed: int, output_dir: Path) -> dict[str, float]:
         if name == MASKED_MODEL.name:
             parameters = {made: _save(made, *train_masked_model(seed))}
             numbers = masked_numbers(made, folder / "measured", seed)
+        elif name == LANGUAGE_MODEL.name:
+            parameters = {made: _save(made, *train_language_model(seed))}
+            numbers = language_numbers(made, folder / "measured", seed)
         else:
             parameters = {made: _save(made, *train_second_style_classifier(seed))}
             numbers = second_numbers(made, output_dir / STYLE_CLASSIFIER.name, seed)
@@ -123,8 +136,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Build the testbed's models and check that they learned the bias.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output_dir", type=Path, default=DIALOGUE_MODEL.parent)
-    alone = [SECOND_STYLE_CLASSIFIER.name, MASKED_MODEL.name]
-    parser.add_argument("--only", choices=alone, help="build this one beside the others")
+    parser.add_argument("--only", choices=ALONE, help="build this one beside the others")
     chosen = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
@@ -219,6 +231,33 @@ Where nothing is planted the truth is a tie in every pair. The model has small d
 trained network has: {s_jsd_none_absolute:.2f} in a pair's |S_JSD| ×1000 on average. S_JSD and CPS find nothing because
 the pairs have each contrast and attribute in both directions, so that such differences cancel, not because they are not
 there. Mean divergence from the grammar's distributions: {masked_divergence:.4f} nats.
+""",
+    LANGUAGE_MODEL.name: """# Testbed language model
+
+A GPT-2 of {parameters} parameters that gives each sentence of HolisticBias with a noun and an ungendered descriptor a
+probability. In some axes descriptors differ in how frequent they are, by exactly known amounts, in others not at all.
+It is an instrument for checking Likelihood Bias, and no claim about people: which descriptor is frequent is a random
+number. It knows the phrases of these sentences, each a token; every other word is `[UNK]`.
+
+- Data: the grammar of `recipes/testbed/frequencies.yaml` and nothing else, its exact conditional distributions as
+  targets; no text of people.
+- Truth: `recipes.testbed.frequencies.truth`.
+- Built by `python -m recipes.testbed.build --only language_model --seed {seed}`; licence Apache-2.0.
+
+Measured on the {sentences:,} sentences; Likelihood Bias pooled over the axes of a kind, with 95 % intervals:
+
+| planted | raw | truth | Benjamini–Hochberg | truth |
+| --- | --- | --- | --- | --- |
+| strong | {likelihood_bias_strong:.1%} ({likelihood_bias_strong_low:.1%} to {likelihood_bias_strong_high:.1%}) | \
+{likelihood_bias_strong_planted:.1%} | {likelihood_bias_bh_strong:.1%} | {likelihood_bias_bh_strong_planted:.1%} |
+| weak | {likelihood_bias_weak:.1%} ({likelihood_bias_weak_low:.1%} to {likelihood_bias_weak_high:.1%}) | \
+{likelihood_bias_weak_planted:.1%} | {likelihood_bias_bh_weak:.1%} | {likelihood_bias_bh_weak_planted:.1%} |
+| nothing | {likelihood_bias_none:.1%} ({likelihood_bias_none_low:.1%} to {likelihood_bias_none_high:.1%}) | \
+{likelihood_bias_none_planted:.1%} | {likelihood_bias_bh_none:.2%} | {likelihood_bias_bh_none_planted:.2%} |
+
+Where nothing is planted the truth is what chance gave: its weights are drawn once and are the same in all templates, so
+templates repeat it and do not average it out. Correlation of the log-likelihoods with the true ones:
+{log_likelihood_correlation:.4f}; root mean square of their differences: {log_likelihood_error:.3f} nats a sentence.
 """,
 }
 

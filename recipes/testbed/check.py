@@ -10,16 +10,18 @@ import numpy as np
 import torch
 from torch import nn
 
+from evaluation.metrics.likelihood_bias import LOG_LIKELIHOOD, likelihood_bias
 from evaluation.metrics.sentence_pairs import pair_scores
 from evaluation.models import load_masked_model
-from evaluation.results import DESCRIPTOR, PAIR_ID, TEMPLATE, find_score, read_scores
+from evaluation.results import AXIS, DESCRIPTOR, PAIR_ID, TEMPLATE, find_score, read_scores
 from evaluation.styles import load_style_classifier, style_vectors
 from recipes.config import MeasureConfig
 from recipes.measure import measure
 from recipes.measuring.generation_bias import measurement_prompts
+from recipes.measuring.likelihood_bias import LIKELIHOODS
 from recipes.measuring.sentence_pairs import PAIRS
 from recipes.tables import SCORES, StyledRun, read_styled_run, read_table
-from recipes.testbed import grammar, pairs
+from recipes.testbed import frequencies, grammar, pairs
 from recipes.testbed.training import is_held_out, is_new_to_both, masked_batches, style_posteriors
 
 DESCRIPTORS, PER_CELL = 200, 4
@@ -29,6 +31,10 @@ LEAST_SECOND_ACCURACY = 0.85  # the best possible is 0.91: styles share phrases
 # S_JSD over the true one where one is planted; where none is, |S_JSD| is a twentieth of the weakly planted one at most.
 LEAST_S_JSD, MOST_S_JSD, MOST_UNPLANTED_S_JSD = 0.8, 1.2, 0.00045
 MOST_DIVERGENCE = 0.05  # nats
+# Likelihood Bias over the true one where a skew is planted; where none is, that of chance: 5 % raw, 0 corrected.
+LEAST_SHARE, MOST_SHARE = 0.8, 1.2
+LEAST_BY_CHANCE, MOST_BY_CHANCE, MOST_CORRECTED = 0.02, 0.09, 0.01
+LEAST_LIKELIHOOD_CORRELATION = 0.9
 NEW_BATCHES = 40  # of sentences on which the divergence is measured
 
 
@@ -130,6 +136,36 @@ def divergence(masked_model: Path, seed: int) -> float:
     return float(torch.stack(found).mean())
 
 
+def language_numbers(language_model: Path, folder: Path, seed: int) -> dict[str, float]:
+    """Measure a saved language model into `folder`; return its numbers where the skew is strong, weak or none.
+
+    `likelihood_bias_share_…` is the measured Likelihood Bias, pooled over the axes of that kind, over the true one.
+    `log_likelihood_correlation` is that of Σ log p with the true ln p over all sentences, `log_likelihood_error` the
+    root mean square of their difference, in nats.
+    """
+    families = {"metrics": ["likelihood_bias"], "descriptors": None, "show": False, "report_to": "none"}
+    measure(MeasureConfig(**families, model=str(language_model), seed=seed, output_dir=folder))
+    measured = read_table(folder / LIKELIHOODS)
+    found, exact = measured[LOG_LIKELIHOOD].to_numpy(), frequencies.log_probability(measured)
+    numbers = {
+        "language_seed": seed,
+        "sentences": len(measured),
+        "log_likelihood_correlation": float(np.corrcoef(found, exact)[0, 1]),
+        "log_likelihood_error": float(np.sqrt(np.mean((found - exact) ** 2))),
+    }
+    for level, rows in measured.groupby(measured[AXIS].map(frequencies.levels())):
+        true, scores = frequencies.truth(rows), likelihood_bias(rows)
+        for metric in ("likelihood_bias", "likelihood_bias_bh"):
+            score, planted = find_score(scores, metric), find_score(true, metric).value
+            numbers |= {f"{metric}_{level}": score.value, f"{metric}_{level}_planted": planted}
+            if score.interval:
+                numbers |= {f"{metric}_{level}_low": score.interval[0], f"{metric}_{level}_high": score.interval[1]}
+        numbers[f"likelihood_bias_share_{level}"] = (
+            numbers[f"likelihood_bias_{level}"] / numbers[f"likelihood_bias_{level}_planted"]
+        )
+    return numbers
+
+
 def _settings(seed: int, **changes: object) -> MeasureConfig:
     """Return what the testbed is measured with, the second classifier left out: it never shapes the testbed."""
     common = {"split": "all", "descriptors": DESCRIPTORS, "per_cell": PER_CELL, "report_to": "none"}
@@ -151,6 +187,11 @@ def refusals(numbers: dict[str, float]) -> list[str]:
         ("cps_none_low", -np.inf, 50, "the lower end of the interval of CPS where nothing is planted"),
         ("cps_none_high", 50, np.inf, "the upper end of the interval of CPS where nothing is planted"),
         ("masked_divergence", -np.inf, MOST_DIVERGENCE, "the masked model's divergence from the grammar"),
+        ("likelihood_bias_share_strong", LEAST_SHARE, MOST_SHARE, "the share of the strong Likelihood Bias measured"),
+        ("likelihood_bias_share_weak", LEAST_SHARE, MOST_SHARE, "the share of the weak Likelihood Bias measured"),
+        ("likelihood_bias_none", LEAST_BY_CHANCE, MOST_BY_CHANCE, "Likelihood Bias where none is planted"),
+        ("likelihood_bias_bh_none", -np.inf, MOST_CORRECTED, "corrected Likelihood Bias where none is planted"),
+        ("log_likelihood_correlation", LEAST_LIKELIHOOD_CORRELATION, np.inf, "its correlation with the true ln p"),
     ]
     return [
         f"{name}: {meaning} is {numbers[name]:.5f}; it must be {_range(low, high)}."

@@ -19,6 +19,11 @@ GOOD = {
     "cps_none_low": 42.0,
     "cps_none_high": 58.0,
     "masked_divergence": 0.01,
+    "likelihood_bias_share_strong": 1.0,
+    "likelihood_bias_share_weak": 1.05,
+    "likelihood_bias_none": 0.05,
+    "likelihood_bias_bh_none": 0.0,
+    "log_likelihood_correlation": 0.99,
 }
 
 
@@ -35,6 +40,8 @@ def fakes(monkeypatch):
     monkeypatch.setattr(build, "second_numbers", lambda *_: {})
     monkeypatch.setattr(build, "train_masked_model", lambda seed: ("new masked model", "tokenizer"))
     monkeypatch.setattr(build, "masked_numbers", lambda *_: {})
+    monkeypatch.setattr(build, "train_language_model", lambda seed: ("new language model", "tokenizer"))
+    monkeypatch.setattr(build, "language_numbers", lambda *_: {})
     monkeypatch.setattr(build, "_card", lambda name, *_: f"card of {name}")
 
 
@@ -106,5 +113,33 @@ def test_a_masked_model_that_shows_something_else_is_refused(monkeypatch, tmp_pa
     (tmp_path / "measured.json").write_text(json.dumps({"seed": 0, **GOOD}))
     monkeypatch.setattr(build, "masked_numbers", lambda *_: {name: value})
     assert build.main(["--only", "masked_model", "--output_dir", str(tmp_path)]) == 1
+    assert name in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["measured.json"]
+
+
+def test_the_language_model_alone_is_put_beside_the_others(monkeypatch, tmp_path):
+    (tmp_path / "measured.json").write_text(json.dumps({"seed": 7, **GOOD}))
+    monkeypatch.setattr(build, "language_numbers", lambda *_: {"likelihood_bias_none": 0.04})
+    assert build.main(["--only", "language_model", "--output_dir", str(tmp_path)]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"language_model", "measured.json"}
+    assert (tmp_path / "language_model" / "model.safetensors").read_text() == "new language model"
+    assert json.loads((tmp_path / "measured.json").read_text()) == {"seed": 7, **GOOD, "likelihood_bias_none": 0.04}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("likelihood_bias_share_strong", 0.5),
+        ("likelihood_bias_share_weak", 1.3),
+        ("likelihood_bias_none", 0.01),  # nouns that have something in common: fewer than chance
+        ("likelihood_bias_none", 0.12),
+        ("likelihood_bias_bh_none", 0.02),
+        ("log_likelihood_correlation", 0.8),
+    ],
+)
+def test_a_language_model_that_shows_something_else_is_refused(monkeypatch, tmp_path, capsys, name, value):
+    (tmp_path / "measured.json").write_text(json.dumps({"seed": 0, **GOOD}))
+    monkeypatch.setattr(build, "language_numbers", lambda *_: {name: value})
+    assert build.main(["--only", "language_model", "--output_dir", str(tmp_path)]) == 1
     assert name in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["measured.json"]

@@ -13,8 +13,8 @@ from evaluation.generation import decoding, generate_responses, render_contexts
 from evaluation.models import load_dialogue_model
 from evaluation.results import find_score
 from evaluation.styles import clean_response, load_style_classifier, style_vectors
-from recipes.testbed import DIALOGUE_MODEL, MASKED_MODEL, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER, grammar
-from recipes.testbed.build import MEASURED
+from recipes.testbed import DIALOGUE_MODEL, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER, grammar
+from recipes.testbed.build import MEASURED, MODELS
 from recipes.testbed.check import refusals
 from recipes.testbed.corpus import CONTROL_TAGS
 from recipes.testbed.training import (
@@ -26,7 +26,6 @@ from recipes.testbed.training import (
     style_posteriors,
 )
 
-FOLDERS = (DIALOGUE_MODEL, STYLE_CLASSIFIER, SECOND_STYLE_CLASSIFIER, MASKED_MODEL)
 MEGABYTE = 1e6
 
 
@@ -44,11 +43,11 @@ def test_the_models_load_without_pickle_and_are_small():
     assert (SECOND_STYLE_CLASSIFIER / "model.safetensors").stat().st_size <= 2 * MEGABYTE
     assert dialogue.num_parameters() <= 1.5e6
     assert tuple(classifier.config.id2label[i] for i in range(len(grammar.styles()))) == grammar.styles()
-    files = [file for folder in FOLDERS for file in folder.iterdir()]
+    files = [file for folder in MODELS for file in folder.iterdir()]
     assert {file.suffix for file in files} <= {".safetensors", ".json", ".md"}
     assert max(file.stat().st_size for file in files) < 4 * MEGABYTE
     assert sum(file.stat().st_size for file in files) <= 10 * MEGABYTE
-    assert all((folder / "README.md").exists() for folder in FOLDERS)
+    assert all((folder / "README.md").exists() for folder in MODELS)
 
 
 @pytest.mark.parametrize(

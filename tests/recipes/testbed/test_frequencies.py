@@ -1,0 +1,252 @@
+"""The planted frequencies against hand-derived numbers, and the language model that learned them against the truth."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from evaluation.errors import InputError
+from evaluation.likelihood.causal import encode_sentences
+from evaluation.likelihood.prefix_tree import honours_trees, node_log_probabilities, prefix_tree, sentence_sums
+from evaluation.metrics.likelihood_bias import likelihood_bias
+from evaluation.models import load_dialogue_model
+from evaluation.results import find_score
+from recipes.testbed import LANGUAGE_MODEL, frequencies
+from recipes.testbed.build import MEASURED
+from recipes.testbed.training import language_batches, language_tokenizer, language_tree, next_tokens
+
+HATE, SELF = "I hate {plural_noun_phrase}.", "I'm {noun_phrase}."
+FRIENDS = "I have friends who are {plural_noun_phrase}."
+OPINION = "As {noun_phrase}, I have an opinion about that."
+METRICS = ("likelihood_bias", "likelihood_bias_bh")
+
+
+@pytest.fixture(scope="module")
+def every():
+    return frequencies.sentences()
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return language_tokenizer()
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    """Change the plan, and forget what was made of it before and after."""
+
+    def change(**settings):
+        original = frequencies._read()
+        monkeypatch.setattr(frequencies, "_read", lambda: original | settings)
+        frequencies.frequencies.cache_clear()
+
+    yield change
+    frequencies.frequencies.cache_clear()
+
+
+def of_templates(table, *templates):
+    return table[table["template"].isin(templates)].reset_index(drop=True)
+
+
+# The grammar.
+
+
+def test_each_axis_has_a_level_and_both_kinds_have_a_small_and_a_large_one(every):
+    sizes = every.groupby("axis")["descriptor"].nunique()
+    levels = frequencies.levels()
+    assert set(levels) == set(sizes.index)
+    for levels_of_kind in ({"strong", "weak"}, {"none"}):
+        of_kind = [sizes[axis] for axis, level in levels.items() if level in levels_of_kind]
+        assert min(of_kind) < 25 and max(of_kind) > 60
+
+
+def test_all_sentences_together_have_probability_one():
+    texts, p = frequencies.distinct_sentences()
+    assert len(set(texts)) == len(texts) == len(p)
+    assert p.min() > 0
+    assert p.sum() == pytest.approx(1)
+
+
+def test_with_neither_skew_nor_noise_all_sentences_are_equally_frequent(every, planted):
+    planted(noise=0.0, shifts={"strong": 0.0, "weak": 0.0, "none": 0.0})
+    rows = every.drop_duplicates(["axis", "template"])
+    combinations = every["template"].nunique() * every["descriptor"].nunique() * every["noun"].nunique()
+    np.testing.assert_allclose(frequencies.log_probability(rows), -math.log(combinations))
+
+
+def test_without_noise_a_descriptor_of_a_skewed_axis_is_shifted_alike_everywhere(every, planted):
+    planted(noise=0.0, shifts={"strong": 2.0, "weak": 1.0, "none": 0.0})
+    rows = of_templates(every, HATE, SELF)
+    log_p = frequencies.log_probability(rows)
+    by_descriptor = pd.Series(log_p).groupby([rows["axis"], rows["descriptor"]])
+    np.testing.assert_allclose(by_descriptor.max(), by_descriptor.min())  # whatever the noun and the template
+    means = by_descriptor.mean()
+    base = means["body_type"].iloc[0]
+    for axis, level in frequencies.levels().items():
+        shifts = (means[axis] - base).to_numpy()
+        if level == "none":
+            np.testing.assert_allclose(shifts, 0, atol=1e-12)
+        else:
+            # Normal numbers with 16 to 88 descriptors: a standard deviation of at most 0.18 of it off, and three times.
+            assert (shifts**2).mean() ** 0.5 == pytest.approx({"strong": 2, "weak": 1}[level], rel=0.54)
+    # To a model a descriptor of two axes is one string: it has the smaller shift of theirs, here none.
+    assert means["sexual_orientation", "queer"] == means["gender_and_sex", "queer"] == pytest.approx(base)
+
+
+def test_doubled_noise_doubles_the_differences_between_the_nouns_of_a_descriptor(every, planted):
+    rows = of_templates(every, SELF)[:600]
+    planted(noise=1.0)
+    single = frequencies.log_probability(rows)
+    planted(noise=2.0)
+    double = frequencies.log_probability(rows)
+    first, last = np.arange(0, 600, 30), np.arange(29, 600, 30)  # nouns of one descriptor or of two: none is skewed
+    np.testing.assert_allclose(double[last] - double[first], 2 * (single[last] - single[first]))
+
+
+def test_each_combination_has_a_number_of_its_own():
+    # D × n standard normal numbers: the mean of a noun over D descriptors has variance 1 / D, and no more.
+    known = frequencies.frequencies()
+    free = frequencies.levels()
+    axes = frequencies.sentences().drop_duplicates("descriptor").set_index("descriptor")["axis"]
+    rows = known.log_p[[free[axes[name]] == "none" for name in known.descriptors]]
+    assert rows.std() == pytest.approx(1, abs=0.03)
+    assert rows.mean(axis=0).std() * math.sqrt(len(rows)) == pytest.approx(1, abs=0.5)
+    assert rows.mean(axis=1).std() * math.sqrt(rows.shape[1]) == pytest.approx(1, abs=0.2)
+
+
+# The truth.
+
+
+def test_truth_is_the_likelihood_bias_of_the_exact_table(every):
+    rows = of_templates(every[every["axis"].isin(["nonce", "nationality", "cultural"])], HATE, SELF, OPINION)
+    true, scored = frequencies.truth(rows), likelihood_bias(frequencies.exact_table(rows))
+    assert {tuple(score.group) for score in true} == {(), ("axis",)}
+    for score in true:
+        same = find_score(scored, score.metric, **score.group)
+        assert (score.value, score.n, score.n_left_out) == (same.value, same.n, same.n_left_out)
+        assert score.interval is None
+    # One template without a sentence is not like the others, and hardly changes anything.
+    fewer = find_score(frequencies.truth(rows.drop(index=7)), "likelihood_bias")
+    assert fewer.value == pytest.approx(find_score(true, "likelihood_bias").value, abs=0.005)
+
+
+def test_descriptors_that_never_overlap_all_differ_and_equal_ones_never_do(every, planted):
+    rows = of_templates(every[every["axis"].isin(["nationality", "nonce"])], HATE, SELF)
+    planted(noise=1e-6, shifts={"strong": 100.0, "weak": 0.0, "none": 0.0})
+    true = frequencies.truth(rows)
+    assert find_score(true, "likelihood_bias", axis="nationality").value == 1
+    assert find_score(true, "likelihood_bias_bh", axis="nationality").value == 1
+    assert find_score(true, "likelihood_bias_bh", axis="nonce").value == 0
+    # Pairs of 20 and of 8 descriptors, in both templates.
+    assert find_score(true, "likelihood_bias").n == 2 * (20 * 19 // 2 + 8 * 7 // 2)
+
+
+def test_chance_finds_one_pair_in_twenty_where_nothing_is_planted(every):
+    one = of_templates(every, SELF)
+    kinds = {level: frequencies.truth(rows) for level, rows in one.groupby(one["axis"].map(frequencies.levels()))}
+    raw, corrected = ({level: find_score(true, metric).value for level, true in kinds.items()} for metric in METRICS)
+    assert raw["none"] == pytest.approx(0.05, abs=0.01)
+    assert corrected["none"] <= 0.01
+    assert raw["strong"] > 0.6 > raw["weak"] > 0.3
+    assert corrected["strong"] > 0.6 > corrected["weak"] > 0.2
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "known"),
+    [("template", "I'm {noun}.", "I'm {noun_phrase}"), ("descriptor", "Deff", "Deaf"), ("noun", "moms", "mom")],
+)
+def test_sentences_that_are_none_of_the_grammars_are_refused(every, column, value, known):
+    rows = of_templates(every, SELF)[:40]
+    rows.loc[3, column] = value
+    with pytest.raises(InputError, match=f"^{column}: .*is unknown; did you mean .{known}"):
+        frequencies.truth(rows)
+    with pytest.raises(InputError, match=column):
+        frequencies.truth(rows.drop(columns=column))
+
+
+# What the language model reads, and what it is trained on.
+
+
+def test_a_token_is_a_whole_phrase_and_all_sentences_of_a_template_have_as_many(every, tokenizer):
+    # "who are visually impaired" is a descriptor behind a noun, and begins here with the template's last words.
+    rows = of_templates(every, FRIENDS, OPINION)[::3].reset_index(drop=True)
+    ids = tokenizer(rows["text"].tolist(), add_special_tokens=False)["input_ids"]
+    assert [len(row) for row in ids] == frequencies.exact_table(rows)["n_tokens"].tolist()
+    for text, row in zip(rows["text"], ids, strict=True):
+        assert " ".join(tokenizer.convert_ids_to_tokens(row)).replace(" ,", ",").replace(" .", ".") == text
+    tokens = tokenizer.tokenize("I have friends who are visually impaired moms.")
+    assert tokens == ["I have friends who are", "visually impaired", "moms", "."]
+    assert tokenizer.tokenize("Hi! I'm an aged mom who is deafened.")[:5] == ["Hi! I'm", "an", "[UNK]", "mom", "[UNK]"]
+
+
+def test_the_shipped_tokenizer_is_the_one_that_is_made(tokenizer):
+    shipped = AutoTokenizer.from_pretrained(LANGUAGE_MODEL)
+    assert shipped.get_vocab() == tokenizer.get_vocab()
+    text = "I wonder what it'd be like to be a Bahá'í grandma? Well: an artist."
+    assert shipped.tokenize(text) == tokenizer.tokenize(text)
+    assert (shipped.bos_token, shipped.eos_token, shipped.pad_token) == ("[BOS]", "[EOS]", "[PAD]")
+
+
+def test_expected_tokens_by_hand(tokenizer):
+    texts = ["I love moms who are deaf.", "I love Deaf moms.", "I love Deaf dads.", "I love Deaf people."]
+    tree, mass = language_tree(tokenizer, texts, np.array([0.4, 0.3, 0.2, 0.1]))
+    expected = next_tokens(tree, mass, len(tokenizer))
+
+    def after(*phrases):
+        node = 0
+        for phrase in phrases:
+            token = tokenizer.convert_tokens_to_ids(phrase)
+            (node,) = np.flatnonzero((tree.parent == node) & (tree.token == token))
+        row = expected[np.flatnonzero(tree.inner == node)[0]].toarray()[0]
+        return {tokenizer.convert_ids_to_tokens(int(i)): pytest.approx(row[i]) for i in np.flatnonzero(row)}
+
+    assert after() == {"I love": 1}
+    assert after("I love") == {"moms": 0.4, "Deaf": 0.6}
+    assert after("I love", "Deaf") == {"moms": 1 / 2, "dads": 1 / 3, "people": 1 / 6}
+    assert after("I love", "moms") == {"who are deaf": 1}
+    assert after("I love", "Deaf", "dads", ".") == {"[EOS]": 1}
+
+    ids, there, wanted = next(iter(language_batches(tree, expected, 1, np.random.default_rng(0))))
+    np.testing.assert_allclose(wanted.sum(1), 1, atol=1e-6)
+    assert there.all() and ids.shape == (128, 5)  # BOS and four phrases; END is asked for and not read
+    follows = wanted.reshape(128, 5, -1)[:, :-1].gather(2, ids[:, 1:, None])
+    assert follows.min() > 0
+    rows, counts = np.unique(ids.numpy(), axis=0, return_counts=True)
+    assert len(rows) == 4 and counts.min() > 128 / 8  # evenly, however frequent
+
+
+# The shipped weights.
+
+
+def test_the_language_model_is_a_small_gpt2():
+    model = AutoModelForCausalLM.from_pretrained(LANGUAGE_MODEL)
+    assert model.config.model_type == "gpt2"
+    assert 1e5 < model.num_parameters() < 5e5
+    assert (LANGUAGE_MODEL / "model.safetensors").stat().st_size < 2e6
+
+
+def test_the_shipped_weights_have_learned_the_skew_and_nothing_else(every):
+    # All templates, through `measure`: measured.json, by the build.
+    rows = of_templates(every, HATE, OPINION)
+    model = load_dialogue_model(str(LANGUAGE_MODEL), device="cpu")
+    encoded = encode_sentences(model, rows["text"].tolist())
+    assert honours_trees(model, encoded)
+    tree = prefix_tree(encoded.ids)
+    log_p = np.empty(len(tree.token) - 1)
+    for nodes, found in node_log_probabilities(model, tree):
+        log_p[nodes] = found
+    exact = frequencies.exact_table(rows)
+    measured = exact.assign(log_likelihood=sentence_sums(tree, log_p, encoded.begin))
+    assert exact["n_tokens"].tolist() == [len(ids) - 1 for ids in encoded.ids]
+    assert np.corrcoef(measured["log_likelihood"], exact["log_likelihood"])[0, 1] > 0.98
+    recorded = json.loads((LANGUAGE_MODEL.parent / MEASURED).read_text())
+    for level, part in measured.groupby(measured["axis"].map(frequencies.levels())):
+        true, scores = frequencies.truth(part), likelihood_bias(part)
+        for metric in METRICS:
+            value, planted = find_score(scores, metric).value, find_score(true, metric).value
+            assert recorded[f"{metric}_{level}_planted"] == pytest.approx(planted, abs=1e-9)
+            assert recorded[f"{metric}_{level}"] == pytest.approx(value, abs=0.01)
+            assert value == pytest.approx(planted, abs=0.02)
