@@ -61,6 +61,19 @@ class MeasureConfig:
         dict, "columns of your own file: {more: NAME, less: NAME, pair_id: NAME, bias_type: NAME, direction: NAME}"
     )
     perturbed: bool = option(False, "remove the last character of each sentence of a pair first (001, Table 3)")
+    references: Path | None = option(None, "gendered translations: a CSV file, or a folder of MT-GenEval or MMHB")
+    reference_split: str = option("dev", "which split of MT-GenEval or MMHB")
+    languages: list[str] = option(list, "languages of the references, as 'es' or 'spa_Latn'; empty: all there are")
+    fewest_masculine: Annotated[int, Field(ge=0)] = option(
+        100, "leave languages out that have fewer masculine references than so many (004, §4.1)"
+    )
+    directions: Annotated[list[Literal["en-xx", "xx-en", "xx-xx"]], Field(min_length=1)] = option(
+        lambda: ["en-xx"], "from and to English, and between the other languages"
+    )
+    translations: Path | None = option(
+        None, "folder of translations, SOURCE-TARGET.txt, a line for each source; null: the model translates"
+    )
+    tokenize: str = option("flores200", "tokenizer of sacrebleu; 'flores101' is the paper's, '13a' needs no download")
     context: str = option(
         "", "what a causal or encoder-decoder model reads before a sentence whose likelihood is asked"
     )

@@ -1,10 +1,11 @@
 """Scores become a report: on the terminal, as Markdown and as one HTML file that needs no network.
 
 The same tables (`tables.py`) and sentences (`wording.py`) stand in all three. `sweep.py` and its fellows do so for many
-tuned models side by side. The other metric families build a `Page` (`page.py`): `sentence_pairs.py` does.
+tuned models side by side. The other metric families build a `Page` (`page.py`), each in the module of its name.
 """
 
 from evaluation.report.content import ReportContent, ThresholdPlan, TrainingCurve, TuningChanges
+from evaluation.report.embedding_bias import embedding_page
 from evaluation.report.html import html_report, write_html
 from evaluation.report.likelihood_bias import likelihood_comparison_page, likelihood_page
 from evaluation.report.markdown import markdown_report, write_markdown
@@ -20,6 +21,7 @@ from evaluation.report.sweep_output import (
     write_sweep_markdown,
 )
 from evaluation.report.terminal import print_report
+from evaluation.report.translation_bias import translation_page
 
 __all__ = [
     "Bar",
@@ -32,6 +34,7 @@ __all__ = [
     "ThresholdPlan",
     "TrainingCurve",
     "TuningChanges",
+    "embedding_page",
     "html_report",
     "likelihood_comparison_page",
     "likelihood_page",
@@ -48,6 +51,7 @@ __all__ = [
     "summarise",
     "sweep_html",
     "sweep_markdown",
+    "translation_page",
     "write_html",
     "write_markdown",
     "write_page",
