@@ -118,7 +118,7 @@ def _headline(gap: BiasScore | None, direction: str, metric: str) -> tuple[str, 
         else f", 95 % interval {interval(gap.interval, 2, sign=True)[1:-1].replace(', ', ' to ')}"
     )
     under = f"{name} points nearer to masculine references, mean of {gap.n} languages{span}; ideal 0"
-    where = DIRECTIONS[direction].lower()
+    where = DIRECTIONS[direction][0].lower() + DIRECTIONS[direction][1:]
     if gap.interval is None:
         verdict = f"Translations {where} are {size} {name} points nearer to masculine references; there is no interval."
     elif gap.interval[0] > 0 or gap.interval[1] < 0:
@@ -142,8 +142,8 @@ def _direction_section(scores: Sequence[BiasScore], direction: str, metric: str)
     rows = []
     for gap in gaps:
         group = dict(gap.group)
-        beside = (score_cell(find(scores, metric, **group, gender=gender), 1, 1) for gender in GENDERS)
-        cells = (*(Cell(cell.text) for cell in beside), score_cell(gap, 1, 2, sign=True), _p(gap), Cell(f"{gap.n:,}"))
+        beside = (find(scores, metric, **group, gender=gender) for gender in GENDERS)
+        cells = (*map(_corpus_score, beside), score_cell(gap, 1, 2, sign=True), _p(gap), Cell(f"{gap.n:,}"))
         marks = () if math.isnan(gap.value) else (Mark("before", gap.value, gap.interval),)
         rows.append(Row(language_name(group[LANG]), cells, marks, instead=undefined(gap) if not marks else ""))
     chrf = find(scores, "chrf_gap", direction=direction)
@@ -153,6 +153,11 @@ def _direction_section(scores: Sequence[BiasScore], direction: str, metric: str)
     columns = ("language", *GENDERS, "gap", "p", "sentences")
     caption = f"{_name(metric)} against masculine, feminine and both references; the line is at a gap of 0"
     return Section(DIRECTIONS[direction], tables=[Table(caption, columns, tuple(rows), note)], first_screen=True)
+
+
+def _corpus_score(score: BiasScore | None) -> Cell:
+    """Return a corpus score; of both genders there is none where the sources say one."""
+    return Cell(number(score.value, 1) if score is not None and math.isfinite(score.value) else "–")
 
 
 def _p(score: BiasScore) -> Cell:

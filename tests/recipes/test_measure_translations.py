@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel, BertTokenizer
+from transformers import (
+    BertConfig,
+    BertModel,
+    BertTokenizer,
+    M2M100Config,
+    M2M100ForConditionalGeneration,
+    NllbTokenizer,
+)
 
 from evaluation.errors import InputError
 from evaluation.results import find_score, read_scores
@@ -118,6 +125,40 @@ def test_human_translations_of_mt_geneval(tmp_path):
     group = {"lang": "spa_Latn", "direction": "en-xx"}
     assert find_score(scores, "bleu", **group, gender="masculine").value == pytest.approx(100)
     assert find_score(scores, "gender_accuracy", **group, gender="feminine").value > 0.99
+
+
+def translation_model(folder):
+    """Save an NLLB of random weights, whose tokenizer knows letters and languages."""
+    letters = ["<s>", "<pad>", "</s>", "<unk>", "▁", *"abcdefghijklmnopqrstuvwxyzI"]
+    tokenizer = NllbTokenizer(vocab={letter: n for n, letter in enumerate(letters)}, merges=[])
+    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
+    sizes |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
+    torch.manual_seed(0)
+    config = M2M100Config(vocab_size=len(tokenizer), max_position_embeddings=128, **sizes)
+    M2M100ForConditionalGeneration(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def test_a_model_translates_in_every_direction(references, tmp_path):
+    config = settings(
+        tmp_path / "run",
+        "translation_bias",
+        references=references,
+        model=translation_model(tmp_path / "model"),
+        directions=["en-xx", "xx-en", "xx-xx"],
+    )
+    measure(config)
+    table = read_table(tmp_path / "run" / "translations.parquet")
+    assert sorted(table["pair"].unique()) == [
+        "eng_Latn-spa_Latn", "eng_Latn-tha_Thai", "spa_Latn-eng_Latn",
+        "spa_Latn-tha_Thai", "tha_Thai-eng_Latn", "tha_Thai-spa_Latn",
+    ]  # fmt: skip
+    assert table["translation"].map(lambda text: isinstance(text, str)).all()
+    scores = read_scores(tmp_path / "run" / "scores.json")
+    assert {score.group.get("direction") for score in scores} >= {"en-xx", "xx-en", "xx-xx"}
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Every pair of languages" in page and "Spanish" in page
 
 
 def sentence_encoder(folder):
