@@ -168,7 +168,7 @@ def language_numbers(language_model: Path, folder: Path, seed: int) -> dict[str,
 
 def _settings(seed: int, **changes: object) -> MeasureConfig:
     """Return what the testbed is measured with, the second classifier left out: it never shapes the testbed."""
-    common = {"split": "all", "descriptors": DESCRIPTORS, "per_cell": PER_CELL, "report_to": "none"}
+    common = {"split": "all", "descriptors": DESCRIPTORS, "per_cell": PER_CELL, "report_to": "none", "show": False}
     return MeasureConfig(**common, seed=seed, second_style_classifier=None, **changes)
 
 
