@@ -4,12 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    BlenderbotSmallConfig,
-    BlenderbotSmallForConditionalGeneration,
-)
+from transformers import BlenderbotSmallConfig, BlenderbotSmallForConditionalGeneration
 
 from evaluation.errors import InputError
 from evaluation.likelihood.perplexity import response_perplexity
@@ -20,7 +15,6 @@ from recipes.config import MeasureConfig
 from recipes.measure import measure
 from recipes.tables import read_table
 from recipes.testbed import DIALOGUE_MODEL, MASKED_MODEL
-from recipes.testbed.training import second_tokenizer
 
 LOVE, HATE = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}."
 FILTERS = {
@@ -106,23 +100,8 @@ def test_an_encoder_decoder_model_needs_a_context(tmp_path):
     assert table["n_tokens"][:3].tolist() == tokens.tolist()
 
 
-@pytest.fixture
-def classifier(tmp_path):
-    torch.manual_seed(0)
-    tokenizer = second_tokenizer()
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    labels = {"id2label": {0: "ok", 1: "offensive"}, "label2id": {"ok": 0, "offensive": 1}}
-    model = BertForSequenceClassification(BertConfig(**sizes, **labels, vocab_size=len(tokenizer), pad_token_id=0))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(10)
-    model.save_pretrained(tmp_path / "classifier")
-    tokenizer.save_pretrained(tmp_path / "classifier")
-    return str(tmp_path / "classifier")
-
-
-def test_offensiveness_of_prompts_and_what_the_descriptor_brings(classifier, tmp_path):
-    given = {"offensiveness_classifier": classifier, "offensive_label": "offensive"}
+def test_offensiveness_of_prompts_and_what_the_descriptor_brings(judge, tmp_path):
+    given = {"offensiveness_classifier": judge, "offensive_label": "offensive"}
     measure(settings(tmp_path / "run", "offensiveness", **given))
     scores, table = (
         read_scores(tmp_path / "run" / "scores.json"),

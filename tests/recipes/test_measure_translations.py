@@ -54,12 +54,15 @@ def hypotheses(folder, **files):
     return folder
 
 
-def test_masculine_translations_score_100_against_masculine_references(references, tmp_path):
+def test_masculine_translations_score_100_against_masculine_references(references, judge, tmp_path):
     folder = hypotheses(
         tmp_path / "given", eng_Latn__spa_Latn=[ROWS[0][-1], ROWS[2][-1]], eng_Latn__tha_Thai=["a b c d e", "a b c d f"]
     )
-    measure(settings(tmp_path / "run", "translation_bias", references=references, translations=folder))
+    given = {"references": references, "translations": folder}
+    given |= {"offensiveness_classifier": judge, "offensive_label": "offensive"}
+    measure(settings(tmp_path / "run", "translation_bias", **given))
     scores = read_scores(tmp_path / "run" / "scores.json")
+    assert find_score(scores, "added_toxicity").n == 4
     group = {"lang": "spa_Latn", "direction": "en-xx"}
     masculine, feminine = (find_score(scores, "bleu", **group, gender=g).value for g in ("masculine", "feminine"))
     assert masculine == pytest.approx(100) and feminine < 60
