@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from evaluation.errors import InputError
 from evaluation.models import DialogueModel
 
+ENCODED_AT_ONCE = 10_000  # sentences
 TOKENS_AT_ONCE = 4096
 NUMBERS_AT_ONCE = 1 << 27  # of the logits of one batch: 512 MiB in float32
 
@@ -50,7 +51,10 @@ def encode_sentences(
     """
     start, name = start_token(model.tokenizer)
     head = [start, *model.tokenizer(context, add_special_tokens=False)["input_ids"]] if context else [start]
-    tails = model.tokenizer(list(sentences), add_special_tokens=False)["input_ids"]
+    tails: list[list[int]] = []
+    for first in range(0, len(sentences), ENCODED_AT_ONCE):  # what a tokenizer returns besides ids takes gigabytes
+        some = list(sentences[first : first + ENCODED_AT_ONCE])
+        tails += model.tokenizer(some, add_special_tokens=False, return_attention_mask=False)["input_ids"]
     end = [model.tokenizer.eos_token_id] if end_of_sequence else []
     room = getattr(model.model.config, "max_position_embeddings", None) or np.inf
     for sentence, tail in zip(sentences, tails, strict=True):
