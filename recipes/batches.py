@@ -26,17 +26,16 @@ def gather(parts: Path, columns: Sequence[str], n: int, batches: Batches, descri
         InputError: the parts are not of these rows.
     """
     files = sorted(parts.glob("*.parquet"))
-    found = [read_table(file) for file in files]
-    done, finished = sum(map(len, found)), int(files[-1].stem) if files else 0
+    done, finished = sum(len(read_table(file)) for file in files), int(files[-1].stem) if files else 0
+    # What is on disk is read at the end: small tables that stay between a model's large ones would scatter the memory.
     waiting: list[pd.DataFrame] = []
     written = -SECONDS_BETWEEN_PARTS  # the first batch is kept at once: a folder that cannot be written shows early
 
     def keep() -> None:
         nonlocal written
         if waiting:
-            found.append(pd.concat(waiting, ignore_index=True))
+            write_table(parts / f"{finished:08d}.parquet", pd.concat(waiting, ignore_index=True))
             waiting.clear()
-            write_table(parts / f"{finished:08d}.parquet", found[-1])
         written = time.monotonic()
 
     with progress(n, description, unit, done) as advance:
@@ -47,6 +46,7 @@ def gather(parts: Path, columns: Sequence[str], n: int, batches: Batches, descri
                 keep()
             advance(len(batch[0]))
         keep()
+    found = [read_table(file) for file in sorted(parts.glob("*.parquet"))]
     rows = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=[ROW, *columns])
     if sorted(rows[ROW]) != list(range(n)):
         raise InputError(f"{parts} does not hold each of {n} rows once; delete the run's folder and run it again.")

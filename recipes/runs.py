@@ -31,6 +31,7 @@ PACKAGES = ("evenhand", "torch", "transformers", "peft", "trl", "accelerate", "d
 NO_RESULTS = (CONFIG, "wandb", "tensorboard")  # a folder with these alone may be taken for other settings
 # Where a run is written and who is told about it, and how, do not shape its numbers.
 NOT_COMPARED = ("output_dir", "report_to", "group", "show")
+DIFFERENCES_SHOWN = 5
 
 
 @dataclass
@@ -130,15 +131,26 @@ def _holds_results(folder: Path) -> bool:
 def _refuse_other(folder: Path, settings: Mapping[str, Any]) -> None:
     earlier = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8")) or {}
     changed = [
-        f"{key} was {earlier.get(key)!r}, now {value!r}"
+        difference
         for key, value in _compared(settings).items()
-        if earlier.get(key) != value
+        for difference in _differences(key, earlier.get(key), value)
     ]
+    if len(changed) > DIFFERENCES_SHOWN:
+        changed[DIFFERENCES_SHOWN:] = [f"and {len(changed) - DIFFERENCES_SHOWN} more"]
     if changed:
         raise InputError(
             f"output_dir: {folder} holds a run with other settings ({'; '.join(changed)}). "
             "Give another --output_dir, or delete the folder."
         )
+
+
+def _differences(name: str, earlier: Any, now: Any) -> Iterator[str]:
+    """Yield what differs, down to the entries of mappings."""
+    if isinstance(earlier, Mapping) and isinstance(now, Mapping):
+        for key in dict.fromkeys([*earlier, *now]):
+            yield from _differences(f"{name}.{key}", earlier.get(key), now.get(key))
+    elif earlier != now:
+        yield f"{name} was {earlier!r}, now {now!r}"
 
 
 def _compared(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,10 +7,10 @@ import pandas as pd
 
 from evaluation.datasets.gendered_translations import LANG
 from evaluation.report.comparison import number, p_value, undefined
-from evaluation.report.page import Page, Section
+from evaluation.report.page import Figure, Page, Section
 from evaluation.report.pair_wording import find
 from evaluation.report.tables import Cell, Mark, Row, Table, score_cell
-from evaluation.report.translation_bias import language_name
+from evaluation.report.translation_plots import GenderRow, Lane, gender_rows, language_name
 from evaluation.results import BiasScore
 
 GAP, HOLM, ONE_SIDED, SIMILARITY = (
@@ -20,6 +20,7 @@ GAP, HOLM, ONE_SIDED, SIMILARITY = (
     "embedding_similarity",
 )
 PER_UNIT, UNIT = 1000.0, "×10⁻³"
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 def embedding_page(
@@ -50,7 +51,11 @@ def embedding_page(
         sections=[
             Section("By language", tables=[_gap_table(gaps, scores)], first_screen=True),
             Section("By what the English says", [_VERSIONS] if _versions(scores) else [], [_version_table(scores)]),
-            Section("How near translations are", tables=[_similarity_table(scores, quantiles)]),
+            Section(
+                "How near translations are",
+                tables=[_similarity_table(scores, quantiles)],
+                figures=_similarity_figures(scores, quantiles),
+            ),
         ],
         glossary=GLOSSARY,
         limits=LIMITS,
@@ -129,30 +134,41 @@ def _version_table(scores: Sequence[BiasScore]) -> Table:
     )
 
 
+def _similarities(scores: Sequence[BiasScore], quantiles: pd.DataFrame) -> list[tuple[BiasScore, dict[float, float]]]:
+    """Return the mean cosine of each language and gender with its quantiles."""
+    found = [score for score in scores if score.metric == SIMILARITY and set(score.group) == {LANG, "gender"}]
+    cuts = {
+        key: dict(zip(rows["quantile"], rows["cosine"], strict=True))
+        for key, rows in quantiles.groupby([LANG, "gender"])
+    }
+    return [(score, cuts.get((score.group[LANG], score.group["gender"]), {})) for score in found]
+
+
 def _similarity_table(scores: Sequence[BiasScore], quantiles: pd.DataFrame) -> Table:
-    """Return mean and quartiles of the cosines by language and gender (004, Figure 8)."""
     rows = []
-    for score in scores:
-        if score.metric != SIMILARITY or set(score.group) != {LANG, "gender"}:
-            continue
-        lang, gender = score.group[LANG], score.group["gender"]
-        of_cut = quantiles[(quantiles[LANG] == lang) & (quantiles["gender"] == gender)].set_index("quantile")["cosine"]
-        spread = (Cell(number(of_cut[at], 3) if at in of_cut.index else "–") for at in (0.05, 0.25, 0.5, 0.75, 0.95))
-        bounds = (of_cut.get(0.25, math.nan), of_cut.get(0.75, math.nan))
-        marks = (Mark("before", score.value, bounds if all(map(math.isfinite, bounds)) else None),)
-        cells = (score_cell(score, 1, 3), *spread, Cell(f"{score.n:,}"))
-        undefined_here = math.isnan(score.value)
-        rows.append(
-            Row(
-                f"{language_name(lang)}, {gender}",
-                cells,
-                () if undefined_here else marks,
-                instead=undefined(score) if undefined_here else "",
-            )
-        )
+    for score, cuts in _similarities(scores, quantiles):
+        spread = (Cell(number(cuts[at], 3) if at in cuts else "–") for at in QUANTILES)
+        label = f"{language_name(score.group[LANG])}, {score.group['gender']}"
+        instead = undefined(score) if math.isnan(score.value) else ""
+        rows.append(Row(label, (score_cell(score, 1, 3), *spread, Cell(f"{score.n:,}")), instead=instead))
     columns = ("translation", "mean", "5 %", "25 %", "median", "75 %", "95 %", "sentences")
-    note = "Drawn are the mean and the middle half of the sentences." if rows else ""
-    return Table("Cosine of English with its translations", columns, tuple(rows), note)
+    return Table("Cosine of English with its translations", columns, tuple(rows))
+
+
+def _similarity_figures(scores: Sequence[BiasScore], quantiles: pd.DataFrame) -> list[Figure]:
+    """Return the distributions of the cosines by language and gender (004, Figure 8)."""
+    lanes: dict[str, dict[str, Lane]] = {}
+    for score, cuts in _similarities(scores, quantiles):
+        if math.isfinite(score.value) and set(QUANTILES) <= set(cuts):
+            low, first, median, third, high = (cuts[at] for at in QUANTILES)
+            lane = Lane(score.value, (low, high), (first, third), median)
+            lanes.setdefault(score.group[LANG], {})[score.group["gender"]] = lane
+    if not lanes:
+        return []
+    caption = "Cosine of English with its ○ masculine and ● feminine translations"
+    rows = [GenderRow(language_name(lang), of_lang) for lang, of_lang in lanes.items()]
+    note = "Signs are means, dashes medians, thick lines the middle half of the sentences, thin ones nine tenths."
+    return [Figure(caption, gender_rows(caption, rows, decimals=3), note)]
 
 
 def _row(label: str, cells: tuple[Cell, ...], score: BiasScore) -> Row:

@@ -1,7 +1,8 @@
 """Translation gaps: is a translation closer to masculine references than to feminine ones? (papers 003 and 004, §4)
 
 The translations are a model's, or from files: a folder with SOURCE-TARGET.txt for each pair of languages, a line for
-each line of the file of that name in the run's folder `sources`.
+each source sentence. Where files are missing, what is to be translated is written into the run's folder `sources`
+under the same names, and the run begins once they are there.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,6 +37,7 @@ from recipes.runs import Run, packages
 from recipes.tables import SCORES, read_table, write_table
 
 TRANSLATIONS, SENTENCES, LANGUAGES = "translations.parquet", "sentence_scores.parquet", "languages.parquet"
+SOURCES = "sources"
 TRANSLATION, PAIR = "translation", "pair"
 
 
@@ -43,7 +45,8 @@ def inputs(config: MeasureConfig) -> dict[str, Any]:
     """Return fingerprints of what is read, by name.
 
     Raises:
-        InputError: there are no references, and neither a model nor translations.
+        InputError: there are no references, and neither a model nor translations; a file of translations is missing
+            or has a wrong number of lines.
     """
     found = {"references": references_sha256(config)}
     if config.translations is None:
@@ -53,8 +56,26 @@ def inputs(config: MeasureConfig) -> dict[str, Any]:
                 "a folder of --translations."
             )
         return found | {"model": model_revision(config.model, config.revision)}
-    files = {file.name: sha256_of(file) for file in sorted(config.translations.glob("*.txt"))}
-    return found | {"translations": files}
+    return found | {"translations": _file_hashes(config)}
+
+
+def _file_hashes(config: MeasureConfig) -> dict[str, str]:
+    """Return a SHA-256 of each file of translations; where some are missing, write what is to be translated."""
+    sources = _sources(config, comparable_sets(load_references(config), config.fewest_masculine).table)
+    files = {pair: config.translations / f"{pair}.txt" for pair in sources}
+    if missing := [path for path in files.values() if not path.is_file()]:
+        folder = config.output_dir / SOURCES
+        for path in missing:
+            lines = [" ".join(text.splitlines()) for text in sources[path.stem]["text"]]
+            write_text(folder / path.name, "".join(f"{line}\n" for line in lines))
+        raise InputError(
+            f"translations: {config.translations} lacks {len(missing)} of {len(files)} files ({missing[0].name}"
+            f"{', …' if len(missing) > 1 else ''}); translate those in {folder}, line by line, and put the results "
+            "there under the same names."
+        )
+    for pair, path in files.items():
+        read_translations(path, len(sources[pair]))  # a wrong number of lines shows before the run begins
+    return {path.name: sha256_of(path) for path in files.values()}
 
 
 def measure(run: Run, config: MeasureConfig, inputs: Mapping[str, Any]) -> list[BiasScore]:
@@ -116,15 +137,16 @@ def _pairs(config: MeasureConfig, languages: list[str]) -> Iterator[tuple[str, s
         yield from permutations(languages, 2)
 
 
-def _translated(run: Run, config: MeasureConfig, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the sentences of every pair of languages with their translations."""
-    sources = {
+def _sources(config: MeasureConfig, table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the sentences to translate of every pair of languages, by "SOURCE-TARGET"."""
+    return {
         f"{source}-{target}": source_sentences(table, source=source, target=target)
         for source, target in _pairs(config, sorted(set(table[LANG])))
     }
-    for pair, sentences in sources.items():
-        lines = [" ".join(text.splitlines()) for text in sentences["text"]]
-        write_text(run.folder / "sources" / f"{pair}.txt", "".join(f"{line}\n" for line in lines))
+
+
+def _translated(run: Run, config: MeasureConfig, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the sentences of every pair of languages with their translations."""
     parts = []
     if config.translations is None:
         model = load_dialogue_model(
@@ -134,11 +156,11 @@ def _translated(run: Run, config: MeasureConfig, table: pd.DataFrame) -> pd.Data
             dtype=config.dtype,
             trust_remote_code=config.trust_remote_code,
         )
-    for pair, sentences in sources.items():
+    for pair, sentences in _sources(config, table).items():
         if config.translations is None:
             found = _by_model(run, model, pair, sentences["text"].tolist(), config.batch_size)
         else:
-            found = _from_file(run, config, pair, len(sentences))
+            found = read_translations(config.translations / f"{pair}.txt", len(sentences))
         parts.append(sentences.assign(**{TRANSLATION: found, PAIR: pair}))
     return pd.concat(parts, ignore_index=True)
 
@@ -149,14 +171,6 @@ def _by_model(run: Run, model: DialogueModel, pair: str, texts: list[str], batch
     folder = run.folder / "translations" / pair
     rows = gather(folder, [TRANSLATION], len(texts), lambda first: batches(first=first), pair, "sentences")
     return rows[TRANSLATION].tolist()
-
-
-def _from_file(run: Run, config: MeasureConfig, pair: str, n: int) -> list[str]:
-    path = config.translations / f"{pair}.txt"
-    if not path.is_file():
-        sources = run.folder / "sources" / f"{pair}.txt"
-        raise InputError(f"translations: there is no {path}; translate {sources}, line by line, and put it there.")
-    return read_translations(path, n)
 
 
 def _toxicity(config: MeasureConfig, translations: pd.DataFrame, signature: Mapping[str, Any]) -> BiasScore:

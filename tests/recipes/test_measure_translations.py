@@ -70,10 +70,6 @@ def test_masculine_translations_score_100_against_masculine_references(reference
     assert find_score(scores, "masculine_rendering", **group).value == 1.0
     thai = find_score(scores, "translation_gap", lang="tha_Thai", direction="en-xx")
     assert thai.value != thai.value and "feminine" in thai.reason
-    assert (tmp_path / "run" / "sources" / "eng_Latn-spa_Latn.txt").read_text().splitlines() == [
-        "I like old dentists",
-        "I like new artists",
-    ]
     page = (tmp_path / "run" / "report.html").read_text()
     assert "spa_Latn" in page or "Spanish" in page
 
@@ -111,8 +107,19 @@ def test_what_is_missing_is_said(references, tmp_path):
     given = {"references": references, "translations": folder}
     with pytest.raises(InputError, match="has 1 lines for 2 sentences"):
         measure(settings(tmp_path / "d", "translation_bias", **given, languages=["es"]))
-    with pytest.raises(InputError, match="no .*eng_Latn-tha_Thai.txt; translate .*sources"):
-        measure(settings(tmp_path / "e", "translation_bias", **given, languages=["tha_Thai"]))
+
+
+def test_a_missing_file_says_what_to_translate_and_the_run_goes_on_with_it(references, tmp_path):
+    given = {"references": references, "translations": tmp_path / "given", "languages": ["es"]}
+    config = settings(tmp_path / "run", "translation_bias", **given)
+    with pytest.raises(InputError, match=r"lacks 1 of 1 files \(eng_Latn-spa_Latn.txt\); translate those in .*sources"):
+        measure(config)
+    sources = tmp_path / "run" / "sources" / "eng_Latn-spa_Latn.txt"
+    assert sources.read_text().splitlines() == ["I like old dentists", "I like new artists"]
+    (tmp_path / "given").mkdir()
+    sources.rename(tmp_path / "given" / sources.name)
+    measure(config)
+    assert (tmp_path / "run" / "scores.json").exists()
 
 
 @needs_data
@@ -161,7 +168,7 @@ def test_a_model_translates_in_every_direction(references, tmp_path):
     scores = read_scores(tmp_path / "run" / "scores.json")
     assert {score.group.get("direction") for score in scores} >= {"en-xx", "xx-en", "xx-xx"}
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "Every pair of languages" in page and "Spanish" in page
+    assert "Every pair" in page and "Spanish" in page
 
 
 def sentence_encoder(folder):

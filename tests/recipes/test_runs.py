@@ -49,8 +49,10 @@ def test_other_settings_or_inputs_are_refused_and_nothing_is_lost(config):
     kept = (config.output_dir / "run.json").read_bytes()
     with pytest.raises(InputError, match=r"quantile was 0.9, now 0.5.*another --output_dir"):
         run_once(replace(config, quantile=0.5), {"responses": "abc"})
-    with pytest.raises(InputError, match="inputs was"):
+    with pytest.raises(InputError, match=r"inputs.responses was 'abc', now 'other'\)"):
         run_once(config, {"responses": "other"})
+    with pytest.raises(InputError, match=r"inputs.e was None, now 0; and 3 more"):
+        run_once(config, {"responses": "abc", **dict.fromkeys("abcdefgh", 0)})
     assert (config.output_dir / "run.json").read_bytes() == kept
 
 

@@ -43,11 +43,11 @@ def page(found, table=None, **changes):
 
 def test_it_says_by_how_much_and_shows_each_language():
     made = page(scores())
-    assert made.big == "+2.50" and "nearer to masculine references, by 2.50 BLEU points" in made.verdict
+    assert made.big == "+2.50" and "better against masculine references, by 2.50 BLEU points" in made.verdict
     text = page_markdown(made)
     assert "| Spanish | 40.0 | 37.5 | – | +2.50 [+1.00, +4.00] | 0.01 | 10 |" in text
     assert "75.0 [50.0, 90.0]" in text  # rendered masculine
-    assert "| age | 50.0 | 45.0 | – | 47.5 | +5.00 | 2 |" in text
+    assert "| age | 50.0 | 45.0 | – | 47.5 | +5.0 | 2 |" in text
     assert page_html(made) == page_html(page(scores()))
 
 
