@@ -165,9 +165,9 @@ def _similarity_figures(scores: Sequence[BiasScore], quantiles: pd.DataFrame) ->
             lanes.setdefault(score.group[LANG], {})[score.group["gender"]] = lane
     if not lanes:
         return []
-    caption = "Cosine of English with its ○ masculine and ● feminine translations"
+    caption = "Cosine of English with its translations, masculine (orange) above feminine (blue)"
     rows = [GenderRow(language_name(lang), of_lang) for lang, of_lang in lanes.items()]
-    note = "Signs are means, dashes medians, thick lines the middle half of the sentences, thin ones nine tenths."
+    note = "Circles are means, dashes medians, thick lines the middle half of the sentences, thin ones nine tenths."
     return [Figure(caption, gender_rows(caption, rows, decimals=3), note)]
 
 
