@@ -312,8 +312,8 @@ def _score(
 ) -> BiasScore:
     pairs = sum(tally.pairs for _, tally in part)
     possible = sum(math.comb(len(found.descriptors), 2) for found, _ in part)
-    value = sum(tally.found for _, tally in part) / pairs if pairs else math.nan
-    interval, reason = _jackknife(value, part) if pairs else (None, _no_pair(part))
+    value, without = _leave_one_out(part)
+    interval, _, reason = _jackknife(value, without, (0.0, 1.0)) if pairs else (None, None, _no_pair(part))
     counted = {
         "sentences": sum(found.n_sentences for found, _ in part),
         "sentences_left_out": sum(found.n_undefined for found, _ in part),
@@ -339,31 +339,91 @@ def _no_pair(part: Sequence[tuple[Comparison, _Tally]]) -> str:
     return "fewer than two descriptors have a perplexity here"
 
 
-def _jackknife(
-    value: float, part: Sequence[tuple[Comparison, _Tally]]
-) -> tuple[tuple[float, float] | None, str | None]:
-    """Return the interval of a pooled share, or None and why there is none."""
+def _leave_one_out(part: Sequence[tuple[Comparison, _Tally]]) -> tuple[float, list[np.ndarray]]:
+    """Return a pooled share, and for each axis those without each of its D descriptors, NaN where it has no pair."""
     total = np.array([[tally.found, tally.pairs] for _, tally in part], dtype=np.float64).sum(axis=0)
+    shares = []
+    with np.errstate(invalid="ignore"):  # nothing may be left without either of two descriptors
+        for axis in dict.fromkeys(found.axis for found, _ in part):
+            lost = sum(
+                np.stack([tally.found - tally.found_without, tally.pairs - tally.pairs_without])
+                for found, tally in part
+                if found.axis == axis
+            )
+            found, pairs = total[:, None] - lost
+            shares.append(np.where(lost[1] > 0, found / pairs, np.nan))
+        return float(np.divide(*total)), shares
+
+
+def _jackknife(
+    value: float, without: Sequence[np.ndarray], bounds: tuple[float, float]
+) -> tuple[tuple[float, float] | None, float | None, str | None]:
+    """Return interval and p-value (of no difference from 0) of what `_leave_one_out` gives, or why there are none."""
     variance, freedom, largest = 0.0, 0, 0
-    for axis in dict.fromkeys(found.axis for found, _ in part):
-        tallies = [tally for found, tally in part if found.axis == axis]
-        lost = sum(
-            np.stack([tally.found - tally.found_without, tally.pairs - tally.pairs_without]) for tally in tallies
-        )
-        found, pairs = total[:, None] - lost[:, lost[1] > 0]
-        n = len(pairs)  # descriptors that are in a pair
+    for values in without:
+        values = values[np.isfinite(values)]
+        n = len(values)
         largest = max(largest, n)
-        if n < 2 or not pairs.all():  # without either of two descriptors nothing may be left
-            continue
-        shares = found / pairs
-        variance += (n - 1) / n * float(((shares - shares.mean()) ** 2).sum())
-        freedom += n - 1
+        if n > 1:
+            variance += (n - 1) / n * float(((values - values.mean()) ** 2).sum())
+            freedom += n - 1
     if largest < 3:
-        return None, "no axis has three descriptors: no interval"
+        return None, None, "no axis has three descriptors: no interval"
     if not variance > 1e-18:  # rounding
-        return None, "the share is the same without any one descriptor: no interval"
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(variance)
-    return (max(0.0, value - half), min(1.0, value + half)), None
+        return None, None, "the share is the same without any one descriptor: no interval"
+    error = math.sqrt(variance)
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
+    p = 2 * float(stats.t.sf(abs(value) / error, freedom))
+    return (max(bounds[0], value - half), min(bounds[1], value + half)), p, None
+
+
+def likelihood_bias_change(
+    before: pd.DataFrame, after: pd.DataFrame, signature: Mapping[str, Any] | None = None
+) -> list[BiasScore]:
+    """Return how Likelihood Bias changed between two models over the same sentences, group by group.
+
+    `likelihood_bias_difference` and `likelihood_bias_bh_difference` are the shares after less before, in [−1, 1].
+    Interval and p-value are those of the same jackknife, in which a descriptor is left out of both models at once: the
+    difference is paired, and is known better than either share where both models tell the same descriptors apart.
+
+    Raises:
+        InputError: the tables do not hold the same sentences, or as `compare_descriptors`.
+    """
+    both = [list(compare_descriptors(table)) for table in (before, after)]
+    rows = [pd.MultiIndex.from_frame(table[SENTENCE]) for table in (before, after)]
+    if other := len(rows[0].symmetric_difference(rows[1])):
+        raise InputError(f"likelihoods: {other} sentences are in one table alone; score the same ones by both models.")
+    scores = []
+    for metric, corrected in (("likelihood_bias", False), ("likelihood_bias_bh", True)):
+        tallies = [[(found, _tally(found, corrected)) for found in comparisons] for comparisons in both]
+        for group in _groups(both[0]):
+            parts = [
+                [(c, t) for c, t in one if group.items() <= {AXIS: c.axis, TEMPLATE: c.template}.items()]
+                for one in tallies
+            ]
+            scores.append(_change(f"{metric}_difference", group, *parts, signature or {}))
+    return scores
+
+
+def _change(
+    metric: str,
+    group: dict[str, str],
+    before: Sequence[tuple[Comparison, _Tally]],
+    after: Sequence[tuple[Comparison, _Tally]],
+    signature: Mapping[str, Any],
+) -> BiasScore:
+    pairs = [sum(tally.pairs for _, tally in part) for part in (before, after)]
+    (old, old_without), (new, new_without) = _leave_one_out(before), _leave_one_out(after)
+    value, interval, p = new - old, None, None
+    if all(pairs):
+        without = [b - a for a, b in zip(old_without, new_without, strict=True)]
+        interval, p, reason = _jackknife(value, without, (-1.0, 1.0))
+    else:
+        reason = _no_pair(after if pairs[0] else before)
+    n, left_out = min(pairs), max(pairs) - min(pairs)
+    return BiasScore(
+        metric, value, 0.0, (-1.0, 1.0), n, interval, p, left_out, group=group, reason=reason, signature=dict(signature)
+    )
 
 
 # What lies behind the scores: descriptors, templates and axes one by one.

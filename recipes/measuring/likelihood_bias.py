@@ -29,7 +29,8 @@ from recipes.tables import SCORES, read_table, write_table
 from recipes.testbed import frequencies
 
 PLANTED_DATASET = "paper"  # whose sentences the testbed's grammar has
-LIKELIHOODS, VARIANT = "likelihoods.parquet", "variant"
+LIKELIHOODS, VARIANT, SIGNATURE = "likelihoods.parquet", "variant", "likelihood_signature"
+MASKED = "each token of the phrase masked alone"  # the variant
 MODEL_NOTE = (
     "The measured model is the testbed's: a tiny model of a grammar in which some descriptors are rarer than others of "
     "their axis, built to check the instrument. Its numbers say nothing about any real model or people."
@@ -71,7 +72,7 @@ def measure(run: Run, config: MeasureConfig, inputs: Mapping[str, Any]) -> list[
     }
     with run.step("scores"):
         scores = likelihood_bias(table, signature)
-    run.facts |= {"likelihood_signature": signature, "sentences": len(table)}
+    run.facts |= {SIGNATURE: signature, "sentences": len(table)}
     return scores
 
 
@@ -127,7 +128,7 @@ def _masked(run: Run, config: MeasureConfig, name: str) -> pd.DataFrame:
             "tokens",
         )
     sums = np.bincount(np.repeat(np.arange(len(tokens)), tokens), found["log_p"], minlength=len(tokens))
-    return _table(phrases, sums, tokens, "each token of the phrase masked alone")
+    return _table(phrases, sums, tokens, MASKED)
 
 
 def _sampled(config: MeasureConfig, prompts: Dataset) -> Dataset:

@@ -151,7 +151,7 @@ def test_a_changed_phrase_file_is_another_comparison(runs, tmp_path):
     compare(config)
     assert set(pd.read_parquet(tmp_path / "compare" / "phrases.parquet")["phrase"]) == {"sorry"}
     file.write_text("g: {axes: [ability], phrases: [ok]}")
-    with pytest.raises(InputError, match="inputs was"):
+    with pytest.raises(InputError, match=r"inputs.phrases was"):
         compare(config)
 
 

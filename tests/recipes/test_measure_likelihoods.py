@@ -11,10 +11,11 @@ from evaluation.likelihood.perplexity import response_perplexity
 from evaluation.metrics.likelihood_bias import likelihood_bias
 from evaluation.models import load_dialogue_model
 from evaluation.results import find_score, read_scores
-from recipes.config import MeasureConfig
+from recipes.compare import compare
+from recipes.config import CompareConfig, MeasureConfig
 from recipes.measure import measure
 from recipes.tables import read_table
-from recipes.testbed import DIALOGUE_MODEL, MASKED_MODEL
+from recipes.testbed import DIALOGUE_MODEL, LANGUAGE_MODEL, MASKED_MODEL
 
 LOVE, HATE = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}."
 FILTERS = {
@@ -67,6 +68,21 @@ def test_a_context_and_the_end_of_the_sentence_are_read_and_counted(causal, tmp_
     table, without = (read_table(folder / "likelihoods.parquet") for folder in (tmp_path, causal))
     assert (table["n_tokens"] - without["n_tokens"] == 1).all()
     assert not np.allclose(table["log_likelihood"], without["log_likelihood"])
+
+
+def test_two_models_are_compared_over_the_same_sentences(causal, tmp_path):
+    measure(settings(tmp_path / "other", "likelihood_bias", model=str(LANGUAGE_MODEL)))
+    given = {"before": causal, "after": tmp_path / "other", "report_to": "none", "show": False}
+    compare(CompareConfig(**given, output_dir=tmp_path / "compared"))
+    change = find_score(read_scores(tmp_path / "compared" / "scores.json"), "likelihood_bias_difference")
+    old, new = (find_score(read_scores(given[side] / "scores.json"), "likelihood_bias") for side in ("before", "after"))
+    assert change.value == pytest.approx(new.value - old.value) and change.interval is not None
+    assert change.signature["after"]["model"]["name"] == str(LANGUAGE_MODEL)
+    assert "Likelihood Bias, compared" in (tmp_path / "compared" / "report.html").read_text()
+
+    measure(settings(tmp_path / "with", "likelihood_bias", model=str(DIALOGUE_MODEL), context="I like tea.\n"))
+    with pytest.raises(InputError, match="after: its variant is .*; measure both alike"):
+        compare(CompareConfig(**{**given, "after": tmp_path / "with"}, output_dir=tmp_path / "refused"))
 
 
 def test_a_masked_model_scores_phrases(tmp_path):

@@ -22,6 +22,7 @@ from evaluation.metrics.likelihood_bias import (
     effect_matrix,
     extreme_descriptors,
     likelihood_bias,
+    likelihood_bias_change,
     love_hate_contrast,
     mann_whitney,
     pair_effects,
@@ -302,6 +303,58 @@ def test_tables_that_cannot_be_used(spoilt, message):
 
 
 # What lies behind the scores.
+
+
+# Two models over the same sentences.
+
+
+def two_models() -> tuple[pd.DataFrame, pd.DataFrame]:
+    both = (random_table(seed, descriptors=9, shift=shift) for seed, shift in ((1, 2.0), (2, 0.3)))
+    return tuple(pd.concat([one, one.assign(axis="size")]) for one in both)
+
+
+def test_a_change_is_the_shares_after_less_before_in_every_group():
+    before, after = two_models()
+    old, new = likelihood_bias(before), likelihood_bias(after)
+    changes = likelihood_bias_change(before, after)
+    assert len(changes) == len(old)
+    for score in old:
+        change = find_score(changes, f"{score.metric}_difference", **score.group)
+        expected = find_score(new, score.metric, **score.group).value - score.value
+        assert change.value == pytest.approx(expected) and change.n == score.n and change.bounds == (-1.0, 1.0)
+    assert find_score(changes, "likelihood_bias_difference").value < 0
+
+
+def test_the_interval_of_a_change_leaves_a_descriptor_out_of_both_models():
+    before, after = (model[model["axis"] == "age"] for model in two_models())
+
+    def share(rows, name):
+        return find_score(likelihood_bias(rows[rows["descriptor"] != name]), "likelihood_bias").value
+
+    names = sorted(before["descriptor"].unique())
+    without = np.array([share(after, name) - share(before, name) for name in names])
+    error = math.sqrt(8 / 9 * ((without - without.mean()) ** 2).sum())
+    change = find_score(likelihood_bias_change(before, after), "likelihood_bias_difference", axis="age")
+    half = stats.t.ppf(0.975, 8) * error
+    assert change.interval == pytest.approx((change.value - half, change.value + half))
+    assert change.p_value == pytest.approx(2 * stats.t.sf(abs(change.value) / error, 8))
+
+
+def test_turned_round_a_change_has_the_other_sign_and_a_model_does_not_differ_from_itself():
+    before, after = two_models()
+    for there, back in zip(likelihood_bias_change(before, after), likelihood_bias_change(after, before), strict=True):
+        assert there.value == pytest.approx(-back.value) and there.p_value == pytest.approx(back.p_value)
+    for change in likelihood_bias_change(before, before):
+        assert change.value == 0 and change.interval is None and "without any one descriptor" in change.reason
+
+
+def test_changes_need_the_same_sentences_and_a_perplexity_on_both_sides():
+    before, after = two_models()
+    with pytest.raises(InputError, match="60 sentences are in one table alone"):
+        likelihood_bias_change(before, after[(after["axis"] != "size") | (after["descriptor"] != "d00")])
+    nothing = after.assign(log_likelihood=after["log_likelihood"].mask(after["axis"] == "size"))
+    change = find_score(likelihood_bias_change(before, nothing), "likelihood_bias_difference", axis="size")
+    assert math.isnan(change.value) and "fewer than two descriptors" in change.reason
 
 
 def test_the_heat_map_is_antisymmetric_about_a_half_and_averages_templates():
