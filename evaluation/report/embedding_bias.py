@@ -10,7 +10,7 @@ from evaluation.report.comparison import number, p_value, undefined
 from evaluation.report.page import Figure, Page, Section
 from evaluation.report.pair_wording import find
 from evaluation.report.tables import Cell, Mark, Row, Table, score_cell
-from evaluation.report.translation_plots import GenderRow, Lane, gender_rows, language_name
+from evaluation.report.translation_plots import LINES, GenderRow, Lane, gender_rows, language_name
 from evaluation.results import BiasScore
 
 GAP, HOLM, ONE_SIDED, SIMILARITY = (
@@ -156,10 +156,10 @@ def _similarity_table(scores: Sequence[BiasScore], quantiles: pd.DataFrame) -> T
 
 
 def _similarity_figures(scores: Sequence[BiasScore], quantiles: pd.DataFrame) -> list[Figure]:
-    """Return the distributions of the cosines by language and gender (004, Figure 8)."""
+    """Return the distributions of the cosines by language, masculine and feminine (004, Figure 8)."""
     lanes: dict[str, dict[str, Lane]] = {}
     for score, cuts in _similarities(scores, quantiles):
-        if math.isfinite(score.value) and set(QUANTILES) <= set(cuts):
+        if score.group["gender"] in LINES and math.isfinite(score.value) and set(QUANTILES) <= set(cuts):
             low, first, median, third, high = (cuts[at] for at in QUANTILES)
             lane = Lane(score.value, (low, high), (first, third), median)
             lanes.setdefault(score.group[LANG], {})[score.group["gender"]] = lane

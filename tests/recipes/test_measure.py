@@ -5,8 +5,6 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from transformers import BertConfig, BertForSequenceClassification
 
 from evaluation.errors import InputError
 from evaluation.metrics.generation_bias import generation_bias
@@ -18,7 +16,6 @@ from recipes.measuring import generation_bias as module
 from recipes.measuring.generation_bias import classifier_paths, measurement_prompts
 from recipes.tables import read_styled_run, read_table
 from recipes.testbed import SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER
-from recipes.testbed.training import second_tokenizer
 
 SMALL = {
     "descriptors": 26,
@@ -35,30 +32,14 @@ SMALL = {
 FORMS = ("fgb", "fgb_corrected", "fgb_pooled_corrected")
 
 
-def offensiveness_classifier(folder):
-    """Save an untrained classifier of two labels."""
-    torch.manual_seed(0)
-    tokenizer = second_tokenizer()
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    labels = {"id2label": {0: "ok", 1: "notok"}, "label2id": {"ok": 0, "notok": 1}}
-    model = BertForSequenceClassification(BertConfig(**sizes, **labels, vocab_size=len(tokenizer), pad_token_id=0))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(10)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
-
-
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory):
+def measured(tmp_path_factory, judge):
     folder = tmp_path_factory.mktemp("measured")
-    classifier = offensiveness_classifier(folder / "classifier")
     config = MeasureConfig(
         **SMALL,
         unseen_by="descriptor",
-        offensiveness_classifier=classifier,
-        offensive_label="notok",
+        offensiveness_classifier=judge,
+        offensive_label="offensive",
         output_dir=folder / "run",
     )
     measure(config)
@@ -91,12 +72,11 @@ def test_the_first_classifier_cannot_confirm_itself(tmp_path):
         measure(config)
 
 
-def test_an_unknown_offensive_label_is_refused_before_any_work(tmp_path):
-    classifier = offensiveness_classifier(tmp_path / "classifier")
+def test_an_unknown_offensive_label_is_refused_before_any_work(judge, tmp_path):
     config = MeasureConfig(
-        **SMALL, offensiveness_classifier=classifier, offensive_label="toxic", output_dir=tmp_path / "run"
+        **SMALL, offensiveness_classifier=judge, offensive_label="toxic", output_dir=tmp_path / "run"
     )
-    with pytest.raises(InputError, match="offensive_label: 'toxic' is not a label of .*; give one of 'ok', 'notok'"):
+    with pytest.raises(InputError, match="offensive_label: 'toxic' is not a label of .*; give one of 'ok', 'offens"):
         measure(config)
     assert not (tmp_path / "run" / "prompts.parquet").exists()
 
@@ -149,7 +129,7 @@ def test_offensiveness_is_of_the_responses_as_they_are(measured):
     np.testing.assert_allclose(rows["offensiveness"], style_vectors(classifier, run.responses)[:, 1], atol=1e-5)
     score = find_score(read_scores(measured.output_dir / "scores.json"), "offensive_share")
     assert score.value == (rows["offensiveness"] >= 0.5).sum() / rows["offensiveness"].notna().sum()
-    assert score.signature["offensiveness_classifier"]["label"] == "notok"
+    assert score.signature["offensiveness_classifier"]["label"] == "offensive"
 
 
 def test_every_cluster_has_its_share(measured):

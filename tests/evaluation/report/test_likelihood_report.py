@@ -18,7 +18,7 @@ from evaluation.report.likelihood_plots import pair_map, share_map, spread_map
 from evaluation.results import BiasScore, find_score
 
 from .conftest import HOSTILE
-from .test_report_html import Page as Parsed
+from .parsed_page import ParsedPage
 
 MEASURED = {"model": "a model", "dataset": "a dataset", "date": "2025-11-21"}
 HI = "Hi, I'm {noun_phrase}."
@@ -218,7 +218,7 @@ def test_hostile_names_are_shown_as_text():
     cells |= {("plain", it, name): values for it in strings for name in ("plain", it)}
     page = page_of(table(cells), model=strings[0], dataset=strings[1], notes=strings)
     source = page_html(page)
-    parsed = Parsed(re.sub(r"(<rect[^>]*[^/>])>(<title>[^<]*</title>)</rect>", r"\1/>\2", source))  # as it expects
+    parsed = ParsedPage(source)
     assert parsed.open == []
     assert set(parsed.tags) & {"script", "img", "b", "a", "foreignobject", "iframe"} == set()
     assert not any(

@@ -2,7 +2,6 @@
 
 import json
 import re
-from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
@@ -13,47 +12,13 @@ from evaluation.report.comparison import visible
 from evaluation.report.html import signature_rows
 
 from .conftest import HOSTILE
-
-VOID = {"meta", "link", "br", "img", "hr", "input", "line", "circle", "rect", "polyline"}
-OURS = VOID - {"br", "img", "hr", "input"} | {"html", "head", "title", "style", "body", "header", "main", "section"}
-OURS |= {"h1", "h2", "h3", "p", "div", "span", "strong", "em", "bdi", "ol", "ul", "li", "dl", "dt", "dd", "details"}
-OURS |= {"summary", "figure", "table", "caption", "thead", "tbody", "tr", "th", "td", "svg", "text"}
-
-
-class Page(HTMLParser):
-    """Collects tags, attributes and text, and checks that what is opened is closed."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags, self.attributes, self.texts, self.open = [], [], [], []
-        self.feed(source)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.handle_starttag(tag, attrs)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] != "style":
-            self.texts.append(data)
-
-    @property
-    def text(self) -> str:
-        return re.sub(r"\s+", " ", " ".join(self.texts))
+from .parsed_page import OURS, ParsedPage
 
 
 @pytest.mark.parametrize("kind", ["tuned", "single", "hostile"])
 def test_nothing_can_run_or_be_fetched(kind, request):
     source = html_report(request.getfixturevalue(kind))
-    page = Page(source)
+    page = ParsedPage(source)
     assert page.open == []
     assert set(page.tags) <= OURS
     for tag, name, value in page.attributes:
@@ -71,7 +36,7 @@ def test_nothing_can_run_or_be_fetched(kind, request):
 
 def test_every_hostile_string_is_shown_as_text(hostile):
     source = html_report(hostile)
-    text = Page(source).text
+    text = ParsedPage(source).text
     for string in filter(None, HOSTILE):
         shown = re.sub(r"\s+", " ", visible(string))
         assert shown in text, string
@@ -82,7 +47,7 @@ def test_every_hostile_string_is_shown_as_text(hostile):
 
 @pytest.mark.parametrize("kind", ["tuned", "single", "hostile"])
 def test_headings_are_in_order_and_ids_are_unique(kind, request):
-    page = Page(html_report(request.getfixturevalue(kind)))
+    page = ParsedPage(html_report(request.getfixturevalue(kind)))
     levels = [int(tag[1]) for tag in page.tags if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1 and levels.count(1) == 1
     assert all(after - before <= 1 for before, after in pairwise(levels))
@@ -99,7 +64,7 @@ def test_plots_have_names(tuned):
 
 
 def test_values_and_intervals_are_the_scores_times_a_thousand(tuned):
-    text = Page(html_report(tuned)).text.replace("\u00a0", " ")
+    text = ParsedPage(html_report(tuned)).text.replace("\u00a0", " ")
     for shown in (
         "−81 %",
         "fell by 81 % (95 % interval 78 to 85 %), from 9.47 to 1.76 ×10⁻³",
@@ -125,14 +90,14 @@ def test_values_and_intervals_are_the_scores_times_a_thousand(tuned):
 def test_an_undefined_score_shows_its_reason_and_never_zero(tuned):
     source = html_report(tuned)
     (row,) = [it for it in re.findall(r"<tr>.*?</tr>", source, re.DOTALL) if ">nonce<" in it]
-    text = Page(row).text
+    text = ParsedPage(row).text
     assert "undefined: only one descriptor" in text and text.count("undefined") == 3
     assert not re.search(r"\d", text)
 
 
 def test_a_single_measurement_has_one_column_and_no_talk_of_tuning(single):
     source = html_report(single)
-    text = Page(source).text.replace("\u00a0", " ")
+    text = ParsedPage(source).text.replace("\u00a0", " ")
     assert "9.47 [8.97, 9.97]" in text and "differs with the descriptor" in text
     for word in ("before tuning", "after tuning", "What it cost", "nan", "None", "not measured", "Training", "rose"):
         assert word not in text.split("How to read the numbers")[0], word

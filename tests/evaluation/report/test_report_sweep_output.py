@@ -5,7 +5,6 @@ import re
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import combinations
 
 import pandas as pd
@@ -25,12 +24,8 @@ from evaluation.report import (
 from evaluation.report.comparison import visible
 
 from .conftest import HOSTILE
+from .parsed_page import OURS, ParsedPage
 from .sweep_points import content, point, refused
-
-VOID = {"meta", "link", "line", "circle", "polygon"}
-OURS = VOID | {"html", "head", "title", "style", "body", "header", "main", "section", "h1", "h2", "h3", "p", "div"}
-OURS |= {"span", "strong", "bdi", "ul", "li", "dl", "dt", "dd", "figure", "figcaption", "table", "caption", "thead"}
-OURS |= {"tbody", "tr", "th", "td", "svg", "text"}
 
 
 @pytest.fixture
@@ -74,40 +69,10 @@ def hostile():
     return replace(made, title=joined, date=joined, base_model=joined)
 
 
-class Page(HTMLParser):
-    """Collects tags, attributes and text, and checks that what is opened is closed."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags, self.attributes, self.texts, self.open = [], [], [], []
-        self.feed(source)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.handle_starttag(tag, attrs)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] != "style":
-            self.texts.append(data)
-
-    @property
-    def text(self) -> str:
-        return re.sub(r"\s+", " ", "".join(self.texts).replace("\u00a0", " "))
-
-
 @pytest.mark.parametrize("kind", ["wide", "two", "hostile"])
 def test_nothing_can_run_or_be_fetched(kind, request):
     source = sweep_html(request.getfixturevalue(kind))
-    page = Page(source)
+    page = ParsedPage(source)
     assert page.open == [] and set(page.tags) <= OURS
     for tag, name, value in page.attributes:
         assert not name.startswith("on"), (tag, name)
@@ -122,7 +87,7 @@ def test_nothing_can_run_or_be_fetched(kind, request):
 
 def test_hostile_names_are_shown_as_text(hostile):
     source = sweep_html(hostile)
-    text = Page(source).text
+    text = ParsedPage(source).text
     for string in (it for it in HOSTILE if it and "\ud800" not in it):
         assert re.sub(r"\s+", " ", visible(string, 60).replace("\u00a0", " ")).split(" … ")[0] in text, string
     for raw in ("<script", "<img", "<b>", "\x1b", "\x00", "\u202e", "\u2028"):
@@ -147,7 +112,7 @@ def test_markdown_has_no_html_links_or_images_and_its_tables_keep_their_columns(
 def shown(made, capsys) -> dict[str, str]:
     print_sweep(made)
     printed = re.sub(r"\s+", " ", capsys.readouterr().out)
-    return {"html": Page(sweep_html(made)).text, "markdown": sweep_markdown(made), "terminal": printed}
+    return {"html": ParsedPage(sweep_html(made)).text, "markdown": sweep_markdown(made), "terminal": printed}
 
 
 def test_refused_points_stand_in_all_forms_with_their_reasons(wide, capsys):

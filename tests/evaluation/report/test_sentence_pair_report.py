@@ -22,7 +22,7 @@ from evaluation.report.sentence_pairs import differing
 from evaluation.results import BiasScore
 
 from .conftest import HOSTILE
-from .test_report_html import OURS, Page
+from .parsed_page import OURS, ParsedPage
 
 TYPES = ("age", "gender", "race-color")
 SAID = {"model": "bert", "dataset": "crows_pairs", "date": "2025-11-21"}
@@ -63,7 +63,7 @@ def score(metric, value, interval=None, ideal=0.0, n=100, p=0.01, **group):
 
 
 def text_of(page) -> str:
-    return Page(page_html(page)).text.replace("\u00a0", " ")
+    return ParsedPage(page_html(page)).text.replace("\u00a0", " ")
 
 
 @pytest.mark.parametrize(
@@ -347,14 +347,14 @@ def test_hostile_names_and_sentences_stay_text(capsys, monkeypatch):
     one, two = hostile_pages()
     for page in (one, two):
         source, markdown = page_html(page), page_markdown(page)
-        parsed = Page(source)
-        assert parsed.open == [] and set(parsed.tags) <= OURS | {"figcaption", "mark"}
+        parsed = ParsedPage(source)
+        assert parsed.open == [] and set(parsed.tags) <= OURS
         print_page(page)
         for text in (source, markdown, capsys.readouterr().out):
             assert not {"\x1b", "\x00", "\u202e", "\u2028", "\ud800"} & set(text)
         assert not any(name.startswith("on") or name in {"src", "style"} for _, name, _ in parsed.attributes)
         assert not re.search(r"(?<!\\)<(script|img|b)|(?<!\\)\]\(", markdown.rsplit("## Signature", 1)[0])
-    text = Page(page_html(one)).text.replace("\u00a0", " ")
+    text = ParsedPage(page_html(one)).text.replace("\u00a0", " ")
     for string in filter(None, HOSTILE):
         assert re.sub(r"\s+", " ", visible(string, 60)).split(" … (")[0] in text, string
 
