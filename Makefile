@@ -7,8 +7,9 @@ BIN := .venv/bin
 loop: .venv/ready
 	$(BIN)/evenhand loop --config recipes/configs/loop.yaml
 
+# Files of tests side by side, one thread each; `.venv/bin/pytest` runs them one after another.
 test: .venv/ready
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: .venv/ready
 	$(BIN)/ruff check .
