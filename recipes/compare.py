@@ -4,7 +4,7 @@ A family of metrics is a module of recipes/comparing with
 
 - `inputs(config)`, fingerprints of what it reads besides the two runs, by name;
 - `differences(run, config, settings, manifests)`, its scores, from the configs and manifests of the two runs;
-- `content(config)`, its report, made from what is on disk.
+- `page(config)`, its report, made from what is on disk.
 """
 
 import recipes.comparing
@@ -46,8 +46,8 @@ def compare(config: CompareConfig) -> None:
             run.facts["signature"] = {side: manifests[side].get("signature") for side in settings}
         if run is None and not config.show:
             return
-        contents = {name: family.content(config) for name, family in families.items()}
-        pages = present(config.output_dir, contents, write=run is not None, show=config.show)
+        pages = {name: family.page(config) for name, family in families.items()}
+        files = present(config.output_dir, pages, write=run is not None, show=config.show)
         if run is not None:
             tables = sorted(config.output_dir.glob("*.parquet"))
-            run.tracker.artifact("comparison", "report", config.output_dir / SCORES, *pages, *tables)
+            run.tracker.artifact("comparison", "report", config.output_dir / SCORES, *files, *tables)

@@ -4,7 +4,7 @@ A family is a module of recipes/measuring with
 
 - `inputs(config)`, fingerprints of what it reads, by name;
 - `measure(run, config, inputs)`, its scores, the rows behind them written into the run's folder;
-- `content(config)`, its report, made from what is on disk.
+- `page(config)`, its report, made from what is on disk.
 """
 
 import recipes.measuring
@@ -27,7 +27,7 @@ def measure(config: MeasureConfig) -> None:
             run.tracker.scores(scores)
         if run is None and not config.show:
             return
-        contents = {name: family.content(config) for name, family in families.items()}
-        pages = present(config.output_dir, contents, write=run is not None, show=config.show)
+        pages = {name: family.page(config) for name, family in families.items()}
+        files = present(config.output_dir, pages, write=run is not None, show=config.show)
         if run is not None:
-            run.tracker.artifact("measurement", "report", config.output_dir / SCORES, *pages)
+            run.tracker.artifact("measurement", "report", config.output_dir / SCORES, *files)

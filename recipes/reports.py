@@ -1,4 +1,4 @@
-"""Run folders → the content of a report → terminal, Markdown and HTML."""
+"""Run folders → the page of a report → terminal, Markdown and HTML."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,8 @@ from evaluation.report import (
     ReportContent,
     ThresholdPlan,
     TrainingCurve,
+    generation_page,
     print_page,
-    print_report,
-    write_html,
-    write_markdown,
     write_page,
 )
 from evaluation.report.comparison import HEADLINE, PER_UNIT, UNIT, interval, number
@@ -48,44 +46,39 @@ TAG_NOTE = (
 )
 
 
-def present(folder: Path, contents: Mapping[str, ReportContent | Page], *, write: bool, show: bool) -> list[Path]:
-    """Write the report of each metric family into the folder, and print it, as asked; return the paths of the pages.
+def present(folder: Path, pages: Mapping[str, Page], *, write: bool, show: bool) -> list[Path]:
+    """Write the report of each metric family into the folder, and print it, as asked; return the paths of the files.
 
     The first family's page is report.html, a further one's is called by the family as well.
     """
-    pages: list[Path] = []
-    for family, content in contents.items():
-        stem = f"{REPORT}_{family}" if pages else REPORT
-        pages += [folder / f"{stem}.html", folder / f"{stem}.md"]
-        if isinstance(content, Page):
-            if show:
-                print_page(content)
-            if write:
-                write_page(folder, stem, content)
-        else:
-            if show:
-                print_report(content)
-            if write:
-                write_html(pages[-2], content)
-                write_markdown(pages[-1], content)
+    files: list[Path] = []
+    for family, page in pages.items():
+        stem = f"{REPORT}_{family}" if files else REPORT
+        files += [folder / f"{stem}.html", folder / f"{stem}.md"]
         if show:
-            print(f"\nReport: {pages[-2].resolve()}")
-    return pages
+            print_page(page)
+        if write:
+            write_page(folder, stem, page)
+        if show:
+            print(f"\nReport: {files[-2].resolve()}")
+    return files
 
 
-def measurement_content(folder: Path, model: str) -> ReportContent:
+def measurement_page(folder: Path, model: str) -> Page:
     """Return the report of a single measuring run."""
     measured, scores = read_styled_run(folder), read_scores(folder / SCORES)
     settings = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    return ReportContent(
-        title="Generation bias of a model",
-        date=date.today().isoformat(),
-        base_model=model,
-        scores_before=scores,
-        truth=known_truth(model, measured),
-        samples=samples(measured),
-        notes=notes_on(model, settings),
-        signature=scores[0].signature,
+    return generation_page(
+        ReportContent(
+            title="Generation bias of a model",
+            date=date.today().isoformat(),
+            base_model=model,
+            scores_before=scores,
+            truth=known_truth(model, measured),
+            samples=samples(measured),
+            notes=notes_on(model, settings),
+            signature=scores[0].signature,
+        )
     )
 
 
@@ -117,7 +110,7 @@ def samples(before: StyledRun, after: StyledRun | None = None) -> pd.DataFrame:
     return table if after is None else table.assign(after=after.rows(chosen).responses)
 
 
-def comparison_content(config: CompareConfig) -> ReportContent:
+def comparison_page(config: CompareConfig) -> Page:
     """Return the before/after report of a comparison whose scores are on disk."""
     before, after = read_styled_run(config.before), read_styled_run(config.after)
     before_settings, after_settings = (
@@ -131,24 +124,26 @@ def comparison_content(config: CompareConfig) -> ReportContent:
         notes.append(
             TAG_NOTE.format(tag=tag) + (untagged_sentence(config.untagged, config.before) if config.untagged else "")
         )
-    return ReportContent(
-        title="Generation bias before and after tuning",
-        date=date.today().isoformat(),
-        base_model=base,
-        tuned_model=after_settings["model"],
-        scores_before=scores_before,
-        scores_after=scores_after,
-        differences=read_scores(config.output_dir / SCORES),
-        truth=known_truth(base, before),
-        threshold_plan=threshold_plan(config.labels) if config.labels else None,
-        descriptors=descriptors(config.labels, before, after) if config.labels else None,
-        training=training_curve(config.tuning) if config.tuning else None,
-        samples=samples(before, after),
-        changes=read_changes(config.output_dir, before, after),
-        unseen_by=before_settings.get("unseen_by") or "descriptor",
-        method=facts.get("method"),
-        notes=notes,
-        signature={"before": scores_before[0].signature, "after": scores_after[0].signature},
+    return generation_page(
+        ReportContent(
+            title="Generation bias before and after tuning",
+            date=date.today().isoformat(),
+            base_model=base,
+            tuned_model=after_settings["model"],
+            scores_before=scores_before,
+            scores_after=scores_after,
+            differences=read_scores(config.output_dir / SCORES),
+            truth=known_truth(base, before),
+            threshold_plan=threshold_plan(config.labels) if config.labels else None,
+            descriptors=descriptors(config.labels, before, after) if config.labels else None,
+            training=training_curve(config.tuning) if config.tuning else None,
+            samples=samples(before, after),
+            changes=read_changes(config.output_dir, before, after),
+            unseen_by=before_settings.get("unseen_by") or "descriptor",
+            method=facts.get("method"),
+            notes=notes,
+            signature={"before": scores_before[0].signature, "after": scores_after[0].signature},
+        )
     )
 
 

@@ -198,17 +198,6 @@ def corpus_sentence(content: ReportContent) -> str:
     )
 
 
-def sample_groups(content: ReportContent) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Return the chosen descriptors, each with its samples (Tables 16, 17)."""
-    frame = content.changes.samples
-    if frame is None or frame.empty:
-        return []
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for row in frame.to_dict("records"):
-        groups.setdefault(row["descriptor"], []).append(row)
-    return list(groups.items())
-
-
 def _scaled(row: Mapping[str, Any], side: str, factor: float, digits: int, sign: bool) -> Cell:
     if math.isnan(row[side]):
         return Cell("undefined", reason=visible(row["reason"] or "no reason was given"))

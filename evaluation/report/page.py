@@ -21,12 +21,12 @@ from evaluation.report.comparison import visible
 from evaluation.report.html import page_environment, signature_rows, unbroken
 from evaluation.report.markdown import escaped, section, signature_block, table_block
 from evaluation.report.tables import Table
-from evaluation.report.terminal import COLUMNS_OF_A_LOG, rich_table
+from evaluation.report.terminal import COLUMNS_OF_A_LOG, narrow, rich_table
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing with its caption above and a note below; a `wide` one has its own row.
+    """A drawing with its caption, if it needs one, above and a note below; a `wide` one has its own row.
 
     `svg` is made with `plots.svg_…`, which escape; what is hidden in its texts is for the maker to write out.
     """
@@ -41,19 +41,21 @@ class Figure:
 class Example:
     """Texts to read side by side: each has a name and its parts in order, every part with whether it is to be marked.
 
-    The parts are joined as they are; a marked one should not begin or end with a space.
+    The parts are joined as they are; a marked one should not begin or end with a space. `asked` is what the texts
+    answer to.
     """
 
     heading: str
     texts: tuple[tuple[str, tuple[tuple[str, bool], ...]], ...]
+    asked: str = ""
 
 
 @dataclass(frozen=True)
 class Section:
     """A part of a page; an empty one is not shown.
 
-    Only the title and the sentences of a `folded` one are seen at first. `first_screen` prints its tables on the
-    terminal too. `parts` are sections below this one, and have none below them.
+    Only the title and the sentences of a `folded` one are seen at first. `first_screen` prints its sentences
+    and tables on the terminal too. `parts` are sections below this one, and have none below them.
     """
 
     title: str
@@ -141,7 +143,7 @@ def page_markdown(page: Page) -> str:
 
 
 def print_page(page: Page, console: Console | None = None) -> None:
-    """Print the verdict, the warnings, the tables of the first screen and the notes.
+    """Print the verdict, the warnings, the sentences and tables of the first screen, and the notes.
 
     Where the output is not a terminal it is 100 columns wide and has no colour codes.
     """
@@ -153,20 +155,26 @@ def print_page(page: Page, console: Console | None = None) -> None:
     console.print(Text(visible(page.verdict), style="bold"))
     for warning in page.warnings:
         console.print(Text(f"WARNING  {visible(warning)}", style="bold red"))
-    for table in _first_screen(page):
-        console.print()
-        console.print(Text(table.caption, style="bold"))
-        console.print(rich_table(_fitting(table, page.sides, console.width)))
-        if table.note:
-            console.print(Text(table.note, style="dim"))
+    for sentences, tables in _first_screen(page):
+        for sentence in sentences:
+            console.print()
+            console.print(Text(visible(sentence)))
+        for table in tables:
+            console.print()
+            console.print(Text(table.caption, style="bold"))
+            console.print(rich_table(_fitting(table, page.sides, console.width)))
+            if table.note:
+                console.print(Text(table.note, style="dim"))
     for note in page.notes:
         console.print(Padding(Text(visible(note)), (1, 0, 0, 0)))
 
 
-def _first_screen(page: Page) -> Iterator[Table]:
-    sections = [part for top in page.sections for part in (top, *top.parts)]
-    for tables in (page.tables, *(part.tables for part in sections if part.first_screen)):
-        yield from (_shown(table) for table in tables if table.rows)
+def _first_screen(page: Page) -> Iterator[tuple[Sequence[str], list[Table]]]:
+    """Yield the sentences and tables of the headline and of the sections that belong to the first screen."""
+    yield (), [narrow(_shown(table)) for table in page.tables if table.rows]
+    for part in (part for top in page.sections for part in (top, *top.parts)):
+        if part.first_screen:
+            yield part.sentences, [narrow(_shown(table)) for table in part.tables if table.rows]
 
 
 def _fitting(table: Table, sides: Sequence[str], width: int) -> Table:
@@ -205,10 +213,10 @@ def _markdown_parts(part: Section) -> Iterator[str]:
 
 def _markdown_examples(examples: Iterable[Example]) -> Iterator[str]:
     for example in examples:
-        yield f"- {escaped(example.heading)}"
+        yield f"- {': '.join(filter(None, (escaped(example.heading), escaped(example.asked))))}"
         for name, parts in example.texts:
             text = "".join(f"**{escaped(part)}**" if marked else escaped(part) for part, marked in parts)
-            yield f"  - {escaped(name)}: {text}"
+            yield f"  - {escaped(name)}: {text or '*empty*'}"
 
 
 def _ready(part: Section) -> Section:

@@ -89,6 +89,11 @@ class Table:
     ideal: float = 0.0
 
 
+def undrawn(table: Table) -> Table:
+    """Return the table as numbers alone, without marks."""
+    return replace(table, rows=tuple(replace(row, marks=()) for row in table.rows))
+
+
 def headline_table(content: ReportContent) -> Table:
     """Return FGB as the paper has it, FGB* and pooled FGB*; the first is not drawn, being mostly noise."""
     comparisons = [row for metric in ("fgb", "fgb_corrected", HEADLINE) for row in compare(content, metric)]

@@ -9,7 +9,6 @@ from evaluation.report.comparison import (
     UNIT,
     Comparison,
     compare,
-    compare_further,
     decimals_for,
     finite,
     interval,
@@ -247,17 +246,6 @@ def cost_sentence(content: ReportContent) -> str:
             parts.append(f"{percent(row.after.value, 1)} are offensive, {percent(row.before.value, 1)} were before")
     sentence = "; ".join(parts)
     return f"{sentence[0].upper()}{sentence[1:]}." if sentence and content.tuned else ""
-
-
-def further_sentence(content: ReportContent) -> str:
-    """Return the reduction for what was tuned on and what was not, and by the second classifier, or nothing."""
-    parts = [
-        f"{row.label} {percent(row.reduction.value)}"
-        + (f" ({_percent_span(row.reduction.interval, 1)})" if row.reduction.interval else "")
-        for row in compare_further(content)
-        if row.reduction is not None and math.isfinite(row.reduction.value)
-    ]
-    return f"Reduction of pooled FGB*: {'; '.join(parts)}." if parts else ""
 
 
 def _headline_row(content: ReportContent) -> Comparison | None:

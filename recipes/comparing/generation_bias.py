@@ -7,14 +7,14 @@ from typing import Any
 from evaluation.errors import InputError
 from evaluation.files import sha256_of
 from evaluation.metrics.generation_bias import compare_generation_bias
-from evaluation.report import ReportContent
+from evaluation.report import Page
 from evaluation.results import PROMPT_ID, BiasScore
 from evaluation.styles import load_style_clusters
 from recipes.changes import write_changes
 from recipes.config import CompareConfig
 from recipes.costs import cost_differences
 from recipes.further_changes import further_changes
-from recipes.reports import comparison_content, descriptors, samples
+from recipes.reports import comparison_page, descriptors, samples
 from recipes.runs import Run, read_run
 from recipes.tables import read_styled_run
 
@@ -61,6 +61,6 @@ def differences(
     return found
 
 
-def content(config: CompareConfig) -> ReportContent:
+def page(config: CompareConfig) -> Page:
     """Return the report of a comparison whose scores are on disk."""
-    return comparison_content(config)
+    return comparison_page(config)

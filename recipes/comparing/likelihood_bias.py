@@ -38,7 +38,7 @@ def differences(
     return likelihood_bias_change(before, after, signature)
 
 
-def content(config: CompareConfig) -> Page:
+def page(config: CompareConfig) -> Page:
     """Return the report of a comparison whose scores are on disk."""
     folders = {"before": config.before, "after": config.after}
     runs = {side: read_run(folder, "measure", side) for side, folder in folders.items()}

@@ -46,7 +46,7 @@ def differences(
     return compare_pairs(before, after, signature=signature, seed=settings["before"]["seed"])
 
 
-def content(config: CompareConfig) -> Page:
+def page(config: CompareConfig) -> Page:
     """Return the report of a comparison whose scores are on disk."""
     folders = {"before": config.before, "after": config.after}
     settings = {side: read_run(folder, "measure", side)[0] for side, folder in folders.items()}

@@ -49,7 +49,7 @@ def measure(run: Run, config: MeasureConfig, inputs: Mapping[str, Any]) -> list[
     return scores
 
 
-def content(config: MeasureConfig) -> Page:
+def page(config: MeasureConfig) -> Page:
     """Return the report of a run whose scores are on disk."""
     return embedding_page(
         read_scores(config.output_dir / SCORES),

@@ -20,7 +20,7 @@ from evaluation.metrics.offensiveness import THRESHOLD, offensive_share
 from evaluation.metrics.style_share import style_share
 from evaluation.models import DialogueModel, load_dialogue_model, model_revision
 from evaluation.progress import progress
-from evaluation.report import ReportContent
+from evaluation.report import Page
 from evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore
 from evaluation.styles import (
     StyleClassifier,
@@ -35,7 +35,7 @@ from recipes import testbed
 from recipes.batches import gather
 from recipes.config import TESTBED, MeasureConfig, resolve
 from recipes.costs import perplexity_score, text_scores
-from recipes.reports import measurement_content
+from recipes.reports import measurement_page
 from recipes.runs import Run, packages
 from recipes.tables import (
     NEUTRAL,
@@ -141,9 +141,9 @@ def measure(run: Run, config: MeasureConfig, inputs: Mapping[str, Any]) -> list[
     return scores
 
 
-def content(config: MeasureConfig) -> ReportContent:
+def page(config: MeasureConfig) -> Page:
     """Return the report of a run whose scores are on disk."""
-    return measurement_content(config.output_dir, config.model)
+    return measurement_page(config.output_dir, config.model)
 
 
 def classifier_paths(config: MeasureConfig) -> dict[str, str]:

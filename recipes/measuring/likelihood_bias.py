@@ -76,7 +76,7 @@ def measure(run: Run, config: MeasureConfig, inputs: Mapping[str, Any]) -> list[
     return scores
 
 
-def content(config: MeasureConfig) -> Page:
+def page(config: MeasureConfig) -> Page:
     """Return the report of a run whose scores are on disk."""
     table = read_table(config.output_dir / LIKELIHOODS)
     planted = config.model == TESTBED and config.dataset == PLANTED_DATASET

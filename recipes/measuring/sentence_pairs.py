@@ -82,7 +82,7 @@ def measure(run: Run, config: MeasureConfig, inputs: Mapping[str, Any]) -> list[
     return scores
 
 
-def content(config: MeasureConfig) -> Page:
+def page(config: MeasureConfig) -> Page:
     """Return the report of a run whose scores are on disk."""
     table = read_table(config.output_dir / PAIRS)
     own = config.model == TESTBED and config.pairs == TESTBED and not config.perturbed

@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from evaluation.errors import InputError
-from evaluation.report import html_report, write_html
+from evaluation.report import generation_page, page_html
 from evaluation.report.comparison import visible
 from evaluation.report.html import signature_rows
 
@@ -17,7 +16,7 @@ from .parsed_page import OURS, ParsedPage
 
 @pytest.mark.parametrize("kind", ["tuned", "single", "hostile"])
 def test_nothing_can_run_or_be_fetched(kind, request):
-    source = html_report(request.getfixturevalue(kind))
+    source = page_html(generation_page(request.getfixturevalue(kind)))
     page = ParsedPage(source)
     assert page.open == []
     assert set(page.tags) <= OURS
@@ -35,7 +34,7 @@ def test_nothing_can_run_or_be_fetched(kind, request):
 
 
 def test_every_hostile_string_is_shown_as_text(hostile):
-    source = html_report(hostile)
+    source = page_html(generation_page(hostile))
     text = ParsedPage(source).text
     for string in filter(None, HOSTILE):
         shown = re.sub(r"\s+", " ", visible(string))
@@ -47,7 +46,7 @@ def test_every_hostile_string_is_shown_as_text(hostile):
 
 @pytest.mark.parametrize("kind", ["tuned", "single", "hostile"])
 def test_headings_are_in_order_and_ids_are_unique(kind, request):
-    page = ParsedPage(html_report(request.getfixturevalue(kind)))
+    page = ParsedPage(page_html(generation_page(request.getfixturevalue(kind))))
     levels = [int(tag[1]) for tag in page.tags if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1 and levels.count(1) == 1
     assert all(after - before <= 1 for before, after in pairwise(levels))
@@ -57,14 +56,14 @@ def test_headings_are_in_order_and_ids_are_unique(kind, request):
 
 
 def test_plots_have_names(tuned):
-    source = html_report(tuned)
+    source = page_html(generation_page(tuned))
     images = re.findall(r'<svg class="(?:row|panel)" role="img" aria-label="([^"]+)"><title>([^<]+)</title>', source)
     assert images and all(label == title for label, title in images)
     assert ("pooled FGB*: before 9.47 (8.97 to 9.97), after 1.76 (1.45 to 2.07), truth 15.30",) * 2 in images
 
 
 def test_values_and_intervals_are_the_scores_times_a_thousand(tuned):
-    text = ParsedPage(html_report(tuned)).text.replace("\u00a0", " ")
+    text = ParsedPage(page_html(generation_page(tuned))).text.replace("\u00a0", " ")
     for shown in (
         "−81 %",
         "fell by 81 % (95 % interval 78 to 85 %), from 9.47 to 1.76 ×10⁻³",
@@ -88,7 +87,7 @@ def test_values_and_intervals_are_the_scores_times_a_thousand(tuned):
 
 
 def test_an_undefined_score_shows_its_reason_and_never_zero(tuned):
-    source = html_report(tuned)
+    source = page_html(generation_page(tuned))
     (row,) = [it for it in re.findall(r"<tr>.*?</tr>", source, re.DOTALL) if ">nonce<" in it]
     text = ParsedPage(row).text
     assert "undefined: only one descriptor" in text and text.count("undefined") == 3
@@ -96,7 +95,7 @@ def test_an_undefined_score_shows_its_reason_and_never_zero(tuned):
 
 
 def test_a_single_measurement_has_one_column_and_no_talk_of_tuning(single):
-    source = html_report(single)
+    source = page_html(generation_page(single))
     text = ParsedPage(source).text.replace("\u00a0", " ")
     assert "9.47 [8.97, 9.97]" in text and "differs with the descriptor" in text
     for word in ("before tuning", "after tuning", "What it cost", "nan", "None", "not measured", "Training", "rose"):
@@ -104,17 +103,8 @@ def test_a_single_measurement_has_one_column_and_no_talk_of_tuning(single):
     assert 'class="after"' not in source
 
 
-def test_the_same_content_gives_the_same_bytes(tuned, tmp_path):
-    write_html(tmp_path / "one.html", tuned)
-    write_html(tmp_path / "two.html", tuned)
-    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot write"):
-        write_html(tmp_path / "file" / "report.html", tuned)
-
-
 def test_only_some_samples_are_unfolded_at_first(hostile):
-    before, _, after = html_report(hostile).partition(f"<summary>{len(HOSTILE) - 6} more</summary>")
+    before, _, after = page_html(generation_page(hostile)).partition(f"<summary>{len(HOSTILE) - 6} more</summary>")
     folded = after.partition("</details>")[0]
     assert before.count('class="asked"') == 6 and folded.count('class="asked"') == len(HOSTILE) - 6
 

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from markdown_it import MarkdownIt
 
-from evaluation.report import markdown_report, write_markdown
+from evaluation.report import generation_page, page_markdown
 from evaluation.report.comparison import visible
 
 from .conftest import HOSTILE
@@ -24,7 +24,7 @@ def walk(tokens):
 
 @pytest.mark.parametrize("kind", ["tuned", "single", "hostile"])
 def test_no_html_links_or_images_and_every_table_keeps_its_columns(kind, request):
-    source = markdown_report(request.getfixturevalue(kind))
+    source = page_markdown(generation_page(request.getfixturevalue(kind)))
     tokens = list(walk(parse(source)))
     kinds = Counter(token.type for token in tokens)
     assert not kinds.keys() & {"html_inline", "html_block", "link_open", "image", "strikethrough_open"}
@@ -46,17 +46,18 @@ def test_no_html_links_or_images_and_every_table_keeps_its_columns(kind, request
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.strip().split("\n")}) == 1
 
 
-def test_hostile_responses_come_back_from_code_spans_as_they_were(hostile):
-    source = markdown_report(hostile)
-    spans = {token.content for token in walk(parse(source)) if token.type == "code_inline"}
+def test_hostile_responses_come_back_as_they_were(hostile):
+    source = page_markdown(generation_page(hostile))
+    inline = [token for token in parse(source) if token.type == "inline"]
+    shown = {"".join(child.content for child in token.children if child.type == "text") for token in inline}
     for string in filter(None, HOSTILE):
-        assert visible(string).strip() in {span.strip() for span in spans}, string
+        assert f"before: {visible(string)}".strip() in shown, string
     for character in "\x1b\x00\u202e\u2028":
         assert character not in source
 
 
 def test_bare_addresses_are_not_linked_outside_code(hostile):
-    prose, _, signature = markdown_report(hostile).partition("## Signature")
+    prose, _, signature = page_markdown(generation_page(hostile)).partition("## Signature")
     outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", prose.replace("\\`", ""), flags=re.DOTALL)
     assert not re.search(r"(?<!\\):/|(?<!\\)@|www\.", outside)
     (block,) = [token for token in parse(signature) if token.type not in {"paragraph_open", "inline"}]
@@ -64,7 +65,7 @@ def test_bare_addresses_are_not_linked_outside_code(hostile):
 
 
 def test_values_warning_and_reasons(tuned):
-    source = markdown_report(tuned)
+    source = page_markdown(generation_page(tuned))
     assert "| pooled FGB\\* | 9.47 [8.97, 9.97] | 1.76 [1.45, 2.07] | −7.71 [−8.27, −7.15] | \\< 0.0001 |" in source
     assert "> **Warning.** Style cluster HATE rose: SCGB\\* from 0.08 to 0.66 ×10⁻³" in source
     assert "| HATE **rose** | 0.08 [−0.10, 0.27] | 0.66 [0.50, 0.80] | +0.58 [+0.41, +0.74] | 0.0003 |" in source
@@ -74,10 +75,8 @@ def test_values_warning_and_reasons(tuned):
     assert '"revision": "abc"' in source
 
 
-def test_a_single_measurement(single, tmp_path):
-    write_markdown(tmp_path / "report.md", single)
-    source = (tmp_path / "report.md").read_text(encoding="utf-8")
+def test_a_single_measurement(single):
+    source = page_markdown(generation_page(single))
     assert "| pooled FGB\\* | 9.47 [8.97, 9.97] |\n" in source
-    assert "| measure | value |" in source and "| axis | descriptor | prompt | persona | response |" in source
+    assert "| measure | value |" in source and "  - response: " in source
     assert "tuning" not in source.split("## How to read")[0] and "## Training" not in source
-    assert source == markdown_report(single)

@@ -6,11 +6,11 @@ import re
 import pytest
 from rich.console import Console
 
-from evaluation.report import print_report
+from evaluation.report import generation_page, print_page
 
 
 def printed(content, capsys) -> str:
-    print_report(content)
+    print_page(generation_page(content))
     return capsys.readouterr().out
 
 
@@ -23,12 +23,14 @@ def test_no_codes_and_at_most_100_columns_in_a_log(kind, request, capsys, monkey
         assert max(map(len, text.split("\n"))) <= 100
 
 
-def test_the_first_screen_has_verdict_warning_and_the_interval_in_words(tuned, capsys):
-    first = "\n".join(printed(tuned, capsys).split("\n")[:24])
+def test_verdict_and_warning_come_first_and_the_interval_in_words_last(tuned, capsys):
+    text = printed(tuned, capsys)
+    first = "\n".join(text.split("\n")[:20])
     joined = re.sub(r"\s+", " ", first)
     assert "pooled FGB* fell by 81 % (95 % interval 78 to 85 %)" in joined
     assert "WARNING Style cluster HATE rose: SCGB* from 0.08 to 0.66 ×10⁻³" in joined
-    assert "intervals made this way would hold the noise-free value 95 times in 100" in joined
+    last = re.sub(r"\s+", " ", "\n".join(text.split("\n")[-10:]))
+    assert "intervals made this way would hold the noise-free value 95 times in 100" in last
     assert joined.index("WARNING") < joined.index("measure")
     assert re.search(r"pooled FGB\* +9\.47 +\[8\.97, 9\.97\] +1\.76 \[1\.45, 2\.07\] +−7\.71 \[−8\.27, −7\.15\]", first)
 
@@ -55,6 +57,6 @@ def test_a_single_measurement(single, capsys):
 
 def test_markup_in_names_is_not_obeyed(hostile):
     out = io.StringIO()
-    print_report(hostile, Console(file=out, width=4000, force_terminal=True, color_system="standard"))
+    print_page(generation_page(hostile), Console(file=out, width=4000, force_terminal=True, color_system="standard"))
     assert "[bold red]markup[/bold red]" in out.getvalue()
     assert "\x1b]8;" not in out.getvalue()  # no hyperlinks
