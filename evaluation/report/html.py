@@ -20,7 +20,7 @@ def page_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["visible"] = visible
+    environment.filters |= {"visible": visible, "unbroken": unbroken, "shown": lambda text: unbroken(visible(text))}
     environment.globals |= {"row_scale": plots.row_scale, "row_plot": plots.row_plot, "row_ticks": plots.row_ticks}
     environment.globals["zip"] = zip
     return environment

@@ -18,7 +18,7 @@ from rich.text import Text
 from evaluation.files import write_text
 from evaluation.report import plots
 from evaluation.report.comparison import visible
-from evaluation.report.html import page_environment, signature_rows, unbroken
+from evaluation.report.html import page_environment, signature_rows
 from evaluation.report.markdown import escaped, section, signature_block, table_block
 from evaluation.report.tables import Table
 from evaluation.report.terminal import COLUMNS_OF_A_LOG, narrow, rich_table
@@ -113,15 +113,27 @@ def write_page(folder: Path, stem: str, page: Page) -> None:
 
 def page_html(page: Page) -> str:
     """Return the page as HTML that needs no network, no script and no other file."""
-    environment = page_environment()
-    environment.filters["shown"] = lambda text: unbroken(visible(text))
-    return environment.get_template("page.html.j2").render(
-        page=page,
-        tables=[_shown(table) for table in page.tables],
-        sections=[_ready(part) for part in page.sections if part.shown],
-        sides=tuple(map(visible, page.sides)),
-        css=plots.style(),
-        signature=signature_rows(page.signature),
+    return (
+        page_environment()
+        .get_template("page.html.j2")
+        .render(
+            title=page.title,
+            subtitle=page.subtitle,
+            date=page.date,
+            big=page.big,
+            under=page.under,
+            verdict=page.verdict,
+            warnings=page.warnings,
+            notes=page.notes,
+            glossary=page.glossary,
+            limits=page.limits,
+            tables=[_shown(table) for table in page.tables],
+            sections=[_ready(part) for part in page.sections if part.shown],
+            sides=tuple(map(visible, page.sides)),
+            css=plots.style(),
+            body_class="single" if len(page.sides) == 1 else "",
+            signature=signature_rows(page.signature),
+        )
     )
 
 

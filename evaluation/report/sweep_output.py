@@ -18,7 +18,7 @@ from evaluation.files import write_text
 from evaluation.report import plots, sweep_plots, sweep_tables
 from evaluation.report import sweep_wording as wording
 from evaluation.report.comparison import visible
-from evaluation.report.html import page_environment, unbroken
+from evaluation.report.html import page_environment
 from evaluation.report.markdown import escaped, section
 from evaluation.report.sweep import Agreement, SweepContent, plan_agreement, planned, several_thresholds, summarise
 from evaluation.report.tables import Cell, Table
@@ -106,37 +106,47 @@ def write_sweep_markdown(path: Path, content: SweepContent) -> None:
 def sweep_html(content: SweepContent) -> str:
     """Return the page; names that came from users are escaped, and hidden characters in them are written out."""
     report = _Report(content)
-    environment = page_environment()
-    environment.filters["unbroken"] = unbroken
     big, under = wording.headline(report.summary, content.bar)
-    return environment.get_template("sweep.html.j2").render(
-        content=content,
-        css=plots.style() + Markup(Path(__file__).with_name("sweep.css").read_text(encoding="utf-8")),
-        words=sweep_tables.WORDS,
-        n_points=len(content.points),
-        big=unbroken(big),
-        under=under,
-        verdict=unbroken(report.verdict),
-        warnings=[unbroken(warning) for warning in wording.warnings(report.summary)],
-        bar=unbroken(wording.bar_in_words(content.bar)),
-        intervals=wording.INTERVALS,
-        front=wording.FRONT,
-        removed=report.removed,
-        costs=report.costs,
-        refused=report.refused,
-        legend=sweep_plots.legend(report.summary, report.summary[report.summary["reduction"].notna()]),
-        plan_legend=[] if report.planned is None else sweep_plots.legend(report.summary, report.planned),
-        met=sweep_plots.key_mark(filled=True),
-        not_met=sweep_plots.key_mark(),
-        panels=_panels(report),
-        plan_panel=report.agreements and sweep_plots.plan_panel(report.planned, report.summary, content),
-        plan_verdict=unbroken(report.plan_verdict),
-        plan_note=PLAN_NOTE,
-        agreement=report.agreement,
-        plan=report.plan,
-        reading=wording.READING,
-        limits=wording.LIMITS,
+    points, settings = len(content.points), len(report.removed.rows)
+    return (
+        page_environment()
+        .get_template("sweep.html.j2")
+        .render(
+            title=content.title,
+            subtitle=f"{visible(content.base_model)} · {_counted(points, 'point')} in {_counted(settings, 'setting')}",
+            date=content.date,
+            css=plots.style() + Markup(Path(__file__).with_name("sweep.css").read_text(encoding="utf-8")),
+            body_class="sweep",
+            big=big,
+            under=under,
+            verdict=report.verdict,
+            warnings=wording.warnings(report.summary),
+            notes=[wording.bar_in_words(content.bar), *content.notes],
+            glossary=wording.READING,
+            limits=wording.LIMITS,
+            signature=(),  # each point has its own
+            words=sweep_tables.WORDS,
+            intervals=wording.INTERVALS,
+            front=wording.FRONT,
+            removed=report.removed,
+            costs=report.costs,
+            refused=report.refused,
+            legend=sweep_plots.legend(report.summary, report.summary[report.summary["reduction"].notna()]),
+            plan_legend=[] if report.planned is None else sweep_plots.legend(report.summary, report.planned),
+            met=sweep_plots.key_mark(filled=True),
+            not_met=sweep_plots.key_mark(),
+            panels=_panels(report),
+            plan_panel=report.agreements and sweep_plots.plan_panel(report.planned, report.summary, content),
+            plan_verdict=report.plan_verdict,
+            plan_note=PLAN_NOTE,
+            agreement=report.agreement,
+            plan=report.plan,
+        )
     )
+
+
+def _counted(n: int, thing: str) -> str:
+    return f"{n} {thing}{'' if n == 1 else 's'}"
 
 
 def _panels(report: _Report) -> list[tuple[str, Markup]]:
