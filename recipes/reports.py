@@ -12,15 +12,16 @@ import yaml
 
 from evaluation.errors import InputError
 from evaluation.report import (
+    GenerationContent,
     Page,
-    ReportContent,
     ThresholdPlan,
     TrainingCurve,
     generation_page,
     print_page,
     write_page,
 )
-from evaluation.report.comparison import HEADLINE, PER_UNIT, UNIT, interval, number
+from evaluation.report.generation_bias.comparison import HEADLINE
+from evaluation.report.numbers import PER_UNIT, UNIT, interval, number
 from evaluation.results import AXIS, DESCRIPTOR, PERSONA, TEMPLATE, TEXT, BiasScore, find_score, read_scores
 from mitigation.projection import descriptor_means, project
 from mitigation.threshold_plan import TRUST
@@ -69,7 +70,7 @@ def measurement_page(folder: Path, model: str) -> Page:
     measured, scores = read_styled_run(folder), read_scores(folder / SCORES)
     settings = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     return generation_page(
-        ReportContent(
+        GenerationContent(
             title="Generation bias of a model",
             date=date.today().isoformat(),
             base_model=model,
@@ -125,7 +126,7 @@ def comparison_page(config: CompareConfig) -> Page:
             TAG_NOTE.format(tag=tag) + (untagged_sentence(config.untagged, config.before) if config.untagged else "")
         )
     return generation_page(
-        ReportContent(
+        GenerationContent(
             title="Generation bias before and after tuning",
             date=date.today().isoformat(),
             base_model=base,

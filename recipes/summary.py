@@ -11,8 +11,8 @@ import pandas as pd
 from evaluation.errors import InputError
 from evaluation.files import write_text
 from evaluation.report import SweepContent, print_sweep, write_sweep_html, write_sweep_markdown
-from evaluation.report.comparison import number
-from evaluation.report.sweep import COLUMNS
+from evaluation.report.numbers import number
+from evaluation.report.sweep.summary import COLUMNS
 from evaluation.results import read_scores
 from recipes.config import AblateConfig, LoopConfig
 from recipes.experiment import Plan

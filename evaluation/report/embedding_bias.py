@@ -6,11 +6,10 @@ from collections.abc import Sequence
 import pandas as pd
 
 from evaluation.datasets.gendered_translations import LANG
-from evaluation.report.comparison import number, p_value, undefined
+from evaluation.report.numbers import find, number, p_value, undefined
 from evaluation.report.page import Figure, Page, Section
-from evaluation.report.pair_wording import find
 from evaluation.report.tables import Cell, Mark, Row, Table, score_cell
-from evaluation.report.translation_plots import LINES, GenderRow, Lane, gender_rows, language_name
+from evaluation.report.translation_bias.plots import LINES, GenderRow, Lane, gender_rows, language_name
 from evaluation.results import BiasScore
 
 GAP, HOLM, ONE_SIDED, SIMILARITY = (

@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from evaluation.report import plots
-from evaluation.report.comparison import visible
+from evaluation.report.numbers import visible
 
 
 def page_environment() -> Environment:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from evaluation.report.comparison import visible
+from evaluation.report.numbers import visible
 from evaluation.report.tables import Table
 
 # What can begin markup anywhere in a line, and what would make a bare address a link.

@@ -9,10 +9,9 @@ import pandas as pd
 from evaluation.datasets.holistic_bias import NONE
 from evaluation.datasets.prompts import need
 from evaluation.metrics.offensiveness import BANDS, offensiveness_bands, offensiveness_by_template
-from evaluation.report.comparison import interval, number, percent, undefined, visible
-from evaluation.report.likelihood_plots import axis_name
+from evaluation.report.likelihood_bias.plots import axis_name
+from evaluation.report.numbers import find, interval, number, percent, undefined, visible
 from evaluation.report.page import Example, Page, Section
-from evaluation.report.pair_wording import find
 from evaluation.report.tables import Cell, Mark, Row, Table, score_cell
 from evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, TEXT, BiasScore
 from evaluation.styles import NEUTRAL_DESCRIPTOR

@@ -17,9 +17,9 @@ from rich.text import Text
 
 from evaluation.files import write_text
 from evaluation.report import plots
-from evaluation.report.comparison import visible
 from evaluation.report.html import page_environment, signature_rows
 from evaluation.report.markdown import escaped, section, signature_block, table_block
+from evaluation.report.numbers import visible
 from evaluation.report.tables import Table
 from evaluation.report.terminal import COLUMNS_OF_A_LOG, narrow, rich_table
 

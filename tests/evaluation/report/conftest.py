@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import pandas as pd
 import pytest
 
-from evaluation.report import ReportContent, ThresholdPlan, TrainingCurve, TuningChanges
+from evaluation.report import GenerationContent, ThresholdPlan, TrainingCurve, TuningChanges
 from evaluation.results import BiasScore
 
 HOSTILE = (
@@ -95,7 +95,7 @@ def joined_changes(parts) -> TuningChanges:
 
 
 @pytest.fixture
-def tuned() -> ReportContent:
+def tuned() -> GenerationContent:
     """Pooled FGB* falls from 9.472 to 1.764 ×10⁻³, CARE shows no change, HATE rises, one axis is undefined."""
     plan = pd.DataFrame(
         [
@@ -114,7 +114,7 @@ def tuned() -> ReportContent:
         [(f"descriptor{i}", "ability", i / 1000, i / 2000, 100 + i) for i in range(30)],
         columns=["descriptor", "axis", "before", "after", "n"],
     )
-    return ReportContent(
+    return GenerationContent(
         title="Before and after",
         date="2025-11-21",
         base_model="base",
@@ -163,9 +163,9 @@ def tuned() -> ReportContent:
 
 
 @pytest.fixture
-def single(tuned) -> ReportContent:
+def single(tuned) -> GenerationContent:
     """Only a measurement: no tuned model, no plan, no training."""
-    return ReportContent(
+    return GenerationContent(
         title="One measurement",
         date="2025-11-21",
         base_model="base",
@@ -177,7 +177,7 @@ def single(tuned) -> ReportContent:
 
 
 @pytest.fixture
-def hostile(tuned) -> ReportContent:
+def hostile(tuned) -> GenerationContent:
     """Every string that can come from outside is replaced by each of the hostile ones in some place."""
     strings = [it for it in HOSTILE if it]
     groups = [{"cluster": it} for it in strings] + [{"axis": it} for it in strings] + [{"style": it} for it in strings]

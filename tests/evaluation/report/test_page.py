@@ -10,7 +10,7 @@ from rich.console import Console
 
 from evaluation.errors import InputError
 from evaluation.report import Example, Figure, Page, Section, page_html, page_markdown, plots, print_page, write_page
-from evaluation.report.comparison import visible
+from evaluation.report.numbers import visible
 from evaluation.report.tables import Cell, Mark, Row, Table
 
 from .conftest import HOSTILE

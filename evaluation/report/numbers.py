@@ -1,0 +1,72 @@
+"""Scores looked up, and how a number and a text from outside are written."""
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable
+
+from evaluation.results import BiasScore
+
+UNIT = "×10⁻³"
+PER_UNIT = 1000.0  # bias metrics are shown times 1000, as in paper 002, Table 4
+
+# Characters that would hide, reorder or break what is around them. Joiners stay: emoji and several scripts need them.
+_INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+_JOINERS = "\u200c\u200d"
+
+
+def find(scores: Iterable[BiasScore], metric: str, **group: str) -> BiasScore | None:
+    """Return the score of this metric and cut, or None if there is none."""
+    return next((score for score in scores if score.metric == metric and dict(score.group) == group), None)
+
+
+def finite(score: BiasScore | None, otherwise: float) -> float:
+    """Return the score's value if there is one that is finite."""
+    return score.value if score is not None and math.isfinite(score.value) else otherwise
+
+
+def decimals_for(values: Iterable[float]) -> int:
+    """Return how many decimals a column needs: two, or more where its largest number is below 0.1 in size."""
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=1.0)
+    return 2 if largest == 0 else min(6, max(2, 1 - math.floor(math.log10(largest))))
+
+
+def number(value: float, decimals: int = 2, sign: bool = False) -> str:
+    """Return the number, rounded, with a true minus sign; what is shown as zero has no sign."""
+    sign = sign and round(value, decimals) != 0
+    return f"{value:{'+' if sign else ''}z,.{decimals}f}".replace("-", "−").replace("inf", "∞")
+
+
+def interval(bounds: tuple[float, float] | None, decimals: int = 2, sign: bool = False) -> str:
+    """Return "[1.23, 4.56]", or nothing where there is no interval."""
+    return "" if bounds is None else f"[{number(bounds[0], decimals, sign)}, {number(bounds[1], decimals, sign)}]"
+
+
+def percent(fraction: float, decimals: int = 0, sign: bool = False) -> str:
+    """Return a fraction as a percentage."""
+    return f"{number(100 * fraction, decimals, sign)} %"
+
+
+def p_value(p: float) -> str:
+    """Return "0.012", two digits, or "< 0.0001"."""
+    return "< 0.0001" if p < 1e-4 else f"{p:.2g}"
+
+
+def undefined(score: BiasScore) -> str:
+    """Return why the score has no value."""
+    return f"undefined: {visible(score.reason or '')}"
+
+
+def visible(text: str, longest: int = 1000) -> str:
+    """Return text on one line with nothing hidden in it: control, bidirectional and lone surrogate characters are
+    written out, and what exceeds `longest` characters is counted instead of shown.
+    """
+    shown = re.sub(r"\r\n?|\n", "↵ ", text[:longest])
+    shown = "".join(
+        f"⟨U+{ord(character):04X}⟩"
+        if unicodedata.category(character) in _INVISIBLE and character not in _JOINERS
+        else character
+        for character in shown
+    )
+    left_out = len(text) - longest
+    return f"{shown} … ({left_out:,} more characters)" if left_out > 0 else shown

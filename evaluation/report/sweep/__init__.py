@@ -1,0 +1,1 @@
+"""Many tuned models side by side."""

@@ -1,0 +1,261 @@
+"""What tuning changed: the tables, the scatter plots, the checks beside the headline, and the warnings of harm."""
+
+import io
+import math
+import re
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from evaluation.report import TuningChanges, generation_page, page_html, page_markdown, print_page
+from evaluation.report.generation_bias import changes, plots, tables, wording
+
+from ..conftest import changes_of, phrase_row, score, style_rows
+
+POOLED = "fgb_pooled_corrected"
+
+
+@pytest.fixture
+def changed(tuned):
+    return replace(
+        tuned,
+        changes=changes_of("Kind", "deaf", "ability", "so sorry", "sympathy", "CARE", "books"),
+        differences=[
+            *tuned.differences,
+            score("parroting_rho", 0.19, (0.1, 0.28), 0.000002),
+            score("frequency_rho", -0.4, (-0.6, -0.1), 0.004, cluster="CARE", run="before"),
+            score("frequency_rho", math.nan, reason="all are equal", cluster="CARE", run="after"),
+        ],
+    )
+
+
+def texts(table):
+    return [[row.label, *(f"{cell.full} {cell.interval}".strip() for cell in row.cells)] for row in table.rows]
+
+
+def test_reductions_stand_beside_the_changes_and_a_dash_has_a_reason(tuned):
+    reductions = [
+        score(f"{POOLED}_reduction", 0.683, (0.6, 0.77), axis="ability"),
+        score(f"{POOLED}_reduction", math.nan, reason="nothing to divide by", axis="nonce"),
+    ]
+    (table,) = tables.axis_tables(replace(tuned, differences=[*tuned.differences, *reductions]))
+    assert table.columns[-1] == "reduction"
+    assert texts(table)[0][-1] == "68 % [60, 77]" and texts(table)[1][-1] == "–"
+    assert table.note == "–: no reduction is defined: nothing to divide by."
+    assert tables.axis_tables(tuned)[0].columns[-1] != "reduction"  # as nothing was compared
+
+
+def test_the_terminal_stays_narrow_without_the_reductions(tuned):
+    out = io.StringIO()
+    reduction = score(f"{POOLED}_reduction", 0.683, (0.6, 0.77), axis="ability")
+    content = replace(tuned, differences=[*tuned.differences, reduction])
+    print_page(generation_page(content), Console(file=out, width=100))
+    assert "reduction" not in out.getvalue() and "| reduction |" in page_markdown(generation_page(content))
+
+
+def test_styles_with_the_largest_change(changed):
+    table = changes.style_change_table(changed)
+    assert texts(table) == [["Kind", "4.00 [3.00, 5.00]", "1.00", "−3.00 [−3.50, −2.50]", "< 0.0001"]]
+    assert "the 1 of 1 that changed most" in table.caption and "1 vary less" in table.note
+    assert {mark.role: mark.value for mark in table.rows[0].marks} == {"before": 4.0, "after": 1.0}
+    moved = changes.moved_table(changed)
+    assert texts(moved) == [["Kind", "5.0 → 2.0", "deaf 50.0\u00a0→\u00a010.0", "not deaf 10.0\u00a0→\u00a030.0"]]
+
+
+def test_styles_are_the_largest_changes_in_order_and_a_rise_is_marked(tuned):
+    rows = [(f"s{place:02d}", 0.001 * place, 0.0, -0.1, 0.1, 0.5) for place in range(20)]
+    rows.append(("risen", 0.0, 0.05, 0.04, 0.06, 0.001))
+    frame = style_rows(*rows).sort_values("change", ignore_index=True)
+    table = changes.style_change_table(replace(tuned, changes=TuningChanges(styles=frame)))
+    assert [row.label for row in table.rows] == [f"s{place:02d}" for place in range(19, 8, -1)] + ["risen"]
+    assert [row.direction for row in table.rows] == [0] * 11 + [1]
+
+
+def test_undefined_styles_are_not_shown(tuned):
+    frame = style_rows(("Kind", math.nan, math.nan, math.nan, math.nan, math.nan))
+    assert not changes.style_change_table(replace(tuned, changes=TuningChanges(styles=frame))).rows
+
+
+def test_phrases_of_a_set_first_then_the_others(tuned):
+    frame = pd.DataFrame(
+        [
+            phrase_row("sympathy", "so sorry", "sympathy", ["deaf"], 0.12, 0.03),
+            phrase_row("sympathy", "so sorry", "confusion", ["pan"], 0.01, 0.02),
+            phrase_row("sympathy", "so sorry", "all others", ["a", "b"], 0.05, 0.04),
+            phrase_row("confusion", "what?", "sympathy", ["deaf"], 0.0, 0.0),
+            phrase_row("confusion", "what?", "confusion", ["pan"], 0.2, 0.1),
+            phrase_row("confusion", "what?", "all others", ["a", "b"], 0.0, 0.0),
+            *(phrase_row("confusion", "never", it, [], 0.0, 0.0) for it in ("sympathy", "confusion", "all others")),
+        ]
+    )
+    own, others = changes.phrase_tables(replace(tuned, changes=TuningChanges(phrases=frame)))
+    assert [[row.label for row in table.rows] for table in own] == [["“so sorry”"], ["“what?”"]]
+    assert texts(own[0])[0][1:] == ["12.0 [6.0, 24.0]", "3.0 [1.5, 6.0]", "−9.0 [−10.0, −8.0]", "0.01"]
+    assert own[0].note == "deaf: 1,200 responses. In no response, before or after: “never”."
+    assert [[row.label for row in table.rows] for table in others] == [
+        ["“what?” (confusion)"],
+        ["“so sorry” (sympathy)"],
+        ["“so sorry” (sympathy)", "“what?” (confusion)"],
+    ]
+    assert others[-1].caption == "Responses with a phrase, %: the 2 other descriptors"
+
+
+def test_phrases_that_nobody_says_are_named(tuned):
+    frame = pd.DataFrame([phrase_row("g", "hum", it, [], 0.0, 0.0) for it in ("g", "all others")])
+    content = replace(tuned, changes=TuningChanges(phrases=frame))
+    assert "In no response, before or after: “hum”." in page_html(generation_page(content))
+    assert "In no response, before or after: “hum”." in page_markdown(generation_page(content))
+
+
+def test_parroting_by_descriptor(changed, tuned):
+    assert texts(changes.parroting_table(changed)) == [
+        ["deaf", "ability", "25.0", "50.0", "+25.0", "200.00", "104"]
+    ]  # shares in percent, b in thousandths
+    assert changes.parroting_sentence(changed).endswith(
+        "repeat the prompt is +0.19 (95 % interval +0.10 to +0.28, p < 0.0001)."
+    )
+    undefined = replace(tuned, differences=[score("parroting_rho", math.nan, reason="nothing to rank")])
+    assert changes.parroting_sentence(undefined).endswith("is undefined: nothing to rank.")
+    assert changes.parroting_sentence(tuned) == ""
+
+
+def test_frequencies(changed):
+    assert texts(changes.frequency_table(changed)) == [["CARE", "−0.40 [−0.60, −0.10]", "undefined: all are equal"]]
+    assert changes.corpus_sentence(changed) == (
+        "The corpus books holds 5 usages of descriptors in 1,000 examples; 1 of the 2 descriptors never occur in it. "
+        "Frequency is usages for each example."
+    )
+
+
+def corpus(*points):
+    rows = [{"descriptor": f"d{i}", "frequency": f, "before": b, "after": a} for i, (f, b, a) in enumerate(points)]
+    return pd.DataFrame(rows).assign(axis="x", cluster="CARE")
+
+
+def test_a_cloud_is_drawn_on_a_logarithmic_scale_and_what_never_occurs_apart():
+    (panel,) = plots.corpus_panels(corpus((1e-4, 0.1, 0.1), (1e-2, 0.2, 0.1), (1.0, 0.3, 0.1), (0.0, 0.4, 0.1)))
+    svg = ElementTree.fromstring(str(panel))
+    before = [it for it in svg.iter("circle") if it.get("class") == "dot before"]
+    across = sorted(float(it.get("cx")[:-1]) for it in before)
+    assert len(before) == 4 == sum(it.get("class") == "dot after" for it in svg.iter("circle"))
+    assert across[0] == plots.NEVER and across[2] - across[1] == pytest.approx(across[3] - across[2], abs=0.02)
+    shown = [it.text for it in svg.iter("text")]
+    assert {"never", "10⁻⁴", "10⁻²", "10⁰", "CARE", "d3", "d2"} <= set(shown)
+
+
+def test_a_cloud_where_all_occur_has_no_place_for_those_that_never_do():
+    (panel,) = plots.corpus_panels(corpus((0.01, 0.1, 0.1), (0.1, 0.2, float("nan"))))
+    assert "never" not in str(panel) and "nan" not in str(panel)
+    (panel,) = plots.corpus_panels(corpus((0.0, 0.1, 0.1), (0.0, 0.2, 0.1)))
+    assert "never" in str(panel)
+
+
+def test_names_of_points_do_not_lie_on_each_other():
+    (panel,) = plots.corpus_panels(corpus(*[(0.01, 0.3, 0.1)] * 4, (0.02, 0.1, 0.1)))
+    shown = [it.text for it in ElementTree.fromstring(str(panel)).iter("text")]
+    assert len({"d0", "d1", "d2", "d3"} & set(shown)) == 1
+
+
+def test_html_and_markdown_show_all_of_it(changed):
+    page, source = page_html(generation_page(changed)), page_markdown(generation_page(changed))
+    for shown in ("Kind", "“so sorry”", "The corpus books holds", "Spearman’s ρ", "deaf 50.0"):
+        assert shown in page and shown in source, shown
+    assert page.count('class="asked"') == 3  # two samples, and one of the descriptor with the highest b
+    assert "one of the descriptors with the highest mean b" in page
+
+
+def test_without_changes_there_is_no_section(tuned):
+    page, source = page_html(generation_page(tuned)), page_markdown(generation_page(tuned))
+    for heading in ("What tuning changed", "Style against frequency", "Share of each style cluster"):
+        assert heading not in page and heading not in source
+
+
+@pytest.fixture
+def checked(tuned):
+    """Tuned on: 12 to 1 ×10⁻³, never tuned on: 8 to 6."""
+    cuts = []
+    for seen, before, change, reduction in (("yes", 0.012, -0.011, 0.917), ("no", 0.008, -0.002, 0.25)):
+        difference = score(f"{POOLED}_difference", change, (change - 0.001, change + 0.001), 0.001, seen=seen)
+        cuts.append(replace(difference, ideal=-before))
+        cuts.append(score(f"{POOLED}_reduction", reduction, (reduction - 0.1, reduction + 0.1), seen=seen))
+    return replace(tuned, differences=[*tuned.differences, *cuts])
+
+
+def test_what_was_tuned_on_stands_beside_what_was_not(checked, tuned):
+    assert texts(tables.further_table(checked)) == [
+        ["descriptors tuned on", "12.00", "1.00", "−11.00 [−12.00, −10.00]", "0.001", "92 % [82, 102]"],
+        ["descriptors never tuned on", "8.00", "6.00", "−2.00 [−3.00, −1.00]", "0.001", "25 % [15, 35]"],
+    ]
+    assert "axes never tuned on" in page_html(generation_page(replace(checked, unseen_by="axis")))
+    assert not tables.further_table(tuned).rows
+
+
+def test_a_second_classifier_s_reduction_is_shown(tuned):
+    reduction = score(f"{POOLED}_reduction", 0.5, (0.4, 0.6), classifier="second")
+    difference = replace(score(f"{POOLED}_difference", -0.01, (-0.02, -0.005), classifier="second"), ideal=-0.02)
+    content = replace(tuned, differences=[*tuned.differences, difference, reduction])
+    assert [row.label for row in tables.further_table(content).rows] == ["by the second style classifier"]
+
+
+def test_a_second_classifier_s_score_of_a_single_measurement(single):
+    second = score(POOLED, 0.02, (0.01, 0.03), classifier="second")
+    table = tables.further_table(replace(single, scores_before=[*single.scores_before, second]))
+    assert table.columns == ("check", "value")
+    assert texts(table) == [["by the second style classifier", "20.00 [10.00, 30.00]"]]
+
+
+def with_harm(content, metric, before, after, difference=None, **group):
+    differences = [score(f"{metric}_difference", *difference, **group)] if difference else []
+    return replace(
+        content,
+        scores_before=[*content.scores_before, score(metric, *before, **group)],
+        scores_after=[*content.scores_after, score(metric, *after, **group)],
+        differences=[*content.differences, *differences],
+    )
+
+
+def test_a_rise_of_offence_is_warned_of(tuned):
+    content = with_harm(
+        tuned, "offensive_share", (0.06, (0.05, 0.07)), (0.065, (0.055, 0.075)), (0.005, (0.002, 0.008), 0.001)
+    )
+    assert (
+        "The share of offensive responses rose from 6.00 % to 6.50 % "
+        "(change +0.50 percentage points, 95 % interval +0.20 to +0.80, p = 0.001)." in wording.warnings(content)
+    )
+    assert wording.cost_sentence(content).endswith("6.5 % are offensive, 6.0 % were before.")
+    assert ["offensive, %", "6.00 [5.00, 7.00]", "6.50 [5.50, 7.50]", "+0.50 [+0.20, +0.80]"] in texts(
+        tables.cost_table(content)
+    )
+
+
+@pytest.mark.parametrize(
+    ("cluster", "after", "difference", "warned"),
+    [
+        ("HATE", (0.06, (0.055, 0.065)), None, True),  # the intervals do not overlap
+        ("ENVY", (0.06, (0.055, 0.065)), None, True),
+        ("HATE", (0.05, (0.041, 0.059)), None, False),
+        ("HATE", (0.05, (0.041, 0.059)), (0.01, (0.004, 0.016), 0.01), True),  # paired, it is seen
+        ("HATE", (0.06, (0.055, 0.065)), (0.02, (-0.01, 0.05), 0.2), False),
+        ("CARE", (0.06, (0.055, 0.065)), None, False),  # no harm in that
+        ("HATE", (0.02, (0.015, 0.025)), None, False),
+    ],
+)
+def test_a_rise_of_hate_or_envy_is_warned_of(tuned, cluster, after, difference, warned):
+    content = with_harm(tuned, "style_share", (0.04, (0.035, 0.045)), after, difference, cluster=cluster)
+    found = [it for it in wording.warnings(content) if it.startswith(f"The share of {cluster} among the styles")]
+    assert bool(found) == warned
+    (row,) = tables.style_share_table(content).rows
+    assert (row.direction > 0) == warned
+    assert texts(tables.style_share_table(content))[0][1] == "4.00 [3.50, 4.50]"
+
+
+def test_a_warning_without_a_paired_difference_says_how_it_was_judged(tuned):
+    content = with_harm(tuned, "style_share", (0.04, (0.035, 0.045)), (0.06, (0.055, 0.065)), cluster="HATE")
+    assert (
+        "The share of HATE among the styles of all responses rose from 4.00 % to 6.00 % "
+        "(the two intervals do not overlap)." in wording.warnings(content)
+    )
+    assert re.search(r'class="warnings".*The share of HATE', page_html(generation_page(content)), re.DOTALL)
