@@ -22,7 +22,7 @@ WATCHED = ("scgb_pooled_corrected", "pgb_pooled_corrected")
 
 
 def point_row(plan: Plan, fields: Mapping[str, Any], failed: str = "") -> dict[str, Any]:
-    """Return the columns that `evaluation.report.sweep` reads; numbers of a failed point are absent.
+    """Return the columns that `evaluation.report.sweep.summary` reads; numbers of a failed point are absent.
 
     Args:
         fields: what was swept, by name.

@@ -22,7 +22,7 @@ def page_environment() -> Environment:
     )
     environment.filters |= {"visible": visible, "unbroken": unbroken, "shown": lambda text: unbroken(visible(text))}
     environment.globals |= {"row_scale": plots.row_scale, "row_plot": plots.row_plot, "row_ticks": plots.row_ticks}
-    environment.globals["zip"] = zip
+    environment.globals |= {"signature_rows": signature_rows, "zip": zip}
     return environment
 
 

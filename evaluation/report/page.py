@@ -17,7 +17,7 @@ from rich.text import Text
 
 from evaluation.files import write_text
 from evaluation.report import plots
-from evaluation.report.html import page_environment, signature_rows
+from evaluation.report.html import page_environment
 from evaluation.report.markdown import escaped, section, signature_block, table_block
 from evaluation.report.numbers import visible
 from evaluation.report.tables import Table
@@ -117,36 +117,30 @@ def page_html(page: Page) -> str:
         page_environment()
         .get_template("page.html.j2")
         .render(
-            title=page.title,
-            subtitle=page.subtitle,
-            date=page.date,
-            big=page.big,
-            under=page.under,
-            verdict=page.verdict,
-            warnings=page.warnings,
-            notes=page.notes,
-            glossary=page.glossary,
-            limits=page.limits,
+            page=page,
             tables=[_shown(table) for table in page.tables],
             sections=[_ready(part) for part in page.sections if part.shown],
             sides=tuple(map(visible, page.sides)),
             css=plots.style(),
             body_class="single" if len(page.sides) == 1 else "",
-            signature=signature_rows(page.signature),
         )
     )
 
 
 def page_markdown(page: Page) -> str:
     """Return the page as GitHub-flavoured Markdown: tables and texts, no figures; ended by a line break."""
+    sections = (section(escaped(part.title), _markdown_parts(part)) for part in page.sections)
+    return framed_markdown(page, [*map(table_block, page.tables), *map(escaped, page.notes), *sections])
+
+
+def framed_markdown(page: Page, body: Iterable[str]) -> str:
+    """Return the Markdown of a page whose own part, between the verdict and how to read the numbers, is `body`."""
     parts = [
         f"# {escaped(page.title)}",
         f"{escaped(page.subtitle)} · {escaped(page.date)}",
         f"**{escaped(page.verdict)}**",
         *(f"> **Warning.** {escaped(warning)}" for warning in page.warnings),
-        *map(table_block, page.tables),
-        *map(escaped, page.notes),
-        *(section(escaped(part.title), _markdown_parts(part)) for part in page.sections),
+        *body,
         section("How to read the numbers", [f"- **{escaped(word)}**: {escaped(it)}" for word, it in page.glossary]),
         section("What they do not say", [f"- {escaped(limit)}" for limit in page.limits]),
         section("Signature", [signature_block(page.signature)]),
@@ -159,14 +153,7 @@ def print_page(page: Page, console: Console | None = None) -> None:
 
     Where the output is not a terminal it is 100 columns wide and has no colour codes.
     """
-    if console is None:
-        console = Console(width=None if sys.stdout.isatty() else COLUMNS_OF_A_LOG, highlight=False)
-    console.print(Text(visible(page.title), style="bold"))
-    console.print(Text(visible(f"{page.subtitle} · {page.date}", 300), style="dim"))
-    console.print()
-    console.print(Text(visible(page.verdict), style="bold"))
-    for warning in page.warnings:
-        console.print(Text(f"WARNING  {visible(warning)}", style="bold red"))
+    console = print_head(page, console)
     for sentences, tables in _first_screen(page):
         for sentence in sentences:
             console.print()
@@ -179,6 +166,19 @@ def print_page(page: Page, console: Console | None = None) -> None:
                 console.print(Text(table.note, style="dim"))
     for note in page.notes:
         console.print(Padding(Text(visible(note)), (1, 0, 0, 0)))
+
+
+def print_head(page: Page, console: Console | None = None) -> Console:
+    """Print the title, the verdict and the warnings; return the console, a new one if none is given."""
+    if console is None:
+        console = Console(width=None if sys.stdout.isatty() else COLUMNS_OF_A_LOG, highlight=False)
+    console.print(Text(visible(page.title), style="bold"))
+    console.print(Text(visible(f"{page.subtitle} · {page.date}", 300), style="dim"))
+    console.print()
+    console.print(Text(visible(page.verdict), style="bold"))
+    for warning in page.warnings:
+        console.print(Text(f"WARNING  {visible(warning)}", style="bold red"))
+    return console
 
 
 def _first_screen(page: Page) -> Iterator[tuple[Sequence[str], list[Table]]]:

@@ -1,7 +1,6 @@
 """A sweep's report on the terminal, as Markdown, and as one HTML file that needs no network and no script."""
 
 import re
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +18,7 @@ from evaluation.report import plots
 from evaluation.report.html import page_environment
 from evaluation.report.markdown import escaped, section
 from evaluation.report.numbers import visible
+from evaluation.report.page import Page, framed_markdown, print_head
 from evaluation.report.sweep import plots as sweep_plots
 from evaluation.report.sweep import tables as sweep_tables
 from evaluation.report.sweep import wording
@@ -31,7 +31,6 @@ from evaluation.report.sweep.summary import (
     summarise,
 )
 from evaluation.report.tables import Cell, Table
-from evaluation.report.terminal import COLUMNS_OF_A_LOG
 
 PLAN_NOTE = (
     "Predicted by the threshold plan from the labelled responses alone, before any tuning; its brackets say what other "
@@ -84,8 +83,22 @@ class _Report:
         return sweep_tables.agreement_table(self.agreements)
 
     @property
-    def verdict(self) -> str:
-        return wording.verdict(self.summary, self.content.bar, self.content.swept)
+    def page(self) -> Page:
+        """What is above and below the sweep's own tables and plots."""
+        big, under = wording.headline(self.summary, self.content.bar)
+        counts = (_counted(len(self.content.points), "point"), _counted(len(self.summary), "setting"))
+        return Page(
+            title=self.content.title,
+            subtitle=f"{visible(self.content.base_model)} · {' in '.join(counts)}",
+            date=self.content.date,
+            big=big,
+            under=under,
+            verdict=wording.verdict(self.summary, self.content.bar, self.content.swept),
+            warnings=wording.warnings(self.summary),
+            notes=[wording.bar_in_words(self.content.bar), *self.content.notes],
+            glossary=wording.READING,
+            limits=wording.LIMITS,
+        )
 
     @property
     def plan_verdict(self) -> str:
@@ -115,25 +128,13 @@ def write_sweep_markdown(path: Path, content: SweepContent) -> None:
 def sweep_html(content: SweepContent) -> str:
     """Return the page; names that came from users are escaped, and hidden characters in them are written out."""
     report = _Report(content)
-    big, under = wording.headline(report.summary, content.bar)
-    points, settings = len(content.points), len(report.removed.rows)
     return (
         page_environment()
         .get_template("sweep/sweep.html.j2")
         .render(
-            title=content.title,
-            subtitle=f"{visible(content.base_model)} · {_counted(points, 'point')} in {_counted(settings, 'setting')}",
-            date=content.date,
+            page=report.page,
             css=plots.style() + Markup(Path(__file__).with_name("sweep.css").read_text(encoding="utf-8")),
             body_class="sweep",
-            big=big,
-            under=under,
-            verdict=report.verdict,
-            warnings=wording.warnings(report.summary),
-            notes=[wording.bar_in_words(content.bar), *content.notes],
-            glossary=wording.READING,
-            limits=wording.LIMITS,
-            signature=(),  # each point has its own
             words=sweep_tables.WORDS,
             intervals=wording.INTERVALS,
             front=wording.FRONT,
@@ -171,13 +172,8 @@ def _panels(report: _Report) -> list[tuple[str, Markup]]:
 def sweep_markdown(content: SweepContent) -> str:
     """Return the report as GitHub-flavoured Markdown, without the plots, ended by a line break."""
     report = _Report(content)
-    reading = [f"- **{escaped(word)}**: {escaped(meaning)}" for word, meaning in wording.READING]
-    parts = [
-        f"# {escaped(content.title)}",
-        f"{escaped(content.base_model)} · {escaped(content.date)}",
-        f"**{escaped(report.verdict)}**",
-        *(f"> **Warning.** {escaped(warning)}" for warning in wording.warnings(report.summary)),
-        *map(escaped, (wording.bar_in_words(content.bar), *content.notes)),
+    body = [
+        *map(escaped, report.page.notes),
         *(_grid(table) for table in (report.removed, report.costs)),
         escaped(f"{wording.INTERVALS} {wording.FRONT}"),
         section("Refused by a guard", [_grid(report.refused, titled=False)]),
@@ -187,10 +183,8 @@ def sweep_markdown(content: SweepContent) -> str:
             if report.agreements
             else [],
         ),
-        section("How to read the numbers", ["\n".join(reading)]),
-        section("What they do not say", ["\n".join(f"- {escaped(limit)}" for limit in wording.LIMITS)]),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return framed_markdown(report.page, body)
 
 
 def _grid(table: Table, titled: bool = True) -> str:
@@ -217,15 +211,8 @@ def print_sweep(content: SweepContent, console: Console | None = None) -> None:
 
     Where the output is not a terminal it is 100 columns wide and has no colour codes.
     """
-    if console is None:
-        console = Console(width=None if sys.stdout.isatty() else COLUMNS_OF_A_LOG, highlight=False)
     report = _Report(content)
-    console.print(Text(visible(content.title), style="bold"))
-    console.print(Text(visible(f"{content.base_model} · {content.date}", 300), style="dim"))
-    console.print()
-    console.print(Text(report.verdict, style="bold"))
-    for warning in wording.warnings(report.summary):
-        console.print(Text(f"WARNING  {warning}", style="bold red"))
+    console = print_head(report.page, console)
     console.print(Text(wording.bar_in_words(content.bar)))
     removed, judged = _parted(report.removed)
     _print_tables(console, removed, judged, _short(report.costs), report.refused)

@@ -59,7 +59,7 @@ def cost_panel(summary: pd.DataFrame, content: SweepContent, cost: str) -> Marku
     """Return what each setting removes against its cost, with the Pareto front and the bar's limit for that cost.
 
     Args:
-        summary: of `sweep.summarise`.
+        summary: of `summarise`.
         cost: "perplexity" or "distinct_2"; less perplexity is better, so is more distinct-2.
     """
     column, limit = {
@@ -96,7 +96,7 @@ def plan_panel(rows: pd.DataFrame, summary: pd.DataFrame, content: SweepContent)
     """Return what is left of pooled FGB* against what was predicted, with the diagonal and a factor of two each way.
 
     Args:
-        rows: of `sweep.planned`. summary: of `sweep.summarise`.
+        rows: of `planned`. summary: of `summarise`.
     """
     shapes = method_shapes(summary)
     dots = [

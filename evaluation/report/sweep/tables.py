@@ -72,7 +72,7 @@ def refused_table(content: SweepContent) -> Table:
 
 
 def plan_table(rows: pd.DataFrame, summary: pd.DataFrame, content: SweepContent) -> Table:
-    """Return predicted beside measured for the settings of `sweep.planned`."""
+    """Return predicted beside measured for the settings of `planned`."""
     lines = tuple(
         Row(
             str(row["number"]),
