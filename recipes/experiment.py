@@ -160,6 +160,7 @@ def run(
         InputError: any other mistake, as soon as it shows.
     """
     waiting = {stage.folder: stage for plan in plans for stage in plan.stages}
+    started, total = 0, len(waiting)
     unfinished = list(plans)
     finished: set[Path] = set()
     refused: dict[Path, str] = {}
@@ -172,7 +173,10 @@ def run(
                     refused[stage.folder] = reasons[0]
                     del waiting[stage.folder]
                 elif len(running) < jobs and finished.issuperset(stage.needs):
-                    running[submit(stage)] = waiting.pop(stage.folder)
+                    del waiting[stage.folder]
+                    started += 1
+                    log.info("stage %d of %d: %s → %s", started, total, stage.command, stage.folder)
+                    running[submit(stage)] = stage
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 stage = running.pop(future)

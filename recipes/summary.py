@@ -74,7 +74,11 @@ class Summary:
             base_model=measured.model,
             swept=self.swept,
             points=points,
-            notes=[*self._base(), *notes_on(measured.model, {"style_classifier": measured.style_classifier})],
+            notes=[
+                *self._own_reports(),
+                *self._base(),
+                *notes_on(measured.model, {"style_classifier": measured.style_classifier}),
+            ],
         )
         write_sweep_html(folder / HTML, content)
         write_sweep_markdown(folder / MARKDOWN, content)
@@ -82,10 +86,17 @@ class Summary:
         with tracked("summary", self.config, group=folder.name, name=f"{folder.name}-summary") as tracker:
             tracker.table("points", points)
             tracker.artifact("summary", "report", *(folder / name for name in (HTML, MARKDOWN, POINTS)))
-        for plan in self.plans[: 0 if self.swept else None]:
-            if str(plan.comparison) not in self.refused:
-                print(f"{plan.method}: {(plan.comparison / HTML).resolve()}")
         print(f"\nReport: {(folder / HTML).resolve()}")
+
+    def _own_reports(self) -> list[str]:
+        """Return where each method's own report lies, for a loop; of a sweep's points `points.parquet` says it."""
+        done = [plan.comparison for plan in self.plans if str(plan.comparison) not in self.refused]
+        paths = ", ".join(str((folder / HTML).relative_to(self.config.output_dir)) for folder in done)
+        return (
+            []
+            if self.swept
+            else [f"What tuning changed, and all scores, method by method: {paths} beside this report."]
+        )
 
     def _base(self) -> list[str]:
         """Return what the base model scored, in a sentence for each of the measurements there are."""

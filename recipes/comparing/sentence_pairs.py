@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 from evaluation.errors import InputError
@@ -62,7 +63,7 @@ def page(config: CompareConfig) -> Page:
         tables["after"],
         before_name=_name(settings["before"], settings["after"]),
         after_name=_name(settings["after"], settings["before"]),
-        dataset=" and ".join(dict.fromkeys(settings[side]["pairs"] for side in settings)),
+        dataset=" and ".join(dict.fromkeys(Path(settings[side]["pairs"]).name for side in settings)),
         date=date.today().isoformat(),
         notes=list(dict.fromkeys(notes)),
     )
@@ -71,7 +72,7 @@ def page(config: CompareConfig) -> Page:
 def _name(settings: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """Return what tells one of the two runs from the other."""
     parts = [settings["model"]]
-    parts += [f"on {settings['pairs']}"] * (settings["pairs"] != other["pairs"])
+    parts += [f"on {Path(settings['pairs']).name}"] * (settings["pairs"] != other["pairs"])
     parts += ["perturbed" if settings["perturbed"] else "unperturbed"] * (settings["perturbed"] != other["perturbed"])
     parts += [settings["dtype"]] * (settings["dtype"] != other["dtype"])
     return ", ".join(parts)

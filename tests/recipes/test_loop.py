@@ -61,6 +61,7 @@ def finished(tmp_path_factory):
     (folder / "loop.yaml").write_text(SETTINGS)
     done = subprocess.run(command(folder / "run"), env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert "stage 1 of 10: measure → " in done.stderr
     return folder / "run", done.stdout
 
 
@@ -70,6 +71,7 @@ def test_it_ends_with_the_table_and_the_path_of_the_report(finished):
     assert printed.strip().splitlines()[-1] == f"Report: {folder / 'report.html'}"
     for page in (folder, folder / TAGGED / "compare", folder / UNTAGGED / "compare"):
         assert "<html" in (page / "report.html").read_text()
+    assert f"{TAGGED}/compare/report.html, {UNTAGGED}/compare/report.html" in (folder / "report.html").read_text()
 
 
 def test_both_methods_stand_beside_the_same_base(finished):
