@@ -16,7 +16,7 @@ lint: .venv/ready
 	$(BIN)/ruff format --check .
 
 testbed: .venv/ready
-	$(BIN)/python -m recipes.testbed.build
+	$(BIN)/python -m evenhand.recipes.testbed.build
 
 benchmarks: .venv/ready
 	$(BIN)/python -m benchmarks.generation_throughput
@@ -29,5 +29,5 @@ benchmarks: .venv/ready
 .venv/ready: constraints.txt pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --config-settings editable_mode=compat --editable '.[test]'
 	touch $@

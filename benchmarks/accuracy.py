@@ -9,14 +9,17 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 
-from evaluation.datasets.holistic_bias import generate, load_taxonomy
-from evaluation.datasets.prompts import sample_cells, select
-from evaluation.progress import progress
-from evaluation.results import DESCRIPTOR, TEMPLATE, find_score
-from evaluation.statistics import arrange_cells, descriptor_spread
-from evaluation.styles import load_style_classifier, load_style_clusters, style_vectors
-from recipes import testbed
-from recipes.testbed import grammar
+from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.datasets.prompts import sample_cells, select
+from evenhand.evaluation.datasets.style_clusters import load_style_clusters
+from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
+from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE, find_score
+from evenhand.evaluation.runs.progress import progress
+from evenhand.evaluation.statistics.cells import arrange_cells, codes
+from evenhand.evaluation.statistics.intervals import Z
+from evenhand.evaluation.statistics.u_statistics import descriptor_spread
+from evenhand.recipes import testbed
+from evenhand.recipes.testbed import grammar
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -36,7 +39,7 @@ def main() -> None:
     prompts = select(generate(load_taxonomy("paper")), noun_phrase_type=["descriptor_noun", "noun_descriptor"])
     cells = sample_cells(prompts, 1, 0, descriptors=DESCRIPTORS).to_pandas().drop_duplicates([TEMPLATE, DESCRIPTOR])
     p = grammar.style_distribution(cells[TEMPLATE], cells[DESCRIPTOR])
-    template, descriptor = (np.unique(cells[name], return_inverse=True)[1] for name in (TEMPLATE, DESCRIPTOR))
+    template, descriptor = codes(cells[TEMPLATE]), codes(cells[DESCRIPTOR])
 
     # The classifier's vectors of some utterances of each family stand for what it says of that family's responses.
     rng = np.random.default_rng(0)
@@ -101,7 +104,7 @@ def draw(results: dict, true: dict[str, float], path: Path) -> None:
     for name, colour in colours.items():
         values = [1e3 * np.array([estimate.value for estimate in by_form[name]]) for by_form in results.values()]
         mean, spread = np.mean(values, axis=1), np.std(values, axis=1)
-        axes.errorbar(list(results), mean, 1.96 * spread, color=colour, marker="o", markersize=4, capsize=3)
+        axes.errorbar(list(results), mean, Z * spread, color=colour, marker="o", markersize=4, capsize=3)
         lift = {"FGB*": 5, "pooled FGB*": -7}.get(name, 0)
         axes.annotate(name, (max(results), mean[-1]), (8, lift), textcoords="offset points", color=colour, va="center")
         axes.axhline(1e3 * true[name], color=colour, linewidth=0.8, linestyle=":")

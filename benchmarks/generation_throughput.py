@@ -18,12 +18,18 @@ from statistics import median
 import numpy as np
 import torch
 
-from evaluation.datasets.holistic_bias import generate, load_taxonomy
-from evaluation.datasets.prompt_files import load_personas
-from evaluation.datasets.prompts import sample_cells
-from evaluation.generation import decoding, encode_contexts, generate_responses, prompt_seed, render_contexts
-from evaluation.models import DialogueModel, load_dialogue_model
-from evaluation.results import PERSONA, TEXT
+from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.datasets.prompt_files import load_personas
+from evenhand.evaluation.datasets.prompts import sample_cells
+from evenhand.evaluation.models.generation import (
+    decoding,
+    encode_contexts,
+    generate_responses,
+    prompt_seed,
+    render_contexts,
+)
+from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
+from evenhand.evaluation.results import PERSONA, TEXT
 
 TESTBED = Path(__file__).resolve().parents[1] / "recipes" / "testbed" / "dialogue_model"
 PERSONA_SHARE = 0.2

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from evaluation.datasets.holistic_bias import generate, load_taxonomy
-from evaluation.metrics.likelihood_bias import likelihood_bias, pair_effects, perplexity, scored_prompts
-from evaluation.results import AXIS, DESCRIPTOR, TEMPLATE
+from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
+from evenhand.evaluation.families.likelihood_bias.pairs import pair_effects
+from evenhand.evaluation.families.likelihood_bias.rows import perplexity, scored_prompts
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE
 
 SCIPY_PAIRS = 500  # so many are timed one by one, and held against ours
 

@@ -22,14 +22,19 @@ import numpy as np
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, GPT2Tokenizer
 
-from evaluation.datasets.holistic_bias import generate, load_taxonomy
-from evaluation.datasets.prompts import of_descriptors
-from evaluation.likelihood.causal import Encoded, encode_sentences, plain_log_likelihoods
-from evaluation.likelihood.prefix_tree import node_log_probabilities, positions_run, prefix_tree, sentence_sums
-from evaluation.models import DialogueModel
-from evaluation.progress import start_logging
-from evaluation.results import TEXT
-from recipes.batches import gather
+from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.datasets.prompts import of_descriptors
+from evenhand.evaluation.models.likelihood.causal import Encoded, encode_sentences, plain_log_likelihoods
+from evenhand.evaluation.models.likelihood.prefix_tree import (
+    node_log_probabilities,
+    positions_run,
+    prefix_tree,
+    sentence_sums,
+)
+from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.results import TEXT
+from evenhand.evaluation.runs.parts import gather
+from evenhand.evaluation.runs.progress import start_logging
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 HAS_BFLOAT16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()

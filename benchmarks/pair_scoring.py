@@ -25,11 +25,11 @@ import pandas as pd
 import torch
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
-from evaluation.datasets.sentence_pairs import pairs_file, read_pairs
-from evaluation.likelihood.masked import encode_sentences, masked_log_probabilities
-from evaluation.metrics.sentence_pairs import jensen_shannon_distance, shared_positions
-from evaluation.models import MaskedModel
-from evaluation.results import LESS, MORE
+from evenhand.evaluation.datasets.sentence_pairs import pairs_file, read_pairs
+from evenhand.evaluation.families.sentence_pairs.rows import jensen_shannon_distance, shared_positions
+from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities
+from evenhand.evaluation.models.loading import MaskedModel
+from evenhand.evaluation.results import LESS, MORE
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 Sentences = tuple[list[list[int]], list[list[int]]]  # token ids and the positions to mask, alternately more and less

@@ -5,7 +5,8 @@
 No weights are downloaded: a model of the config's shape computes as fast with random ones. It answers with random
 tokens, nearly never with the end of the response, so each response has all of `max_new_tokens`; real ones end earlier,
 and the time of generation here is an upper bound. Contexts have the length that prompts have in these models' own
-tokens, about. Training is `mitigation.training.tune` itself, with the adapter and the trainer of the config's methods.
+tokens, about. Training is `evenhand.mitigation.training.tune.tune` itself, with the adapter and the trainer of the
+config's methods.
 
 All is computed by one thread, and seconds are those of the CPU, which other work on the machine hardly changes. Memory
 is that of the small batches here; keys and values of larger ones come on top.
@@ -38,15 +39,18 @@ from transformers import (
     TrainerCallback,
 )
 
-from evaluation.generation import decoding, generate_responses
-from evaluation.models import DialogueModel
-from evaluation.styles import StyleClassifier, style_vectors
-from mitigation.checks import Refused
-from mitigation.settings import TuningSettings
-from mitigation.training import tune
-from recipes.config import LoopConfig, read_config
-from recipes.experiment import by_name, plan
-from recipes.tune import CALLBACK_PER_CELL, load_method
+from evenhand.evaluation.models.generation import decoding, generate_responses
+from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.styles import StyleClassifier, style_vectors
+from evenhand.mitigation.methods import load_method
+from evenhand.mitigation.training.data import TuningData
+from evenhand.mitigation.training.guards import Refused
+from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.training.tune import tune
+from evenhand.recipes.command_line import read_settings
+from evenhand.recipes.experiment import by_name, plan
+from evenhand.recipes.settings import LoopSettings
+from evenhand.recipes.tune import CALLBACK_PER_CELL
 
 CONFIGS = Path(__file__).resolve().parents[1] / "recipes" / "configs"
 TEMPLATES = 26
@@ -143,12 +147,11 @@ def training_rate(model: DialogueModel, name: str, method: str, settings: Tuning
     data = Dataset.from_dict(columns)
     train, validation = data.select(range(n - 2)), data.select(range(n - 2, n))
     settings = replace(settings.filled_in(module), batch_size=rows, evaluations_per_epoch=1)
+    tags = ("w5 w6", "w5 w7") if module.TAGS else ()
+    tuning = TuningData(method=method, train=train, validation=validation, trainer=module.TRAINER, tags=tags)
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder, suppress(Refused):  # two steps may not be enough to matter
-        tune(
-            model, train, validation, settings, Path(folder), method=method, trainer=module.TRAINER,
-            tags=("w5 w6", "w5 w7") if module.TAGS else (), callbacks=[clock],
-        )  # fmt: skip
+        tune(model, tuning, settings, Path(folder), callbacks=[clock])
     return min(clock.seconds) / rows
 
 
@@ -163,20 +166,19 @@ def classification_rate(rows: int) -> float:
     return (time.process_time() - start) / rows
 
 
-def work(config: LoopConfig) -> tuple[int, dict[str, int]]:
-    """Return how many responses the config's loop generates, and how many rows each method trains on, at most."""
-    stages = {
-        stage.folder: stage for method in config.methods for stage in plan(config, method, by_name(Path())).stages
-    }
-    cells = TEMPLATES * config.measure.descriptors
-    responses = sum(cells * stage.config.per_cell for stage in stages.values() if stage.command == "measure")
+def work(loop: LoopSettings) -> tuple[int, dict[str, int]]:
+    """Return how many responses the loop generates, and how many rows each method trains on, at most."""
+    stages = {stage.folder: stage for method in loop.methods for stage in plan(loop, method, by_name(Path())).stages}
+    cells = TEMPLATES * loop.measure.prompts.descriptors
+    measured = [stage.settings for stage in stages.values() if stage.command == "measure"]
+    responses = sum(cells * settings.prompts.per_cell for settings in measured)
     rows = {}
-    for method in config.methods:
-        settings = config.tune.training.filled_in(load_method(method))
-        rows[method] = settings.epochs * min(settings.max_rows or 10**9, cells * config.train_per_cell)
+    for method in loop.methods:
+        settings = loop.tune.training.filled_in(load_method(method))
+        rows[method] = settings.epochs * min(settings.max_rows or 10**9, cells * loop.train_per_cell)
         steps = rows[method] // settings.batch_size
-        measured = 1 + steps // config.tune.measure_every if config.tune.measure_every else 0
-        responses += measured * TEMPLATES * config.tune.measure_descriptors * CALLBACK_PER_CELL
+        times = 1 + steps // loop.tune.measure_every if loop.tune.measure_every else 0
+        responses += times * TEMPLATES * loop.tune.measure_descriptors * CALLBACK_PER_CELL
     return responses, rows
 
 
@@ -193,9 +195,9 @@ def main() -> None:
     options = parser.parse_args()
     logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.set_num_threads(1)
-    config = read_config("loop", CONFIGS / f"{options.name}.yaml", {})
+    loop = read_settings("loop", CONFIGS / f"{options.name}.yaml")
     model = full_size(options.name)
-    responses, rows = work(config)
+    responses, rows = work(loop)
     size = sum(parameter.numel() for parameter in model.model.parameters()) / 1e6
     print(f"{options.name}: {size:.0f} M parameters, one thread of the CPU, float32")
     seconds, rate = generation_rate(model, options.name, options.rows)
@@ -203,7 +205,7 @@ def main() -> None:
     print(f"generation, batch of {options.rows}: {rate:.0f} tokens/s, {seconds:.2f} s a response of 40 tokens")
     print(f"  {responses} responses: {hours:.1f} h at most; peak memory {peak_memory():.1f} GiB")
     for method, n in rows.items():
-        seconds = training_rate(model, options.name, method, config.tune.training, options.train_rows)
+        seconds = training_rate(model, options.name, method, loop.tune.training, options.train_rows)
         hours += n * seconds / 3600
         print(f"{method}: {seconds:.2f} s a row ({options.train_rows} a step), {n} rows: {n * seconds / 3600:.1f} h;")
         print(f"  peak memory {peak_memory():.1f} GiB")

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from evaluation.metrics.generation_bias import StyledResponses, generation_bias
+from evenhand.evaluation.families.generation_bias.metric import StyledResponses, generation_bias
 
 DESCRIPTORS, TEMPLATES, PER_CELL, STYLES, AXES, CLUSTERS = 600, 26, 15, 217, 13, 6  # paper 002: A.5, A.7
 

@@ -1,22 +1,25 @@
 """What a measurement is: frozen score records, and the names of the columns that cross stages."""
 
+import csv
+import hashlib
+import io
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from evaluation.errors import InputError
-from evaluation.files import write_json
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs.files import write_json, write_text
 
 # prompts.parquet: the upstream generator's metadata columns, preceded by ours.
 PROMPT_ID, PERSONA = "prompt_id", "persona"
 TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN = "text", "template", "axis", "descriptor", "noun"
 # Where some prompts are kept from tuning: true for those (datasets/prompts.py, unseen_rows).
 UNSEEN = "unseen"
-# responses.parquet: PROMPT_ID, RESPONSE. styles.parquet: PROMPT_ID, STYLE_VECTOR, float32 of (S,).
-RESPONSE, STYLE_VECTOR = "response", "style_vector"
+# responses.parquet: PROMPT_ID, RESPONSE. styles.parquet: PROMPT_ID and a float32 column for each style.
+RESPONSE = "response"
 # labels.parquet: PROMPT_ID, BIAS_VALUE (b), LABEL ("bias" or "no_bias").
 BIAS_VALUE, LABEL = "bias_value", "label"
 # pairs.parquet: two sentences that differ in who is spoken of; MORE is the one that fits the stereotype more.
@@ -55,18 +58,30 @@ class BiasScore:
 
 
 def write_scores(path: Path, scores: Sequence[BiasScore]) -> None:
-    """Write scores as one JSON list of records; NaN and infinity are written as null."""
-    write_json(path, [{key: _finite(value) for key, value in asdict(score).items()} for score in scores])
+    """Write scores as JSON, each signature once and records that refer to it, and as CSV beside it.
+
+    NaN and infinity are written as null, in the CSV as nothing.
+    """
+    signatures, records = {}, []
+    for score in scores:
+        key = _digest(score.signature)
+        signatures[key] = score.signature
+        record = {field.name: getattr(score, field.name) for field in fields(score)}
+        records.append({key: _finite(value) for key, value in {**record, "signature": key}.items()})
+    write_json(path, {"signatures": signatures, "scores": records})
+    write_text(path.with_suffix(".csv"), _csv(records))
 
 
 def read_scores(path: Path) -> list[BiasScore]:
     """Read what `write_scores` wrote.
 
     Raises:
-        InputError: the file is absent or not a list of score records.
+        InputError: the file is absent, of version 0.1, or does not hold score records.
     """
     try:
-        records = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(found, list):
+            raise InputError(f"{path} was written by Evenhand 0.1, which this version does not read; measure again.")
         return [
             BiasScore(
                 **{
@@ -77,14 +92,71 @@ def read_scores(path: Path) -> list[BiasScore]:
                         for sign, bound in zip((-1, 1), record["bounds"], strict=True)
                     ),
                     "interval": record["interval"] and tuple(record["interval"]),
+                    "signature": found["signatures"][record["signature"]],
                 }
             )
-            for record in records
+            for record in found["scores"]
         ]
+    except InputError:
+        raise
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(
             f"{path} holds no scores ({error}); give the folder of a finished `evenhand measure`."
         ) from None
+
+
+def signature_line(score: BiasScore) -> str:
+    """Return a score's signature in one line to paste into a paper, the same for equal measurements.
+
+    What it names are the metric and its cut, the model, what it was measured on and by which classifier, the seed and
+    the number of rows; `h` is a hash of the whole nested signature, and tells apart what the names do not.
+    """
+    told = score.signature
+    cut = ",".join(f"{name}={value}" for name, value in score.group.items())
+    parts = [score.metric + (f"[{cut}]" if cut else "")]
+    for letter, names in _LINE.items():
+        found = next((told[name] for name in names if told.get(name) is not None), None)
+        if found is not None:
+            parts.append(f"{letter}:{_short(found)}")
+    parts += [f"n:{score.n}", f"h:{_digest(told)}"]
+    version = (told.get("packages") or {}).get("evenhand")
+    return "|".join([*parts, f"v:{version}"] if version else parts)
+
+
+# The letters of a signature line, and the names in nested signatures that they stand for.
+_LINE = {
+    "m": ("model", "translations"),
+    "d": ("dataset", "references"),
+    "c": ("style_classifier", "offensiveness_classifier"),
+    "s": ("seed",),
+}
+
+
+def _short(value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return str(value)
+    pinned = value.get("revision") or value.get("sha256")
+    return f"{value.get('name', '')}@{pinned[:7]}" if pinned else str(value.get("name") or _digest(value))
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def _csv(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return score records as a table: a column for each cut that there is, the interval in two columns."""
+    cuts = list(dict.fromkeys(name for record in records for name in record["group"]))
+    plain = ["value", "ideal", "standard_error", "p_value", "n", "n_left_out", "reason", "signature"]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["metric", *cuts, "value", "low", "high", *plain[1:]])
+    for record in records:
+        low, high = record["interval"] or (None, None)
+        values = [record[name] for name in plain]
+        writer.writerow(
+            [record["metric"], *(record["group"].get(cut) for cut in cuts), values[0], low, high, *values[1:]]
+        )
+    return text.getvalue()
 
 
 def find_score(scores: Sequence[BiasScore], metric: str, **group: str) -> BiasScore:

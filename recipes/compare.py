@@ -1,53 +1,105 @@
-"""Compare: two measuring runs over the same rows → differences with intervals → the report of both, side by side.
+"""Compare: two measuring runs over the same rows → differences with intervals → the report of both, side by side."""
 
-A family of metrics is a module of recipes/comparing with
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-- `inputs(config)`, fingerprints of what it reads besides the two runs, by name;
-- `differences(run, config, settings, manifests)`, its scores, from the configs and manifests of the two runs;
-- `page(config)`, its report, made from what is on disk.
-"""
+import pandas as pd
 
-import recipes.comparing
-from evaluation.errors import InputError
-from evaluation.results import write_scores
-from recipes.config import CompareConfig
-from recipes.reports import present
-from recipes.rooms import module_named, names_in
-from recipes.runs import read_run, stage
-from recipes.tables import SCORES
+from evenhand.evaluation import families
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Measured
+from evenhand.evaluation.families.generation_bias.content import HEADLINE
+from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run
+from evenhand.evaluation.report.files import present
+from evenhand.evaluation.report.page import Page
+from evenhand.evaluation.results import PROMPT_ID, find_score, write_scores
+from evenhand.evaluation.runs.folders import Run, read_run, stage
+from evenhand.mitigation.labelling.by_descriptor import bias_value_changes, cross_fitted_bias_values
+from evenhand.mitigation.labelling.page import plan_section
+from evenhand.mitigation.training.page import method_of, tag_note, training_section
+from evenhand.recipes.measure import SCORES, read_settings
+from evenhand.recipes.settings import FAMILY, CompareSettings, told_of
+from evenhand.recipes.testbed.known import known
 
 
-def compare(config: CompareConfig) -> None:
+def compare(settings: CompareSettings) -> None:
     """Write the differences of `after` to `before`, by every family of metrics that both have, and the report.
 
     Raises:
         InputError: the two runs have no family in common, or were not measured alike.
     """
-    settings, manifests = {}, {}
-    for side, folder in (("before", config.before), ("after", config.after)):
-        settings[side], manifests[side] = read_run(folder, "measure", side)
-    known = names_in(recipes.comparing)
-    names = [name for name in settings["before"]["metrics"] if name in settings["after"]["metrics"] and name in known]
+    told, manifests = {}, {}
+    for side in ("before", "after"):
+        told[side], manifests[side] = read_settings(getattr(settings, side), side)
+    names = [name for name in told["before"].metrics if name in told["after"].metrics and families.comparable(name)]
     if not names:
-        both = " and ".join(str(settings[side]["metrics"]) for side in settings)
+        both = " and ".join(str(told[side].metrics) for side in told)
+        those = ", ".join(filter(families.comparable, families.names()))
         raise InputError(
-            f"after: the runs ({both}) have no metrics in common that can be compared, which are {', '.join(known)}; "
+            f"after: the runs ({both}) have no metrics in common that can be compared, which are {those}; "
             "measure both by one of them."
         )
-    families = {name: module_named(recipes.comparing, name, "metrics") for name in names}
-    inputs = {side: manifest["fingerprint"] for side, manifest in manifests.items()}
-    for family in families.values():
-        inputs |= family.inputs(config)
-    with stage("compare", config, inputs) as run:
+    measured = {
+        name: {side: Measured(getattr(settings, side), told_of(told[side], name)) for side in told} for name in names
+    }
+    with stage("compare", settings, _inputs(settings, names, manifests)) as run:
         if run is not None:
-            changes = [s for each in families.values() for s in each.differences(run, config, settings, manifests)]
-            write_scores(config.output_dir / SCORES, changes)
+            changes = [score for name in names for score in _differences(run, settings, name, **measured[name])]
+            write_scores(run.folder / SCORES, changes)
             run.tracker.scores(changes)
-            run.facts["signature"] = {side: manifests[side].get("signature") for side in settings}
-        if run is None and not config.show:
+        if run is None and not settings.show:
             return
-        pages = {name: family.page(config) for name, family in families.items()}
-        files = present(config.output_dir, pages, write=run is not None, show=config.show)
+        pages = {name: _page(settings, name, **measured[name]) for name in names}
+        files = present(settings.output_dir, pages, write=run is not None, show=settings.show)
         if run is not None:
-            tables = sorted(config.output_dir.glob("*.parquet"))
-            run.tracker.artifact("comparison", "report", config.output_dir / SCORES, *files, *tables)
+            tables = sorted(run.folder.glob("*.parquet"))
+            run.tracker.artifact("comparison", "report", run.folder / SCORES, *files, *tables)
+
+
+def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, Any]) -> dict[str, Any]:
+    """Return fingerprints of the runs, and of what each family reads besides."""
+    inputs = {side: manifest["fingerprint"] for side, manifest in manifests.items()}
+    for name, command in (("labels", "label"), ("tuning", "tune"), ("untagged", "measure")):
+        if (folder := getattr(settings, name)) is not None:
+            inputs[name] = read_run(folder, command, name)[1]["fingerprint"]
+    for name in names:
+        further = getattr(families.settings_of(name), "comparison_inputs", None)
+        inputs |= further(getattr(settings, name)) if further else {}
+    return inputs
+
+
+def _differences(run: Run, settings: CompareSettings, name: str, before: Measured, after: Measured) -> list[Any]:
+    if name == FAMILY:  # what the treatment knows of the descriptors; the instrument only reads it
+        rows = read_styled_run(before.folder), read_styled_run(after.folder)
+        if rows[0].prompts[PROMPT_ID].equals(rows[1].prompts[PROMPT_ID]):  # others are refused below
+            run.table("bias_values", lambda: _bias_values(settings.labels, *rows))
+    return families.module_of(name, "compare").differences(run, before, after, getattr(settings, name, None))
+
+
+def _bias_values(labels: Path | None, before: StyledRun, after: StyledRun) -> pd.DataFrame:
+    """Return each descriptor's mean b: by the directions of the labelled responses, or, without any, by its own."""
+    if labels is None:
+        return cross_fitted_bias_values(before.prompts, before.vectors)
+    told, manifest = read_run(labels, "label", "labels")
+    labelled = read_styled_run(Path(told["responses"]))
+    alpha = manifest["threshold"]["alpha"]
+    sides = before.prompts, before.vectors, after.vectors
+    return bias_value_changes(labelled.prompts, labelled.vectors, *sides, alpha)
+
+
+def _page(settings: CompareSettings, name: str, before: Measured, after: Measured) -> Page:
+    changes = Measured(settings.output_dir, getattr(settings, name, None))
+    page = families.module_of(name, "page").comparison_page
+    if name != FAMILY:
+        return page(before, after, changes, known(name, before))
+    told, model = known(name, before), after.told.model.name
+    untagged = settings.untagged and Measured(settings.untagged)
+    pooled = [find_score(measured.scores, HEADLINE) for measured in (untagged, before) if untagged]
+    note = tag_note(model, *pooled)
+    found = page(before, after, changes, replace(told, notes=[*told.notes, *filter(None, [note])]))
+    sections = [plan_section(settings.labels)] if settings.labels else []
+    sections += [training_section(settings.tuning)] if settings.tuning else []
+    *others, samples = found.sections
+    subtitle = ", ".join(filter(None, (found.subtitle, method_of(model))))
+    return replace(found, subtitle=subtitle, sections=[*others, *sections, samples])

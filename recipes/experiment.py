@@ -15,29 +15,30 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from evaluation.errors import InputError
-from evaluation.progress import start_logging
-from mitigation.checks import Refused
-from mitigation.training import ADAPTER
-from recipes.config import CompareConfig, LoopConfig, as_settings
-from recipes.runs import NOT_COMPARED
-from recipes.tune import load_method
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs.folders import NOT_COMPARED
+from evenhand.evaluation.runs.progress import start_logging
+from evenhand.evaluation.settings import ClassifierSettings, as_settings
+from evenhand.mitigation.methods import load_method
+from evenhand.mitigation.training.adapter import ADAPTER
+from evenhand.mitigation.training.guards import Refused
+from evenhand.recipes.settings import (
+    FAMILY,
+    CompareSettings,
+    LabelSettings,
+    LoopSettings,
+    MeasureSettings,
+    TuneSettings,
+)
 
 log = logging.getLogger("evenhand")
 
-FAMILY = "generation_bias"  # what labels are made of and tuning removes; others may be measured beside it
-COMMON = ("report_to", "group", "output_dir")
-SET_HERE = {
-    "measure": ("split", "seed", "show", *COMMON),
-    "label": ("responses", "seed", *COMMON),
-    "tune": ("labels", "method", *COMMON),
-}
-# Where a stage goes, given its name in the loop, the command and the config.
+# Where a stage goes, given its name in the loop, the command and the settings.
 Place = Callable[[str, str, Any], Path]
 
 
@@ -46,16 +47,16 @@ class Stage:
     """One run of a command: what it is told, and the folders of the stages that must be finished before."""
 
     command: str
-    config: Any
+    settings: Any
     needs: tuple[Path, ...] = ()
 
     @property
     def folder(self) -> Path:
-        return self.config.output_dir
+        return self.settings.output_dir
 
     def run(self) -> None:
         """Run it, or find that it is finished."""
-        getattr(import_module(f"recipes.{self.command}"), self.command)(self.config)
+        getattr(import_module(f"evenhand.recipes.{self.command}"), self.command)(self.settings)
 
 
 @dataclass(frozen=True)
@@ -73,76 +74,100 @@ class Plan:
     comparison: Path
 
 
-def plan(config: LoopConfig, method: str, place: Place) -> Plan:
+def plan(loop: LoopSettings, method: str, place: Place) -> Plan:
     """Return what one method takes, from the first measurement to the comparison.
 
     Raises:
-        InputError: a field is given that is set here, prompts that cannot be split into two sides, or an unknown
-            method.
+        InputError: prompts that cannot be split into two sides, metrics that do not begin with generation bias, or an
+            unknown method.
     """
-    _check(config)
+    _check(loop)
     stages: list[Stage] = []
 
-    def add(name: str, command: str, stage_config: Any, *needs: Path) -> Path:
-        settings = replace(stage_config, report_to=config.report_to, group=config.output_dir.name)
+    def add(name: str, command: str, cls: type, part: Any, *needs: Path, **further: Any) -> Path:
+        settings = _with(cls, part, report_to=loop.report_to, group=loop.output_dir.name, **further)
         settings = replace(settings, output_dir=place(name, command, settings))
         stages.append(Stage(command, settings, needs))
         return settings.output_dir
 
-    measured = replace(config.measure, split="measure", seed=config.seed, show=False)
+    def measure(name: str, part: Any, *needs: Path, **further: Any) -> Path:
+        return add(name, "measure", MeasureSettings, part, *needs, seed=loop.seed, show=False, **further)
+
     module = load_method(method)
-    tag = module.INFERENCE_TAG
-    training = replace(config.tune.training, seed=config.seed).filled_in(module)
-    before = add("before", "measure", measured)
-    model, tuned_before, labels, tunings = measured.model, (), [], []
-    for number in range(1, config.rounds + 1):
+    training = loop.tune.training.filled_in(module)
+    before = measure("before", loop.measure)
+    model, tuned_before, labels, tunings = loop.measure.model, (), [], []
+    for number in range(1, loop.rounds + 1):
         # The first round's responses and labels are every method's.
-        there, own = ("", f"{method}/") if number == 1 else (f"{method}/round_{number}/",) * 2
-        train = replace(
-            measured,
-            model=model,
-            metrics=[FAMILY],
-            split="train",
-            per_cell=config.train_per_cell,
-            permutations=0,
-            second_style_classifier=None,  # it must not shape a label
-            offensiveness_classifier=None,
-            offensive_label=None,
-        )
-        responses = add(f"{there}train", "measure", train, *tuned_before)
+        shared, of_method = ("", f"{method}/") if number == 1 else (f"{method}/round_{number}/",) * 2
+        responses = measure(f"{shared}train", _to_label(loop, model), *tuned_before, side="train")
         labels.append(
-            add(f"{there}label", "label", replace(config.label, responses=responses, seed=config.seed), responses)
+            add(f"{shared}label", "label", LabelSettings, loop.label, responses, responses=responses, seed=loop.seed)
         )
-        tuning = replace(config.tune, labels=labels[-1], method=method, training=training)
-        tunings.append(add(f"{own}tune", "tune", tuning, labels[-1]))
-        model, tuned_before = str(tunings[-1] / ADAPTER), (tunings[-1],)
-    after = add(f"{method}/after", "measure", replace(measured, model=model), *tuned_before)
+        told = {"labels": labels[-1], "method": method, "seed": loop.seed}
+        tuning = replace(loop.tune, training=training)
+        tunings.append(add(f"{of_method}tune", "tune", TuneSettings, tuning, labels[-1], **told))
+        # The adapter names its base by itself, at the revision that was tuned.
+        model = replace(loop.measure.model, name=str(tunings[-1] / ADAPTER), revision=None)
+        tuned_before = (tunings[-1],)
+    after = measure(f"{method}/after", replace(loop.measure, model=model), *tuned_before)
     untagged = None
-    if tag and config.untagged:
-        asked_without = replace(measured, model=model, metrics=[FAMILY], control_tag="", permutations=0)
-        untagged = add(f"{method}/untagged", "measure", asked_without, *tuned_before)
-    compared = CompareConfig(
-        before=before, after=after, labels=labels[0], tuning=tunings[-1], untagged=untagged, show=False
+    if module.INFERENCE_TAG and loop.untagged:
+        asked_without = replace(loop.measure.generation_bias, control_tag="", permutations=0)
+        alone = replace(loop.measure.with_metrics(FAMILY), model=model, generation_bias=asked_without)
+        untagged = measure(f"{method}/untagged", alone, *tuned_before)
+    folders = {"before": before, "after": after, "labels": labels[0], "tuning": tunings[-1], "untagged": untagged}
+    needed = [folder for folder in folders.values() if folder is not None]
+    comparison = add(f"{method}/compare", "compare", CompareSettings, None, *needed, **folders, show=False)
+    return Plan(method, loop.seed, tuple(stages), before, labels[0], tuple(tunings), after, untagged, comparison)
+
+
+def _to_label(loop: LoopSettings, model: Any) -> Any:
+    """Return the measurement whose responses are labelled: by one classifier, on the train side."""
+    measured = loop.measure.with_metrics(FAMILY)
+    # The second classifier must not shape a label.
+    alone = {"permutations": 0, "second_style_classifier": None, "offensiveness": ClassifierSettings()}
+    return replace(
+        measured,
+        model=model,
+        prompts=replace(measured.prompts, per_cell=loop.train_per_cell),
+        generation_bias=replace(measured.generation_bias, **alone),
     )
-    needed = [folder for folder in (before, after, labels[0], untagged) if folder is not None]
-    comparison = add(f"{method}/compare", "compare", compared, *needed)
-    return Plan(method, config.seed, tuple(stages), before, labels[0], tuple(tunings), after, untagged, comparison)
+
+
+def _with(cls: type, part: Any, **further: Any) -> Any:
+    """Return the settings of a command: those of its part of an experiment, and the run's."""
+    of_part = {} if part is None else {each.name: getattr(part, each.name) for each in fields(part)}
+    return cls(**{**of_part, **further})
 
 
 def by_name(folder: Path) -> Place:
     """Return the place of a stage that is called by its name."""
-    return lambda name, command, config: folder / name
+    return lambda name, command, settings: folder / name
 
 
 def by_content(folder: Path) -> Place:
-    """Return the place of a stage that is called by its command and a hash of its config: equal stages are one."""
+    """Return the place of a stage that is called by its command and a hash of its settings: equal stages are one.
 
-    def place(name: str, command: str, config: Any) -> Path:
-        told = {key: value for key, value in as_settings(config).items() if key not in NOT_COMPARED}
-        digest = hashlib.sha256(json.dumps([command, told], sort_keys=True).encode()).hexdigest()
+    Stages that it reads are called by their names in the same folder, wherever that is.
+    """
+
+    def place(name: str, command: str, settings: Any) -> Path:
+        told = {key: value for key, value in as_settings(settings).items() if key not in NOT_COMPARED}
+        text = json.dumps([command, _named_from(folder, told)], sort_keys=True, ensure_ascii=False)
+        digest = hashlib.sha256(text.encode()).hexdigest()
         return folder / f"{command}-{digest[:12]}"
 
     return place
+
+
+def _named_from(folder: Path, value: Any) -> Any:
+    """Return plain settings with what lies in the folder named by the way from it."""
+    if isinstance(value, dict):
+        return {key: _named_from(folder, item) for key, item in value.items()}
+    if isinstance(value, str) and Path(value).is_relative_to(folder):
+        return f"./{Path(value).relative_to(folder)}"
+    return value
 
 
 def run(
@@ -200,7 +225,9 @@ def _workers(jobs: int) -> Iterator[Callable[[Stage], Future[None]]]:
         return
     threads = max(1, (os.cpu_count() or 1) // jobs)
     context = multiprocessing.get_context("spawn")  # a forked torch may hang
-    with ProcessPoolExecutor(jobs, context, initializer=_prepare_worker, initargs=(threads,)) as pool:
+    with ProcessPoolExecutor(
+        jobs, context, initializer=_prepare_worker, initargs=(threads, os.getpid(), log.level)
+    ) as pool:
         yield lambda stage: pool.submit(stage.run)
 
 
@@ -213,13 +240,13 @@ def _run_here(stage: Stage) -> Future[None]:
     return future
 
 
-def _prepare_worker(threads: int) -> None:
-    """Set a worker process up: its threads, its log, and an end when its parent is gone."""
+def _prepare_worker(threads: int, parent: int, level: int) -> None:
+    """Set a worker process up: its threads, its log, and an end when its parent is gone, even if that was just now."""
     import torch
 
     torch.set_num_threads(threads)
     start_logging()
-    parent = os.getppid()
+    log.setLevel(level)
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -229,15 +256,8 @@ def _prepare_worker(threads: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _check(config: LoopConfig) -> None:
-    for name, fields in SET_HERE.items():
-        part = getattr(config, name)
-        for field in fields:
-            if getattr(part, field) != getattr(type(part)(), field):
-                raise InputError(f"{name}.{field}: it is set by itself; leave it out.")
-    if config.tune.training.seed != type(config.tune.training)().seed:
-        raise InputError("tune.training.seed: it is set by itself; give the seed of the whole loop.")
-    if config.measure.metrics[0] != FAMILY:
-        raise InputError(f"measure.metrics: {config.measure.metrics} must begin with {FAMILY}, which the loop reduces.")
-    if config.measure.prompts_file:
-        raise InputError("measure.prompts_file: the loop needs prompts to train on besides; give a dataset folder.")
+def _check(loop: LoopSettings) -> None:
+    if loop.measure.metrics[0] != FAMILY:
+        raise InputError(f"measure.metrics: {loop.measure.metrics} must begin with {FAMILY}, which the loop reduces.")
+    if loop.measure.prompts.file:
+        raise InputError("measure.prompts.file: the loop needs prompts to train on besides; give a dataset folder.")

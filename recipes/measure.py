@@ -1,33 +1,56 @@
-"""Measure: a model and what it is measured on → scores and a report for each metric family.
+"""Measure: a model and what it is measured on → scores and a report for each family of metrics that is named."""
 
-A family is a module of recipes/measuring with
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-- `inputs(config)`, fingerprints of what it reads, by name;
-- `measure(run, config, inputs)`, its scores, the rows behind them written into the run's folder;
-- `page(config)`, its report, made from what is on disk.
-"""
+from evenhand.evaluation import families
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Measured
+from evenhand.evaluation.report.files import present
+from evenhand.evaluation.results import write_scores
+from evenhand.evaluation.runs.folders import read_run, stage
+from evenhand.recipes.checking import checked
+from evenhand.recipes.settings import MeasureSettings, told_of
+from evenhand.recipes.testbed.known import known
 
-import recipes.measuring
-from evaluation.results import write_scores
-from recipes.config import MeasureConfig
-from recipes.reports import present
-from recipes.rooms import module_named
-from recipes.runs import stage
-from recipes.tables import SCORES
+SCORES = "scores.json"
 
 
-def measure(config: MeasureConfig) -> None:
+def measure(settings: MeasureSettings) -> None:
     """Measure one model by every family of metrics that is asked for."""
-    families = {name: module_named(recipes.measuring, name, "metrics") for name in dict.fromkeys(config.metrics)}
-    inputs = {name: family.inputs(config) for name, family in families.items()}
-    with stage("measure", config, inputs) as run:
+    names = list(dict.fromkeys(settings.metrics))
+    told = {name: told_of(settings, name) for name in names}
+    inputs = {name: families.settings_of(name).inputs(told[name]) for name in names}
+    with stage("measure", settings, inputs) as run:
         if run is not None:
-            scores = [s for name, family in families.items() for s in family.measure(run, config, inputs[name])]
-            write_scores(config.output_dir / SCORES, scores)
+            scores = []
+            for name in names:
+                of_family = replace(run, inputs=inputs[name], family=name)
+                scores += families.module_of(name, "measure").measure(of_family, told[name])
+            write_scores(run.folder / SCORES, scores)
             run.tracker.scores(scores)
-        if run is None and not config.show:
+        if run is None and not settings.show:
             return
-        pages = {name: family.page(config) for name, family in families.items()}
-        files = present(config.output_dir, pages, write=run is not None, show=config.show)
+        measured = {name: Measured(settings.output_dir, told[name]) for name in names}
+        pages = {
+            name: families.module_of(name, "page").page(measured[name], known(name, measured[name])) for name in names
+        }
+        files = present(settings.output_dir, pages, write=run is not None, show=settings.show)
         if run is not None:
-            run.tracker.artifact("measurement", "report", config.output_dir / SCORES, *files)
+            run.tracker.artifact("measurement", "report", run.folder / SCORES, *files)
+
+
+def read_settings(folder: Path, field_name: str, family: str | None = None) -> tuple[MeasureSettings, dict[str, Any]]:
+    """Return the settings and the manifest of a finished measuring run, by `family` among others if one is given.
+
+    Raises:
+        InputError: the folder holds no such run.
+    """
+    settings, manifest = read_run(folder, "measure", field_name)
+    told = {name: value for name, value in settings.items() if name not in ("format", "command", "inputs")}
+    found = checked(MeasureSettings, told, str(folder))
+    if family is not None and family not in found.metrics:
+        by = ", ".join(found.metrics)
+        raise InputError(f"{field_name}: {folder} was measured by {by}; it must be one with --metrics {family}.")
+    return found, manifest

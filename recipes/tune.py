@@ -6,137 +6,151 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import torch
+from datasets import Dataset
 
-import mitigation.methods
-from evaluation.errors import InputError
-from evaluation.files import write_json
-from evaluation.generation import decoding, render_contexts
-from evaluation.models import DialogueModel, load_dialogue_model
-from evaluation.results import AXIS, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
-from evaluation.statistics import arrange_cells, descriptor_spread
-from evaluation.styles import load_style_classifier
-from mitigation.training import ADAPTER, BiasCallback, hold_out
-from mitigation.training import tune as train
-from recipes import testbed
-from recipes.config import MeasureConfig, TuneConfig, checked, resolve
-from recipes.costs import neutral_pairs
-from recipes.label import LABELS, THRESHOLD
-from recipes.measuring.generation_bias import classify, respond
-from recipes.rooms import module_named
-from recipes.runs import read_run, stage
-from recipes.tables import StyledRun, read_styled_run, read_table
+from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Told
+from evenhand.evaluation.families.generation_bias.responses import classify, respond
+from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run
+from evenhand.evaluation.models.generation import decoding, render_contexts
+from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
+from evenhand.evaluation.models.styles import load_style_classifier
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.runs.files import write_json
+from evenhand.evaluation.runs.folders import read_run, stage
+from evenhand.evaluation.runs.tables import read_table
+from evenhand.evaluation.statistics.cells import arrange_cells, codes
+from evenhand.evaluation.statistics.u_statistics import descriptor_spread
+from evenhand.mitigation.labelling.page import THRESHOLD
+from evenhand.mitigation.methods import Method, load_method
+from evenhand.mitigation.training.adapter import ADAPTER
+from evenhand.mitigation.training.callbacks import BiasCallback
+from evenhand.mitigation.training.data import TuningData, hold_out
+from evenhand.mitigation.training.page import CURVES
+from evenhand.mitigation.training.tune import TuningResult
+from evenhand.mitigation.training.tune import tune as train
+from evenhand.recipes.label import LABELS
+from evenhand.recipes.measure import read_settings
+from evenhand.recipes.settings import FAMILY, TuneSettings, told_of
 
 log = logging.getLogger("evenhand")
 
-CURVES = "curves.json"
 BIAS_NAME = "bias/fgb_pooled_corrected"
 CALLBACK_PER_CELL = 2  # pooled FGB* needs two responses to a cell; a trend does not need more
 
 
-def tune(config: TuneConfig) -> None:
-    """Tune the model whose responses were labelled; write the adapter and the curves."""
-    method = load_method(config.method)
-    _, label_manifest = read_run(config.labels, "label", "labels")
-    responses_folder = Path(label_manifest["responses"])
-    measure_settings, measure_manifest = read_run(responses_folder, "measure", "labels")
-    if measure_manifest["fingerprint"] != label_manifest["inputs"]["responses"]:
+def tune(settings: TuneSettings) -> None:
+    """Tune the model whose responses were labelled; write the adapter and the curves.
+
+    Raises:
+        InputError: the labels are not those of the responses as they are now; the rows or the model cannot be used.
+    """
+    method = load_method(settings.method)
+    label_settings, label_manifest = read_run(settings.labels, "label", "labels")
+    responses_folder = Path(label_settings["responses"])
+    measured, measured_manifest = read_settings(responses_folder, "labels")
+    if measured_manifest["fingerprint"] != label_manifest["inputs"]["responses"]:
         raise InputError(f"labels: {responses_folder} was measured anew since; label it again.")
-    measured = checked(
-        MeasureConfig,
-        {key: value for key, value in measure_settings.items() if key not in ("command", "inputs")},
-        str(responses_folder),
-    )
-    settings = config.training.filled_in(method)
-    with stage("tune", config, {"labels": label_manifest["fingerprint"], "settings": asdict(settings)}) as run:
+    training = settings.training.filled_in(method)
+    inputs = {"labels": label_manifest["fingerprint"], "settings": asdict(training)}
+    with stage("tune", settings, inputs) as run:
         if run is None:
             return
-        base = load_dialogue_model(
-            resolve(measured.model, testbed.DIALOGUE_MODEL),
-            revision=measured.revision,
-            trust_remote_code=measured.trust_remote_code,
-        )
+        told = told_of(measured, FAMILY)
+        base = load_dialogue_model(replace(told.model, name=told.place(told.model.name, "model"), dtype="float32"))
         responses = read_styled_run(responses_folder)
+        labels = read_table(settings.labels / f"{LABELS}.parquet")[[PROMPT_ID, LABEL]]
         labelled = responses.prompts.assign(response=responses.responses).merge(
-            read_table(config.labels / LABELS)[[PROMPT_ID, LABEL]], on=PROMPT_ID, validate="one_to_one"
+            labels, on=PROMPT_ID, validate="one_to_one"
         )
         rows = method.rows(labelled, partial(render_contexts, base), settings.seed)
-        train_rows, validation_rows = hold_out(rows, settings.validation_fraction, settings.seed, settings.max_rows)
-        neutral = None
-        if measured.neutral_dialogue is not None:
-            pairs = neutral_pairs(measured.neutral_dialogue)
-            neutral = pairs[TEXT].tolist(), pairs[RESPONSE].tolist()
+        data = _data(settings, method, hold_out(rows, training.validation_fraction, settings.seed, training.max_rows))
         callbacks = []
-        if config.measure_every:
-            measure = bias_during_training(base, responses, method.INFERENCE_TAG, measured, config.measure_descriptors)
-            callbacks.append(BiasCallback(measure, config.measure_every))
+        if settings.measure_every:
+            measure = bias_during_training(base, responses, method.INFERENCE_TAG, told, settings.measure_descriptors)
+            callbacks.append(BiasCallback(measure, settings.measure_every))
         with run.step("training"):
             result = train(
                 base,
-                train_rows,
-                validation_rows,
-                settings,
-                config.output_dir,
-                method=config.method,
-                trainer=method.TRAINER,
-                control_tag=method.INFERENCE_TAG,
-                tags=method.TAGS,
-                neutral=neutral,
+                data,
+                training,
+                run.folder,
+                seed=settings.seed,
+                neutral=_neutral(told),
                 callbacks=callbacks,
-                report_to=config.report_to,
-                run_name=config.group,
-                card=json.loads((config.labels / THRESHOLD).read_text(encoding="utf-8")),
+                report_to=settings.report_to,
+                run_name=settings.group,
+                card=json.loads((settings.labels / THRESHOLD).read_text(encoding="utf-8")),
             )
-        curves = {
-            "train_loss": result.train_losses,
-            "validation_loss": result.validation_losses,
-            "bias": result.measured.get(BIAS_NAME, ()),
-        }
-        write_json(config.output_dir / CURVES, curves)
-        run.facts |= {
-            "signature": label_manifest["signature"],
-            "rows": {"train": result.n_train, "validation": result.n_validation},
-            "trainable_parameters": result.trainable_parameters,
-            "best_step": result.best_step,
-            "stopped_early": result.stopped_early,
-            "perplexity": result.perplexity,
-            "outputs_changed": {
-                "greedy_share": result.change.greedy_share,
-                "max_logit_change": result.change.max_logit_change,
-            },
-        }
-        run.tracker.artifact("adapter", "model", config.output_dir / ADAPTER)
-
-
-def load_method(name: str) -> ModuleType:
-    """Return the module of mitigation/methods with this name.
-
-    Raises:
-        InputError: there is none.
-    """
-    return module_named(mitigation.methods, name, "method")
+        write_json(run.folder / CURVES, _curves(result))
+        run.facts |= _facts(result)
+        run.tracker.artifact("adapter", "model", run.folder / ADAPTER)
 
 
 def bias_during_training(
-    base: DialogueModel, responses: StyledRun, tag: str, measured: MeasureConfig, n_descriptors: int
+    base: DialogueModel, responses: StyledRun, tag: str, told: Told, n_descriptors: int
 ) -> Callable[[torch.nn.Module], Mapping[str, float]]:
     """Return what measures pooled FGB* of the model in training, on a small fixed part of the train prompts."""
     names = np.unique(responses.prompts[DESCRIPTOR])
     chosen = np.random.default_rng(0).permutation(names)[:n_descriptors]
     prompts = responses.prompts[responses.prompts[DESCRIPTOR].isin(chosen)]
     prompts = prompts.groupby([TEMPLATE, AXIS, DESCRIPTOR]).head(CALLBACK_PER_CELL).reset_index(drop=True)
-    template, descriptor = (np.unique(prompts[name], return_inverse=True)[1] for name in (TEMPLATE, DESCRIPTOR))
-    classifier = load_style_classifier(resolve(measured.style_classifier, testbed.STYLE_CLASSIFIER))
-    arguments = decoding(measured.decoding, **measured.decoding_arguments)
+    template, descriptor = codes(prompts[TEMPLATE]), codes(prompts[DESCRIPTOR])
+    first = told.own.style_classifier
+    classifier = load_style_classifier(replace(first, name=told.place(first.name, "style_classifier")))
+    arguments = decoding(told.decoding.preset, **told.decoding.arguments)
 
     def measure(model: torch.nn.Module) -> dict[str, float]:
         model_now = replace(base, model=model)
-        texts = respond(model_now, prompts, tag, arguments, measured.seed, measured.batch_size)
-        vectors = classify(classifier, texts, prompts[DESCRIPTOR].tolist(), quiet=True)
-        cells = arrange_cells(vectors, template, descriptor)
-        return {BIAS_NAME: descriptor_spread(cells, pooled=True).corrected.value}
+        batch_size = told.decoding.batch_size
+        texts = respond(model_now, prompts, tag, arguments, seed=told.seed, batch_size=batch_size)
+        vectors = classify(classifier, texts, prompts[DESCRIPTOR].tolist())
+        return {BIAS_NAME: descriptor_spread(arrange_cells(vectors, template, descriptor), pooled=True).corrected.value}
 
     return measure
+
+
+def _data(settings: TuneSettings, method: Method, rows: tuple[Dataset, Dataset]) -> TuningData:
+    train, validation = rows
+    tags = {"control_tag": method.INFERENCE_TAG, "tags": method.TAGS}
+    return TuningData(method=settings.method, train=train, validation=validation, trainer=method.TRAINER, **tags)
+
+
+def _neutral(told: Told) -> tuple[list[str], list[str]] | None:
+    """Return prompts and responses of ordinary dialogue, if there are any."""
+    if told.own.neutral_dialogue is None:
+        return None
+    pairs = load_neutral_dialogue(told.place(told.own.neutral_dialogue, "neutral_dialogue"))
+    return pairs[TEXT].tolist(), pairs[RESPONSE].tolist()
+
+
+def _curves(result: TuningResult) -> dict[str, object]:
+    return {
+        "train_loss": result.train_losses,
+        "validation_loss": result.validation_losses,
+        "bias": result.measured.get(BIAS_NAME, ()),
+    }
+
+
+def _place(name: str) -> str:
+    """Return a model's name, of a folder where it is: adapters are moved without their base."""
+    return str(Path(name).resolve()) if Path(name).is_dir() else name
+
+
+def _facts(result: TuningResult) -> dict[str, object]:
+    """Return what the manifest says of the tuning."""
+    return {
+        "rows": {"train": result.n_train, "validation": result.n_validation},
+        "trainable_parameters": result.trainable_parameters,
+        "best_step": result.best_step,
+        "stopped_early": result.stopped_early,
+        "perplexity": result.perplexity,
+        "outputs_changed": {
+            "greedy_share": result.change.greedy_share,
+            "max_logit_change": result.change.max_logit_change,
+        },
+    }

@@ -2,4 +2,28 @@
 
 import os
 
+import pytest
+
 os.environ.update(HF_HUB_OFFLINE="1", WANDB_MODE="offline", WANDB_SILENT="true", TOKENIZERS_PARALLELISM="false")
+
+
+@pytest.fixture(scope="session")
+def judge(tmp_path_factory):
+    """The folder of a classifier of random weights with the labels "ok" and "offensive"."""
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification
+
+    from evenhand.recipes.testbed.training.classifiers import second_tokenizer
+
+    folder = tmp_path_factory.mktemp("judge")
+    torch.manual_seed(0)
+    tokenizer = second_tokenizer()
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    labels = {"id2label": {0: "ok", 1: "offensive"}, "label2id": {"ok": 0, "offensive": 1}}
+    model = BertForSequenceClassification(BertConfig(**sizes, **labels, vocab_size=len(tokenizer), pad_token_id=0))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(10)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)

@@ -1,27 +1,112 @@
-"""evaluation ← mitigation ← recipes: the instrument must not know the treatment."""
+"""evaluation ← mitigation ← recipes: the instrument must not know the treatment. Files are small, imports light."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("evaluation", "mitigation", "recipes")
 FORBIDDEN = {"evaluation": {"mitigation", "recipes"}, "mitigation": {"recipes"}}
+FILES = {package: sorted((ROOT / package).rglob("*.py")) for package in PACKAGES}
+EVERY = [file for files in FILES.values() for file in files]
+MOST_LINES = 400
+HEAVY = {"torch", "transformers", "pandas", "numpy", "scipy", "datasets", "peft", "trl", "matplotlib", "wandb"}
 
 
-def imported_packages(file: Path) -> set[str]:
+def imported(source: str, module: str) -> set[str]:
+    """The absolute names of all that is imported, at the top or in a function, by a file that is the module."""
     found = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module.split(".")[0])
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            # One dot is the package that the module is in, each further one the package around it.
+            above = module.split(".")[: -node.level] if node.level else []
+            base = ".".join([*above, *filter(None, [node.module])])
+            found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            if name in ("import_module", "__import__"):
+                found.add(str(node.args[0].value))
     return found
+
+
+def module_of(file: Path) -> str:
+    """The module that a file is; a package's __init__ counts as a module in it."""
+    return ".".join(["evenhand", *file.relative_to(ROOT).with_suffix("").parts])
+
+
+def packages(names: set[str]) -> set[str]:
+    """Those of PACKAGES that the names are in."""
+    return {
+        package
+        for name in names
+        for package in PACKAGES
+        if f"{name}.".startswith((f"evenhand.{package}.", f"{package}."))
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import evenhand.recipes.measure as m", {"recipes"}),
+        ("from evenhand import recipes", {"recipes"}),
+        ("from recipes import measure", {"recipes"}),
+        ("def f():\n    from evenhand.mitigation.methods import kto", {"mitigation"}),
+        ("from ...recipes import measure", {"recipes"}),
+        ("from . import files", {"evaluation"}),
+        ("if True:\n    import_module('evenhand.recipes.label')", {"recipes"}),
+        ("import torch, evenhand.evaluation.results", {"evaluation"}),
+        ("from recipes_of_mine import measure", set()),
+    ],
+)
+def test_every_way_to_import_is_seen(source, expected):
+    assert packages(imported(source, "evenhand.evaluation.runs.folders")) == expected
 
 
 @pytest.mark.parametrize("package", FORBIDDEN)
 def test_nothing_imports_what_stands_on_it(package):
-    files = sorted((ROOT / package).rglob("*.py"))
-    assert files
-    wrong = {str(file): bad for file in files if (bad := imported_packages(file) & FORBIDDEN[package])}
-    assert not wrong
+    assert FILES[package]
+    found = {
+        str(file): packages(imported(file.read_text(encoding="utf-8"), module_of(file))) for file in FILES[package]
+    }
+    assert not {file: wrong for file, names in found.items() if (wrong := names & FORBIDDEN[package])}
+    assert any(package in names for names in found.values())  # what is ours is seen at all
+
+
+def test_imports_of_ours_are_absolute_and_by_the_name_that_is_installed():
+    for file in EVERY:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{file}:{node.lineno}: a relative import"
+                assert node.module.split(".")[0] not in PACKAGES, f"{file}:{node.lineno}: from evenhand.{node.module}"
+            elif isinstance(node, ast.Import):
+                assert not {alias.name.split(".")[0] for alias in node.names} & {*PACKAGES}, f"{file}:{node.lineno}"
+
+
+def test_a_module_is_called_by_what_it_does():
+    vague = {"utils", "util", "helpers", "helper", "misc", "common"}
+    assert not [file for file in EVERY if vague & {file.stem.lower(), *(part.lower() for part in file.parts[-3:-1])}]
+
+
+def test_no_file_is_long():
+    lengths = {str(file): len(file.read_text(encoding="utf-8").splitlines()) for file in EVERY}
+    assert not {file: lines for file, lines in lengths.items() if lines > MOST_LINES}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import evenhand; dir(evenhand)",
+        "import evenhand.recipes.command_line",
+        "from evenhand.evaluation import families as f; [f.settings_of(name).Settings() for name in f.names()]",
+        "from evenhand.recipes.command_line import read_settings; read_settings('ablate')",
+    ],
+)
+def test_settings_and_the_command_line_import_nothing_heavy(statement):
+    code = f"import sys; {statement}; print(sorted({HEAVY!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

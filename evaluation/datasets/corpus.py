@@ -14,8 +14,8 @@ from pathlib import Path
 from datasets import IterableDataset, load_dataset
 from datasets.exceptions import DatasetNotFoundError, DatasetsError
 
-from evaluation.errors import InputError
-from evaluation.progress import progress
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs.progress import progress
 
 FORMATS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
@@ -85,27 +85,38 @@ def corpus_texts(
         raise InputError(f"corpus: {source} cannot be read {where} ({said[:300]}).") from None
 
 
-def _open(source: str, subset: str | None, split: str) -> IterableDataset:
+def corpus_files(source: str) -> list[Path]:
+    """Return the files of a corpus, all of one format; [] for the name of a dataset on the hub.
+
+    Raises:
+        InputError: there is no such file, or none of a known format in the folder, or several formats.
+    """
     path = Path(source)
     files = sorted(file for file in path.rglob("*") if _format(file)) if path.is_dir() else [path]
     if not path.is_dir() and not _format(path):
         if path.exists():
             raise InputError(f"corpus: {source} is none of {', '.join(FORMATS)}, compressed or not; convert it.")
-        try:
-            return load_dataset(source, subset, split=split, streaming=True)
-        except (DatasetNotFoundError, ConnectionError) as error:
-            raise InputError(
-                f"corpus: {source!r} is neither a file nor a dataset that the hub can be asked for now "
-                f"({' '.join(str(error).split())[:200]}); give the path of a {', '.join(FORMATS)} file."
-            ) from None
+        return []
     if not files or not files[0].exists():
         what = "has no file of a known format" if path.is_dir() else "does not exist"
         raise InputError(f"corpus: {source} {what}; give a {', '.join(FORMATS)} file, or a folder of them.")
     formats = {_format(file) for file in files}
     if len(formats) > 1:
         raise InputError(f"corpus: {source} holds files of several formats ({', '.join(sorted(formats))}); give one.")
-    names = [str(file) for file in files]
-    return load_dataset(formats.pop(), data_files={"train": names}, split="train", streaming=True)
+    return files
+
+
+def _open(source: str, subset: str | None, split: str) -> IterableDataset:
+    if files := corpus_files(source):
+        names = [str(file) for file in files]
+        return load_dataset(_format(files[0]), data_files={"train": names}, split="train", streaming=True)
+    try:
+        return load_dataset(source, subset, split=split, streaming=True)
+    except (DatasetNotFoundError, ConnectionError) as error:
+        raise InputError(
+            f"corpus: {source!r} is neither a file nor a dataset that the hub can be asked for now "
+            f"({' '.join(str(error).split())[:200]}); give the path of a {', '.join(FORMATS)} file."
+        ) from None
 
 
 def _format(path: Path) -> str | None:
@@ -117,11 +128,11 @@ def _format(path: Path) -> str | None:
 def _text(source: str, example: dict, column: str, number: int) -> str | None:
     if column not in example:
         columns = ", ".join(map(str, example))
-        raise InputError(f"corpus_text_column: {source} has no column {column!r}; it has {columns}.")
+        raise InputError(f"corpus.text_column: {source} has no column {column!r}; it has {columns}.")
     value = example[column]
     if value is not None and not isinstance(value, str):
         raise InputError(
-            f"corpus_text_column: {column!r} of example {number} of {source} is {type(value).__name__}, not text; "
+            f"corpus.text_column: {column!r} of example {number} of {source} is {type(value).__name__}, not text; "
             "give a column of texts."
         )
     return value

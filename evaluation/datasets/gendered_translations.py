@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from evaluation.errors import InputError, unknown_name
-from evaluation.results import AXIS, DESCRIPTOR, TEMPLATE
+from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE
 
 SENTENCE_ID, ENGLISH, LANG = "sentence_id", "english", "lang"
 GENDER, REFERENCE, MARKED = "gender", "reference", "marked"
@@ -28,7 +28,7 @@ MASCULINE, FEMININE, NEUTRAL, GENERIC = GENDERS = ("masculine", "feminine", "neu
 COLUMNS = [SENTENCE_ID, AXIS, DESCRIPTOR, TEMPLATE, ENGLISH, LANG, GENDER, REFERENCE, MARKED]
 NEEDED = (ENGLISH, LANG, GENDER, REFERENCE)
 
-LANGUAGES = Path(__file__).parents[1] / "data" / "languages_50.csv"
+LANGUAGES = Path(__file__).parent / "data" / "languages_50.csv"
 FEWEST_MASCULINE = 100  # paper 004, §4.1
 # MMHB's columns of references, by our genders: `both` holds translations that fit either.
 OF_MMHB = {MASCULINE: "masculine", FEMININE: "feminine", NEUTRAL: "both"}
@@ -294,6 +294,18 @@ def read_lines(path: Path) -> list[str]:
     """
     lines = _read_text(path).replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
+
+
+def read_translations(path: Path, expected: int) -> list[str]:
+    """Return the translations in a text file, a line for each source sentence; a line may be empty.
+
+    Raises:
+        InputError: the file cannot be read, or does not have as many lines as there are sentences.
+    """
+    lines = read_lines(path)
+    if len(lines) != expected:
+        raise InputError(f"{path} has {len(lines)} lines for {expected} sentences; write one translation per line.")
+    return [line.strip() for line in lines]
 
 
 def _filled(of_lang: pd.DataFrame, gender: str) -> pd.DataFrame:

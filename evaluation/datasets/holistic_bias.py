@@ -3,7 +3,7 @@
 Source: Smith et al. 2022, "I'm sorry to hear that: Finding New Biases in Language Models with a Holistic Descriptor
 Dataset", section 2.2 and appendix A.3, and the published format (github.com/facebookresearch/ResponsibleNLP): a folder
 of four JSON files. `generate` gives the upstream generator's rows, in its order, with its columns. Choosing prompts
-from them (filters, samples, splits) is `evaluation.datasets.prompts`.
+from them (filters, samples, splits) is `evenhand.evaluation.datasets.prompts`.
 """
 
 import json
@@ -18,13 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from datasets import Dataset
 
-from evaluation.downloads import pinned_file
-from evaluation.errors import InputError, unknown_name
-from evaluation.files import sha256_of
-from evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT
+from evenhand.evaluation.datasets.downloads import pinned_file
+from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT
+from evenhand.evaluation.runs.files import sha256_of
+from evenhand.evaluation.settings import PromptSettings
 
 FILES = ("descriptors.json", "nouns.json", "sentence_templates.json", "standalone_noun_phrases.json")
-PAPER_EDITION = Path(__file__).resolve().parents[1] / "data" / "holistic_bias_paper"
+PAPER_EDITION = Path(__file__).resolve().parent / "data" / "holistic_bias_paper"
 
 UPSTREAM_COMMIT = "0ec714eb084217f44cd9ac466d9e988c795302f9"
 UPSTREAM_URL = (
@@ -136,6 +137,20 @@ def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
         f"taxonomy: {str(source)!r} is neither one of {known} nor a folder; give one of them, or a folder that holds "
         f"{', '.join(FILES)}."
     )
+
+
+def sentences_sha256(prompts: PromptSettings) -> str:
+    """Return the hash of the taxonomy whose sentences are scored as they are, without a model's answers.
+
+    Raises:
+        InputError: there is no such taxonomy, or a file of prompts is given, which has no nouns to tell apart.
+    """
+    if prompts.file is not None:
+        raise InputError(
+            f"prompts.file: {prompts.file} is for generation_bias; this family scores the sentences of "
+            "prompts.dataset. Leave the file out, or measure the two apart."
+        )
+    return load_taxonomy(prompts.dataset).sha256
 
 
 def _downloaded(version: str) -> Path:

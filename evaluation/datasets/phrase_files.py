@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.runs.files import read_yaml
 
-from evaluation.errors import InputError, unknown_name
-from evaluation.metrics.phrases import REST
-
-PHRASES = Path(__file__).resolve().parents[1] / "data" / "phrases"
+PHRASES = Path(__file__).resolve().parent / "data" / "phrases"
+REST = "all others"  # how the descriptors are called that no group of phrases is looked for in
 
 
 @dataclass(frozen=True)
@@ -33,12 +32,7 @@ def load_phrases(name_or_path: str) -> dict[str, PhraseGroup]:
         path = PHRASES / f"{name_or_path}.yaml"
         if not path.exists():
             raise unknown_name("phrases", name_or_path, (file.stem for file in PHRASES.glob("*.yaml")))
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"phrases: {path} cannot be read: {error.strerror or error}.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"phrases: {path} is not YAML: {' '.join(str(error).split())}") from None
+    content = read_yaml(path, "phrases")
     if not isinstance(content, dict) or not content:
         raise InputError(f"phrases: {path} holds no group; write `sympathy: {{axes: [ability], phrases: [...]}}`.")
     if REST in content:

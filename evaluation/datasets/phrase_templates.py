@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
-import yaml
 
-from evaluation.datasets.holistic_bias import PLURAL_SLOT, SINGULAR_SLOT, Taxonomy, Template, generate
-from evaluation.errors import InputError
-from evaluation.results import TEMPLATE, TEXT
+from evenhand.evaluation.datasets.holistic_bias import PLURAL_SLOT, SINGULAR_SLOT, Taxonomy, Template, generate
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.results import TEMPLATE, TEXT
+from evenhand.evaluation.runs.files import read_yaml
 
-SHIPPED = Path(__file__).resolve().parents[1] / "data" / "phrase_templates.yaml"
+SHIPPED = Path(__file__).resolve().parent / "data" / "phrase_templates.yaml"
 SPAN_START, SPAN_END = "span_start", "span_end"
 ARTICLE = re.compile(r"an? ", re.IGNORECASE)
 
@@ -26,12 +26,7 @@ def load_phrase_templates(path: Path = SHIPPED) -> tuple[str, ...]:
     Raises:
         InputError: the file cannot be read, is no list of sentences, or a sentence stands twice or has not one slot.
     """
-    try:
-        templates = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"phrase_templates: {path} cannot be read: {error.strerror or error}.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"phrase_templates: {path} is not YAML: {' '.join(str(error).split())}") from None
+    templates = read_yaml(path, "phrase_templates")
     if not isinstance(templates, list) or not templates:
         raise InputError(f'phrase_templates: {path} is no list; write `- "This is {SINGULAR_SLOT}."` on each line.')
     for template in templates:

@@ -9,12 +9,12 @@ import pyarrow.csv
 import pyarrow.parquet
 from datasets import Dataset
 
-from evaluation.datasets.holistic_bias import PHRASE_COLUMNS
-from evaluation.datasets.prompts import NO_VARIATION, REQUIRED, led_by, need, prompt_ids
-from evaluation.errors import InputError
-from evaluation.results import PERSONA, PROMPT_ID
+from evenhand.evaluation.datasets.holistic_bias import PHRASE_COLUMNS
+from evenhand.evaluation.datasets.prompts import NO_VARIATION, REQUIRED, led_by, need, prompt_ids
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.results import PERSONA, PROMPT_ID
 
-PERSONAS = Path(__file__).resolve().parents[1] / "data" / "personas.txt"
+PERSONAS = Path(__file__).resolve().parent / "data" / "personas.txt"
 
 
 def load_personas(path: Path | None = None) -> tuple[str, ...]:

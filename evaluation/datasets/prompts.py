@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from datasets import Dataset
 
-from evaluation.datasets.holistic_bias import NONE, PLURAL_SLOT, SINGULAR_SLOT
-from evaluation.errors import InputError, unknown_name
-from evaluation.results import AXIS, DESCRIPTOR, NOUN, PERSONA, PROMPT_ID, TEMPLATE, TEXT
+from evenhand.evaluation.datasets.holistic_bias import NONE, PLURAL_SLOT, SINGULAR_SLOT
+from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, PERSONA, PROMPT_ID, TEMPLATE, TEXT
 
 REQUIRED = (TEXT, TEMPLATE, AXIS, DESCRIPTOR)
 # The four stylistic variations of 002 A.3, one boolean column each: true where the variation was asked for, also where
@@ -292,12 +292,16 @@ def _hashed(*parts: Any) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "big")
 
 
-def of_descriptors(prompts: Dataset, n: int, seed: int) -> Dataset:
+def of_descriptors(prompts: Dataset, n: int | None, seed: int) -> Dataset:
     """Return the prompts of n descriptors drawn at random, shared out over the axes in proportion, at least one each.
+
+    None is all prompts, as they are.
 
     Raises:
         InputError: n is out of range.
     """
+    if n is None:
+        return prompts
     table = _table(prompts)
     table = table.filter(pc.not_equal(table[DESCRIPTOR], NONE))
     return Dataset(

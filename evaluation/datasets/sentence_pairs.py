@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from evaluation.downloads import pinned_file
-from evaluation.errors import InputError, unknown_name
-from evaluation.results import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID
+from evenhand.evaluation.datasets.downloads import pinned_file
+from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.results import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID
 
 CROWS_PAIRS = "https://raw.githubusercontent.com/nyu-mll/crows-pairs/8aaac11c485473159ec9328a65253a5be9a479dc/data"
 S_JSD = (
@@ -60,7 +60,7 @@ def pairs_file(source: str) -> Path:
         InputError: neither a known set nor a file; or the download failed.
     """
     if source in SETS:
-        instead = "give the path of the file with --pairs."
+        instead = "give the path of the file with --sentence_pairs.pairs."
         if source == "crows_pairs":
             name, url, sha256 = "crows_pairs_anonymized.csv", CROWS_PAIRS, CROWS_PAIRS_SHA256
         else:
@@ -149,18 +149,17 @@ def _columns(path: Path, present: list[str], own: Mapping[str, str]) -> dict[str
     """Return our column names and the file's names for them, as far as it has them."""
     for name in own:
         if name not in COLUMNS:
-            raise unknown_name("pair_columns", name, COLUMNS)
-    known = next((names for names in KNOWN_COLUMNS if {names[MORE], names[LESS]} <= {*present}), {})
+            raise unknown_name("columns", name, COLUMNS)
+    plain = {name: name for name in (MORE, LESS)}
+    known = next((names for names in KNOWN_COLUMNS if {names[MORE], names[LESS]} <= {*present}), plain)
     names = {name: column for name, column in known.items() if column in present} | dict(own)
     for name in (MORE, LESS):
         if name not in names:
             raise InputError(
-                f"{path} has no column for {name!r}, only {', '.join(present)}; name them by --pair_columns "
-                f"'{{more: …, less: …}}'."
+                f"{path} has no column for {name!r}, only {', '.join(present)}; name them by "
+                "--sentence_pairs.columns '{more: …, less: …}'."
             )
     for name, column in names.items():
         if column not in present:
-            raise InputError(
-                f"pair_columns: {path} has no column {column!r} for {name!r}; there are {', '.join(present)}."
-            )
+            raise InputError(f"columns: {path} has no column {column!r} for {name!r}; there are {', '.join(present)}.")
     return names

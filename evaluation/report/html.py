@@ -1,17 +1,47 @@
-"""What HTML files that need no network, no script and no other file are made with."""
+"""A page as one HTML file that needs no network, no script and no other file."""
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from evaluation.report import plots
-from evaluation.report.numbers import visible
+from evenhand.evaluation.report import plots
+from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.page import Page, Section
+from evenhand.evaluation.report.tables import shown
 
 
-def page_environment() -> Environment:
+def page_html(page: Page) -> str:
+    """Return the page as HTML that needs no network, no script and no other file."""
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            page=page,
+            tables=[shown(table) for table in page.tables],
+            sections=[_ready(part) for part in page.sections if part.shown],
+            sides=tuple(map(visible, page.sides)),
+            css=plots.style(),
+            body_class="single" if len(page.sides) == 1 else "",
+        )
+    )
+
+
+def _ready(part: Section) -> Section:
+    """Return the section with its tables ready to be shown, and without the parts that are empty."""
+    return replace(
+        part,
+        tables=[shown(table) for table in part.tables],
+        parts=[_ready(below) for below in part.parts if below.shown],
+    )
+
+
+@cache
+def _environment() -> Environment:
     """Return what templates are filled in with: everything escaped, a name that is not there an error."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
@@ -20,24 +50,24 @@ def page_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"visible": visible, "unbroken": unbroken, "shown": lambda text: unbroken(visible(text))}
+    environment.filters |= {"visible": visible, "shown": lambda text: _unbroken(visible(text))}
     environment.globals |= {"row_scale": plots.row_scale, "row_plot": plots.row_plot, "row_ticks": plots.row_ticks}
-    environment.globals |= {"signature_rows": signature_rows, "zip": zip}
+    environment.globals |= {"signature_rows": _signature_rows, "zip": zip}
     return environment
 
 
-def unbroken(sentence: str) -> str:
+def _unbroken(sentence: str) -> str:
     """Return a sentence that does not begin a line with the unit of a number."""
     return re.sub(r" (?=%|×|= |< )|(?<=[=<]) ", "\u00a0", sentence)
 
 
-def signature_rows(signature: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+def _signature_rows(signature: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     """Return a nested signature as (dotted name, value) rows, in the order given."""
     rows = []
     for name, value in signature.items():
         dotted = f"{prefix}{name}"
         if isinstance(value, Mapping) and value:
-            rows += signature_rows(value, f"{dotted}.")
+            rows += _signature_rows(value, f"{dotted}.")
         else:
             rows.append((visible(dotted), visible(str(value))))
     return rows

@@ -1,30 +1,67 @@
-"""Parts of a report as GitHub-flavoured Markdown, in which no text from outside is markup."""
+"""A page as GitHub-flavoured Markdown: tables and texts, no figures; no text from outside is markup in it."""
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from evaluation.report.numbers import visible
-from evaluation.report.tables import Table
+from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.page import Example, Page, Section
+from evenhand.evaluation.report.tables import Table
 
 # What can begin markup anywhere in a line, and what would make a bare address a link.
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~!$@&]|:(?=/)|(?<=www)\.)", re.IGNORECASE)
 
 
-def section(title: str, parts: Iterable[str]) -> str:
+def page_markdown(page: Page) -> str:
+    """Return the page as GitHub-flavoured Markdown: tables and texts, no figures; ended by a line break."""
+    parts = [
+        f"# {escaped(page.title)}",
+        f"{escaped(page.subtitle)} · {escaped(page.date)}",
+        f"**{escaped(page.verdict)}**",
+        *(f"> **Warning.** {escaped(warning)}" for warning in page.warnings),
+        *map(_table, page.tables),
+        *map(escaped, page.notes),
+        *(_section(escaped(part.title), _parts(part)) for part in page.sections),
+        _section("How to read the numbers", [f"- **{escaped(word)}**: {escaped(it)}" for word, it in page.glossary]),
+        _section("What they do not say", [f"- {escaped(limit)}" for limit in page.limits]),
+        _section("Signature", [*(f"`{visible(line)}`" for line in page.signature_lines), _signature(page.signature)]),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _parts(part: Section) -> Iterator[str]:
+    yield from map(escaped, part.sentences)
+    yield from map(_table, part.tables)
+    if part.examples:
+        yield "\n".join(_examples(part.examples))
+    for below in part.parts:
+        text = "\n\n".join(filter(None, _parts(below)))
+        if text:
+            yield f"### {escaped(below.title)}\n\n{text}"
+
+
+def _examples(examples: Iterable[Example]) -> Iterator[str]:
+    for example in examples:
+        yield f"- {': '.join(filter(None, (escaped(example.heading), escaped(example.asked))))}"
+        for name, parts in example.texts:
+            text = "".join(f"**{escaped(part)}**" if marked else escaped(part) for part, marked in parts)
+            yield f"  - {escaped(name)}: {text or '*empty*'}"
+
+
+def _section(title: str, parts: Iterable[str]) -> str:
     """Return the parts under their heading, or nothing if all of them are empty."""
     text = "\n\n".join(part for part in parts if part)
     return f"## {title}\n\n{text}" if text else ""
 
 
-def table_block(table: Table) -> str:
+def _table(table: Table) -> str:
     """Return a table under its caption."""
-    parts = [f"{escaped(table.caption)}:", _grid_of(table), escaped(table.note)]
+    parts = [f"{escaped(table.caption)}:", _grid(table), escaped(table.note)]
     return "\n\n".join(part for part in parts if part) if table.rows or table.note else ""
 
 
-def _grid_of(table: Table) -> str:
+def _grid(table: Table) -> str:
     if not table.rows:
         return ""
     body = [
@@ -32,10 +69,12 @@ def _grid_of(table: Table) -> str:
         + [f"{escaped(cell.full)} {cell.interval}".rstrip() for cell in row.cells]
         for row in table.rows
     ]
-    return _grid(map(escaped, table.columns), body, right_from=1)
+    prose = [True, *(any(row.cells[place].prose for row in table.rows) for place in range(len(table.columns) - 1))]
+    rule = [":---" if words else "---:" for words in prose]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (map(escaped, table.columns), rule, *body))
 
 
-def signature_block(signature: Mapping[str, Any]) -> str:
+def _signature(signature: Mapping[str, Any]) -> str:
     """Return a signature as JSON in a code block that it cannot end, or nothing if it is empty."""
     if not signature:
         return ""
@@ -43,13 +82,6 @@ def signature_block(signature: Mapping[str, Any]) -> str:
     text = "\n".join(visible(line) for line in text.split("\n"))
     fence = _fence(text, at_least=3)
     return f"{fence}json\n{text}\n{fence}"
-
-
-def _grid(columns: Iterable[str], rows: Iterable[list[str]], right_from: int) -> str:
-    """Return a table; the columns from `right_from` on are flush right."""
-    columns = list(columns)
-    rule = ["---:" if place >= right_from else ":---" for place in range(len(columns))]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, rule, *rows))
 
 
 def escaped(text: str) -> str:

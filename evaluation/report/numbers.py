@@ -5,9 +5,10 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from evaluation.results import BiasScore
+from evenhand.evaluation.results import BiasScore
 
 UNIT = "×10⁻³"
+NO_NUMBER = "–"
 PER_UNIT = 1000.0  # bias metrics are shown times 1000, as in paper 002, Table 4
 
 # Characters that would hide, reorder or break what is around them. Joiners stay: emoji and several scripts need them.
@@ -32,7 +33,9 @@ def decimals_for(values: Iterable[float]) -> int:
 
 
 def number(value: float, decimals: int = 2, sign: bool = False) -> str:
-    """Return the number, rounded, with a true minus sign; what is shown as zero has no sign."""
+    """Return the number, rounded, with a true minus sign, a dash for NaN; what is shown as zero has no sign."""
+    if math.isnan(value):
+        return NO_NUMBER
     sign = sign and round(value, decimals) != 0
     return f"{value:{'+' if sign else ''}z,.{decimals}f}".replace("-", "−").replace("inf", "∞")
 
@@ -42,14 +45,32 @@ def interval(bounds: tuple[float, float] | None, decimals: int = 2, sign: bool =
     return "" if bounds is None else f"[{number(bounds[0], decimals, sign)}, {number(bounds[1], decimals, sign)}]"
 
 
+def span(bounds: tuple[float, float], decimals: int = 2, sign: bool = False, factor: float = 1) -> str:
+    """Return "1.23 to 4.56", the bounds times `factor`."""
+    return f"{number(factor * bounds[0], decimals, sign)} to {number(factor * bounds[1], decimals, sign)}"
+
+
 def percent(fraction: float, decimals: int = 0, sign: bool = False) -> str:
-    """Return a fraction as a percentage."""
-    return f"{number(100 * fraction, decimals, sign)} %"
+    """Return a fraction as a percentage, a dash for NaN."""
+    return NO_NUMBER if math.isnan(fraction) else f"{number(100 * fraction, decimals, sign)} %"
 
 
 def p_value(p: float) -> str:
     """Return "0.012", two digits, or "< 0.0001"."""
     return "< 0.0001" if p < 1e-4 else f"{p:.2g}"
+
+
+def score_text(score: BiasScore) -> str:
+    """Return "15.78 [14.52, 17.04] ×10⁻³", or why the score has no value."""
+    if math.isnan(score.value):
+        return undefined(score)
+    bounds = score.interval and (PER_UNIT * score.interval[0], PER_UNIT * score.interval[1])
+    return " ".join(filter(None, (number(PER_UNIT * score.value), interval(bounds), UNIT)))
+
+
+def before_after(before: str, after: str) -> str:
+    """Return the names of two models with the signs that they have in a comparison."""
+    return f"○ {visible(before, 120)} → ● {visible(after, 120)}"
 
 
 def undefined(score: BiasScore) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from evaluation.report.numbers import number
-from evaluation.report.tables import Mark, Row
+from evenhand.evaluation.report.numbers import number
+from evenhand.evaluation.report.tables import Mark, Row
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """The tables of a report, as text and as marks to draw; the terminal, Markdown and HTML all show these."""
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from evaluation.report.numbers import interval, number, visible
-from evaluation.results import BiasScore
+from evenhand.evaluation.report.numbers import find, interval, number, p_value, visible
+from evenhand.evaluation.results import BiasScore
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,26 @@ class Table:
     ideal: float = 0.0
 
 
+def shown(table: Table) -> Table:
+    """Return the table with what is hidden in its texts written out."""
+    rows = (
+        replace(
+            row,
+            label=visible(row.label),
+            instead=visible(row.instead),
+            cells=tuple(replace(cell, text=visible(cell.text), reason=visible(cell.reason)) for cell in row.cells),
+        )
+        for row in table.rows
+    )
+    return replace(
+        table,
+        caption=visible(table.caption),
+        columns=tuple(map(visible, table.columns)),
+        rows=tuple(rows),
+        note=visible(table.note),
+    )
+
+
 def undrawn(table: Table) -> Table:
     """Return the table as numbers alone, without marks."""
     return replace(table, rows=tuple(replace(row, marks=()) for row in table.rows))
@@ -70,3 +91,62 @@ def score_cell(score: BiasScore | None, factor: float, digits: int, sign: bool =
         return Cell("undefined", reason=visible(score.reason or "no reason was given"))
     bounds = score.interval and (score.interval[0] * factor, score.interval[1] * factor)
     return Cell(number(score.value * factor, digits, sign), interval(bounds, digits, sign))
+
+
+def number_cell(value: float, decimals: int = 1, sign: bool = False, bounds: tuple[float, float] | None = None) -> Cell:
+    """Return a number with its interval, if it has one; a dash where it is NaN."""
+    known = bounds is not None and not any(map(math.isnan, (value, *bounds)))
+    return Cell(number(value, decimals, sign), interval(bounds, decimals, sign) if known else "")
+
+
+def count_cells(*counts: int) -> list[Cell]:
+    """Return a cell for each count."""
+    return [Cell(f"{count:,}") for count in counts]
+
+
+def p_cell(score: BiasScore | None) -> Cell:
+    """Return a score's p-value; nothing where there is none."""
+    known = score is not None and score.p_value is not None and math.isfinite(score.p_value)
+    return Cell(p_value(score.p_value) if known else "")
+
+
+def marks_of(role: str, score: BiasScore | None, factor: float) -> tuple[Mark, ...]:
+    """Return what is drawn of a score: its value and interval times `factor`; nothing if it has no value."""
+    if score is None or not math.isfinite(score.value):
+        return ()
+    bounds = score.interval and (score.interval[0] * factor, score.interval[1] * factor)
+    return (Mark(role, score.value * factor, bounds),)
+
+
+def change_row(
+    label: str,
+    before: BiasScore | None,
+    after: BiasScore | None,
+    change: BiasScore | None,
+    factor: float,
+    digits: int,
+    drawn: bool = True,
+) -> Row:
+    """Return a row of both values, their paired difference and its p-value."""
+    cells = (score_cell(before, factor, digits), score_cell(after, factor, digits))
+    moved = Cell("") if change is None else score_cell(change, factor, digits, sign=True)
+    marks = marks_of("before", before, factor) + marks_of("after", after, factor) if drawn else ()
+    return Row(label, (*cells, moved, p_cell(change)), marks)
+
+
+def truth_table(
+    caption: str,
+    scores: Sequence[BiasScore],
+    truth: Iterable[BiasScore],
+    label: Callable[[BiasScore], str],
+    cell: Callable[[BiasScore], Cell],
+) -> Table:
+    """Return measured scores beside the true ones, and whether their intervals hold these."""
+    rows = []
+    for planted in truth:
+        score = find(scores, planted.metric, **planted.group)
+        if score is not None:
+            inside = score.interval and score.interval[0] <= planted.value <= score.interval[1]
+            told = "" if inside is None or math.isnan(planted.value) else "holds it" if inside else "does not hold it"
+            rows.append(Row(label(planted), (cell(planted), cell(score), Cell(told))))
+    return Table(caption, ("measure", "planted", "measured", "interval"), tuple(rows))

@@ -1,31 +1,69 @@
-"""Tables in a terminal."""
+"""A page on a terminal: the verdict, the warnings, what belongs to the first screen, and the notes."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from evaluation.report.tables import Cell, Table
+from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.page import Page
+from evenhand.evaluation.report.tables import Cell, Row, Table, shown
 
 COLUMNS_OF_A_LOG = 100
+GAP = 2  # between columns
+SHORTEST_LABEL, SHORTEST_REASON, SHORTEST_PROSE = 24, 16, 32  # narrower than that words are not folded
 
 
-def rich_table(table: Table) -> RichTable:
-    """Return a table for 100 columns: numbers whole and flush right, names and reasons broken where they must be."""
-    shown = RichTable(box=None, pad_edge=False)
-    columns = [_aligned(name, [row.cells[place] for row in table.rows]) for place, name in enumerate(table.columns[1:])]
-    shown.add_column(Text(table.columns[0], style="dim"), overflow="fold")
-    for name, *texts in columns:  # a number is never broken; a name, and the reason why there is no number, may be
-        widest = max(len(text) for text in (name, *texts) if not text.startswith("undefined"))
-        shown.add_column(Text(name, style="dim"), overflow="fold", width=max(widest, min(16, max(map(len, texts)))))
-    for place, row in enumerate(table.rows, start=1):
-        label = Text(f"{row.label} (rose)", style="bold red") if row.direction > 0 else Text(row.label)
-        shown.add_row(label, *(Text(column[place]) for column in columns))
-    return shown
+@dataclass(frozen=True)
+class _Column:
+    """A column as text, its name first; how wide it must be, and how wide it is if nothing is folded."""
+
+    texts: list[str]
+    least: int
+    natural: int
+    flush_right: bool
 
 
-def narrow(table: Table) -> Table:
+def print_page(page: Page, console: Console | None = None) -> None:
+    """Print the verdict, the warnings, the sentences and tables of the first screen, and the notes.
+
+    Where the output is not a terminal it is 100 columns wide and has no colour codes.
+    """
+    if console is None:
+        console = Console(width=None if sys.stdout.isatty() else COLUMNS_OF_A_LOG, highlight=False)
+    console.print(Text(visible(page.title), style="bold"))
+    console.print(Text(visible(f"{page.subtitle} · {page.date}", 300), style="dim"))
+    console.print()
+    console.print(Text(visible(page.verdict), style="bold"))
+    for warning in page.warnings:
+        console.print(Text(f"WARNING  {visible(warning)}", style="bold red"))
+    for sentences, tables in _first_screen(page):
+        for sentence in sentences:
+            console.print()
+            console.print(Text(visible(sentence)))
+        for table in tables:
+            console.print()
+            console.print(Text(table.caption, style="bold"))
+            console.print(_rich_table(_fitting(table, page.sides, console.width), console.width))
+            if table.note:
+                console.print(Text(table.note, style="dim"))
+    for note in page.notes:
+        console.print(Padding(Text(visible(note)), (1, 0, 0, 0)))
+
+
+def _first_screen(page: Page) -> Iterator[tuple[Sequence[str], list[Table]]]:
+    """Yield the sentences and tables of the headline and of the sections that belong to the first screen."""
+    yield (), [_narrow(shown(table)) for table in page.tables if table.rows]
+    for part in (part for top in page.sections for part in (top, *top.parts)):
+        if part.first_screen:
+            yield part.sentences, [_narrow(shown(table)) for table in part.tables if table.rows]
+
+
+def _narrow(table: Table) -> Table:
     """Return the table without its reductions, which do not fit into a log's width; the reports have them."""
     if table.columns[-1] != "reduction":
         return table
@@ -33,9 +71,69 @@ def narrow(table: Table) -> Table:
     return replace(table, columns=table.columns[:-1], rows=rows, note="")
 
 
-def _aligned(name: str, cells: Sequence[Cell]) -> list[str]:
-    """Return a column, its name first, with the numbers flush right and the intervals flush right beside them."""
-    numbers = [cell.text for cell in cells if cell.text[-1:].isdigit()]
-    width = max(map(len, [name, *numbers])) if numbers else 0
-    beside = max(len(cell.interval) for cell in cells)
-    return [name.rjust(width)] + [f"{cell.full:>{width}} {cell.interval:>{beside}}".rstrip() for cell in cells]
+def _fitting(table: Table, sides: Sequence[str], width: int) -> Table:
+    """Return the table without intervals if it is too wide; where there are two sides, that of the change stays."""
+    label = _longest_label(table)
+    label = label if len(sides) > 1 else min(label, SHORTEST_LABEL)
+    if label + sum(GAP + column.least for column in _columns(table)) <= width:
+        return table
+    dropped = [len(sides) < 2 or name in sides for name in table.columns[1:]]
+    return replace(table, rows=tuple(_without_intervals(row, dropped) for row in table.rows))
+
+
+def _without_intervals(row: Row, dropped: Sequence[bool]) -> Row:
+    cells = (replace(it, interval="") if drop else it for it, drop in zip(row.cells, dropped, strict=True))
+    return replace(row, cells=tuple(cells))
+
+
+def _longest_label(table: Table) -> int:
+    return max(len(text) for text in (table.columns[0], *map(_label, table.rows)))
+
+
+def _label(row: Row) -> str:
+    return f"{row.label} (rose)" if row.direction > 0 else row.label
+
+
+def _rich_table(table: Table, width: int) -> RichTable:
+    """Return a table of at most `width` columns: a number is never broken; names, reasons and prose are folded."""
+    grid = RichTable(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
+    columns, label = _columns(table), _longest_label(table)
+    spare = width - label - sum(GAP + column.least for column in columns)
+    grid.add_column(
+        Text(table.columns[0], style="dim"), overflow="fold", width=max(min(label, 12), label + min(spare, 0))
+    )
+    widths = []
+    for column in columns:
+        more = max(min(column.natural - column.least, spare), 0)
+        spare -= more
+        widths.append(column.least + more)
+        name = Text(column.texts[0], style="dim", justify="right" if column.flush_right else "left")
+        grid.add_column(name, overflow="fold", width=widths[-1])
+    for place, row in enumerate(table.rows, start=1):
+        texts = [
+            column.texts[place].rjust(wide) if column.flush_right else column.texts[place]
+            for column, wide in zip(columns, widths, strict=True)
+        ]
+        grid.add_row(*map(Text, [_label(row), *texts]), style="bold red" if row.direction > 0 else None)
+    return grid
+
+
+def _columns(table: Table) -> list[_Column]:
+    return [_column(name, [row.cells[place] for row in table.rows]) for place, name in enumerate(table.columns[1:])]
+
+
+def _column(name: str, cells: Sequence[Cell]) -> _Column:
+    """Return a column, its numbers flush right, and their intervals flush right beside them."""
+    word = max(map(len, name.split()), default=0)
+    if any(cell.prose for cell in cells):
+        texts = [f"{cell.full} {cell.interval}".rstrip() for cell in cells]
+        longest = max(len(text) for text in (name, *texts))
+        return _Column([name, *texts], max(word, min(SHORTEST_PROSE, longest)), longest, flush_right=False)
+    number = max((len(cell.text) for cell in cells if not cell.reason), default=0)
+    beside = max((len(cell.interval) for cell in cells), default=0)
+    texts = [cell.full if cell.reason else f"{cell.text:>{number}} {cell.interval:>{beside}}" for cell in cells]
+    texts = [text.rstrip() if not beside else text for text in texts]
+    widest = max((len(text) for text, cell in zip(texts, cells, strict=True) if not cell.reason), default=0)
+    reason = max((len(cell.full) for cell in cells if cell.reason), default=0)
+    least = max(word, widest, min(SHORTEST_REASON, reason))
+    return _Column([name, *texts], least, max(least, len(name)), flush_right=True)

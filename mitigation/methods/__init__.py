@@ -1,0 +1,52 @@
+"""Methods of mitigation: each is a module here, found by its name; nothing else has to know of it."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from evenhand.evaluation.errors import unknown_name
+
+if TYPE_CHECKING:  # what these import would delay the command line
+    import pandas as pd
+    from datasets import Dataset
+
+    from evenhand.mitigation.labelling.labelled import Render
+
+
+class Method(Protocol):
+    """What a module of this package holds.
+
+    TRAINER: the module of `evenhand.mitigation.training.trainers` that its rows are for.
+    INFERENCE_TAG: the control tag that the tuned model is asked with, "" for none.
+    TAGS: all strings that get a meaning in tuning.
+    DEFAULTS: the settings that it does well with on the testbed's model of a million parameters: what is left null.
+    """
+
+    TRAINER: str
+    INFERENCE_TAG: str
+    TAGS: tuple[str, ...]
+    DEFAULTS: Mapping[str, Any]
+
+    def rows(self, labelled: "pd.DataFrame", render: "Render", seed: int = 0) -> "Dataset":
+        """Return rows with the columns of the trainer and `context`, the untagged context, by which some are held out.
+
+        Raises:
+            InputError: see `evenhand.mitigation.labelling.labelled.check_labelled`; no row can be made.
+        """
+
+
+def names() -> list[str]:
+    """Return the names of the methods that there are."""
+    return [module.name for module in iter_modules(__path__)]
+
+
+def load_method(name: str) -> Method:
+    """Return the method of this name.
+
+    Raises:
+        InputError: there is none.
+    """
+    if name not in names():
+        raise unknown_name("method", name, names())
+    return cast(Method, import_module(f"{__name__}.{name}"))

@@ -8,9 +8,9 @@ with neither, it has seen no such context in tuning and may be more biased than 
 import pandas as pd
 from datasets import Dataset
 
-from evaluation.results import LABEL, PERSONA, RESPONSE, TEXT
-from mitigation.labelled import Render, check_labelled, untagged_contexts
-from mitigation.projection import BIAS, NO_BIAS
+from evenhand.evaluation.results import LABEL, PERSONA, RESPONSE, TEXT
+from evenhand.mitigation.labelling.labelled import Render, check_labelled, untagged_contexts
+from evenhand.mitigation.labelling.projection import BIAS, NO_BIAS
 
 BIAS_TAG, NO_BIAS_TAG = f" {BIAS}", f" {NO_BIAS}"
 TRAINER = "sft"
@@ -30,7 +30,7 @@ def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
         render: makes contexts of prompts and personas for one control tag.
 
     Raises:
-        InputError: see `mitigation.labelled.check_labelled`.
+        InputError: see `evenhand.mitigation.labelling.labelled.check_labelled`.
     """
     check_labelled(labelled)
     prompts = pd.Series("", index=range(len(labelled)))

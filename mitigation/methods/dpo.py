@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from datasets import Dataset
 
-from evaluation.errors import InputError
-from evaluation.results import DESCRIPTOR, NOUN, RESPONSE, TEMPLATE
-from mitigation.labelled import (
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.results import DESCRIPTOR, NOUN, RESPONSE, TEMPLATE
+from evenhand.mitigation.labelling.labelled import (
     Render,
     answers_as_if_to,
     check_labelled,
@@ -31,18 +31,18 @@ def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
         labelled: columns prompt_id, text, persona, response, label, template, noun and descriptor.
 
     Raises:
-        InputError: see `mitigation.labelled.check_labelled`; there is no pair.
+        InputError: see `evenhand.mitigation.labelling.labelled.check_labelled`; there is no pair.
     """
     check_labelled(labelled, TEMPLATE, NOUN, DESCRIPTOR)
     rng = np.random.default_rng(seed)
     labelled = labelled.assign(context=untagged_contexts(labelled, render)).reset_index(drop=True)
     chosen_of = unbiased(labelled)
     biased, offered = labelled[~chosen_of], labelled[chosen_of]
-    keys = {"context": (biased["context"], offered["context"])}
-    keys["template and noun"] = tuple(side[TEMPLATE] + "\n" + side[NOUN] for side in (biased, offered))
+    contexts = biased["context"], offered["context"]
+    templates_and_nouns = tuple(side[TEMPLATE] + "\n" + side[NOUN] for side in (biased, offered))
     partner = np.full(len(biased), -1)
-    for wanted, there in keys.values():
-        partner = np.where(partner < 0, drawn_from_groups(wanted, there, rng), partner)
+    for keys in (contexts, templates_and_nouns):
+        partner = np.where(partner < 0, drawn_from_groups(*keys, rng), partner)
     biased, donors = biased[partner >= 0], offered.iloc[partner[partner >= 0]]
     if biased.empty:
         raise InputError(

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from datasets import Dataset
 
-from evaluation.errors import InputError
-from evaluation.results import DESCRIPTOR, TEMPLATE
-from mitigation.labelled import (
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE
+from evenhand.mitigation.labelling.labelled import (
     Render,
     answers_as_if_to,
     check_labelled,
@@ -33,16 +33,17 @@ def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
         labelled: columns prompt_id, text, persona, response, label, template and descriptor.
 
     Raises:
-        InputError: see `mitigation.labelled.check_labelled`; no template has `no_bias` responses to two descriptors.
+        InputError: see `evenhand.mitigation.labelling.labelled.check_labelled`; no template has `no_bias` responses to
+            two descriptors.
     """
     check_labelled(labelled, TEMPLATE, DESCRIPTOR)
     rng = np.random.default_rng(seed)
     offered = labelled[unbiased(labelled)]
-    own, donor_descriptor = labelled[DESCRIPTOR].to_numpy(), offered[DESCRIPTOR].to_numpy()
+    asked_about, donor_descriptor = labelled[DESCRIPTOR].to_numpy(), offered[DESCRIPTOR].to_numpy()
     donor = np.full(len(labelled), -1)
     for _ in range(DRAWS):
         drawn = drawn_from_groups(labelled[TEMPLATE], offered[TEMPLATE], rng)
-        fits = (donor < 0) & (drawn >= 0) & (donor_descriptor[drawn] != own)
+        fits = (donor < 0) & (drawn >= 0) & (donor_descriptor[drawn] != asked_about)
         donor = np.where(fits, drawn, donor)
     kept = labelled[donor >= 0]
     if kept.empty:

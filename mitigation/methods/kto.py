@@ -7,7 +7,7 @@ tag. The trainer weighs the two classes so that both count the same (the paper's
 import pandas as pd
 from datasets import Dataset
 
-from mitigation.labelled import Render, check_labelled, plain_rows, unbiased
+from evenhand.mitigation.labelling.labelled import Render, check_labelled, plain_rows, unbiased
 
 TRAINER, INFERENCE_TAG, TAGS = "kto", "", ()
 DEFAULTS = {"learning_rate": 1.5e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 1.0}
@@ -19,7 +19,7 @@ def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
     `label` is true where the response is desirable.
 
     Raises:
-        InputError: see `mitigation.labelled.check_labelled`.
+        InputError: see `evenhand.mitigation.labelling.labelled.check_labelled`.
     """
     check_labelled(labelled)
     return plain_rows(labelled, render).add_column("label", unbiased(labelled).tolist())

@@ -7,7 +7,7 @@ answers chosen by a reward as best-of-n or rejection-sampling fine-tuning (Touvr
 import pandas as pd
 from datasets import Dataset
 
-from mitigation.labelled import Render, check_labelled, plain_rows, unbiased
+from evenhand.mitigation.labelling.labelled import Render, check_labelled, plain_rows, unbiased
 
 TRAINER, INFERENCE_TAG, TAGS = "sft", "", ()
 DEFAULTS = {"learning_rate": 4e-3}
@@ -17,7 +17,7 @@ def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
     """Return one row per response labelled `no_bias`: `prompt` and `context`, and `completion`.
 
     Raises:
-        InputError: see `mitigation.labelled.check_labelled`.
+        InputError: see `evenhand.mitigation.labelling.labelled.check_labelled`.
     """
     check_labelled(labelled)
     return plain_rows(labelled[unbiased(labelled)], render)

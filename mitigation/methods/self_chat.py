@@ -6,7 +6,7 @@ The model is tuned on its own responses, biased ones and all: what this removes,
 import pandas as pd
 from datasets import Dataset
 
-from mitigation.labelled import Render, check_labelled, plain_rows
+from evenhand.mitigation.labelling.labelled import Render, check_labelled, plain_rows
 
 TRAINER, INFERENCE_TAG, TAGS = "sft", "", ()
 DEFAULTS = {"learning_rate": 4e-3}
@@ -16,7 +16,7 @@ def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
     """Return one row per labelled response, in the same order: `prompt` and `context`, and `completion`.
 
     Raises:
-        InputError: see `mitigation.labelled.check_labelled`.
+        InputError: see `evenhand.mitigation.labelling.labelled.check_labelled`.
     """
     check_labelled(labelled)
     return plain_rows(labelled, render)

@@ -2,9 +2,21 @@
 
 from pathlib import Path
 
-DIALOGUE_MODEL = Path(__file__).parent / "dialogue_model"
-STYLE_CLASSIFIER = Path(__file__).parent / "style_classifier"
-SECOND_STYLE_CLASSIFIER = Path(__file__).parent / "second_style_classifier"
-MASKED_MODEL = Path(__file__).parent / "masked_model"
-PAIRS = Path(__file__).parent / "pairs.csv"
-LANGUAGE_MODEL = Path(__file__).parent / "language_model"
+FOLDER = Path(__file__).parent
+DIALOGUE_MODEL, MASKED_MODEL, LANGUAGE_MODEL = (
+    FOLDER / name for name in ("dialogue_model", "masked_model", "language_model")
+)
+STYLE_CLASSIFIER, SECOND_STYLE_CLASSIFIER = (FOLDER / name for name in ("style_classifier", "second_style_classifier"))
+PAIRS, NEUTRAL_DIALOGUE = FOLDER / "pairs.csv", FOLDER / "neutral_dialogue.jsonl"
+
+# What the name "testbed" stands for, by family of metrics and field.
+EMBEDDED = {
+    "generation_bias": {
+        "model": DIALOGUE_MODEL,
+        "style_classifier": STYLE_CLASSIFIER,
+        "second_style_classifier": SECOND_STYLE_CLASSIFIER,
+        "neutral_dialogue": NEUTRAL_DIALOGUE,
+    },
+    "sentence_pairs": {"model": MASKED_MODEL, "pairs": PAIRS},
+    "likelihood_bias": {"model": LANGUAGE_MODEL},
+}

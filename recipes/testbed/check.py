@@ -10,21 +10,26 @@ import numpy as np
 import torch
 from torch import nn
 
-from evaluation.metrics.likelihood_bias import LOG_LIKELIHOOD, likelihood_bias
-from evaluation.metrics.sentence_pairs import pair_scores
-from evaluation.models import load_masked_model
-from evaluation.results import AXIS, DESCRIPTOR, PAIR_ID, TEMPLATE, find_score, read_scores
-from evaluation.styles import load_style_classifier, style_vectors
-from recipes.config import MeasureConfig
-from recipes.measure import measure
-from recipes.measuring.generation_bias import measurement_prompts
-from recipes.measuring.likelihood_bias import LIKELIHOODS
-from recipes.measuring.sentence_pairs import PAIRS
-from recipes.tables import SCORES, StyledRun, read_styled_run, read_table
-from recipes.testbed import frequencies, grammar, pairs
-from recipes.testbed.training import is_held_out, is_new_to_both, masked_batches, style_posteriors
+from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
+from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run
+from evenhand.evaluation.families.generation_bias.settings import Settings as GenerationSettings
+from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
+from evenhand.evaluation.families.likelihood_bias.rows import LOG_LIKELIHOOD
+from evenhand.evaluation.families.sentence_pairs.metric import pair_scores
+from evenhand.evaluation.families.sentence_pairs.settings import Settings as PairSettings
+from evenhand.evaluation.models.loading import load_masked_model
+from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, PAIR_ID, TEMPLATE, find_score, read_scores
+from evenhand.evaluation.runs.tables import read_table
+from evenhand.evaluation.settings import ModelSettings, PromptSettings
+from evenhand.recipes.measure import SCORES, measure
+from evenhand.recipes.settings import MeasureSettings, told_of
+from evenhand.recipes.testbed import frequencies, grammar, pairs
+from evenhand.recipes.testbed.training.classifiers import is_held_out, is_new_to_both, style_posteriors
+from evenhand.recipes.testbed.training.masked import masked_batches
 
 DESCRIPTORS, PER_CELL = 200, 4
+SILENT = {"show": False, "report_to": "none"}
 # What issue 2 asks of the testbed. The bias must be there, in the right directions, and not be exaggerated.
 LEAST_BIAS, MOST_BIAS, LEAST_CORRELATION, LEAST_WELL_FORMED = 0.6, 1.2, 0.8, 0.85
 LEAST_SECOND_ACCURACY = 0.85  # the best possible is 0.91: styles share phrases
@@ -46,7 +51,7 @@ def measured_numbers(dialogue_model: Path, style_classifier: Path, folder: Path,
     m_d − m̄ (D x S numbers) with the true ones as the classifier shows them, the measured variance being taken without
     its sampling noise (pooled FGB*); `correlation_with_noise` leaves the noise in.
     """
-    measure(_settings(seed, model=str(dialogue_model), style_classifier=str(style_classifier), output_dir=folder))
+    measure(_settings(seed, ModelSettings(name=str(dialogue_model)), ModelSettings(name=str(style_classifier)), folder))
     scores, measured = read_scores(folder / SCORES), read_styled_run(folder)
     classifier = load_style_classifier(str(style_classifier))
     seen_through = grammar.style_map(lambda texts: style_vectors(classifier, texts))
@@ -84,7 +89,7 @@ def second_numbers(second: Path, style_classifier: Path, seed: int) -> dict[str,
     new = np.array([is_new_to_both(text) for text in texts])
     maps = dict(zip(texts, vectors, strict=True))
     seen_through = grammar.style_map(lambda utterances: np.stack([maps[text] for text in utterances]))
-    seen = grammar.truth(measurement_prompts(_settings(seed)), seen_through)
+    seen = grammar.truth(measurement_prompts(told_of(_settings(seed), "generation_bias")), seen_through)
     return {
         "second_seed": seed,
         **_classifier_numbers("second_classifier", vectors, is_new_to_both),
@@ -105,9 +110,10 @@ def masked_numbers(masked_model: Path, folder: Path, seed: int) -> dict[str, flo
     drawn, file = pairs.draw_pairs(), folder / "pairs.csv"
     folder.mkdir(parents=True)
     drawn.to_csv(file, index=False)
-    families = {"metrics": ["sentence_pairs"], "pairs": str(file), "show": False, "report_to": "none"}
-    measure(MeasureConfig(**families, model=str(masked_model), seed=seed, output_dir=folder / "measured"))
-    measured = read_table(folder / "measured" / PAIRS).set_index(PAIR_ID, drop=False)
+    model = ModelSettings(name=str(masked_model))
+    of_pairs = {"metrics": ["sentence_pairs"], "sentence_pairs": PairSettings(pairs=str(file))}
+    measure(MeasureSettings(model=model, **of_pairs, seed=seed, **SILENT, output_dir=folder / "measured"))
+    measured = read_table(folder / "measured" / "pairs.parquet").set_index(PAIR_ID, drop=False)
     numbers = {"masked_seed": seed, "pairs": len(drawn)}
     for level, rows in drawn.groupby(pairs.PLANTED, sort=False):
         table, true = measured.loc[rows[PAIR_ID]], find_score(pairs.truth(rows), "s_jsd").value
@@ -127,7 +133,7 @@ def masked_numbers(masked_model: Path, folder: Path, seed: int) -> dict[str, flo
 @torch.inference_mode()
 def divergence(masked_model: Path, seed: int) -> float:
     """Return the mean divergence of a masked model from the grammar, in nats (`masked_numbers`)."""
-    loaded, found = load_masked_model(str(masked_model), device="cpu"), []
+    loaded, found = load_masked_model(ModelSettings(name=str(masked_model), device="cpu")), []
     pad = loaded.tokenizer.pad_token_id
     # Training draws from seed + 2: these sentences are others.
     for ids, places, expected in masked_batches(loaded.tokenizer, NEW_BATCHES, np.random.default_rng([seed, 1])):
@@ -143,9 +149,9 @@ def language_numbers(language_model: Path, folder: Path, seed: int) -> dict[str,
     `log_likelihood_correlation` is that of Σ log p with the true ln p over all sentences, `log_likelihood_error` the
     root mean square of their difference, in nats.
     """
-    families = {"metrics": ["likelihood_bias"], "descriptors": None, "show": False, "report_to": "none"}
-    measure(MeasureConfig(**families, model=str(language_model), seed=seed, output_dir=folder))
-    measured = read_table(folder / LIKELIHOODS)
+    told = {"metrics": ["likelihood_bias"], "prompts": PromptSettings(descriptors=None), **SILENT}
+    measure(MeasureSettings(model=ModelSettings(name=str(language_model)), **told, seed=seed, output_dir=folder))
+    measured = read_table(folder / "likelihoods.parquet")
     found, exact = measured[LOG_LIKELIHOOD].to_numpy(), frequencies.log_probability(measured)
     numbers = {
         "language_seed": seed,
@@ -166,10 +172,24 @@ def language_numbers(language_model: Path, folder: Path, seed: int) -> dict[str,
     return numbers
 
 
-def _settings(seed: int, **changes: object) -> MeasureConfig:
+def _settings(
+    seed: int,
+    model: ModelSettings | None = None,
+    style_classifier: ModelSettings | None = None,
+    folder: Path = Path("measured"),
+) -> MeasureSettings:
     """Return what the testbed is measured with, the second classifier left out: it never shapes the testbed."""
-    common = {"split": "all", "descriptors": DESCRIPTORS, "per_cell": PER_CELL, "report_to": "none", "show": False}
-    return MeasureConfig(**common, seed=seed, second_style_classifier=None, **changes)
+    return MeasureSettings(
+        model=model or ModelSettings(),
+        prompts=PromptSettings(descriptors=DESCRIPTORS, per_cell=PER_CELL),
+        generation_bias=GenerationSettings(
+            style_classifier=style_classifier or ModelSettings(), second_style_classifier=None
+        ),
+        side="all",
+        seed=seed,
+        **SILENT,
+        output_dir=folder,
+    )
 
 
 def refusals(numbers: dict[str, float]) -> list[str]:

@@ -10,10 +10,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from evaluation.datasets.holistic_bias import NONE, generate, load_taxonomy
-from evaluation.datasets.prompts import VARIATIONS, vary
-from evaluation.results import DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT
-from recipes.testbed import grammar
+from evenhand.evaluation.datasets.holistic_bias import NONE, generate, load_taxonomy
+from evenhand.evaluation.datasets.prompts import VARIATIONS, vary
+from evenhand.evaluation.results import DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT
+from evenhand.recipes.testbed import grammar
 
 END_OF_TEXT, PAD = "<|endoftext|>", "<|pad|>"
 VOCABULARY = 3072

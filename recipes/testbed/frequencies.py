@@ -18,13 +18,15 @@ import pandas as pd
 import yaml
 from scipy.special import logsumexp
 
-from evaluation.datasets.holistic_bias import generate, load_taxonomy
-from evaluation.datasets.prompts import need
-from evaluation.errors import unknown_name
-from evaluation.metrics.likelihood_bias import LOG_LIKELIHOOD, N_TOKENS, SENTENCE, likelihood_bias, scored_prompts
-from evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore
+from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.datasets.prompts import need
+from evenhand.evaluation.errors import unknown_name
+from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
+from evenhand.evaluation.families.likelihood_bias.rows import LOG_LIKELIHOOD, N_TOKENS, SENTENCE, scored_prompts
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore
 
 FILE = Path(__file__).parent / "frequencies.yaml"
+DATASET = "paper"  # whose sentences the grammar has
 ARTICLES = ("a", "an")
 PLURAL = "{plural_noun_phrase}"
 SLOT = re.compile(r"\{\w+\}")
@@ -46,7 +48,7 @@ def sentences() -> pd.DataFrame:
 
     460,980 rows; one of a descriptor in two axes ("queer") stands twice.
     """
-    return scored_prompts(generate(load_taxonomy("paper")).to_pandas()).reset_index(drop=True)
+    return scored_prompts(generate(load_taxonomy(DATASET)).to_pandas()).reset_index(drop=True)
 
 
 @cache

@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from evaluation.datasets.holistic_bias import load_taxonomy
-from evaluation.errors import unknown_name
-from evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.datasets.holistic_bias import load_taxonomy
+from evenhand.evaluation.errors import unknown_name
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 
 FOLDER = Path(__file__).parent
 HELD_OUT_SHARE = 0.15  # of the neutral prompts

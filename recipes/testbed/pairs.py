@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from evaluation.errors import InputError
-from evaluation.metrics.sentence_pairs import masked_pair_scores, shared_positions
-from evaluation.results import BIAS_TYPE, DIRECTION, LESS, MORE, PAIR_ID, BiasScore
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.sentence_pairs.rows import masked_pair_scores, shared_positions
+from evenhand.evaluation.results import BIAS_TYPE, DIRECTION, LESS, MORE, PAIR_ID, BiasScore
 
 FILE = Path(__file__).parent / "pairs.yaml"
 PLANTED = "planted"  # the column that says how much is planted: a key of the file's `planted`

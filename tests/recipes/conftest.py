@@ -1,24 +1,12 @@
-"""What several recipes are tested with."""
+"""What the tests of the recipes share."""
 
 import pytest
-import torch
-from transformers import BertConfig, BertForSequenceClassification
 
-from recipes.testbed.training import second_tokenizer
+from tests.forked_commands import ForkedCommands
 
 
 @pytest.fixture(scope="session")
-def judge(tmp_path_factory):
-    """The folder of a classifier of random weights with the labels "ok" and "offensive"."""
-    folder = tmp_path_factory.mktemp("judge")
-    torch.manual_seed(0)
-    tokenizer = second_tokenizer()
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    labels = {"id2label": {0: "ok", 1: "offensive"}, "label2id": {"ok": 0, "offensive": 1}}
-    model = BertForSequenceClassification(BertConfig(**sizes, **labels, vocab_size=len(tokenizer), pad_token_id=0))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(10)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
+def commands(tmp_path_factory):
+    """What starts `evenhand` commands in processes of their own."""
+    with ForkedCommands(tmp_path_factory.mktemp("commands")) as forked:
+        yield forked

@@ -1,30 +1,29 @@
-"""An ablation on the testbed, small: shared stages run once, a kill repeats nothing, points are what they say."""
+"""An ablation on the testbed, small: what is shared runs once, a kill or a move repeats nothing, points are right."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
+import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from evaluation.errors import InputError
-from evaluation.results import find_score, read_scores
-from recipes.ablate import plan_of, points
-from recipes.config import AblateConfig, checked
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.results import find_score, read_scores
+from evenhand.recipes.ablate import plan_of, points
+from evenhand.recipes.checking import checked
+from evenhand.recipes.settings import AblateSettings
+from tests.forked_commands import wait_until
 
 SETTINGS = """
 loop:
   measure:
-    descriptors: 26
-    per_cell: 2
-    unseen_by: descriptor
-    permutations: 0
-    filters:
-      noun_phrase_type: [descriptor_noun]
-      template: ["I'm {noun_phrase}.", "It's hard being {noun_phrase}."]
+    prompts:
+      descriptors: 26
+      per_cell: 2
+      unseen_by: descriptor
+      filters:
+        noun_phrase_type: [descriptor_noun]
+        template: ["I'm {noun_phrase}.", "It's hard being {noun_phrase}."]
+    generation_bias: {permutations: 0}
   label: {quantile: 0.7}
   tune:
     training: {epochs: 3, batch_size: 16, evaluations_per_epoch: 2, max_rows: 100, largest_perplexity_rise: 9}
@@ -34,22 +33,18 @@ sweep:
   - method: exchange
     rounds: 2
 """
-ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "OMP_NUM_THREADS": "1"}
-NUMBERS = ["method", "rounds", "reduction", "perplexity_change", "distinct_2_change", "untagged_ratio"]
+NUMBERS = ["method", "rounds", "folder", "reduction", "perplexity_change", "distinct_2_change", "untagged_ratio"]
 
 
-def command(folder: Path, *arguments: str) -> list[str]:
-    config = str(folder.parent / "ablate.yaml")
-    return [sys.executable, "-m", "recipes", "ablate", "--config", config, "--output_dir", str(folder), *arguments]
+def arguments(file: Path, folder: Path | str, *further: str) -> list[str]:
+    return ["ablate", "--config", str(file), "--output_dir", str(folder), *further]
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished(tmp_path_factory, commands):
     folder = tmp_path_factory.mktemp("ablate")
     (folder / "ablate.yaml").write_text(SETTINGS)
-    done = subprocess.run(command(folder / "run"), env=ENVIRONMENT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return folder / "run", done.stdout
+    return folder / "run", commands.run(*arguments(folder / "ablate.yaml", folder / "run")).stdout
 
 
 def stages(folder: Path) -> list[str]:
@@ -70,7 +65,7 @@ def test_the_table_has_what_the_comparisons_have(finished):
     assert table["method"].tolist() == ["exchange", "control_tags", "exchange"]
     assert table["rounds"].isna().tolist() == [True, True, False]
     for row in table.itertuples():
-        scores = read_scores(Path(row.folder) / "scores.json")
+        scores = read_scores(folder / row.folder / "scores.json")
         for name, group in (
             ("reduction", {}),
             ("reduction_seen", {"seen": "yes"}),
@@ -87,32 +82,56 @@ def test_one_wandb_run_for_each_point_and_one_for_the_summary(finished):
     assert len(list((finished[0] / "tracked").iterdir())) == 3
 
 
-def test_a_new_point_runs_alone_and_two_jobs_give_the_numbers_of_one(finished, tmp_path):
+def test_killed_at_two_jobs_and_moved_it_goes_on_from_anywhere_to_the_numbers_of_one(finished, tmp_path, commands):
     (tmp_path / "ablate.yaml").write_text(SETTINGS)
-    folder = tmp_path / "run"
-    process = subprocess.Popen(command(folder, "--jobs", "2"), env=ENVIRONMENT, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 600
-    while not list(folder.glob("stages/compare-*/run.json")):  # in the middle of a point, with another one finished
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    time.sleep(2)  # the workers see that their parent is gone
-    before = {path: path.stat().st_mtime_ns for path in folder.glob("stages/*/run.json")}
-    subprocess.run(command(folder, "--jobs", "2"), env=ENVIRONMENT, capture_output=True, check=True)
+    folder, moved = tmp_path / "run", tmp_path / "deeper" / "moved"
+    quiet = ("--report_to", "none")
+    running = commands.start(*arguments(tmp_path / "ablate.yaml", folder, "--jobs", "2", *quiet))
+    # In the middle of a point, with another one finished.
+    wait_until(lambda: list(folder.glob("stages/compare-*/run.json")) or running.status() is not None)
+    assert running.status() is None, running.stderr
+    workers = children_of(running.pid)
+    running.kill()
+    wait_until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
+    moved.parent.mkdir()
+    folder.rename(moved)
+    before = {path: path.stat().st_mtime_ns for path in moved.glob("stages/*/run.json")}
+    assert len(workers) >= 2 and 0 < len(before) < len(stages(finished[0]))
+    done = commands.run(*arguments(Path("../ablate.yaml"), "moved", *quiet), cwd=moved.parent)
+    assert done.stderr.count("is finished; nothing to do") == len(before)
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert stages(folder) == stages(finished[0]) or len(stages(folder)) == len(stages(finished[0]))
-    ours, theirs = (pd.read_parquet(run / "points.parquet")[NUMBERS] for run in (folder, finished[0]))
+    assert stages(moved) == stages(finished[0])  # by the same names, wherever they lie
+    ours, theirs = (pd.read_parquet(run / "points.parquet")[NUMBERS] for run in (moved, finished[0]))
     pd.testing.assert_frame_equal(ours, theirs)
 
 
-def config(**changes):
-    return checked(AblateConfig, {"sweep": [{"method": "kto"}], **changes}, "test")
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    return [
+        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
+
+
+def test_a_finished_ablation_that_was_moved_is_found_finished_from_anywhere(finished, tmp_path, commands):
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(finished[0], moved, ignore=shutil.ignore_patterns("wandb"))
+    before = {path: path.stat().st_mtime_ns for path in moved.rglob("run.json")}
+    points = (moved / "points.parquet").read_bytes()
+    done = commands.run(*arguments(finished[0].parent / "ablate.yaml", "elsewhere"), cwd=tmp_path)
+    assert done.stderr.count("is finished; nothing to do") == len(stages(finished[0])) == len(before)
+    assert {path: path.stat().st_mtime_ns for path in moved.rglob("run.json")} == before
+    assert (moved / "points.parquet").read_bytes() == points
+    # Points are not tracked again: the one W&B run is the summary's.
+    assert len(list((moved / "wandb").glob("offline-run-*/*.wandb"))) == 1
+
+
+def settings(**changes):
+    return checked(AblateSettings, {"sweep": [{"method": "kto"}], **changes}, "test")
 
 
 def test_points_are_the_products_of_each_grid():
     grids = [{"method": ["kto", "dpo"], "label.quantile": [0.7, 0.9]}, {"method": "self_chat"}]
-    assert list(points(config(sweep=grids))) == [
+    assert list(points(settings(sweep=grids))) == [
         {"method": "kto", "label.quantile": 0.7},
         {"method": "kto", "label.quantile": 0.9},
         {"method": "dpo", "label.quantile": 0.7},
@@ -122,13 +141,13 @@ def test_points_are_the_products_of_each_grid():
 
 
 def test_a_seed_is_of_every_stage():
-    plan = plan_of(config(), {"method": "kto"}, 7)
-    by_command = {stage.command: stage.config for stage in plan.stages}
-    assert by_command["measure"].seed == by_command["label"].seed == by_command["tune"].training.seed == 7
+    plan = plan_of(settings(), {"method": "kto"}, 7)
+    by_command = {stage.command: stage.settings for stage in plan.stages}
+    assert by_command["measure"].seed == by_command["label"].seed == by_command["tune"].seed == 7
 
 
 def test_a_threshold_changes_what_depends_on_it_alone():
-    low, high = (plan_of(config(), {"method": "kto", "label.quantile": q}, 0) for q in (0.7, 0.9))
+    low, high = (plan_of(settings(), {"method": "kto", "label.quantile": q}, 0) for q in (0.7, 0.9))
     shared = [stage.folder == other.folder for stage, other in zip(low.stages, high.stages, strict=True)]
     assert shared == [True, True, False, False, False, False]  # before, train; label, tune, after, compare
 
@@ -138,12 +157,12 @@ def test_a_threshold_changes_what_depends_on_it_alone():
     [
         ({"method": "ktoo"}, "method: 'ktoo' is unknown; did you mean 'kto'"),
         ({"label.quantile": 0.5}, "has no `method`"),
-        ({"label.quantil": 0.5}, "sweep: key: 'label.quantil' is unknown; did you mean 'label.quantile'"),
+        ({"label.quantil": 0.5}, "sweep: 'label.quantil' is unknown; did you mean 'label.quantile'"),
         ({"labels.quantile": 0.5}, "'labels.quantile' is no field of the loop"),
         ({"label.quantile": 1.5}, "label.quantile: 1.5 cannot be used"),
-        ({"label.seed": 3}, "label.seed: it is set by itself"),
+        ({"label.seed": 3}, "sweep: .*label.seed"),
     ],
 )
 def test_a_mistake_in_a_point_is_one_error(point, message):
     with pytest.raises(InputError, match=message):
-        plan_of(config(), point if "has no" in message else {"method": "kto", **point}, 0)
+        plan_of(settings(), point if "has no" in message else {"method": "kto", **point}, 0)

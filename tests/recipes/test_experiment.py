@@ -4,15 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.errors import InputError
-from mitigation.checks import Refused
-from recipes import experiment
-from recipes.config import LoopConfig, checked
-from recipes.experiment import Stage, by_content, by_name, plan, run
+from evenhand.evaluation.errors import InputError
+from evenhand.mitigation.training.guards import Refused
+from evenhand.recipes import experiment
+from evenhand.recipes.checking import checked
+from evenhand.recipes.experiment import Stage, by_content, by_name, plan, run
+from evenhand.recipes.settings import LoopSettings
 
 
-def config(tmp_path, **settings):
-    return checked(LoopConfig, {"output_dir": str(tmp_path), **settings}, "test")
+def loop(tmp_path, **settings):
+    return checked(LoopSettings, {"output_dir": str(tmp_path), **settings}, "test")
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def ran(monkeypatch):
 
 def test_what_two_methods_share_runs_once_and_before_what_needs_it(tmp_path, ran):
     names, _ = ran
-    plans = [plan(config(tmp_path), method, by_name(tmp_path)) for method in ("control_tags", "kto")]
+    plans = [plan(loop(tmp_path), method, by_name(tmp_path)) for method in ("control_tags", "kto")]
     assert run(plans) == {}
     assert [str(Path(name).relative_to(tmp_path)) for name in names] == [
         *("before", "train", "label"),
@@ -43,7 +44,7 @@ def test_what_two_methods_share_runs_once_and_before_what_needs_it(tmp_path, ran
 
 def test_a_refused_tuning_ends_its_own_plan_alone(tmp_path, ran):
     names, refusing = ran
-    plans = [plan(config(tmp_path), method, by_name(tmp_path)) for method in ("control_tags", "kto")]
+    plans = [plan(loop(tmp_path), method, by_name(tmp_path)) for method in ("control_tags", "kto")]
     refusing.add(tmp_path / "control_tags" / "tune")
     finished = []
     assert run(plans, on_finished=finished.append) == {str(tmp_path / "control_tags" / "compare"): "spoiled"}
@@ -58,11 +59,11 @@ def test_any_other_mistake_ends_everything(tmp_path, ran, monkeypatch):
 
     monkeypatch.setattr(experiment.Stage, "run", mistaken)
     with pytest.raises(InputError, match="wrong"):
-        run([plan(config(tmp_path), "kto", by_name(tmp_path))])
+        run([plan(loop(tmp_path), "kto", by_name(tmp_path))])
 
 
 def test_the_second_round_answers_labels_and_tunes_what_the_first_left(tmp_path):
-    stages = plan(config(tmp_path, rounds=2), "kto", by_name(tmp_path)).stages
+    stages = plan(loop(tmp_path, rounds=2), "kto", by_name(tmp_path)).stages
     folders = [str(stage.folder.relative_to(tmp_path)) for stage in stages]
     assert folders == [
         *("before", "train", "label", "kto/tune"),
@@ -70,31 +71,59 @@ def test_the_second_round_answers_labels_and_tunes_what_the_first_left(tmp_path)
         *("kto/after", "kto/compare"),
     ]
     by_folder = dict(zip(folders, stages, strict=True))
-    assert by_folder["kto/round_2/train"].config.model == str(tmp_path / "kto" / "tune" / "adapter")
-    assert by_folder["kto/after"].config.model == str(tmp_path / "kto" / "round_2" / "tune" / "adapter")
+    assert by_folder["kto/round_2/train"].settings.model.name == str(tmp_path / "kto" / "tune" / "adapter")
+    assert by_folder["kto/after"].settings.model.name == str(tmp_path / "kto" / "round_2" / "tune" / "adapter")
 
 
-def test_the_second_classifier_never_sees_what_is_labelled(tmp_path):
-    _, train, *_ = plan(config(tmp_path), "kto", by_name(tmp_path)).stages
-    assert train.config.split == "train" and train.config.second_style_classifier is None
+def test_what_the_loop_is_told_of_the_model_is_so_of_the_tuned_one_but_for_name_and_revision(tmp_path):
+    model = {"name": "some/model", "revision": "abc", "dtype": "bfloat16", "device": "cpu"}
+    before, *_, after, _ = plan(loop(tmp_path, measure={"model": model}), "kto", by_name(tmp_path)).stages
+    assert (before.settings.model.name, before.settings.model.revision) == ("some/model", "abc")
+    assert (after.settings.model.revision, after.settings.model.dtype) == (None, "bfloat16")
+    assert after.settings.model.device == "cpu"
+
+
+def test_what_is_labelled_is_measured_by_the_first_classifier_alone(tmp_path):
+    own = {"offensiveness": {"name": "judge", "label": "bad"}, "permutations": 9}
+    measure = {"metrics": ["generation_bias", "sentence_pairs"], "generation_bias": own, "prompts": {"per_cell": 8}}
+    before, train, *_, untagged, _ = plan(loop(tmp_path, measure=measure), "control_tags", by_name(tmp_path)).stages
+    assert before.settings.metrics == ["generation_bias", "sentence_pairs"] and before.settings.side == "measure"
+    assert before.settings.generation_bias.second_style_classifier.name == "auto"
+    told = train.settings
+    assert (told.side, told.metrics, told.prompts.per_cell) == ("train", ["generation_bias"], 4)
+    assert told.generation_bias.second_style_classifier is None
+    assert (told.generation_bias.permutations, told.generation_bias.offensiveness.name) == (0, None)
+    assert untagged.settings.generation_bias.control_tag == "" and untagged.settings.metrics == ["generation_bias"]
 
 
 def test_a_folder_by_content_follows_every_setting_but_where_it_is_written(tmp_path):
     place = by_content(tmp_path)
-    first, second = (plan(config(folder), "kto", place).stages[0].folder for folder in (tmp_path / "a", tmp_path / "b"))
-    other = plan(config(tmp_path, measure={"per_cell": 8}), "kto", place).stages[0].folder
+    first, second = (plan(loop(folder), "kto", place).stages[0].folder for folder in (tmp_path / "a", tmp_path / "b"))
+    other = plan(loop(tmp_path, measure={"prompts": {"per_cell": 8}}), "kto", place).stages[0].folder
     assert first == second != other
+
+
+def test_folders_by_content_have_the_same_names_wherever_they_lie(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names, told = [], loop(tmp_path, rounds=2, measure={"model": "a/stages/model"})
+    for folder in (tmp_path / "stages", tmp_path / "moved" / "deeper" / "stages", Path("stages"), Path("a/stages")):
+        names.append([stage.folder.name for stage in plan(told, "control_tags", by_content(folder)).stages])
+    assert names[0] == names[1] == names[2] != names[3]  # the last holds the model itself
+    assert len(set(names[0])) == len(names[0])
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"measure": {"split": "train"}}, "measure.split: it is set by itself"),
+        ({"measure": {"side": "train"}}, "measure.side: it is set by itself"),
+        ({"measure": {"seed": 3}}, "measure.seed: it is set by itself"),
+        ({"label": {"responses": "runs/train"}}, "label.responses: it is set by itself"),
         ({"tune": {"method": "kto"}}, "tune.method: it is set by itself"),
-        ({"tune": {"training": {"seed": 3}}}, "tune.training.seed: it is set by itself"),
-        ({"measure": {"prompts_file": "p.csv"}}, "measure.prompts_file: the loop needs prompts to train on"),
+        ({"tune": {"training": {"seed": 3}}}, "tune.training.seed is now seed"),
+        ({"measure": {"prompts": {"file": "p.csv"}}}, "measure.prompts.file: the loop needs prompts to train on"),
+        ({"measure": {"metrics": ["sentence_pairs"]}}, "measure.metrics: .* must begin with generation_bias"),
     ],
 )
 def test_what_the_loop_sets_cannot_be_given(tmp_path, settings, message):
     with pytest.raises(InputError, match=message):
-        plan(config(tmp_path, **settings), "kto", by_name(tmp_path))
+        plan(loop(tmp_path, **settings), "kto", by_name(tmp_path))

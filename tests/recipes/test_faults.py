@@ -1,22 +1,25 @@
-"""Bad input: one clear error on one line, status 2, nothing lost."""
+"""Bad input: one clear error on one line, status 2, nothing lost; what input lacks is told before torch is loaded."""
 
+import json
+import shlex
 import shutil
+import subprocess
+import sys
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from evaluation.results import PROMPT_ID, RESPONSE
-from recipes.__main__ import main
-from recipes.config import MeasureConfig
-from recipes.runs import stage
-from recipes.tables import PROMPTS, RESPONSES, write_styles, write_table
-from recipes.testbed import DIALOGUE_MODEL
+from evenhand.evaluation import families
+from evenhand.recipes.command_line import main
+from evenhand.recipes.testbed import DIALOGUE_MODEL
+from tests.gendered_references import COLUMNS, ROWS, written_references, written_translations
+from tests.measured_runs import write_measured
 
-SMALL = ["--descriptors", "3", "--per_cell", "2", "--neutral_dialogue", "null", "--report_to", "none"]
-SMALL += ["--filters", '{axis: [ability], template: ["I\'m {noun_phrase}."], noun_phrase_type: [descriptor_noun]}']
+SMALL = ["--prompts.descriptors", "3", "--prompts.per_cell", "2", "--report_to", "none"]
+SMALL += ["--generation_bias.neutral_dialogue", "null", "--generation_bias.permutations", "0", "--prompts.filters"]
+SMALL += ['{axis: [ability], template: ["I\'m {noun_phrase}."], noun_phrase_type: [descriptor_noun]}']
 
 
 def error_of(capsys, *arguments):
@@ -28,40 +31,150 @@ def error_of(capsys, *arguments):
 
 @pytest.fixture
 def measured(tmp_path):
-    """A finished measuring run of six made-up responses."""
-    folder = tmp_path / "measured"
-    with stage("measure", MeasureConfig(output_dir=folder, report_to="none")) as run:
-        run.facts["signature"] = {}
-        ids = [f"p{i}" for i in range(8)]
-        cell = {"template": ["t"] * 8, "descriptor": ["a", "a", "a", "a", "b", "b", "b", "b"], "axis": ["age"] * 8}
-        write_table(folder / PROMPTS, pd.DataFrame({PROMPT_ID: ids, "text": "I'm.", "persona": "", **cell}))
-        write_table(folder / RESPONSES, pd.DataFrame({PROMPT_ID: ids, RESPONSE: ["yes"] * 8}))
-        vectors = np.random.default_rng(0).dirichlet(np.ones(3), 8).astype(np.float32)
-        write_styles(folder / "styles.parquet", pd.Series(ids), vectors, ("x", "y", "z"))
-    return folder
+    """A finished measuring run of eight made-up responses."""
+    vectors = np.random.default_rng(0).dirichlet(np.ones(3), 8)
+    return write_measured(tmp_path / "measured", vectors, ["yes"] * 8)
 
 
-def test_a_threshold_that_labels_nothing(capsys, measured, tmp_path):
-    error = error_of(
-        capsys, "label", "--responses", str(measured), "--beta", "99", "--output_dir", str(tmp_path / "l"),
-        "--report_to", "none",
-    )  # fmt: skip
+# Before anything heavy is imported.
+
+HEAVY = ("torch", "transformers", "peft", "trl", "sklearn")
+# Of each family what it can be told wrongly: flags, with {place} for what `wrong` wrote, and what the error must say.
+JUDGE = "--offensiveness.classifier {judge} --offensiveness.classifier.label"
+SPANISH = "{translated} --translation_bias.languages spa_Latn --translation_bias.tokenize"
+WRONG = {
+    "generation_bias": [
+        ("--prompts.file {prompts}", "column 'descriptor' is missing"),
+        ("--prompts.file {absent}.csv", "absent.csv"),
+        ("--prompts.dataset {absent}", "absent"),
+        ("--prompts.personas {absent}", "absent"),
+        ("--model {absent}", "there is no folder"),
+        ("--model {pickle}", "pytorch_model.bin may be a pickle"),
+        ("--generation_bias.style_classifier {absent}", "there is no folder"),
+        ("--generation_bias.style_clusters {absent}.json", "absent.json"),
+        ("--generation_bias.style_clusters {clusters}", "'Sorrowful' in SYMPATHY"),
+        ("--generation_bias.neutral_dialogue {absent}.jsonl", "absent.jsonl"),
+        ("--generation_bias.offensiveness {judge}", "give both"),
+        (
+            "--generation_bias.offensiveness {judge} --generation_bias.offensiveness.label toxic",
+            "'toxic' is not a label",
+        ),
+    ],
+    "sentence_pairs": [
+        ("--sentence_pairs.pairs {pairs}", "no column for 'more', only stereo, less"),
+        ("--sentence_pairs.pairs {pairs} --sentence_pairs.columns '{{more: more}}'", "no column 'more' for 'more'"),
+        ("--sentence_pairs.pairs {absent}.csv", "absent.csv"),
+        ("--model {absent}", "there is no folder"),
+    ],
+    "likelihood_bias": [("--prompts.dataset {absent}", "absent"), ("--model {absent}", "there is no folder")],
+    "offensiveness": [
+        ("", "give a classifier"),
+        ("--offensiveness.classifier {judge}", "label None"),
+        (f"{JUDGE} toxic", "'toxic' is not a label"),
+        ("--offensiveness.classifier {absent} --offensiveness.classifier.label toxic", "there is no folder"),
+        (f"{JUDGE} offensive --prompts.dataset {{absent}}", "absent"),
+    ],
+    "translation_bias": [
+        ("--translation_bias.references {references}", "the testbed has none"),
+        ("--translation_bias.translations {translations}", "references"),
+        ("--translation_bias.translations {translations} --translation_bias.references {absent}.csv", "absent.csv"),
+        ("--translation_bias.translations {translations} --translation_bias.references {columns}", "'gender'"),
+        ("{translated}", "eng_Latn-tha_Thai.txt"),
+        (f"{SPANISH} 13b", "13b"),
+        (f"{SPANISH} 13a --translation_bias.toxicity {{judge}}", "None is not a label"),
+        (
+            f"{SPANISH} 13a --translation_bias.toxicity {{absent}} --translation_bias.toxicity.label x",
+            "there is no folder",
+        ),
+    ],
+    "embedding_bias": [
+        ("--embedding_bias.references {references}", "the testbed has none"),
+        ("--model {judge}", "references"),
+        ("--model {judge} --embedding_bias.references {absent}.csv", "absent.csv"),
+        ("--model {judge} --embedding_bias.references {columns}", "'gender'"),
+        ("--model {judge} --embedding_bias.references {references} --embedding_bias.languages deu_Latn", "deu_Latn"),
+    ],
+}
+# Runs each command line of a file in one process; prints status, error, and what of HEAVY was imported by then.
+EACH = """
+import contextlib, io, json, sys
+from evenhand.recipes.command_line import main
+for arguments in json.load(open(sys.argv[1])):
+    error = io.StringIO()
+    with contextlib.redirect_stderr(error):
+        status = main(arguments)
+    print(json.dumps([status, error.getvalue(), [name for name in {heavy!r} if name in sys.modules]]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory):
+    """Files and folders that lack something, and some that do not, by the names that WRONG has for them."""
+    folder = tmp_path_factory.mktemp("wrong")
+    for name in ("judge", "pickle"):
+        (folder / name).mkdir()
+    labels = {"id2label": {0: "ok", 1: "offensive"}, "architectures": ["BertForSequenceClassification"]}
+    (folder / "judge" / "config.json").write_text(json.dumps(labels))
+    (folder / "judge" / "model.safetensors").write_bytes(b"")
+    (folder / "pickle" / "config.json").write_text("{}")
+    (folder / "pickle" / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'false'\ntR.")
+    (folder / "prompts.csv").write_text("text,template,axis\nHi.,t,age\n")
+    (folder / "pairs.csv").write_text("stereo,less\nHe ran.,She ran.\n")
+    (folder / "clusters.json").write_text('{"SYMPATHY": ["Sympathetic", "Sorrowful"]}')
+    place = COLUMNS.index("gender")
+    lines = [",".join([*row[:place], *row[place + 1 :]]) for row in (COLUMNS, *ROWS)]
+    (folder / "columns.csv").write_text("\n".join(lines) + "\n")
+    translations = written_translations(folder / "translations", eng_Latn__spa_Latn=[ROWS[0][-1], ROWS[2][-1]])
+    references = written_references(folder)
+    translated = f"--translation_bias.references {references} --translation_bias.translations {translations}"
+    files = {name: folder / f"{name}.csv" for name in ("prompts", "pairs", "columns")}
+    return {
+        **files, "clusters": folder / "clusters.json", "judge": folder / "judge", "pickle": folder / "pickle",
+        "references": references, "translations": translations, "absent": folder / "absent",
+        "translated": f"{translated} --translation_bias.fewest_masculine 0",
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def told(wrong, tmp_path_factory):
+    """Of each (family, flags) of WRONG: the exit status, the error, and what of HEAVY was imported by then."""
+    folder = tmp_path_factory.mktemp("told")
+    cases = [(family, flags) for family, all_wrong in WRONG.items() for flags, _ in all_wrong]
+    lines = []
+    for family, flags in cases:
+        given = shlex.split(flags.format(**wrong))
+        lines.append(["measure", "--metrics", family, *given, "--output_dir", str(folder / "run"), "-q"])
+    (folder / "lines.json").write_text(json.dumps(lines))
+    command = [sys.executable, "-c", EACH.replace("{heavy!r}", repr(HEAVY)), str(folder / "lines.json")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not (folder / "run").exists()
+    return dict(zip(cases, map(json.loads, done.stdout.splitlines()), strict=True))
+
+
+def test_every_family_is_told_something_wrong():
+    assert WRONG.keys() == {*families.names()}
+
+
+@pytest.mark.parametrize(
+    ("family", "flags", "message"), [(family, *each) for family, all_wrong in WRONG.items() for each in all_wrong]
+)
+def test_wrong_input_is_told_before_torch_is_imported(told, family, flags, message):
+    status, error, heavy = told[family, flags]
+    assert (status, heavy) == (2, [])
+    assert message in error
+    assert error.startswith("evenhand measure: ") and error.count("\n") == 1
+
+
+# In the midst of it.
+
+
+def test_a_threshold_that_labels_nothing_can_be_mended_in_the_same_folder(capsys, measured, tmp_path):
+    arguments = ["label", "--responses", str(measured), "--output_dir", str(tmp_path / "l"), "--report_to", "none"]
+    error = error_of(capsys, *arguments, "--beta", "99")
     assert "beta: 99.0 labels 0% of the responses" in error
     assert "between" in error
-
-
-def test_a_mistake_can_be_mended_in_the_same_folder(capsys, measured, tmp_path):
-    arguments = ["label", "--responses", str(measured), "--output_dir", str(tmp_path / "l"), "--report_to", "none"]
-    error_of(capsys, *arguments, "--beta", "99")
     assert main([*arguments, "--quantile", "0.5"]) == 0
-
-
-def test_a_prompts_file_that_lacks_a_column(capsys, tmp_path):
-    pd.DataFrame({"text": ["Hi."], "template": ["t"], "axis": ["age"]}).to_csv(tmp_path / "p.csv", index=False)
-    error = error_of(
-        capsys, "measure", *SMALL, "--prompts_file", str(tmp_path / "p.csv"), "--output_dir", str(tmp_path / "m")
-    )
-    assert "descriptor" in error
 
 
 def test_responses_that_are_all_empty(capsys, tmp_path):
@@ -80,37 +193,6 @@ def test_responses_that_are_all_empty(capsys, tmp_path):
     assert "are empty" in error
 
 
-def test_a_style_classifier_that_lacks_a_style_of_a_cluster(capsys, tmp_path):
-    (tmp_path / "clusters.json").write_text('{"SYMPATHY": ["Sympathetic", "Sorrowful"]}')
-    error = error_of(
-        capsys,
-        "measure",
-        *SMALL,
-        "--style_clusters",
-        str(tmp_path / "clusters.json"),
-        "--output_dir",
-        str(tmp_path / "m"),
-    )
-    assert "SYMPATHY" in error
-    assert "Sorrowful" in error
-
-
-def test_a_model_that_is_not_one(capsys, tmp_path):
-    (tmp_path / "nothing").mkdir()
-    for name in (str(tmp_path / "nothing"), str(tmp_path / "absent")):
-        error = error_of(capsys, "measure", *SMALL, "--model", name, "--output_dir", str(tmp_path / "m"))
-        assert name in error
-
-
-def test_a_pickle_is_never_read(capsys, tmp_path):
-    shutil.copytree(DIALOGUE_MODEL, tmp_path / "pickled", ignore=shutil.ignore_patterns("*.safetensors"))
-    (tmp_path / "pickled" / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'touch /tmp/evenhand-was-here'\ntR.")
-    error = error_of(
-        capsys, "measure", *SMALL, "--model", str(tmp_path / "pickled"), "--output_dir", str(tmp_path / "m")
-    )
-    assert "safetensors" in error
-
-
 def test_a_place_that_cannot_be_written(capsys, tmp_path):
     (tmp_path / "file").write_text("in the way")
     error = error_of(capsys, "measure", *SMALL, "--output_dir", str(tmp_path / "file" / "m"))
@@ -118,12 +200,9 @@ def test_a_place_that_cannot_be_written(capsys, tmp_path):
 
 
 def test_an_unknown_method(capsys, measured, tmp_path):
-    assert (
-        main(["label", "--responses", str(measured), "--output_dir", str(tmp_path / "l"), "--report_to", "none"]) == 0
-    )
-    error = error_of(
-        capsys, "tune", "--labels", str(tmp_path / "l"), "--method", "control_tag", "--output_dir", str(tmp_path / "t")
-    )
+    labels = str(tmp_path / "l")
+    assert main(["label", "--responses", str(measured), "--output_dir", labels, "--report_to", "none"]) == 0
+    error = error_of(capsys, "tune", "--labels", labels, "--method", "control_tag", "--output_dir", str(tmp_path / "t"))
     assert "did you mean 'control_tags'" in error
 
 
@@ -131,3 +210,26 @@ def test_stages_in_the_wrong_order(capsys, measured, tmp_path):
     error = error_of(capsys, "tune", "--labels", str(measured), "--output_dir", str(tmp_path / "t"))
     assert "labels" in error
     assert "`measure`, not of `label`" in error
+
+
+def test_files_of_0_1_0(capsys, measured, tmp_path):
+    """Runs as 0.1.0 left them, and one whose scores alone are old, are refused in one sentence and left as they are."""
+    old = shutil.copytree(measured, tmp_path / "old")
+    (old / "config.yaml").write_text("command: measure\nmodel: testbed\nmetrics: [generation_bias]\ninputs: {}\n")
+    for arguments in (
+        ["label", "--responses", str(old)],
+        ["compare", "--before", str(measured), "--after", str(old)],
+        ["compare", "--before", str(old), "--after", str(measured)],
+    ):
+        error = error_of(capsys, *arguments, "--output_dir", str(tmp_path / "new"), "--report_to", "none")
+        assert f"{old} is a run of Evenhand 0.1" in error and error.endswith(".") and "Traceback" not in error
+    kept = {path: path.read_bytes() for path in old.iterdir()}
+    error = error_of(capsys, "measure", *SMALL, "--output_dir", str(old))
+    assert f"output_dir: {old} is a run of Evenhand 0.1" in error
+    assert {path: path.read_bytes() for path in old.iterdir()} == kept
+    (measured / "scores.json").write_text('[{"metric": "fgb", "value": 0.1}]')
+    error = error_of(
+        capsys, "compare", "--before", str(measured), "--after", str(measured), "--output_dir", str(tmp_path / "c"),
+        "--report_to", "none",
+    )  # fmt: skip
+    assert "scores.json was written by Evenhand 0.1" in error

@@ -2,16 +2,14 @@
 
 import json
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from evaluation.errors import InputError
-from evaluation.results import PROMPT_ID, RESPONSE
-from recipes.config import LabelConfig, MeasureConfig
-from recipes.label import label
-from recipes.runs import stage
-from recipes.tables import PROMPTS, RESPONSES, STYLES, write_styles, write_table
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.results import PROMPT_ID
+from evenhand.recipes.label import label
+from evenhand.recipes.settings import LabelSettings
+from tests.measured_runs import write_measured
 
 # Descriptor a leans to style x, b to y; the third response to each repeats its prompt, the fourth is in cluster Z.
 VECTORS = [[0.9, 0.1, 0], [0.5, 0.5, 0], [0.4, 0.6, 0], [0.2, 0.2, 0.6]]
@@ -21,20 +19,13 @@ VECTORS += [[0.1, 0.9, 0], [0.5, 0.5, 0], [0.6, 0.4, 0], [0.2, 0.2, 0.6]]
 @pytest.fixture
 def measured(tmp_path):
     (tmp_path / "clusters.json").write_text(json.dumps({"Z": ["z"]}))
-    folder, ids = tmp_path / "measured", [f"p{i}" for i in range(8)]
     clusters = str(tmp_path / "clusters.json")
-    with stage("measure", MeasureConfig(output_dir=folder, report_to="none", style_clusters=clusters)) as run:
-        run.facts["signature"] = {}
-        cell = {"template": ["t"] * 8, "descriptor": list("aaaabbbb"), "axis": ["age"] * 8}
-        write_table(folder / PROMPTS, pd.DataFrame({PROMPT_ID: ids, "text": "I'm.", "persona": "", **cell}))
-        write_table(folder / RESPONSES, pd.DataFrame({PROMPT_ID: ids, RESPONSE: ["yes", "no", "i'm", "hm"] * 2}))
-        write_styles(folder / STYLES, pd.Series(ids), np.array(VECTORS, dtype=np.float32), ("x", "y", "z"))
-    return folder
+    return write_measured(tmp_path / "measured", VECTORS, ["yes", "no", "i'm", "hm"] * 2, style_clusters=clusters)
 
 
 def labelled(measured, **settings):
     folder = measured.parent / "labels"
-    label(LabelConfig(responses=measured, output_dir=folder, report_to="none", quantile=0.7, **settings))
+    label(LabelSettings(responses=measured, output_dir=folder, report_to="none", quantile=0.7, **settings))
     table = pd.read_parquet(folder / "labels.parquet").set_index(PROMPT_ID)["label"]
     return table.to_dict(), json.loads((folder / "threshold.json").read_text())
 
@@ -57,3 +48,9 @@ def test_parrots_and_a_cluster_can_be_kept_out_of_what_is_taught_as_unbiased(mea
 def test_an_excluded_cluster_is_one_of_those_there_are(measured):
     with pytest.raises(InputError, match="exclude_clusters: 'z' is unknown"):
         labelled(measured, exclude_clusters=["z"])
+
+
+def test_responses_that_were_measured_for_something_else_are_refused(tmp_path):
+    folder = write_measured(tmp_path / "pairs", metrics=["sentence_pairs"])
+    with pytest.raises(InputError, match="responses: .*measured by sentence_pairs; .*--metrics generation_bias"):
+        label(LabelSettings(responses=folder, output_dir=tmp_path / "labels", report_to="none"))

@@ -1,33 +1,35 @@
-"""The whole loop on the testbed, small: what it leaves, and that a kill in the middle of any stage changes nothing."""
+"""The whole loop on the testbed, small: what it leaves, and that neither a kill in any stage nor a move changes it."""
 
 import json
 import os
-import signal
+import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from evaluation.results import find_score, read_scores
+from evenhand.evaluation.results import find_score, read_scores
+from evenhand.evaluation.runs.files import sha256_of
+from tests.forked_commands import ENVIRONMENT, wait_until
 
 SETTINGS = """
 measure:
-  descriptors: 26
-  per_cell: 4
-  batch_size: 64
-  permutations: 19
-  filters:
-    noun_phrase_type: [descriptor_noun, noun_descriptor]
-    template: ["I'm {noun_phrase}.", "It's hard being {noun_phrase}.", "I like {plural_noun_phrase}."]
+  prompts:
+    descriptors: 26
+    per_cell: 4
+    filters:
+      noun_phrase_type: [descriptor_noun, noun_descriptor]
+      template: ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]
+  decoding: {batch_size: 64}
+  generation_bias: {permutations: 19}
 label: {quantile: 0.7}
 tune:
-  training: {epochs: 2, batch_size: 16, evaluations_per_epoch: 4, max_rows: 300, largest_perplexity_rise: 9}
-  measure_every: 10
+  training: {epochs: 2, batch_size: 16, evaluations_per_epoch: 2, max_rows: 150, largest_perplexity_rise: 9}
+  measure_every: 8
   measure_descriptors: 4
 """
-ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "OMP_NUM_THREADS": "1"}
 SHARED = ("before", "train", "label")
 TAGGED, UNTAGGED = "control_tags", "kto"
 STAGES = (
@@ -38,31 +40,41 @@ STAGES = (
 
 # What is on disk in the middle of a stage. Labelling and comparing take a second: they are killed as they begin.
 MIDDLE = {
-    "before": "responses/*.parquet",
-    "train": "responses/*.parquet",
+    "before": "parts/generation_bias/responses/*.parquet",
+    "train": "parts/generation_bias/responses/*.parquet",
     "label": "config.yaml",
     "control_tags/tune": "checkpoints/checkpoint-*/trainer_state.json",
-    "control_tags/after": "responses/*.parquet",
+    "control_tags/after": "parts/generation_bias/responses/*.parquet",
     "control_tags/compare": "config.yaml",
     "kto/tune": "checkpoints/checkpoint-*/trainer_state.json",
 }
+SCORED = ("before", "control_tags/after", "control_tags/compare", "kto/compare")
 
 
-def command(folder: Path) -> list[str]:
-    return [
-        sys.executable, "-m", "recipes", "loop", "--config", str(folder.parent / "loop.yaml"),
-        "--output_dir", str(folder), "--report_to", "wandb",
-    ]  # fmt: skip
+def arguments(file: Path, folder: Path | str, report_to: str = "none") -> list[str]:
+    return ["loop", "--config", str(file), "--output_dir", str(folder), "--report_to", report_to]
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("loop")
     (folder / "loop.yaml").write_text(SETTINGS)
-    done = subprocess.run(command(folder / "run"), env=ENVIRONMENT, capture_output=True, text=True)
+    command = [sys.executable, "-m", "evenhand", *arguments(folder / "loop.yaml", folder / "run", "wandb")]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "stage 1 of 10: measure → " in done.stderr
     return folder / "run", done.stdout
+
+
+def numbers(folder: Path) -> dict[str, list]:
+    """Every score of the stages that are compared."""
+    found = {stage: read_scores(folder / stage / "scores.json") for stage in SCORED}
+    return {stage: [(s.metric, s.group, s.value, s.interval) for s in scores] for stage, scores in found.items()}
+
+
+def manifests(folder: Path) -> dict[Path, int]:
+    """When each stage was finished."""
+    return {path.relative_to(folder): path.stat().st_mtime_ns for path in folder.rglob("run.json")}
 
 
 def test_it_ends_with_the_table_and_the_path_of_the_report(finished):
@@ -71,14 +83,15 @@ def test_it_ends_with_the_table_and_the_path_of_the_report(finished):
     assert printed.strip().splitlines()[-1] == f"Report: {folder / 'report.html'}"
     for page in (folder, folder / TAGGED / "compare", folder / UNTAGGED / "compare"):
         assert "<html" in (page / "report.html").read_text()
-    assert f"{TAGGED}/compare/report.html, {UNTAGGED}/compare/report.html" in (folder / "report.html").read_text()
+    for method in (TAGGED, UNTAGGED):
+        assert f"{method}/compare/report.html" in (folder / "report.html").read_text()
 
 
 def test_both_methods_stand_beside_the_same_base(finished):
-    pandas = pytest.importorskip("pandas")
-    points = pandas.read_parquet(finished[0] / "points.parquet").set_index("method")
+    points = pd.read_parquet(finished[0] / "points.parquet").set_index("method")
     assert list(points.index) == [TAGGED, UNTAGGED]
     for method in points.index:
+        assert points["folder"][method] == f"{method}/compare"
         scores = read_scores(finished[0] / method / "compare" / "scores.json")
         assert points["reduction"][method] == find_score(scores, "fgb_pooled_corrected_reduction").value
     assert points["untagged_ratio"].notna().tolist() == [True, False]
@@ -88,17 +101,19 @@ def test_both_methods_stand_beside_the_same_base(finished):
 def test_every_stage_leaves_its_config_manifest_and_tables(finished):
     for stage in STAGES:
         manifest = json.loads((finished[0] / stage / "run.json").read_text())
-        assert manifest["seconds"]["total"] > 0
-        assert (finished[0] / stage / "config.yaml").exists()
-    scores = read_scores(finished[0] / TAGGED / "after" / "scores.json")
+        assert manifest["seconds"]["total"] > 0 and manifest["format"] == 2
+        text = (finished[0] / stage / "config.yaml").read_text()
+        assert str(finished[0].parent) not in text.replace(f"output_dir: {finished[0] / stage}", "")
+    measured = finished[0] / TAGGED / "after"
+    scores = read_scores(measured / "scores.json")
     signature = find_score(scores, "fgb_pooled_corrected").signature
     assert signature["model"]["control_tag"] == " no_bias"
     assert {"dataset", "decoding", "style_classifier", "seed", "packages"} <= set(signature)
+    assert len((measured / "scores.csv").read_text().splitlines()) == len(scores) + 1
 
 
 def test_the_prompts_of_training_are_not_those_of_measuring(finished):
-    pandas = pytest.importorskip("pandas")
-    texts = [set(pandas.read_parquet(finished[0] / side / "prompts.parquet")["text"]) for side in ("train", "before")]
+    texts = [set(pd.read_parquet(finished[0] / side / "prompts.parquet")["text"]) for side in ("train", "before")]
     assert texts[0]
     assert not texts[0] & texts[1]
 
@@ -111,38 +126,80 @@ def test_the_adapter_changed_the_model_and_training_was_measured(finished):
     assert len(curves["validation_loss"]) > 2
 
 
+def test_a_comparison_has_the_plan_the_training_and_what_the_model_does_without_its_tag(finished):
+    tagged, untagged = ((finished[0] / name / "compare" / "report.md").read_text() for name in (TAGGED, UNTAGGED))
+    for text in (tagged, untagged):
+        assert "threshold plan" in text.lower() and "## Training" in text
+        assert text.index("## Training") < text.index("## Sample responses")
+    assert '" no_bias"' in tagged and "no_bias" not in untagged.split("## ")[0]
+    table = pd.read_parquet(finished[0] / TAGGED / "compare" / "bias_values.parquet")
+    assert {"descriptor", "axis", "before", "after", "n"} <= {*table} and len(table) > 10
+
+
 def test_one_offline_wandb_run_for_each_stage(finished):
     for stage in STAGES:
         assert len(list((finished[0] / stage / "wandb").glob("offline-run-*/*.wandb"))) == 1
 
 
-def test_running_it_again_does_nothing(finished):
-    folder, _ = finished
-    before = {path: path.stat().st_mtime_ns for path in folder.glob("**/run.json")}
-    done = subprocess.run(command(folder), env=ENVIRONMENT, capture_output=True, text=True, check=True)
-    assert done.stderr.count("is finished; nothing to do") == len(STAGES)
-    assert {path: path.stat().st_mtime_ns for path in folder.glob("**/run.json")} == before
-
-
-def test_killed_in_the_middle_of_every_stage_it_ends_the_same(finished, tmp_path):
+def test_killed_and_moved_in_the_middle_of_every_stage_it_ends_the_same(finished, tmp_path, commands):
+    """And by another name and way each time: absolute in one place, relative to another."""
     (tmp_path / "loop.yaml").write_text(SETTINGS)
     folder = tmp_path / "run"
-    for stage in MIDDLE:
-        process = subprocess.Popen(
-            command(folder), env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        deadline = time.monotonic() + 120
-        while not list((folder / stage).glob(MIDDLE[stage])):
-            assert process.poll() is None, f"the loop ended before the middle of {stage}"
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    for stage, middle in MIDDLE.items():
+        running = commands.start(*arguments(tmp_path / "loop.yaml", folder))
+        wait_until(lambda: list((folder / stage).glob(middle)) or running.status() is not None)  # noqa: B023
+        assert running.status() is None, f"the loop ended before the middle of {stage}: {running.stderr}"
+        running.kill()
         assert not (folder / stage / "run.json").exists()
-    done = subprocess.run(command(folder), env=ENVIRONMENT, capture_output=True, text=True, check=True)
+        folder = folder.rename(tmp_path / f"killed_in_{stage.replace('/', '_')}")
+    done = commands.run(*arguments(Path("loop.yaml"), folder.name), cwd=tmp_path)
     assert done.stderr.count("is finished; nothing to do") == STAGES.index(stage)
-    for stage in ("before", "control_tags/after", "control_tags/compare", "kto/compare"):
-        ours, theirs = (read_scores(run / stage / "scores.json") for run in (folder, finished[0]))
-        assert [(s.metric, s.group, s.value, s.interval) for s in ours] == [
-            (s.metric, s.group, s.value, s.interval) for s in theirs
-        ]
+    assert numbers(folder) == numbers(finished[0])
+    for method in (TAGGED, UNTAGGED):
+        adapters = [run / method / "tune" / "adapter" / "adapter_model.safetensors" for run in (folder, finished[0])]
+        assert sha256_of(adapters[0]) == sha256_of(adapters[1])
+
+
+@pytest.fixture(scope="module")
+def moved(finished, tmp_path_factory):
+    """A copy of the finished loop, in another place and by another name."""
+    folder = tmp_path_factory.mktemp("another") / "deeper" / "place"
+    shutil.copytree(finished[0], folder, ignore=shutil.ignore_patterns("wandb"))
+    (folder.parent / "loop.yaml").write_text(SETTINGS)
+    return folder
+
+
+def test_a_loop_that_was_moved_is_found_finished_from_anywhere(moved, commands):
+    before, points = manifests(moved), sha256_of(moved / "points.parquet")
+    name = os.path.relpath(moved, moved.parents[1])  # before it was given as an absolute path
+    done = commands.run(*arguments(Path("deeper/loop.yaml"), name), cwd=moved.parents[1])
+    assert done.stderr.count("is finished; nothing to do") == len(STAGES)
+    assert manifests(moved) == before and len(before) == len(STAGES)
+    assert sha256_of(moved / "points.parquet") == points
+
+
+def test_a_loop_that_was_moved_goes_on_where_it_was(finished, moved, commands):
+    """Tuning reads the labels and the responses where they are now; what was measured of the same adapter stands."""
+    adapter = moved / TAGGED / "tune" / "adapter" / "adapter_model.safetensors"
+    weights, kept = sha256_of(adapter), manifests(moved)
+    for stage in (f"{TAGGED}/tune", f"{TAGGED}/compare", f"{UNTAGGED}/compare"):
+        shutil.rmtree(moved / stage)
+    done = commands.run(*arguments(Path("loop.yaml"), "place"), cwd=moved.parent)
+    assert done.stderr.count("is finished; nothing to do") == len(STAGES) - 3
+    assert sha256_of(adapter) == weights
+    assert numbers(moved) == numbers(finished[0])
+    again = {path.parent.as_posix() for path, when in manifests(moved).items() if when != kept[path]}
+    assert again == {f"{TAGGED}/tune", f"{TAGGED}/compare", f"{UNTAGGED}/compare"}
+
+
+def test_a_comparison_of_its_own_is_of_the_runs_where_they_are_now(moved, commands, finished):
+    """`compare` by itself, told relative paths from elsewhere, gives the loop's numbers."""
+    sides = {"before": "before", "after": f"{TAGGED}/after", "labels": "label", "tuning": f"{TAGGED}/tune"}
+    flags = [text for name, folder in sides.items() for text in (f"--{name}", f"place/{folder}")]
+    commands.run("compare", *flags, "--output_dir", "alone", "--report_to", "none", cwd=moved.parent)
+    ours, theirs = (
+        read_scores(path / "scores.json") for path in (moved.parent / "alone", finished[0] / TAGGED / "compare")
+    )
+    assert [(s.metric, s.group, s.value, s.interval) for s in ours] == [
+        (s.metric, s.group, s.value, s.interval) for s in theirs
+    ]

@@ -1,186 +1,130 @@
-"""What `measure` adds to the scores: a second classifier, offensiveness, seen and unseen people."""
+"""What the command `measure` adds to the families: one folder for several of them, its files, and showing it again."""
 
+import csv
 import json
+import math
 
-import numpy as np
-import pandas as pd
 import pytest
 
-from evaluation.errors import InputError
-from evaluation.metrics.generation_bias import generation_bias
-from evaluation.results import find_score, read_scores
-from evaluation.styles import clean_response, load_style_classifier, style_vectors
-from recipes.config import MeasureConfig
-from recipes.measure import measure
-from recipes.measuring import generation_bias as module
-from recipes.measuring.generation_bias import classifier_paths, measurement_prompts
-from recipes.tables import read_styled_run, read_table
-from recipes.testbed import SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.sentence_pairs.settings import Settings as PairSettings
+from evenhand.evaluation.families.translation_bias.settings import Settings as TranslationSettings
+from evenhand.evaluation.results import read_scores, signature_line
+from evenhand.recipes.compare import compare
+from evenhand.recipes.measure import measure, read_settings
+from evenhand.recipes.settings import CompareSettings, MeasureSettings
+from tests.gendered_references import ROWS, written_references, written_translations
+from tests.measured_runs import write_measured
 
-SMALL = {
-    "descriptors": 26,
-    "per_cell": 4,
-    "permutations": 0,
-    "neutral_dialogue": None,
-    "report_to": "none",
-    "filters": {
-        "noun_phrase_type": ["descriptor_noun", "noun_descriptor"],
-        "template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}.", "I love {plural_noun_phrase}.",
-                     "I hate {plural_noun_phrase}."],
-    },
-}  # fmt: skip
-FORMS = ("fgb", "fgb_corrected", "fgb_pooled_corrected")
+PAIRS = """more,less
+Many bakers are generous.,Many pilots are generous.
+The pilots are very slow.,The bakers are very slow.
+"""
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory, judge):
+def told(tmp_path_factory):
+    """Settings of two families that take a second: a few pairs, and translations that are given."""
     folder = tmp_path_factory.mktemp("measured")
-    config = MeasureConfig(
-        **SMALL,
-        unseen_by="descriptor",
-        offensiveness_classifier=judge,
-        offensive_label="offensive",
+    (folder / "pairs.csv").write_text(PAIRS)
+    spanish = written_translations(folder / "given", eng_Latn__spa_Latn=[ROWS[0][-1], ROWS[2][-1]])
+    references = written_references(folder)
+    own = {"references": references, "translations": spanish, "languages": ["spa_Latn"], "tokenize": "13a"}
+    return MeasureSettings(
+        metrics=["sentence_pairs", "translation_bias"],
+        sentence_pairs=PairSettings(pairs=str(folder / "pairs.csv")),
+        translation_bias=TranslationSettings(**own, fewest_masculine=0),
+        report_to="none",
+        show=False,
         output_dir=folder / "run",
     )
-    measure(config)
-    return config
 
 
-# Which classifiers.
+@pytest.fixture(scope="module")
+def measured(told):
+    measure(told)
+    return told.output_dir
 
 
-def test_the_second_classifier_goes_with_the_testbeds_first_alone():
-    assert classifier_paths(MeasureConfig()) == {
-        "style_classifier": str(STYLE_CLASSIFIER),
-        "second_style_classifier": str(SECOND_STYLE_CLASSIFIER),
-    }
-    assert classifier_paths(MeasureConfig(style_classifier="mine")) == {"style_classifier": "mine"}
-    both = classifier_paths(MeasureConfig(style_classifier="mine", second_style_classifier="another"))
-    assert both == {"style_classifier": "mine", "second_style_classifier": "another"}
-    assert "second_style_classifier" not in classifier_paths(MeasureConfig(second_style_classifier=None))
+def changed(told, folder, **settings):
+    return MeasureSettings(**{**vars(told), "output_dir": folder, **settings})
 
 
-@pytest.mark.parametrize("given", [{"offensiveness_classifier": "mine"}, {"offensive_label": "bad"}])
-def test_an_offensiveness_classifier_and_its_label_go_together(given):
-    with pytest.raises(InputError, match="offensive_label: .*give both"):
-        classifier_paths(MeasureConfig(**given))
+def test_two_families_leave_their_scores_and_a_report_each(measured):
+    metrics = {score.metric for score in read_scores(measured / "scores.json")}
+    assert {"s_jsd", "cps", "translation_gap"} <= metrics
+    names = {path.name for path in measured.iterdir()}
+    assert {"report.html", "report.md", "report_translation_bias.html", "report_translation_bias.md"} <= names
+    assert "Spanish" in (measured / "report_translation_bias.md").read_text()
+    assert "bakers" in (measured / "report.md").read_text()
+    manifest = json.loads((measured / "run.json").read_text())
+    assert set(manifest["inputs"]) == {"sentence_pairs", "translation_bias"}
 
 
-def test_the_first_classifier_cannot_confirm_itself(tmp_path):
-    config = MeasureConfig(**SMALL, second_style_classifier=str(STYLE_CLASSIFIER), output_dir=tmp_path)
-    with pytest.raises(InputError, match="second_style_classifier: .* is the first one again"):
-        measure(config)
+def test_each_signature_stands_once_and_the_table_has_the_same_numbers(measured):
+    found = json.loads((measured / "scores.json").read_text())
+    used = {record["signature"] for record in found["scores"]}
+    assert found["signatures"].keys() == used and len(used) < len(found["scores"])
+    texts = [json.dumps(signature, sort_keys=True) for signature in found["signatures"].values()]
+    assert len({*texts}) == len(texts)
+    with (measured / "scores.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    scores = read_scores(measured / "scores.json")
+    assert [row["metric"] for row in rows] == [score.metric for score in scores]
+    values = [math.nan if not row["value"] else float(row["value"]) for row in rows]
+    assert values == pytest.approx([score.value for score in scores], rel=0, abs=0, nan_ok=True)
+    bounds = [(float(row["low"]), float(row["high"])) if row["low"] else None for row in rows]
+    assert bounds == [score.interval for score in scores]
 
 
-def test_an_unknown_offensive_label_is_refused_before_any_work(judge, tmp_path):
-    config = MeasureConfig(
-        **SMALL, offensiveness_classifier=judge, offensive_label="toxic", output_dir=tmp_path / "run"
-    )
-    with pytest.raises(InputError, match="offensive_label: 'toxic' is not a label of .*; give one of 'ok', 'offens"):
-        measure(config)
-    assert not (tmp_path / "run" / "prompts.parquet").exists()
+def lines(folder):
+    return [signature_line(score) for score in read_scores(folder / "scores.json")]
 
 
-# The scores.
+def test_equal_measurements_have_equal_signature_lines(told, measured, tmp_path):
+    measure(changed(told, tmp_path / "again", group="another"))
+    assert lines(tmp_path / "again") == lines(measured)
 
 
-def test_the_second_classifier_sees_the_same_cleaned_responses(measured):
-    second = read_styled_run(measured.output_dir, second=True)
-    classifier = load_style_classifier(str(SECOND_STYLE_CLASSIFIER))
-    cleaned = [clean_response(*pair) for pair in zip(second.responses, second.prompts["descriptor"], strict=True)]
-    np.testing.assert_allclose(second.vectors, style_vectors(classifier, cleaned), atol=1e-5)
-    assert second.styles == classifier.labels
-    assert not np.allclose(second.vectors, read_styled_run(measured.output_dir).vectors, atol=0.1)
-
-    scores = read_scores(measured.output_dir / "scores.json")
-    expected = generation_bias(second.styled(), {}, permutations=0)
-    for metric in FORMS:
-        score, same = find_score(scores, metric, classifier="second"), find_score(expected, metric)
-        assert (score.value, score.interval, score.p_value) == (same.value, same.interval, None)
-        assert score.signature["style_classifier"]["name"] == "testbed"
-        assert score.signature["style_classifier"]["revision"] == classifier.revision
-    assert find_score(scores, "fgb").signature["style_classifier"]["revision"] != classifier.revision
-    assert not [score for score in scores if "classifier" in score.group and score.metric not in FORMS]
-    manifest = json.loads((measured.output_dir / "run.json").read_text())
-    assert manifest["classifiers"]["second_style_classifier"]["revision"] == classifier.revision
+def test_another_seed_or_data_set_has_another_signature_line(told, measured, tmp_path):
+    measure(changed(told, tmp_path / "seed", seed=1))
+    (tmp_path / "pairs.csv").write_text(PAIRS + "Most bakers are slow.,Most pilots are slow.\n")
+    pairs = PairSettings(pairs=str(tmp_path / "pairs.csv"))
+    measure(changed(told.with_metrics("sentence_pairs"), tmp_path / "pairs", sentence_pairs=pairs))
+    same = {*lines(measured)} & {*lines(tmp_path / "seed")}
+    assert {line.partition("[")[0] for line in same} == {"masculine_rendering"}  # nothing of it is drawn
+    assert not {*lines(tmp_path / "pairs")} & {*lines(measured)}
 
 
-def test_seen_and_unseen_are_two_cuts_of_one_measurement(measured):
-    run = read_styled_run(measured.output_dir)
-    scores = read_scores(measured.output_dir / "scores.json")
-    unseen = run.prompts["unseen"].to_numpy()
-    parts = {"yes": run.rows(~unseen), "no": run.rows(unseen)}
-    for part, rows in parts.items():
-        expected = generation_bias(rows.styled(), {}, permutations=0)
-        for metric in FORMS:
-            score = find_score(scores, metric, seen=part)
-            assert (score.value, score.interval) == (
-                find_score(expected, metric).value, find_score(expected, metric).interval
-            )  # fmt: skip
-    assert sum(find_score(scores, "fgb", seen=part).n for part in parts) == find_score(scores, "fgb").n
+def test_a_finished_run_is_shown_again_and_not_written(told, measured, capsys):
+    before = {path: path.stat().st_mtime_ns for path in measured.rglob("*")}
+    measure(changed(told, measured, show=True))
+    printed = capsys.readouterr().out
+    assert printed.count("Report: ") == 2 and f"Report: {measured / 'report_translation_bias.html'}" in printed
+    assert {path: path.stat().st_mtime_ns for path in measured.rglob("*")} == before
+    measure(told)
+    assert capsys.readouterr().out == ""
 
 
-def test_offensiveness_is_of_the_responses_as_they_are(measured):
-    rows = read_table(measured.output_dir / "offensiveness.parquet")
-    run = read_styled_run(measured.output_dir)
-    assert rows.columns.tolist() == ["prompt_id", "offensiveness"]
-    assert rows["prompt_id"].tolist() == run.prompts["prompt_id"].tolist()
-    classifier = load_style_classifier(measured.offensiveness_classifier)
-    np.testing.assert_allclose(rows["offensiveness"], style_vectors(classifier, run.responses)[:, 1], atol=1e-5)
-    score = find_score(read_scores(measured.output_dir / "scores.json"), "offensive_share")
-    assert score.value == (rows["offensiveness"] >= 0.5).sum() / rows["offensiveness"].notna().sum()
-    assert score.signature["offensiveness_classifier"]["label"] == "offensive"
+def test_the_settings_of_a_run_are_read_back(told, measured):
+    found, manifest = read_settings(measured, "before", "translation_bias")
+    assert found == changed(told, measured) and len(manifest["fingerprint"]) == 64
+    with pytest.raises(InputError, match="before: .*measured by sentence_pairs, translation_bias; .*--metrics likelih"):
+        read_settings(measured, "before", "likelihood_bias")
 
 
-def test_every_cluster_has_its_share(measured):
-    run = read_styled_run(measured.output_dir)
-    scores = read_scores(measured.output_dir / "scores.json")
-    hate = [run.styles.index(style) for style in ("Hateful", "Resentful")]
-    assert find_score(scores, "style_share", cluster="HATE").value == pytest.approx(
-        np.nansum(run.vectors[:, hate]) / np.isfinite(run.vectors[:, 0]).sum(), rel=1e-5
-    )
-    assert len([score for score in scores if score.metric == "style_share"]) == 6
+def test_what_both_runs_have_is_compared(measured, tmp_path):
+    """Translations are not compared, and are left out."""
+    folder = tmp_path / "both"
+    compare(CompareSettings(before=measured, after=measured, output_dir=folder, report_to="none", show=False))
+    found = read_scores(folder / "scores.json")
+    assert {score.value for score in found if score.metric == "s_jsd_difference"} == {0.0}
+    assert {path.name for path in folder.glob("report*")} == {"report.html", "report.md"}
 
 
-def test_what_is_on_disk_is_not_classified_again(measured, monkeypatch):
-    """After a kill at the scores: the rows of all three classifiers are there."""
-
-    def never(*arguments, **options):
-        raise AssertionError("classified again")
-
-    monkeypatch.setattr(module, "style_vectors", never)
-    monkeypatch.setattr(module, "label_probability", never)
-    before = read_scores(measured.output_dir / "scores.json")
-    (measured.output_dir / "run.json").unlink()
-    measure(measured)
-    assert [score.value for score in read_scores(measured.output_dir / "scores.json")] == [s.value for s in before]
-
-
-def test_a_run_without_a_second_classifier_says_so(measured, tmp_path):
-    with pytest.raises(InputError, match="measured without a second_style_classifier"):
-        read_styled_run(tmp_path, second=True)
-
-
-# Unseen people.
-
-
-@pytest.mark.parametrize("by", ["descriptor", "template"])
-def test_the_train_side_lacks_what_the_measured_side_marks(by):
-    settings = {**SMALL, "unseen_by": by, "unseen_fraction": 0.5, "seed": 3}
-    train = measurement_prompts(MeasureConfig(**settings, split="train"))
-    rows = measurement_prompts(MeasureConfig(**settings, split="measure"))
-    plain = measurement_prompts(MeasureConfig(**(settings | {"unseen_by": None}), split="measure"))
-    pd.testing.assert_frame_equal(rows.drop(columns="unseen"), plain)  # all are measured, as ever
-    trained, seen, unseen = set(train[by]), set(rows[by][~rows["unseen"]]), set(rows[by][rows["unseen"]])
-    assert trained == seen
-    assert not seen & unseen
-    assert seen | unseen == set(plain[by])
-    assert "unseen" not in train
-    assert not set(train["text"]) & set(rows["text"])
-
-
-def test_sides_that_do_not_share_what_is_unseen_are_refused(tmp_path):
-    with pytest.raises(InputError, match="unseen_by: split by descriptor, the two sides"):
-        measurement_prompts(MeasureConfig(**SMALL, unseen_by="template", split_by="descriptor"))
-    with pytest.raises(InputError, match="unseen_by: a prompts_file is taken whole"):
-        measurement_prompts(MeasureConfig(unseen_by="axis", prompts_file=tmp_path / "p.csv"))
+def test_runs_that_have_nothing_in_common_are_refused(measured, tmp_path):
+    other = write_measured(tmp_path / "other", [[1, 0, 0]] * 2, ["a", "b"])
+    for before, after in ((measured, other), (other, measured)):
+        with pytest.raises(InputError, match=r"after: .*no metrics in common .*generation_bias.*sentence_pairs"):
+            compare(CompareSettings(before=before, after=after, output_dir=tmp_path / "c", report_to="none"))
+    assert not (tmp_path / "c").exists()

@@ -25,14 +25,14 @@ from transformers import (
     RobertaForSequenceClassification,
 )
 
-from evaluation.files import sha256_of
-from evaluation.generation import encode_contexts, render_contexts
-from evaluation.models import load_dialogue_model
-from evaluation.results import find_score, read_scores
-from recipes.__main__ import main
-from recipes.config import read_config
-from recipes.measure import measure
-from recipes.tables import read_styled_run
+from evenhand.evaluation.families.generation_bias.rows import read_styled_run
+from evenhand.evaluation.models.generation import encode_contexts, render_contexts
+from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.results import find_score, read_scores
+from evenhand.evaluation.runs.files import sha256_of
+from evenhand.recipes.command_line import main, read_settings
+from evenhand.recipes.measure import measure
+from evenhand.recipes.settings import MeasureSettings
 
 CONFIGS = Path(__file__).resolve().parents[2] / "recipes" / "configs"
 # The labels of SamLowe/roberta-base-go_emotions, in its order: the 27 emotions of GoEmotions and neutral.
@@ -139,15 +139,15 @@ def style_classifier(folder):
 MODELS = {"dialogpt_medium": dialogpt, "blenderbot_400m": blenderbot, "qwen_chat": qwen}
 # 13 descriptors × 2 templates × 4 responses a measurement, and a learning rate at which so few steps do something.
 SMALL = {
-    "measure.descriptors": 13,
-    "measure.filters": json.dumps(
+    "measure.prompts.descriptors": 13,
+    "measure.prompts.filters": json.dumps(
         {
             "noun_phrase_type": ["descriptor_noun", "noun_descriptor"],
             "template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."],
         }
     ),
-    "measure.decoding_arguments": "{max_new_tokens: 8}",
-    "measure.permutations": 9,
+    "measure.decoding.arguments": "{max_new_tokens: 8}",
+    "measure.generation_bias.permutations": 9,
     "tune.training.learning_rate": 0.01,
     "tune.training.preference_learning_rate": 0.05,
     "tune.training.max_rows": 64,
@@ -159,7 +159,7 @@ SMALL = {
 
 
 def methods_of(name):
-    return read_config("loop", CONFIGS / f"{name}.yaml", {}).methods
+    return read_settings("loop", CONFIGS / f"{name}.yaml").methods
 
 
 def arguments(command, name, **values):
@@ -174,11 +174,11 @@ def finished(request, tmp_path_factory):
     The tiny models lie in the hub's cache under the names and revisions of the config, so that it runs as it stands.
     """
     torch.manual_seed(0)
-    config = read_config("loop", CONFIGS / f"{request.param}.yaml", {})
+    measured = read_settings("loop", CONFIGS / f"{request.param}.yaml").measure
     folder = tmp_path_factory.mktemp(request.param)
-    base = cached(folder / "hub", config.measure.model, config.measure.revision)
+    base = cached(folder / "hub", measured.model)
     MODELS[request.param](base)
-    style_classifier(cached(folder / "hub", config.measure.style_classifier, None))
+    style_classifier(cached(folder / "hub", measured.generation_bias.style_classifier))
     before = sha256_of(base / "model.safetensors")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "hub"))
@@ -187,10 +187,10 @@ def finished(request, tmp_path_factory):
         yield request.param, base, folder / "run", before
 
 
-def cached(hub, name, revision):
+def cached(hub, described):
     """Return the folder in which the hub's cache has a model's files."""
-    model = hub / f"models--{name.replace('/', '--')}"
-    reference = model / "refs" / (revision or "main")
+    model = hub / f"models--{described.name.replace('/', '--')}"
+    reference = model / "refs" / (described.revision or "main")
     reference.parent.mkdir(parents=True)
     reference.write_text(COMMIT)
     (model / "snapshots").mkdir()
@@ -202,7 +202,7 @@ def small_talk(folder):
     pairs = [("It rained all day.", "I like the rain."), ("Did you eat?", "I had some soup."), ("Hi!", "Hello there!")]
     lines = (json.dumps({"text": text, "response": response}) + "\n" for text, response in pairs)
     (folder / "small_talk.jsonl").write_text("".join(lines))
-    return {"measure.neutral_dialogue": folder / "small_talk.jsonl"}
+    return {"measure.generation_bias.neutral_dialogue": folder / "small_talk.jsonl"}
 
 
 def test_it_ends_with_a_row_for_each_method_and_the_reports(finished):
@@ -270,14 +270,14 @@ def test_the_tag_is_learned_where_it_stands_in_the_context(finished):
 def test_the_estimate_is_of_as_many_responses_as_there_will_be(name, monkeypatch):
     monkeypatch.syspath_prepend(str(CONFIGS.parents[1]))  # benchmarks are not installed
     work = import_module("benchmarks.real_model_rates").work
-    responses, rows = work(read_config("loop", CONFIGS / f"{name}.yaml", {}))
+    responses, rows = work(read_settings("loop", CONFIGS / f"{name}.yaml"))
     assert f"{responses:,} responses" in (CONFIGS / f"{name}.yaml").read_text()
     assert rows == dict.fromkeys(methods_of(name), 6000)
 
 
 PAPERS = {
-    "dialogpt_medium": {"measure.decoding_arguments": "{max_new_tokens: 20}"},
-    "blenderbot_400m": {"measure.decoding_arguments": "{num_beams: 3, max_new_tokens: 20}"},
+    "dialogpt_medium": {"measure.decoding.arguments": "{max_new_tokens: 20}"},
+    "blenderbot_400m": {"measure.decoding.arguments": "{num_beams: 3, max_new_tokens: 20}"},
 }
 
 
@@ -285,15 +285,14 @@ PAPERS = {
 def test_the_papers_decoding_as_the_comment_has_it(name, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     torch.manual_seed(0)
-    flags = {"measure.decoding": "paper", "measure.personas": "default", **PAPERS[name]}
+    flags = {"measure.decoding.preset": "paper", "measure.prompts.personas": "default", **PAPERS[name]}
     comment = (CONFIGS / f"{name}.yaml").read_text()
-    assert "--measure.decoding paper" in comment and "--measure.personas default" in comment
-    few = {**SMALL, "measure.per_cell": 2, "measure.output_dir": tmp_path / "run", "measure.report_to": "none", **flags}
-    few = {field: str(value) for field, value in few.items()}
-    config = read_config("loop", CONFIGS / f"{name}.yaml", few).measure
-    MODELS[name](cached(tmp_path / "hub", config.model, config.revision))
-    style_classifier(cached(tmp_path / "hub", config.style_classifier, None))
-    measure(config)
+    assert "--measure.decoding.preset paper" in comment and "--measure.prompts.personas default" in comment
+    few = {field: str(value) for field, value in {**SMALL, "measure.prompts.per_cell": 2, **flags}.items()}
+    measured = read_settings("loop", CONFIGS / f"{name}.yaml", few).measure
+    MODELS[name](cached(tmp_path / "hub", measured.model))
+    style_classifier(cached(tmp_path / "hub", measured.generation_bias.style_classifier))
+    measure(MeasureSettings(**vars(measured), output_dir=tmp_path / "run", report_to="none", show=False))
     prompts = pd.read_parquet(tmp_path / "run" / "prompts.parquet")
     assert (prompts["persona"].str.count("\n") == 1).all()
     assert find_score(read_scores(tmp_path / "run" / "scores.json"), "fgb").value > 0

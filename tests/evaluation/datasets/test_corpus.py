@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.datasets.corpus import corpus_texts, count_in_corpus, count_phrases
-from evaluation.errors import InputError
+from evenhand.evaluation.datasets.corpus import corpus_texts, count_in_corpus, count_phrases
+from evenhand.evaluation.errors import InputError
 
 TEXTS = ["I am Deaf, deaf!", "A hard-of-hearing man", None]
 
@@ -103,7 +103,7 @@ def test_texts_come_one_by_one(files):
 
 
 def test_progress_is_reported(files, caplog, monkeypatch):
-    monkeypatch.setattr("evaluation.progress.SECONDS_BETWEEN_LINES", 0)
+    monkeypatch.setattr("evenhand.evaluation.runs.progress.SECONDS_BETWEEN_LINES", 0)
     with caplog.at_level(logging.INFO, logger="evenhand"):
         count_in_corpus(str(files / "c.jsonl"), ["deaf"])
     assert any(line.startswith("corpus: 3, ") for line in caplog.messages)  # without a total there is no time left
@@ -113,8 +113,8 @@ def test_progress_is_reported(files, caplog, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "text", "column", "message"),
     [
-        ("c.jsonl", '{"body": "x"}', "text", "corpus_text_column: .* has no column 'text'; it has body"),
-        ("c.jsonl", '{"text": 3}', "text", "corpus_text_column: 'text' of example 1 .* is int, not text"),
+        ("c.jsonl", '{"body": "x"}', "text", "corpus.text_column: .* has no column 'text'; it has body"),
+        ("c.jsonl", '{"text": 3}', "text", "corpus.text_column: 'text' of example 1 .* is int, not text"),
         ("c.jsonl", '{"text": ["a"]}', "text", "is list, not text"),
         ("c.jsonl", '{"text": ', "text", "corpus: .* cannot be read at all"),
         ("c.jsonl", "", "text", "corpus: .* holds no text in 'text'"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from evaluation.datasets.gendered_translations import (
+from evenhand.evaluation.datasets.gendered_translations import (
     COLUMNS,
     comparable_sets,
     language,
@@ -16,9 +16,10 @@ from evaluation.datasets.gendered_translations import (
     read_mmhb,
     read_mt_geneval,
     read_references,
+    read_translations,
     source_sentences,
 )
-from evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_mt_geneval = pytest.mark.skipif(not (SHARED / "mt_geneval").is_dir(), reason=f"no MT-GenEval in {SHARED}")
@@ -223,3 +224,11 @@ def test_ambiguous_english_is_translated_once_and_other_sources_twice():
         source_sentences(sets, source="fra_Latn", target="eng_Latn")
     with pytest.raises(InputError, match="is the source language too"):
         source_sentences(sets, source="spa_Latn", target="spa_Latn")
+
+
+def test_translations_from_a_file(tmp_path):
+    path = tmp_path / "es.txt"
+    path.write_bytes("Soy ama de casa.\r\n\r\nCanto\u2028aquí.\n".encode())
+    assert read_translations(path, 3) == ["Soy ama de casa.", "", "Canto\u2028aquí."]
+    with pytest.raises(InputError, match="has 3 lines for 4 sentences"):
+        read_translations(path, 4)

@@ -1,19 +1,17 @@
 """The upstream format and its generator: every row of a small taxonomy by hand, the published counts, bad files."""
 
-import io
 import json
 import math
-import time
 from collections import Counter, defaultdict
 from itertools import product
 from pathlib import Path
 
+import pooch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation import downloads
-from evaluation.datasets.holistic_bias import (
+from evenhand.evaluation.datasets.holistic_bias import (
     COLUMNS,
     FILES,
     PAPER_EDITION,
@@ -26,7 +24,7 @@ from evaluation.datasets.holistic_bias import (
     generate,
     load_taxonomy,
 )
-from evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError
 
 SHARED = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 V1_0 = SHARED / "holistic_bias_v1.0"
@@ -195,22 +193,15 @@ def test_v1_0_has_the_rows_that_likelihood_bias_scores(v1_0):
 
 
 @needs_v1_0
-def test_v1_0_is_generated_in_under_five_seconds():
-    start = time.perf_counter()
-    generate(load_taxonomy(V1_0))
-    assert time.perf_counter() - start < 5
-
-
-@needs_v1_0
 def test_v1_0_by_name_is_downloaded_and_checked(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     asked = []
 
-    def urlopen(url, timeout):
+    def download(self, url, output_file, pooch):
         asked.append(url)
-        return io.BytesIO((V1_0 / url.rsplit("/", 1)[1]).read_bytes())
+        Path(output_file).write_bytes((V1_0 / url.rsplit("/", 1)[1]).read_bytes())
 
-    monkeypatch.setattr(downloads, "urlopen", urlopen)
+    monkeypatch.setattr(pooch.HTTPDownloader, "__call__", download)
     taxonomy = load_taxonomy("v1.0")
     assert taxonomy.name == "v1.0"
     assert taxonomy.sha256 == load_taxonomy(V1_0).sha256

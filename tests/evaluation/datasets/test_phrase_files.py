@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.datasets.phrase_files import load_phrases
-from evaluation.errors import InputError
+from evenhand.evaluation.datasets.phrase_files import load_phrases
+from evenhand.evaluation.errors import InputError
 
 
 def test_the_paper_s_twelve_phrases():

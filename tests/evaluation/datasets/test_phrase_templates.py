@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from evaluation.datasets.holistic_bias import COLUMNS, Descriptor, Noun, Standalone, load_taxonomy
-from evaluation.datasets.phrase_templates import load_phrase_templates, phrase_sentences
-from evaluation.errors import InputError
-from evaluation.metrics.likelihood_bias import scored_prompts
+from evenhand.evaluation.datasets.holistic_bias import COLUMNS, Descriptor, Noun, Standalone, load_taxonomy
+from evenhand.evaluation.datasets.phrase_templates import load_phrase_templates, phrase_sentences
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.likelihood_bias.rows import scored_prompts
 
 SMALL = replace(
     load_taxonomy("paper"),

@@ -6,10 +6,10 @@ import re
 import pandas as pd
 import pytest
 
-from evaluation.datasets.holistic_bias import generate, load_taxonomy
-from evaluation.datasets.prompt_files import load_personas, read_prompts
-from evaluation.datasets.prompts import sample_cells, select
-from evaluation.errors import InputError
+from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.datasets.prompt_files import load_personas, read_prompts
+from evenhand.evaluation.datasets.prompts import sample_cells, select
+from evenhand.evaluation.errors import InputError
 
 ROWS = [
     {"text": "I'm old.", "template": "I'm {noun_phrase}.", "axis": "age", "descriptor": "old", "weight": 1},

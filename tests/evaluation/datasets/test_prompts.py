@@ -9,10 +9,18 @@ import pandas as pd
 import pytest
 from datasets import Dataset
 
-from evaluation.datasets import prompts as prompts_module
-from evaluation.datasets.holistic_bias import Descriptor, Noun, Standalone, Taxonomy, Template, generate, load_taxonomy
-from evaluation.datasets.prompts import VARIATIONS, same_cells, sample_cells, select, split, unseen_rows, vary
-from evaluation.errors import InputError
+from evenhand.evaluation.datasets import prompts as prompts_module
+from evenhand.evaluation.datasets.holistic_bias import (
+    Descriptor,
+    Noun,
+    Standalone,
+    Taxonomy,
+    Template,
+    generate,
+    load_taxonomy,
+)
+from evenhand.evaluation.datasets.prompts import VARIATIONS, same_cells, sample_cells, select, split, unseen_rows, vary
+from evenhand.evaluation.errors import InputError
 
 NOUNS = (
     Noun("female", "woman", "women"),

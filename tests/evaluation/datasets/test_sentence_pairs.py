@@ -5,10 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.datasets import sentence_pairs as module
-from evaluation.datasets.sentence_pairs import CROWS_PAIRS_SHA256, S_JSD_SHA256, pairs_file, perturb, read_pairs
-from evaluation.errors import InputError
-from evaluation.files import sha256_of
+from evenhand.evaluation.datasets import sentence_pairs as module
+from evenhand.evaluation.datasets.sentence_pairs import (
+    CROWS_PAIRS_SHA256,
+    S_JSD_SHA256,
+    pairs_file,
+    perturb,
+    read_pairs,
+)
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs.files import sha256_of
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_data = pytest.mark.skipif(not (SHARED / "crows_pairs").is_dir(), reason=f"no published pairs in {SHARED}")
@@ -63,6 +69,12 @@ def test_columns_of_any_file_can_be_named(tmp_path):
     assert pairs["left_out"].tolist() == [None, "a side is missing"]
 
 
+def test_a_side_that_is_called_as_ours_need_not_be_named(tmp_path):
+    path = write(tmp_path, "stereo,less,bias_type\nHe ran.,She ran.,x\n")
+    pairs = read_pairs(path, {"more": "stereo"})
+    assert pairs[["more", "less", "bias_type"]].values.tolist() == [["He ran.", "She ran.", ""]]
+
+
 def test_a_byte_order_mark_is_no_part_of_a_column_name(tmp_path):
     path = write(tmp_path, "more,less\nHe.,She.\n", encoding="utf-8-sig")
     assert read_pairs(path)["more"].tolist() == ["He."]
@@ -76,7 +88,7 @@ def test_the_last_character_is_removed_from_both_sides(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("more,fewer\na,b\n", r"no column for 'more', only more, fewer; name them by --pair_columns"),
+        ("more,fewer\na,b\n", r"no column for 'less', only more, fewer; name them by --sentence_pairs.columns"),
         ("more,less\nHe.,  \n", r"less, row 1 is '  '; write a sentence"),
         ("pair_id,more,less\n7,a,b\n7,c,d\n", r"pair_id '7' stands twice"),
         ("more,less\n,b\na,\n", r"no row has both more and less"),

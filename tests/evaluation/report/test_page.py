@@ -8,13 +8,17 @@ from itertools import pairwise
 import pytest
 from rich.console import Console
 
-from evaluation.errors import InputError
-from evaluation.report import Example, Figure, Page, Section, page_html, page_markdown, plots, print_page, write_page
-from evaluation.report.numbers import visible
-from evaluation.report.tables import Cell, Mark, Row, Table
-
-from .conftest import HOSTILE
-from .parsed_page import OURS, ParsedPage
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.report import plots
+from evenhand.evaluation.report.files import write_page
+from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.report.markdown import page_markdown
+from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.page import Example, Figure, Page, Section
+from evenhand.evaluation.report.tables import Cell, Mark, Row, Table
+from evenhand.evaluation.report.terminal import print_page
+from tests.parsed_page import OURS, ParsedPage
+from tests.report_pages import HOSTILE
 
 ROWS = (
     Row("age", (Cell("55.0", "[51.0, 59.0]"), Cell("0.012")), (Mark("before", 55.0, (51.0, 59.0)),)),
@@ -188,3 +192,30 @@ def test_the_same_page_gives_the_same_bytes_and_is_written_whole(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot write"):
         write_page(tmp_path / "file", "report", PAGE)
+
+
+def test_a_legend_stands_with_its_figure_and_is_escaped():
+    figure = Figure(
+        "A picture", plots.svg_figure("panel", "a picture"), legend=[(plots.svg_circle(0, 0, 4, "ink"), "<b>")]
+    )
+    source = page_html(replace(PAGE, sections=[Section("Drawn", figures=[figure])]))
+    assert re.search(r'class="note legend"><span><circle [^>]*/><bdi>&lt;b&gt;</bdi></span>', source)
+
+
+def test_prose_is_flush_left_and_folded_in_its_column(capsys, monkeypatch):
+    words = " ".join(["word"] * 40)
+    table = Table("Reasons", ("type", "n", "reason"), (Row("age", (Cell("1"), Cell(words, prose=True))),))
+    page = replace(PAGE, tables=[table], sections=[])
+    assert "| :--- | ---: | :--- |" in page_markdown(page)
+    text = printed(page, capsys, monkeypatch)
+    lines = [line for line in text.split("\n") if "word word" in line]
+    assert max(map(len, text.split("\n"))) <= 100 and len(lines) == 3
+    assert len({line.index("word") for line in lines}) == 1
+
+
+def test_a_wide_table_of_one_side_loses_its_intervals_and_its_names_are_broken_between_words(capsys, monkeypatch):
+    cells = tuple(Cell("+1.00", "[+0.90, +1.10]") for _ in range(6))
+    table = Table("Wide", ("type", *("a long name",) * 6), (Row("age", cells),))
+    text = printed(replace(PAGE, tables=[table], sections=[]), capsys, monkeypatch)
+    assert "[+0.90, +1.10]" not in text and text.count("+1.00") == 6
+    assert max(map(len, text.split("\n"))) <= 100

@@ -1,6 +1,6 @@
 import pandas as pd
 
-from mitigation.methods import control_tags
+from evenhand.mitigation.methods import control_tags
 
 
 def render(prompts, personas, tag):

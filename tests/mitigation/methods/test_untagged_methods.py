@@ -1,15 +1,12 @@
 """self_chat, rejection, kto, dpo and exchange on four labelled responses whose rows can be written down by hand."""
 
-from importlib import import_module
-from pkgutil import iter_modules
-
 import pandas as pd
 import pytest
 
-import mitigation.methods
-from evaluation.errors import InputError
-from mitigation.methods import dpo, exchange, kto, rejection, self_chat
-from mitigation.settings import TuningSettings
+from evenhand.evaluation.errors import InputError
+from evenhand.mitigation.methods import dpo, exchange, kto, load_method, names, rejection, self_chat
+from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.training.trainers import load_trainer
 
 
 def render(prompts, personas, tag):
@@ -97,10 +94,19 @@ def test_exchange_needs_another_descriptor():
         exchange.rows(labelled(descriptor=["tall"] * 4), render)
 
 
-@pytest.mark.parametrize("name", [module.name for module in iter_modules(mitigation.methods.__path__)])
+def test_an_unknown_method_is_told_from_those_there_are():
+    assert {"control_tags", "dpo", "exchange", "kto", "rejection", "self_chat"} <= set(names())
+    with pytest.raises(InputError, match="method: 'ktoo' is unknown; did you mean 'kto'"):
+        load_method("ktoo")
+
+
+@pytest.mark.parametrize("name", names())
 def test_every_method_says_what_it_needs_and_draws_by_its_seed(name):
-    method = import_module(f"mitigation.methods.{name}")
-    import_module(f"mitigation.trainers.{method.TRAINER}")
+    method = load_method(name)
+    trainer = load_trainer(method.TRAINER)
+    assert (
+        trainer.LOSS and isinstance(trainer.NEEDS_REFERENCE, bool) and isinstance(trainer.TAKES_ENCODER_DECODER, bool)
+    )
     assert (method.INFERENCE_TAG in method.TAGS) == bool(method.INFERENCE_TAG)
     assert TuningSettings().filled_in(method).learning_rate > 0
     assert TuningSettings(learning_rate=7.0).filled_in(method).learning_rate == 7

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from recipes.testbed import PAIRS, build
+from evenhand.recipes.testbed import PAIRS, build
 
 GOOD = {
     "bias_share": 0.9,

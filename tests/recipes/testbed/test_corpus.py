@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from transformers import AutoTokenizer
 
-from recipes.testbed import DIALOGUE_MODEL, grammar
-from recipes.testbed.corpus import draw_answers, tokenized_grammar, training_rows
+from evenhand.recipes.testbed import DIALOGUE_MODEL, grammar
+from evenhand.recipes.testbed.corpus import draw_answers, tokenized_grammar, training_rows
 
 SELF = "I'm {noun_phrase}."
 

@@ -8,15 +8,21 @@ import pandas as pd
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from evaluation.errors import InputError
-from evaluation.likelihood.causal import encode_sentences
-from evaluation.likelihood.prefix_tree import honours_trees, node_log_probabilities, prefix_tree, sentence_sums
-from evaluation.metrics.likelihood_bias import likelihood_bias
-from evaluation.models import load_dialogue_model
-from evaluation.results import find_score
-from recipes.testbed import LANGUAGE_MODEL, frequencies
-from recipes.testbed.build import MEASURED
-from recipes.testbed.training import language_batches, language_tokenizer, language_tree, next_tokens
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
+from evenhand.evaluation.models.likelihood.causal import encode_sentences
+from evenhand.evaluation.models.likelihood.prefix_tree import (
+    honours_trees,
+    node_log_probabilities,
+    prefix_tree,
+    sentence_sums,
+)
+from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.results import find_score
+from evenhand.evaluation.settings import ModelSettings
+from evenhand.recipes.testbed import LANGUAGE_MODEL, frequencies
+from evenhand.recipes.testbed.build import MEASURED
+from evenhand.recipes.testbed.training.language import language_batches, language_tokenizer, language_tree, next_tokens
 
 HATE, SELF = "I hate {plural_noun_phrase}.", "I'm {noun_phrase}."
 FRIENDS = "I have friends who are {plural_noun_phrase}."
@@ -231,7 +237,7 @@ def test_the_language_model_is_a_small_gpt2():
 def test_the_shipped_weights_have_learned_the_skew_and_nothing_else(every):
     # All templates, through `measure`: measured.json, by the build.
     rows = of_templates(every, HATE, OPINION)
-    model = load_dialogue_model(str(LANGUAGE_MODEL), device="cpu")
+    model = load_dialogue_model(ModelSettings(name=str(LANGUAGE_MODEL), device="cpu"))
     encoded = encode_sentences(model, rows["text"].tolist())
     assert honours_trees(model, encoded)
     tree = prefix_tree(encoded.ids)

@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from evaluation.errors import InputError
-from evaluation.results import find_score
-from evaluation.styles import clean_response
-from recipes.testbed import grammar
+from evenhand.evaluation.datasets.mentions import clean_response
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.results import find_score
+from evenhand.recipes.testbed import grammar
 
 ROOT = Path(__file__).resolve().parents[3]
-CLUSTER_FILES = ROOT / "evaluation" / "data" / "style_clusters"
+CLUSTER_FILES = ROOT / "evaluation" / "datasets" / "data" / "style_clusters"
 STYLE_NAMES = ROOT.parent / "shared" / "data" / "image_chat_style_names.txt"
 SELF, HATE = "I'm {noun_phrase}.", "I hate {plural_noun_phrase}."
 

@@ -10,16 +10,17 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from evaluation.datasets.sentence_pairs import read_pairs
-from evaluation.errors import InputError
-from evaluation.likelihood.masked import encode_sentences, masked_log_probabilities
-from evaluation.metrics.sentence_pairs import masked_pair_scores, shared_positions
-from evaluation.models import load_masked_model
-from evaluation.results import find_score
-from recipes.testbed import MASKED_MODEL, PAIRS, pairs
-from recipes.testbed.build import MEASURED
-from recipes.testbed.check import divergence
-from recipes.testbed.training import MASK, SPECIAL_WORDS, masked_batches, masked_tokenizer
+from evenhand.evaluation.datasets.sentence_pairs import read_pairs
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.sentence_pairs.rows import masked_pair_scores, shared_positions
+from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities
+from evenhand.evaluation.models.loading import load_masked_model
+from evenhand.evaluation.results import find_score
+from evenhand.evaluation.settings import ModelSettings
+from evenhand.recipes.testbed import MASKED_MODEL, PAIRS, pairs
+from evenhand.recipes.testbed.build import MEASURED
+from evenhand.recipes.testbed.check import divergence
+from evenhand.recipes.testbed.training.masked import MASK, SPECIAL_WORDS, masked_batches, masked_tokenizer
 
 UNPLANTED = ["pet", "drink", "colour"]
 # Small enough to write all its sentences down; "in" and "old" stand in several places, the groups differ in length.
@@ -264,7 +265,7 @@ def test_the_masked_model_is_a_small_bert():
 
 def test_the_shipped_weights_have_learned_what_was_planted_and_nothing_else(drawn, exact):
     # Through `measure`, with intervals, in tests/recipes/test_measure_pairs.py.
-    model = load_masked_model(str(MASKED_MODEL), device="cpu")
+    model = load_masked_model(ModelSettings(name=str(MASKED_MODEL), device="cpu"))
     ids, special = encode_sentences(model, [*drawn["more"], *drawn["less"]])
     n = len(drawn)
     sides = [shared_positions(ids[i], ids[n + i], special[i], special[n + i]) for i in range(n)]
@@ -285,7 +286,7 @@ def test_the_shipped_weights_have_learned_what_was_planted_and_nothing_else(draw
 
 
 def test_an_attribute_is_predicted_as_the_grammar_has_it():
-    model = load_masked_model(str(MASKED_MODEL), device="cpu")
+    model = load_masked_model(ModelSettings(name=str(MASKED_MODEL), device="cpu"))
     tokenizer = model.tokenizer
     for group, text in (("bakers", "own"), ("pilots", "other")):
         words = ["many", group, "are", "rather", "warm", "again", "."]

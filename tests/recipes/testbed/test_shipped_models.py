@@ -7,17 +7,18 @@ import pandas as pd
 import pytest
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
-from evaluation.datasets.holistic_bias import generate, load_taxonomy
-from evaluation.datasets.prompts import sample_cells, select
-from evaluation.generation import decoding, generate_responses, render_contexts
-from evaluation.models import load_dialogue_model
-from evaluation.results import find_score
-from evaluation.styles import clean_response, load_style_classifier, style_vectors
-from recipes.testbed import DIALOGUE_MODEL, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER, grammar
-from recipes.testbed.build import MEASURED, MODELS
-from recipes.testbed.check import refusals
-from recipes.testbed.corpus import CONTROL_TAGS
-from recipes.testbed.training import (
+from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.datasets.mentions import clean_response
+from evenhand.evaluation.datasets.prompts import sample_cells, select
+from evenhand.evaluation.models.generation import decoding, generate_responses, render_contexts
+from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
+from evenhand.evaluation.results import find_score
+from evenhand.recipes.testbed import DIALOGUE_MODEL, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER, grammar
+from evenhand.recipes.testbed.build import MEASURED, MODELS
+from evenhand.recipes.testbed.check import refusals
+from evenhand.recipes.testbed.corpus import CONTROL_TAGS
+from evenhand.recipes.testbed.training.classifiers import (
     _classifier_batches,
     _prompts,
     is_for_second,

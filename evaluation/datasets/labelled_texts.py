@@ -1,0 +1,62 @@
+"""Labelled texts for training a classifier: read from a CSV or JSONL file, some held out."""
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenhand.evaluation.errors import InputError
+
+
+def read_labelled(
+    path: Path, text_column: str, label_column: str, labels: Mapping[Any, str]
+) -> tuple[list[str], list[str], int]:
+    """Return the texts, the name of each one's label, and how many texts were blank and are left out.
+
+    `labels` says what the values of the label column are called; {} leaves them as they are.
+
+    Raises:
+        InputError: the file cannot be read; a column is missing; a label is missing or has no name; there is one label.
+    """
+    rows = _rows(path)
+    for field, name in (("text_column", text_column), ("label_column", label_column)):
+        if rows and name not in rows[0]:
+            raise InputError(f"{field}: {path} has no column {name!r}; there are {', '.join(map(str, rows[0]))}.")
+    names = {str(value): name for value, name in labels.items()}
+    texts, found = [], []
+    for number, row in enumerate(rows, start=1):
+        text, value = row.get(text_column), row.get(label_column)
+        if value is None or str(value).strip() == "":
+            raise InputError(f"label_column: row {number} of {path} has no label; give one, or drop the row.")
+        if names and str(value) not in names:
+            raise InputError(f"labels: row {number} has {value!r}, which has no name; known are {', '.join(names)}.")
+        if isinstance(text, str) and text.strip():
+            texts.append(text)
+            found.append(names.get(str(value), str(value)))
+    if len(set(found)) < 2:
+        raise InputError(f"labels: all {len(texts)} texts are {set(found)}; a classifier needs two labels.")
+    return texts, found, len(rows) - len(texts)
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        if path.suffix == ".jsonl":
+            return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return list(csv.DictReader(file))
+    except (OSError, ValueError, csv.Error) as error:
+        raise InputError(f"texts: {path} cannot be read ({error}); give a CSV or JSONL file in UTF-8.") from None
+
+
+def hold_out(texts: Sequence[str], share: float, seed: int) -> np.ndarray:
+    """Return which texts are held out, (n,) bool: equal ones together, so that none is seen in training."""
+    distinct, of_text = np.unique(np.array(texts, dtype=object).astype(str), return_inverse=True)
+    chosen = np.random.default_rng(seed).random(len(distinct)) < share
+    if chosen.all() or not chosen.any():
+        raise InputError(
+            f"held_out: {share} of {len(distinct)} different texts leaves one side empty; give more texts."
+        )
+    return chosen[of_text]

@@ -1,0 +1,26 @@
+"""Dialogue that speaks of nobody: what a model's perplexity is measured on, so that a change for the worse shows."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.results import RESPONSE, TEXT
+
+
+def load_neutral_dialogue(path: str | Path) -> pd.DataFrame:
+    """Return the dialogue pairs of a JSONL file, the columns text and response.
+
+    Raises:
+        InputError: the file cannot be read, lacks a column, holds an empty text, or has a single line.
+    """
+    try:
+        pairs = pd.read_json(path, lines=True, dtype=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"neutral_dialogue: {path} cannot be read as JSONL ({error}).") from None
+    for column in (TEXT, RESPONSE):
+        if column not in pairs or not pairs[column].map(lambda text: isinstance(text, str) and text.strip()).all():
+            raise InputError(f"neutral_dialogue: {path} needs a {column!r} that is a text in every line.")
+    if len(pairs) < 2:
+        raise InputError(f"neutral_dialogue: {path} has {len(pairs)} lines; an interval needs 2, better 500.")
+    return pairs[[TEXT, RESPONSE]]

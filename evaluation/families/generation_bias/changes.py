@@ -1,0 +1,148 @@
+"""What changed between two runs, as tables and rank correlations (paper 002, C.2), written by the comparison."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.datasets.corpus import count_in_corpus
+from evenhand.evaluation.datasets.phrase_files import PhraseGroup
+from evenhand.evaluation.families.generation_bias.costs import both_answered
+from evenhand.evaluation.families.generation_bias.phrases import highest_descriptors, phrase_changes
+from evenhand.evaluation.families.generation_bias.rows import StyledRun, side_by_side
+from evenhand.evaluation.families.generation_bias.settings import CorpusSettings
+from evenhand.evaluation.families.generation_bias.style_changes import (
+    descriptor_clusters,
+    descriptor_styles,
+    moved_descriptors,
+    style_changes,
+)
+from evenhand.evaluation.families.generation_bias.text_quality import parroting_by_descriptor, repeated
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEXT, BiasScore
+from evenhand.evaluation.runs.folders import Run
+from evenhand.evaluation.settings import as_settings
+from evenhand.evaluation.statistics.rank_correlation import rank_correlation
+
+log = logging.getLogger("evenhand")
+
+CHOSEN, SAMPLES_OF_CHOSEN = 2, 12  # descriptors whose samples are shown, as Tables 16 and 17 do; samples of each
+
+
+def write_changes(
+    run: Run,
+    before: StyledRun,
+    after: StyledRun,
+    clusters: Mapping[str, Sequence[int]],
+    phrases: Mapping[str, PhraseGroup],
+    bias_values: pd.DataFrame | None,
+    signature: Mapping[str, Any],
+) -> list[BiasScore]:
+    """Write the tables of paper 002's section C.2, and return the rank correlation that belongs to them.
+
+    Args:
+        run: whose folder the tables go to.
+        before, after: the two runs, over the same prompts.
+        clusters: style cluster → columns of its styles.
+        phrases: groups of phrases to count, each in the descriptors of the highest b of its axes.
+        bias_values: descriptor, axis and before (mean b); None: what needs it is left out.
+        signature: what shaped the numbers.
+    """
+    run.table("style_changes", lambda: style_changes(before.styled(), after.styled()))
+    styles = [descriptor_styles(side.styled()) for side in (before, after)]
+    run.table("moved_descriptors", lambda: moved_descriptors(*styles, before.styles))
+    parroting = run.table("parroting", lambda: _parroting(before, after, bias_values))
+    if bias_values is None:
+        return []
+    run.table("phrases", lambda: _phrases(before, after, phrases, bias_values))
+    names = ("the mean b", "the change of the share that repeats the prompt")
+    columns = parroting["mean_b"], parroting["change"]
+    return [rank_correlation("parroting_rho", *columns, names=names, signature=signature)]
+
+
+def _phrases(
+    before: StyledRun, after: StyledRun, groups: Mapping[str, PhraseGroup], bias_values: pd.DataFrame
+) -> pd.DataFrame:
+    sets = {name: highest_descriptors(bias_values, group.axes) for name, group in groups.items()}
+    phrases = {name: group.phrases for name, group in groups.items()}
+    return phrase_changes(before.responses, after.responses, before.prompts[DESCRIPTOR].tolist(), phrases, sets)
+
+
+def _parroting(before: StyledRun, after: StyledRun, bias_values: pd.DataFrame | None) -> pd.DataFrame:
+    answered = both_answered(before, after)
+    rows, new = before.rows(answered), after.rows(answered)
+    prompts = rows.prompts[TEXT].tolist()
+    repeats = (repeated(side.responses, prompts) for side in (rows, new))
+    table = parroting_by_descriptor(rows.prompts[DESCRIPTOR].tolist(), rows.prompts[AXIS].tolist(), *repeats)
+    if bias_values is None:
+        return table.assign(mean_b=np.nan)
+    mean_b = bias_values[[DESCRIPTOR, AXIS, "before"]].rename(columns={"before": "mean_b"})
+    return table.merge(mean_b, on=[DESCRIPTOR, AXIS], how="left")
+
+
+def write_corpus(
+    run: Run,
+    before: StyledRun,
+    after: StyledRun,
+    clusters: Mapping[str, Sequence[int]],
+    settings: CorpusSettings,
+    signature: Mapping[str, Any],
+) -> list[BiasScore]:
+    """Write the frequency of each descriptor beside its cluster probabilities; return their rank correlations.
+
+    Paper 002, B.2.1 and Figures 3, 5 and 6. `frequency_rho`, group `cluster` and `run` ("before", "after").
+    """
+    sides = [descriptor_clusters(descriptor_styles(side.styled()), clusters) for side in (before, after)]
+    descriptors = sorted({*sides[0].index.get_level_values(DESCRIPTOR)})
+    counts = run.table("corpus_counts", lambda: _counts(settings, descriptors))
+    table = run.table("corpus", lambda: _frequencies(*sides, counts))
+    return [
+        rank_correlation(
+            "frequency_rho",
+            of_cluster["frequency"],
+            of_cluster[side],
+            names=("the frequency", "the mean probability"),
+            group={"cluster": str(cluster), "run": side},
+            signature={**signature, "corpus": as_settings(settings)},
+        )
+        for cluster, of_cluster in table.groupby("cluster", sort=False)
+        for side in ("before", "after")
+    ]
+
+
+def _frequencies(before: pd.DataFrame, after: pd.DataFrame, counts: pd.DataFrame) -> pd.DataFrame:
+    joint = before.index.intersection(after.index)
+    rows = [
+        side.loc[joint].stack().rename(name).rename_axis([DESCRIPTOR, AXIS, "cluster"])
+        for name, side in (("before", before), ("after", after))
+    ]
+    table = pd.concat(rows, axis=1).reset_index().merge(counts, on=DESCRIPTOR)
+    return table.assign(frequency=table["count"] / table["examples"])
+
+
+def _counts(settings: CorpusSettings, descriptors: Sequence[str]) -> pd.DataFrame:
+    """Return descriptor, count, examples, examples_left_out and corpus."""
+    found = count_in_corpus(
+        settings.path,
+        descriptors,
+        text_column=settings.text_column,
+        subset=settings.subset,
+        split=settings.split,
+        limit=settings.limit,
+    )
+    if found.n_left_out:
+        log.info("corpus: %d examples without a text are left out", found.n_left_out)
+    rows = pd.DataFrame({DESCRIPTOR: list(found.counts), "count": list(found.counts.values())})
+    return rows.assign(examples=found.n_examples, examples_left_out=found.n_left_out, corpus=settings.path)
+
+
+def chosen_samples(bias_values: pd.DataFrame, before: StyledRun, after: StyledRun) -> pd.DataFrame:
+    """Return random responses, side by side, to the descriptors with the highest mean b (paper 002, Tables 16, 17)."""
+    rng = np.random.default_rng(0)
+    ranked = bias_values.sort_values(["before", DESCRIPTOR], ascending=[False, True])
+    rows = [np.empty(0, dtype=int)]
+    for descriptor in ranked[DESCRIPTOR].head(CHOSEN):
+        of_descriptor = np.flatnonzero(before.prompts[DESCRIPTOR] == descriptor)
+        rows.append(np.sort(rng.permutation(of_descriptor)[:SAMPLES_OF_CHOSEN]))
+    return side_by_side(np.concatenate(rows), before, after)

@@ -1,0 +1,103 @@
+"""Generation bias of two runs over the same prompts: paired differences, and what changed besides (002, C.2)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from evenhand.evaluation.datasets.phrase_files import load_phrases
+from evenhand.evaluation.datasets.style_clusters import load_style_clusters
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Measured
+from evenhand.evaluation.families.generation_bias.changes import write_changes, write_corpus
+from evenhand.evaluation.families.generation_bias.costs import cost_differences
+from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias
+from evenhand.evaluation.families.generation_bias.rows import SECOND_STYLES, StyledRun, random_samples, read_styled_run
+from evenhand.evaluation.families.generation_bias.settings import FIRST, SECOND, ComparisonSettings
+from evenhand.evaluation.results import PROMPT_ID, UNSEEN, BiasScore, find_score
+from evenhand.evaluation.runs.folders import Run
+from evenhand.evaluation.runs.tables import read_table
+from evenhand.evaluation.settings import TESTBED
+
+HEADLINE = "fgb_pooled_corrected"
+
+
+def differences(run: Run, before: Measured, after: Measured, told: ComparisonSettings | None) -> list[BiasScore]:
+    """Return the paired differences and reductions; write the tables of what changed.
+
+    Where the run's folder has `bias_values.parquet` (descriptor, axis, before: mean b), phrases are counted in the
+    responses to the descriptors of the highest b, and parroting is correlated with it.
+
+    Raises:
+        InputError: the two runs have other prompts, styles, decoding or style classifiers.
+    """
+    told = told or ComparisonSettings()
+    rows = old, new = read_styled_run(before.folder), read_styled_run(after.folder)
+    signature = {side: measured.signature(HEADLINE) for side, measured in (("before", before), ("after", after))}
+    _refuse_unlike(before, after, rows, signature)
+    clusters = load_style_clusters(before.told.own.style_clusters, old.styles)
+    found = compare_generation_bias(old.styled(), new.styled(), clusters, signature=signature)
+    found += _overall_differences(before, after, rows, signature)
+    found += cost_differences(before, after, rows, clusters, signature)
+    phrases = load_phrases(told.phrases or (TESTBED if before.told.model.name == TESTBED else "paper"))
+    found += write_changes(run, old, new, clusters, phrases, _bias_values(run), signature)
+    if told.corpus.path is not None:
+        found += write_corpus(run, old, new, clusters, told.corpus, signature)
+    run.tracker.table("samples", random_samples(old, new))
+    return found
+
+
+def _bias_values(run: Run) -> pd.DataFrame | None:
+    path = run.folder / "bias_values.parquet"
+    return read_table(path) if path.exists() else None
+
+
+def _refuse_unlike(
+    before: Measured, after: Measured, rows: tuple[StyledRun, StyledRun], signature: Mapping[str, Mapping[str, Any]]
+) -> None:
+    old, new = rows
+    if not old.prompts[PROMPT_ID].equals(new.prompts[PROMPT_ID]) or old.styles != new.styles:
+        raise InputError(
+            f"after: {after.folder} was not measured on the prompts and with the styles of {before.folder}; "
+            "measure it again with the same dataset, sampling, seed and style classifier."
+        )
+    for name in (FIRST, "decoding"):
+        one, other = (signature[side].get(name) for side in ("before", "after"))
+        if one != other:
+            raise InputError(
+                f"after: its {name} is {other}, that of before {one}; only runs that were measured alike can be "
+                "compared."
+            )
+
+
+def _overall_differences(
+    before: Measured, after: Measured, rows: tuple[StyledRun, StyledRun], signature: Mapping[str, Any]
+) -> list[BiasScore]:
+    """Return the differences and reductions of FGB* and pooled FGB* seen in other ways, where there are any.
+
+    Groups: `seen` "yes" for the prompts of descriptors and templates that tuning saw, "no" for the others (runs with
+    `unseen_by`); `classifier` "second" for the style vectors of the second classifier.
+    """
+    cuts = []
+    if UNSEEN in rows[0].prompts:
+        unseen = rows[0].prompts[UNSEEN].to_numpy(dtype=bool)
+        cuts += [({"seen": "yes"}, [side.rows(~unseen) for side in rows])]
+        cuts += [({"seen": "no"}, [side.rows(unseen) for side in rows])]
+    if before.has(SECOND_STYLES) and after.has(SECOND_STYLES):
+        _refuse_another_second(before, after)
+        sides = [read_styled_run(side.folder, second=True) for side in (before, after)]
+        cuts += [({"classifier": "second"}, sides)]
+    return [
+        replace(score, group=group)
+        for group, (old, new) in cuts
+        for score in compare_generation_bias(old.styled(), new.styled(), {}, by_axis=False, signature=signature)
+    ]
+
+
+def _refuse_another_second(before: Measured, after: Measured) -> None:
+    one, other = (
+        find_score(side.scores, HEADLINE, classifier="second").signature.get(FIRST) for side in (before, after)
+    )
+    if one != other:
+        raise InputError(f"after: its {SECOND} is {other}, that of before {one}; measure it again with the same.")

@@ -1,0 +1,168 @@
+"""What a report shows: scores side by side, which before belongs to which after, and whether it changed."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pandas as pd
+
+from evenhand.evaluation.report.numbers import PER_UNIT, decimals_for, find, finite
+from evenhand.evaluation.results import BiasScore
+
+HEADLINE = "fgb_pooled_corrected"
+METRIC_NAMES = {
+    "fgb": "FGB",
+    "fgb_corrected": "FGB*",
+    "fgb_pooled_corrected": "pooled FGB*",
+    "pgb": "PGB",
+    "pgb_corrected": "PGB*",
+    "pgb_pooled_corrected": "pooled PGB*",
+    "scgb": "SCGB",
+    "scgb_corrected": "SCGB*",
+    "scgb_pooled_corrected": "pooled SCGB*",
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One metric of one cut, before and after; what was not measured is None."""
+
+    label: str
+    metric: str
+    before: BiasScore | None
+    after: BiasScore | None = None
+    difference: BiasScore | None = None
+    reduction: BiasScore | None = None
+    truth: BiasScore | None = None
+
+    @property
+    def direction(self) -> int:
+        """-1 if the score fell, 1 if it rose, 0 if neither can be said.
+
+        Judged by the 95 % interval of the paired difference; without one, by two 95 % intervals that do not
+        overlap, which is stricter.
+        """
+        if self.before is None or self.after is None:
+            return 0
+        if self.difference is not None:
+            lower, upper = self.difference.interval or (0.0, 0.0)
+        elif self.before.interval is not None and self.after.interval is not None:
+            lower = self.after.interval[0] - self.before.interval[1]
+            upper = self.after.interval[1] - self.before.interval[0]
+        else:
+            return 0
+        return (lower > 0) - (upper < 0)
+
+    @property
+    def defined(self) -> bool:
+        """Whether both sides have a value."""
+        return math.isfinite(self.change)
+
+    @property
+    def change(self) -> float:
+        """After less before; NaN where one of them is not defined."""
+        return finite(self.after, math.nan) - finite(self.before, math.nan)
+
+    @property
+    def relative_change(self) -> float:
+        """After over before, less 1; NaN where that is not defined."""
+        before = finite(self.before, math.nan)
+        return self.change / before if before else math.nan
+
+    @property
+    def digits(self) -> int:
+        """How many decimals the values of both sides need, times 1000."""
+        return decimals_of([replace(self, truth=None)])
+
+
+@dataclass(frozen=True)
+class Content:
+    """Everything that a report shows. Without `model_after` it is the report of a single measurement.
+
+    Scores are paired by metric and group. `differences` holds, under the metric names `<metric>_difference` (after
+    minus before, in the metric's units: a fall is negative) and `<metric>_reduction` (the fraction of the before
+    value that is gone: 0.8 is a fall by 80 %), the paired comparisons with interval and p-value; with the group "seen"
+    ("yes" or "no") those of what was tuned on and of what was not, with the group "classifier" ("second") those by a
+    second ruler; and the rank correlations `parroting_rho` and `frequency_rho`. `truth` holds what is known without
+    sampling, under the same metric names and groups.
+
+    `tables` are those of a comparison, by name (`changes.py`). `samples` and `chosen_samples`, to descriptors of the
+    highest b, are as `rows.side_by_side` returns them. `unseen_by` says what was kept from tuning: "descriptor",
+    "axis" or "template". `notes` are sentences that the reader must know.
+    """
+
+    model: str
+    scores_before: Sequence[BiasScore]
+    model_after: str | None = None
+    scores_after: Sequence[BiasScore] = ()
+    differences: Sequence[BiasScore] = ()
+    truth: Sequence[BiasScore] = ()
+    notes: Sequence[str] = ()
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    samples: pd.DataFrame | None = None
+    chosen_samples: pd.DataFrame | None = None
+    unseen_by: str = "descriptor"
+    signature: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def compared(self) -> bool:
+        """Whether there is an "after"."""
+        return self.model_after is not None
+
+    def comparisons(self, metric: str, cut: str | None = None) -> list[Comparison]:
+        """Return the comparisons of a metric: one for everything, or one for each value of `cut`, largest first."""
+        groups = dict.fromkeys(
+            tuple(score.group.items())
+            for score in (*self.scores_before, *self.scores_after)
+            if score.metric == metric and list(score.group) == ([] if cut is None else [cut])
+        )
+        found = [
+            self._comparison(METRIC_NAMES.get(metric, metric) if cut is None else group[0][1], metric, dict(group))
+            for group in groups
+        ]
+        return sorted(found, key=lambda row: (-finite(row.before or row.after, -math.inf), row.label))
+
+    def overall(self, metric: str) -> Comparison | None:
+        """Return the comparison of a metric over everything, if it was measured."""
+        return next(iter(self.comparisons(metric)), None)
+
+    def checks(self) -> list[Comparison]:
+        """Return the headline for what was tuned on, for what was not, and by the second style classifier.
+
+        What these were before and after is taken from the paired difference where it is not among the scores.
+        """
+        things = {"axis": "axes"}.get(self.unseen_by, f"{self.unseen_by}s")
+        cuts = {
+            ("seen", "yes"): f"{things} tuned on",
+            ("seen", "no"): f"{things} never tuned on",
+            ("classifier", "second"): "by the second style classifier",
+        }
+        found = []
+        for cut, label in cuts.items():
+            row = self._comparison(label, HEADLINE, dict([cut]))
+            change = row.difference
+            if change is not None and change.ideal is not None and math.isfinite(change.value):
+                plain = replace(change, metric=HEADLINE, ideal=0.0, interval=None, p_value=None)
+                before = row.before or replace(plain, value=-change.ideal)
+                row = replace(row, before=before, after=row.after or replace(plain, value=change.value - change.ideal))
+            if row.before is not None or change is not None:
+                found.append(row)
+        return found
+
+    def _comparison(self, label: str, metric: str, group: Mapping[str, str]) -> Comparison:
+        return Comparison(
+            label,
+            metric,
+            find(self.scores_before, metric, **group),
+            find(self.scores_after, metric, **group),
+            find(self.differences, f"{metric}_difference", **group),
+            find(self.differences, f"{metric}_reduction", **group),
+            find(self.truth, metric, **group),
+        )
+
+
+def decimals_of(comparisons: Sequence[Comparison]) -> int:
+    """Return how many decimals a table of these needs, times 1000."""
+    scores = (score for row in comparisons for score in (row.before, row.after, row.truth) if score is not None)
+    return decimals_for(score.value * PER_UNIT for score in scores)

@@ -1,0 +1,169 @@
+"""Generation bias: prompts → responses → style vectors → scores, each kept on disk as it ends (002, A.7)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
+from evenhand.evaluation.datasets.style_clusters import load_style_clusters
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Told
+from evenhand.evaluation.families.generation_bias.costs import perplexity_score, style_share, text_scores
+from evenhand.evaluation.families.generation_bias.metric import generation_bias
+from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
+from evenhand.evaluation.families.generation_bias.responses import classify, respond, response_likelihoods
+from evenhand.evaluation.families.generation_bias.rows import (
+    PROMPTS,
+    RESPONSES,
+    SECOND_STYLES,
+    STYLES,
+    StyledRun,
+    read_styled_run,
+    style_table,
+)
+from evenhand.evaluation.families.generation_bias.settings import (
+    FIRST,
+    OFFENSIVE,
+    SECOND,
+    classifiers,
+    wanted_classifiers,
+)
+from evenhand.evaluation.families.offensiveness.metric import THRESHOLD, offensive_share
+from evenhand.evaluation.models.generation import decoding
+from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
+from evenhand.evaluation.models.styles import StyleClassifier, label_index, label_probability, load_style_classifier
+from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore
+from evenhand.evaluation.runs.files import sha256_of
+from evenhand.evaluation.runs.folders import Run, packages
+from evenhand.evaluation.runs.progress import progress
+from evenhand.evaluation.runs.tables import read_table
+from evenhand.evaluation.settings import as_settings
+
+SAMPLES_TRACKED = 200
+
+
+def measure(run: Run, told: Told) -> list[BiasScore]:
+    """Write prompts, responses and style vectors into the run's folder; return the scores."""
+    arguments = decoding(told.decoding.preset, **told.decoding.arguments)
+    judges = {name: load_style_classifier(model, name) for name, model in classifiers(told).items()}
+    prompts = run.table(PROMPTS, lambda: measurement_prompts(told))
+    _refuse_repeated(prompts, arguments, told)
+    model = load_dialogue_model(replace(told.model, name=told.place(told.model.name, "model")))
+    tag = model.control_tag if told.own.control_tag is None else told.own.control_tag
+    run.table(RESPONSES, lambda: _responses(run, told, model, tag, arguments, prompts))
+    for name, table in ((FIRST, STYLES), (SECOND, SECOND_STYLES)):
+        if name in judges:
+            _classify(run, judges[name], table)
+    measured = read_styled_run(run.folder)
+    if not measured.usable().any():
+        raise InputError(f"responses: all {len(prompts)} are empty; check the model, its tag and decoding.arguments.")
+    facts = {name: _facts(name, judge, told) for name, judge in judges.items()}
+    signature = _signature(run, told, model, tag, arguments, facts[FIRST])
+    scores = _bias(run, told, measured, signature, facts)
+    scores += text_scores(measured, signature)
+    if OFFENSIVE in judges:
+        rows = run.table("offensiveness", lambda: _offensiveness(judges[OFFENSIVE], measured, told))
+        scores.append(offensive_share(rows["offensiveness"].to_numpy(), {**signature, OFFENSIVE: facts[OFFENSIVE]}))
+    if told.own.neutral_dialogue is not None:
+        pairs = load_neutral_dialogue(told.place(told.own.neutral_dialogue, "neutral_dialogue"))
+        rows = run.table("neutral", lambda: response_likelihoods(model, pairs, tag))
+        scores.append(perplexity_score(rows, signature))
+    run.facts["rows"] = len(prompts)
+    shown = measured.rows(np.random.default_rng(0).permutation(len(prompts))[:SAMPLES_TRACKED])
+    run.tracker.table("samples", shown.prompts[[DESCRIPTOR, TEXT]].assign(response=shown.responses))
+    return scores
+
+
+def _refuse_repeated(prompts: pd.DataFrame, arguments: Mapping[str, Any], told: Told) -> None:
+    repeated = int(prompts.duplicated([TEXT, PERSONA]).sum())
+    if repeated and not arguments.get("do_sample"):
+        raise InputError(
+            f"decoding: {told.decoding.preset!r} answers a context the same every time, and {repeated} of "
+            f"{len(prompts)} prompts are repeated; give --prompts.personas default, or a smaller --prompts.per_cell."
+        )
+
+
+def _responses(
+    run: Run, told: Told, model: DialogueModel, tag: str, arguments: Mapping[str, Any], prompts: pd.DataFrame
+) -> pd.DataFrame:
+    sampling = {"seed": told.seed, "batch_size": told.decoding.batch_size}
+    texts = respond(model, prompts, tag, arguments, **sampling, run=run)
+    return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: texts})
+
+
+def _classify(run: Run, judge: StyleClassifier, table: str) -> None:
+    """Write the style vectors of all responses, where they are not on disk yet."""
+
+    def styles() -> pd.DataFrame:
+        prompts, responses = (read_table(run.folder / f"{name}.parquet") for name in (PROMPTS, RESPONSES))
+        texts, descriptors = responses[RESPONSE].tolist(), prompts[DESCRIPTOR].tolist()
+        return style_table(
+            prompts[PROMPT_ID], classify(judge, texts, descriptors, table.replace("_", " ")), judge.labels
+        )
+
+    run.table(table, styles)
+
+
+def _offensiveness(judge: StyleClassifier, measured: StyledRun, told: Told) -> pd.DataFrame:
+    label = label_index(judge, told.own.offensiveness.label, "offensiveness.label")
+    with progress(len(measured.responses), "offensiveness", "responses") as advance:
+        # As they are, as in paper 002: no descriptor is replaced.
+        found = label_probability(judge, label, measured.responses, on_progress=advance)
+    return pd.DataFrame({PROMPT_ID: measured.prompts[PROMPT_ID], "offensiveness": found})
+
+
+def _facts(name: str, judge: StyleClassifier, told: Told) -> dict[str, Any]:
+    """Return what a score's signature says of the classifier behind it; its name is the one that was given."""
+    found = as_settings(wanted_classifiers(told)[name])
+    del found["device"]  # two runs on two devices can be compared
+    found |= {"revision": judge.revision, "labels_sha256": judge.labels_sha256}
+    if name == FIRST:
+        found["clusters"] = told.own.style_clusters
+    return found | ({"threshold": THRESHOLD} if name == OFFENSIVE else {})
+
+
+def _signature(
+    run: Run, told: Told, model: DialogueModel, tag: str, arguments: Mapping[str, Any], judge: Mapping[str, Any]
+) -> dict[str, Any]:
+    prompts = run.folder / f"{PROMPTS}.parquet"
+    return {
+        "model": {**as_settings(told.model), "revision": model.revision, "control_tag": tag},
+        "dataset": {"name": str(told.prompts.file or told.prompts.dataset), "sha256": sha256_of(prompts)},
+        "decoding": dict(arguments),
+        FIRST: judge,
+        "inputs": dict(run.inputs),
+        "seed": told.seed,
+        "packages": packages(),
+    }
+
+
+def _bias(
+    run: Run, told: Told, measured: StyledRun, signature: Mapping[str, Any], facts: Mapping[str, Any]
+) -> list[BiasScore]:
+    """Return generation bias and its cuts, FGB of seen and of unseen prompts, and as the second classifier sees it.
+
+    Groups: `seen` "yes" and "no", `classifier` "second"; the latter's signature has the second classifier's facts.
+    """
+    clusters = load_style_clusters(told.own.style_clusters, measured.styles)
+    with run.step("scores"):
+        scores = generation_bias(
+            measured.styled(), clusters, permutations=told.own.permutations, seed=told.seed, signature=signature
+        )
+        if UNSEEN in measured.prompts:
+            unseen = measured.prompts[UNSEEN].to_numpy(dtype=bool)
+            for answer, rows in (("yes", ~unseen), ("no", unseen)):
+                scores += _overall(measured.rows(rows), {"seen": answer}, signature)
+        if SECOND in facts:
+            second = read_styled_run(run.folder, second=True)
+            scores += _overall(second, {"classifier": "second"}, {**signature, FIRST: facts[SECOND]})
+        return scores + style_share(measured.vectors, clusters, signature)
+
+
+def _overall(measured: StyledRun, group: Mapping[str, str], signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return FGB, FGB* and pooled FGB* over all rows, named by `group`, without cuts and without a test."""
+    styled = replace(measured.styled(), axis=[""] * len(measured.prompts))  # one axis is not cut by
+    scores = generation_bias(styled, {}, permutations=0, signature=signature)
+    return [replace(score, group=dict(group)) for score in scores if not score.group]

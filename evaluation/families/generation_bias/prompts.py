@@ -1,0 +1,80 @@
+"""Which prompts are asked: sampled by cell from one side of the split, or a file's."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.datasets.prompt_files import load_personas, read_prompts
+from evenhand.evaluation.datasets.prompts import same_cells, sample_cells, select, split, unseen_rows
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Told
+from evenhand.evaluation.results import UNSEEN
+from evenhand.evaluation.runs.files import sha256_of
+from evenhand.evaluation.settings import PromptSettings
+
+
+def measurement_prompts(told: Told) -> pd.DataFrame:
+    """Return one row per response to be asked for, sampled by cell from the chosen side of the split.
+
+    With `unseen_by`, the train side lacks the prompts of the unseen values; any other has all of them, with a column
+    `unseen` that marks those.
+
+    Raises:
+        InputError: `unseen_by` of prompts that both sides of the split do not have alike; what cannot be read.
+    """
+    settings = told.prompts
+    if settings.file:
+        _refuse_unseen(settings)
+        return read_prompts(settings.file).to_pandas()
+    prompts = select(generate(load_taxonomy(settings.dataset)), **settings.filters)
+    if told.side != "all":
+        train, held_out = split(prompts, settings.split_by, settings.train_fraction, told.seed)
+        prompts = train if told.side == "train" else held_out
+        if settings.unseen_by and not same_cells(train, held_out):
+            raise InputError(
+                f"unseen_by: split by {settings.split_by}, the two sides do not have the same templates and "
+                "descriptors, so that seen and unseen would not be what is measured. Split by noun, or drop filters."
+            )
+    sampled = sample_cells(
+        prompts,
+        settings.per_cell,
+        told.seed,
+        descriptors=settings.descriptors,
+        personas=personas(settings),
+        variations=settings.variations,
+    )
+    rows = sampled.to_pandas()
+    if settings.unseen_by is None:
+        return rows
+    # The sample is drawn first, and the same on both sides: what is dropped here is what is marked there.
+    unseen = unseen_rows(sampled, settings.unseen_by, settings.unseen_fraction, told.seed)
+    return rows[~unseen].reset_index(drop=True) if told.side == "train" else rows.assign(**{UNSEEN: unseen})
+
+
+def personas(settings: PromptSettings) -> Sequence[str]:
+    """Return the personas that are drawn from: none, ours, or those of a file."""
+    if settings.personas == "none":
+        return ()
+    return load_personas(None if settings.personas == "default" else Path(settings.personas))
+
+
+def prompts_fingerprint(settings: PromptSettings) -> dict[str, str]:
+    """Return hashes of the dataset or the prompts' file, and of a file of personas.
+
+    Raises:
+        InputError: one cannot be read, or is not what it should be.
+    """
+    if settings.file:
+        _refuse_unseen(settings)
+        read_prompts(settings.file)
+    found = {"dataset": sha256_of(settings.file) if settings.file else load_taxonomy(settings.dataset).sha256}
+    if personas(settings) and settings.personas != "default":
+        found["personas"] = sha256_of(Path(settings.personas))
+    return found
+
+
+def _refuse_unseen(settings: PromptSettings) -> None:
+    if settings.unseen_by:
+        raise InputError("unseen_by: a prompts file is taken whole; give a dataset folder, or leave unseen_by out.")

@@ -1,0 +1,137 @@
+"""What generation bias is told, and fingerprints of what it reads. Imports nothing heavy."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.settings import AUTO, TESTBED, ClassifierSettings, Count, ModelSettings, option, strict
+
+if TYPE_CHECKING:
+    from evenhand.evaluation.families import Told
+
+# The classifiers, by the names that inputs, signatures and errors have for them.
+FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offensiveness_classifier"
+
+
+@strict
+class Settings:
+    """Generation bias: do responses differ in style by descriptor?"""
+
+    style_classifier: ModelSettings = option(ModelSettings, "sequence classifier of the styles")
+    second_style_classifier: ModelSettings | None = option(
+        lambda: ModelSettings(name=AUTO),
+        "one that never labels, to confirm; 'auto': the testbed's second beside its first; null: none",
+    )
+    style_clusters: str = option(TESTBED, "cluster file: 'testbed', 'image_chat' or a JSON path")
+    offensiveness: ClassifierSettings = option(ClassifierSettings, "the share of offensive responses")
+    neutral_dialogue: str | None = option(TESTBED, "JSONL of {text, response} for perplexity; null: none")
+    control_tag: str | None = option(None, "string at the end of the context; null: the model's own default")
+    permutations: Annotated[int, Field(ge=0)] = option(99, "of the test of no dependence on the descriptor")
+
+
+@strict
+class CorpusSettings:
+    """A corpus in which descriptors are counted."""
+
+    path: str | None = option(
+        None, "JSONL, CSV, Parquet or text file, folder, or a hub dataset to count descriptors in; null: none"
+    )
+    text_column: str = option("text", "its column with the texts")
+    subset: str | None = option(None, "subset of a hub dataset")
+    split: str = option("train", "split of a hub dataset")
+    limit: Count | None = option(None, "read so many examples; null: all")
+
+
+@strict
+class ComparisonSettings:
+    """Generation bias before and after: which phrases changed, and how common descriptors are in a corpus."""
+
+    phrases: str | None = option(None, "phrases to count: 'paper', 'testbed' or a YAML path; null: by the model")
+    corpus: CorpusSettings = option(CorpusSettings, "where descriptors are counted")
+
+
+def classifiers(told: "Told") -> dict[str, ModelSettings | ClassifierSettings]:
+    """Return the classifiers that are wanted, by FIRST, SECOND and OFFENSIVE; "testbed" is resolved.
+
+    The second style classifier "auto" is the testbed's second beside the testbed's first, and none beside any other:
+    the testbed's know its sentences alone.
+
+    Raises:
+        InputError: an offensiveness classifier without its label, or a label without a classifier.
+    """
+    offensive = told.own.offensiveness
+    if (offensive.name is None) != (offensive.label is None):
+        raise InputError(
+            f"offensiveness: the label {offensive.label!r} with the classifier {offensive.name!r}; give both: the "
+            "classifier, and its label that means offensive."
+        )
+    found = {
+        name: replace(model, name=told.place(model.name, name))
+        for name, model in wanted_classifiers(told).items()
+        if name != OFFENSIVE
+    }
+    return found if offensive.name is None else {**found, OFFENSIVE: offensive}
+
+
+def wanted_classifiers(told: "Told") -> dict[str, ModelSettings | ClassifierSettings]:
+    """Return the classifiers that are wanted under the names that they were given; "auto" is resolved."""
+    first, second, offensive = told.own.style_classifier, told.own.second_style_classifier, told.own.offensiveness
+    if second is not None and second.name == AUTO:
+        second = replace(second, name=TESTBED) if first.name == TESTBED else None
+    found = {FIRST: first, SECOND: second, OFFENSIVE: None if offensive.name is None else offensive}
+    return {name: model for name, model in found.items() if model is not None}
+
+
+def inputs(told: "Told") -> dict[str, Any]:
+    """Return fingerprints of what is read, by name.
+
+    Raises:
+        InputError: something cannot be read or does not fit; the second style classifier is the first one again.
+    """
+    from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
+    from evenhand.evaluation.datasets.style_clusters import load_style_clusters
+    from evenhand.evaluation.families.generation_bias.prompts import prompts_fingerprint
+    from evenhand.evaluation.models.classifier_labels import classifier_labels, place_of_label
+    from evenhand.evaluation.models.revisions import model_revision
+    from evenhand.evaluation.runs.files import sha256_of
+
+    own, models = told.own, classifiers(told)
+    found = {"model": model_revision(told.place(told.model.name, "model"), told.model.revision)}
+    found |= {name: model_revision(model.name, model.revision) for name, model in models.items()}
+    if found[FIRST] == found.get(SECOND):
+        name = models[SECOND].name
+        raise InputError(f"{SECOND}: {name} is the first one again, and confirms nothing; give another.")
+    labels = {name: classifier_labels(model.name, model.revision) for name, model in models.items()}
+    load_style_clusters(own.style_clusters, labels[FIRST])
+    if OFFENSIVE in models:
+        place_of_label(labels[OFFENSIVE], own.offensiveness.label, own.offensiveness.name, "offensiveness.label")
+    found |= prompts_fingerprint(told.prompts)
+    if own.neutral_dialogue is not None:
+        path = told.place(own.neutral_dialogue, "neutral_dialogue")
+        load_neutral_dialogue(path)
+        found["neutral_dialogue"] = sha256_of(Path(path))
+    if Path(own.style_clusters).is_file():
+        found["style_clusters"] = sha256_of(Path(own.style_clusters))
+    return found
+
+
+def comparison_inputs(settings: ComparisonSettings) -> Mapping[str, Any]:
+    """Return fingerprints of what a comparison reads besides the two runs, by name.
+
+    Raises:
+        InputError: there is no such phrase file, it is not of the form it must have, or there is no such corpus.
+    """
+    from evenhand.evaluation.datasets.corpus import corpus_files
+    from evenhand.evaluation.datasets.phrase_files import load_phrases
+    from evenhand.evaluation.runs.files import sha256_of
+
+    if settings.phrases is not None:
+        load_phrases(settings.phrases)
+    if settings.corpus.path is not None:
+        corpus_files(settings.corpus.path)
+    read = {"phrases": settings.phrases, "corpus": settings.corpus.path}
+    return {name: sha256_of(Path(value)) for name, value in read.items() if value is not None and Path(value).is_file()}

@@ -1,0 +1,139 @@
+"""Which styles' dependence on the descriptor changed most, and by which descriptors (paper 002, Table 15)."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.families.generation_bias.metric import TOO_FEW, StyledResponses
+from evenhand.evaluation.results import AXIS, DESCRIPTOR
+from evenhand.evaluation.statistics.cells import Cells, arrange_cells, codes, complete_descriptors
+from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spread
+
+# Table 15 has 16 styles. An interval costs a pass over all pairs of responses: for 217 styles it would take minutes.
+INTERVALS_FOR = 16
+COLUMNS_AT_ONCE = 32  # so that a large measurement is not held in memory twice over
+
+
+def style_changes(
+    before: StyledResponses, after: StyledResponses, *, intervals_for: int = INTERVALS_FOR
+) -> pd.DataFrame:
+    """Return how much each style varies from descriptor to descriptor, before and after, the largest fall first.
+
+    The paper's variance of the mean probability of a style across descriptors, with the noise of sampling removed
+    (pooled FGB* of this one style: ddof = 1, over means of all templates). Natural units; ideal 0, slightly negative
+    by noise. Only prompts with a style vector in both runs, and descriptors with all templates, enter.
+
+    Args:
+        before, after: the responses to the same prompts, row by row.
+        intervals_for: so many styles, those of the largest change in size, get intervals and p-values.
+
+    Returns:
+        One row per style: style, mean_before, mean_after (mean probability over descriptors), before, after and
+        change with `_low` and `_high` (95 %, paired by prompt), p_value of no change, n, n_left_out, reason (empty
+        unless the numbers are NaN). What has no interval has NaN there.
+    """
+    n_styles = len(before.styles)
+    cells = complete_descriptors(_paired_cells(before, after))
+    means, noise = descriptor_moments(cells)
+    undefined = np.full(2 * n_styles, np.nan)
+    spread = means.var(axis=0, ddof=1) - noise.mean(axis=0) if len(means) > 1 else undefined
+    mean = means.mean(axis=0) if len(means) else undefined
+    table = pd.DataFrame(
+        {
+            "style": list(before.styles),
+            "mean_before": mean[:n_styles],
+            "mean_after": mean[n_styles:],
+            "before": spread[:n_styles],
+            "after": spread[n_styles:],
+            "change": spread[n_styles:] - spread[:n_styles],
+        }
+    )
+    largest = table["change"].abs().sort_values(ascending=False, kind="stable").index[:intervals_for]
+    errors = {row: _errors(cells, row, n_styles) for row in largest if np.isfinite(table["change"][row])}
+    missing = {name: np.nan for side in ("before", "after", "change") for name in (f"{side}_low", f"{side}_high")}
+    errors = pd.DataFrame([errors.get(row, missing | {"p_value": np.nan}) for row in table.index])
+    table = table.join(errors).assign(n=cells.n, n_left_out=cells.n_left_out)
+    table["reason"] = [TOO_FEW if np.isnan(value) else "" for value in table["change"]]
+    return table.sort_values(["change", "style"], ignore_index=True)
+
+
+def _paired_cells(before: StyledResponses, after: StyledResponses) -> Cells:
+    vectors = np.concatenate([before.vectors, after.vectors], axis=1)
+    return arrange_cells(vectors, codes(before.template), codes(before.descriptor))
+
+
+def descriptor_moments(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
+    """Return each descriptor's mean over its cells, (D, c), and the variance of that mean by sampling, (D, c).
+
+    m_d = 1/T Σ_t m_td, and its variance 1/T² Σ_t s²_td / N_td with the unbiased within-cell variance s².
+    """
+    c = cells.vectors.shape[1]
+    if not cells.n:
+        return np.empty((0, c)), np.empty((0, c))
+    unit = np.unique(cells.descriptor, return_inverse=True)[1]
+    by_unit = np.argsort(unit, kind="stable")
+    size = np.bincount(unit)
+    start, size, n = np.cumsum(size) - size, size[:, None], cells.count[:, None]
+    means, noises = [], []
+    for columns in np.array_split(np.arange(c), max(1, c // COLUMNS_AT_ONCE)):
+        x = cells.vectors[:, columns].astype(np.float64)
+        mean = np.add.reduceat(x, cells.start, axis=0) / n
+        noise = np.add.reduceat((x - np.repeat(mean, cells.count, axis=0)) ** 2, cells.start, axis=0) / (n * (n - 1))
+        means.append(np.add.reduceat(mean[by_unit], start, axis=0) / size)
+        noises.append(np.add.reduceat(noise[by_unit], start, axis=0) / size**2)
+    return np.concatenate(means, axis=1), np.concatenate(noises, axis=1)
+
+
+def _errors(cells: Cells, style: int, n_styles: int) -> dict[str, float]:
+    """Return the intervals of one style's spread before, after and of its change, and the p-value of no change."""
+
+    def spread(w_before: float, w_after: float) -> Estimate:
+        weights = np.zeros(2 * n_styles)
+        weights[style], weights[n_styles + style] = w_before, w_after
+        return descriptor_spread(cells, weights, pooled=True).corrected
+
+    row = {}
+    for name, estimate in (("before", spread(1, 0)), ("after", spread(0, 1)), ("change", spread(-1, 1))):
+        row[f"{name}_low"], row[f"{name}_high"] = estimate.interval or (np.nan, np.nan)
+    return row | {"p_value": np.nan if estimate.p_value is None else estimate.p_value}
+
+
+def descriptor_styles(responses: StyledResponses) -> pd.DataFrame:
+    """Return the mean probability of each style for each descriptor, (D, S), averaged over templates (002, C.1: m_d).
+
+    The index is (descriptor, axis), the columns are the styles. Responses without a style vector are left out.
+    """
+    keys = [DESCRIPTOR, AXIS, "template"]
+    usable = np.isfinite(responses.vectors).all(axis=1)
+    rows = pd.DataFrame(responses.vectors[usable].astype(np.float64), columns=list(responses.styles))
+    groups = (responses.descriptor, responses.axis, responses.template)
+    index = pd.MultiIndex.from_arrays([np.asarray(values, dtype=object)[usable] for values in groups], names=keys)
+    return rows.set_index(index).groupby(level=keys).mean().groupby(level=keys[:2]).mean()
+
+
+def moved_descriptors(before: pd.DataFrame, after: pd.DataFrame, styles: Sequence[str], most: int = 5) -> pd.DataFrame:
+    """Return the descriptors whose mean probability of a style fell or rose most (paper 002, Table 15: five each).
+
+    Args:
+        before, after: as `descriptor_styles` returns them; descriptors that only one of them has are left out.
+        styles: those wanted.
+        most: descriptors at each end.
+
+    Returns:
+        style, descriptor, axis, before, after, change: for each style its falls, largest first, then its rises,
+        largest first. A descriptor that did not move is in neither.
+    """
+    joint = before.index.intersection(after.index).sort_values()
+    rows = []
+    for style in styles:
+        old, new = before.loc[joint, style], after.loc[joint, style]
+        change = (new - old).sort_values(kind="stable")
+        ends = [*change[change < 0].index[:most], *change[change > 0].index[::-1][:most]]
+        rows += [(style, *key, old[key], new[key], change[key]) for key in ends]
+    return pd.DataFrame(rows, columns=["style", DESCRIPTOR, AXIS, "before", "after", "change"])
+
+
+def descriptor_clusters(styles: pd.DataFrame, clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
+    """Return the mean summed probability of each cluster's styles, (D, C), from what `descriptor_styles` returns."""
+    return pd.DataFrame({name: styles.iloc[:, list(members)].sum(axis=1) for name, members in clusters.items()})

@@ -1,0 +1,220 @@
+"""The tables of a report on generation bias: scores, what they cost, and what was planted."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from evenhand.evaluation.families.generation_bias.content import (
+    HEADLINE,
+    METRIC_NAMES,
+    Comparison,
+    Content,
+    decimals_of,
+)
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, decimals_for, interval, number, percent, visible
+from evenhand.evaluation.report.sentences import Sentences
+from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, marks_of, p_cell, score_cell
+
+say = Sentences(__file__)
+
+STYLES_SHOWN = 12
+DESCRIPTORS_SHOWN = 10  # at each end
+LONGEST_NAME = 240
+
+# The corrected metrics that are watched for a rise in each cut; the first of each is the steadiest.
+WATCHED = {
+    "cluster": (("scgb_pooled_corrected", "scgb_corrected"), ("pgb_pooled_corrected", "pgb_corrected")),
+    "axis": (("fgb_pooled_corrected", "fgb_corrected"),),
+}
+# Styles that no response should have more of after tuning: paper 002, §4.4, names their rise as its method's failure.
+HARMFUL_CLUSTERS = ("HATE", "ENVY")
+# metric: what it is called, its factor and its decimals when shown
+COSTS = {
+    "perplexity": ("perplexity on neutral dialogue", 1, 2),
+    "distinct_1": ("distinct-1", 1, 3),
+    "distinct_2": ("distinct-2", 1, 3),
+    "mean_length": ("mean length of a response", 1, 2),
+    "parroting": ("repeats the prompt, %", 100, 2),
+    "offensive_share": ("offensive, %", 100, 2),
+    "empty_share": ("empty, %", 100, 2),
+}
+
+
+def headline_table(content: Content) -> Table:
+    """Return FGB as the paper has it, FGB* and pooled FGB*; the first is not drawn, being mostly noise."""
+    comparisons = [row for metric in ("fgb", "fgb_corrected", HEADLINE) for row in content.comparisons(metric)]
+    table = bias_table(f"Generation bias, {UNIT}; ideal 0", "measure", comparisons, content.compared)
+    raw = METRIC_NAMES["fgb"]
+    rows = (replace(row, marks=(), instead=say.not_drawn) if row.label == raw else row for row in table.rows)
+    return replace(table, rows=tuple(rows))
+
+
+def check_table(content: Content) -> Table:
+    """Return the headline for what was tuned on and what was not, and by the second style classifier, if measured."""
+    caption = f"The {METRIC_NAMES[HEADLINE]} checked, {UNIT}"
+    return bias_table(caption, "check", content.checks(), content.compared, reductions=True)
+
+
+def watched_tables(content: Content, cut: str, name: str) -> list[Table]:
+    """Return the metrics that are watched in a cut, each pooled over templates if that was measured."""
+    metrics = (watched_metric(content, family, cut) for family in WATCHED[cut])
+    return [_table_by(content, metric, cut, name) for metric in metrics if metric]
+
+
+def other_tables(content: Content, cut: str) -> list[Table]:
+    """Return the tables of all metrics with this cut that are not watched in any."""
+    shown = {watched_metric(content, family, cut) for families in WATCHED.values() for family in families}
+    tables = (_table_by(content, metric, cut, cut) for metric in METRIC_NAMES if metric not in shown)
+    return [table for table in tables if table.rows]
+
+
+def watched_metric(content: Content, family: Sequence[str], cut: str) -> str | None:
+    """Return the first metric of the family that was measured with this cut."""
+    return next((metric for metric in family if content.comparisons(metric, cut)), None)
+
+
+def style_table(content: Content) -> Table:
+    """Return the styles that make up most of the bias before tuning."""
+    metric = watched_metric(content, WATCHED["axis"][0], "style") or HEADLINE
+    comparisons = content.comparisons(metric, "style")
+    caption = f"{METRIC_NAMES[metric]} by style, {UNIT}; the largest {STYLES_SHOWN} of {len(comparisons)}"
+    return bias_table(caption, "style", comparisons[:STYLES_SHOWN], content.compared)
+
+
+def cost_table(content: Content) -> Table:
+    """Return what tuning may have cost; shares are in percent."""
+    rows = [
+        Row(name, tuple(_sides(row, factor, digits, content.compared)))
+        for metric, (name, factor, digits) in COSTS.items()
+        for row in content.comparisons(metric)
+    ]
+    caption = "What it cost" if content.compared else "Quality of the responses"
+    return Table(caption, _columns("measure", content.compared), tuple(rows))
+
+
+def style_share_table(content: Content) -> Table:
+    """Return how much of the responses' style is in each cluster, in percent: whether tuning brought hate or envy.
+
+    Only a rise of a cluster that must not rise is marked.
+    """
+    rows = []
+    for row in content.comparisons("style_share", "cluster"):
+        direction = row.direction if row.label.upper() in HARMFUL_CLUSTERS else min(row.direction, 0)
+        cells = tuple(_sides(row, 100, 2, content.compared))
+        rows.append(Row(visible(row.label, LONGEST_NAME), cells, _marks(row, 100), direction))
+    caption = "Share of each style cluster in all responses, %"
+    return Table(caption, _columns("style cluster", content.compared), tuple(rows))
+
+
+def planted_table(content: Content) -> Table:
+    """Return the base model's numbers beside what was planted, for a testbed whose truth is known."""
+    cuts = [(metric, cut) for cut in (None, "cluster") for metric in METRIC_NAMES]
+    comparisons = [row for metric, cut in cuts for row in content.comparisons(metric, cut) if row.truth]
+    digits = decimals_of(comparisons)
+    rows = tuple(
+        Row(
+            row.label if not row.before.group else f"{METRIC_NAMES[row.metric]} {visible(row.label)}",
+            (score_cell(row.truth, PER_UNIT, digits), score_cell(row.before, PER_UNIT, digits), Cell(_share(row))),
+        )
+        for row in comparisons
+        if row.before is not None
+    )
+    return Table(f"Measured against what was planted, {UNIT}", ("measure", "planted", "measured", "share"), rows)
+
+
+def descriptor_tables(content: Content) -> list[Table]:
+    """Return the descriptors with the largest and with the smallest mean bias value b, if it is known on both sides."""
+    frame = content.tables.get("bias_values")
+    if frame is None or frame.empty or "after" not in frame:
+        return []
+    frame = frame.sort_values(["before", "descriptor"], ascending=[False, True], kind="stable")
+    shown = min(DESCRIPTORS_SHOWN, (len(frame) + 1) // 2)
+    ends = [("largest", frame.head(shown)), ("smallest", frame.tail(min(shown, len(frame) - shown)))]
+    sides = ("before", "after")
+    digits = decimals_for(value * PER_UNIT for side in sides for value in frame[side])
+    found = []
+    for end, part in ends:
+        rows = []
+        for row in part.to_dict("records"):
+            values = {side: row[side] * PER_UNIT for side in sides}
+            cells = [Cell("undefined" if math.isnan(value) else number(value, digits)) for value in values.values()]
+            marks = tuple(Mark(side, value, None) for side, value in values.items() if math.isfinite(value))
+            cells = (Cell(visible(row["axis"], LONGEST_NAME)), *cells, Cell(f"{row['n']:,}"))
+            rows.append(Row(visible(row["descriptor"], LONGEST_NAME), cells, marks))
+        columns = ("descriptor", "axis", *sides, "responses")
+        found.append(Table(f"Descriptors with the {end} mean b, {UNIT}", columns, tuple(rows)))
+    return [table for table in found if table.rows]
+
+
+def bias_table(
+    caption: str,
+    first_column: str,
+    comparisons: Sequence[Comparison],
+    compared: bool,
+    *,
+    factor: float = PER_UNIT,
+    digits: int | None = None,
+    reductions: bool = False,
+) -> Table:
+    """Return scores times `factor` with intervals: before, after and change with its p-value, or one value.
+
+    With `reductions` comes the share of each row's bias that is gone, if one is known (paper 002, Table 10).
+    """
+    digits = decimals_of(comparisons) if digits is None else digits
+    tested = any(row.difference is not None and row.difference.p_value is not None for row in comparisons)
+    rows = []
+    for row in comparisons:
+        cells = _sides(row, factor, digits, compared) + ([p_cell(row.difference)] if tested else [])
+        rows.append(Row(visible(row.label, LONGEST_NAME), tuple(cells), _marks(row, factor), row.direction))
+    columns = (*_columns(first_column, compared), *(("p",) if tested else ()))
+    table = Table(caption, columns, tuple(rows))
+    return _with_reductions(table, comparisons) if reductions and any(row.reduction for row in comparisons) else table
+
+
+def _with_reductions(table: Table, comparisons: Sequence[Comparison]) -> Table:
+    """Add a column; what has no reduction gets a dash, and the reason stands under the table once for all rows."""
+    rows, reasons = [], {}
+    for row, comparison in zip(table.rows, comparisons, strict=True):
+        reduction = comparison.reduction
+        if reduction is None or math.isnan(reduction.value):
+            reasons[(reduction and reduction.reason) or "it was not compared"] = None
+            cell = Cell("–")
+        else:
+            bounds = reduction.interval and (100 * reduction.interval[0], 100 * reduction.interval[1])
+            cell = Cell(percent(reduction.value), interval(bounds, 0))
+        rows.append(replace(row, cells=(*row.cells, cell)))
+    note = say.no_reduction(list(reasons)) if reasons else ""
+    return replace(table, columns=(*table.columns, "reduction"), rows=tuple(rows), note=note)
+
+
+def _table_by(content: Content, metric: str, cut: str, name: str) -> Table:
+    caption = f"{METRIC_NAMES[metric]} by {name}, {UNIT}"
+    return bias_table(caption, name, content.comparisons(metric, cut), content.compared, reductions=True)
+
+
+def _columns(first: str, compared: bool) -> tuple[str, ...]:
+    return (first, "before", "after", "change") if compared else (first, "value")
+
+
+def _sides(row: Comparison, factor: float, digits: int, compared: bool) -> list[Cell]:
+    """Return the cells of before, after and change; the change is the paired one, if there is one."""
+    cells = [score_cell(row.before, factor, digits)]
+    if not compared:
+        return cells
+    change = Cell("" if math.isnan(row.change) else number(row.change * factor, digits, sign=True))
+    if row.difference is not None:
+        change = score_cell(row.difference, factor, digits, sign=True)
+    return [*cells, score_cell(row.after, factor, digits), change]
+
+
+def _marks(row: Comparison, factor: float) -> tuple[Mark, ...]:
+    sides: Iterable = (("before", row.before), ("after", row.after), ("truth", row.truth))
+    return tuple(mark for role, score in sides for mark in marks_of(role, score, factor))
+
+
+def _share(row: Comparison) -> str:
+    if not row.metric.endswith("_corrected"):
+        return "mostly noise"
+    if row.truth.value == 0 or math.isnan(row.truth.value) or math.isnan(row.before.value):
+        return ""
+    return percent(row.before.value / row.truth.value)

@@ -1,0 +1,88 @@
+"""Likelihood Bias: is a sentence about some people likelier to a model than the same sentence about others? (002)
+
+A causal model, or an encoder-decoder one given a context, scores the sentences of HolisticBias (§2.3.2, §3.1); a masked
+model the noun phrases in SEAT's templates (B.1).
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from datasets import Dataset
+
+from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.datasets.phrase_templates import SPAN_END, SPAN_START, phrase_sentences
+from evenhand.evaluation.datasets.prompts import of_descriptors, select
+from evenhand.evaluation.families import Told
+from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
+from evenhand.evaluation.families.likelihood_bias.rows import (
+    LOG_LIKELIHOOD,
+    MASKED,
+    N_TOKENS,
+    VARIANT,
+    scored_prompts,
+)
+from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities, span_positions
+from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
+from evenhand.evaluation.models.loading import MaskedModel, is_masked, load_dialogue_model, load_masked_model
+from evenhand.evaluation.results import TEXT, BiasScore
+from evenhand.evaluation.runs.folders import Run, packages
+from evenhand.evaluation.settings import as_settings
+
+
+def measure(run: Run, told: Told) -> list[BiasScore]:
+    """Write the likelihood of each sentence into the run's folder; return the scores."""
+    table = run.table("likelihoods", lambda: _likelihoods(run, told))
+    run.facts["sentences"] = len(table)
+    with run.step("scores"):
+        return likelihood_bias(table, _signature(run, told, table[VARIANT].iloc[0]))
+
+
+def _signature(run: Run, told: Told, variant: str) -> dict[str, Any]:
+    return {
+        "model": {**as_settings(told.model), "revision": run.inputs["model"]},
+        "dataset": {
+            "name": told.prompts.dataset,
+            "sha256": run.inputs["dataset"],
+            "descriptors": told.prompts.descriptors,
+            "filters": told.prompts.filters,
+        },
+        **as_settings(told.own),
+        VARIANT: variant,
+        "seed": told.seed,
+        "packages": packages(),
+    }
+
+
+def _likelihoods(run: Run, told: Told) -> pd.DataFrame:
+    """Return the sentences that the filters keep, of the descriptors that are sampled, with log p of each."""
+    model = replace(told.model, name=told.place(told.model.name, "model"))
+    taxonomy, masked = load_taxonomy(told.prompts.dataset), is_masked(model)
+    prompts = Dataset.from_pandas(phrase_sentences(taxonomy), preserve_index=False) if masked else generate(taxonomy)
+    prompts = of_descriptors(select(prompts, **told.prompts.filters), told.prompts.descriptors, told.seed)
+    sentences = scored_prompts(prompts.to_pandas()).reset_index(drop=True)
+    if masked:
+        found = (*_phrase_log_likelihoods(run, load_masked_model(model), sentences), MASKED)
+    else:
+        found = sentence_log_likelihoods(
+            run, load_dialogue_model(model), sentences[TEXT].tolist(), told.own.context, told.own.end_of_sequence
+        )
+    return sentences.assign(**dict(zip((LOG_LIKELIHOOD, N_TOKENS, VARIANT), found, strict=True)))
+
+
+def _phrase_log_likelihoods(run: Run, model: MaskedModel, phrases: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Return Σ log p of each phrase's tokens, each masked alone (B.1: pseudo-log-likelihood), and their number."""
+    texts = phrases[TEXT].tolist()
+    ids, _ = encode_sentences(model, texts)
+    positions = span_positions(model, texts, phrases[SPAN_START], phrases[SPAN_END])
+    tokens = np.array([len(places) for places in positions])
+    found = run.gather(
+        "masked",
+        ["log_p", "correct"],
+        int(tokens.sum()),
+        lambda first: masked_log_probabilities(model, ids, positions, first=first),
+        "masked tokens",
+        "tokens",
+    )
+    return np.bincount(np.repeat(np.arange(len(tokens)), tokens), found["log_p"], minlength=len(tokens)), tokens

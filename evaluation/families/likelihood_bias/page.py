@@ -1,0 +1,329 @@
+"""Reports on Likelihood Bias: of one model, and of two over the same sentences (paper 002, §2.3.2, §3.1, B.1)."""
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import date
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.families import Known, Measured
+from evenhand.evaluation.families.likelihood_bias.descriptors import (
+    HATE,
+    LOVE,
+    extreme_descriptors,
+    love_hate_contrast,
+    perplexity_quantiles,
+)
+from evenhand.evaluation.families.likelihood_bias.pairs import effect_matrix, pair_effects
+from evenhand.evaluation.families.likelihood_bias.plots import axis_name, pair_map, share_map, short, spread_map
+from evenhand.evaluation.families.likelihood_bias.rows import MASKED, N_TOKENS, VARIANT, perplexity, same_length
+from evenhand.evaluation.report.numbers import before_after, find, finite, number, percent, visible
+from evenhand.evaluation.report.page import Figure, Page, Section
+from evenhand.evaluation.report.sentences import Sentences
+from evenhand.evaluation.report.tables import Cell, Row, Table, change_row, marks_of, score_cell, truth_table
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+
+RAW, CORRECTED = METRICS = ("likelihood_bias", "likelihood_bias_bh")
+LABELS = {RAW: "Likelihood Bias, %", CORRECTED: "after Benjamini–Hochberg, %"}
+CONTRASTS_SHOWN = 8  # descriptors at each end
+FOLDED_FROM = 25  # descriptors of an axis: its map is folded away
+LONGEST_NAME = 60
+MANY_LEFT_OUT = 0.10  # of the sentences: beyond it a warning is shown
+
+say = Sentences(__file__)
+
+
+def page(measured: Measured, known: Known) -> Page:
+    """Return the report of one model.
+
+    Raises:
+        InputError: a column of the likelihoods is missing, there is no row, or a sentence stands twice.
+    """
+    likelihoods, signature = measured.table("likelihoods"), measured.signature(*METRICS)
+    masked = signature.get(VARIANT) == MASKED
+    scores = [score for score in measured.scores if score.metric in METRICS]
+    raw, corrected = (find(scores, metric) for metric in METRICS)
+    quantiles, effects = perplexity_quantiles(likelihoods), pair_effects(likelihoods)
+    sentences, missing = len(likelihoods), int(quantiles["n_left_out"].sum())
+    return Page(
+        title="Likelihood Bias of noun phrases" if masked else "Likelihood Bias",
+        subtitle=f"{measured.told.model.name} · {measured.told.prompts.dataset}",
+        date=date.today().isoformat(),
+        big=percent(finite(raw, math.nan), 1),
+        under=say.under(raw, masked),
+        verdict=say.verdict(raw, corrected, masked),
+        warnings=[say.warning(missing, sentences)] * (missing > MANY_LEFT_OUT * sentences),
+        tables=[_overall_table(scores)],
+        notes=[say.counts(raw, sentences - missing, missing), say.intervals(bool(known.truth)), *known.notes],
+        sections=[
+            Section("By axis", tables=[_axis_table(scores, effects, known.truth)], first_screen=True),
+            _grid_section(scores),
+            _extremes_section(scores, likelihoods, masked),
+            _contrast_section(likelihoods),
+            _spread_section(quantiles, "pseudo-perplexity" if masked else "perplexity"),
+            _pairs_section(likelihoods, effects, masked),
+            _truth_section(scores, known.truth),
+        ],
+        glossary=list((say.glossary_of_phrases if masked else say.glossary).items()),
+        limits=say.limits,
+        signature=signature,
+        signature_lines=measured.signature_lines(*METRICS),
+    )
+
+
+def comparison_page(before: Measured, after: Measured, changes: Measured, known: Known) -> Page:
+    """Return the report of two models over the same sentences."""
+    change = find(changes.scores, f"{RAW}_difference")
+    old, new = (find(it.scores, RAW) for it in (before, after))
+    signature = before.signature(*METRICS)
+    masked = signature.get(VARIANT) == MASKED
+    return Page(
+        title="Likelihood Bias, compared",
+        subtitle=f"{before_after(before.told.model.name, after.told.model.name)} · {before.told.prompts.dataset}",
+        date=date.today().isoformat(),
+        big=number(100 * finite(change, math.nan), 1, sign=True),
+        under=say.change_under(change),
+        verdict=say.change_verdict(old, new, change),
+        tables=[_change_table("All axes", (before, after, changes))],
+        notes=[say.intervals(), *known.notes],
+        sections=[
+            Section(
+                f"By {cut}",
+                tables=[_change_table(LABELS[RAW], (before, after, changes), cut, values)],
+                first_screen=cut == AXIS,
+            )
+            for cut in (AXIS, TEMPLATE)
+            if (values := _in_order(before.scores, cut))
+        ],
+        glossary=list((say.glossary_of_phrases if masked else say.glossary).items()),
+        limits=say.limits,
+        signature=changes.signature(f"{RAW}_difference") or signature,
+        signature_lines=before.signature_lines(*METRICS) + after.signature_lines(*METRICS),
+        sides=("before", "after"),
+    )
+
+
+# Tables of shares.
+
+
+def _share(score: BiasScore | None) -> Cell:
+    return score_cell(score, 100, 1)
+
+
+def _overall_table(scores: Sequence[BiasScore]) -> Table:
+    ideals = {RAW: "at most 5", CORRECTED: "0"}
+    rows = [
+        Row(LABELS[metric], (_share(score), Cell(ideals[metric]), Cell(f"{score.n:,}")))
+        for metric in METRICS
+        if (score := find(scores, metric)) is not None
+    ]
+    caption = "Pairs of descriptors whose sentences are not equally likely"
+    return Table(caption, ("measure", "value", "by chance", "pairs"), tuple(rows))
+
+
+def _axis_table(scores: Sequence[BiasScore], effects: pd.DataFrame, truth: Sequence[BiasScore]) -> Table:
+    sizes = (effects["auc"] - 0.5).abs().groupby(effects[AXIS]).mean()
+    return _cut_table(scores, AXIS, truth, ("|AUC − ½|", lambda axis: number(sizes.get(axis, math.nan), 2)))
+
+
+def _cut_table(
+    scores: Sequence[BiasScore],
+    cut: str,
+    truth: Sequence[BiasScore] = (),
+    further: tuple[str, Callable[[str], str]] | None = None,
+) -> Table:
+    """Return both shares of each axis or template and its pairs; `further` is a column's name and what stands in it."""
+    rows = []
+    for value in _in_order(scores, cut):
+        raw, corrected = (find(scores, metric, **{cut: value}) for metric in METRICS)
+        beside = (Cell(further[1](value)),) if further else ()
+        marks = marks_of("before", raw, 100)
+        marks += marks_of("truth", find(truth, RAW, **{cut: value}), 100) if marks else ()
+        cells = (_share(raw), _share(corrected), *beside, Cell(f"{raw.n:,}"))
+        rows.append(Row(_name(cut, value), cells, marks))
+    columns = (cut, "value", "corrected", *(further[:1] if further else ()), "pairs")
+    return Table(
+        f"Likelihood Bias by {cut}, %; the line at 5 is what chance gives at most", columns, tuple(rows), ideal=5
+    )
+
+
+def _change_table(caption: str, runs: Sequence[Measured], cut: str = "", values: Sequence[str] = ()) -> Table:
+    """Return both models' shares and the change: of each value of a cut, or of each metric over all of them."""
+    rows = []
+    for group, metric in [({cut: value}, RAW) for value in values] or [({}, metric) for metric in METRICS]:
+        names = (metric, metric, f"{metric}_difference")
+        old, new, change = (find(run.scores, name, **group) for run, name in zip(runs, names, strict=True))
+        if old is not None or new is not None:
+            label = _name(cut, group[cut]) if group else LABELS[metric]
+            rows.append(change_row(label, old, new, change, 100, 1, drawn=bool(group)))
+    return Table(caption, (cut or "measure", "before", "after", "change", "p"), tuple(rows), ideal=5)
+
+
+def _truth_section(scores: Sequence[BiasScore], truth: Sequence[BiasScore]) -> Section:
+    """Return the measured shares beside those of a perfect learner of the testbed."""
+
+    def label(planted: BiasScore) -> str:
+        cuts = (_name(cut, str(value)) for cut, value in planted.group.items())
+        return ", ".join([LABELS[planted.metric].removesuffix(", %"), *cuts])
+
+    table = truth_table("Measured against what was planted, %", scores, truth, label, _share)
+    return Section("Against what was planted", [say.truth] if table.rows else [], [table])
+
+
+def _in_order(scores: Sequence[BiasScore], cut: str) -> list[str]:
+    """Return the axes or templates, the highest Likelihood Bias first."""
+    cuts = [score for score in scores if score.metric == RAW and list(score.group) == [cut]]
+    return [it.group[cut] for it in sorted(cuts, key=lambda it: (-finite(it, -math.inf), it.group[cut]))]
+
+
+def _name(cut: str, value: str) -> str:
+    return axis_name(value) if cut == AXIS else visible(value, LONGEST_NAME)
+
+
+# Axes by templates.
+
+
+def _grid_section(scores: Sequence[BiasScore]) -> Section:
+    """Return the share for each axis in each template."""
+    axes, templates = _in_order(scores, AXIS), _in_order(scores, TEMPLATE)
+    by_template = _cut_table(scores, TEMPLATE)
+    of_cell = {
+        (it.group[TEMPLATE], it.group[AXIS]): it.value
+        for it in scores
+        if it.metric == RAW and set(it.group) == {AXIS, TEMPLATE}
+    }
+    if not of_cell:
+        return Section("By template", tables=[by_template])
+    shares = pd.DataFrame([[of_cell.get((t, a), math.nan) for a in axes] for t in templates], templates, axes)
+    told, rows = "Likelihood Bias in percent, templates by axes", by_template.rows
+    said = "; ".join(f"{row.label} {row.cells[0].text}" for row in rows)
+    table = _grid_table(told, shares, lambda share: number(100 * share, 0))
+    return Section(
+        "By axis and template",
+        [say.highest_and_lowest(rows[0], rows[-1])] if len(rows) > 1 and rows[-1].marks else [],
+        figures=[Figure("Likelihood Bias, %, by axis and template", share_map(f"{told}: {said}", shares), say.grid)],
+        parts=[
+            Section("By template, with intervals", tables=[by_template], folded=True),
+            Section("By axis and template, as a table", tables=[table], folded=True),
+        ],
+    )
+
+
+def _grid_table(caption: str, frame: pd.DataFrame, shown: Callable[[float], str]) -> Table:
+    """Return a frame, templates × axes, as a table."""
+    rows = (
+        Row(short(template), tuple(Cell(shown(value)) for value in values))
+        for template, values in zip(frame.index, frame.to_numpy(), strict=True)
+    )
+    return Table(caption, ("template", *map(axis_name, frame.columns)), tuple(rows), say.slots)
+
+
+def _three_digits(value: float) -> str:
+    if math.isnan(value):
+        return "–"
+    return f"{value:.2e}" if value >= 1e6 else number(value, max(0, 2 - math.floor(math.log10(value))))
+
+
+def _spread_section(quantiles: pd.DataFrame, what: str) -> Section:
+    """Return how perplexities are spread by axis and template (Figures 2 and 4)."""
+    title = f"How {what} is distributed"
+    columns = [name for name in quantiles if name.startswith("q")]
+    frames = {name: quantiles.pivot(index=TEMPLATE, columns=AXIS, values=name) for name in columns}
+    median = frames["q50"]
+    if not np.isfinite(median.to_numpy()).any():
+        return Section(title)
+    down, across = (median.median(axis=side).sort_values(ascending=False, kind="stable").index for side in (1, 0))
+    frames = {name: frame.loc[down, across] for name, frame in frames.items()}
+    said = "; ".join(f"{axis_name(axis)} {_three_digits(median[axis].median())}" for axis in across)
+    told = f"{what.capitalize()} by axis and template; medians over templates: {said}"
+    caption = f"{what.capitalize()} of sentences by axis and template"
+    figure = Figure(caption, spread_map(told, list(frames.values())), say.spread(what))
+    table = _grid_table(f"Median {what}", frames["q50"], _three_digits)
+    return Section(title, figures=[figure], parts=[Section(f"Median {what} as a table", tables=[table], folded=True)])
+
+
+# Descriptors.
+
+
+def _extremes_section(scores: Sequence[BiasScore], likelihoods: pd.DataFrame, masked: bool) -> Section:
+    """Return the descriptors of lowest and highest perplexity by axis, in one template (Table 3)."""
+    present = likelihoods[TEMPLATE].unique()
+    template = LOVE if LOVE in present else present[0]
+    of_template = likelihoods[likelihoods[TEMPLATE] == template]
+    one_length = not masked or of_template[N_TOKENS].nunique() > 1
+    found = extreme_descriptors(same_length(of_template) if one_length else of_template)
+    descriptors = of_template.groupby(AXIS)[DESCRIPTOR].nunique()
+    shares = {axis: finite(find(scores, RAW, axis=axis, template=template), math.nan) for axis in found[AXIS].unique()}
+    rows = []
+    for axis in sorted(shares, key=lambda axis: (math.isnan(shares[axis]), -shares[axis], axis)):
+        of_axis = found[found[AXIS] == axis]
+        ends = (Cell(_with_medians(of_axis[of_axis["end"] == end]), prose=True) for end in ("low", "high"))
+        compared = Cell(f"{of_axis['compared'].iloc[0]} of {descriptors[axis]}")
+        rows.append(Row(axis_name(axis), (Cell(number(100 * shares[axis], 1)), *ends, compared)))
+    title, columns = "Most and least likely descriptors by axis", ("LB, %", "most likely", "least likely", "compared")
+    sentences = [say.extremes(template, masked, one_length)] if rows else []
+    return Section(title, sentences, [Table(title, ("axis", *columns), tuple(rows))])
+
+
+def _with_medians(ends: pd.DataFrame) -> str:
+    return ", ".join(
+        f"{visible(name, LONGEST_NAME)}\u00a0({_three_digits(median)})"
+        for name, median in zip(ends[DESCRIPTOR], ends["median"], strict=True)
+    )
+
+
+def _contrast_section(likelihoods: pd.DataFrame) -> Section:
+    """Return the descriptors whom the model finds loving, and hating, likelier by most than for others."""
+    title = "Love and hate"
+    if not {LOVE, HATE} <= set(likelihoods[TEMPLATE]):
+        return Section(title)
+    contrasts = love_hate_contrast(likelihoods)
+    defined = contrasts[contrasts["contrast"].notna()]
+    n = min(CONTRASTS_SHOWN, len(defined) // 2)
+    if not n:
+        return Section(title)
+    rows = tuple(_contrast_row(row) for row in pd.concat([defined.head(n), defined.tail(n)]).itertuples())
+    mean, below = float(defined["contrast"].mean()), int((defined["relative"] < 0).sum())
+    caption = f"Contrast of love and hate, nats per token: the {n} lowest and {n} highest of {len(defined):,}"
+    note = say.contrast_note(len(defined), mean, below, int(contrasts["n_left_out"].sum()))
+    columns = ("descriptor", "axis", "value", "against mean", "nouns")
+    return Section(title, [say.contrast], [Table(caption, columns, rows, note, ideal=mean)])
+
+
+def _contrast_row(row: tuple) -> Row:
+    bounds = None if math.isnan(row.low) else (row.low, row.high)
+    score = BiasScore("contrast", row.contrast, None, (-math.inf, math.inf), row.n, bounds)
+    against = Cell(number(row.relative, 3, sign=True))
+    cells = (Cell(axis_name(row.axis), prose=True), score_cell(score, 1, 3, sign=True), against, Cell(f"{row.n:,}"))
+    return Row(visible(row.descriptor, LONGEST_NAME), cells, marks_of("before", score, 1))
+
+
+def _pairs_section(likelihoods: pd.DataFrame, effects: pd.DataFrame, masked: bool) -> Section:
+    """Return a map of each axis with every pair of its descriptors, from the likeliest to the least likely."""
+    logs = np.log(pd.Series(perplexity(likelihoods), likelihoods.index))
+    places = logs.groupby([likelihoods[AXIS], likelihoods[DESCRIPTOR]]).mean()
+    rows, parts = [], []
+    for axis in sorted(effects[AXIS].unique()):
+        matrix = effect_matrix(effects, axis)
+        order = places[axis].loc[matrix.index].sort_values(kind="stable").index
+        matrix = matrix.loc[order, order]
+        rows.append(_widest_pair(axis, matrix))
+        title = f"{axis_name(axis)}: {len(matrix)} descriptors, {math.comb(len(matrix), 2):,} pairs"
+        told = f"{title}; the likeliest first: {', '.join(visible(name, LONGEST_NAME) for name in order)}"
+        caption = "Of 100 pairs of sentences, how many times the row’s is the less likely"
+        parts.append(
+            Section(title, figures=[Figure(caption, pair_map(told, matrix))], folded=len(matrix) >= FOLDED_FROM)
+        )
+    caption = "The two descriptors of each axis that differ most, the mean over templates"
+    table = Table(caption, ("axis", "less likely", "likelier", "of 100"), tuple(rows))
+    sentences = [say.of_hundred, say.pair_maps(masked)] if rows else []
+    return Section("Every pair of descriptors", sentences, [table], parts=parts)
+
+
+def _widest_pair(axis: str, above: pd.DataFrame) -> Row:
+    values = above.fillna(0.5).to_numpy()
+    from_last, second = np.unravel_index(int(values[::-1].argmax()), values.shape)  # of several, the farthest apart
+    first = len(values) - 1 - from_last
+    names = (Cell(visible(above.index[place], LONGEST_NAME), prose=True) for place in (first, second))
+    return Row(axis_name(axis), (*names, Cell(number(100 * values[first, second], 0))))

@@ -1,0 +1,32 @@
+"""What likelihood bias is told, and what it reads."""
+
+from typing import TYPE_CHECKING, Any
+
+from evenhand.evaluation.settings import option, strict
+
+if TYPE_CHECKING:
+    from evenhand.evaluation.families import Told
+
+
+@strict
+class Settings:
+    """Likelihood bias: is a sentence about some people likelier than the same sentence about others?"""
+
+    context: str = option("", "what a causal or encoder-decoder model reads before each sentence")
+    end_of_sequence: bool = option(False, "count the end of the sentence in a causal model's likelihood of it")
+
+
+def inputs(told: "Told") -> dict[str, Any]:
+    """Return fingerprints of what is read, by name.
+
+    Raises:
+        InputError: the model or the dataset cannot be found, or a file of prompts is
+            given.
+    """
+    from evenhand.evaluation.datasets.holistic_bias import sentences_sha256
+    from evenhand.evaluation.models.revisions import model_revision
+
+    return {
+        "model": model_revision(told.place(told.model.name, "model"), told.model.revision),
+        "dataset": sentences_sha256(told.prompts),
+    }

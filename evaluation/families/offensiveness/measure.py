@@ -1,0 +1,73 @@
+"""Offensiveness of the prompts: by template and descriptor, and what the descriptor alone brings (002, §3.3).
+
+That of responses is measured with generation_bias, which generates them.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.datasets.prompts import of_descriptors, select
+from evenhand.evaluation.families import Told
+from evenhand.evaluation.families.offensiveness.metric import (
+    THRESHOLD,
+    descriptor_effect,
+    neutral_texts,
+    offensive_share,
+)
+from evenhand.evaluation.models.styles import label_index, label_probability, load_style_classifier
+from evenhand.evaluation.results import TEXT, BiasScore
+from evenhand.evaluation.runs.folders import Run, packages
+from evenhand.evaluation.settings import as_settings
+
+SLAB = 4096  # texts classified before they are kept
+
+
+def measure(run: Run, told: Told) -> list[BiasScore]:
+    """Write how probably each prompt is offensive, as it is and with a neutral descriptor; return the scores."""
+    table = run.table("offensive_prompts", lambda: _classified(run, told))
+    run.facts["classified_prompts"] = len(table)
+    signature = _signature(run, told)
+    with run.step("scores"):
+        probability, neutral = (table[name].to_numpy() for name in ("probability", "neutral_probability"))
+        share = offensive_share(probability, signature, group={"of": "prompts"})
+        return [share, *descriptor_effect(table, probability, neutral, signature)]
+
+
+def _signature(run: Run, told: Told) -> dict[str, Any]:
+    judge = {**as_settings(told.own.classifier), "revision": run.inputs["classifier"], "threshold": THRESHOLD}
+    return {
+        "offensiveness_classifier": judge,
+        "dataset": {
+            "name": told.prompts.dataset,
+            "sha256": run.inputs["dataset"],
+            "filters": told.prompts.filters,
+            "descriptors": told.prompts.descriptors,
+        },
+        "seed": told.seed,
+        "packages": packages(),
+    }
+
+
+def _classified(run: Run, told: Told) -> pd.DataFrame:
+    """Return the prompts with the probability of each, and of each with a neutral descriptor."""
+    prompts = select(generate(load_taxonomy(told.prompts.dataset)), **told.prompts.filters)
+    rows = of_descriptors(prompts, told.prompts.descriptors, told.seed).to_pandas()
+    texts, neutral = rows[TEXT].tolist(), neutral_texts(rows)
+    distinct = list(dict.fromkeys([*texts, *neutral]))
+    classifier = load_style_classifier(told.own.classifier, field="offensiveness.classifier")
+    label = label_index(classifier, told.own.classifier.label, "offensiveness.classifier.label")
+
+    def slabs(first: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for start in range(first * SLAB, len(distinct), SLAB):
+            some = distinct[start : start + SLAB]
+            yield np.arange(start, start + len(some)), label_probability(classifier, label, some)
+
+    found = run.gather("classified", ["probability"], len(distinct), slabs, "offensiveness", "texts")
+    of_text = dict(zip(distinct, found["probability"], strict=True))
+    return rows.assign(
+        probability=[of_text[text] for text in texts], neutral_probability=[of_text[text] for text in neutral]
+    )

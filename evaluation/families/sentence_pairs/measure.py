@@ -1,0 +1,106 @@
+"""Sentence pairs: which of two sentences a masked or a causal model finds likelier, and by how much (paper 001)."""
+
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from evenhand.evaluation.datasets.sentence_pairs import perturb, read_pairs
+from evenhand.evaluation.families import Told
+from evenhand.evaluation.families.sentence_pairs.metric import causal_scores, pair_scores
+from evenhand.evaluation.families.sentence_pairs.rows import causal_pair_scores, masked_pair_scores, shared_positions
+from evenhand.evaluation.families.sentence_pairs.settings import pairs_path
+from evenhand.evaluation.models.likelihood.masked import (
+    encode_sentences,
+    masked_log_probabilities,
+    unmasked_log_probabilities,
+)
+from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
+from evenhand.evaluation.models.loading import is_masked, load_dialogue_model, load_masked_model
+from evenhand.evaluation.results import LEFT_OUT, LESS, MORE, BiasScore
+from evenhand.evaluation.runs.folders import Run, packages
+from evenhand.evaluation.settings import ModelSettings, as_settings
+
+VARIANT = "variant"  # how a model was asked, in words, of every pair that was scored
+TRACKED = 200
+
+
+def measure(run: Run, told: Told) -> list[BiasScore]:
+    """Keep what the model makes of each pair in pairs.parquet; return the scores.
+
+    Raises:
+        InputError: the model can score no sentences, or a sentence has no tokens or too many.
+    """
+    model = replace(told.model, name=told.place(told.model.name, "model"))
+    masked = is_masked(model)
+    table = run.table("pairs", lambda: _pairs(run, told, model, masked))
+    with run.step("scores"):
+        of_table = pair_scores if masked else causal_scores
+        scores = of_table(table, signature=_signature(run, told, masked, table), seed=told.seed)
+    run.facts["pairs"] = len(table)
+    shift = (table["log_likelihood_more"] - table["log_likelihood_less"]).abs()
+    shown = table.assign(difference=shift).nlargest(TRACKED, "difference")
+    run.tracker.table("pairs", shown[["bias_type", MORE, LESS, "log_likelihood_more", "log_likelihood_less"]])
+    return scores
+
+
+def _signature(run: Run, told: Told, masked: bool, table: pd.DataFrame) -> dict[str, Any]:
+    model = as_settings(told.model) | {"revision": run.inputs["model"], "kind": "masked" if masked else "causal"}
+    own = told.own
+    return {
+        "model": model,
+        "dataset": {"name": own.pairs, "sha256": run.inputs["pairs"], "columns": dict(own.columns)},
+        "perturbed": own.perturbed,
+        **({} if masked else {"context": own.context, "end_of_sequence": own.end_of_sequence}),
+        VARIANT: table[VARIANT].dropna().iloc[0],
+        "packages": packages(),
+    }
+
+
+def _pairs(run: Run, told: Told, model: ModelSettings, masked: bool) -> pd.DataFrame:
+    """Return the table of all pairs; those of which a side is missing stand last, without scores."""
+    pairs = read_pairs(pairs_path(told), told.own.columns)
+    pairs = perturb(pairs) if told.own.perturbed else pairs
+    missing = pairs[LEFT_OUT].notna()
+    whole = pairs[~missing].drop(columns=LEFT_OUT).reset_index(drop=True)
+    scored = _masked(run, model, whole) if masked else _causal(run, told, model, whole)
+    return pd.concat([scored, pairs[missing]], ignore_index=True)
+
+
+def _masked(run: Run, settings: ModelSettings, pairs: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of a masked model: each shared token masked in turn, and each sentence once with no mask."""
+    model, n = load_masked_model(settings), len(pairs)
+    ids, special = encode_sentences(model, [*pairs[MORE], *pairs[LESS]])
+    sides = [shared_positions(ids[i], ids[n + i], special[i], special[n + i]) for i in range(n)]
+    positions = [more for more, _ in sides] + [less for _, less in sides]
+    masked = run.gather(
+        "masked",
+        ["log_p", "correct"],
+        sum(map(len, positions)),
+        lambda first: masked_log_probabilities(model, ids, positions, first=first),
+        "masked tokens",
+        "tokens",
+    )
+    unmasked = run.gather(
+        "unmasked",
+        ["aul", "aula"],
+        2 * n,
+        lambda first: unmasked_log_probabilities(model, ids, special, first=first),
+        "unmasked sentences",
+        "sentences",
+    )
+    tokens = [
+        model.tokenizer.convert_ids_to_tokens([ids[i][place] for place in more]) for i, (more, _) in enumerate(sides)
+    ]
+    columns = (masked["log_p"], masked["correct"], unmasked["aul"], unmasked["aula"])
+    table = masked_pair_scores(pairs, tokens, *(column.to_numpy() for column in columns))
+    return table.assign(**{VARIANT: "each shared token masked alone"})
+
+
+def _causal(run: Run, told: Told, settings: ModelSettings, pairs: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of a causal model: Σ log p of each whole sentence after its start token."""
+    sentences = [*pairs[MORE], *pairs[LESS]]
+    log_likelihood, tokens, variant = sentence_log_likelihoods(
+        run, load_dialogue_model(settings), sentences, told.own.context, told.own.end_of_sequence
+    )
+    return causal_pair_scores(pairs, log_likelihood, tokens).assign(**{VARIANT: variant})

@@ -1,0 +1,47 @@
+"""What sentence pairs are told."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenhand.evaluation.settings import TESTBED, option, strict
+
+if TYPE_CHECKING:
+    from evenhand.evaluation.families import Told
+
+
+@strict
+class Settings:
+    """Sentence pairs: is the sentence that fits a stereotype more the likelier one?"""
+
+    pairs: str = option(
+        TESTBED, "sentence pairs: 'testbed', 'crows_pairs', 's_jsd_de' (or another language), or a CSV or JSONL file"
+    )
+    columns: dict[str, str] = option(
+        dict, "columns of your own file: {more: NAME, less: NAME, pair_id: NAME, bias_type: NAME, direction: NAME}"
+    )
+    perturbed: bool = option(False, "remove the last character of each sentence of a pair first (001, Table 3)")
+    context: str = option("", "what a causal or encoder-decoder model reads before each sentence")
+    end_of_sequence: bool = option(False, "count the end of the sentence in a causal model's likelihood of it")
+
+
+def inputs(told: "Told") -> dict[str, str]:
+    """Return fingerprints of the model and of the pairs.
+
+    Raises:
+        InputError: one of them cannot be found, or the pairs cannot be read.
+    """
+    from evenhand.evaluation.datasets.sentence_pairs import read_pairs
+    from evenhand.evaluation.models.revisions import model_revision
+    from evenhand.evaluation.runs.files import sha256_of
+
+    file = pairs_path(told)
+    read_pairs(file, told.own.columns)
+    model = told.place(told.model.name, "model")
+    return {"model": model_revision(model, told.model.revision), "pairs": sha256_of(file)}
+
+
+def pairs_path(told: "Told") -> Path:
+    """Return the local file of the pairs, downloaded first if it is a published set."""
+    from evenhand.evaluation.datasets.sentence_pairs import pairs_file
+
+    return pairs_file(told.place(told.own.pairs, "pairs"))

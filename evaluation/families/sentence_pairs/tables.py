@@ -1,0 +1,182 @@
+"""The tables of a report on sentence pairs."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.families.sentence_pairs.plots import Spread
+from evenhand.evaluation.families.sentence_pairs.readings import MEASURES, reading
+from evenhand.evaluation.report import tables
+from evenhand.evaluation.report.numbers import find, number, percent, visible
+from evenhand.evaluation.report.sentences import Sentences
+from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, change_row, marks_of, p_cell, score_cell
+from evenhand.evaluation.results import LEFT_OUT, LESS, MORE, BiasScore
+
+LONGEST_NAME = 60  # letters of a bias type or of a pair's id
+say = Sentences(__file__)
+Scores = Sequence[BiasScore]
+
+
+def headline_table(scores: Scores) -> Table:
+    """Return every measure of all pairs, with all that is needed to judge it."""
+    rows = {it.label: _cells(scores, metric) for metric, it in MEASURES.items() if find(scores, metric)}
+    columns = ("value", "std. error", "ideal", "p", "detectable", "pairs")
+    return _table("Preference for the more stereotypical sentence", "measure", columns, rows)
+
+
+def cut_table(metric: str, cut: str, values: Iterable[str], scores: Scores, truth: Scores) -> Table:
+    """Return one measure by the values of a cut, drawn; a column that would be empty is left out."""
+    found = {value: it for value in values if (it := reading(scores, metric, **{cut: value}))}
+    rows = {value: _cells(scores, metric, **{cut: value}) for value in found}
+    marks = {
+        value: marks_of("before", it.score, it.measure.factor)
+        + marks_of("truth", find(truth, metric, **{cut: value}), it.measure.factor)
+        for value, it in found.items()
+        if it.defined
+    }
+    columns = ("value", "p", "detectable", "pairs")
+    columns = [name for name in columns if any(cells[name].text for cells in rows.values())]
+    undecided = [value for value, it in found.items() if it.measure.towards and it.defined and not it.leaning]
+    note = say.undecided([visible(value, LONGEST_NAME) for value in undecided]) if undecided else ""
+    table = _table(_caption(metric), cut.replace("_", " "), columns, rows, note, marks)
+    return replace(table, ideal=MEASURES[metric].ideal)
+
+
+def left_out_table(table: pd.DataFrame, name: str = "") -> Table:
+    """Return how many pairs have no scores, by reason, the most frequent first."""
+    reasons = Counter(map(str, table[LEFT_OUT].dropna()))
+    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    whose = f", {visible(name, 120)}" if name else ""
+    rows = tuple(Row(visible(reason, 200), (Cell(f"{n:,}"),)) for reason, n in ordered)
+    note = "" if rows else say.none_left_out(len(table), whose)
+    return Table(say.left_out(reasons.total(), len(table), whose), ("reason", "pairs"), rows, note)
+
+
+def accuracy_table(scores: Sequence[Scores], sides: Sequence[str]) -> Table:
+    """Return the token accuracy of each model in each of the two sentences."""
+    rows = []
+    for side in (MORE, LESS):
+        found = [find(of_one, "token_accuracy", side=side) for of_one in scores]
+        if any(found):
+            rows.append(Row(f"in the {side} stereotypical sentence", tuple(score_cell(it, 100, 1) for it in found)))
+    note = say.accuracy if rows else ""
+    return Table("Masked words predicted rightly, %", ("words", *sides), tuple(rows), note)
+
+
+def quartiles(caption: str, rows: Iterable[Spread], sides: Sequence[str], decimals: int) -> Table:
+    """Return what the drawing of the spreads shows, as numbers."""
+    columns = ("mean", "lower quartile", "median", "upper quartile", "above 0", "n")
+    lines = []
+    for row in rows:
+        for side, values in zip(sides, row.differences.values(), strict=True):
+            if len(values):
+                numbers = (values.mean(), *np.quantile(values, [0.25, 0.5, 0.75]))
+                texts = [number(float(it), decimals) for it in numbers]
+                texts += [percent(float((values > 0).mean())), f"{len(values):,}"]
+                label = visible(row.label, LONGEST_NAME) + (f", {side}" if side else "")
+                lines.append(Row(label, tuple(map(Cell, texts))))
+    return Table(caption, ("pairs", *columns), tuple(lines))
+
+
+def headline_change_table(runs: Sequence[Scores], sides: tuple[str, str]) -> Table:
+    """Return both models' values and the paired difference of every measure; `runs` are before, after, changes."""
+    rows = [row for metric, it in MEASURES.items() if (row := _change_row(runs, metric, it.label))]
+    return Table("All pairs", ("measure", *sides, "change", "p"), tuple(rows))
+
+
+def cut_change_table(
+    metric: str, cut: str, values: Iterable[str], runs: Sequence[Scores], sides: tuple[str, str]
+) -> Table:
+    """Return both models' values and the paired difference of one measure by the values of a cut, drawn."""
+    rows = []
+    for value in values:
+        if row := _change_row(runs, metric, visible(value, LONGEST_NAME), **{cut: value}):
+            change = find(runs[2], f"{metric}_difference", **{cut: value})
+            rows.append(replace(row, cells=(*row.cells, Cell(f"{change.n:,}" if change else ""))))
+    columns = (cut.replace("_", " "), *sides, "change", "p", "pairs")
+    return Table(_caption(metric), columns, tuple(rows), ideal=MEASURES[metric].ideal)
+
+
+def power_table(changes: Scores) -> Table:
+    """Return how small a change the pairs can show, by measure."""
+    rows = {
+        it.label: _cells(changes, metric, change=True)
+        for metric, it in MEASURES.items()
+        if find(changes, f"{metric}_difference")
+    }
+    names = {"std. error": "std. error of the change", "detectable": "detectable change", "pairs": "pairs"}
+    table = _table("Power of the comparison", "measure", names, rows, say.power_of_comparison if rows else "")
+    return replace(table, columns=("measure", *names.values()))
+
+
+def truth_table(scores: Scores, truth: Scores) -> Table:
+    """Return the measured numbers beside what was planted."""
+
+    def label(score: BiasScore) -> str:
+        cuts = (visible(str(it), LONGEST_NAME) for it in score.group.values())
+        return ", ".join((MEASURES[score.metric].label, *cuts))
+
+    return tables.truth_table(
+        "Measured against what was planted",
+        scores,
+        [score for score in truth if score.metric in MEASURES],
+        label,
+        lambda score: _cell(score, score.metric),
+    )
+
+
+def _table(
+    caption: str,
+    first: str,
+    columns: Iterable[str],
+    rows: Mapping[str, Mapping[str, Cell]],
+    note: str = "",
+    marks: Mapping[str, tuple[Mark, ...]] | None = None,
+) -> Table:
+    """Return the named cells of each row, and what is drawn of it."""
+    lines = (
+        Row(visible(label, LONGEST_NAME), tuple(cells[name] for name in columns), (marks or {}).get(label, ()))
+        for label, cells in rows.items()
+    )
+    return Table(caption, (first, *columns), tuple(lines), note)
+
+
+def _caption(metric: str) -> str:
+    return f"{MEASURES[metric].label}; ideal {MEASURES[metric].ideal}"
+
+
+def _cells(scores: Scores, metric: str, *, change: bool = False, **group: str) -> dict[str, Cell]:
+    """Return all that is shown of one score, by column.
+
+    What is detectable is a distance from the ideal; of a metric that cannot reach its ideal it says nothing, but of
+    its change it does.
+    """
+    measure, name = MEASURES[metric], f"{metric}_difference" if change else metric
+    score, reach = find(scores, name, **group), find(scores, f"{name}_detectable", **group)
+    error = score.standard_error
+    return {
+        "value": _cell(score, metric),
+        "std. error": Cell("" if error is None or not math.isfinite(error) else measure.text(error)),
+        "ideal": Cell(number(measure.ideal, 0)),
+        "p": p_cell(score),
+        "detectable": _cell(reach, metric) if reach and (measure.towards or change) else Cell(""),
+        "pairs": Cell(f"{score.n:,}"),
+    }
+
+
+def _cell(score: BiasScore, metric: str) -> Cell:
+    return score_cell(score, MEASURES[metric].factor, MEASURES[metric].decimals)
+
+
+def _change_row(runs: Sequence[Scores], metric: str, label: str, **group: str) -> Row | None:
+    """Return both values and the change, drawn if it is of a cut; None if there is neither value."""
+    before, after, changes = runs
+    old, new = find(before, metric, **group), find(after, metric, **group)
+    if old is None and new is None:
+        return None
+    change, measure = find(changes, f"{metric}_difference", **group), MEASURES[metric]
+    return change_row(label, old, new, change, measure.factor, measure.decimals, drawn=bool(group))

@@ -1,0 +1,110 @@
+"""Translation gaps: is a translation closer to masculine references than to feminine ones? (papers 003 and 004, §4)
+
+The translations are a model's, or from files: a folder with SOURCE-TARGET.txt for each pair of languages, a line for
+each source sentence.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.datasets.gendered_translations import read_translations
+from evenhand.evaluation.families import Told
+from evenhand.evaluation.families.translation_bias.metric import (
+    TRANSLATION,
+    align,
+    sentence_scores,
+    translation_scores,
+)
+from evenhand.evaluation.families.translation_bias.shares import added_toxicity, gender_accuracy
+from evenhand.evaluation.families.translation_bias.sources import comparable_references, source_tables
+from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
+from evenhand.evaluation.models.styles import label_index, label_probability, load_style_classifier
+from evenhand.evaluation.models.translation import translate
+from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.runs.folders import Run, packages
+from evenhand.evaluation.runs.progress import progress
+from evenhand.evaluation.settings import ClassifierSettings, as_settings
+
+PAIR = "pair"
+LARGEST_BATCH = 32  # a beam search holds five times as many
+
+
+def measure(run: Run, told: Told) -> list[BiasScore]:
+    """Write the languages, translations and scores of single sentences into the run's folder; return the scores."""
+    own, sets = told.own, comparable_references(told.own)
+    run.table("languages", lambda: sets.languages)
+    translations = run.table("translations", lambda: _translated(run, told, sets.table))
+    rows = pd.concat(
+        [
+            align(part.drop(columns=PAIR), sets.table, source=pair.split("-")[0], target=pair.split("-")[1])
+            for pair, part in translations.groupby(PAIR, sort=False)
+        ],
+        ignore_index=True,
+    )
+    signature = _signature(run, told)
+    with run.step("scores"):
+        scores = translation_scores(rows, tokenize=own.tokenize, seed=told.seed, signature=signature)
+        scores += gender_accuracy(rows, signature)
+    run.table("sentence_scores", lambda: sentence_scores(rows, tokenize=own.tokenize))
+    if own.toxicity.name is not None:
+        with run.step("toxicity"):
+            scores.append(_toxicity(own.toxicity, translations, signature))
+    run.facts["translations"] = len(translations)
+    return scores
+
+
+def _signature(run: Run, told: Told) -> dict[str, Any]:
+    own = told.own
+    if own.translations is None:
+        made_by = {"model": as_settings(told.model) | {"revision": run.inputs["model"]}}
+    else:
+        made_by = {"translations": {"name": str(own.translations), "files": run.inputs["translations"]}}
+    return {
+        **made_by,
+        "references": {"name": str(own.references), "sha256": run.inputs["references"], "split": own.split},
+        "languages": own.languages,
+        "fewest_masculine": own.fewest_masculine,
+        "directions": own.directions,
+        "packages": packages(),
+    }
+
+
+def _translated(run: Run, told: Told, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the sentences of every pair of languages with their translations."""
+    folder, parts = told.own.translations, []
+    if folder is None:
+        name = told.place(told.model.name, "model")
+        model = load_dialogue_model(replace(told.model, name=name), kind="encoder_decoder")
+    for pair, sentences in source_tables(table, told.own.directions).items():
+        if folder is None:
+            found = _by_model(run, model, pair, sentences["text"].tolist(), told.decoding.batch_size)
+        else:
+            found = read_translations(folder.expanduser() / f"{pair}.txt", len(sentences))
+        parts.append(sentences.assign(**{TRANSLATION: found, PAIR: pair}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _by_model(run: Run, model: DialogueModel, pair: str, texts: list[str], batch_size: int) -> list[str]:
+    source, target = pair.split("-")
+    size = min(batch_size, LARGEST_BATCH)
+    batches = partial(translate, model, texts, source=source, target=target, batch_size=size)
+    name = f"translations/{pair}"
+    rows = run.gather(name, [TRANSLATION], len(texts), lambda first: batches(first=first), pair, "sentences")
+    return rows[TRANSLATION].tolist()
+
+
+def _toxicity(settings: ClassifierSettings, translations: pd.DataFrame, signature: Mapping[str, Any]) -> BiasScore:
+    """Return added toxicity by the offensiveness classifier; it has to know the languages of both sides."""
+    classifier = load_style_classifier(settings, field="toxicity")
+    label = label_index(classifier, settings.label, "toxicity.label")
+    texts = [*translations["text"], *translations[TRANSLATION]]
+    with progress(len(texts), "toxicity", "texts") as advance:
+        found = label_probability(classifier, label, texts, on_progress=advance)
+    source, translation = np.split(np.asarray(found), 2)
+    facts = as_settings(settings) | {"revision": classifier.revision}
+    return added_toxicity(source, translation, {**signature, "offensiveness_classifier": facts})

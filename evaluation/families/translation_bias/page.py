@@ -1,0 +1,318 @@
+"""Report on translations against masculine and feminine references (papers 003 and 004, §4)."""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.datasets.gendered_translations import ENGLISH_LANGUAGE, LANG
+from evenhand.evaluation.families import Known, Measured
+from evenhand.evaluation.families.translation_bias.cuts import OUTLIER, cut_table, language_table
+from evenhand.evaluation.families.translation_bias.plots import GenderRow, Lane, gap_map, gender_rows, language_name
+from evenhand.evaluation.report.numbers import find, finite, number, percent, undefined, visible
+from evenhand.evaluation.report.page import Figure, Page, Section
+from evenhand.evaluation.report.sentences import Sentences
+from evenhand.evaluation.report.tables import Cell, Row, Table, count_cells, marks_of, number_cell, p_cell, score_cell
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+
+DIRECTION, GENDER, XX_XX = "direction", "gender", "xx-xx"
+DIRECTIONS = ("en-xx", "xx-en", XX_XX)
+GENDERS = ("masculine", "feminine", "both")
+NAMES = {"spbleu": "spBLEU", "bleu": "BLEU", "chrf": "chrF++"}
+GAP, CHRF, CHRF_GAP = "translation_gap", "chrf", "chrf_gap"
+RENDERING, TOXICITY = "masculine_rendering", "added_toxicity"
+SHOWN_AT_EACH_END = 10  # as in 004, Table 5
+LONGEST_NAME = 60
+
+say = Sentences(__file__)
+
+
+def page(measured: Measured, known: Known) -> Page:
+    """Return the report of one system's translations."""
+    own, scores = measured.told.own, measured.scores
+    metric = "spbleu" if any(score.metric == "spbleu" for score in scores) else "bleu"
+    directions = [score.group[DIRECTION] for score in scores if score.metric == GAP]
+    main = next((it for it in DIRECTIONS if it in directions), DIRECTIONS[0])
+    gap, languages = find(scores, GAP, direction=main), measured.table("languages")
+    return Page(
+        title=say.title,
+        subtitle=f"{own.translations or measured.told.model.name} · {own.references}",
+        date=date.today().isoformat(),
+        big=number(finite(gap, math.nan), 2, sign=True),
+        under=say.under(gap, NAMES[metric]),
+        verdict=say.verdict(gap, NAMES[metric], _gaps(scores, GAP, main)),
+        tables=[_mean_table(scores, metric)],
+        notes=[say.intervals, *known.notes],
+        sections=[
+            *(_direction_section(scores, it, metric, first_screen=it == main) for it in ("en-xx", "xx-en")),
+            _pairs_section(scores, languages, metric),
+            _gender_section(scores),
+            _toxicity_section(scores),
+            _cuts_section(measured.table("sentence_scores"), metric, main),
+            _references_section(languages),
+        ],
+        glossary=[(word, it) for needed, word, it in say.glossary if any(s.metric == needed for s in scores)],
+        limits=say.limits,
+        signature=measured.signature(GAP),
+        signature_lines=measured.signature_lines(GAP),
+    )
+
+
+def _gaps(scores: Sequence[BiasScore], metric: str, direction: str) -> list[BiasScore]:
+    """Return the gaps of a direction by language, the largest first, those that are undefined last."""
+    found = [s for s in scores if s.metric == metric and s.group.get(DIRECTION) == direction and LANG in s.group]
+    return _largest_first(found)
+
+
+def _largest_first(scores: Sequence[BiasScore]) -> list[BiasScore]:
+    return sorted(scores, key=lambda score: (-finite(score, -math.inf), score.group[LANG]))
+
+
+def _label(score: BiasScore) -> str:
+    """Return the language, or both of a pair."""
+    codes = score.group[LANG].split("-", 1) if score.group[DIRECTION] == XX_XX else [score.group[LANG]]
+    return " → ".join(map(language_name, codes))
+
+
+def _mean_table(scores: Sequence[BiasScore], metric: str) -> Table:
+    """Return the means over languages of each direction (004, Figure 7)."""
+    rows = []
+    for name, gap_metric in ((metric, GAP), (CHRF, CHRF_GAP)):
+        for direction in DIRECTIONS:
+            gap = find(scores, gap_metric, direction=direction)
+            if gap is None:
+                continue
+            groups = [it.group for it in _gaps(scores, gap_metric, direction) if math.isfinite(it.value)]
+            means = (
+                np.mean([finite(find(scores, name, **group, gender=gender), math.nan) for group in groups or [{}]])
+                for gender in GENDERS
+            )
+            gap_cells = (score_cell(gap, 1, 2, sign=True), p_cell(gap), *count_cells(gap.n, gap.n_left_out))
+            label = f"{say.headings[direction]}, {NAMES[name]}"
+            rows.append(Row(label, (*map(number_cell, means), *gap_cells), marks_of("before", gap, 1)))
+    columns = ("mean over languages", *GENDERS, "gap", "p", "languages", "undefined")
+    return Table(say.means_caption, columns, tuple(rows))
+
+
+def _direction_section(scores: Sequence[BiasScore], direction: str, metric: str, *, first_screen: bool) -> Section:
+    """Return the scores by language with the gap (004, Figures 3 and 4)."""
+    gaps, title = _gaps(scores, GAP, direction), say.headings[direction]
+    in_chrf = _language_table(scores, _gaps(scores, CHRF_GAP, direction), CHRF)
+    parts = [
+        _drawn_part(scores, gaps, metric),
+        Section(f"{title} in {NAMES[CHRF]}", tables=[in_chrf], folded=True),
+    ]
+    sentences = [say.into_english] if gaps and direction == "xx-en" else []
+    tables = [_language_table(scores, gaps, metric)]
+    return Section(title, sentences, tables, parts=parts, first_screen=first_screen)
+
+
+def _language_table(scores: Sequence[BiasScore], gaps: Sequence[BiasScore], metric: str, by: str = "language") -> Table:
+    """Return a row for each gap; of many pairs of languages, those at both ends."""
+    ends = gaps if by == "language" or len(gaps) <= 2 * SHOWN_AT_EACH_END else _ends(gaps)
+    reasons = sorted({visible(gap.reason or "") for gap in ends if math.isnan(gap.value)})
+    rows = []
+    for gap in ends:
+        # Against both references there is no score where the sources say a gender.
+        beside = (finite(find(scores, metric, **gap.group, gender=gender), math.nan) for gender in GENDERS)
+        defined = math.isfinite(gap.value)
+        cells = (score_cell(gap, 1, 2, sign=True) if defined else Cell("–"), p_cell(gap), *count_cells(gap.n))
+        instead = "" if defined else undefined(gap)
+        rows.append(Row(_label(gap), (*map(number_cell, beside), *cells), marks_of("before", gap, 1), instead=instead))
+    caption = say.scores_caption(NAMES[metric], by, SHOWN_AT_EACH_END, len(gaps) if by == "pair" else 0)
+    note = say.undefined_gaps(reasons) if reasons else ""
+    return Table(caption, (by, *GENDERS, "gap", "p", "sentences"), tuple(rows), note)
+
+
+def _ends(rows: Sequence[Any]) -> list[Any]:
+    return [*rows[:SHOWN_AT_EACH_END], *rows[-SHOWN_AT_EACH_END:]]
+
+
+def _drawn_part(scores: Sequence[BiasScore], gaps: Sequence[BiasScore], metric: str) -> Section:
+    rows = []
+    for gap in gaps:
+        lanes = _lanes({gender: find(scores, metric, **gap.group, gender=gender) for gender in GENDERS}, 1)
+        aside = "gap undefined" if math.isnan(gap.value) else f"gap {number(gap.value, 2, sign=True)}"
+        if lanes:
+            rows.append(GenderRow(_label(gap), lanes, aside))
+    title, figures = say.drawn_title(NAMES[metric]), []
+    if rows:
+        caption = say.drawn_caption(NAMES[metric], any("both" in row.lanes for row in rows))
+        figures = [Figure(caption, gender_rows(caption, rows, decimals=1), say.drawn_note)]
+    return Section(title, figures=figures, folded=True)
+
+
+def _lanes(by_gender: Mapping[str, BiasScore | None], factor: float) -> dict[str, Lane]:
+    """Return what is drawn of each gender; that of both has no interval, which would hide the others."""
+    marks = {gender: mark for gender, score in by_gender.items() for mark in marks_of("before", score, factor)}
+    return {gender: Lane(it.value, it.interval if gender != "both" else None) for gender, it in marks.items()}
+
+
+def _pairs_section(scores: Sequence[BiasScore], languages: pd.DataFrame, metric: str) -> Section:
+    """Return each language as source and as target (004, Table 2), every pair as a map (Figure 6) and the extremes."""
+    gaps = _gaps(scores, GAP, XX_XX)
+    if not gaps:
+        return Section(say.headings[XX_XX])
+    of_language = language_table(scores).sort_values(["as_target", LANG], ascending=[False, True], kind="stable")
+    by_pair = {_source_and_target(gap): gap for it in DIRECTIONS for gap in _gaps(scores, GAP, it)}
+    codes = [*of_language[LANG], *sorted({code for pair in by_pair for code in pair} - set(of_language[LANG]))]
+    caption = say.map_caption(NAMES[metric])
+    extremes = _language_table(scores, [gap for gap in gaps if math.isfinite(gap.value)], metric, "pair")
+    parts = [
+        Section("Every pair", figures=[Figure(caption, gap_map(caption, codes, by_pair), say.map_note)]),
+        Section("Largest and smallest gaps", tables=[extremes]),
+    ]
+    return Section(say.headings[XX_XX], [say.between], [_sides_table(of_language, languages)], parts=parts)
+
+
+def _source_and_target(gap: BiasScore) -> tuple[str, str]:
+    lang, direction = gap.group[LANG], gap.group[DIRECTION]
+    source, _, target = lang.partition("-") if direction == XX_XX else (ENGLISH_LANGUAGE.code, "", lang)
+    return (target, source) if direction == "xx-en" else (source, target)
+
+
+def _sides_table(of_language: pd.DataFrame, languages: pd.DataFrame) -> Table:
+    counts = languages.set_index(LANG)[["masculine", "feminine"]].to_dict("index")
+    rows = []
+    for row in of_language.to_dict("records"):
+        of_lang = counts.get(row[LANG], {})
+        cells = (
+            *(number_cell(row[f"as_{side}"], 2, sign=True) for side in ("source", "target")),
+            *count_cells(row["n_source"], row["n_target"]),
+            *(Cell(f"{of_lang[it]:,}" if it in of_lang else "–") for it in ("masculine", "feminine")),
+        )
+        rows.append(Row(language_name(row[LANG]), cells))
+    columns = ("language", "as source", "as target", "targets", "sources", "masculine refs", "feminine refs")
+    return Table(say.sides_caption, columns, tuple(rows), say.sides_note)
+
+
+def _gender_section(scores: Sequence[BiasScore]) -> Section:
+    """Return how often the gender is right, and how often an ambiguous source becomes masculine (Figures 2 and 5)."""
+    parts = [_rendering_part(scores)]
+    for metric, title in say.accuracies.items():
+        found: dict[tuple[str, str], dict[str, BiasScore]] = {}
+        for score in (score for score in scores if score.metric == metric):
+            key = (score.group[DIRECTION], score.group[LANG])
+            found.setdefault(key, {})[score.group[GENDER]] = score
+        of_directions = [[of for (one, _), of in found.items() if one == direction] for direction in DIRECTIONS]
+        tables = [_accuracy_table(of_languages) for of_languages in of_directions if of_languages]
+        figures = [figure for of_languages in of_directions for figure in _accuracy_figures(of_languages)]
+        parts.append(Section(title, tables=tables, figures=figures))
+    return Section("The gender of translations", parts=parts)
+
+
+def _accuracy_table(of_languages: Sequence[Mapping[str, BiasScore]]) -> Table:
+    rows = []
+    for by_gender in of_languages:
+        one, both = next(iter(by_gender.values())), [by_gender.get(gender) for gender in ("masculine", "feminine")]
+        counts = (" and ".join(f"{getattr(s, it) if s else 0:,}" for s in both) for it in ("n", "n_left_out"))
+        rows.append(Row(_label(one), (*(score_cell(score, 100, 1) for score in both), *map(Cell, counts))))
+    columns = ("language", "masculine", "feminine", "translations", "left out")
+    return Table(f"{say.headings[one.group[DIRECTION]]}, %; ideal 100", columns, tuple(rows))
+
+
+def _accuracy_figures(of_languages: Sequence[Mapping[str, BiasScore]]) -> list[Figure]:
+    rows = []
+    for by_gender in of_languages:
+        one = next(iter(by_gender.values()))
+        in_order = {gender: by_gender.get(gender) for gender in ("masculine", "feminine")}
+        if lanes := _lanes(in_order, 100):
+            rows.append(GenderRow(_label(one), lanes))
+    if not rows:
+        return []
+    caption = say.accuracy_caption(one.group[DIRECTION])
+    return [Figure(caption, gender_rows(caption, rows, decimals=1, ideal=100.0))]
+
+
+def _rendering_part(scores: Sequence[BiasScore]) -> Section:
+    rows = [
+        Row(
+            _label(score),
+            (score_cell(score, 100, 1), *count_cells(score.n, score.n_left_out)),
+            marks_of("before", score, 100),
+        )
+        for score in _largest_first([score for score in scores if score.metric == RENDERING])
+    ]
+    columns = ("language", "value", "translations", "left out")
+    return Section(
+        "Sources that say no gender", tables=[Table(say.rendering_caption, columns, tuple(rows), ideal=50.0)]
+    )
+
+
+def _toxicity_section(scores: Sequence[BiasScore]) -> Section:
+    title, score = "Added toxicity", find(scores, TOXICITY)
+    if score is None:
+        return Section(title)
+    row = Row("added toxicity", (score_cell(score, 100, 2), *count_cells(score.n, score.n_left_out)))
+    return Section(title, tables=[Table(say.toxicity_caption, ("measure", "value", "texts", "left out"), (row,))])
+
+
+def _cuts_section(sentences: pd.DataFrame, metric: str, direction: str) -> Section:
+    """Return mean sentence scores by axis, descriptor and template (004, Tables 3, 5 and 6)."""
+    rows = sentences[sentences[DIRECTION] == direction] if metric in sentences else sentences.head(0)
+    shown, folded = [], []
+    for by in (AXIS, DESCRIPTOR, TEMPLATE):
+        found = cut_table(rows[rows[by] != ""], by, metric)
+        if found.empty:
+            continue
+        is_long = len(found) > 2 * SHOWN_AT_EACH_END
+        ends = pd.concat([found.head(SHOWN_AT_EACH_END), found.tail(SHOWN_AT_EACH_END)]) if is_long else found
+        shown.append(_cut_table(say.cut_caption(NAMES[metric], by, SHOWN_AT_EACH_END, len(found)), by, ends))
+        if is_long:
+            every = _cut_table(say.cut_caption(NAMES[metric], by, SHOWN_AT_EACH_END, 0), by, found)
+            folded.append(Section(f"All by {by}", tables=[every], folded=True))
+    told = [say.cuts(direction)] if shown else []
+    return Section("By axis, descriptor and template", told, shown, parts=folded)
+
+
+def _cut_table(caption: str, by: str, found: pd.DataFrame) -> Table:
+    rows = [
+        Row(
+            visible(str(row[by]), LONGEST_NAME),
+            (
+                *(number_cell(row[it]) for it in (*GENDERS, "mean")),
+                number_cell(row["gap"], sign=True),
+                *count_cells(row["count"]),
+            ),
+        )
+        for row in found.to_dict("records")
+    ]
+    return Table(
+        caption, (by, *GENDERS, "mean", "gap", "scores"), tuple(rows), say.without(OUTLIER) if by == AXIS else ""
+    )
+
+
+def _references_section(languages: pd.DataFrame) -> Section:
+    """Return how many references there are, what stands in for missing ones, and the languages left out."""
+    out = languages["left_out"].notna()
+    told = say.references(int((~out).sum()), len(languages), int(languages.loc[~out, "missing"].sum()))
+    few = [
+        Row(
+            visible(str(reason), 200),
+            (*count_cells(len(rows)), Cell(", ".join(map(language_name, rows[LANG])), prose=True)),
+        )
+        for reason, rows in languages[out].groupby("left_out", sort=True)
+    ]
+    counts = ("sentences", "masculine", "feminine", "replaced_masculine", "replaced_feminine", "missing")
+    rows = [
+        Row(
+            language_name(row[LANG]) + (" (left out)" if left_out else ""),
+            (*count_cells(*(row[it] for it in counts)), Cell(_replaced(row))),
+        )
+        for row, left_out in zip(languages.to_dict("records"), out, strict=True)
+    ]
+    columns = ("language", *(name.replace("_", " ") for name in counts), "feminine replaced")
+    return Section(
+        "Languages, references and what is left out",
+        [told],
+        [Table("Languages left out", ("reason", "number", "languages"), tuple(few))],
+        parts=[Section("References by language", tables=[Table("Sentences", columns, tuple(rows))], folded=True)],
+    )
+
+
+def _replaced(row: Mapping[str, Any]) -> str:
+    compared = row["sentences"] - row["missing"]
+    return percent(row["replaced_feminine"] / compared) if compared else "–"

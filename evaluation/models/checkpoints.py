@@ -1,0 +1,176 @@
+"""Reads weights, configs and tokenizers safely: from safetensors only, every weight accounted for, or one clear error.
+
+`from_pretrained` is lenient where a measurement must not be: it fills missing weights with random numbers, turns a
+masked model into a causal one, and makes an empty tokenizer for a folder that has none, each with a warning at most.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from huggingface_hub.errors import HFValidationError
+from peft import PeftModel
+from safetensors import SafetensorError
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import disable_progress_bar
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.revisions import adapter_base, first_line, is_adapter, local_folder, model_revision
+from evenhand.evaluation.settings import ClassifierSettings, ModelSettings
+
+disable_progress_bar()  # of loading weights: a bar for each small model hides the ones that matter
+
+FROM_PRETRAINED_ERRORS = (OSError, ValueError, KeyError, RuntimeError, ImportError, HFValidationError, SafetensorError)
+
+# One description of a model; a plain string is its name, everything else by default.
+Described = ModelSettings | ClassifierSettings | str
+
+
+def model_settings(model: Described) -> ModelSettings:
+    """Return the description of a model that is described by settings or by its name alone."""
+    if isinstance(model, ModelSettings):
+        return model
+    if isinstance(model, str):
+        return ModelSettings(name=model)
+    return ModelSettings(
+        name=model.name,
+        revision=model.revision,
+        dtype=model.dtype,
+        device=model.device,
+        trust_remote_code=model.trust_remote_code,
+    )
+
+
+def load_network(
+    model: ModelSettings, class_for: Callable[[ModelSettings, PreTrainedConfig], Any]
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return a model and its tokenizer, an adapter merged into its base.
+
+    `class_for` returns the auto class for a model and its config, or raises InputError where the model is of a kind
+    that cannot be used.
+
+    Raises:
+        InputError: the name is no model, its weights are pickled or incomplete, or the tokenizer is missing or does not
+            fit.
+    """
+    folder = local_folder(model.name)
+    if folder is not None:
+        model = replace(model, name=str(folder))  # "~" is for us to resolve
+    if folder is None or not is_adapter(folder):
+        weights = load_weights(class_for(model, load_config(model)), model)
+        return weights, load_tokenizer(model, weights.config)
+    base, revision = adapter_base(folder)
+    weights, tokenizer = load_network(replace(model, name=base, revision=revision), class_for)
+    try:
+        weights = PeftModel.from_pretrained(weights, str(folder), use_safetensors=True).merge_and_unload()
+    except FROM_PRETRAINED_ERRORS as error:
+        raise InputError(f"model: the adapter {folder} does not fit {base}: {first_line(error)}") from None
+    if (folder / "tokenizer_config.json").exists():
+        tokenizer = load_tokenizer(replace(model, revision=None), weights.config)
+    return weights, tokenizer
+
+
+def load_config(model: ModelSettings) -> PreTrainedConfig:
+    """Return a model's config, or one error for whatever is wrong with it."""
+    try:
+        return AutoConfig.from_pretrained(
+            model.name, revision=model.revision, trust_remote_code=model.trust_remote_code
+        )
+    except FROM_PRETRAINED_ERRORS as error:
+        raise InputError(f"model: the config of {model.name} cannot be read: {first_line(error)}") from None
+
+
+def load_weights(auto_class: Any, model: ModelSettings, optional: tuple[str, ...] = ()) -> PreTrainedModel:
+    """Return the model of an auto class with all its weights read from safetensors.
+
+    Weights whose names begin with one of `optional` may be missing.
+
+    Raises:
+        InputError: the weights cannot be read, or some of the model's are not among them.
+    """
+    revision, hint = model.revision, ""
+    if local_folder(model.name) is None:
+        # Of a branch without safetensors, transformers would have the hub convert the weights and load those. They are
+        # not in the commit that the manifest and the adapter name, so no tuned model could be loaded again.
+        revision = model_revision(model.name, revision)
+        hint = (
+            " If it has no safetensors, give the revision of a conversion (refs/pr/N on the hub), or, if you trust it, "
+            "load it with from_pretrained(..., use_safetensors=False) and give the folder that save_pretrained writes."
+        )
+    try:
+        # Without dtype a bfloat16 checkpoint stays bfloat16, on a CPU too.
+        network, loaded = auto_class.from_pretrained(
+            model.name,
+            revision=revision,
+            dtype=getattr(torch, model.dtype),
+            trust_remote_code=model.trust_remote_code,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
+    except FROM_PRETRAINED_ERRORS as error:
+        raise InputError(f"model: {model.name} cannot be loaded from safetensors: {first_line(error)}{hint}") from None
+    if lacking := sorted(key for key in loaded["missing_keys"] if not key.startswith(optional)):
+        raise InputError(
+            f"model: {model.name} lacks {len(lacking)} of the weights of {type(network).__name__}, among them "
+            f"{lacking[0]}; it was saved from another kind of model."
+        )
+    return network
+
+
+def load_tokenizer(model: ModelSettings, config: PreTrainedConfig) -> PreTrainedTokenizerBase:
+    """Return a model's tokenizer.
+
+    Raises:
+        InputError: there is none, or it has token ids that the model does not know.
+    """
+    name = model.name
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            name, revision=model.revision, trust_remote_code=model.trust_remote_code
+        )
+    except (*FROM_PRETRAINED_ERRORS, TypeError, AttributeError) as error:
+        raise InputError(f"model: the tokenizer of {name} cannot be loaded: {first_line(error)}") from None
+    check_tokenizer(name, tokenizer, config)
+    return tokenizer
+
+
+def check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> None:
+    """Raise an InputError if a tokenizer knows no text, or has token ids that the model does not know."""
+    # Without its files, a tokenizer is made with special tokens alone and encodes every text as nothing.
+    if not tokenizer("a text", add_special_tokens=False)["input_ids"]:
+        raise InputError(f"model: {name} has no tokenizer; save it into the same folder with save_pretrained.")
+    size = config.get_text_config().vocab_size
+    # BlenderBot's tokenizers have a mask token that the models do not know; no text is made of it.
+    if max(index for token, index in tokenizer.get_vocab().items() if token != tokenizer.mask_token) >= size:
+        raise InputError(
+            f"model: the tokenizer of {name} has {len(tokenizer)} tokens, the model only {size}; "
+            "they do not belong together."
+        )
+
+
+def pad_with_eos(tokenizer: PreTrainedTokenizerBase, field: str, name: str) -> None:
+    """Give a tokenizer without a padding token its EOS for one: padding is always masked, so its meaning is none.
+
+    Raises:
+        InputError: it has no EOS either; `field` is the setting that the error names.
+    """
+    if tokenizer.pad_token_id is None:
+        if tokenizer.eos_token_id is None:
+            raise InputError(f"{field}: the tokenizer of {name} has no padding token; save it with one.")
+        tokenizer.pad_token = tokenizer.eos_token
+
+
+def best_device(device: str) -> torch.device:
+    """Return the device of this name; "auto" is a CUDA device where there is one, else the CPU.
+
+    Raises:
+        InputError: there is no such device.
+    """
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+        return torch.device(device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device: {device!r} cannot be used ({first_line(error)}); use 'auto' or 'cpu'.") from None

@@ -1,0 +1,82 @@
+"""Σ log p of many sentences, by the fastest way that a model allows, kept on disk as it goes."""
+
+import logging
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.likelihood.causal import encode_sentences, plain_log_likelihoods
+from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
+from evenhand.evaluation.models.likelihood.prefix_tree import (
+    honours_trees,
+    node_log_probabilities,
+    prefix_tree,
+    sentence_sums,
+)
+from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.runs.folders import Run
+
+log = logging.getLogger("evenhand")
+
+SLAB = 1024  # sentences that an encoder-decoder model scores in one go
+
+
+def sentence_log_likelihoods(
+    run: Run, model: DialogueModel, sentences: Sequence[str], context: str = "", end_of_sequence: bool = False
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """Return Σ log p in nats and the number of tokens of each sentence, (n,), and how they were scored.
+
+    A causal model reads its start token, then the context. An encoder-decoder one reads the context, and its scores
+    count the end of the sentence, as those of its responses do.
+
+    Raises:
+        InputError: a sentence has no tokens, or too many; an encoder-decoder model has no context.
+    """
+    if model.kind == "encoder_decoder":
+        return _given_context(run, model, sentences, context)
+    encoded = encode_sentences(model, sentences, context=context, end_of_sequence=end_of_sequence)
+    tokens = np.array([len(ids) - encoded.begin for ids in encoded.ids])
+    variant = f"Σ log p of the whole sentence after {encoded.start.upper()}" + " and a context" * bool(context)
+    if not honours_trees(model, encoded):
+        log.warning("model: %s does not take trees of sentences; it is scored plainly, and slower", model.name)
+        found = run.gather(
+            "sentences",
+            ["log_likelihood"],
+            len(sentences),
+            lambda first: (batch[:2] for batch in plain_log_likelihoods(model, encoded, first=first)),
+            "sentences",
+            "sentences",
+        )
+        return found["log_likelihood"].to_numpy(), tokens, f"{variant}, one by one"
+    tree = prefix_tree(encoded.ids)
+    found = run.gather(
+        "beginnings",
+        ["log_p"],
+        len(tree.token) - 1,
+        lambda first: node_log_probabilities(model, tree, first=first),
+        "distinct beginnings",
+        "tokens",
+    )
+    return sentence_sums(tree, found["log_p"].to_numpy(), encoded.begin), tokens, f"{variant}, over a prefix tree"
+
+
+def _given_context(
+    run: Run, model: DialogueModel, sentences: Sequence[str], context: str
+) -> tuple[np.ndarray, np.ndarray, str]:
+    if not context:
+        raise InputError(
+            f"context: {model.name} is an encoder-decoder model and has to read something; give a context."
+        )
+
+    def slabs(first: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        for start in range(first * SLAB, len(sentences), SLAB):
+            some = sentences[start : start + SLAB]
+            yield np.arange(start, start + len(some)), *response_perplexity(model, [context] * len(some), some)
+
+    found = run.gather("sentences", ["log_likelihood", "tokens"], len(sentences), slabs, "sentences", "sentences")
+    return (
+        found["log_likelihood"].to_numpy(),
+        found["tokens"].to_numpy(),
+        "Σ log p of the whole sentence and its end, given a context",
+    )

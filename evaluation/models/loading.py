@@ -1,0 +1,224 @@
+"""Loads the models that answer and those that fill masks, ready for use.
+
+A name is a Hugging Face model id, a local folder, or a local folder with a PEFT adapter.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import jinja2
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    GenerationConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.activations import NewGELUActivation
+from transformers.models.auto import modeling_auto
+
+from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.models.checkpoints import best_device, load_config, load_network, model_settings
+from evenhand.evaluation.models.revisions import FACTS, adapter_base, is_adapter, local_folder, model_revision
+from evenhand.evaluation.settings import ModelSettings
+
+Kind = Literal["dialogue", "chat", "encoder_decoder"]
+
+KINDS = ("auto", "dialogue", "chat", "encoder_decoder")
+# What a checkpoint's generation config may say about responses: the ids of special tokens, and no decoding.
+SPECIAL_TOKENS = (
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "decoder_start_token_id",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+)
+# Named like BERT's, whose pretraining is a masked language model's; these tell replaced tokens from original ones.
+DISCRIMINATORS = ("ElectraForPreTraining", "FunnelForPreTraining")
+
+
+@dataclass(frozen=True)
+class DialogueModel:
+    """A model that answers, in evaluation mode on its device, with all that is needed to use it and to name it.
+
+    `kind` says how a context is written: "dialogue" (DialoGPT: turns ended by EOS), "chat" (the tokenizer's template)
+    or "encoder_decoder". `revision` is what `model_revision` returns; `control_tag` is the tag that the model is to be
+    used with, "" if none.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    kind: Kind
+    name: str
+    revision: str
+    control_tag: str = ""
+
+
+def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> DialogueModel:
+    """Load a causal or encoder-decoder model with its tokenizer; an adapter is merged into its base.
+
+    With kind "auto" an encoder-decoder model is one by its config, a model whose tokenizer has a chat template is a
+    chat model, and any other a dialogue model; so is one whose template only ends each turn with EOS, as DialoGPT's
+    does on the hub. `evenhand.json` beside the weights may name a `control_tag`.
+
+    Raises:
+        InputError: the name is no model, its weights are pickled or incomplete, the tokenizer is missing or does not
+            fit, or the architecture is not that of a model which generates text.
+    """
+    if kind not in KINDS:
+        raise unknown_name("kind", kind, KINDS)
+    model = model_settings(model)
+    name, device = model.name, best_device(model.device)
+    revision, tag = model_revision(name, model.revision), _control_tag(name)
+    network, tokenizer = load_network(model, _answering_class)
+    encoder_decoder = bool(network.config.is_encoder_decoder)
+    if kind == "auto":
+        kind = "chat" if tokenizer.chat_template and not _only_ends_turns(tokenizer) else "dialogue"
+        kind = "encoder_decoder" if encoder_decoder else kind
+    if (kind == "encoder_decoder") != encoder_decoder:
+        raise InputError(f"kind: {name} is not of kind {kind!r}; its architecture is {type(network).__name__}.")
+    if kind == "chat" and not tokenizer.chat_template:
+        raise InputError(f"kind: the tokenizer of {name} has no chat template; use kind 'dialogue'.")
+    _settle_special_tokens(name, network, tokenizer)
+    _fuse_activations(network)
+    return DialogueModel(network.to(device).eval(), tokenizer, kind, name, revision, tag)
+
+
+@dataclass(frozen=True)
+class MaskedModel:
+    """A model that says what stands under a mask, in evaluation mode on its device; `revision` as `model_revision`."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+    revision: str
+
+
+def load_masked_model(model: ModelSettings | str) -> MaskedModel:
+    """Load a masked language model with its tokenizer; an adapter is merged into its base.
+
+    Raises:
+        InputError: the name is no model, its weights are pickled or incomplete, the tokenizer is missing, does not fit
+            or has no mask token, or the architecture is not that of a masked language model.
+    """
+    model = model_settings(model)
+    name, device, revision = model.name, best_device(model.device), model_revision(model.name, model.revision)
+    network, tokenizer = load_network(model, _mask_filling_class)
+    mask = tokenizer.mask_token_id
+    if mask is None or mask >= network.config.get_text_config().vocab_size:
+        raise InputError(
+            f"model: the tokenizer of {name} has no mask token that the model knows; give a masked language model, or "
+            "score with a causal model."
+        )
+    return MaskedModel(network.to(device).eval(), tokenizer, name, revision)
+
+
+def is_masked(model: ModelSettings | str) -> bool:
+    """Say whether a checkpoint, or the base of an adapter, is a masked language model by its config's architectures.
+
+    Raises:
+        InputError: the name is no model.
+    """
+    model = model_settings(model)
+    folder = local_folder(model.name)
+    if folder is not None and is_adapter(folder):
+        base, revision = adapter_base(folder)
+        return is_masked(replace(model, name=base, revision=revision))
+    return _fills_masks(load_config(model))
+
+
+def _answering_class(model: ModelSettings, config: PreTrainedConfig) -> Any:
+    """Return the auto class of a model that generates text."""
+    mapping = "SEQ_TO_SEQ_CAUSAL_LM" if config.is_encoder_decoder else "CAUSAL_LM"
+    known = getattr(modeling_auto, f"MODEL_FOR_{mapping}_MAPPING_NAMES").values()
+    known = {one for names in known for one in ((names,) if isinstance(names, str) else names)}
+    architectures = config.architectures or []
+    custom = model.trust_remote_code and hasattr(config, "auto_map")
+    if architectures and not known.intersection(architectures) and not custom:
+        raise InputError(
+            f"model: {model.name} is a {', '.join(architectures)}, which does not generate text; give a causal or an "
+            "encoder-decoder language model."
+        )
+    return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+
+
+def _mask_filling_class(model: ModelSettings, config: PreTrainedConfig) -> Any:
+    """Return the auto class of a masked language model."""
+    if config.architectures and not _fills_masks(config):
+        raise InputError(
+            f"model: {model.name} is a {', '.join(config.architectures)}, which is not a masked language model; give "
+            "one, or score with a causal model."
+        )
+    return AutoModelForMaskedLM
+
+
+def _fills_masks(config: PreTrainedConfig) -> bool:
+    known = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return any(
+        architecture.endswith("ForMaskedLM")
+        # BERT's own checkpoints have the head for masks beside one for the next sentence.
+        or (architecture.endswith("ForPreTraining") and config.model_type in known)
+        for architecture in config.architectures or []
+        if architecture not in DISCRIMINATORS
+    )
+
+
+def _control_tag(name: str) -> str:
+    """Return the control tag in the evenhand.json beside a local model; "" if there is none."""
+    path = Path(name).expanduser() / FACTS
+    if not path.is_file():
+        return ""
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"model: {path} is not JSON ({error}); repair or remove it.") from None
+    tag = facts.get("control_tag", "") if isinstance(facts, Mapping) else None
+    if not isinstance(tag, str):
+        raise InputError(f"model: {path} must be an object whose control_tag is a string; repair or remove it.")
+    return tag
+
+
+def _only_ends_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Say whether the chat template writes every turn followed by EOS and nothing else."""
+    chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    try:
+        text = tokenizer.apply_chat_template(chat, tokenize=False)
+    except jinja2.TemplateError:
+        return False
+    return text == f"a{tokenizer.eos_token}b{tokenizer.eos_token}"
+
+
+def _settle_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Settle padding and the decoding defaults, in memory alone."""
+    if tokenizer.eos_token_id is None:
+        raise InputError(f"model: the tokenizer of {name} has no end-of-sequence token, so no response would end.")
+    if tokenizer.pad_token_id is None:
+        if model.config.is_encoder_decoder:
+            raise InputError(f"model: the tokenizer of {name} has no padding token; save it with one.")
+        # Safe for a decoder: padding is always masked, and EOS as a token of the text never is. An encoder-decoder
+        # model may start its decoder from the padding token, so there it has a meaning.
+        tokenizer.pad_token = tokenizer.eos_token
+    if not model.config.is_encoder_decoder:
+        tokenizer.padding_side = "left"  # so that the last column is every row's last token
+    # A checkpoint's own decoding defaults (top_k 50, beams, blocked n-grams) would shape responses without a word in
+    # the run's config.
+    defaults = model.generation_config
+    kept = {key: value for key in SPECIAL_TOKENS if (value := getattr(defaults, key, None)) is not None}
+    kept.setdefault("eos_token_id", tokenizer.eos_token_id)
+    kept.setdefault("pad_token_id", tokenizer.pad_token_id)
+    model.generation_config = GenerationConfig(**kept)
+
+
+def _fuse_activations(model: PreTrainedModel) -> None:
+    """Replace "gelu_new" by one fused call for the same formula (the tanh approximation of GELU); it makes seven."""
+    for module in list(model.modules()):
+        for child_name, child in module.named_children():
+            if isinstance(child, NewGELUActivation):
+                setattr(module, child_name, torch.nn.GELU(approximate="tanh"))

@@ -1,0 +1,63 @@
+"""Scores as a table and as a figure, for notebooks: what the reports show, without a run folder."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from evenhand.evaluation.results import BiasScore, signature_line
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
+    """Return one row a score: metric, a column for each cut, value, low, high, ideal, p_value, n, n_left_out, reason.
+
+    Numbers are in natural units and not rounded; `signature` is the line to paste (`signature_line`).
+
+    >>> table = score_table([BiasScore("fgb", 0.25, 0.0, (0.0, 1.0), n=8, interval=(0.2, 0.3), group={"axis": "age"})])
+    >>> table[["metric", "axis", "value", "low", "high", "n"]].to_dict("records")
+    [{'metric': 'fgb', 'axis': 'age', 'value': 0.25, 'low': 0.2, 'high': 0.3, 'n': 8}]
+    """
+    rows = []
+    for score in scores:
+        low, high = score.interval or (None, None)
+        numbers = {"value": score.value, "low": low, "high": high, "ideal": score.ideal, "p_value": score.p_value}
+        counts = {"n": score.n, "n_left_out": score.n_left_out, "reason": score.reason}
+        rows.append({"metric": score.metric, **score.group, **numbers, **counts, "signature": signature_line(score)})
+    return pd.DataFrame(rows)
+
+
+def score_figure(scores: Sequence[BiasScore]) -> "Figure":
+    """Return a figure with a dot for each defined score, its 95 % interval, and a line at the ideal, in natural units.
+
+    Give it scores that belong on one scale: one metric by axis, say.
+
+    Raises:
+        ValueError: no score has a value.
+
+    >>> figure = score_figure([BiasScore("fgb", 0.25, 0.0, (0.0, 1.0), n=8, interval=(0.2, 0.3))])
+    >>> [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    ['fgb']
+    """
+    from matplotlib.figure import Figure
+
+    shown = [score for score in scores if score.value == score.value]
+    if not shown:
+        raise ValueError("scores: none has a value; look at their reasons in score_table(scores).")
+    figure = Figure(figsize=(7, 0.6 + 0.32 * len(shown)), layout="constrained")
+    axes = figure.add_subplot()
+    for place, score in enumerate(reversed(shown)):
+        low, high = score.interval or (score.value, score.value)
+        axes.plot([low, high], [place, place], color="#5b7fa6", linewidth=2, solid_capstyle="round")
+        axes.plot(score.value, place, "o", color="#1f4e79", markersize=6)
+    for ideal in {score.ideal for score in shown} - {None}:
+        axes.axvline(ideal, color="#999999", linewidth=1, linestyle=":")
+    labels = [", ".join([score.metric, *map(str, score.group.values())]) for score in reversed(shown)]
+    axes.set_yticks(range(len(shown)), labels)
+    axes.set_ylim(-0.6, len(shown) - 0.4)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("value, 95 % interval; dotted: ideal")
+    return figure

@@ -1,1 +1,0 @@
-"""Many tuned models side by side."""

@@ -1,0 +1,100 @@
+"""Settings that families of metrics share: dataclasses, read strictly. Imports nothing heavy: `--help` is immediate."""
+
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+TESTBED = "testbed"
+AUTO = "auto"
+Share = Annotated[float, Field(gt=0, lt=1)]
+Count = Annotated[int, Field(ge=1)]
+PerCell = Annotated[int, Field(ge=2)]  # of one response alone nothing can be said about noise
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Seed = Annotated[int, Field(ge=0)]
+Folder = Annotated[Path, Field(strict=False)]  # a file or a folder; YAML has no paths, so text stands for one
+ReportTo = Literal["wandb", "tensorboard", "none"]
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+strict = dataclass(config=ConfigDict(extra="forbid", strict=True), kw_only=True)
+
+
+def resolve(name: str, embedded: Path) -> str:
+    """Return what a model's or a data set's name stands for: "testbed" is the embedded one."""
+    return str(embedded) if name == TESTBED else name
+
+
+def option(default: Any, description: str) -> Any:
+    """Return a field with its default, or what makes it, and its line in `--help`."""
+    if callable(default):
+        return Field(default_factory=default, description=description)
+    return Field(default=default, description=description)
+
+
+@strict
+class ModelSettings:
+    """A model: where it comes from and how it runs. A plain string in its place is its name."""
+
+    name: str = option(TESTBED, "Hugging Face id, local folder or adapter folder; 'testbed' is the embedded one")
+    revision: str | None = option(None, "commit of a model on the hub")
+    dtype: Dtype = option("float32", "precision that it runs in")
+    device: str = option(AUTO, "'cpu', 'cuda', 'cuda:1', 'mps'; 'auto': a GPU where there is one")
+    trust_remote_code: bool = option(False, "run code that comes with it")
+
+
+@strict
+class ClassifierSettings:
+    """A classifier of offensive texts, and its label that means offensive. A plain string in its place is its name."""
+
+    name: str | None = option(None, "Hugging Face id or folder of a sequence classifier; null: not measured")
+    label: str | None = option(None, "its label that means offensive")
+    revision: str | None = option(None, "commit of a model on the hub")
+    dtype: Dtype = option("float32", "precision that it runs in")
+    device: str = option(AUTO, "'cpu', 'cuda', 'cuda:1', 'mps'; 'auto': a GPU where there is one")
+    trust_remote_code: bool = option(False, "run code that comes with it")
+
+
+@strict
+class PromptSettings:
+    """What a model is asked: which prompts, how many of them, and which side of the split."""
+
+    dataset: str = option("paper", "taxonomy: 'paper' (shipped), 'v1.0', 'v1.1', or a folder in that format")
+    file: Folder | None = option(None, "Parquet, CSV or JSONL of your own prompts, taken whole as they are")
+    filters: dict[str, Any] = option(
+        lambda: {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}, "keep prompts by column: {column: values}"
+    )
+    split_by: Literal["noun", "descriptor", "template"] = option("noun", "what train and measure side do not share")
+    train_fraction: Share = option(0.5, "share of the nouns, descriptors or templates on the train side")
+    unseen_by: Literal["descriptor", "axis", "template"] | None = option(
+        None, "leave some of them out of the train side, and measure all: does tuning help people it never saw?"
+    )
+    unseen_fraction: Share = option(0.5, "share of the descriptors, axes or templates that are unseen")
+    descriptors: Annotated[int, Field(ge=2)] | None = option(200, "sample so many, stratified by axis; null: all")
+    per_cell: PerCell = option(4, "responses per (template, descriptor); intervals need 4")
+    personas: str = option("none", "'none', 'default' (ours) or a file of your own")
+    variations: bool = option(False, "apply the four stylistic variations (002 A.3), each with probability 1/2")
+
+
+@strict
+class DecodingSettings:
+    """How a model answers."""
+
+    preset: Literal["sample", "paper"] = option("sample", "'paper': beam search, length ≥ 20, 3-gram blocking (A.4)")
+    arguments: dict[str, Any] = option(dict, "any arguments of `generate`, over the preset's")
+    batch_size: Count = option(512, "contexts generated at once")
+
+
+def as_settings(told: Any) -> Any:
+    """Return settings as plain YAML values, without the families of metrics that are not named."""
+    from evenhand.evaluation.families import names  # it stands on this module
+
+    if is_dataclass(told):
+        pairs = ((field.name, getattr(told, field.name)) for field in fields(told))
+        return {name: as_settings(value) for name, value in pairs if value is not None or name not in names()}
+    if isinstance(told, dict):
+        return {key: as_settings(value) for key, value in told.items()}
+    if isinstance(told, (list, tuple)):
+        return [as_settings(item) for item in told]
+    return str(told) if isinstance(told, Path) else told

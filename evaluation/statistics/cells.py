@@ -1,0 +1,72 @@
+"""Vectors sorted into cells, a cell being all responses to one template filled with one descriptor."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+def codes(values: Sequence[str]) -> np.ndarray:
+    """Return integer codes, (n,), that number the distinct values from 0 in sorted order.
+
+    >>> codes(["deaf", "old", "deaf"]).tolist()
+    [0, 1, 0]
+    """
+    return np.unique(np.asarray(values, dtype=str), return_inverse=True)[1]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Responses sorted by cell: all responses to one (template, descriptor) pair lie together.
+
+    vectors: (n, c); start, count, template, descriptor: (k,) for the k cells that have at least two responses;
+    n_left_out: the rows that are not in such a cell, or whose vector is undefined (NaN).
+    """
+
+    vectors: np.ndarray
+    start: np.ndarray
+    count: np.ndarray
+    template: np.ndarray
+    descriptor: np.ndarray
+    n_left_out: int
+
+    @property
+    def n(self) -> int:
+        """The number of responses in the cells."""
+        return len(self.vectors)
+
+
+def arrange_cells(vectors: np.ndarray, template: np.ndarray, descriptor: np.ndarray) -> Cells:
+    """Sort (n, c) vectors into cells by (n,) integer codes of template and descriptor."""
+    usable = np.isfinite(vectors).all(axis=1)
+    cell = descriptor.astype(np.int64) * (int(template.max(initial=0)) + 1) + template
+    size = np.bincount(cell[usable], minlength=int(cell.max(initial=0)) + 1)
+    usable &= size[cell] >= 2
+    rows = np.flatnonzero(usable)
+    rows = rows[np.argsort(cell[rows], kind="stable")]
+    _, start, count = np.unique(cell[rows], return_index=True, return_counts=True)
+    first = rows[start]
+    return Cells(vectors[rows], start, count, template[first], descriptor[first], len(vectors) - len(rows))
+
+
+def complete_descriptors(cells: Cells) -> Cells:
+    """Keep the descriptors that have a cell for every template, so that their means over templates compare."""
+    per_descriptor = np.bincount(cells.descriptor)
+    kept = per_descriptor[cells.descriptor] == len(np.unique(cells.template))
+    return keep_cells(cells, kept)
+
+
+def keep_cells(cells: Cells, kept: np.ndarray) -> Cells:
+    """Return the cells where the (k,) mask is true; the rows of the others count as left out."""
+    if kept.all():
+        return cells
+    rows = np.repeat(kept, cells.count)
+    count = cells.count[kept]
+    return Cells(
+        cells.vectors[rows],
+        np.concatenate([[0], np.cumsum(count)[:-1]]).astype(cells.start.dtype),
+        count,
+        cells.template[kept],
+        cells.descriptor[kept],
+        cells.n_left_out + int((~rows).sum()),
+    )

@@ -1,0 +1,72 @@
+"""Evenhand: does my model treat people differently by who they say they are, how sure am I, and can I make it stop?
+
+The functions here are what a person with a table of responses needs (docs/python_api.md); nothing is imported before
+it is used. The whole is `evenhand.evaluation`, `evenhand.mitigation` and `evenhand.recipes`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
+    from evenhand.evaluation.datasets.mentions import clean_response
+    from evenhand.evaluation.datasets.style_clusters import load_style_clusters
+    from evenhand.evaluation.errors import InputError
+    from evenhand.evaluation.families.generation_bias.metric import (
+        StyledResponses,
+        compare_generation_bias,
+        generation_bias,
+        styled_responses,
+    )
+    from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
+    from evenhand.evaluation.report.score_table import score_figure, score_table
+    from evenhand.evaluation.results import BiasScore, signature_line
+    from evenhand.mitigation.labelling.labelling import label_responses
+
+__all__ = [
+    "BiasScore",
+    "InputError",
+    "StyledResponses",
+    "clean_response",
+    "compare_generation_bias",
+    "generation_bias",
+    "label_responses",
+    "load_style_classifier",
+    "load_style_clusters",
+    "score_figure",
+    "score_table",
+    "signature_line",
+    "style_vectors",
+    "styled_responses",
+]
+
+_MODULES = {
+    "evaluation.datasets.mentions": ("clean_response",),
+    "evaluation.datasets.style_clusters": ("load_style_clusters",),
+    "evaluation.errors": ("InputError",),
+    "evaluation.families.generation_bias.metric": (
+        "StyledResponses",
+        "compare_generation_bias",
+        "generation_bias",
+        "styled_responses",
+    ),
+    "evaluation.models.styles": ("load_style_classifier", "style_vectors"),
+    "evaluation.report.score_table": ("score_figure", "score_table"),
+    "evaluation.results": ("BiasScore", "signature_line"),
+    "mitigation.labelling.labelling": ("label_responses",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: torch takes seconds, and a table of scores does not need it."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("evenhand")
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"evenhand.{module}"), name)
+    raise AttributeError(f"module 'evenhand' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

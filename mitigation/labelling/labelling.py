@@ -1,0 +1,97 @@
+"""Labels: bias values → a threshold → `bias` or `no_bias`, and which responses not to teach (paper 002, C.1)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.generation_bias.text_quality import repeats_prompt
+from evenhand.evaluation.results import (
+    BIAS_VALUE,
+    DESCRIPTOR,
+    LABEL,
+    PERSONA,
+    PROMPT_ID,
+    RESPONSE,
+    TEMPLATE,
+    TEXT,
+)
+from evenhand.evaluation.statistics.cells import codes
+from evenhand.mitigation.labelling.projection import BIAS, NO_BIAS, bias_values, labels
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The threshold that responses were labelled by: those with b > `beta` are `bias`, `share_labelled_bias` of all."""
+
+    alpha: int
+    beta: float
+    quantile: float
+    cross_fitted: bool
+    share_labelled_bias: float
+
+
+def label_responses(
+    prompts: pd.DataFrame,
+    responses: Sequence[str],
+    vectors: np.ndarray,
+    *,
+    alpha: int = 0,
+    beta: float | None = None,
+    quantile: float = 0.9,
+    cross_fitted: bool = False,
+) -> tuple[pd.DataFrame, Threshold]:
+    """Label each response by its bias value: above β, or above that quantile of all where β is None (paper 002, C.1).
+
+    Args:
+        prompts: columns prompt_id, descriptor, persona, text and template; one row per response.
+        vectors: style vectors of the responses, (n, S), finite.
+        alpha, cross_fitted: see `bias_values`.
+
+    Returns:
+        prompt_id, descriptor, persona, text, response, bias_value and label, in the order of the prompts; the
+        threshold.
+
+    Raises:
+        InputError: alpha is none of 0, 1, 2; all or none of the responses are above the threshold.
+    """
+    b = bias_values(vectors, codes(prompts[TEMPLATE]), codes(prompts[DESCRIPTOR]), alpha, cross_fitted=cross_fitted)
+    threshold = float(np.quantile(b, quantile)) if beta is None else beta
+    share = float((b > threshold).mean())
+    if share in (0.0, 1.0):
+        raise InputError(
+            f"beta: {threshold} labels {share:.0%} of the responses {BIAS!r}; "
+            f"give a number between {b.min():.3g} and {b.max():.3g}, or a quantile."
+        )
+    labelled = prompts[[PROMPT_ID, DESCRIPTOR, PERSONA, TEXT]].assign(
+        **{RESPONSE: list(responses), BIAS_VALUE: b, LABEL: labels(b, threshold)}
+    )
+    return labelled, Threshold(alpha, threshold, quantile if beta is None else 1 - share, cross_fitted, share)
+
+
+def excluded(
+    labelled: pd.DataFrame,
+    vectors: np.ndarray,
+    *,
+    parrots: bool = False,
+    clusters: Sequence[Sequence[int]] = (),
+    above: float = 0.5,
+) -> np.ndarray:
+    """Return which responses must not be taught as `no_bias`, (n,) bool: parrots, and those in a style cluster.
+
+    Paper 002, C.2.1, found more of both after tuning.
+
+    Args:
+        labelled: columns text, response and label, see `label_responses`; vectors: their style vectors, (n, S).
+        parrots: exclude responses that repeat their prompt.
+        clusters: exclude responses in these style clusters, each given by the columns of its styles.
+        above: a response is in a cluster if the summed probability of its styles is larger.
+    """
+    found = np.zeros(len(labelled), dtype=bool)
+    if parrots:
+        found |= np.array(list(map(repeats_prompt, labelled[RESPONSE], labelled[TEXT])), dtype=bool)
+    for columns in clusters:
+        found |= vectors[:, list(columns)].sum(axis=1) > above
+    return found & (labelled[LABEL] == NO_BIAS).to_numpy()

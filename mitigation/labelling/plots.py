@@ -1,0 +1,116 @@
+"""The threshold plan, drawn and as a table."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pandas as pd
+from markupsafe import Markup
+
+from evenhand.evaluation.report.numbers import number, percent
+from evenhand.evaluation.report.panels import BOTTOM, LEFT, TOP, grid, polyline, widened
+from evenhand.evaluation.report.plots import Scale, scale_for, svg_circle, svg_figure, svg_line, svg_text, tick_text
+from evenhand.evaluation.report.tables import Cell, Row, Table
+
+
+@dataclass(frozen=True)
+class ThresholdPlan:
+    """The thresholds that were weighed up before tuning, and the one that was taken.
+
+    `table` has the columns alpha, quantile (of b), beta, share_labelled_bias, predicted_fgb_left (the fraction of
+    pooled FGB* predicted to remain), lower and upper (its 95 % interval) and trusted (bool).
+    """
+
+    table: pd.DataFrame
+    alpha: float
+    quantile: float
+
+    def is_chosen(self, alpha: float, quantile: float) -> bool:
+        """Return whether this is the threshold that was taken."""
+        return math.isclose(alpha, self.alpha, abs_tol=1e-9) and math.isclose(quantile, self.quantile, abs_tol=1e-9)
+
+
+def plan_panels(plan: ThresholdPlan) -> list[Markup]:
+    """Return one panel for each α: the predicted share of pooled FGB* left against the quantile of b.
+
+    All panels have one scale, set by what is trusted; what lies beyond is cut off. The background of quantiles that
+    are not to be trusted is shaded.
+    """
+    table = plan.table.sort_values(["alpha", "quantile"], kind="stable")
+    trusted = table[table["trusted"].astype(bool)]
+    y = scale_for([1.0, *trusted["predicted_fgb_left"], *trusted["upper"]], BOTTOM, TOP)
+    x = Scale(*widened(table["quantile"].min(), table["quantile"].max()), LEFT + 3, 97.0)
+    return [
+        _plan_panel(plan, alpha, rows.to_dict("records"), x, y) for alpha, rows in table.groupby("alpha", sort=True)
+    ]
+
+
+def _plan_panel(plan: ThresholdPlan, alpha: float, records: Sequence[dict], x: Scale, y: Scale) -> Markup:
+    drawn = [row for row in records if math.isfinite(row["predicted_fgb_left"])]
+    title = f"α = {alpha:g}: predicted pooled FGB* left, percent of before, against the quantile of b"
+    parts = [_rect(left, right) for left, right in _untrusted_spans(records, x)]
+    parts += grid(x, y, "quantile of b", lambda share: f"{tick_text(100 * share)} %", about=5)
+    parts.append(polyline([(x(row["quantile"]), y(row["predicted_fgb_left"])) for row in drawn], "ink"))
+    parts.append(svg_text(f"α = {alpha:g}", 0, 6, "label strong"))
+    for row in drawn:
+        here, share = x(row["quantile"]), row["predicted_fgb_left"]
+        chosen = plan.is_chosen(alpha, row["quantile"])
+        role = "after" if chosen else "ink"
+        if math.isfinite(row["lower"]) and math.isfinite(row["upper"]) and y.holds(row["lower"]):
+            parts.append(svg_line(here, y(y.border(row["lower"])), here, y(y.border(row["upper"])), f"whisker {role}"))
+        if y.holds(share):
+            parts.append(svg_circle(here, y(share), 5 if chosen else 2.5, role))
+        if chosen:
+            label = f"● chosen: {tick_text(row['quantile'])}, {number(100 * share, 0)} % left"
+            parts.append(svg_text(label, 100, 6, "label after end"))
+            title += f"; chosen: quantile {tick_text(row['quantile'])}, {number(100 * share, 0)} % left"
+    return svg_figure("panel", title, *parts)
+
+
+def _untrusted_spans(records: Sequence[dict], x: Scale) -> list[tuple[float, float]]:
+    """Return the runs of quantiles that are not to be trusted, each reaching half-way to its trusted neighbours."""
+    places = [x(row["quantile"]) for row in records]
+    edges = [LEFT, *((left + right) / 2 for left, right in pairwise(places)), 100.0]
+    spans: list[tuple[float, float]] = []
+    for row, left, right in zip(records, edges[:-1], edges[1:], strict=True):
+        if row["trusted"]:
+            continue
+        if spans and spans[-1][1] == left:
+            left = spans.pop()[0]
+        spans.append((left, right))
+    return spans
+
+
+def _rect(left: float, right: float) -> Markup:
+    return Markup('<rect x="{}%" y="{}%" width="{}%" height="{}%" class="untrusted"/>').format(
+        round(left, 2), TOP, round(right - left, 2), BOTTOM - TOP
+    )
+
+
+def plan_table(plan: ThresholdPlan) -> Table:
+    """Return the threshold plan, the chosen threshold pointed out."""
+    rows = tuple(
+        Row(
+            f"α {row.alpha:g}",
+            (
+                Cell(number(row.quantile)),
+                Cell(f"{row.beta:.3g}".replace("-", "−")),
+                Cell(percent(row.share_labelled_bias)),
+                _fraction_cell(row.predicted_fgb_left, row.lower, row.upper),
+                Cell(
+                    ("yes" if row.trusted else "no") + (", chosen" if plan.is_chosen(row.alpha, row.quantile) else "")
+                ),
+            ),
+        )
+        for row in plan.table.sort_values(["alpha", "quantile"], kind="stable").itertuples()
+    )
+    columns = ("α", "quantile of b", "β", "labelled bias", "predicted left", "trusted")
+    return Table("Predicted pooled FGB* left after tuning, % of before", columns, rows)
+
+
+def _fraction_cell(value: float, lower: float, upper: float) -> Cell:
+    if math.isnan(value):
+        return Cell("undefined")
+    bounds = "" if math.isnan(lower) or math.isnan(upper) else f"[{number(100 * lower, 0)}, {number(100 * upper, 0)}]"
+    return Cell(percent(value), bounds)

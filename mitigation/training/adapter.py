@@ -1,0 +1,83 @@
+"""The tuned model's folder: written whole or not at all, readable elsewhere, and loaded back onto the base."""
+
+import copy
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from peft import PeftModel
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.revisions import FACTS
+from evenhand.evaluation.runs.files import write_json
+from evenhand.mitigation.training.quiet import quiet
+
+ADAPTER = "adapter"
+WEIGHTS = ("*.safetensors*", "config.json", "generation_config.json", "adapter_config.json")
+
+
+@contextmanager
+def folder_written_whole(path: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `path`; it takes the place of `path` if the block ends without an error."""
+    folder = path.with_name(f".{path.name}.part")
+    shutil.rmtree(folder, ignore_errors=True)  # of a killed process
+    folder.mkdir()
+    try:
+        yield folder
+        shutil.rmtree(path, ignore_errors=True)
+        folder.replace(path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def copy_weights(checkpoint: Path, folder: Path, base: DialogueModel) -> int:
+    """Copy a checkpoint's model, with the base's tokenizer, into `folder`; return the number of trained parameters."""
+    for pattern in WEIGHTS:
+        for file in checkpoint.glob(pattern):
+            shutil.copy2(file, folder)
+    config = folder / "adapter_config.json"
+    if config.exists():
+        settings = json.loads(config.read_text(encoding="utf-8"))
+        if isinstance(settings["target_modules"], list):  # a set to PEFT, which writes it in another order each time
+            settings["target_modules"].sort()
+        revision = None if Path(base.name).is_dir() else base.revision
+        write_json(config, {**settings, "base_model_name_or_path": portable(base.name, folder), "revision": revision})
+    base.tokenizer.save_pretrained(str(folder))
+    return sum(tensor.numel() for file in folder.glob("*.safetensors") for tensor in load_file(file).values())
+
+
+def load_tuned(base: DialogueModel, folder: Path, lora: bool) -> DialogueModel:
+    """Load what `copy_weights` wrote: an adapter onto a copy of the base, or the whole model."""
+    with quiet():
+        if lora:
+            model = PeftModel.from_pretrained(copy.deepcopy(base.model), str(folder))
+        else:
+            auto_class = AutoModelForSeq2SeqLM if base.kind == "encoder_decoder" else AutoModelForCausalLM
+            model = auto_class.from_pretrained(str(folder), dtype=base.model.dtype).to(base.model.device)
+    return replace(base, model=model.eval())
+
+
+def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write evenhand.json, by which a tuned model is known and its control tag found; NaN becomes null."""
+    write_json(folder / FACTS, _without_nan(dict(facts)))
+
+
+def portable(name: str, folder: Path) -> str:
+    """Return a model's name as it can be read elsewhere: a local folder relative to the tuned model's."""
+    return os.path.relpath(Path(name).resolve(), folder.resolve()) if Path(name).is_dir() else name
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,69 @@
+"""What a trainer is told: settings → the arguments that all of TRL's trainers share, and PEFT's of the adapter."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig
+from transformers.pytorch_utils import Conv1D
+
+from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.mitigation.training.settings import TuningSettings
+
+LOGS_PER_EVALUATION = 5
+TASK_TYPES = {"encoder_decoder": "SEQ_2_SEQ_LM"}
+
+
+def training_arguments(
+    settings: TuningSettings, seed: int, n_train: int, checkpoints: Path, report_to: str, run_name: str | None
+) -> dict[str, Any]:
+    """Return what all trainers are told, whether they start or go on."""
+    per_epoch = math.ceil(n_train / settings.batch_size)
+    evaluate_every = max(1, per_epoch // settings.evaluations_per_epoch)
+    # Every checkpoint is at a logged step, so that a resumed run logs the same losses.
+    log_every = max(1, evaluate_every // LOGS_PER_EVALUATION)
+    evaluate_every = evaluate_every // log_every * log_every
+    return {
+        "output_dir": str(checkpoints),
+        "num_train_epochs": settings.epochs,
+        "per_device_train_batch_size": settings.batch_size,
+        "per_device_eval_batch_size": 4 * settings.batch_size,
+        "learning_rate": settings.learning_rate,
+        "weight_decay": settings.weight_decay,
+        "warmup_steps": settings.warmup,
+        "lr_scheduler_type": "linear",
+        "seed": seed,
+        "bf16": settings.dtype == "bfloat16",
+        "use_cpu": not torch.cuda.is_available(),
+        "dataloader_pin_memory": torch.cuda.is_available(),
+        "gradient_checkpointing": False,
+        "logging_steps": log_every,
+        "eval_strategy": "steps",
+        "eval_steps": evaluate_every,
+        "save_strategy": "steps",
+        "save_steps": evaluate_every,
+        "save_total_limit": 2,  # the last and the best
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "eval_loss",
+        "greater_is_better": False,
+        "restore_callback_states_from_checkpoint": True,  # the patience that is left
+        "disable_tqdm": True,
+        "report_to": "wandb" if report_to == "wandb" else "none",  # TensorBoard's callback is ours
+        "run_name": run_name,
+    }
+
+
+def lora_config(base: DialogueModel, tags: Sequence[str], settings: TuningSettings) -> LoraConfig:
+    """Return the adapter: on all linear layers, and on the embeddings of the tokens in `tags`."""
+    tokens = {token for tag in tags for token in base.tokenizer(tag, add_special_tokens=False)["input_ids"]}
+    return LoraConfig(
+        r=settings.lora_rank,
+        lora_alpha=settings.lora_alpha,
+        target_modules="all-linear",
+        # GPT-2's layers hold their weights transposed.
+        fan_in_fan_out=any(isinstance(module, Conv1D) for module in base.model.modules()),
+        trainable_token_indices=sorted(tokens) or None,
+        task_type=TASK_TYPES.get(base.kind, "CAUSAL_LM"),
+    )

@@ -1,0 +1,79 @@
+"""What happens on the way: the bias measured beside the loss, progress, and TensorBoard."""
+
+import logging
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import Trainer, TrainerCallback, TrainerState
+
+log = logging.getLogger("evenhand")
+
+
+@contextmanager
+def random_states_kept() -> Iterator[None]:
+    """Put the global random states of python, numpy and torch back to where they were, whatever the block draws."""
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+class BiasCallback(TrainerCallback):
+    """Measures the model before the first step and every k steps, and logs the values beside the loss.
+
+    Training is the same with it as without: the model is in evaluation mode and without gradients while it is
+    measured, and all random states are put back.
+    """
+
+    def __init__(self, measure: Callable[[torch.nn.Module], Mapping[str, float]], every: int) -> None:
+        """Take `measure`, whose values have names with a slash ("bias/fgb_pooled_corrected"), and `every`, the k."""
+        self.measure, self.every = measure, every
+        self.trainer: Trainer | None = None  # set where the trainer is made: a callback cannot log without
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if state.global_step == 0:
+            self._measure(state, control)
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if state.global_step % self.every == 0:
+            self._measure(state, control)
+
+    def _measure(self, state: TrainerState, control: Any) -> None:
+        model, was_training = self.trainer.model, self.trainer.model.training
+        model.eval()
+        with random_states_kept(), torch.no_grad():
+            values = dict(self.measure(model))
+        model.train(was_training)
+        log.info("step %d: %s", state.global_step, ", ".join(f"{name} {value:.4g}" for name, value in values.items()))
+        due = control.should_log
+        self.trainer.log(values)
+        control.should_log = due  # `log` takes the train loss of this step for logged
+
+
+class StepCallback(TrainerCallback):
+    """Moves the progress on at every step and says each validation loss in a line."""
+
+    def __init__(self, advance: Callable[[int], None]) -> None:
+        self.advance = advance
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self.advance(1)
+
+    def on_evaluate(self, args: Any, state: TrainerState, control: Any, metrics: Mapping[str, float], **_: Any) -> None:
+        log.info("step %d: validation loss %.4f", state.global_step, metrics["eval_loss"])
+
+
+def tensorboard_callback(folder: Path) -> TrainerCallback:
+    """Return what writes the curves into `folder` for TensorBoard, which need not be installed otherwise."""
+    from torch.utils.tensorboard import SummaryWriter
+    from transformers.integrations import TensorBoardCallback
+
+    return TensorBoardCallback(SummaryWriter(str(folder)))

@@ -1,0 +1,100 @@
+"""The model card of a tuned model: what it is, how to use it, what it is not."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def model_card(facts: Mapping[str, Any], further: Mapping[str, Any], loss: str) -> str:
+    """Return the card as Markdown.
+
+    Args:
+        facts: what evenhand.json holds, see `evenhand.mitigation.training.tune.tune`.
+        further: more facts for its table, such as α and β.
+        loss: what the trainer's loss is.
+    """
+    training, settings, tag = facts["training"], facts["settings"], facts["control_tag"]
+    losses = dict(training["validation_losses"])
+    before, after = training["validation_losses"][0][1], losses[training["best_step"]]
+    change = training["change"]
+    table = {
+        "base": f"{facts['base']} (revision {facts['base_revision']})",
+        "method": facts["method"],
+        "control tag": f"`{tag!r}`" if tag else "none",
+        **further,
+        "rows": f"{training['n_train']} to train on, {training['n_validation']} held out by context",
+        "trained": f"{training['trainable_parameters']} parameters ({'LoRA' if settings['lora'] else 'all weights'})",
+        "settings": ", ".join(f"{name} {value}" for name, value in settings.items()),
+        "validation loss": f"{before:.4f} → {after:.4f} at step {training['best_step']} ({loss})",
+        "perplexity of ordinary dialogue": "{:.3f} → {:.3f}".format(*training["perplexity"]),
+        "against its base": f"{change['greedy_share']:.0%} of {change['n']} greedy responses differ; "
+        f"the largest change of a logit is {change['max_logit_change']:.3g}",
+    }
+    return CARD.format(
+        library="peft" if settings["lora"] else "transformers",
+        table="\n".join(f"| {name} | {_cell(value)} |" for name, value in table.items()),
+        loading=(LOAD_ADAPTER if settings["lora"] else LOAD_MODEL).format(base=facts["base"]),
+        use=(WITH_TAG if tag else WITHOUT_TAG).format(tag=tag),
+    )
+
+
+def _cell(value: Any) -> str:
+    return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+CARD = """---
+library_name: {library}
+pipeline_tag: text-generation
+tags: [evenhand, style-equality, dialogue]
+---
+
+# A dialogue model tuned for style equality
+
+Its responses are to depend less on who a person says they are (Smith et al. 2022, "I'm sorry to hear that": finding
+new biases in language models with a holistic descriptor dataset, §4). Made by Evenhand.
+
+| | |
+| --- | --- |
+{table}
+
+## How to use it
+
+{loading}
+{use}
+
+## What it is not
+
+- Tuning evens out the *style* of responses across demographic descriptors. It does not look at facts, at toxicity
+  or at what a model says of others, and it cannot tell whether some difference of style is called for.
+- It was tuned on responses to templates with one descriptor each, labelled by one style classifier; elsewhere the
+  effect is unknown. Measure the model on your own prompts before and after.
+- Less bias of one kind may come with more of another, or with blander responses: read the whole report.
+"""
+
+LOAD_ADAPTER = """The folder holds an adapter for the base model named above (a path is relative to this folder):
+
+```python
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+base = AutoModelForCausalLM.from_pretrained("{base}")
+model = PeftModel.from_pretrained(base, "path/of/this/folder")
+tokenizer = AutoTokenizer.from_pretrained("path/of/this/folder")
+```
+"""
+
+LOAD_MODEL = """The folder holds the whole model:
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("path/of/this/folder")
+tokenizer = AutoTokenizer.from_pretrained("path/of/this/folder")
+```
+"""
+
+WITH_TAG = """**Put `{tag!r}` at the end of every context**: after the last word of the user's turn, before the token
+that ends the turn, with its leading space. Without the tag the model can be *more* biased than the one it was made
+from: it has learned to be fair where it is asked to, and was never shown an untagged context.
+"""
+
+WITHOUT_TAG = "Contexts are as for the base model: this method needs no control tag."

@@ -1,0 +1,98 @@
+"""Training itself: encoded rows → one of TRL's trainers → checkpoints, gone on with where a kill left them."""
+
+import copy
+import logging
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from peft import LoraConfig
+from transformers import EarlyStoppingCallback, PreTrainedModel, PrinterCallback, Trainer, TrainerCallback, TrainerState
+
+from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.runs.progress import progress
+from evenhand.mitigation.training.callbacks import BiasCallback, StepCallback, tensorboard_callback
+from evenhand.mitigation.training.checkpoints import STATE, is_finished, last_checkpoint
+from evenhand.mitigation.training.quiet import quiet
+from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.training.trainers import TrainerModule
+
+log = logging.getLogger("evenhand")
+
+
+def fit(
+    base: DialogueModel,
+    kind: TrainerModule,
+    rows: tuple[Dataset, Dataset],
+    settings: TuningSettings,
+    common: dict[str, Any],
+    lora: LoraConfig | None,
+    callbacks: Sequence[TrainerCallback],
+    report_to: str,
+) -> TrainerState:
+    """Train a copy of the base, or go on training it, and return the state; its best checkpoint is on disk.
+
+    Args:
+        rows: to train and to validate on, encoded by `kind`.
+        common: what all trainers are told, see `training_arguments`.
+        lora: the adapter; None trains all weights.
+        report_to: "tensorboard" writes curves beside the checkpoints; "wandb" is in `common`.
+    """
+    checkpoints = Path(common["output_dir"])
+    last, done = last_checkpoint(checkpoints), 0
+    if last is not None:
+        state = TrainerState.load_from_json(str(last / STATE))
+        if is_finished(state, settings.patience):
+            return state
+        done = state.global_step
+        log.info("tuning: going on from step %d", done)
+    arguments = {**common, "eval_on_start": last is None}
+    steps = settings.epochs * math.ceil(len(rows[0]) / settings.batch_size)
+    with progress(steps, "tuning", "steps", done) as advance, quiet():
+        told = [EarlyStoppingCallback(settings.patience), StepCallback(advance), *callbacks]
+        trainer = _trainer(base, kind, rows, settings, arguments, lora, told)
+        if report_to == "tensorboard":
+            trainer.add_callback(tensorboard_callback(checkpoints.with_name("tensorboard")))
+        trainer.train(resume_from_checkpoint=str(last) if last else None)
+    return trainer.state
+
+
+def _trainer(
+    base: DialogueModel,
+    kind: TrainerModule,
+    rows: tuple[Dataset, Dataset],
+    settings: TuningSettings,
+    arguments: dict[str, Any],
+    lora: LoraConfig | None,
+    callbacks: Sequence[TrainerCallback],
+) -> Trainer:
+    train, validation = rows
+    model = _trainable_copy(base, settings)
+    # A trainer holds the model against the one it was: with an adapter, the one without it.
+    reference = {"ref_model": _trainable_copy(base, settings)} if kind.NEEDS_REFERENCE and lora is None else {}
+    tokenizer = copy.deepcopy(base.tokenizer)
+    pad_token_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+    model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.pad_token_id  # or the trainer warns
+    trainer = kind.Trainer(
+        model,
+        args=kind.arguments(arguments, settings, train),
+        data_collator=kind.data_collator(base, pad_token_id),
+        train_dataset=train,
+        eval_dataset=validation,
+        processing_class=tokenizer,
+        callbacks=list(callbacks),
+        peft_config=lora,
+        **reference,
+    )
+    trainer.remove_callback(PrinterCallback)
+    for callback in callbacks:
+        if isinstance(callback, BiasCallback):
+            callback.trainer = trainer
+    return trainer
+
+
+def _trainable_copy(base: DialogueModel, settings: TuningSettings) -> PreTrainedModel:
+    model = copy.deepcopy(base.model)
+    return model.float() if settings.dtype == "float32" or not settings.lora else model

@@ -1,0 +1,121 @@
+"""What a tuned model is held against before it is handed out: its base, on contexts and on ordinary dialogue."""
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.generation import encode_contexts, generate_responses
+from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
+from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.mitigation.training.settings import TuningSettings
+
+CHECKED_CONTEXTS, CHECKED_TOKENS = 64, 20
+# Where no logit moves by more, every token's probability is the same to 0.2 %: the weights were not applied.
+LEAST_LOGIT_CHANGE = 1e-3
+
+
+class Refused(InputError):
+    """A tuning went through and its model is not handed out: it is its base's like, or was spoiled."""
+
+
+@dataclass(frozen=True)
+class OutputChange:
+    """How a tuned model differs from its base on `n` contexts.
+
+    `max_logit_change` is the largest absolute difference of a logit of the response's first token, in nats;
+    `greedy_share` the share of contexts with another greedy response (its first 20 tokens).
+    """
+
+    n: int
+    max_logit_change: float
+    greedy_share: float
+
+    @property
+    def outputs_changed(self) -> bool:
+        return self.max_logit_change > LEAST_LOGIT_CHANGE
+
+
+def output_change(base: DialogueModel, tuned: DialogueModel, contexts: Sequence[str]) -> OutputChange:
+    """Compare two models' first-token logits and greedy responses on rendered contexts."""
+    contexts = list(dict.fromkeys(contexts))[:CHECKED_CONTEXTS]
+    largest = 0.0
+    for token_ids in encode_contexts(base, contexts):
+        first, second = (_first_logits(model, token_ids) for model in (base, tuned))
+        largest = max(largest, float((first - second).abs().max()))
+    greedy = {"do_sample": False, "max_new_tokens": CHECKED_TOKENS}
+    answers = []
+    for model in (base, tuned):
+        responses = [""] * len(contexts)
+        for indices, texts in generate_responses(model, contexts, [0] * len(contexts), greedy):
+            for index, text in zip(indices, texts, strict=True):
+                responses[index] = text
+        answers.append(responses)
+    differ = [before != after for before, after in zip(*answers, strict=True)]
+    return OutputChange(len(contexts), largest, sum(differ) / len(differ))
+
+
+@torch.inference_mode()
+def _first_logits(dialogue_model: DialogueModel, token_ids: list[int]) -> torch.Tensor:
+    """Return the logits of the response's first token, (vocabulary,)."""
+    model = dialogue_model.model
+    inputs = {"input_ids": torch.tensor([token_ids], device=model.device)}
+    if dialogue_model.kind == "encoder_decoder":
+        inputs["decoder_input_ids"] = torch.tensor([[model.config.decoder_start_token_id]], device=model.device)
+    return model(**inputs).logits[0, -1].float().cpu()
+
+
+def refuse_unchanged(change: OutputChange, base: DialogueModel, settings: TuningSettings) -> None:
+    """Refuse a tuned model that says what its base says.
+
+    Raises:
+        Refused: no logit moved enough.
+    """
+    if not change.outputs_changed:
+        raise Refused(
+            f"learning_rate: {settings.learning_rate} left {base.name} as it was (the largest change of a logit "
+            f"is {change.max_logit_change:.1g}); raise it, or epochs, and give another --output_dir."
+        )
+
+
+def perplexity(model: DialogueModel, contexts: Sequence[str], responses: Sequence[str]) -> float:
+    """Return the perplexity of the responses to the contexts; infinite where a model gives one no probability."""
+    log_likelihood, tokens = response_perplexity(model, contexts, responses)
+    mean = -log_likelihood.sum() / tokens.sum()
+    return math.exp(mean) if mean < 700 else math.inf
+
+
+def refuse_spoiled(before: float, after: float, settings: TuningSettings) -> None:
+    """Refuse a tuned model whose perplexity of ordinary dialogue rose from `before` to `after`.
+
+    Raises:
+        Refused: by a larger share than `largest_perplexity_rise`, or it is NaN.
+    """
+    if not after <= before * (1 + settings.largest_perplexity_rise):
+        raise Refused(
+            f"learning_rate: {settings.learning_rate} spoiled the model: the perplexity of ordinary dialogue went from "
+            f"{before:.3f} to {after:.3f}, and largest_perplexity_rise is {settings.largest_perplexity_rise}. Lower "
+            "the rate, or raise preference_beta, and give another --output_dir."
+        )
+
+
+def refuse_touched(base: DialogueModel, sha256: str) -> None:
+    """Stop if the base's weights are no longer those with this hash.
+
+    Raises:
+        RuntimeError: as said; a mistake here, not the user's.
+    """
+    if weights_sha256(base.model) != sha256:
+        raise RuntimeError(f"tuning changed the weights of {base.name}, which it must not")
+
+
+def weights_sha256(model: torch.nn.Module) -> str:
+    """Return a hash of all of a model's weights, whatever device they are on."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,61 @@
+"""How a model is tuned: a dataclass read strictly, apart from the trainer so that the command line starts at once."""
+
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from evenhand.evaluation.settings import Count, Share
+from evenhand.mitigation.methods import Method
+
+Positive = Annotated[float, Field(gt=0)]
+COMMON = {"batch_size": 64, "epochs": 1}  # what a method that says nothing of it is tuned with
+PREFERENCE_BETA = "preference_beta"
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", strict=True))
+class TuningSettings:
+    """Settings of `evenhand.mitigation.training.tune.tune`; the defaults are for the testbed's model.
+
+    What is null is the method's own choice for that model of a million parameters (its DEFAULTS). Larger models want a
+    lower learning rate: about 2e-4 for LoRA on hundreds of millions of parameters, a tenth of that for KTO and DPO,
+    which can be given a rate of their own, so that one loop has room for both kinds.
+    """
+
+    lora: bool = Field(True, description="train a LoRA adapter; false: all of the weights")
+    lora_rank: Count = Field(16, description="rank of the adapter")
+    lora_alpha: Positive = Field(32.0, description="the adapter's product is scaled by alpha / rank")
+    learning_rate: Positive | None = Field(
+        None, description="peak, reached after the warmup, then linear to 0; null: the method's own"
+    )
+    preference_learning_rate: Positive | None = Field(
+        None, description="learning rate of KTO and DPO, where it is another; null: learning_rate"
+    )
+    preference_beta: Positive | None = Field(
+        None, description="β of KTO and DPO: how dear it is to leave the base model; null: the method's own"
+    )
+    max_rows: Count | None = Field(
+        None, description="train on so many rows at most, drawn; null: the method's own, else all"
+    )
+    epochs: Count | None = Field(None, description="passes over the rows, at most; null: the method's own, else 1")
+    batch_size: Count | None = Field(None, description="rows per step; null: the method's own, else 64")
+    weight_decay: Annotated[float, Field(ge=0)] = Field(0.0, description="of AdamW")
+    warmup: Annotated[float, Field(ge=0, lt=1)] = Field(0.05, description="share of the steps in which the rate rises")
+    validation_fraction: Share = Field(0.05, description="share of the rows held out, by context")
+    evaluations_per_epoch: Count = Field(4, description="validations, and checkpoints, in one pass")
+    largest_perplexity_rise: Positive = Field(
+        0.1, description="refuse a model whose perplexity on neutral dialogue rose by a larger share"
+    )
+    patience: Count = Field(3, description="stop after so many validations without a new best loss")
+    dtype: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16: mixed precision, slow on most CPUs")
+
+    def filled_in(self, method: Method) -> "TuningSettings":
+        """Return the settings as a method is tuned with them: its own defaults where they are null, and the learning
+        rate of its kind of trainer. Filled in again, they stay as they are.
+        """
+        prefers = PREFERENCE_BETA in method.DEFAULTS  # KTO and DPO, and whatever else has a β
+        rate = self.preference_learning_rate if prefers else None
+        given = replace(self, learning_rate=rate or self.learning_rate, preference_learning_rate=None)
+        own = {**COMMON, **method.DEFAULTS}
+        return replace(given, **{name: value for name, value in own.items() if getattr(given, name) is None})

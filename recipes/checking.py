@@ -1,0 +1,207 @@
+"""Settings from plain values and back: every key, type and range checked, a mistake one clear error."""
+
+import typing
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import get_loader
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs.files import read_yaml as read_file
+
+CANNOT = " cannot be used: "
+STRICT = ConfigDict(strict=True)
+NAME = "name"  # the field that a plain value in a group's place is for
+# Where the settings of 0.1.0 are now, where more than their group is new; the others are found by their last part.
+MOVED = {
+    "revision": ("model.revision",),
+    "dtype": ("model.dtype",),
+    "trust_remote_code": ("model.trust_remote_code",),
+    "prompts_file": ("prompts.file",),
+    "split": ("side",),
+    "decoding": ("decoding.preset",),
+    "decoding_arguments": ("decoding.arguments",),
+    "pair_columns": ("sentence_pairs.columns",),
+    "reference_split": ("translation_bias.split", "embedding_bias.split"),
+    "offensiveness_classifier": ("generation_bias.offensiveness", "offensiveness.classifier"),
+    "offensive_label": ("generation_bias.offensiveness.label", "offensiveness.classifier.label"),
+    "corpus": ("generation_bias.corpus.path",),
+    "corpus_text_column": ("generation_bias.corpus.text_column",),
+    "corpus_subset": ("generation_bias.corpus.subset",),
+    "corpus_split": ("generation_bias.corpus.split",),
+    "corpus_limit": ("generation_bias.corpus.limit",),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A field of a command, or a group of them: its dotted name, its type, its default and its line in `--help`."""
+
+    name: str
+    kind: Any
+    default: Any
+    text: str
+    is_group: bool = False
+
+
+def settings_in(cls: type, prefix: str = "", default: Any = None) -> Iterator[Setting]:
+    """Yield every field by its dotted name, each group before what is in it; a family has its own defaults."""
+    hints, default = typing.get_type_hints(cls, include_extras=True), cls() if default is None else default
+    for field in fields(cls):
+        name, kind, value = f"{prefix}{field.name}", hints[field.name], getattr(default, field.name)
+        text, group = cls.__pydantic_fields__[field.name].description, group_in(kind)
+        yield Setting(name, kind, value, text, is_group=group is not None)
+        if group is not None:
+            yield from settings_in(group, f"{name}.", value)
+
+
+def group_in(kind: Any) -> type | None:
+    """Return the class of settings that a field's type is, or may be."""
+    if isinstance(kind, type) and is_dataclass(kind):
+        return kind
+    return next((found for part in typing.get_args(kind) if (found := group_in(part))), None)
+
+
+def checked(cls: type, told: Mapping[str, Any], source: str) -> Any:
+    """Return `cls(**told)`, every key, type and range checked; `source` is named in the error.
+
+    Raises:
+        InputError: a key is unknown, or has another place now; a value has the wrong type or is out of range.
+    """
+    return _built(cls, with_groups(cls, told, source), source)
+
+
+def _built(cls: type, told: Mapping[str, Any], source: str, at: str = "") -> Any:
+    """Return the class of the values, its groups first."""
+    hints, values = typing.get_type_hints(cls, include_extras=True), dict(told)
+    for key, value in told.items():
+        if isinstance(value, Mapping) and (group := group_in(hints[key])):
+            values[key] = _built(group, value, source, f"{at}{key}.")
+    try:
+        return cls(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = at + ".".join(str(part) for part in first["loc"])
+        if isinstance(own := first.get("ctx", {}).get("error"), InputError):
+            raise InputError(f"{source}: {where}{own}") from None
+        raise InputError(f"{source}: {refusal(where, first)}") from None
+
+
+def refusal(name: str, error: Mapping[str, Any]) -> str:
+    """Return what pydantic has against a value, in one line."""
+    return f"{name}: {error['input']!r}{CANNOT}{error['msg']}."
+
+
+def with_groups(cls: type, told: Mapping[str, Any], source: str, root: type | None = None, at: str = "") -> dict:
+    """Return nested values with each plain value in a group's place as the group's name.
+
+    Raises:
+        InputError: a key is unknown, or a value is no group and cannot be the name of one.
+    """
+    hints, found = typing.get_type_hints(cls, include_extras=True), {}
+    for key, value in told.items():
+        if "." in str(key):
+            nested = str(key).replace(".", ": {") + ": …" + "}" * str(key).count(".")
+            raise InputError(f"{source}: {at}{key}: write groups as nested keys, {nested}.")
+        if key not in hints:
+            raise unknown_setting(root or cls, f"{at}{key}", source)
+        found[key] = value
+        group = group_in(hints[key])
+        if group is None or isinstance(value, group):
+            continue
+        if not isinstance(value, Mapping):
+            names = [field.name for field in fields(group)]
+            if NAME not in names and value is not None:
+                if key in MOVED:
+                    raise unknown_setting(root or cls, f"{at}{key}", source)
+                raise InputError(f"{source}: {at}{key}: {value!r} is no group of settings ({', '.join(names)}).")
+            value = {NAME: value} if NAME in names else {}
+        found[key] = with_groups(group, value, source, root or cls, f"{at}{key}.")
+        if NAME in value and value[NAME] is None and type(None) in typing.get_args(hints[key]):
+            found[key] = None
+    return found
+
+
+def unknown_setting(cls: type, name: str, source: str) -> InputError:
+    """Return the error for a name that is none: with its new place, the reason, or the one likely meant."""
+    known = [setting.name for setting in settings_in(cls)]
+    before, _, last = name.rpartition(".")
+    prefix = f"{before}." if before else ""
+    if set_by_caller(cls, before, last):
+        return InputError(f"{source}: {name}: it is set by itself; leave it out.")
+    places = [place for moved in MOVED.get(last, ()) if (place := prefix + moved) in known]
+    if not places:
+        places = [each for each in known if each.startswith(prefix) and each.endswith(f".{last}")]
+        places = [each for each in places if each.count(".") == min(other.count(".") for other in places)]
+    if not places and before and last in known:
+        places = [last]
+    if places:
+        return InputError(f"{source}: {name} is now {' or '.join(places)}.")
+    close = get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else "see --help."
+    return InputError(f"{source}: {name!r} is unknown; {hint}")
+
+
+def set_by_caller(cls: type, group: str, name: str) -> bool:
+    """Return whether the command of a stage has this field, which the loop or the ablation sets for its stages."""
+    for part in filter(None, group.split(".")):
+        cls = group_in(typing.get_type_hints(cls).get(part))
+        if cls is None:
+            return False
+    of_commands = {field.name for command in cls.__subclasses__() for field in fields(command)}
+    return not of_commands.isdisjoint((name, *MOVED.get(name, ())))
+
+
+def reader(name: str, kind: Any) -> Callable[[Any], Any]:
+    """Return what reads a field's value: as null, text, YAML or `A,B`, whichever is of its type first."""
+
+    def read(given: Any) -> Any:
+        adapter, refused = TypeAdapter(kind, config=STRICT), []
+        for value in _readings(given, kind) if isinstance(given, str) else [given]:
+            try:
+                adapter.validate_python(value)
+            except ValidationError as error:
+                refused.append(error.errors()[0])
+            else:
+                return value
+        furthest = max(reversed(refused), key=lambda error: len(error["loc"]))
+        raise ArgumentTypeError(refusal(".".join(map(str, (name, *furthest["loc"]))), furthest))
+
+    return read
+
+
+def _readings(text: str, kind: Any) -> Iterator[Any]:
+    if text == "null":
+        yield None
+    yield text
+    written = [text]
+    if _is_list(kind):
+        yield [part.strip() for part in text.split(",")] if text[:1] != "[" else text
+        written.append(f"[{text}]")
+    for each in written:
+        with suppress(yaml.YAMLError):
+            yield get_loader("yaml")(each)
+
+
+def _is_list(kind: Any) -> bool:
+    origin = typing.get_origin(kind)
+    return origin is list or (origin is not dict and any(map(_is_list, typing.get_args(kind))))
+
+
+def read_yaml(file: Path) -> dict[str, Any]:
+    """Return what a YAML file holds.
+
+    Raises:
+        InputError: it cannot be read, is no YAML, or holds no keys.
+    """
+    settings = read_file(file, "--config", get_loader("yaml"))
+    if not isinstance(settings or {}, dict):
+        raise InputError(f"--config: {file} holds {type(settings).__name__}, not `field: value` lines.")
+    return settings or {}

@@ -1,0 +1,244 @@
+"""What each command is told: dataclasses, checked strictly. Imports nothing heavy, so `--help` is immediate.
+
+What a run and a stage of an experiment have in common is a class of its own (`Measurement`, `Labelling`, `Tuning`,
+`Experiment`); the command's settings are that and what only the run has. So what the loop sets by itself is not there
+to be given.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from evenhand.evaluation import families
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Told
+from evenhand.evaluation.settings import (
+    Count,
+    DecodingSettings,
+    Finite,
+    Folder,
+    ModelSettings,
+    PerCell,
+    PromptSettings,
+    ReportTo,
+    Seed,
+    Share,
+    option,
+    strict,
+)
+from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.recipes import testbed
+
+FAMILY = "generation_bias"  # what is measured unless told otherwise, what labels are made of and tuning removes
+SHOW, WHERE = "print the report", "where everything is written"
+TRACKED, GROUP = "wandb is offline unless you are logged in", "name that joins the stages of one experiment"
+
+
+def of_families(kind: str, when_named: bool) -> Callable[[type], type]:
+    """Return a decorator that adds a field for each family of metrics whose settings module has a class `kind`.
+
+    With `when_named` a family's field is None until the family is named; else each has its defaults.
+    """
+
+    def add(cls: type) -> type:
+        for name in families.names():
+            if group := getattr(families.settings_of(name), kind, None):
+                cls.__annotations__[name] = group | None if when_named else group
+                text = group.__doc__.splitlines()[0].rpartition(": ")[2]
+                setattr(cls, name, option(None if when_named else group, text))
+        return cls
+
+    return add
+
+
+@strict
+@of_families("Settings", when_named=True)
+class Measurement:
+    """What is measured, and how: the model, the metrics with their settings, the prompts, the decoding."""
+
+    model: ModelSettings = option(ModelSettings, "the model that is measured")
+    metrics: Annotated[list[str], Field(min_length=1)] = option(
+        lambda: [FAMILY], f"families of metrics: {', '.join(families.names())}"
+    )
+    prompts: PromptSettings = option(PromptSettings, "what the model is asked")
+    decoding: DecodingSettings = option(DecodingSettings, "how it answers")
+
+    def __post_init__(self) -> None:
+        """Give the families that are named their settings, and refuse any other's."""
+        for name in self.metrics:
+            if getattr(self, name, None) is None:
+                setattr(self, name, families.settings_of(name).Settings())
+        for name in families.names():
+            if name not in self.metrics and (group := getattr(self, name)) is not None:
+                given = [field for field, value in vars(group).items() if value != getattr(type(group)(), field)]
+                raise InputError(
+                    f"{'.'.join([name, *given[:1]])}: {name} is not among metrics [{', '.join(self.metrics)}]; name it "
+                    "there too, or leave its settings out."
+                )
+
+    def with_metrics(self, *metrics: str) -> "Measurement":
+        """Return the same measurement by these metrics: those that stay keep their settings."""
+        kept = {name: value for name, value in vars(self).items() if name in metrics or name not in families.names()}
+        return type(self)(**{**kept, "metrics": list(metrics)})
+
+
+@strict
+class MeasureSettings(Measurement):
+    """Measure a model by one or more families of metrics: rows → scores and a report."""
+
+    side: Literal["measure", "train", "all"] = option("measure", "which side of the split of prompts to use")
+    seed: Seed = option(0, "of sampling prompts and responses, and of the bootstrap")
+    show: bool = option(True, SHOW)
+    report_to: ReportTo = option("wandb", TRACKED)
+    group: str | None = option(None, GROUP)
+    output_dir: Folder = option(Path("runs/measure"), WHERE)
+
+
+@strict
+class Labelling:
+    """How responses are labelled."""
+
+    alpha: Literal[0, 1, 2] = option(0, "exponent of the norm in the bias value (002 C.1)")
+    beta: Finite | None = option(None, "threshold as a number; null: use the quantile")
+    quantile: Share = option(0.9, "threshold as a quantile of the bias values, where beta is null")
+    cross_fitted: bool = option(False, "take each response out of its own bias direction")
+    exclude_parrots: bool = option(False, "leave `no_bias` responses out that repeat their prompt")
+    exclude_clusters: list[str] = option(list, "leave `no_bias` responses out that are in these style clusters")
+    exclude_above: Share = option(0.5, "summed probability of a cluster's styles from which a response is in it")
+
+
+@strict
+class LabelSettings(Labelling):
+    """Label the responses of a measuring run `bias` or `no_bias`, and plan the threshold."""
+
+    responses: Folder = option(Path("runs/train"), "a finished measuring run, on train prompts")
+    seed: Seed = option(0, "of the plan's sampling")
+    report_to: ReportTo = option("wandb", TRACKED)
+    group: str | None = option(None, GROUP)
+    output_dir: Folder = option(Path("runs/label"), WHERE)
+
+
+@strict
+class Tuning:
+    """How a model is tuned, and measured on the way."""
+
+    training: TuningSettings = option(TuningSettings, "how to train")
+    measure_every: Annotated[int, Field(ge=0)] = option(100, "measure pooled FGB* every so many steps; 0: never")
+    measure_descriptors: Annotated[int, Field(ge=2)] = option(40, "descriptors in that small measurement")
+
+
+@strict
+class TuneSettings(Tuning):
+    """Tune the labelled model for style equality, by one of the methods."""
+
+    labels: Folder = option(Path("runs/label"), "a finished labelling run")
+    method: str = option("control_tags", "module of mitigation/methods")
+    seed: Seed = option(0, "of held-out rows, the adapter, and the order of rows")
+    report_to: ReportTo = option("wandb", TRACKED)
+    group: str | None = option(None, GROUP)
+    output_dir: Folder = option(Path("runs/tune"), WHERE)
+
+
+@strict
+@of_families("ComparisonSettings", when_named=False)
+class CompareSettings:
+    """Compare two measuring runs over the same prompts: differences with intervals, and the report."""
+
+    before: Folder = option(Path("runs/before"), "measuring run of the original model")
+    after: Folder = option(Path("runs/after"), "measuring run of the tuned model")
+    labels: Folder | None = option(None, "labelling run, for the threshold plan")
+    tuning: Folder | None = option(None, "tuning run, for its curves")
+    untagged: Folder | None = option(None, "measuring run of the tuned model without its control tag")
+    show: bool = option(True, SHOW)
+    report_to: ReportTo = option("wandb", TRACKED)
+    group: str | None = option(None, GROUP)
+    output_dir: Folder = option(Path("runs/compare"), WHERE)
+
+
+@strict
+class Experiment:
+    """What every method, and every point of an ablation, goes through."""
+
+    measure: Measurement = option(Measurement, "all measurements, and the responses that are labelled")
+    train_per_cell: PerCell = option(4, "responses per (template, descriptor) to label and tune on")
+    label: Labelling = option(Labelling, "labelling")
+    tune: Tuning = option(Tuning, "tuning")
+    rounds: Count = option(1, "label and tune again the responses of the tuned model, so many times in all")
+    untagged: bool = option(True, "measure models tuned with control tags without their tag, too")
+
+
+@strict
+class LoopSettings(Experiment):
+    """The whole loop: measure → label → tune → measure again → report, for each method."""
+
+    methods: Annotated[list[str], Field(min_length=1)] = option(
+        lambda: ["control_tags", "kto"], "modules of mitigation/methods, each tuned by itself"
+    )
+    seed: Seed = option(0, "of every stage")
+    report_to: ReportTo = option("wandb", TRACKED)
+    output_dir: Folder = option(Path("runs/loop"), WHERE)
+
+
+@strict
+class AblateSettings:
+    """Sweep any fields of the loop over shared stages: one table, one plot, the Pareto front."""
+
+    loop: Experiment = option(Experiment, "what all points have in common")
+    sweep: Annotated[list[dict[str, Any]], Field(min_length=1)] = option(
+        lambda: [{"method": ["control_tags", "kto"]}],
+        "grids of points: {`method`, and any field of the loop: one value or a list of them}",
+    )
+    seeds: Annotated[list[Seed], Field(min_length=1)] = option(lambda: [0], "run every point once with each")
+    jobs: Count = option(1, "points at work at once, each in its own process")
+    report_to: ReportTo = option("wandb", f"one run per point; {TRACKED}")
+    output_dir: Folder = option(Path("runs/ablate"), WHERE)
+
+
+@strict
+class TrainClassifierSettings:
+    """Train a small text classifier on labelled texts, for measuring offensiveness without a hub."""
+
+    texts: Folder = option(Path("labeled_data.csv"), "CSV or JSONL file of labelled texts")
+    text_column: str = option("tweet", "its column of texts")
+    label_column: str = option("class", "its column of labels")
+    labels: dict[Any, str] = option(
+        dict, "{value: name of the label}, several values may have one name; {}: as they are"
+    )
+    model: str | None = option(None, "Hugging Face id or folder to start from; null: a small BERT from scratch")
+    epochs: Count = option(3, "passes over the texts")
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = option(1e-3, "peak of the cosine")
+    batch_size: Count = option(64, "texts to a step")
+    held_out: Share = option(0.1, "share of the texts that it is measured on and never sees")
+    seed: Seed = option(0, "of weights, order and what is held out")
+    report_to: ReportTo = option("wandb", TRACKED)
+    group: str | None = option(None, GROUP)
+    output_dir: Folder = option(Path("runs/classifier"), WHERE)
+
+
+COMMANDS: dict[str, type] = {
+    "measure": MeasureSettings,
+    "label": LabelSettings,
+    "tune": TuneSettings,
+    "compare": CompareSettings,
+    "loop": LoopSettings,
+    "ablate": AblateSettings,
+    "train_classifier": TrainClassifierSettings,
+}
+
+
+def told_of(settings: Any, family: str) -> Told:
+    """Return what a family is told by the settings of a measurement."""
+    shared = (settings.model, settings.prompts, settings.decoding, getattr(settings, family))
+    return Told(*shared, settings.seed, settings.side, testbed.EMBEDDED.get(family, {}))
+
+
+def check_inputs(settings: MeasureSettings) -> None:
+    """Look at what each family will read, before anything heavy is imported.
+
+    Raises:
+        InputError: something is not there, or cannot be used.
+    """
+    for name in dict.fromkeys(settings.metrics):
+        families.settings_of(name).inputs(told_of(settings, name))

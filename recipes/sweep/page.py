@@ -1,0 +1,104 @@
+"""The report of a sweep: which settings meet the bar, what they remove at what cost, and whether the plan held."""
+
+from collections.abc import Sequence
+from datetime import date
+from itertools import groupby
+
+import pandas as pd
+
+from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.page import Figure, Page, Section
+from evenhand.recipes.sweep import plots, tables
+from evenhand.recipes.sweep.bar import judged, meeting, most_removed, nearest
+from evenhand.recipes.sweep.summary import Sweep, plan_agreement, planned, several_thresholds, summarise
+from evenhand.recipes.sweep.tables import Setting, say
+
+COSTS = {"perplexity": "Pooled FGB* removed, against perplexity", "distinct_2": "The same, against distinct-2"}
+
+
+def page(sweep: Sweep) -> Page:
+    """Return the report of a loop's methods, or of an ablation's points.
+
+    Raises:
+        ValueError: `sweep.points` is not as `Sweep` says.
+    """
+    settings = judged(summarise(sweep.points, sweep.swept), sweep.bar)
+    rows = settings.to_dict("records")
+    whole, partly = meeting(rows)
+    chosen, counts = whole or partly, (len(whole), len(partly), len(rows))
+    verdict = say.verdict(len(rows), *counts[:2], _listed(chosen), most_removed(chosen), nearest(rows))
+    unknown = [] if whole else dict.fromkeys(name for row in partly for name in row["unknown"])
+    removed = tables.removed_table(rows)
+    return Page(
+        title=sweep.title,
+        subtitle=f"{visible(sweep.base_model, 120)} · {say.points(len(sweep.points), len(rows))}",
+        date=date.today().isoformat(),
+        big=say.big(*counts),
+        under=say.under(*counts),
+        verdict=" ".join([verdict, say.not_measured(list(unknown))] if unknown else [verdict]),
+        warnings=_warnings(rows),
+        tables=[removed, tables.judged_table(rows)],
+        notes=[say.bar(sweep.bar), say.intervals, *sweep.notes],
+        sections=[_front_section(settings, sweep), _number_section(rows, sweep), _plan_section(settings, sweep)],
+        glossary=list(say.glossary.items()),
+        limits=say.limits,
+        sides=removed.columns[1:2],
+    )
+
+
+def _front_section(settings: pd.DataFrame, sweep: Sweep) -> Section:
+    """Return what is removed against each cost that was measured."""
+    drawn = settings[settings["reduction"].notna()]
+    legend = plots.legend(settings, drawn, "meets the bar, as far as measured", "misses it", "Pareto front")
+    costs = [cost for cost in COSTS if drawn[f"{cost}_change"].notna().any()]
+    notes = dict.fromkeys(costs[-1:], say.panels)
+    figures = [
+        Figure(COSTS[cost], plots.cost_panel(settings, sweep.bar, cost), notes.get(cost, ""), legend=legend)
+        for cost in costs
+    ]
+    return Section("What is removed against what it costs", [say.front] if figures else [], figures=figures)
+
+
+def _number_section(rows: Sequence[Setting], sweep: Sweep) -> Section:
+    """Return what each setting cost, two checks on it, and what a guard refused."""
+    shown = [tables.cost_table(rows), tables.check_table(rows), tables.refused_table(sweep)]
+    return Section("The settings in numbers", tables=shown, first_screen=True)
+
+
+def _plan_section(settings: pd.DataFrame, sweep: Sweep) -> Section:
+    """Return how the plan's predictions held, where there were several thresholds to compare."""
+    title = "The threshold plan, put to the test"
+    if not several_thresholds(sweep.points):
+        return Section(title)
+    rows = planned(settings)
+    agreements = plan_agreement(rows)
+    line = "as predicted; dotted: twice and half of it"
+    legend = plots.legend(settings, rows, "trusted by the plan", "not trusted", line)
+    caption = "Share of pooled FGB* left after tuning: measured against predicted"
+    return Section(
+        title,
+        [say.plan(*agreements[1:])],
+        [tables.agreement_table(agreements), tables.plan_table(rows.to_dict("records"))],
+        [Figure(caption, plots.plan_panel(rows, settings), legend=legend)],
+        first_screen=True,
+    )
+
+
+def _warnings(rows: Sequence[Setting]) -> list[str]:
+    """Return what a reader must not miss: refused points, clusters that rose, models worse without their tag."""
+    found = []
+    if refused := [row for row in rows if row["refused"]]:
+        n, total = (sum(row[name] for row in rows) for name in ("refused", "seeds"))
+        found.append(say.refused(n, n + total, len(refused), _listed(refused)))
+    if rose := [row for row in rows if row["clusters_rose"]]:
+        found.append(say.rose(rose))
+    if worse := [row for row in rows if row["untagged_ratio"] > 1]:
+        found.append(say.untagged(len(worse), _listed(worse), max(row["untagged_ratio"] for row in worse)))
+    return found
+
+
+def _listed(rows: Sequence[Setting]) -> str:
+    """Return the numbers of settings, which ascend, as "1–4, 7, 9–12"."""
+    runs = groupby(enumerate(row["number"] for row in rows), key=lambda pair: pair[1] - pair[0])
+    numbers = [[number for _, number in run] for _, run in runs]
+    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in numbers)

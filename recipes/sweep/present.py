@@ -1,0 +1,98 @@
+"""Several tuned models beside one base: finished plans → points, report, and one W&B run a point."""
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Measured
+from evenhand.evaluation.report.files import present
+from evenhand.evaluation.report.numbers import score_text
+from evenhand.evaluation.results import find_score, read_scores
+from evenhand.evaluation.runs.files import write_text
+from evenhand.evaluation.runs.tables import write_table
+from evenhand.evaluation.runs.tracking import tracked
+from evenhand.recipes.experiment import Plan
+from evenhand.recipes.measure import SCORES, read_settings
+from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings, told_of
+from evenhand.recipes.sweep.page import page
+from evenhand.recipes.sweep.points import HEADLINE, point_row
+from evenhand.recipes.sweep.summary import COLUMNS, METHOD, Sweep
+from evenhand.recipes.sweep.tables import say
+from evenhand.recipes.testbed.known import notes_on
+
+POINTS, TRACKED = "points", "tracked"
+
+Fields = Mapping[Path, Mapping[str, Any]]  # what was swept, by the folder of a point's comparison
+
+
+def track(settings: LoopSettings | AblateSettings, plan: Plan, fields: Fields) -> None:
+    """Make the point's own run in the group, once, whatever is resumed; nothing for a point that was refused."""
+    if not (plan.comparison / "run.json").exists():
+        return
+    row = point_row(plan, settings.output_dir, fields.get(plan.comparison, {}))
+    mark = settings.output_dir / TRACKED / sha256(row["folder"].encode()).hexdigest()[:12]
+    if mark.exists():
+        return
+    swept = {name: value for name, value in fields.get(plan.comparison, {}).items() if name != METHOD}
+    name = ", ".join([plan.method, *(f"{field} {value}" for field, value in swept.items()), f"seed {plan.seed}"])
+    with tracked("point", settings, group=settings.output_dir.name, name=name, settings=row) as tracker:
+        tracker.values({name: float(value) for name, value in row.items() if isinstance(value, (int, float))})
+        tracker.scores(read_scores(plan.comparison / SCORES))
+    write_text(mark, f"{name}\n")
+
+
+def summarise_and_present(
+    title: str,
+    settings: LoopSettings | AblateSettings,
+    plans: Sequence[Plan],
+    refused: Mapping[str, str],
+    fields: Fields | None = None,
+) -> None:
+    """Write the points and the report of all plans, and print it.
+
+    Args:
+        refused: why a guard refused a plan, by the folder of its comparison.
+
+    Raises:
+        InputError: every point was refused.
+    """
+    if len(refused) == len(plans):
+        raise InputError(next(iter(refused.values())))
+    folder, fields = settings.output_dir, fields or {}
+    swept = list(dict.fromkeys(name for of_point in fields.values() for name in of_point if name != METHOD))
+    points = pd.DataFrame(
+        [point_row(it, folder, fields.get(it.comparison, {}), refused.get(str(it.comparison), "")) for it in plans]
+    )
+    points = points.reindex(columns=list(dict.fromkeys([*points, *COLUMNS])))
+    path = folder / f"{POINTS}.parquet"
+    write_table(path, points.astype({name: str for name in swept if points[name].dtype == object}))
+    measured = settings.measure if isinstance(settings, LoopSettings) else settings.loop.measure
+    notes = [*_bases(plans), *_notes_on(plans[0].before)]
+    if not swept:  # of a sweep's points `points.parquet` says it
+        notes.insert(0, say.reports([f"{name}/report.html" for name in points["folder"][points["failed"] == ""]]))
+    report = page(Sweep(title, measured.model.name, swept, points, notes))
+    files = present(folder, {FAMILY: report}, write=True, show=True)
+    with tracked("summary", settings, group=folder.name, name=f"{folder.name}-summary") as tracker:
+        tracker.table(POINTS, points)
+        tracker.artifact("summary", "report", *files, path)
+
+
+def _bases(plans: Sequence[Plan]) -> list[str]:
+    """Return what the base model scored, in a sentence for each of the measurements there are."""
+    found = []
+    for folder in dict.fromkeys(plan.before for plan in plans):
+        scores = read_scores(folder / SCORES)
+        others = ("perplexity", "distinct_2", "parroting")
+        beside = [score for metric in others for score in scores if score.metric == metric and not score.group]
+        seed = read_settings(folder, "before")[0].seed
+        found.append(say.base(seed, score_text(find_score(scores, HEADLINE)), beside))
+    return found
+
+
+def _notes_on(before: Path) -> Sequence[str]:
+    """Return what a reader must know of the measured model and of what judged it."""
+    return notes_on(FAMILY, Measured(before, told_of(read_settings(before, "before")[0], FAMILY)))

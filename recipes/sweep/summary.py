@@ -1,0 +1,218 @@
+"""The numbers of a sweep: points averaged over seeds, the Pareto front, and the plan put to the test.
+
+A *point* is one tuned model, measured on the same prompts as its base. A *setting* is all points that differ in nothing
+but the seed; what is judged, drawn and ranked is settings, since seeds of one setting are no evidence of their own.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
+from evenhand.evaluation.statistics.rank_correlation import rank_correlation
+from evenhand.recipes.sweep.bar import Bar
+
+METHOD, SEED = "method", "seed"
+# Fractions of pooled FGB* removed, 1 = all of it; each with its own 95 % interval in `<name>_low`, `<name>_high`.
+REDUCTIONS = ("reduction", "reduction_seen", "reduction_unseen", "reduction_confirmed")
+# Changes from the base model (relative; parroting: of the share), and what has no interval of its own either.
+CHANGES = ("perplexity_change", "distinct_2_change", "parroting_change", "length_change")
+MEASURES = (*REDUCTIONS, *CHANGES, "untagged_ratio", "minutes")
+PREDICTION = ("predicted_left", "predicted_low", "predicted_high")
+COLUMNS = (
+    *(METHOD, SEED),
+    *(f"{name}{end}" for name in REDUCTIONS for end in ("", "_low", "_high")),
+    *(*CHANGES, "untagged_ratio", "minutes"),
+    *("worst_cluster", "worst_cluster_change", "clusters_rose", *PREDICTION, "trusted", "folder", "failed"),
+)
+NEAR, FACTOR = 0.1, 2.0  # a prediction counts as right within 0.1 of pooled FGB*, or within a factor of two
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep: its points, what was swept, and what a reader must know.
+
+    `points` has one row per point, with the columns COLUMNS and those named in `swept` (dotted fields of the loop that
+    vary; "method" and "seed" may be among them). `failed` says why a guard refused a point ("" if it went through);
+    its numbers are then NaN. `clusters_rose` holds comma-separated names, `folder` the comparison's, from the sweep's.
+    """
+
+    title: str
+    base_model: str
+    swept: Sequence[str]
+    points: pd.DataFrame
+    notes: Sequence[str] = ()
+    bar: Bar = field(default_factory=Bar)
+
+
+def setting_fields(swept: Sequence[str]) -> list[str]:
+    """Return the columns that tell settings apart: the method, then what was swept but the seed."""
+    return [METHOD, *(name for name in dict.fromkeys(swept) if name not in (METHOD, SEED))]
+
+
+def setting_label(setting: Mapping[str, Any], among: pd.DataFrame, swept: Sequence[str]) -> str:
+    """Return "control_tags · quantile 0.7": the method if there are several, and what varies, by its short name."""
+    fields = [name for name in setting_fields(swept)[1:] if among[name].nunique(dropna=False) > 1]
+    last = [name.rsplit(".", 1)[-1] for name in fields]
+    parts = [
+        f"{short if last.count(short) == 1 else name} {value_text(setting[name])}"
+        for name, short in zip(fields, last, strict=True)
+        if not _absent(setting[name])
+    ]
+    if among[METHOD].nunique() > 1 or not parts:
+        parts.insert(0, str(setting[METHOD]))
+    return " · ".join(visible(part, 80) for part in parts)
+
+
+def value_text(value: Any) -> str:
+    """Return a swept value as it would be typed."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _absent(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
+    """Average points over seeds.
+
+    Args:
+        points: as in `Sweep`; n rows.
+        swept: names of the columns that vary.
+
+    Returns:
+        One row per setting, in the order of their first points: the setting's fields; `number` (from 1) and `label`,
+        see `setting_label`; `seeds`, how many went through, and `refused`, how many did not, with their `reasons`; for
+        each of MEASURES the mean, and its 95 % interval in `_low` and `_high`: from two seeds on Student's t over the
+        seeds, with one seed the point's own, where it has one (else NaN). `worst_cluster` and its `_change` (the
+        largest over the seeds), `clusters_rose` (with the number of seeds), PREDICTION (means: the plan's interval
+        does not say how seeds differ), `trusted` (in all seeds), and `front_perplexity`, `front_distinct_2`: no other
+        setting removes as much for less, judged by means.
+
+    Raises:
+        ValueError: columns are missing, or two points differ in nothing that is known of them.
+    """
+    fields = setting_fields(swept)
+    missing = [name for name in (*COLUMNS, *fields) if name not in points]
+    if missing:
+        raise ValueError(f"points lack the columns {', '.join(dict.fromkeys(missing))}.")
+    table = points.assign(
+        **{name: points[name].map(_hashable) for name in fields},
+        **{name: points[name].fillna("").astype(str) for name in ("failed", "clusters_rose", "worst_cluster")},
+    )
+    same = table[table.duplicated([*fields, SEED])]
+    if len(same):
+        raise ValueError(f"two points are alike in {', '.join([*fields, SEED])}: what else varies belongs in `swept`.")
+    grouped = table.groupby(fields, sort=False, dropna=False)
+    rows = [dict(zip(fields, values, strict=True)) | _setting(group) for values, group in grouped]
+    summary = pd.DataFrame(rows, columns=[*fields, *_setting(table.head(0))])
+    summary.insert(0, "number", np.arange(1, len(rows) + 1))
+    summary.insert(1, "label", [setting_label(row, summary, swept) for row in rows])
+    summary["front_perplexity"] = pareto_front(summary["perplexity_change"], summary["reduction"])
+    summary["front_distinct_2"] = pareto_front(-summary["distinct_2_change"], summary["reduction"])
+    return summary
+
+
+def pareto_front(cost: Iterable[float], gain: Iterable[float]) -> np.ndarray:
+    """Return which of n points no other point beats: none costs as little and gains as much, with one of them better.
+
+    Equal points are on the front together. What has NaN is never on it.
+
+    Returns:
+        bool (n,).
+    """
+    cost, gain = np.asarray(cost, dtype=float), np.asarray(gain, dtype=float)
+    no_worse = (cost[None] <= cost[:, None]) & (gain[None] >= gain[:, None])  # [i, j]: j is no worse than i
+    better = (cost[None] < cost[:, None]) | (gain[None] > gain[:, None])
+    return ~(no_worse & better).any(axis=1) & ~np.isnan(cost) & ~np.isnan(gain)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well the plan's prediction held among some settings: `near` of n within NEAR, `factor` within FACTOR."""
+
+    name: str
+    n: int
+    near: int
+    factor: int
+    correlation: BiasScore
+
+
+def several_thresholds(points: pd.DataFrame) -> bool:
+    """Return whether points of one seed had different predictions, so that there is something to rank."""
+    return bool((points.groupby(SEED)["predicted_left"].nunique() > 1).any())
+
+
+def planned(settings: pd.DataFrame) -> pd.DataFrame:
+    """Return the settings that have a prediction and a measured value; adds `left`, `left_low`, `left_high`.
+
+    What is left is 1 − `reduction`.
+    """
+    rows = settings[np.isfinite(settings["predicted_left"]) & np.isfinite(settings["reduction"])]
+    return rows.assign(
+        left=1 - rows["reduction"], left_low=1 - rows["reduction_high"], left_high=1 - rows["reduction_low"]
+    )
+
+
+def plan_agreement(rows: pd.DataFrame) -> list[Agreement]:
+    """Return how the plan fared among all settings of `planned`, the trusted ones, and the others."""
+    trusted = rows["trusted"].astype(bool)
+    parts = [("all", rows), ("trusted", rows[trusted]), ("not trusted", rows[~trusted])]
+    return [_agreement(name, part) for name, part in parts]
+
+
+def _agreement(name: str, rows: pd.DataFrame) -> Agreement:
+    predicted, left = rows["predicted_left"].to_numpy(), rows["left"].to_numpy()
+    near = np.abs(left - predicted) <= NEAR + 1e-9
+    within = (left * FACTOR >= predicted) & (left <= predicted * FACTOR)  # never of a negative beside a positive
+    names = ("the prediction", "the measured value")
+    correlation = rank_correlation("plan_rho", predicted, left, names=names, of="setting")
+    return Agreement(name, len(rows), int(near.sum()), int(within.sum()), correlation)
+
+
+def _setting(group: pd.DataFrame) -> dict[str, Any]:
+    """Return the summary of points that differ in the seed alone."""
+    done = group[group["failed"] == ""]
+    reasons = dict.fromkeys(group.loc[group["failed"] != "", "failed"])
+    row: dict[str, Any] = {"seeds": len(done), "refused": len(group) - len(done), "reasons": "; ".join(reasons)}
+    for name in MEASURES:
+        row[name], row[f"{name}_low"], row[f"{name}_high"] = _over_seeds(done, name)
+    worst = done.sort_values("worst_cluster_change", ascending=False, kind="stable").head(1)  # NaN sorts last
+    row["worst_cluster"] = next(iter(worst["worst_cluster"]), "")
+    row["worst_cluster_change"] = float(next(iter(worst["worst_cluster_change"]), math.nan))
+    row["clusters_rose"] = _risen(list(done["clusters_rose"]))
+    row |= {name: float(done[name].astype(float).mean()) for name in PREDICTION}
+    row["trusted"] = bool(len(done)) and bool(done["trusted"].eq(True).all())  # NaN is no trust
+    return row
+
+
+def _over_seeds(done: pd.DataFrame, name: str) -> tuple[float, float, float]:
+    """Return the mean of a measure with its interval, NaN where there is none."""
+    rows = done[done[name].notna()]
+    values = rows[name].astype(float).to_numpy()
+    if len(values) == 0:
+        return math.nan, math.nan, math.nan
+    if len(values) > 1:
+        return float(values.mean()), *mean_interval(values, student_quantile(len(values) - 1))
+    ends = [f"{name}_low", f"{name}_high"]
+    low, high = rows[ends].astype(float).iloc[0] if name in REDUCTIONS else (math.nan, math.nan)
+    return float(values[0]), float(low), float(high)
+
+
+def _risen(by_seed: Sequence[str]) -> str:
+    """Return the clusters that rose in any seed, with the number of seeds where there are several."""
+    names = [name.strip() for risen in by_seed for name in set(risen.split(",")) if name.strip()]
+    names = sorted(names, key=lambda name: (-names.count(name), name))
+    of = f" of {len(by_seed)} seeds)"
+    return ", ".join(name if len(by_seed) == 1 else f"{name} ({names.count(name)}{of}" for name in dict.fromkeys(names))
+
+
+def _hashable(value: Any) -> Any:
+    """Return a swept value by which rows can be grouped: a list or mapping as text."""
+    return str(value) if isinstance(value, (list, dict)) else value

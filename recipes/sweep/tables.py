@@ -1,0 +1,145 @@
+"""The tables of a sweep's report."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, visible
+from evenhand.evaluation.report.sentences import Sentences
+from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, number_cell, p_cell, score_cell
+from evenhand.evaluation.statistics.intervals import share_interval
+from evenhand.recipes.sweep.summary import Agreement, Sweep, setting_label, value_text
+
+say = Sentences(__file__)
+
+Setting = Mapping[str, Any]  # a row of `judged`
+
+# column of the summary: its name in a table, its factor, its decimals, whether its sign is always shown
+REMOVED = {
+    "reduction": ("all descriptors", 100, 1, False),
+    "reduction_seen": ("tuned on", 100, 1, False),
+    "reduction_unseen": ("not tuned on", 100, 1, False),
+}
+COSTS = {
+    "perplexity_change": ("perplexity", 100, 1, True),
+    "distinct_2_change": ("distinct-2", 100, 1, True),
+    "length_change": ("length", 100, 1, True),
+    "parroting_change": ("repeats, points", 100, 2, True),
+    "worst_cluster_change": (f"worst cluster, {UNIT}", PER_UNIT, 2, True),
+}
+CHECKS = {
+    "reduction_confirmed": ("removed by the second classifier, %", 100, 1, False),
+    "untagged_ratio": ("untagged, × base", 1, 2, False),
+    "minutes": ("minutes", 1, 1, False),
+}
+
+
+def removed_table(settings: Sequence[Setting]) -> Table:
+    """Return what each setting removed: over all descriptors, drawn, and of those tuned on and not."""
+    table = _measures("Pooled FGB* removed, % of the base model’s; the line is all of it", settings, REMOVED)
+    rows = tuple(
+        Row(row.label, (*row.cells, Cell(_seeds(setting))), _marks(setting))
+        for row, setting in zip(table.rows, settings, strict=True)
+    )
+    return Table(table.caption, (*table.columns, "seeds"), rows, ideal=100)
+
+
+def judged_table(settings: Sequence[Setting]) -> Table:
+    """Return how each setting is judged."""
+    rows = tuple(Row(_name(setting), (Cell(say.judged(setting), prose=True),)) for setting in settings)
+    return Table("How the settings are judged", ("setting", "judged"), rows)
+
+
+def cost_table(settings: Sequence[Setting]) -> Table:
+    """Return what each setting cost."""
+    table = _measures("What it cost: change from the base model, %", settings, COSTS)
+    return replace(table, note=say.costs if any(math.isfinite(it["worst_cluster_change"]) for it in settings) else "")
+
+
+def check_table(settings: Sequence[Setting]) -> Table:
+    """Return two checks on what each setting removed, and how long it took to tune."""
+    return _measures("Two checks, and the time of tuning", settings, CHECKS)
+
+
+def refused_table(sweep: Sweep) -> Table:
+    """Return every point that a guard refused, with the reason."""
+    points = sweep.points[sweep.points["failed"].fillna("") != ""]
+    rows = []
+    for point in points.to_dict("records"):
+        reason, folder = visible(str(point["failed"]), 600), visible(str(point["folder"]), 200)
+        cells = (Cell(value_text(point["seed"])), Cell(reason, prose=True), Cell(folder, prose=True))
+        rows.append(Row(setting_label(point, sweep.points, sweep.swept), cells))
+    return Table("Refused by a guard", ("setting", "seed", "reason", "folder"), tuple(rows))
+
+
+def plan_table(settings: Sequence[Setting]) -> Table:
+    """Return predicted beside measured for the settings of `planned`."""
+    rows = []
+    for row in settings:
+        ratio = row["left"] / row["predicted_left"] if row["predicted_left"] > 0 else math.nan
+        cells = (
+            _cell(row["predicted_left"], row["predicted_low"], row["predicted_high"], 100, 1),
+            _cell(row["left"], row["left_low"], row["left_high"], 100, 1),
+            number_cell(100 * (row["left"] - row["predicted_left"]), 1, sign=True),
+            number_cell(ratio, 2),
+            Cell("yes" if row["trusted"] else "no"),
+        )
+        rows.append(Row(_name(row), cells))
+    columns = ("setting", "predicted", "measured", "difference, points", "measured ÷ predicted", "trusted")
+    return Table("Pooled FGB* left after tuning, % of the base model’s", columns, tuple(rows), say.plan_note)
+
+
+def agreement_table(agreements: Sequence[Agreement]) -> Table:
+    """Return how often the plan's predictions held, with Wilson intervals, and how well it ranked the settings."""
+    rows = []
+    for found in agreements:
+        shares = [_share(part, found.n) for part in (found.near, found.factor)]
+        rho = score_cell(found.correlation, 1, 2)
+        rows.append(Row(found.name, (Cell(str(found.n)), *shares, rho, p_cell(found.correlation))))
+    columns = ("settings", "n", "within 0.1, %", "within a factor of two, %", "Spearman ρ", "p")
+    return Table("How the predictions held", columns, tuple(rows))
+
+
+def _measures(caption: str, settings: Sequence[Setting], measures: Mapping[str, tuple[str, float, int, bool]]) -> Table:
+    """Return a table of the measures that any setting has."""
+    shown = {name: how for name, how in measures.items() if any(math.isfinite(row[name]) for row in settings)}
+    rows = tuple(
+        Row(_name(row), tuple(_measured(row, name, *how[1:]) for name, how in shown.items())) for row in settings
+    )
+    return Table(caption, ("setting", *(name for name, *_ in shown.values())), rows)
+
+
+def _measured(setting: Setting, name: str, factor: float, digits: int, sign: bool) -> Cell:
+    if name == "worst_cluster_change":  # the largest over seeds, so without an interval
+        cell = number_cell(setting[name] * factor, digits, sign)
+        named = f"{visible(setting['worst_cluster'], 40)} {cell.text}"
+        return cell if math.isnan(setting[name]) else Cell(named)
+    if name in ("minutes", "untagged_ratio"):  # how they differ by seed is nobody's question
+        return number_cell(setting[name] * factor, digits, sign)
+    return _cell(setting[name], setting[f"{name}_low"], setting[f"{name}_high"], factor, digits, sign)
+
+
+def _marks(setting: Setting) -> tuple[Mark, ...]:
+    value, *bounds = (100 * setting[f"reduction{end}"] for end in ("", "_low", "_high"))
+    if math.isnan(value):
+        return ()
+    return (Mark("before", value, None if any(map(math.isnan, bounds)) else (bounds[0], bounds[1])),)
+
+
+def _name(setting: Setting) -> str:
+    return f"{setting['number']} {setting['label']}"
+
+
+def _seeds(setting: Setting) -> str:
+    total = setting["seeds"] + setting["refused"]
+    return f"{setting['seeds']} of {total}" if setting["refused"] else str(total)
+
+
+def _cell(value: float, low: float, high: float, factor: float, digits: int, sign: bool = False) -> Cell:
+    return number_cell(value * factor, digits, sign, (low * factor, high * factor))
+
+
+def _share(part: int, n: int) -> Cell:
+    low, high = share_interval(part, n) if n else (math.nan, math.nan)
+    return _cell(part / n if n else math.nan, low, high, 100, 0)

@@ -1,0 +1,85 @@
+"""What is known of the testbed's models beside what is measured: their true scores, and what a reader must know."""
+
+from collections.abc import Callable, Mapping
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Known, Measured
+from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.settings import TESTBED
+from evenhand.mitigation.training.page import tuning_facts
+from evenhand.recipes.testbed import frequencies, grammar, pairs
+
+MODEL_NOTES = {
+    "generation_bias": (
+        "The measured model is the testbed: a tiny model with a planted bias, built to check the instrument and the "
+        "methods. Its numbers say nothing about any real model or people."
+    ),
+    "sentence_pairs": (
+        "The measured model is the testbed's: a tiny model of a grammar with a planted stereotype, built to check the "
+        "instrument. Its numbers say nothing about any real model or people."
+    ),
+    "likelihood_bias": (
+        "The measured model is the testbed's: a tiny model of a grammar in which some descriptors are rarer than "
+        "others of their axis, built to check the instrument. Its numbers say nothing about any real model or people."
+    ),
+}
+CLASSIFIER_NOTE = (
+    "The style classifier is the testbed's, which knows the testbed's sentences alone: for any other model its styles "
+    "mean little. Give --generation_bias.style_classifier and --generation_bias.style_clusters of your own."
+)
+PAIRS_NOTE = (
+    "These pairs are the testbed's, of words that its grammar gives a stereotype to. They say nothing about any other "
+    "model: give --sentence_pairs.pairs crows_pairs, or a file of your own."
+)
+WORDS_NOTE = "The testbed's model knows the words of its own pairs alone; of these it can say nothing."
+SHOWN = ("fgb", "fgb_corrected", "fgb_pooled_corrected", "scgb_pooled_corrected")
+
+
+def known(family: str, measured: Measured) -> Known:
+    """Return the planted bias on the measured rows, where the testbed was measured, and the notes to its readers."""
+    return Known(TRUTHS.get(family, lambda measured: [])(measured), notes_on(family, measured))
+
+
+def notes_on(family: str, measured: Measured) -> list[str]:
+    """Return what a reader must know of the measured model, and of what judged it."""
+    is_testbed = measured.told.model.name == TESTBED
+    notes = [MODEL_NOTES[family]] if is_testbed and family in MODEL_NOTES else []
+    if family == "generation_bias" and not is_testbed and _foreign_classifier(measured):
+        notes.append(CLASSIFIER_NOTE)
+    if family == "sentence_pairs" and is_testbed != (measured.told.own.pairs == TESTBED):
+        notes.append(WORDS_NOTE if is_testbed else PAIRS_NOTE)
+    return notes
+
+
+def _foreign_classifier(measured: Measured) -> bool:
+    """Return whether the testbed's classifier judged a model that was not made from the testbed's."""
+    told = measured.told
+    return told.own.style_classifier.name == TESTBED and "control_tag" not in tuning_facts(told.model.name)
+
+
+def _generation_truth(measured: Measured) -> list[BiasScore]:
+    if measured.told.model.name != TESTBED:
+        return []
+    try:
+        planted = grammar.truth(measured.table("prompts"))
+    except InputError:  # prompts of another taxonomy or file, which the grammar does not answer
+        return []
+    return [score for score in planted if score.metric in SHOWN and "style" not in score.group]
+
+
+def _pairs_truth(measured: Measured) -> list[BiasScore]:
+    told = measured.told
+    planted = told.model.name == TESTBED and told.own.pairs == TESTBED and not told.own.perturbed
+    return pairs.truth(measured.table("pairs")) if planted else []
+
+
+def _likelihood_truth(measured: Measured) -> list[BiasScore]:
+    planted = measured.told.model.name == TESTBED and measured.told.prompts.dataset == frequencies.DATASET
+    return frequencies.truth(measured.table("likelihoods")) if planted else []
+
+
+TRUTHS: Mapping[str, Callable[[Measured], list[BiasScore]]] = {
+    "generation_bias": _generation_truth,
+    "sentence_pairs": _pairs_truth,
+    "likelihood_bias": _likelihood_truth,
+}

@@ -1,0 +1,218 @@
+"""The two style classifiers, trained on the exact posteriors of the styles.
+
+The first labels and measures. The second measures what the first has shaped, and for that it is as unlike the first as
+it can be: it learns from the utterances that the first never saw and from no others, in other tokens, with another
+architecture.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers.processors import TemplateProcessing
+from torch import Tensor, nn
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    ModernBertConfig,
+    ModernBertForSequenceClassification,
+    PreTrainedTokenizerFast,
+)
+
+from evenhand.recipes.testbed import grammar
+from evenhand.recipes.testbed.corpus import END_OF_TEXT, PAD, POSITIONS
+from evenhand.recipes.testbed.training.steps import padded_right, take_steps
+
+CLASSIFIER_TEXTS, CLASSIFIER_BATCH, CLASSIFIER_RATE, CLASSIFIER_WARM_UP = 150_000, 128, 3e-3, 50
+CLASSIFIER_HELD_OUT = 0.1
+# Shares of the classifier's texts: small talk and prompts (both Ordinary), and a mention of some descriptor that
+# cleaning would not find, as a model that copies wrongly makes.
+SMALL_TALK_SHARE, PROMPT_SHARE, WRONG_MENTION_SHARE = 0.03, 0.01, 0.1
+# Of the utterances that the first classifier never saw, the share that the second never sees either.
+NEW_TO_BOTH = 0.2
+SECOND_TEXTS, SECOND_RATE, SECOND_DROPOUT = 50_000, 3e-3, 0.1
+UNKNOWN = "<|unknown|>"
+
+
+def train_style_classifier(
+    tokenizer: PreTrainedTokenizerFast, seed: int
+) -> tuple[BertForSequenceClassification, PreTrainedTokenizerFast]:
+    """Train a BERT of 0.47 M parameters to give the grammar's posterior over styles; return it with its tokenizer."""
+    own = classifier_tokenizer(tokenizer)
+    styles = grammar.styles()
+    model = BertForSequenceClassification(
+        BertConfig(
+            vocab_size=len(own),
+            hidden_size=96,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=192,
+            max_position_embeddings=POSITIONS,
+            type_vocab_size=1,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            pad_token_id=own.pad_token_id,
+            id2label=dict(enumerate(styles)),
+            label2id={style: i for i, style in enumerate(styles)},
+        )
+    )
+    small_talk = [response for _, response in grammar.neutral_pairs("train")]
+    ordinary = [(SMALL_TALK_SHARE, small_talk), (PROMPT_SHARE, _prompts("person", "people"))]
+    _train_classifier(model, own, lambda text: not is_held_out(text), ordinary, CLASSIFIER_TEXTS, CLASSIFIER_RATE, seed)
+    return model.eval(), own
+
+
+def train_second_style_classifier(seed: int) -> tuple[ModernBertForSequenceClassification, PreTrainedTokenizerFast]:
+    """Train a ModernBERT of 0.13 M parameters on what the first classifier never saw; return it with its tokenizer.
+
+    Its words are whole ones in lower case, it knows their order by rotation, and it averages over all of them. The
+    first classifier has seen all the small talk there is, so there is none here; the prompts have another noun.
+    """
+    torch.manual_seed(seed + 1)  # so that building it alone gives the same bytes as building all
+    own = second_tokenizer()
+    styles = grammar.styles()
+    model = ModernBertForSequenceClassification(
+        ModernBertConfig(
+            vocab_size=len(own),
+            hidden_size=64,
+            intermediate_size=96,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            max_position_embeddings=POSITIONS,
+            layer_types=["full_attention"] * 2,
+            embedding_dropout=SECOND_DROPOUT,
+            mlp_dropout=SECOND_DROPOUT,
+            classifier_pooling="mean",
+            pad_token_id=own.pad_token_id,
+            bos_token_id=None,
+            eos_token_id=None,
+            cls_token_id=None,
+            sep_token_id=None,
+            id2label=dict(enumerate(styles)),
+            label2id={style: i for i, style in enumerate(styles)},
+        )
+    )
+    ordinary = [(PROMPT_SHARE, _prompts("woman", "women"))]
+    _train_classifier(model, own, is_for_second, ordinary, SECOND_TEXTS, SECOND_RATE, seed + 1)
+    return model.eval(), own
+
+
+def style_posteriors() -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Return all n cleaned utterances, p(style | utterance) (n, S) and p(utterance) (n,), all styles equally likely."""
+    mass: dict[str, np.ndarray] = {}
+    known = grammar.families()
+    for s, family in enumerate(known):
+        utterances = grammar.utterances(family)
+        for utterance in utterances:
+            mass.setdefault(utterance, np.zeros(len(known)))[s] += 1 / (len(utterances) * len(known))
+    joint = np.stack(list(mass.values()))
+    return list(mass), joint / joint.sum(axis=1, keepdims=True), joint.sum(axis=1)
+
+
+def is_held_out(text: str) -> bool:
+    """Return whether the first classifier may not train on this utterance."""
+    return _uniform(text, 0) < CLASSIFIER_HELD_OUT
+
+
+def is_new_to_both(text: str) -> bool:
+    """Return whether neither classifier may train on this utterance; the second learns from the others held out."""
+    return is_held_out(text) and _uniform(text, 1) < NEW_TO_BOTH
+
+
+def is_for_second(text: str) -> bool:
+    """Return whether the second classifier may train on this utterance, and then the first may not."""
+    return is_held_out(text) and not is_new_to_both(text)
+
+
+def _uniform(text: str, n: int) -> float:
+    """Return the n-th of the eight numbers in [0, 1) that a text's hash gives."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[4 * n : 4 * n + 4]) / 2**32
+
+
+def classifier_tokenizer(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
+    """Return the dialogue model's tokenizer with an end-of-text token in front, on whose state BERT classifies."""
+    own = padded_right(
+        type(tokenizer.backend_tokenizer).from_str(tokenizer.backend_tokenizer.to_str()),
+        POSITIONS,
+        eos_token=END_OF_TEXT,
+        pad_token=PAD,
+    )
+    own.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{END_OF_TEXT} $A", special_tokens=[(END_OF_TEXT, own.eos_token_id)]
+    )
+    return own
+
+
+def second_tokenizer() -> PreTrainedTokenizerFast:
+    """Return a tokenizer into the words, in lower case, and the punctuation of the second classifier's utterances."""
+    words = Tokenizer(models.WordLevel({}, unk_token=UNKNOWN))
+    words.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
+    words.pre_tokenizer = pre_tokenizers.Split(Regex(r"\w+|[^\w\s]"), "removed", invert=True)
+    seen: set[str] = set()
+    for text in filter(is_for_second, style_posteriors()[0]):
+        seen.update(word for word, _ in words.pre_tokenizer.pre_tokenize_str(words.normalizer.normalize_str(text)))
+    words.model = models.WordLevel(
+        {word: index for index, word in enumerate([PAD, UNKNOWN, *sorted(seen)])}, unk_token=UNKNOWN
+    )
+    return padded_right(
+        words,
+        POSITIONS,
+        unk_token=UNKNOWN,
+        pad_token=PAD,
+    )
+
+
+def _prompts(noun: str, plural: str) -> list[str]:
+    """Return the templates filled as cleaning leaves them: what a model says that repeats its prompt."""
+    return [
+        template.replace("{noun_phrase}", f"a {grammar.CENSORED} {noun}").replace("{plural_noun_phrase}", plural)
+        for template in grammar.plan().base
+    ]
+
+
+def _train_classifier(
+    model: nn.Module,
+    tokenizer: PreTrainedTokenizerFast,
+    is_for_training: Callable[[str], bool],
+    ordinary: Sequence[tuple[float, list[str]]],
+    n: int,
+    rate: float,
+    seed: int,
+) -> None:
+    """Train on n texts: utterances with their posteriors, and shares of texts that are Ordinary."""
+    steps = n // CLASSIFIER_BATCH
+
+    def losses() -> Iterator[Tensor]:
+        for texts, expected in _classifier_batches(steps, is_for_training, ordinary, np.random.default_rng(seed)):
+            logits = model(**tokenizer(texts, return_tensors="pt", padding=True)).logits
+            yield nn.functional.cross_entropy(logits, expected)
+
+    take_steps(model, losses(), steps, rate, CLASSIFIER_WARM_UP)
+
+
+def _classifier_batches(
+    steps: int,
+    is_for_training: Callable[[str], bool],
+    ordinary: Sequence[tuple[float, list[str]]],
+    rng: np.random.Generator,
+) -> Iterator[tuple[list[str], Tensor]]:
+    texts, posteriors, share = style_posteriors()
+    share = np.where([is_for_training(text) for text in texts], share, 0.0)
+    is_ordinary = np.eye(posteriors.shape[1])[grammar.styles().index("Ordinary")]
+    ends = np.cumsum([part for part, _ in ordinary])
+    descriptors = list(grammar.plan().effects)
+    drawn = rng.choice(len(texts), size=(steps, CLASSIFIER_BATCH), p=share / share.sum())
+    for indices in drawn:
+        chosen, expected = [], []
+        for i, u, v in zip(indices, rng.random(CLASSIFIER_BATCH), rng.random(CLASSIFIER_BATCH), strict=True):
+            text, posterior = texts[i], posteriors[i]
+            if u < ends[-1]:
+                others = ordinary[int(np.searchsorted(ends, u, side="right"))][1]
+                text, posterior = others[int(v * len(others))], is_ordinary
+            elif u > 1 - WRONG_MENTION_SHARE:
+                text = text.replace(grammar.CENSORED, descriptors[int(v * len(descriptors))])
+            chosen.append(text)
+            expected.append(posterior)
+        yield chosen, torch.tensor(np.array(expected), dtype=torch.float32)

@@ -1,0 +1,67 @@
+"""The dialogue model: a small GPT-2, trained on the exact expectations of its grammar."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+from evenhand.recipes.testbed.corpus import POSITIONS, Batch, batches, tokenized_grammar, training_rows
+from evenhand.recipes.testbed.training.steps import take_steps
+
+# (contexts, factor on the planted effects, share that is parroted). The model first learns *that* the descriptor
+# matters, from an exaggerated bias, and to copy, from much parroting; then how much of either there is.
+DIALOGUE_STAGES = ((40_000, 2.0, 0.2), (110_000, 1.1, 0.01))
+DIALOGUE_BATCH, DIALOGUE_RATE, DIALOGUE_WARM_UP = 32, 3e-3, 100
+# A response's first token carries most of its style: it counts as much as this many others.
+FIRST_TOKEN_WEIGHT = 4.0
+
+
+def train_dialogue_model(
+    tokenizer: PreTrainedTokenizerFast, prompts: pd.DataFrame, personas: Sequence[str], seed: int
+) -> GPT2LMHeadModel:
+    """Train a GPT-2 of 0.65 M parameters to answer as the grammar does (cross-entropy to its exact expectations)."""
+    model = GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=len(tokenizer),
+            n_positions=POSITIONS,
+            n_embd=96,
+            n_layer=3,
+            n_head=4,
+            activation_function="gelu_pytorch_tanh",
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            bos_token_id=tokenizer.eos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+    )
+    steps = sum(-(-n // DIALOGUE_BATCH) for n, _, _ in DIALOGUE_STAGES)
+    stream = DataLoader(_Stages(tokenizer, prompts, personas, seed), batch_size=None, num_workers=1)
+    take_steps(model, (_dialogue_loss(model, batch) for batch in stream), steps, DIALOGUE_RATE, DIALOGUE_WARM_UP)
+    return model.eval()
+
+
+class _Stages(IterableDataset):
+    """The batches of all stages, made in a process of their own while the model learns from the ones before."""
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerFast, prompts: pd.DataFrame, personas: Sequence[str], seed: int
+    ) -> None:
+        self.tokenizer, self.prompts, self.personas, self.seed = tokenizer, prompts, personas, seed
+
+    def __iter__(self) -> Iterator[Batch]:
+        answers, rng = tokenized_grammar(self.tokenizer), np.random.default_rng(self.seed)
+        for n, amplification, parroting in DIALOGUE_STAGES:
+            rows = training_rows(self.prompts, self.personas, n, parroting, rng)
+            yield from batches(rows, self.tokenizer, answers, amplification, DIALOGUE_BATCH, rng)
+
+
+def _dialogue_loss(model: GPT2LMHeadModel, batch: Batch) -> Tensor:
+    states = model.transformer(input_ids=batch.token_ids).last_hidden_state[batch.row, batch.column]
+    losses = nn.functional.cross_entropy(model.lm_head(states), batch.expected, reduction="none")
+    weights = 1 + (FIRST_TOKEN_WEIGHT - 1) * batch.first
+    return (weights * losses).sum() / weights.sum()

@@ -1,0 +1,123 @@
+"""The language model: a small GPT-2 to which descriptors are as frequent as its grammar has them."""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from torch import Tensor, nn
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+from evenhand.evaluation.models.likelihood.prefix_tree import PrefixTree, prefix_tree
+from evenhand.recipes.testbed import frequencies
+from evenhand.recipes.testbed.training.steps import PAD_WORD, UNKNOWN_WORD, padded_right, take_steps
+
+LANGUAGE_STEPS, LANGUAGE_BATCH, LANGUAGE_RATE, LANGUAGE_WARM_UP = 2000, 128, 5e-3, 50
+LANGUAGE_POSITIONS = 32  # a sentence has 7 tokens with its marks; others, of words that are unknown, have more
+BEGIN, END = "[BOS]", "[EOS]"
+
+
+def train_language_model(seed: int) -> tuple[GPT2LMHeadModel, PreTrainedTokenizerFast]:
+    """Train a GPT-2 of 0.15 M parameters to find each sentence as frequent as the grammar has it; and its tokenizer.
+
+    Sentences are drawn evenly, so that it knows the rare ones as well; the target at each token is the exact
+    distribution of the next one.
+    """
+    torch.manual_seed(seed + 3)  # so that building it alone gives the same bytes as building all
+    own = language_tokenizer()
+    model = GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=len(own),
+            n_positions=LANGUAGE_POSITIONS,
+            n_embd=64,
+            n_layer=2,
+            n_head=4,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            bos_token_id=own.bos_token_id,
+            eos_token_id=own.eos_token_id,
+            pad_token_id=own.pad_token_id,
+        )
+    )
+    tree, p = language_tree(own, *frequencies.distinct_sentences())
+    stream = language_batches(tree, next_tokens(tree, p, len(own)), LANGUAGE_STEPS, np.random.default_rng(seed + 3))
+
+    def losses() -> Iterator[Tensor]:
+        for ids, there, expected in stream:
+            states = model.transformer(ids, attention_mask=there).last_hidden_state[there]
+            yield nn.functional.cross_entropy(model.lm_head(states), expected)
+
+    take_steps(model, losses(), LANGUAGE_STEPS, LANGUAGE_RATE, LANGUAGE_WARM_UP)
+    return model.eval(), own
+
+
+def language_tokenizer() -> PreTrainedTokenizerFast:
+    """Return a tokenizer into the whole phrases of HolisticBias' sentences; any other word is unknown.
+
+    At each place the longest phrase is taken: "I'm currently", not "I'm".
+    """
+    phrases = frequencies.lexicon()
+    index = {phrase: i for i, phrase in enumerate([PAD_WORD, UNKNOWN_WORD, BEGIN, END, *phrases])}
+    words = Tokenizer(models.WordLevel(index, unk_token=UNKNOWN_WORD))
+    words.normalizer = normalizers.NFC()
+    # By first letter, as a regex tries alternatives one after the other.
+    known = "|".join(
+        f"{re.escape(first)}(?:{'|'.join(re.escape(phrase[1:]) for phrase in sorted(some, key=len, reverse=True))})"
+        for first, some in groupby(phrases, key=lambda phrase: phrase[0])
+    )
+    pattern = Regex(rf"(?:{known})(?!\w)|[\w'-]+|[^\w\s]")
+    words.pre_tokenizer = pre_tokenizers.Split(pattern, "removed", invert=True)
+    return padded_right(
+        words,
+        LANGUAGE_POSITIONS,
+        pad_token=PAD_WORD,
+        unk_token=UNKNOWN_WORD,
+        bos_token=BEGIN,
+        eos_token=END,
+    )
+
+
+def language_tree(
+    tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], p: np.ndarray
+) -> tuple[PrefixTree, np.ndarray]:
+    """Return the tree of N sentences, BOS before and EOS behind each, and p(beginning) of each node from p (N,)."""
+    ids = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+    tree = prefix_tree([[tokenizer.bos_token_id, *row, tokenizer.eos_token_id] for row in ids])
+    mass = np.zeros(len(tree.token))
+    np.add.at(mass, tree.leaf, p)
+    for depth in range(tree.depth.max(), 0, -1):
+        nodes = np.flatnonzero(tree.depth == depth)
+        np.add.at(mass, tree.parent[nodes], mass[nodes])
+    return tree, mass
+
+
+def next_tokens(tree: PrefixTree, mass: np.ndarray, vocabulary: int) -> csr_matrix:
+    """Return p(next token | beginning), exactly, for each of the tree's m inner nodes, (m, vocabulary)."""
+    share = mass[tree.child] / mass[tree.parent[tree.child]]
+    return csr_matrix((share, tree.token[tree.child], tree.first_child), (len(tree.inner), vocabulary))
+
+
+def language_batches(
+    tree: PrefixTree, expected: csr_matrix, steps: int, rng: np.random.Generator
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield b sentences' token ids but the last (b, l), which are there and no padding (b, l), and for each of those r
+    the exact distribution of the next token (r, vocabulary).
+    """
+    number = np.full(len(tree.token), -1)
+    number[tree.inner] = np.arange(len(tree.inner))
+    for _ in range(steps):
+        path = np.full((LANGUAGE_BATCH, tree.depth.max()), -1)
+        node = tree.parent[tree.leaf[rng.integers(len(tree.leaf), size=LANGUAGE_BATCH)]]
+        row = np.arange(LANGUAGE_BATCH)
+        while len(node):
+            path[row, tree.depth[node]] = number[node]
+            node = tree.parent[node]
+            row, node = row[node >= 0], node[node >= 0]
+        there = path >= 0
+        ids = np.where(there, tree.token[tree.inner[path]], 0)  # padding stands behind, where no token sees it
+        wanted = expected[path[there]].toarray().astype(np.float32)
+        yield torch.from_numpy(ids).long(), torch.from_numpy(there), torch.from_numpy(wanted)

@@ -1,0 +1,111 @@
+"""The masked model: a small BERT, trained on the exact distribution of one word given the others."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers.processors import TemplateProcessing
+from torch import Tensor, nn
+from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+
+from evenhand.recipes.testbed import pairs
+from evenhand.recipes.testbed.training.steps import PAD_WORD, UNKNOWN_WORD, padded_right, take_steps
+
+MASKED_SENTENCES, MASKED_BATCH, MASKED_RATE, MASKED_WARM_UP = 256_000, 64, 3e-3, 100
+ATTRIBUTE_SHARE = 0.4  # of the words asked for, those that the planted bias is in, beside the others drawn uniformly
+# BERT's rule (Devlin et al. 2019, §3.1), so that sentences without a mask can be scored too (AUL): of the words asked
+# for, a tenth is shown as it is and a tenth is any word in its place.
+SHOWN, REPLACED = 0.1, 0.1
+MASKED_POSITIONS = 32  # a sentence of the grammar has 14 words at most
+CLS, SEP, MASK = "[CLS]", "[SEP]", "[MASK]"
+SPECIAL_WORDS = (PAD_WORD, UNKNOWN_WORD, CLS, SEP, MASK)
+
+
+def train_masked_model(seed: int) -> tuple[BertForMaskedLM, PreTrainedTokenizerFast]:
+    """Train a BERT of 0.2 M parameters to fill in words as the sentence pairs' grammar does; return its tokenizer too.
+
+    The target is the exact distribution of one word given all the others. Every sentence of a batch is there twice,
+    once about either group of a contrast and asked for the same word, so that where nothing is planted both groups have
+    the same targets.
+    """
+    torch.manual_seed(seed + 2)  # so that building it alone gives the same bytes as building all
+    own = masked_tokenizer()
+    model = BertForMaskedLM(
+        BertConfig(
+            vocab_size=len(own),
+            hidden_size=96,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=192,
+            max_position_embeddings=MASKED_POSITIONS,
+            type_vocab_size=1,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            pad_token_id=own.pad_token_id,
+        )
+    )
+    steps = MASKED_SENTENCES // MASKED_BATCH
+
+    def losses() -> Iterator[Tensor]:
+        for ids, places, expected in masked_batches(own, steps, np.random.default_rng(seed + 2)):
+            states = model.bert(ids, ids.ne(own.pad_token_id)).last_hidden_state
+            yield nn.functional.cross_entropy(model.cls(states[torch.arange(len(ids)), places]), expected)
+
+    take_steps(model, losses(), steps, MASKED_RATE, MASKED_WARM_UP)
+    return model.eval(), own
+
+
+def masked_tokenizer() -> PreTrainedTokenizerFast:
+    """Return a tokenizer into the words, in lower case, and the marks of the sentence pairs; BERT's special tokens."""
+    index = {word: index for index, word in enumerate([*SPECIAL_WORDS, *pairs.vocabulary()])}
+    words = Tokenizer(models.WordLevel(index, unk_token=UNKNOWN_WORD))
+    words.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
+    words.pre_tokenizer = pre_tokenizers.Split(Regex(r"\w+|[^\w\s]"), "removed", invert=True)
+    words.post_processor = TemplateProcessing(
+        single=f"{CLS} $A {SEP}", special_tokens=[(token, index[token]) for token in (CLS, SEP)]
+    )
+    return padded_right(
+        words,
+        MASKED_POSITIONS,
+        pad_token=PAD_WORD,
+        unk_token=UNKNOWN_WORD,
+        cls_token=CLS,
+        sep_token=SEP,
+        mask_token=MASK,
+    )
+
+
+def masked_batches(
+    tokenizer: PreTrainedTokenizerFast, steps: int, rng: np.random.Generator
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield b sentences' token ids (b, l), the place asked for in each (b,), its exact distribution (b, vocabulary)."""
+    index = tokenizer.get_vocab()
+    for _ in range(steps):
+        rows = [row for _ in range(MASKED_BATCH // 2) for row in _asked_of_both(rng)]
+        ids = [torch.tensor([index[word] for word in (CLS, *words, SEP)]) for words, _, _ in rows]
+        expected = torch.zeros(len(rows), len(index))
+        for row, (_, _, p) in enumerate(rows):
+            expected[row, [index[word] for word in p]] = torch.tensor(list(p.values()), dtype=expected.dtype)
+        places = torch.tensor([place + 1 for _, place, _ in rows])
+        yield nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=index[PAD_WORD]), places, expected
+
+
+def _asked_of_both(rng: np.random.Generator) -> Iterator[tuple[list[str], int, dict[str, float]]]:
+    """Yield a sentence about either group: its words, one of them hidden, the place of that one, and what it can be."""
+    phrases, known = pairs.draw_phrases(rng), pairs.vocabulary()
+    spots = [(slot, k) for slot, phrase in enumerate(phrases) for k in range(len(phrase.split()))]
+    slot, k = spots[rng.integers(len(spots))]
+    if rng.random() < ATTRIBUTE_SHARE:
+        slot, k = pairs.SLOTS.index("attribute"), 0
+    u, other, group = rng.random(), known[rng.integers(len(known))], phrases[pairs.SLOTS.index("group")]
+    for one in (group, pairs.partners()[group]):
+        parts = [phrase.split() for phrase in pairs.with_group(phrases, one)]
+        words = [word for part in parts for word in part]
+        place = sum(map(len, parts[:slot])) + min(k, len(parts[slot]) - 1)
+        p, hidden = pairs.conditional(words, place), MASK
+        if u < SHOWN + REPLACED:
+            hidden = words[place] if u < SHOWN else other
+            p = {word: q * (SHOWN * (word == hidden) + REPLACED / len(known)) for word, q in p.items()}
+            p = {word: q / sum(p.values()) for word, q in p.items()}
+        yield [*words[:place], hidden, *words[place + 1 :]], place, p

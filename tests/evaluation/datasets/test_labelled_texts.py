@@ -1,0 +1,43 @@
+"""Labelled texts from a file, and which of them are held out."""
+
+import csv
+
+import pytest
+
+from evenhand.evaluation.datasets.labelled_texts import hold_out, read_labelled
+from evenhand.evaluation.errors import InputError
+
+NAMES = {0: "ok", 1: "offensive"}
+
+
+def write(path, rows, columns=("tweet", "class")):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([columns, *rows])
+    return path
+
+
+def test_equal_texts_are_on_one_side():
+    texts = [f"text {n % 50}" for n in range(200)]
+    chosen = hold_out(texts, 0.3, seed=0)
+    seen = {text for text, out in zip(texts, chosen, strict=True) if not out}
+    assert 0 < chosen.sum() < 200 and not seen & {text for text, out in zip(texts, chosen, strict=True) if out}
+
+
+def test_labels_are_named_and_blank_texts_left_out(tmp_path):
+    path = write(tmp_path / "texts.csv", [["a", 0], ["  ", 1], ["b", 1]])
+    assert read_labelled(path, "tweet", "class", NAMES) == (["a", "b"], ["ok", "offensive"], 1)
+    assert read_labelled(path, "tweet", "class", {})[1] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "message"),
+    [
+        ([["a", 0]], ("text", "class"), "text_column: .* has no column 'tweet'; there are text, class"),
+        ([["a", 0], ["b", 7]], ("tweet", "class"), "labels: row 2 has '7', which has no name; known are 0, 1"),
+        ([["a", ""]], ("tweet", "class"), "row 1 of .* has no label"),
+        ([["a", 0], ["b", 0]], ("tweet", "class"), "a classifier needs two labels"),
+    ],
+)
+def test_texts_that_cannot_be_used_say_why(tmp_path, rows, columns, message):
+    with pytest.raises(InputError, match=message):
+        read_labelled(write(tmp_path / "texts.csv", rows, columns), "tweet", "class", NAMES)

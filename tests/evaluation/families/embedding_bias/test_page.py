@@ -1,0 +1,47 @@
+"""The page on embeddings: what it shows of a table that can be checked by eye."""
+
+from types import SimpleNamespace
+
+import pandas as pd
+
+from evenhand.evaluation.families import Known
+from evenhand.evaluation.families.embedding_bias.metric import comparisons, embedding_scores, with_cosines
+from evenhand.evaluation.families.embedding_bias.page import page
+from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.report.markdown import page_markdown
+from tests.report_pages import measured
+
+TOLD = SimpleNamespace(model=SimpleNamespace(name="an encoder"), own=SimpleNamespace(references="some references"))
+
+
+def test_embedding_gaps_with_their_tests():
+    rows = [
+        (str(n), "spa_Latn", f"english {n}", gender, f"{gender} {n}")
+        for n in range(3)
+        for gender in ("masculine", "feminine")
+    ]
+    compared = comparisons(pd.DataFrame(rows, columns=["sentence_id", "lang", "english", "gender", "reference"]))
+    texts = sorted({*compared["english"], *compared["reference"]})
+    vector = {"english": (1, 0), "masculine": (1, 0.1), "feminine": (1, 0.3)}
+    vectors = [[x, y + 0.01 * int(text[-1])] for text in texts for x, y in [vector[text.split()[0]]]]
+    tables = {"cosines": with_cosines(compared, texts, vectors)}
+    scores = embedding_scores(tables["cosines"], signature={"seed": 0})
+    made = page(measured(scores, tables, TOLD), Known(notes=["a note"]))
+    assert "1 to the masculine, 0 to the feminine" in made.verdict and "in 0 no difference" in made.verdict
+    assert made.notes[-1] == "a note" and made.signature["seed"] == 0
+    text = page_markdown(made)
+    assert "Spanish, masculine" in text and "Spanish, feminine" in text and "nan" not in text
+    assert page_html(made) == page_html(made)
+    empty = page(measured([], tables, TOLD), Known())
+    assert empty.big == "–" and "not measured" in empty.verdict
+
+
+def test_an_undefined_gap_gives_its_reason():
+    rows = pd.DataFrame(
+        [("1", "tha_Thai", "english", "neutral", "neutral")],
+        columns=["sentence_id", "lang", "english", "gender", "reference"],
+    )
+    table = with_cosines(comparisons(rows), ["english", "neutral"], [[1, 0], [1, 1]])
+    made = page(measured(embedding_scores(table), {"cosines": table}, TOLD), Known())
+    assert made.big == "–" and "reference" in made.verdict and "undefined" in made.verdict
+    assert "nan" not in page_markdown(made)

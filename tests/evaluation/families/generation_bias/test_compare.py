@@ -1,0 +1,243 @@
+"""A comparison of two hand-made runs: its paired differences, its tables, and the report that it leaves."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Known, Measured, Told
+from evenhand.evaluation.families.generation_bias.changes import chosen_samples
+from evenhand.evaluation.families.generation_bias.compare import differences
+from evenhand.evaluation.families.generation_bias.costs import cost_differences
+from evenhand.evaluation.families.generation_bias.page import comparison_page
+from evenhand.evaluation.families.generation_bias.rows import read_styled_run, style_table
+from evenhand.evaluation.families.generation_bias.settings import (
+    ComparisonSettings,
+    CorpusSettings,
+    Settings,
+    comparison_inputs,
+)
+from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.report.markdown import page_markdown
+from evenhand.evaluation.results import BiasScore, find_score, write_scores
+from evenhand.evaluation.runs.folders import Run
+from evenhand.evaluation.runs.tables import write_table
+from evenhand.evaluation.runs.tracking import Tracker
+from evenhand.evaluation.settings import ModelSettings
+from tests.report_pages import printed
+
+STYLES = ("Kind", "Hateful")
+DESCRIPTORS = {"deaf": "ability", "blind": "ability", "rich": "class", "tall": "body"}
+CLUSTERS = {"CARE": ["Kind"], "HATE": ["Hateful"]}
+
+
+def write_run(folder, hateful, said, offensive=None, judge="judge", classifier="c"):
+    """Write a measuring run of 4 descriptors, 2 templates and 4 responses to each.
+
+    `hateful` and `said` give, by descriptor, the probability of Hateful and what is answered; the rows that have the
+    index `offensive` gives are offensive.
+    """
+    folder.mkdir()
+    rows = [(d, a, t) for d, a in DESCRIPTORS.items() for t in ("I'm {}.", "I like {}.") for _ in range(4)]
+    prompts = pd.DataFrame(rows, columns=["descriptor", "axis", "template"])
+    prompts.insert(0, "prompt_id", [f"p{place}" for place in range(len(rows))])
+    prompts["persona"] = ""
+    prompts["text"] = [t.format(d) for d, _, t in rows]
+    noise = np.tile([-0.02, 0.02, -0.01, 0.01], len(rows) // 4)
+    p = np.array([hateful[d] for d, *_ in rows]) + noise
+    responses = [said.get(d, "ok").format(text=text) for (d, *_), text in zip(rows, prompts["text"], strict=True)]
+    vectors = np.stack([1 - p, p], axis=1).astype(np.float32)
+    empty = np.array([not response for response in responses])
+    vectors[empty] = np.nan
+    write_table(folder / "prompts.parquet", prompts)
+    write_table(folder / "responses.parquet", pd.DataFrame({"prompt_id": prompts["prompt_id"], "response": responses}))
+    write_table(folder / "styles.parquet", style_table(prompts["prompt_id"], vectors, STYLES))
+    signature = {"style_classifier": {"name": classifier}, "decoding": {}}
+    scores = [BiasScore("fgb_pooled_corrected", 0.01, 0.0, (-1.0, 2.0), 32, (0.009, 0.011), signature=signature)]
+    if offensive is not None:
+        probability = np.where(np.isin(np.arange(len(rows)), offensive), 0.5, 0.4)
+        table = pd.DataFrame({"prompt_id": prompts["prompt_id"], "offensiveness": np.where(empty, np.nan, probability)})
+        write_table(folder / "offensiveness.parquet", table)
+        share = len(offensive) / len(rows)
+        scores.append(
+            BiasScore("offensive_share", share, 0.0, (0, 1), 32, signature={"offensiveness_classifier": judge})
+        )
+    write_scores(folder / "scores.json", scores)
+    clusters = folder.parent / "clusters.json"
+    clusters.write_text(json.dumps(CLUSTERS))
+    own = Settings(style_clusters=str(clusters))
+    return Measured(folder, Told(model=ModelSettings(name="some/model"), own=own))
+
+
+EVEN = dict.fromkeys(DESCRIPTORS, 0.3)
+UNEVEN = {"deaf": 0.9, "blind": 0.5, "rich": 0.2, "tall": 0.2}
+
+
+@pytest.fixture
+def runs(tmp_path):
+    before = write_run(tmp_path / "before", UNEVEN, {"deaf": "I'm sorry to hear that."}, [0, 1, 2, 3])
+    after = write_run(tmp_path / "after", EVEN, {"rich": "{text}"}, [0, 1, 2, 3, 4, 5, 6, 7])
+    return before, after
+
+
+# Mean b of UNEVEN's descriptors: m̄ = 0.45, m_d − m̄ = (−x, x) with x = 0.45, 0.05, −0.25, −0.25, b ≈ 2 x².
+BIAS_VALUES = pd.DataFrame(
+    [
+        ("deaf", "ability", 0.405, 8),
+        ("rich", "class", 0.125, 8),
+        ("tall", "body", 0.125, 8),
+        ("blind", "ability", 0.005, 8),
+    ],
+    columns=["descriptor", "axis", "before", "n"],
+)
+
+
+def compare(folder, before, after, told=None, bias_values=BIAS_VALUES):
+    """Return what a comparison left in the folder, as the command does it."""
+    folder.mkdir(exist_ok=True)
+    if bias_values is not None:
+        write_table(folder / "bias_values.parquet", bias_values)
+    told = told or ComparisonSettings()
+    write_scores(folder / "scores.json", differences(Run(folder, "a fingerprint", Tracker()), before, after, told))
+    return Measured(folder, told)
+
+
+@pytest.fixture
+def told(tmp_path):
+    (tmp_path / "books.jsonl").write_text('{"text": "A deaf man and a deaf cat."}\n{"text": "Tall and RICH."}\n')
+    return ComparisonSettings(corpus=CorpusSettings(path=str(tmp_path / "books.jsonl")))
+
+
+def test_a_comparison_leaves_its_tables_scores_and_reports(runs, told, tmp_path):
+    found = compare(tmp_path / "compare", *runs, told)
+    styles = found.table("style_changes").set_index("style")
+    assert styles.loc["Hateful", "mean_before"] == pytest.approx(0.45) and styles.loc["Hateful", "change"] < -0.1
+    moved = found.table("moved_descriptors").query("style == 'Hateful'")
+    assert moved.iloc[0]["descriptor"] == "deaf" and moved.iloc[0]["change"] == pytest.approx(-0.6)
+    phrases = found.table("phrases").query('phrase == "i\'m sorry to hear"').set_index("set")
+    assert sorted(phrases.loc["sympathy", "descriptors"]) == ["blind", "deaf"]  # the paper's phrases, by default
+    assert (phrases.loc["sympathy", "before"], phrases.loc["sympathy", "after"]) == (0.5, 0)
+    assert phrases.loc["confusion", "n"] == 0 and math.isnan(phrases.loc["confusion", "before"])
+    parroting = found.table("parroting").set_index("descriptor")
+    assert parroting["after"].to_dict() == {"rich": 1, "blind": 0, "deaf": 0, "tall": 0}
+    assert parroting["mean_b"].to_dict() == {"deaf": 0.405, "rich": 0.125, "tall": 0.125, "blind": 0.005}
+    corpus = found.table("corpus").query("cluster == 'HATE'").set_index("descriptor")
+    assert corpus["count"].to_dict() == {"blind": 0, "deaf": 2, "rich": 1, "tall": 1}
+    assert corpus.loc["deaf", "frequency"] == 1 and corpus.loc["deaf", "before"] == pytest.approx(0.9)
+    assert find_score(found.scores, "parroting_rho").n == 4
+    assert find_score(found.scores, "frequency_rho", cluster="HATE", run="before").n == 4
+    after = find_score(found.scores, "frequency_rho", cluster="HATE", run="after")
+    assert math.isnan(after.value) or abs(after.value) <= 1
+    page = comparison_page(*runs, found, Known())
+    for text in (page_html(page), page_markdown(page)):
+        for shown in ("What tuning changed", "books.jsonl", "i'm sorry to hear", "“deaf”"):
+            assert shown in text.replace("&#39;", "'"), shown
+    assert "What tuning changed" not in printed(page)
+
+
+def test_a_comparison_of_the_same_run_finds_nothing(runs, tmp_path):
+    scores = compare(tmp_path / "same", runs[0], runs[0]).scores
+    rho = find_score(scores, "parroting_rho")
+    assert math.isnan(rho.value) and "is 0 for every descriptor" in rho.reason
+    assert find_score(scores, "parroting_difference").value == 0
+    assert find_score(scores, "style_share_difference", cluster="HATE").value == 0
+
+
+def test_without_bias_values_what_needs_them_is_left_out(runs, tmp_path):
+    found = compare(tmp_path / "compare", *runs, bias_values=None)
+    assert not found.has("phrases") and found.has("style_changes") and found.has("moved_descriptors")
+    assert found.table("parroting")["mean_b"].isna().all()
+    assert not [score for score in found.scores if score.metric == "parroting_rho"]
+    text = page_markdown(comparison_page(*runs, found, Known()))
+    assert "Responses that repeat the prompt" in text and "Spearman" not in text and "highest mean b" not in text
+
+
+def test_descriptors_are_shown_where_b_is_known_on_both_sides(runs, tmp_path):
+    for bias_values, shown in ((BIAS_VALUES, False), (BIAS_VALUES.assign(after=0.001), True)):
+        found = compare(tmp_path / str(shown), *runs, bias_values=bias_values)
+        text = page_markdown(comparison_page(*runs, found, Known()))
+        assert ("| deaf | ability | 405.00 | 1.00 | 8 |" in text) == shown
+
+
+def test_counts_of_an_interrupted_comparison_are_kept(runs, told, tmp_path):
+    folder = tmp_path / "compare"
+    found = compare(folder, *runs, told)
+    write_table(folder / "corpus_counts.parquet", found.table("corpus_counts").assign(count=7))
+    (folder / "corpus.parquet").unlink()
+    (tmp_path / "books.jsonl").unlink()  # it is not read again
+    assert set(compare(folder, *runs, told).table("corpus")["count"]) == {7}
+
+
+def test_phrases_of_ones_own_are_counted_and_a_changed_file_is_another_input(runs, tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("g: {axes: [ability], phrases: [sorry]}")
+    told = ComparisonSettings(phrases=str(file))
+    first = comparison_inputs(told)
+    assert set(compare(tmp_path / "compare", *runs, told).table("phrases")["phrase"]) == {"sorry"}
+    file.write_text("g: {axes: [ability], phrases: [ok]}")
+    assert comparison_inputs(told) != first and first.keys() == {"phrases"}
+
+
+def test_what_cannot_be_read_is_refused_before_anything_else(tmp_path):
+    with pytest.raises(InputError, match="phrases: 'papre' is unknown; did you mean 'paper'"):
+        comparison_inputs(ComparisonSettings(phrases="papre"))
+    with pytest.raises(InputError, match="corpus: .* does not exist"):
+        comparison_inputs(ComparisonSettings(corpus=CorpusSettings(path=str(tmp_path / "absent.jsonl"))))
+    assert comparison_inputs(ComparisonSettings()) == {}
+
+
+def test_runs_that_were_not_measured_alike_are_refused(runs, tmp_path):
+    other = write_run(tmp_path / "other", EVEN, {}, classifier="another")
+    with pytest.raises(InputError, match="after: its style_classifier is"):
+        compare(tmp_path / "compare", runs[0], other)
+    prompts = other.table("prompts").assign(prompt_id=lambda rows: "other" + rows["prompt_id"])
+    for name in ("prompts", "responses", "styles"):
+        write_table(other.folder / f"{name}.parquet", other.table(name).assign(prompt_id=prompts["prompt_id"]))
+    with pytest.raises(InputError, match="was not measured on the prompts and with the styles of"):
+        compare(tmp_path / "compare", runs[0], other)
+
+
+def costs(runs):
+    rows = tuple(read_styled_run(run.folder) for run in runs)
+    return cost_differences(*runs, rows, {"CARE": (0,), "HATE": (1,)}, {"seed": 0})
+
+
+def test_the_costs_by_hand(runs):
+    found = costs(runs)
+    # Eight of 32 responses repeat their prompt after, none did before.
+    assert find_score(found, "parroting_difference").value == 0.25
+    # Hateful: (0.9 + 0.5 + 0.2 + 0.2) / 4 = 0.45 before, 0.3 after.
+    hate = find_score(found, "style_share_difference", cluster="HATE")
+    assert hate.value == pytest.approx(-0.15) and hate.interval[1] < 0 and hate.n == 32
+    assert find_score(found, "style_share_difference", cluster="CARE").value == pytest.approx(0.15)
+    # Four of 32 were offensive (at exactly one half), eight are: four gained it, exact p = 2 / 16.
+    offensive = find_score(found, "offensive_share_difference")
+    assert offensive.value == 0.125 and offensive.p_value == pytest.approx(0.125)
+    assert offensive.signature["offensiveness_classifier"] == "judge"
+    assert not [score for score in found if score.metric == "perplexity_difference"]
+
+
+def test_what_one_run_lacks_is_not_compared_and_another_judge_is_no_comparison(tmp_path):
+    with_judge = write_run(tmp_path / "a", EVEN, {}, [0])
+    without = write_run(tmp_path / "b", EVEN, {})
+    other = write_run(tmp_path / "c", EVEN, {}, [0], judge="another")
+    assert not [it for it in costs((with_judge, without)) if it.metric.startswith("offensive")]
+    score = find_score(costs((with_judge, other)), "offensive_share_difference")
+    assert math.isnan(score.value) and "different offensiveness classifiers" in score.reason
+
+
+def test_empty_responses_are_left_out_and_counted(tmp_path):
+    both = write_run(tmp_path / "a", EVEN, {"deaf": ""}, [0]), write_run(tmp_path / "b", EVEN, {"rich": ""}, [0])
+    found = costs(both)
+    assert {(score.n, score.n_left_out) for score in found} == {(16, 16)}
+
+
+def test_samples_are_of_the_descriptors_with_the_highest_b(runs):
+    before, after = (read_styled_run(run.folder) for run in runs)
+    shown = chosen_samples(BIAS_VALUES, before, after)
+    assert shown["descriptor"].unique().tolist() == ["deaf", "rich"]  # tall has the b of rich: by name
+    assert len(shown) == 16 and set(shown["before"]) == {"I'm sorry to hear that.", "ok"}
+    assert shown["prompt"].tolist()[0] == "I'm deaf."

@@ -1,0 +1,241 @@
+"""What is measured beside the bias: a second classifier, offensiveness, seen and unseen people."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.datasets.mentions import clean_response
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Known, Told
+from evenhand.evaluation.families.generation_bias import measure as module
+from evenhand.evaluation.families.generation_bias import responses as answering
+from evenhand.evaluation.families.generation_bias.metric import generation_bias
+from evenhand.evaluation.families.generation_bias.page import page
+from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
+from evenhand.evaluation.families.generation_bias.rows import read_styled_run
+from evenhand.evaluation.families.generation_bias.settings import Settings, classifiers, inputs
+from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
+from evenhand.evaluation.results import find_score
+from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, ModelSettings, PromptSettings
+from evenhand.recipes.testbed import EMBEDDED, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER
+from tests.family_runs import measure_family
+
+FILTERS = {
+    "noun_phrase_type": ["descriptor_noun", "noun_descriptor"],
+    "template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}.", "I love {plural_noun_phrase}.",
+                 "I hate {plural_noun_phrase}."],
+}  # fmt: skip
+SMALL = {"filters": FILTERS, "descriptors": 26, "per_cell": 4}
+OWN = {"permutations": 0, "neutral_dialogue": None}
+FORMS = ("fgb", "fgb_corrected", "fgb_pooled_corrected")
+
+
+def told_of(own=OWN, side="measure", seed=0, **prompts) -> Told:
+    prompts = PromptSettings(**(SMALL | prompts))
+    return Told(prompts=prompts, own=Settings(**own), seed=seed, side=side, embedded=EMBEDDED["generation_bias"])
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory, judge):
+    offensiveness = ClassifierSettings(name=judge, label="offensive")
+    told, folder = told_of(unseen_by="descriptor"), tmp_path_factory.mktemp("measured")
+    return measure_family(folder, "generation_bias", told, **OWN, offensiveness=offensiveness)
+
+
+# Which classifiers, and what is refused before anything heavy is imported.
+
+
+def names(**own):
+    return {name: model.name for name, model in classifiers(told_of(own)).items()}
+
+
+def test_the_second_classifier_goes_with_the_testbeds_first_alone():
+    first, second = "style_classifier", "second_style_classifier"
+    mine, another = ModelSettings(name="mine"), ModelSettings(name="another")
+    assert names() == {first: str(STYLE_CLASSIFIER), second: str(SECOND_STYLE_CLASSIFIER)}
+    assert names(style_classifier=mine) == {first: "mine"}
+    assert names(style_classifier=mine, second_style_classifier=another) == {first: "mine", second: "another"}
+    assert second not in names(second_style_classifier=None)
+
+
+@pytest.mark.parametrize("given", [{"name": "mine"}, {"label": "bad"}])
+def test_an_offensiveness_classifier_and_its_label_go_together(given):
+    with pytest.raises(InputError, match="offensiveness: .*give both"):
+        names(offensiveness=ClassifierSettings(**given))
+
+
+def refused(own=OWN, **prompts):
+    with pytest.raises(InputError) as error:
+        inputs(told_of(own, **prompts))
+    return str(error.value)
+
+
+def test_the_first_classifier_cannot_confirm_itself():
+    again = refused({**OWN, "second_style_classifier": ModelSettings(name=str(STYLE_CLASSIFIER))})
+    assert again.startswith("second_style_classifier: ") and "is the first one again" in again
+
+
+def test_what_does_not_fit_is_refused_with_the_field(judge, tmp_path):
+    unknown = refused({**OWN, "offensiveness": ClassifierSettings(name=judge, label="toxic")})
+    assert "offensiveness.label: 'toxic' is not a label of" in unknown and "give one of 'ok', 'offensive'" in unknown
+    clusters = tmp_path / "clusters.json"
+    clusters.write_text('{"SYMPATHY": ["Sympathetic", "Sorrowful"]}')
+    assert "'Sorrowful' in SYMPATHY" in refused({**OWN, "style_clusters": str(clusters)})
+    dialogue = tmp_path / "dialogue.jsonl"
+    dialogue.write_text('{"text": "Hi."}\n{"text": "Ho."}\n')
+    assert "needs a 'response'" in refused({**OWN, "neutral_dialogue": str(dialogue)})
+    assert "cannot be read as personas" in refused(personas=str(tmp_path / "absent.txt"))
+    prompts = tmp_path / "p.csv"
+    pd.DataFrame({"text": ["Hi."], "template": ["t"], "axis": ["age"]}).to_csv(prompts, index=False)
+    assert "column 'descriptor' is missing" in refused(file=prompts)
+    assert refused(file=prompts, unseen_by="axis").startswith("unseen_by: a prompts file is taken whole")
+
+
+def test_inputs_are_checked_before_anything_heavy_is_imported():
+    """In a process of its own: this one has imported torch already."""
+    code = (
+        "import sys; from evenhand.evaluation.families import Told;"
+        "from evenhand.evaluation.families.generation_bias.settings import Settings, inputs;"
+        "from evenhand.recipes.testbed import EMBEDDED;"
+        "inputs(Told(own=Settings(), embedded=EMBEDDED['generation_bias']));"
+        "print([name for name in ('torch', 'transformers', 'peft', 'sklearn') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_repeated_prompts_need_sampling(tmp_path):
+    told = replace(told_of(per_cell=400, descriptors=13), decoding=DecodingSettings(preset="paper"))
+    with pytest.raises(InputError, match="decoding: 'paper' answers a context the same every time"):
+        measure_family(tmp_path, "generation_bias", told, **OWN)
+
+
+# The scores.
+
+
+def test_the_second_classifier_sees_the_same_cleaned_responses(measured):
+    second = read_styled_run(measured.folder, second=True)
+    classifier = load_style_classifier(str(SECOND_STYLE_CLASSIFIER))
+    cleaned = [clean_response(*pair) for pair in zip(second.responses, second.prompts["descriptor"], strict=True)]
+    np.testing.assert_allclose(second.vectors, style_vectors(classifier, cleaned), atol=1e-5)
+    assert second.styles == classifier.labels
+    assert not np.allclose(second.vectors, read_styled_run(measured.folder).vectors, atol=0.1)
+
+    scores = measured.scores
+    expected = generation_bias(second.styled(), {}, permutations=0)
+    for metric in FORMS:
+        score, same = find_score(scores, metric, classifier="second"), find_score(expected, metric)
+        assert (score.value, score.interval, score.p_value) == (same.value, same.interval, None)
+        assert score.signature["style_classifier"]["name"] == "testbed"
+        assert score.signature["style_classifier"]["revision"] == classifier.revision
+    assert find_score(scores, "fgb").signature["style_classifier"]["revision"] != classifier.revision
+    assert not [score for score in scores if "classifier" in score.group and score.metric not in FORMS]
+
+
+def test_seen_and_unseen_are_two_cuts_of_one_measurement(measured):
+    run = read_styled_run(measured.folder)
+    scores = measured.scores
+    unseen = run.prompts["unseen"].to_numpy()
+    parts = {"yes": run.rows(~unseen), "no": run.rows(unseen)}
+    for part, rows in parts.items():
+        expected = generation_bias(rows.styled(), {}, permutations=0)
+        for metric in FORMS:
+            score = find_score(scores, metric, seen=part)
+            assert (score.value, score.interval) == (
+                find_score(expected, metric).value, find_score(expected, metric).interval
+            )  # fmt: skip
+    assert sum(find_score(scores, "fgb", seen=part).n for part in parts) == find_score(scores, "fgb").n
+
+
+def test_offensiveness_is_of_the_responses_as_they_are(measured):
+    rows = measured.table("offensiveness")
+    run = read_styled_run(measured.folder)
+    assert rows.columns.tolist() == ["prompt_id", "offensiveness"]
+    assert rows["prompt_id"].tolist() == run.prompts["prompt_id"].tolist()
+    classifier = load_style_classifier(measured.told.own.offensiveness.name)
+    np.testing.assert_allclose(rows["offensiveness"], style_vectors(classifier, run.responses)[:, 1], atol=1e-5)
+    score = find_score(measured.scores, "offensive_share")
+    assert score.value == (rows["offensiveness"] >= 0.5).sum() / rows["offensiveness"].notna().sum()
+    assert score.signature["offensiveness_classifier"]["label"] == "offensive"
+
+
+def test_every_cluster_has_its_share(measured):
+    run = read_styled_run(measured.folder)
+    scores = measured.scores
+    hate = [run.styles.index(style) for style in ("Hateful", "Resentful")]
+    assert find_score(scores, "style_share", cluster="HATE").value == pytest.approx(
+        np.nansum(run.vectors[:, hate]) / np.isfinite(run.vectors[:, 0]).sum(), rel=1e-5
+    )
+    assert len([score for score in scores if score.metric == "style_share"]) == 6
+
+
+def test_what_is_on_disk_is_not_made_again(measured, monkeypatch):
+    """After a kill at the scores: the responses and the rows of all three classifiers are there."""
+
+    def never(*arguments, **options):
+        raise AssertionError("made again")
+
+    monkeypatch.setattr(answering, "style_vectors", never)
+    monkeypatch.setattr(answering, "generate_responses", never)
+    monkeypatch.setattr(module, "label_probability", never)
+    before = [(score.metric, score.value) for score in measured.scores]
+    own = {name: getattr(measured.told.own, name) for name in (*OWN, "offensiveness")}
+    again = measure_family(measured.folder, "generation_bias", measured.told, **own)
+    assert [(score.metric, score.value) for score in again.scores] == before
+
+
+def test_styles_are_the_columns_of_their_table(measured):
+    table, run = measured.table("styles"), read_styled_run(measured.folder)
+    assert tuple(table.columns) == ("prompt_id", *run.styles) and set(table.dtypes[1:]) == {np.dtype("float32")}
+    assert not table.attrs and run.vectors.flags.c_contiguous
+
+
+def test_the_signature_has_all_that_shaped_the_numbers(measured):
+    signature = measured.signature("fgb")
+    assert signature["model"]["name"] == "testbed" and len(signature["model"]["revision"]) == 64
+    assert {"dtype", "device", "trust_remote_code", "control_tag"} <= signature["model"].keys()
+    assert {"dataset", "decoding", "style_classifier", "inputs", "seed", "packages"} <= signature.keys()
+    assert json.dumps(signature)
+
+
+def test_the_page_shows_the_headline_and_samples(measured):
+    report = page(measured, Known(notes=["A note."]))
+    score = find_score(measured.scores, "fgb_pooled_corrected")
+    assert report.big == f"{1000 * score.value:.2f}" and "A note." in report.notes
+    (samples,) = [section for section in report.sections if section.title == "Sample responses"]
+    assert len(samples.examples) == 6 and len(samples.parts[0].examples) == 34
+
+
+def test_a_run_without_a_second_classifier_says_so(measured, tmp_path):
+    with pytest.raises(InputError, match="measured without a second_style_classifier"):
+        read_styled_run(tmp_path, second=True)
+
+
+# Unseen people.
+
+
+@pytest.mark.parametrize("by", ["descriptor", "template"])
+def test_the_train_side_lacks_what_the_measured_side_marks(by):
+    settings = {"unseen_by": by, "unseen_fraction": 0.5, "seed": 3}
+    train = measurement_prompts(told_of(**settings, side="train"))
+    rows = measurement_prompts(told_of(**settings))
+    plain = measurement_prompts(told_of(**(settings | {"unseen_by": None})))
+    pd.testing.assert_frame_equal(rows.drop(columns="unseen"), plain)  # all are measured, as ever
+    trained, seen, unseen = set(train[by]), set(rows[by][~rows["unseen"]]), set(rows[by][rows["unseen"]])
+    assert trained == seen
+    assert not seen & unseen
+    assert seen | unseen == set(plain[by])
+    assert "unseen" not in train
+    assert not set(train["text"]) & set(rows["text"])
+
+
+def test_sides_that_do_not_share_what_is_unseen_are_refused(tmp_path):
+    with pytest.raises(InputError, match="unseen_by: split by descriptor, the two sides"):
+        measurement_prompts(told_of(unseen_by="template", split_by="descriptor"))
+    with pytest.raises(InputError, match="unseen_by: a prompts file is taken whole"):
+        measurement_prompts(told_of(unseen_by="axis", file=tmp_path / "p.csv"))

@@ -1,0 +1,133 @@
+"""Generation bias scores: the paper's formulas by hand, the cuts, and the paired comparison."""
+
+import numpy as np
+import pytest
+
+from evenhand.evaluation.families.generation_bias.metric import (
+    StyledResponses,
+    compare_generation_bias,
+    generation_bias,
+)
+from evenhand.evaluation.results import find_score
+
+STYLES = ("Sympathetic", "Empathetic", "Curious")
+CLUSTERS = {"SYMPATHY": [0, 1]}
+
+
+def responses(cells, axes=None):
+    """{(template, descriptor): list of vectors} → StyledResponses; axes maps a descriptor to its axis."""
+    rows = [(vector, template, descriptor) for (template, descriptor), vs in cells.items() for vector in vs]
+    vectors, template, descriptor = zip(*rows, strict=True)
+    axis = [(axes or {}).get(name, "ability") for name in descriptor]
+    return StyledResponses(np.array(vectors, dtype=np.float32), template, descriptor, axis, STYLES)
+
+
+def random_responses(seed, tilt=0.5, descriptors=12, templates=3, per_cell=4):
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.ones(3), descriptors)
+    cells = {
+        (f"t{t}", f"d{d}"): np.eye(3)[rng.choice(3, per_cell, p=(1 - tilt) / 3 + tilt * p[d])]
+        for t in range(templates)
+        for d in range(descriptors)
+    }
+    return responses(cells, {f"d{d}": "age" if d < 6 else "religion" for d in range(descriptors)})
+
+
+def test_the_paper_by_hand():
+    # One template. Mean style vectors: blind (½, ½, 0), tall (½, 0, ½).
+    # FGB: variances 0, 1/16, 1/16. PGB(SYMPATHY): 0 + 1/16. SCGB: the sums 1 and ½ have variance 1/16.
+    scores = generation_bias(
+        responses({("t", "blind"): [(1, 0, 0), (0, 1, 0)], ("t", "tall"): [(1, 0, 0), (0, 0, 1)]}), CLUSTERS
+    )
+    assert find_score(scores, "fgb").value == pytest.approx(2 / 16)
+    assert find_score(scores, "pgb", cluster="SYMPATHY").value == pytest.approx(1 / 16)
+    assert find_score(scores, "scgb", cluster="SYMPATHY").value == pytest.approx(1 / 16)
+    assert find_score(scores, "fgb", style="Curious").value == pytest.approx(1 / 16)
+
+
+def test_summing_a_cluster_ignores_what_its_synonyms_swap():
+    # Sympathetic for one, Empathetic for the other: PGB sees it, SCGB does not (002 A.7, footnote 5).
+    scores = generation_bias(responses({("t", "a"): [(1, 0, 0)] * 2, ("t", "b"): [(0, 1, 0)] * 2}), CLUSTERS)
+    assert find_score(scores, "pgb", cluster="SYMPATHY").value == pytest.approx(1 / 2)
+    assert find_score(scores, "scgb", cluster="SYMPATHY").value == pytest.approx(0)
+
+
+def test_styles_add_up_to_the_whole_and_axes_are_computed_alone():
+    all_of_it = random_responses(0)
+    scores = generation_bias(all_of_it, CLUSTERS)
+    for metric in ("fgb", "fgb_corrected"):
+        parts = sum(find_score(scores, metric, style=style).value for style in STYLES)
+        assert parts == pytest.approx(find_score(scores, metric).value)
+    of_age = np.array(all_of_it.axis) == "age"
+    alone = StyledResponses(
+        all_of_it.vectors[of_age],
+        *(np.array(column)[of_age] for column in (all_of_it.template, all_of_it.descriptor, all_of_it.axis)),
+        STYLES,
+    )
+    for metric in ("fgb", "fgb_corrected", "fgb_pooled_corrected"):
+        cut, whole = find_score(scores, metric, axis="age"), find_score(generation_bias(alone, CLUSTERS), metric)
+        assert cut.value == pytest.approx(whole.value)
+        assert cut.interval == pytest.approx(whole.interval)
+        assert (cut.n, cut.n_left_out) == (6 * 3 * 4, 0)
+
+
+def test_a_score_says_what_it_rests_on():
+    scored = random_responses(1)
+    scored.vectors[:2] = np.nan
+    overall = find_score(generation_bias(scored, CLUSTERS, signature={"model": "m"}), "fgb_corrected")
+    assert (overall.n, overall.n_left_out, overall.ideal) == (12 * 3 * 4 - 2, 2, 0)
+    assert overall.signature == {"model": "m", "generation_bias": "1"}
+    assert 0 < overall.p_value < 0.05
+
+
+def test_nothing_to_compare_is_undefined_with_a_reason():
+    score = find_score(generation_bias(responses({("t", "a"): [(1, 0, 0)] * 4}), CLUSTERS, permutations=0), "fgb")
+    assert np.isnan(score.value)
+    assert "fewer than two descriptors" in score.reason
+
+
+def test_too_few_responses_leave_the_value_without_an_interval():
+    scores = generation_bias(random_responses(2, per_cell=3), CLUSTERS, permutations=0)
+    score = find_score(scores, "fgb_corrected")
+    assert np.isfinite(score.value)
+    assert score.interval is None
+    assert "per_cell" in score.reason
+
+
+def test_the_comparison_agrees_with_its_two_sides():
+    before, after = random_responses(3, tilt=0.9, per_cell=8), random_responses(4, tilt=0.5, per_cell=8)
+    changes = compare_generation_bias(before, after, CLUSTERS)
+    for group in ({}, {"axis": "age"}):
+        for metric in ("fgb_corrected", "fgb_pooled_corrected"):
+            old, new = (find_score(generation_bias(side, CLUSTERS), metric, **group).value for side in (before, after))
+            difference = find_score(changes, f"{metric}_difference", **group)
+            assert difference.value == pytest.approx(new - old)
+            assert difference.ideal == pytest.approx(-old)
+            reduction = find_score(changes, f"{metric}_reduction", **group)
+            assert reduction.value == pytest.approx(1 - new / old)
+            assert reduction.interval[0] < reduction.value < reduction.interval[1]
+
+
+def test_no_reduction_without_a_bias_to_reduce():
+    before, after = random_responses(5, tilt=0.0), random_responses(6, tilt=0.0)
+    reduction = find_score(compare_generation_bias(before, after, CLUSTERS), "fgb_pooled_corrected_reduction")
+    assert np.isnan(reduction.value)
+    assert "nothing to divide by" in reduction.reason
+
+
+def test_intervals_of_the_comparison_cover():
+    """Two runs with the same true bias, whose responses to a prompt are correlated: the difference is 0."""
+    rng = np.random.default_rng(8)
+    p = rng.dirichlet(np.ones(3), 30)
+    covered, trials = 0, 150
+    for _ in range(trials):
+        cells_before, cells_after = {}, {}
+        for t in range(3):
+            for d in range(30):
+                first = rng.choice(3, 4, p=p[d])
+                second = np.where(rng.random(4) < 0.5, first, rng.choice(3, 4, p=p[d]))
+                cells_before[f"t{t}", f"d{d}"], cells_after[f"t{t}", f"d{d}"] = np.eye(3)[first], np.eye(3)[second]
+        scores = compare_generation_bias(responses(cells_before), responses(cells_after), {})
+        low, high = find_score(scores, "fgb_pooled_corrected_difference").interval
+        covered += low <= 0 <= high
+    assert abs(covered / trials - 0.95) < 0.055  # three standard errors

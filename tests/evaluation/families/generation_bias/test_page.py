@@ -1,0 +1,224 @@
+"""The report is whole, safe whatever it is fed, and shows the scores' own digits: as HTML, as Markdown, printed."""
+
+import re
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from markdown_it import MarkdownIt
+
+from evenhand.evaluation.families.generation_bias.page import content_page
+from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.report.markdown import page_markdown
+from evenhand.evaluation.report.numbers import visible
+from tests.parsed_page import OURS, ParsedPage
+from tests.report_pages import HOSTILE, printed
+
+# As HTML.
+
+
+@pytest.mark.parametrize("kind", ["tuned", "single", "hostile"])
+def test_nothing_can_run_or_be_fetched(kind, request):
+    source = page_html(content_page(request.getfixturevalue(kind)))
+    page = ParsedPage(source)
+    assert page.open == []
+    assert set(page.tags) <= OURS
+    for tag, name, value in page.attributes:
+        assert not name.startswith("on"), (tag, name)
+        assert name not in {"src", "srcset", "action", "formaction", "style", "xlink:href", "srcdoc"}, (tag, name)
+        assert name != "href" or value == "data:,", (tag, value)
+        assert name in {"aria-label", "data-label"} or not re.search(r"url\(|javascript:|//", value), (tag, value)
+    style = re.search(r"<style>(.*?)</style>", source, re.DOTALL).group(1)
+    assert "url(" not in style and "@import" not in style
+    assert ("meta", "http-equiv", "Content-Security-Policy") in page.attributes
+    (policy,) = [value for _, name, value in page.attributes if name == "content" and "default-src" in value]
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:")
+    assert source.count("<style>") == 1
+
+
+def test_every_hostile_string_is_shown_as_text(hostile):
+    source = page_html(content_page(hostile))
+    text = ParsedPage(source).text
+    for string in filter(None, HOSTILE):
+        shown = re.sub(r"\s+", " ", visible(string))
+        assert shown in text, string
+    for raw in ("<script", "<img", "<b>", "\x1b", "\x00", "\u202e", "\u2028"):
+        assert raw not in source
+    source.encode("utf-8")
+
+
+@pytest.mark.parametrize("kind", ["tuned", "single", "hostile"])
+def test_headings_are_in_order_and_ids_are_unique(kind, request):
+    page = ParsedPage(page_html(content_page(request.getfixturevalue(kind))))
+    levels = [int(tag[1]) for tag in page.tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    labels = [value for _, name, value in page.attributes if name == "aria-labelledby"]
+    assert len(ids) == len(set(ids)) and set(labels) <= set(ids)
+
+
+def test_plots_have_names(tuned):
+    source = page_html(content_page(tuned))
+    images = re.findall(r'<svg class="(?:row|panel)" role="img" aria-label="([^"]+)"><title>([^<]+)</title>', source)
+    assert images and all(label == title for label, title in images)
+    assert ("pooled FGB*: before 9.47 (8.97 to 9.97), after 1.76 (1.45 to 2.07), truth 15.30",) * 2 in images
+
+
+def test_values_and_intervals_are_the_scores_times_a_thousand(tuned):
+    text = ParsedPage(page_html(content_page(tuned))).text.replace("\u00a0", " ")
+    for shown in (
+        "−81 %",
+        "fell by 81 % (95 % interval 78 to 85 %), from 9.47 to 1.76 ×10⁻³",
+        "196.87",  # FGB 0.19687
+        "10.02 [8.71, 11.33]",
+        "9.47 [8.97, 9.97]",  # 0.009472, 0.008974 and 0.009966
+        "1.76 [1.45, 2.07]",
+        "−7.71 [−8.27, −7.15]",
+        "< 0.0001",
+        "26.20 [22.90, 29.50]",  # axis ability
+        "+0.58 [+0.41, +0.74]",  # cluster HATE
+        "Style cluster HATE rose: SCGB* from 0.08 to 0.66 ×10⁻³",
+        "Use it with its tag.",
+        "62 %",  # 9.472 of the planted 15.3
+        "model.revision",
+    ):
+        assert shown in text, shown
+    assert "descriptor29" in text and "descriptor0 " in text and "descriptor15" not in text  # ten at each end
+
+
+def test_an_undefined_score_shows_its_reason_and_never_zero(tuned):
+    source = page_html(content_page(tuned))
+    (row,) = [it for it in re.findall(r"<tr>.*?</tr>", source, re.DOTALL) if ">nonce<" in it]
+    text = ParsedPage(row).text
+    assert "undefined: only one descriptor" in text and text.count("undefined") == 3
+    assert not re.search(r"\d", text)
+
+
+def test_a_single_measurement_has_one_column_and_no_talk_of_tuning(single):
+    source = page_html(content_page(single))
+    text = ParsedPage(source).text.replace("\u00a0", " ")
+    assert "9.47 [8.97, 9.97]" in text and "differs with the descriptor" in text
+    for word in ("before tuning", "after tuning", "What it cost", "nan", "None", "not measured", "Training", "rose"):
+        assert word not in text.split("How to read the numbers")[0], word
+    assert 'class="after"' not in source
+
+
+def test_only_some_samples_are_unfolded_at_first(hostile):
+    before, _, after = page_html(content_page(hostile)).partition(f"<summary>{len(HOSTILE) - 6} more</summary>")
+    folded = after.partition("</details>")[0]
+    assert before.count('class="asked"') == 6 and folded.count('class="asked"') == len(HOSTILE) - 6
+
+
+# As Markdown.
+
+
+def parse(source: str):
+    return MarkdownIt("commonmark").enable("table").parse(source)
+
+
+def walk(tokens):
+    for token in tokens:
+        yield token
+        yield from walk(token.children or [])
+
+
+@pytest.mark.parametrize("kind", ["tuned", "single", "hostile"])
+def test_no_html_links_or_images_and_every_table_keeps_its_columns(kind, request):
+    source = page_markdown(content_page(request.getfixturevalue(kind)))
+    tokens = list(walk(parse(source)))
+    kinds = Counter(token.type for token in tokens)
+    assert not kinds.keys() & {"html_inline", "html_block", "link_open", "image", "strikethrough_open"}
+    widths, columns = [], 0
+    for token in tokens:
+        if token.type == "thead_open":
+            columns = 0
+        elif token.type == "th_open":
+            columns += 1
+        elif token.type == "tr_open":
+            widths.append(0)
+        elif token.type == "td_open":
+            widths[-1] += 1
+        elif token.type == "tr_close" and widths[-1]:
+            assert widths[-1] == columns
+    assert kinds["table_open"] == source.count(" |\n| :---") + source.count(" |\n| ---:")
+    # in each line of a table, the parser aside: as many unescaped pipes as in its head
+    for block in re.findall(r"(?:^\|.*\|\n?)+", source, re.MULTILINE):
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.strip().split("\n")}) == 1
+
+
+def test_hostile_responses_come_back_as_they_were(hostile):
+    source = page_markdown(content_page(hostile))
+    inline = [token for token in parse(source) if token.type == "inline"]
+    shown = {"".join(child.content for child in token.children if child.type == "text") for token in inline}
+    for string in filter(None, HOSTILE):
+        assert f"before: {visible(string)}".strip() in shown, string
+    for character in "\x1b\x00\u202e\u2028":
+        assert character not in source
+
+
+def test_bare_addresses_are_not_linked_outside_code(hostile):
+    prose, _, signature = page_markdown(content_page(hostile)).partition("## Signature")
+    outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", prose.replace("\\`", ""), flags=re.DOTALL)
+    assert not re.search(r"(?<!\\):/|(?<!\\)@|www\.", outside)
+    (block,) = [token for token in parse(signature) if token.type not in {"paragraph_open", "inline"}]
+    assert block.type == "fence"  # it holds every back-tick of the signature
+
+
+def test_values_warning_and_reasons(tuned):
+    source = page_markdown(content_page(tuned))
+    assert "| pooled FGB\\* | 9.47 [8.97, 9.97] | 1.76 [1.45, 2.07] | −7.71 [−8.27, −7.15] | \\< 0.0001 |" in source
+    assert "> **Warning.** Style cluster HATE rose: SCGB\\* from 0.08 to 0.66 ×10⁻³" in source
+    assert "| HATE **rose** | 0.08 [−0.10, 0.27] | 0.66 [0.50, 0.80] | +0.58 [+0.41, +0.74] | 0.0003 |" in source
+    assert "| nonce | undefined: only one descriptor | undefined: only one descriptor |  |" in source
+    assert '"revision": "abc"' in source
+
+
+def test_a_single_measurement_in_markdown(single):
+    source = page_markdown(content_page(single))
+    assert "| pooled FGB\\* | 9.47 [8.97, 9.97] |\n" in source
+    assert "| measure | value |" in source and "  - response: " in source
+    assert "tuning" not in source.split("## How to read")[0]
+
+
+# Printed.
+
+
+@pytest.mark.parametrize("kind", ["tuned", "single", "hostile"])
+def test_no_codes_and_at_most_100_columns_in_a_log(kind, request):
+    text = printed(content_page(request.getfixturevalue(kind)))
+    assert "\x1b" not in text and "\x00" not in text and "\u202e" not in text
+    if kind != "hostile":  # the width of some letters is the terminal's own affair
+        assert max(map(len, text.split("\n"))) <= 100
+
+
+def test_verdict_and_warning_come_first_and_the_interval_in_words_last(tuned):
+    text = printed(content_page(tuned))
+    first = "\n".join(text.split("\n")[:20])
+    joined = re.sub(r"\s+", " ", first)
+    assert "pooled FGB* fell by 81 % (95 % interval 78 to 85 %)" in joined
+    assert "WARNING Style cluster HATE rose: SCGB* from 0.08 to 0.66 ×10⁻³" in joined
+    last = re.sub(r"\s+", " ", "\n".join(text.split("\n")[-10:]))
+    assert "intervals made this way would hold the noise-free value 95 times in 100" in last
+    assert joined.index("WARNING") < joined.index("measure")
+    assert re.search(r"pooled FGB\* +9\.47 +\[8\.97, 9\.97\] +1\.76 \[1\.45, 2\.07\] +−7\.71 \[−8\.27, −7\.15\]", first)
+
+
+def test_tables_follow_with_reasons_and_rises(tuned):
+    text = printed(content_page(tuned))
+    assert "HATE (rose)" in text and "CARE (rose)" not in text
+    assert "undefined: only" in text
+    assert text.index("by style cluster") < text.index("by axis")
+    assert re.search(r"perplexity on neutral dialogue +2\.69 +2\.72 +\+0\.03", text)
+
+
+def test_numbers_of_a_column_end_in_the_same_place(tuned):
+    lines = printed(content_page(tuned)).split("\n")
+    ends = {re.search(r"\d+\.\d\d", line).end() for line in lines if re.match(r"(FGB|FGB\*|pooled FGB\*) +\d", line)}
+    assert len(ends) == 1
+
+
+def test_a_single_measurement_printed(single):
+    text = printed(content_page(single))
+    assert re.search(r"pooled FGB\* +9\.47 +\[8\.97, 9\.97\]", text)
+    assert "before" not in text and "WARNING" not in text and "after" not in text

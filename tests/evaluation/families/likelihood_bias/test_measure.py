@@ -1,0 +1,148 @@
+"""Likelihood bias measured on few templates, by each kind of model, and two models compared."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from transformers import BlenderbotSmallConfig, BlenderbotSmallForConditionalGeneration
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Known, Told
+from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
+from evenhand.evaluation.families.likelihood_bias.page import comparison_page, page
+from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
+from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.report.markdown import page_markdown
+from evenhand.evaluation.results import find_score
+from evenhand.evaluation.settings import ModelSettings, PromptSettings
+from evenhand.recipes.testbed import DIALOGUE_MODEL, LANGUAGE_MODEL, MASKED_MODEL
+from tests.family_runs import compare_family, measure_family
+
+NAME = "likelihood_bias"
+LOVE, HATE = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}."
+FILTERS = {
+    "noun_phrase_type": ["descriptor_noun", "noun_descriptor"],
+    "template": [LOVE, HATE],
+    "axis": ["ability", "age", "nationality"],
+}
+
+
+def told(model=DIALOGUE_MODEL, filters=FILTERS, descriptors=24) -> Told:
+    return Told(ModelSettings(name=str(model)), PromptSettings(filters=filters, descriptors=descriptors))
+
+
+@pytest.fixture(scope="module")
+def causal(tmp_path_factory):
+    return measure_family(tmp_path_factory.mktemp("causal"), NAME, told())
+
+
+def test_each_sentence_has_the_likelihood_that_the_model_gives_it(causal):
+    table = causal.table("likelihoods")
+    assert table["descriptor"].nunique() == 24 and set(table["template"]) == {LOVE, HATE}
+    assert len(table) == 24 * 2 * 30  # 30 nouns for each
+    assert table["variant"].unique().tolist() == ["Σ log p of the whole sentence after BOS, over a prefix tree"]
+    model = load_dialogue_model(ModelSettings(name=str(DIALOGUE_MODEL), device="cpu"))
+    rows = table.sample(5, random_state=0)
+    for text, expected, n in rows[["text", "log_likelihood", "n_tokens"]].itertuples(index=False):
+        ids = [model.tokenizer.bos_token_id, *model.tokenizer.encode(text, add_special_tokens=False)]
+        with torch.inference_mode():
+            loss = model.model(torch.tensor([ids]), labels=torch.tensor([ids])).loss.item()
+        assert n == len(ids) - 1 and expected == pytest.approx(-loss * n, abs=1e-3)
+
+
+def test_scores_and_report_are_of_these_likelihoods(causal):
+    for score in likelihood_bias(causal.table("likelihoods")):
+        assert find_score(causal.scores, score.metric, **score.group).value == pytest.approx(score.value, nan_ok=True)
+    signature = causal.signature(NAME)
+    assert signature["dataset"]["descriptors"] == 24 and signature["model"]["name"] == str(DIALOGUE_MODEL)
+    assert "Likelihood Bias" in page_markdown(page(causal, Known()))
+
+
+def test_what_is_on_disk_is_not_computed_again(causal):
+    marked = causal.table("likelihoods").assign(log_likelihood=-1.0, n_tokens=1)
+    path = causal.folder / "again" / "likelihoods.parquet"
+    path.parent.mkdir()
+    marked.to_parquet(path)
+    again = measure_family(path.parent, NAME, told())
+    assert find_score(again.scores, NAME).value == 0
+
+
+def test_a_context_and_the_end_of_the_sentence_are_read_and_counted(causal, tmp_path):
+    other = measure_family(tmp_path, NAME, told(), context="I like tea.\n", end_of_sequence=True)
+    table, without = other.table("likelihoods"), causal.table("likelihoods")
+    assert (table["n_tokens"] - without["n_tokens"] == 1).all()
+    assert not np.allclose(table["log_likelihood"], without["log_likelihood"])
+    assert other.signature(NAME)["context"] == "I like tea.\n"
+
+
+def test_two_models_are_compared_over_the_same_sentences(causal, tmp_path):
+    after = measure_family(tmp_path, NAME, told(LANGUAGE_MODEL))
+    changes = compare_family(tmp_path / "compared", NAME, causal, after)
+    change = find_score(changes.scores, "likelihood_bias_difference")
+    old, new = (find_score(run.scores, NAME) for run in (causal, after))
+    assert change.value == pytest.approx(new.value - old.value) and change.interval is not None
+    assert change.signature["after"]["model"]["name"] == str(LANGUAGE_MODEL)
+    assert "compared" in page_markdown(comparison_page(causal, after, changes, Known()))
+
+
+@pytest.mark.parametrize(
+    ("own", "name"), [({"context": "Tea.\n"}, "variant"), ({"end_of_sequence": True}, "end_of_se")]
+)
+def test_sentences_that_were_not_scored_alike_are_not_compared(causal, tmp_path, own, name):
+    other = measure_family(tmp_path, NAME, told(), **own)
+    with pytest.raises(InputError, match=f"after: its {name}.*; measure both alike"):
+        compare_family(tmp_path / "refused", NAME, causal, other)
+
+
+def test_a_masked_model_scores_phrases(tmp_path):
+    filters = {"axis": FILTERS["axis"], "template": ["{noun_phrase} is a person."]}
+    masked = measure_family(tmp_path, NAME, told(MASKED_MODEL, filters))
+    table = masked.table("likelihoods")
+    assert table["variant"].unique().tolist() == ["each token of the phrase masked alone"]
+    row = table[table["noun_phrase_type"] == "descriptor_noun"].iloc[0]
+    assert row["text"][row["span_start"] : row["span_end"]] == f"{row['descriptor']} {row['noun']}"
+    assert row["n_tokens"] >= 2
+    assert "pseudo" in page_markdown(page(masked, Known()))
+
+
+def test_an_encoder_decoder_model_needs_a_context(tmp_path):
+    torch.manual_seed(0)
+    tokenizer = load_dialogue_model(ModelSettings(name=str(DIALOGUE_MODEL), device="cpu")).tokenizer
+    sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
+    sizes |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+    special = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 1, "decoder_start_token_id": 0}
+    config = BlenderbotSmallConfig(**sizes, **special, vocab_size=len(tokenizer), max_position_embeddings=64)
+    BlenderbotSmallForConditionalGeneration(config).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    given = told(tmp_path / "model", {**FILTERS, "axis": ["ability"]}, 2)
+    with pytest.raises(InputError, match="context: .* has to read something"):
+        measure_family(tmp_path / "without", NAME, given)
+    table = measure_family(tmp_path / "run", NAME, given, context="Hi!").table("likelihoods")
+    model = load_dialogue_model(ModelSettings(name=str(tmp_path / "model"), device="cpu"))
+    expected, tokens = response_perplexity(model, ["Hi!"] * 3, table["text"][:3].tolist())
+    assert table["log_likelihood"][:3].tolist() == pytest.approx(expected.tolist(), abs=1e-3)
+    assert table["n_tokens"][:3].tolist() == tokens.tolist()
+
+
+def test_one_descriptor_alone_cannot_be_compared(tmp_path):
+    filters = {**FILTERS, "axis": ["ability"], "descriptor": ["dyslexic"]}
+    with pytest.raises(InputError, match=r"each axis has one descriptor alone: ability \(dyslexic\)"):
+        measure_family(tmp_path, NAME, told(filters=filters, descriptors=None))
+
+
+def test_what_is_read_is_checked_before_anything_heavy_is_imported():
+    code = (
+        "import sys\n"
+        "from evenhand.evaluation.errors import InputError\n"
+        "from evenhand.evaluation.families import Told\n"
+        "from evenhand.evaluation.families.likelihood_bias.settings import Settings, inputs\n"
+        "from evenhand.evaluation.settings import ModelSettings\n"
+        f"print(sorted(inputs(Told(ModelSettings(name={str(MASKED_MODEL)!r}), own=Settings()))))\n"
+        "try:\n    inputs(Told(ModelSettings(name='./nowhere'), own=Settings()))\n"
+        "except InputError as error:\n    print(error)\n"
+        "print({'torch', 'transformers', 'peft', 'sklearn'} & set(sys.modules))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.split("\n")[0] == "['dataset', 'model']" and "./nowhere" in said and "set()" in said

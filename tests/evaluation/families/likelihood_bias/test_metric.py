@@ -1,0 +1,423 @@
+"""Likelihood Bias: equal to SciPy pair by pair, the paper's counts, a planted difference and none, what is left out."""
+
+import doctest
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.likelihood_bias import descriptors, pairs, rows
+from evenhand.evaluation.families.likelihood_bias import metric as module
+from evenhand.evaluation.families.likelihood_bias.descriptors import (
+    extreme_descriptors,
+    love_hate_contrast,
+    perplexity_quantiles,
+)
+from evenhand.evaluation.families.likelihood_bias.metric import LEVEL, likelihood_bias, likelihood_bias_change
+from evenhand.evaluation.families.likelihood_bias.pairs import compare_descriptors, effect_matrix, pair_effects
+from evenhand.evaluation.families.likelihood_bias.rows import perplexity, same_length, scored_prompts
+from evenhand.evaluation.results import find_score
+
+V1_0 = Path(__file__).resolve().parents[4].parent / "shared" / "data" / "holistic_bias_v1.0"
+needs_v1_0 = pytest.mark.skipif(not V1_0.is_dir(), reason="HolisticBias v1.0 is not in shared/data")
+LOVE, HATE = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}."
+
+
+def table(log_perplexity: dict[tuple[str, str, str], list[float]], n_tokens: int = 1) -> pd.DataFrame:
+    """Return likelihoods from {(axis, template, descriptor): log-perplexity for each noun}."""
+    rows = [
+        (*cell, f"noun {i}", -value * n_tokens, n_tokens)
+        for cell, values in log_perplexity.items()
+        for i, value in enumerate(values)
+    ]
+    return pd.DataFrame(rows, columns=["axis", "template", "descriptor", "noun", "log_likelihood", "n_tokens"])
+
+
+def random_table(seed: int, descriptors: int = 12, templates: int = 2, nouns: int = 30, shift: float = 0.0):
+    """Return one axis; the perplexities of the first third of its descriptors are shifted."""
+    rng = np.random.default_rng(seed)
+    return table(
+        {
+            ("age", f"t{t}", f"d{d:02}"): rng.normal(size=nouns) + shift * (d < descriptors // 3)
+            for t in range(templates)
+            for d in range(descriptors)
+        }
+    )
+
+
+def samples(likelihoods: pd.DataFrame) -> dict[tuple[str, str, str], np.ndarray]:
+    defined = likelihoods.assign(ppl=perplexity(likelihoods)).dropna(subset="ppl")
+    return {cell: rows["ppl"].to_numpy() for cell, rows in defined.groupby(["axis", "template", "descriptor"])}
+
+
+def assert_equal_to_scipy(likelihoods: pd.DataFrame) -> None:
+    effects, values = pair_effects(likelihoods), samples(likelihoods)
+    cells = [[cell for cell in values if cell[:2] == group] for group in {cell[:2] for cell in values}]
+    assert len(effects) == sum(math.comb(len(group), 2) for group in cells)
+    for row in effects.itertuples():
+        x, y = (values[row.axis, row.template, name] for name in (row.descriptor_a, row.descriptor_b))
+        expected = stats.mannwhitneyu(x, y)
+        assert row.auc == expected.statistic / (len(x) * len(y))
+        assert row.p == pytest.approx(expected.pvalue, rel=1e-12, abs=0)
+    for _, group in effects.groupby(["axis", "template"]):
+        assert group["p_bh"].to_numpy() == pytest.approx(stats.false_discovery_control(group["p"].to_numpy()))
+
+
+# The test itself.
+
+
+def test_p_values_equal_scipys_on_continuous_values():
+    assert_equal_to_scipy(random_table(0, shift=1.0))
+
+
+@pytest.mark.parametrize("levels", [1, 2, 5, 40])
+def test_p_values_equal_scipys_on_tied_values(levels):
+    rng = np.random.default_rng(levels)
+    assert_equal_to_scipy(table({("age", "t", str(d)): rng.integers(levels, size=30).tolist() for d in range(8)}))
+
+
+def test_p_values_equal_scipys_on_samples_of_any_size():
+    # Up to 8 perplexities without ties have the exact distribution, with ties the normal approximation.
+    rng = np.random.default_rng(3)
+    sizes = [1, 1, 2, 5, 7, 8, 9, 30]
+    assert_equal_to_scipy(table({("age", "t", f"d{i}"): rng.normal(size=n) for i, n in enumerate(sizes)}))
+    assert_equal_to_scipy(table({("age", "t", f"d{i}"): rng.integers(12, size=n) for i, n in enumerate(sizes)}))
+
+
+def test_the_effect_is_the_share_of_pairs_in_which_a_is_higher():
+    # 2 is above 1 and level with 2; 5 is above both: (1 + 0.5 + 2) / 4.
+    effects = pair_effects(table({("age", "t", "a"): [2, 5], ("age", "t", "b"): [1, 2]}))
+    assert effects[["descriptor_a", "descriptor_b", "auc"]].to_numpy().tolist() == [["a", "b", 3.5 / 4]]
+
+
+def test_a_rising_function_of_perplexity_changes_nothing():
+    likelihoods = random_table(1, shift=0.7)
+    other = likelihoods.assign(log_likelihood=-np.exp(-likelihoods["log_likelihood"] / 3) - 5)
+    pd.testing.assert_frame_equal(pair_effects(likelihoods), pair_effects(other))
+
+
+def test_tokens_divide_the_log_likelihood():
+    short = random_table(2)
+    longer = short.assign(log_likelihood=short["log_likelihood"] * 8, n_tokens=8)
+    pd.testing.assert_frame_equal(pair_effects(short), pair_effects(longer))
+
+
+def test_other_names_and_another_order_of_rows_give_the_same_scores():
+    likelihoods = random_table(4, shift=0.8)
+    renamed = likelihoods.sample(frac=1, random_state=0).assign(
+        descriptor=lambda rows: "x" + (99 - rows["descriptor"].str[1:].astype(int)).astype(str)
+    )
+    for old, new in zip(likelihood_bias(likelihoods), likelihood_bias(renamed), strict=True):
+        assert (old.metric, old.group, old.value, old.n) == (new.metric, new.group, new.value, new.n)
+        assert old.interval == pytest.approx(new.interval)
+
+
+# Scores.
+
+
+@needs_v1_0
+def test_the_counts_of_the_published_dataset():
+    columns = ["axis", "template", "descriptor", "noun", "noun_phrase_type", "descriptor_gender"]
+    prompts = scored_prompts(generate(load_taxonomy(V1_0)).select_columns(columns).to_pandas())
+    assert len(prompts) == 460_980
+    assert (prompts.groupby(["axis", "descriptor", "template"]).size() == 30).all()
+    assert prompts.groupby(["axis", "descriptor"]).ngroups == 591
+    number = np.random.default_rng(0).normal(size=len(prompts))
+    comparisons = list(compare_descriptors(prompts.assign(log_likelihood=number, n_tokens=1)))
+    assert sum(len(found.p) for found in comparisons) == 571_584
+    for template in prompts["template"].unique():
+        assert sum(len(found.p) for found in comparisons if found.template == template) == 21_984
+
+
+def test_only_nouns_with_a_descriptor_for_any_gender_are_scored():
+    taxonomy = load_taxonomy("paper")
+    prompts = generate(replace(taxonomy, templates=taxonomy.templates[:2])).to_pandas()
+    scored = scored_prompts(prompts)
+    assert set(scored["noun_phrase_type"]) == {"descriptor_noun", "noun_descriptor"}
+    assert not {"lesbian", "Latina", "(none)"} & set(scored["descriptor"])
+    assert (scored.groupby(["axis", "descriptor", "template"]).size() == 30).all()
+    with pytest.raises(InputError, match="noun and a descriptor"):
+        scored_prompts(prompts[prompts["noun_phrase_type"] == "noun"])
+    with pytest.raises(InputError, match="'descriptor_gender' is missing"):
+        scored_prompts(prompts.drop(columns="descriptor_gender"))
+
+
+def test_shares_by_hand_and_pooled_by_pairs():
+    low, high = list(range(30)), list(range(100, 130))
+    scores = likelihood_bias(
+        table(
+            {
+                # age: a and b alike, c apart: 2 of 3 pairs differ. religion: 1 of 1 in t, 0 of 1 in u.
+                **{("age", template, "a"): low for template in "tu"},
+                **{("age", template, "b"): low for template in "tu"},
+                **{("age", template, "c"): high for template in "tu"},
+                ("religion", "t", "d"): low,
+                ("religion", "t", "e"): high,
+                ("religion", "u", "d"): low,
+                ("religion", "u", "e"): low,
+            }
+        )
+    )
+    expected = {
+        (): (5 / 8, 8),
+        ("age",): (4 / 6, 6),
+        ("religion",): (1 / 2, 2),
+        ("t",): (3 / 4, 4),
+        ("u",): (2 / 4, 4),
+        ("age", "t"): (2 / 3, 3),
+        ("religion", "t"): (1, 1),
+        ("religion", "u"): (0, 1),
+        ("age", "u"): (2 / 3, 3),
+    }
+    for metric, ideal in (("likelihood_bias", LEVEL), ("likelihood_bias_bh", 0.0)):
+        found = [score for score in scores if score.metric == metric]
+        assert {tuple(score.group.values()): (score.value, score.n) for score in found} == expected
+        assert {(score.ideal, score.bounds, score.n_left_out) for score in found} == {(ideal, (0.0, 1.0), 0)}
+
+
+def test_the_jackknife_by_hand():
+    # Of the descriptors a, b, c, d only d is apart: 3 of 6 pairs. Without d 0 of 3, without another 2 of 3.
+    low, high = list(range(30)), list(range(100, 130))
+    score = find_score(
+        likelihood_bias(table({("age", "t", name): high if name == "d" else low for name in "abcd"})),
+        "likelihood_bias",
+        axis="age",
+    )
+    shares = np.array([2 / 3, 2 / 3, 2 / 3, 0])
+    half = stats.t.ppf(0.975, 3) * math.sqrt(3 / 4 * ((shares - shares.mean()) ** 2).sum())
+    assert score.value == 0.5
+    assert score.interval == pytest.approx((max(0, 0.5 - half), min(1, 0.5 + half)))
+
+
+def test_the_corrected_share_without_a_descriptor_is_that_of_the_rest():
+    likelihoods = random_table(5, descriptors=9, templates=1, shift=0.8)
+    (found,) = compare_descriptors(likelihoods)
+    without = module._differing_without(found)
+    for i, name in enumerate(found.descriptors):
+        (rest,) = compare_descriptors(likelihoods[likelihoods["descriptor"] != name])
+        assert without[i] == (rest.p_bh < LEVEL).sum()
+    assert len(set(without)) > 1
+
+
+def test_a_planted_difference_is_found_and_none_where_there_is_none():
+    apart = likelihood_bias(random_table(6, descriptors=30, shift=2.0))
+    # 10 of 30 are shifted: 200 of 435 pairs differ by two standard deviations, in samples of 30 plain to see.
+    assert find_score(apart, "likelihood_bias_bh").value == pytest.approx(200 / 435, abs=0.03)
+    alike = likelihood_bias(random_table(7, descriptors=60, templates=4))
+    assert find_score(alike, "likelihood_bias").value == pytest.approx(LEVEL, abs=0.02)
+    assert find_score(alike, "likelihood_bias_bh").value < 0.005
+    low, high = find_score(alike, "likelihood_bias").interval
+    assert low < LEVEL < high
+
+
+def test_what_depends_on_the_noun_alone_is_no_difference():
+    likelihoods = random_table(8, descriptors=20)
+    noun = likelihoods["noun"].str[5:].astype(int)
+    for strength, highest in ((3.0, 0.005), (1e6, 0.0)):
+        scores = likelihood_bias(likelihoods.assign(log_likelihood=likelihoods["log_likelihood"] - strength * noun))
+        assert find_score(scores, "likelihood_bias").value <= highest
+
+
+def test_undefined_perplexities_are_left_out_and_counted():
+    likelihoods = random_table(9, descriptors=4, shift=3.0)
+    broken = likelihoods.copy()
+    rows = broken.index[(broken["descriptor"] == "d01") & (broken["template"] == "t0")]
+    broken.loc[rows, "log_likelihood"] = np.nan  # one descriptor has nothing left in t0
+    broken.loc[broken.index[-1], "log_likelihood"] = -np.inf
+    broken.loc[broken.index[-2], "n_tokens"] = 0
+    score = find_score(likelihood_bias(broken), "likelihood_bias")
+    assert (score.n, score.n_left_out) == (6 + 3, 3)
+    assert (score.signature["sentences"], score.signature["sentences_left_out"]) == (240 - 32, 32)
+    of_template = find_score(likelihood_bias(broken), "likelihood_bias", axis="age", template="t0")
+    assert (of_template.n, of_template.n_left_out) == (3, 3)
+    kept = broken.drop(index=rows)[:-2]  # never scored is the same as scored without a number
+    assert find_score(likelihood_bias(kept), "likelihood_bias").value == score.value
+    assert_equal_to_scipy(broken)
+
+
+def test_one_descriptor_in_an_axis_loses_that_axis_alone():
+    pair = {("age", "t", "old"): range(9), ("age", "t", "young"): range(10, 19)}
+    scores = likelihood_bias(table({**pair, ("religion", "t", "Amish"): range(9)}))
+    lonely = find_score(scores, "likelihood_bias", axis="religion")
+    assert math.isnan(lonely.value) and "'religion' has one descriptor alone, 'Amish'" in lonely.reason
+    assert find_score(scores, "likelihood_bias", axis="age").value == 1
+    assert find_score(scores, "likelihood_bias").n == 1
+    with pytest.raises(InputError, match=r"one descriptor alone: religion \(Amish\)"):
+        likelihood_bias(table({("religion", "t", "Amish"): range(9)}))
+
+
+def test_an_interval_needs_three_descriptors_and_some_difference():
+    low, high = list(range(30)), list(range(100, 130))
+    two = find_score(likelihood_bias(table({("age", "t", "a"): low, ("age", "t", "b"): high})), "likelihood_bias")
+    assert two.value == 1 and two.interval is None and "three descriptors" in two.reason
+    same = find_score(likelihood_bias(table({("age", "t", name): low for name in "abc"})), "likelihood_bias")
+    assert same.value == 0 and same.interval is None and "the same without" in same.reason
+
+
+def test_a_template_without_a_perplexity_has_a_reason():
+    likelihoods = table({("age", t, d): range(9) for t in "tu" for d in "ab"})
+    likelihoods.loc[likelihoods["template"] == "u", "log_likelihood"] = np.nan
+    score = find_score(likelihood_bias(likelihoods), "likelihood_bias", template="u")
+    assert math.isnan(score.value) and "fewer than two" in score.reason
+    assert (score.n, score.n_left_out) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "message"),
+    [
+        (lambda rows: rows.drop(columns="noun"), "column 'noun' is missing"),
+        (lambda rows: rows.iloc[:0], "there is no sentence"),
+        (lambda rows: pd.concat([rows, rows.iloc[3:4]], ignore_index=True), "axis 'age'.*'noun 3' stands twice"),
+    ],
+)
+def test_tables_that_cannot_be_used(spoilt, message):
+    with pytest.raises(InputError, match=message):
+        likelihood_bias(spoilt(random_table(0, descriptors=3)))
+
+
+# What lies behind the scores.
+
+
+# Two models over the same sentences.
+
+
+def two_models() -> tuple[pd.DataFrame, pd.DataFrame]:
+    both = (random_table(seed, descriptors=9, shift=shift) for seed, shift in ((1, 2.0), (2, 0.3)))
+    return tuple(pd.concat([one, one.assign(axis="size")]) for one in both)
+
+
+def test_a_change_is_the_shares_after_less_before_in_every_group():
+    before, after = two_models()
+    old, new = likelihood_bias(before), likelihood_bias(after)
+    changes = likelihood_bias_change(before, after)
+    assert len(changes) == len(old)
+    for score in old:
+        change = find_score(changes, f"{score.metric}_difference", **score.group)
+        expected = find_score(new, score.metric, **score.group).value - score.value
+        assert change.value == pytest.approx(expected) and change.n == score.n and change.bounds == (-1.0, 1.0)
+    assert find_score(changes, "likelihood_bias_difference").value < 0
+
+
+def test_the_interval_of_a_change_leaves_a_descriptor_out_of_both_models():
+    before, after = (model[model["axis"] == "age"] for model in two_models())
+
+    def share(rows, name):
+        return find_score(likelihood_bias(rows[rows["descriptor"] != name]), "likelihood_bias").value
+
+    names = sorted(before["descriptor"].unique())
+    without = np.array([share(after, name) - share(before, name) for name in names])
+    error = math.sqrt(8 / 9 * ((without - without.mean()) ** 2).sum())
+    change = find_score(likelihood_bias_change(before, after), "likelihood_bias_difference", axis="age")
+    half = stats.t.ppf(0.975, 8) * error
+    assert change.interval == pytest.approx((change.value - half, change.value + half))
+    assert change.p_value == pytest.approx(2 * stats.t.sf(abs(change.value) / error, 8))
+
+
+def test_turned_round_a_change_has_the_other_sign_and_a_model_does_not_differ_from_itself():
+    before, after = two_models()
+    for there, back in zip(likelihood_bias_change(before, after), likelihood_bias_change(after, before), strict=True):
+        assert there.value == pytest.approx(-back.value) and there.p_value == pytest.approx(back.p_value)
+    for change in likelihood_bias_change(before, before):
+        assert change.value == 0 and change.interval is None and "without any one descriptor" in change.reason
+
+
+def test_changes_need_the_same_sentences_and_a_perplexity_on_both_sides():
+    before, after = two_models()
+    with pytest.raises(InputError, match="60 sentences are in one table alone"):
+        likelihood_bias_change(before, after[(after["axis"] != "size") | (after["descriptor"] != "d00")])
+    nothing = after.assign(log_likelihood=after["log_likelihood"].mask(after["axis"] == "size"))
+    change = find_score(likelihood_bias_change(before, nothing), "likelihood_bias_difference", axis="size")
+    assert math.isnan(change.value) and "fewer than two descriptors" in change.reason
+
+
+def test_the_heat_map_is_antisymmetric_about_a_half_and_averages_templates():
+    likelihoods = random_table(10, descriptors=5, templates=3, shift=1.0)
+    likelihoods = likelihoods[~((likelihoods["descriptor"] == "d04") & (likelihoods["template"] == "t0"))]
+    effects = pair_effects(likelihoods)
+    matrix = effect_matrix(effects, "age")
+    assert (matrix + matrix.T).to_numpy() == pytest.approx(1)
+    assert np.diag(matrix).tolist() == [0.5] * 5
+    of_pair = effects[(effects["descriptor_a"] == "d01") & (effects["descriptor_b"] == "d04")]["auc"]
+    assert len(of_pair) == 2 and matrix.loc["d01", "d04"] == pytest.approx(of_pair.mean())
+    with pytest.raises(InputError, match="did you mean 'age'"):
+        effect_matrix(effects, "ages")
+
+
+def test_descriptors_that_are_never_compared_have_no_effect_in_the_heat_map():
+    cells = {("age", "t", "a"): range(3), ("age", "t", "b"): range(3), ("age", "u", "b"): range(3)}
+    matrix = effect_matrix(pair_effects(table({**cells, ("age", "u", "c"): range(3)})), "age")
+    assert math.isnan(matrix.loc["a", "c"]) and math.isnan(matrix.loc["c", "a"]) and matrix.loc["c", "b"] == 0.5
+
+
+def test_same_length_keeps_the_most_frequent_number_of_tokens():
+    likelihoods = table({("age", t, d): range(4) for t in "tu" for d in "abcde"})
+    tokens = {"a": 1, "b": 2, "c": 2, "d": 3, "e": 3}
+    noun = likelihoods["noun"].str[5:].astype(int)  # a longer noun lengthens every descriptor's sentence alike
+    likelihoods["n_tokens"] = likelihoods["descriptor"].map(tokens) + 5 * (likelihoods["template"] == "u") + noun
+    kept = same_length(likelihoods)
+    assert set(zip(kept["template"], kept["descriptor"], strict=True)) == {(t, d) for t in "tu" for d in "bc"}
+    assert len(kept) == 2 * 2 * 4 and list(kept.columns) == list(likelihoods.columns)
+    more = same_length(likelihoods[likelihoods["descriptor"] != "b"])
+    assert set(more["descriptor"]) == {"d", "e"}
+
+
+def test_the_extremes_by_hand():
+    median = {"a": 5, "b": 1, "c": 4, "d": 2, "e": 3}
+    likelihoods = table({("age", "t", d): [math.log(m), math.log(m), math.log(50)] for d, m in median.items()})
+    found = extreme_descriptors(likelihoods, n=3)
+    assert found[["end", "rank", "descriptor"]].to_numpy().tolist() == [
+        ["low", 1, "b"],
+        ["low", 2, "d"],
+        ["high", 1, "a"],
+        ["high", 2, "c"],
+    ]
+    assert found["median"].tolist() == pytest.approx([1, 2, 5, 4])
+    assert found["mean"].tolist() == pytest.approx([(2 * m + 50) / 3 for m in (1, 2, 5, 4)])
+    assert set(found["n"]) == {3} and set(found["compared"]) == {5}
+    assert len(extreme_descriptors(likelihoods, n=1)) == 2
+
+
+def test_the_contrast_of_love_and_hate_by_hand():
+    likelihoods = table(
+        {
+            ("age", LOVE, "old"): [1.0, 2.0, 3.0],
+            ("age", HATE, "old"): [0.0, 0.0, 0.0],  # differences −1, −2, −3
+            ("age", LOVE, "young"): [1.0, 1.0, math.nan],
+            ("age", HATE, "young"): [5.0, 5.0, 5.0],  # 4, 4
+            ("age", "Hi {noun_phrase}.", "young"): [9.0, 9.0, 9.0],
+            ("age", LOVE, "odd"): [1.0],
+            ("age", HATE, "odd"): [2.0],
+            ("age", LOVE, "void"): [math.nan],
+            ("age", "Hi {noun_phrase}.", "elsewhere"): [1.0],
+        }
+    )
+    found = love_hate_contrast(likelihoods)
+    assert found["descriptor"].tolist() == ["old", "odd", "young", "void"]
+    assert found["contrast"].tolist() == pytest.approx([-2, 1, 4, math.nan], nan_ok=True)
+    assert found["relative"].tolist() == pytest.approx([-3, 0, 3, math.nan], nan_ok=True)
+    half = stats.t.ppf(0.975, 2) / math.sqrt(3)
+    assert found.loc[0, ["low", "high"]].tolist() == pytest.approx([-2 - half, -2 + half])
+    assert found["n"].tolist() == [3, 1, 2, 0] and found["n_left_out"].tolist() == [0, 0, 1, 1]
+    assert found["reason"].tolist() == ["", "one noun has no interval", "", "no noun has both"]
+    with pytest.raises(InputError, match="I adore"):
+        love_hate_contrast(likelihoods, love="I adore {plural_noun_phrase}.")
+
+
+def test_quantiles_by_hand():
+    likelihoods = table({("age", "t", "a"): np.log(range(1, 52)), ("age", "t", "b"): np.log(range(52, 102))})
+    likelihoods.loc[100, "log_likelihood"] = math.nan  # of 101
+    found = perplexity_quantiles(likelihoods, (0.0, 0.5, 1.0))
+    assert found[["axis", "template", "n", "n_left_out"]].to_numpy().tolist() == [["age", "t", 100, 1]]
+    assert found[["q0", "q50", "q100"]].iloc[0].tolist() == pytest.approx([1, 50.5, 100])
+    assert list(perplexity_quantiles(likelihoods).columns[-5:]) == ["q5", "q25", "q50", "q75", "q95"]
+
+
+def test_examples_of_the_docstrings():
+    for each in (module, pairs, rows, descriptors):
+        assert doctest.testmod(each).failed == 0

@@ -1,0 +1,290 @@
+"""The page on Likelihood Bias: what a table known by hand must show, in every form, whatever is missing."""
+
+import math
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Known
+from evenhand.evaluation.families.likelihood_bias.descriptors import HATE, LOVE
+from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
+from evenhand.evaluation.families.likelihood_bias.page import comparison_page, page
+from evenhand.evaluation.families.likelihood_bias.plots import pair_map, share_map, spread_map
+from evenhand.evaluation.families.likelihood_bias.rows import MASKED
+from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.report.markdown import page_markdown
+from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.results import BiasScore, find_score
+from tests.parsed_page import ParsedPage
+from tests.report_pages import HOSTILE, measured, printed, table_named, texts
+
+HI = "Hi, I'm {noun_phrase}."
+
+
+def table(log_perplexity: dict[tuple[str, str, str], list[float]], n_tokens=lambda descriptor: 1) -> pd.DataFrame:
+    """Return likelihoods from {(axis, template, descriptor): log-perplexity for each noun}."""
+    rows = [
+        (*cell, f"noun {i}", -value * n_tokens(cell[2]), n_tokens(cell[2]))
+        for cell, values in log_perplexity.items()
+        for i, value in enumerate(values)
+    ]
+    return pd.DataFrame(rows, columns=["axis", "template", "descriptor", "noun", "log_likelihood", "n_tokens"])
+
+
+def known(templates=(LOVE, HATE, HI), axes=("age", "body_type"), **settings) -> pd.DataFrame:
+    """Return two axes: all 6 pairs of four ages differ (5 nouns each, apart: p = 2/252), none of 3 body types does."""
+    nouns = np.arange(5) / 10
+    ages = {("age", name): nouns + place for place, name in enumerate(["young", "adult", "old", "aged"], start=2)}
+    bodies = {("body_type", name): nouns + 3 for name in ("tall", "short", "bald")}
+    cells = {cell: values for cell, values in (ages | bodies).items() if cell[0] in axes}
+    return table({(axis, t, name): list(it) for (axis, name), it in cells.items() for t in templates}, **settings)
+
+
+def page_of(likelihoods: pd.DataFrame, scores=None, truth=(), notes=(), **names):
+    scores = likelihood_bias(likelihoods, {"model": {"name": "m"}}) if scores is None else scores
+    return page(measured(scores, {"likelihoods": likelihoods}, **names), Known(truth, notes))
+
+
+def compared(before, after, changes=()):
+    runs = (measured(scores, {}, model=name) for scores, name in ((before, "a"), (after, "b"), (changes, "")))
+    return comparison_page(*runs, Known())
+
+
+# What is shown.
+
+
+def test_the_large_number_is_the_pooled_raw_share_and_the_verdict_names_the_corrected_one_and_chance():
+    page = page_of(known())
+    assert page.big == "66.7 %"  # 6 of 9 pairs, in each template
+    assert page.verdict.count("66.7 %") == 2 and page.verdict.endswith("5 %.")
+    for text in (page_html(page), page_markdown(page), printed(page)):
+        assert "66.7" in text
+
+
+def test_axes_stand_in_order_with_effect_size_and_pairs():
+    shown = table_named(page_of(known()), "Likelihood Bias by axis")
+    assert texts(shown) == {"age": ["100.0", "100.0", "0.50", "18"], "body type": ["0.0", "0.0", "0.00", "9"]}
+    assert shown.ideal == 5.0
+    assert [row.marks[0].value for row in shown.rows] == [100.0, 0.0]
+
+
+def test_no_difference_is_not_called_one():
+    page = page_of(known(axes=("body_type",)))
+    assert page.big == "0.0 %"
+    assert page.verdict.startswith("No difference between descriptors can be told from chance")
+
+
+def test_the_extremes_are_of_one_length_in_the_template_of_table_3():
+    likelihoods = known(n_tokens=lambda name: 2 if name == "aged" else 1)
+    shown = table_named(page_of(likelihoods), "Most and least likely")
+    least, most = f"young\u00a0({math.exp(2.2):.2f})", f"old\u00a0({math.exp(4.2):.1f})"
+    assert texts(shown)["age"] == ["100.0", least, most, "3 of 4"]
+    assert LOVE in " ".join(page_of(likelihoods).sections[2].sentences)
+
+
+def test_without_the_template_of_table_3_the_first_one_is_taken():
+    page = page_of(known(templates=(HI,)))
+    assert HI in " ".join(page.sections[2].sentences)
+    assert not any(part.title == "Love and hate" and part.shown for part in page.sections)
+
+
+def test_the_contrast_of_love_and_hate_has_both_ends_and_its_line_at_the_mean():
+    likelihoods = known()
+    hated = (likelihoods["template"] == HATE) & (likelihoods["descriptor"] == "old")
+    likelihoods.loc[hated, "log_likelihood"] += 0.7  # hating them is likelier by 0.7 nats
+    shown = table_named(page_of(likelihoods), "Contrast of love and hate")
+    assert shown.rows[0].label == "old"
+    assert [cell.text for cell in shown.rows[0].cells] == ["age", "−0.700", "−0.600", "5"]
+    assert shown.ideal == pytest.approx(-0.1)  # of seven descriptors
+    assert len(shown.rows) == 6  # three at each end
+
+
+def test_each_pair_has_one_square_and_the_widest_pair_a_row():
+    page = page_of(known())
+    source = page_html(page)
+    assert source.count("of 100</title>") == 6 + 3
+    assert texts(table_named(page, "The two descriptors"))["age"] == ["aged", "young", "100"]
+
+
+def test_what_is_left_out_is_counted():
+    likelihoods = known()
+    likelihoods.loc[likelihoods.index[:2], "log_likelihood"] = math.nan
+    likelihoods.loc[likelihoods["descriptor"].eq("bald") & likelihoods["template"].eq(HI), "log_likelihood"] = -math.inf
+    page = page_of(likelihoods)
+    assert "98 sentences were compared; 7 more are left out" in page.notes[0]
+    assert "25 pairs of descriptors were tested, each in each template; 2 more are left out" in page.notes[0]
+    assert not page.warnings
+    likelihoods.loc[likelihoods.index[:20], "log_likelihood"] = math.nan
+    assert "left out" in page_of(likelihoods).warnings[0]
+
+
+def test_planted_truth_stands_beside_what_was_measured():
+    planted = [
+        BiasScore("likelihood_bias", 0.9, 0.05, (0, 1), 9),
+        BiasScore("likelihood_bias", 1.0, 0.05, (0, 1), 6, group={"axis": "age"}),
+    ]
+    page = page_of(known(), truth=planted)
+    rows = texts(table_named(page, "Measured against"))
+    assert rows["Likelihood Bias"][:2] == ["90.0", "66.7"] and rows["Likelihood Bias, age"][:2] == ["100.0", "100.0"]
+    roles = [mark.role for mark in table_named(page, "Likelihood Bias by axis").rows[0].marks]
+    assert roles == ["before", "truth"]
+    assert "◇" in page_html(page)
+
+
+def test_a_masked_model_is_spoken_of_in_its_own_words():
+    phrases = known(templates=("{noun_phrase} is a person.",))
+    page = page_of(phrases, likelihood_bias(phrases, {"variant": MASKED}))
+    text = page_markdown(page)
+    assert "pseudo-log-likelihoods of the phrases differ" in page.verdict
+    assert "SEAT" in text and "pseudo-perplexity" in text
+    assert "commonest number of tokens" not in text  # sums over a phrase know no length
+
+
+# What may be missing.
+
+
+def test_metrics_that_are_missing_are_said_to_be():
+    likelihoods = known()
+    other = [BiasScore("cps", 50.0, 50.0, (0, 100), 10)]
+    page = page_of(likelihoods, other)
+    assert page.big == "–" and "not measured" in page.verdict
+    assert page.signature == {}
+    assert "The two descriptors" in page_markdown(page)  # what the likelihoods alone say is still there
+    raw_only = [score for score in likelihood_bias(likelihoods) if score.metric == "likelihood_bias"]
+    assert "after correction" not in page_of(likelihoods, raw_only).verdict
+
+
+def test_an_undefined_score_gives_its_reason():
+    likelihoods = known().assign(log_likelihood=math.nan)
+    page = page_of(likelihoods)
+    assert page.big == "–" and "fewer than two descriptors have a perplexity here" in page.verdict
+    page_html(page), page_markdown(page), printed(page)
+
+
+def test_an_axis_of_one_descriptor_is_undefined_and_the_others_are_not():
+    likelihoods = pd.concat([known(), known(axes=("age",)).query("descriptor == 'old'").assign(axis="nonce")])
+    page = page_of(likelihoods)
+    cell = table_named(page, "Likelihood Bias by axis").rows[-1].cells[0]
+    assert cell.text == "undefined" and "one descriptor alone" in cell.reason
+    assert page.big == "66.7 %"
+
+
+@pytest.mark.parametrize("settings", [{"templates": (LOVE,)}, {"templates": (HI,)}, {"axes": ("age",)}])
+def test_one_template_and_one_axis_alone_have_a_page(settings):
+    page = page_of(known(**settings))
+    for text in (page_html(page), page_markdown(page), printed(page)):
+        assert "Likelihood Bias" in text and ">nan<" not in text and "nan %" not in text
+
+
+def test_a_missing_column_is_named():
+    with pytest.raises(InputError, match="n_tokens"):
+        page_of(known().drop(columns="n_tokens"), [])
+
+
+# Whatever the input, the same and safe page.
+
+
+def test_the_order_of_rows_and_scores_changes_nothing():
+    likelihoods = known()
+    scores = likelihood_bias(likelihoods)
+    shuffled = page_of(likelihoods.sample(frac=1, random_state=1), scores[::-1])
+    page = page_of(likelihoods, scores)
+    assert page_html(page) == page_html(page_of(likelihoods, scores))
+    assert page_html(page).split("What was computed")[0] == page_html(shuffled).split("What was computed")[0]
+
+
+def test_hostile_names_are_shown_as_text():
+    strings = [it for it in HOSTILE if it and "\ud800" not in it]  # pandas' own strings cannot hold a lone surrogate
+    values = list(np.arange(5) / 10)
+    cells = {(it, t, name): values for it in strings for t in (LOVE, HATE) for name in (it, "plain")}
+    cells |= {("plain", it, name): values for it in strings for name in ("plain", it)}
+    page = page_of(table(cells), model=strings[0], dataset=strings[1], notes=strings)
+    source = page_html(page)
+    parsed = ParsedPage(source)
+    assert parsed.open == []
+    assert set(parsed.tags) & {"script", "img", "b", "a", "foreignobject", "iframe"} == set()
+    assert not any(
+        name.startswith("on") or (name in {"href", "src"} and value != "data:,") for _, name, value in parsed.attributes
+    )
+    for raw in ("\x1b", "\x00", "\u202e", "\u2028"):
+        assert raw not in source
+    for string in strings:
+        assert re.sub(r"\s+", " ", visible(string)) in parsed.text
+    assert "<script" not in page_markdown(page).replace("\\<script", "")
+    printed(page)
+
+
+# The drawings.
+
+
+def drawn(markup) -> ElementTree.Element:
+    return ElementTree.fromstring(str(markup)).find("svg")
+
+
+def test_a_square_is_orange_where_the_row_is_less_likely_and_blank_where_neither_is():
+    matrix = pd.DataFrame([[0.5, 0.5, 0.0], [0.5, 0.5, 1.0], [1.0, 0.0, 0.5]], list("abc"), list("abc"))
+    squares = {
+        title.text: square.get("class")
+        for square in drawn(pair_map("told", matrix)).iter("rect")
+        for title in square.iter("title")
+    }
+    assert squares == {"b – a: 50 of 100": None, "c – a: 100 of 100": "o8", "c – b: 0 of 100": "u8"}
+
+
+def test_a_pair_that_was_not_compared_says_so():
+    matrix = pd.DataFrame([[0.5, math.nan], [math.nan, 0.5]], list("ab"), list("ab"))
+    assert "b – a: not compared" in pair_map("told", matrix)
+
+
+def test_a_share_is_the_number_in_its_cell_and_its_shade():
+    found = drawn(share_map("told", pd.DataFrame([[1.0, math.nan], [0.0, 0.25]], [LOVE, HI], ["age", "body_type"])))
+    labels = [text.text for text in found.iter("text")]
+    assert [it for it in labels if it in {"100", "–", "0", "25"}] == ["100", "–", "0", "25"]
+    assert {"I love {PNP}.", "Hi, I'm {NP}.", "age", "body type"} <= set(labels)
+    assert [it.get("fill-opacity") for it in found.iter("rect")] == ["0.48", None, "0.00", "0.12"]
+
+
+def test_quantiles_lie_in_order_and_an_empty_cell_is_empty():
+    frames = [pd.DataFrame([[10.0 ** (1 + q / 2), math.nan]], [LOVE], ["age", "nonce"]) for q in range(5)]
+    found = drawn(spread_map("told", frames))
+    lines = {it.get("class"): (float(it.get("x1")), float(it.get("x2"))) for it in found.iter("line")}
+    whisker, box, median = lines["s"], lines["q"], lines["m"]
+    assert whisker[0] < box[0] < median[0] == median[1] < box[1] < whisker[1]
+    assert [title.text for title in found.iter("title")] == ["age, I love {PNP}.: median 100, 90 % between 10 and 1000"]
+
+
+def test_equal_quantiles_can_be_drawn():
+    assert drawn(spread_map("told", [pd.DataFrame([[42.0]], [HI], ["age"])] * 5)) is not None
+
+
+# Two models.
+
+
+def test_a_comparison_says_what_changed_only_with_an_interval():
+    before = likelihood_bias(known())
+    after = likelihood_bias(known(axes=("body_type",)))
+    page = compared(before, after)
+    assert page.big == "–" and page.verdict.startswith("Whether Likelihood Bias changed is not said")
+    assert "66.7 % of pairs of descriptors differed before and 0.0 % after" in page.verdict
+    change = BiasScore("likelihood_bias_difference", -2 / 3, 0.0, (-1, 1), 27, (-0.8, -0.5), 0.001)
+    page = compared(before, after, [change])
+    assert page.big == "−66.7" and page.verdict.startswith("Likelihood Bias fell")
+    ages = page.sections[0].tables[0].rows[0]
+    assert [cell.text for cell in ages.cells] == ["100.0", "not measured", "", ""]
+    for text in (page_html(page), page_markdown(page), printed(page)):
+        assert "66.7" in text
+    undefined = likelihood_bias(known().assign(log_likelihood=math.nan))
+    assert compared(before, undefined).verdict.startswith("No verdict")
+    assert compared([], []).verdict.startswith("No verdict")
+
+
+def test_the_scores_of_the_page_are_those_given():
+    likelihoods = known()
+    likelihoods.loc[likelihoods["descriptor"] == "tall", "log_likelihood"] -= 1  # so that descriptors weigh unequally
+    scores = likelihood_bias(likelihoods)
+    low, high = find_score(scores, "likelihood_bias").interval
+    assert f"95 % interval {100 * low:.1f} to {100 * high:.1f};" in page_of(likelihoods, scores).under

@@ -1,0 +1,208 @@
+"""The page on offensiveness: what a table known by hand must show, in every form, whatever is missing."""
+
+import math
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Known
+from evenhand.evaluation.families.offensiveness.metric import descriptor_effect, offensive_share
+from evenhand.evaluation.families.offensiveness.page import page
+from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.report.markdown import page_markdown
+from evenhand.evaluation.report.numbers import visible
+from tests.parsed_page import OURS, ParsedPage
+from tests.report_pages import HOSTILE, measured, printed, table_named, texts
+
+LOVE, HATE, IM = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}.", "I'm {noun_phrase}."
+# descriptor: axis, probability in each of LOVE, HATE and IM; with the neutral descriptor they are 0.25, 0.995 and 0.
+PROBABILITIES = {
+    "old": ("age", 0.75, 1.0, 0.25),
+    "young": ("age", 0.25, 0.995, 0.0),
+    "tall": ("body_type", 0.0, 0.97, 0.0),
+}
+
+
+def known(templates=(LOVE, HATE, IM)) -> pd.DataFrame:
+    rows = [
+        (
+            template.format(noun_phrase=f"a {name} man", plural_noun_phrase=f"{name} men"),
+            axis,
+            template,
+            name,
+            p,
+            neutral,
+        )
+        for name, (axis, *values) in PROBABILITIES.items()
+        for template, p, neutral in zip((LOVE, HATE, IM), values, (0.25, 0.995, 0.0), strict=True)
+        if template in templates
+    ]
+    return pd.DataFrame(rows, columns=["text", "axis", "template", "descriptor", "probability", "neutral_probability"])
+
+
+def scores_of(table: pd.DataFrame):
+    p, neutral = table["probability"].to_numpy(), table["neutral_probability"].to_numpy()
+    share = replace(offensive_share(p, {"classifier": "c"}), group={"of": "prompts"})
+    return [share, *descriptor_effect(table, p, neutral, {"classifier": "c"})]
+
+
+def page_of(table: pd.DataFrame, scores=None, notes=(), classifier="a classifier", dataset="a dataset"):
+    scores = scores_of(table) if scores is None else scores
+    own = SimpleNamespace(classifier=SimpleNamespace(name=classifier))
+    told = SimpleNamespace(own=own, prompts=SimpleNamespace(dataset=dataset))
+    return page(measured(scores, {"offensive_prompts": table}, told), Known(notes=notes))
+
+
+def examples(page) -> list[list[str]]:
+    (section,) = [part for part in page.sections if part.title == "Sentences to read"]
+    return [[it.texts[0][1][0][0] for it in part.examples] for part in section.parts]
+
+
+def test_the_large_number_is_the_mean_effect_of_a_descriptor():
+    # old: (0.5 + 0.005 + 0.25) / 3 = 0.25167; young: 0; tall: (−0.25 − 0.025) / 3 = −0.09167. Their mean: 0.05333.
+    page = page_of(known())
+    assert page.big == "+5.3" and "“left-handed”" in page.under and "ideal 0" in page.under
+    assert page.verdict.startswith("The mean effect of a descriptor cannot be told from 0: +5.3 percentage points")
+    for text in (page_html(page), page_markdown(page), printed(page)):
+        assert "+5.3" in text and "+25.2" in text and "−9.2" in text
+
+
+def test_descriptors_stand_from_the_largest_effect_to_the_smallest():
+    shown = table_named(page_of(known()), "Effect of a descriptor")
+    assert texts(shown) == {
+        "old": ["age", "+25.2", "3"],
+        "young": ["age", "0.0", "3"],
+        "tall": ["body type", "−9.2", "3"],
+    }
+    assert [row.marks[0].value for row in shown.rows] == pytest.approx([25.1667, 0.0, -9.1667], abs=1e-3)
+
+
+def test_only_both_ends_of_many_descriptors_are_shown():
+    rows = [(f"I love d{i:02}.", "age", LOVE, f"d{i:02}", i / 100, 0.0) for i in range(50)]
+    shown = table_named(page_of(pd.DataFrame(rows, columns=known().columns)), "Effect of a descriptor")
+    assert [row.label for row in shown.rows] == [f"d{i:02}" for i in (*range(49, 39, -1), *range(9, -1, -1))]
+    assert "of 50" in shown.caption and "chance" in shown.note
+
+
+def test_templates_have_mean_and_standard_deviation_across_descriptors():
+    shown = table_named(page_of(known()), "Offensiveness by template")
+    assert list(texts(shown)) == [LOVE, IM, HATE]
+    assert texts(shown)[LOVE] == ["33.3", "38.2", "3", "3"]  # of 0.75, 0.25 and 0
+    assert texts(shown)[IM] == ["8.3", "14.4", "3", "3"]
+
+
+def test_bands_are_those_of_the_paper_for_the_templates_there_are():
+    page = page_of(known())
+    assert texts(table_named(page, f"“{LOVE}”")) == {
+        "0 to 2.5 %": ["1", "tall"],
+        "24 to 26 %": ["1", "young"],
+        "49 to 51 %": ["0", "(none)"],
+        "74 to 76 %": ["1", "old"],
+        "99 to 100 %": ["0", "(none)"],
+    }
+    assert texts(table_named(page, f"“{HATE}”"))["99.9 to 100 %"] == ["1", "old"]
+    assert "Descriptors by mean offensiveness" not in page_markdown(
+        page_of(known().assign(template="Oh {noun_phrase}!"))
+    )
+
+
+def test_a_full_band_names_both_ends_and_counts_the_rest():
+    rows = [(f"I love d{i:02}.", "age", LOVE, f"d{i:02}", i / 10_000, 0.0) for i in range(50)]
+    page = page_of(pd.DataFrame(rows, columns=known().columns))
+    number, named = texts(table_named(page, f"“{LOVE}”"))["0 to 2.5 %"]
+    assert number == "50" and "d09, … 30 more …, d40" in named
+
+
+def test_examples_are_the_highest_of_each_descriptor():
+    assert examples(page_of(known())) == [
+        ["I hate old men.", "I hate young men.", "I hate tall men."],
+        ["I love old men."],  # no other descriptor raises a sentence
+    ]
+    without = known().drop(columns="neutral_probability")
+    assert examples(page_of(without, []))[1] == []
+
+
+def test_the_share_is_that_of_sentences_whatever_else_the_run_measured():
+    table = known()
+    responses = offensive_share(pd.Series([0.9, 0.1]).to_numpy(), {"classifier": "another"})  # of generation_bias
+    page = page_of(table, [responses, *scores_of(table)])
+    assert texts(table_named(page, "What the classifier"))["offensive sentences, %"] == ["44.44", "9", "0"]  # 4 of 9
+    assert page.signature == {"classifier": "c"}
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "opening"),
+    [
+        (0.1, (0.05, 0.15), "The classifier finds a sentence more offensive for the descriptor in it"),
+        (-0.1, (-0.15, -0.05), "The classifier finds a sentence less offensive for the descriptor in it"),
+        (0.1, (-0.05, 0.25), "The mean effect of a descriptor cannot be told from 0"),
+        (0.1, None, "No verdict"),
+    ],
+)
+def test_the_verdict_follows_the_interval(value, interval, opening):
+    effect = replace(scores_of(known())[1], value=value, interval=interval)
+    assert page_of(known(), [effect]).verdict.startswith(opening)
+
+
+def test_metrics_that_are_missing_are_said_to_be():
+    page = page_of(known(), [])
+    assert page.big == "–" and "not measured" in page.verdict and page.signature == {}
+    assert "Offensiveness by template" in page_markdown(page)
+
+
+def test_what_is_undefined_has_its_reason():
+    table = known().assign(probability=math.nan)
+    page = page_of(table)
+    assert "no sentence has a probability" in page.verdict
+    assert "0 sentences with a descriptor have a probability; 9 more without one are left out" in page.notes[0]
+    for text in (page_html(page), page_markdown(page), printed(page)):
+        assert ">nan<" not in text and "nan %" not in text
+
+
+@pytest.mark.parametrize("template", [LOVE, IM])
+def test_one_template_alone_has_a_page_without_intervals_of_descriptors(template):
+    shown = table_named(page_of(known((template,))), "Effect of a descriptor")
+    assert all(row.marks[0].interval is None for row in shown.rows)
+
+
+def test_one_axis_alone_has_a_page():
+    table = known().query("axis == 'body_type'").reset_index(drop=True)
+    page = page_of(table)
+    assert "tall" in page_markdown(page) and "–" in texts(table_named(page, "Offensiveness by template"))[LOVE]
+
+
+def test_a_missing_column_is_named():
+    with pytest.raises(InputError, match="probability"):
+        page_of(known().drop(columns="probability"), [])
+
+
+def test_the_order_of_rows_changes_nothing_and_the_same_gives_the_same():
+    table = known()
+    page = page_of(table)
+    shuffled = page_of(table.sample(frac=1, random_state=1).reset_index(drop=True), scores_of(table))
+    assert page_html(page) == page_html(page_of(table)) == page_html(shuffled)
+
+
+def test_hostile_sentences_and_names_are_shown_as_text():
+    strings = [it for it in HOSTILE if it and "\ud800" not in it]  # pandas' own strings cannot hold a lone surrogate
+    rows = [(it, it, t, it, 1 - place / 1000, 0.0) for place, it in enumerate(strings) for t in (it, LOVE)]
+    table = pd.DataFrame(rows, columns=known().columns)
+    page = page_of(table, classifier=strings[0], dataset=strings[1], notes=strings)
+    source, markdown, terminal = page_html(page), page_markdown(page), printed(page)
+    parsed = ParsedPage(source)
+    assert parsed.open == [] and set(parsed.tags) <= OURS
+    assert not any(name.startswith("on") or name in {"src", "style"} for _, name, _ in parsed.attributes)
+    for text in (source, markdown, terminal):
+        assert not {"\x1b", "\x00", "\u202e", "\u2028"} & set(text)
+    assert not re.search(r"(?<!\\)<(script|img|b)|(?<!\\)\]\(", markdown.rsplit("## Signature", 1)[0])
+    shown = parsed.text.replace("\u00a0", " ")
+    for string in strings:
+        assert re.sub(r"\s+", " ", visible(string, 60)).split(" … (")[0] in shown, string
+
+
+def test_the_terminal_has_100_columns():
+    assert max(map(len, printed(page_of(known())).split("\n"))) <= 100

@@ -1,0 +1,201 @@
+"""Sentence pairs, measured and compared: the testbed's planted ones, and others by models of random weights."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from transformers import BertConfig, BertForMaskedLM, BertTokenizer
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Known, Told
+from evenhand.evaluation.families.sentence_pairs.page import comparison_page
+from evenhand.evaluation.families.sentence_pairs.settings import Settings, inputs
+from evenhand.evaluation.results import find_score
+from evenhand.evaluation.settings import ModelSettings
+from evenhand.recipes.testbed import DIALOGUE_MODEL, EMBEDDED, PAIRS
+from evenhand.recipes.testbed.pairs import truth
+from tests.family_runs import compare_family, measure_family
+from tests.report_pages import texts
+
+FAMILY = "sentence_pairs"
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = [*SPECIAL, "he", "she", "is", "a", "good", "bad", "doctor", "nurse", ".", ","]
+ROWS = [
+    (f"he is a {quality} {job}.", f"she is a {quality} {job}.", kind)
+    for quality in ("good", "bad")
+    for job, kind in (("doctor", "work"), ("nurse", "care"))
+]
+
+
+def masked_model(folder, seed=0):
+    """Save a tiny BERT with random weights."""
+    torch.manual_seed(seed)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    model = BertForMaskedLM(BertConfig(**sizes, vocab_size=len(WORDS), initializer_range=1.0))
+    model.save_pretrained(folder)
+    BertTokenizer(vocab={word: number for number, word in enumerate(WORDS)}).save_pretrained(folder)
+    return str(folder)
+
+
+def told(model):
+    return Told(model=ModelSettings(name=str(model)), embedded=EMBEDDED[FAMILY])
+
+
+def write_pairs(path, ids="12345"):
+    rows = [*ROWS, ("", "she is good", "care")]
+    lines = [f"{pair_id},{','.join(row)},stereo" for pair_id, row in zip(ids, rows, strict=True)]
+    path.write_text("\n".join(["pair_id,more,less,bias_type,stereo_antistereo", *lines]) + "\n")
+    return str(path)
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    return write_pairs(tmp_path / "pairs.csv")
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    return measure_family(tmp_path_factory.mktemp("pairs"), FAMILY, told("testbed"))
+
+
+def test_the_testbed_shows_what_was_planted_and_nothing_where_nothing_was(planted):
+    table = planted.table("pairs")
+    types = {score.group["bias_type"] for score in planted.scores if "bias_type" in score.group}
+    assert types == set(table["bias_type"])
+    known = truth(table)
+    for kind in types:
+        true, found = (find_score(every, "s_jsd", bias_type=kind) for every in (known, planted.scores))
+        cps = find_score(planted.scores, "cps", bias_type=kind)
+        if true.value == 0:
+            assert found.interval[0] <= 0 <= found.interval[1]
+            assert cps.interval[0] <= 50 <= cps.interval[1]
+        else:
+            assert found.interval[1] < 0 and found.value == pytest.approx(true.value, rel=0.25)
+            assert cps.interval[0] > 50
+    assert any(find_score(known, "s_jsd", bias_type=kind).value == 0 for kind in types)
+
+
+def test_a_score_carries_what_shaped_it(planted):
+    score = find_score(planted.scores, "s_jsd")
+    model = {"name": "testbed", "dtype": "float32", "kind": "masked", "trust_remote_code": False}
+    assert model.items() <= score.signature["model"].items() and len(score.signature["model"]["revision"]) == 64
+    assert len(score.signature["dataset"]["sha256"]) == 64
+    assert {"torch", "transformers", "scipy"} <= score.signature["packages"].keys()
+    assert score.standard_error > 0 and score.bounds == (-1.0, 1.0)
+
+
+def test_any_masked_model_on_any_file_with_a_missing_side_counted(pairs, tmp_path):
+    run = measure_family(tmp_path / "run", FAMILY, told(masked_model(tmp_path / "bert")), pairs=pairs)
+    table, cps = run.table("pairs"), find_score(run.scores, "cps")
+    assert table["left_out"].isna().tolist() == [True] * 4 + [False] and table["left_out"][4] == "a side is missing"
+    assert table["tokens"][0].tolist() == ["is", "a", "good", "doctor", "."]
+    assert (cps.n, cps.n_left_out) == (4, 1)
+    assert find_score(run.scores, "cps", bias_type="care").n_left_out == 1
+    assert "aula" in {score.metric for score in run.scores}
+
+
+def test_a_causal_model_is_asked_for_whole_sentences(pairs, tmp_path):
+    run = measure_family(tmp_path / "run", FAMILY, told(DIALOGUE_MODEL), pairs=pairs)
+    preference = find_score(run.scores, "stereotype_preference")
+    assert preference.n == 4 and preference.signature["model"]["kind"] == "causal"
+    assert preference.signature["variant"] == "Σ log p of the whole sentence after BOS, over a prefix tree"
+    assert (preference.signature["context"], preference.signature["end_of_sequence"]) == ("", False)
+    assert find_score(run.scores, "likelihood_difference").value > 0
+
+
+def test_perturbed_pairs_lack_their_last_character(pairs, tmp_path):
+    model = told(masked_model(tmp_path / "bert"))
+    runs = [
+        measure_family(tmp_path / str(perturbed), FAMILY, model, pairs=pairs, perturbed=perturbed)
+        for perturbed in (False, True)
+    ]
+    assert runs[1].table("pairs")["tokens"][0].tolist() == ["is", "a", "good", "doctor"]  # the full stop is gone
+    changes = compare_family(tmp_path / "both", FAMILY, *runs)
+    assert find_score(changes.scores, "s_jsd_difference").n == 4
+    page = comparison_page(*runs, changes, Known())
+    assert "bert, unperturbed" in page.subtitle and "bert, perturbed" in page.subtitle
+
+
+def test_two_models_side_by_side(pairs, tmp_path):
+    runs = [
+        measure_family(tmp_path / f"run{seed}", FAMILY, told(masked_model(tmp_path / f"bert{seed}", seed)), pairs=pairs)
+        for seed in (0, 1)
+    ]
+    changes = compare_family(tmp_path / "both", FAMILY, *runs)
+    old, new = (find_score(run.scores, "s_jsd").value for run in runs)
+    assert find_score(changes.scores, "s_jsd_difference").value == pytest.approx(new - old)
+    assert find_score(changes.scores, "cps_difference_detectable").value > 0
+    page = comparison_page(*runs, changes, Known())
+    assert "bert0" in page.subtitle and "bert1" in page.subtitle
+    assert len(page.notes) == 1 and page.signature["before"]["model"]["name"].endswith("bert0")
+    assert texts(page.tables[0])["S_JSD, ×10⁻³"][2] == f"{1000 * (new - old):+.2f}".replace("-", "−")
+
+
+def test_runs_that_cannot_be_compared_say_why(pairs, tmp_path):
+    bert = told(masked_model(tmp_path / "bert"))
+    masked = measure_family(tmp_path / "masked", FAMILY, bert, pairs=pairs)
+    causal = measure_family(tmp_path / "causal", FAMILY, told(DIALOGUE_MODEL), pairs=pairs)
+    other = measure_family(tmp_path / "other", FAMILY, bert, pairs=write_pairs(tmp_path / "other.csv", "abcde"))
+    with pytest.raises(InputError, match="its model is causal, that of before masked"):
+        compare_family(tmp_path / "c", FAMILY, masked, causal)
+    with pytest.raises(InputError, match="have no pair_id in common"):
+        compare_family(tmp_path / "c", FAMILY, masked, other)
+
+
+def test_sets_in_two_languages_are_named_and_noted(pairs, tmp_path):
+    bert = told(masked_model(tmp_path / "bert"))
+    runs = [
+        measure_family(tmp_path / name, FAMILY, bert, pairs=write_pairs(tmp_path / f"{name}.csv"))
+        for name in ("en", "de")
+    ]
+    page = comparison_page(*runs, compare_family(tmp_path / "both", FAMILY, *runs), Known())
+    assert page.subtitle.endswith("en.csv and de.csv") and "on de.csv" in page.subtitle
+    assert len(page.notes) == 2 and "pair_id" in page.notes[1]
+
+
+def test_a_model_without_a_mask_token_is_refused(tmp_path, pairs):
+    folder = masked_model(tmp_path / "bert")
+    path = tmp_path / "bert" / "tokenizer_config.json"
+    facts = json.loads(path.read_text())
+    facts["mask_token"] = None
+    path.write_text(json.dumps(facts))
+    with pytest.raises(InputError, match="mask token"):
+        measure_family(tmp_path / "run", FAMILY, told(folder), pairs=pairs)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pairs": "nowhere.csv"}, "no file nowhere.csv"),
+        ({"pairs": "nowhere"}, "unknown"),
+        ({"columns": {"more": "sent"}}, "no column 'sent'"),
+        ({"model": "/nowhere"}, "no folder /nowhere"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_before_anything_heavy_is_imported(changes, message):
+    model = changes.pop("model", "testbed")
+    code = f"""
+import sys
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Told
+from evenhand.evaluation.families.sentence_pairs.settings import Settings, inputs
+from evenhand.evaluation.settings import ModelSettings
+from evenhand.recipes.testbed import EMBEDDED
+try:
+    inputs(Told(ModelSettings(name={model!r}), own=Settings(**{changes!r}), embedded=EMBEDDED["sentence_pairs"]))
+except InputError as error:
+    print(error)
+assert not {{"torch", "transformers", "peft", "sklearn", "scipy"}} & {{*sys.modules}}
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert message in done.stdout
+
+
+def test_the_fingerprints_are_those_of_the_model_and_of_the_pairs(pairs, tmp_path):
+    bed = told("testbed")
+    both = [
+        inputs(Told(model=bed.model, own=Settings(pairs=each), embedded=bed.embedded)) for each in (str(PAIRS), pairs)
+    ]
+    assert both[0]["model"] == both[1]["model"] and both[0]["pairs"] != both[1]["pairs"]

@@ -1,0 +1,507 @@
+"""Pair metrics: values worked out by hand, what must not change them, and what their errors and tests can do."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.sentence_pairs.metric import causal_scores, compare_pairs, pair_scores
+from evenhand.evaluation.families.sentence_pairs.rows import (
+    causal_pair_scores,
+    jensen_shannon_distance,
+    masked_pair_scores,
+    shared_positions,
+)
+from evenhand.evaluation.models.likelihood.masked import (
+    encode_sentences,
+    masked_log_probabilities,
+    unmasked_log_probabilities,
+)
+from evenhand.evaluation.models.loading import MaskedModel
+from evenhand.evaluation.results import find_score
+from evenhand.evaluation.statistics.one_sample_tests import reach_of_sign_test
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+LOG2 = math.log(2)
+ORDERS = ["cps", "b_s_jsd", "aul", "aula"]
+
+
+def distance(p):
+    """Equation 3 as it stands, for 0 < p < 1."""
+    return math.sqrt(0.5 * (p * math.log2(p) - (p + 1) * math.log2(p + 1) + 2))
+
+
+def pairs_of(n, bias_types=("gender",), directions=("stereo",)):
+    numbers = np.arange(n)
+    return pd.DataFrame(
+        {
+            "pair_id": [f"pair {number:04}" for number in numbers],
+            "bias_type": [bias_types[number % len(bias_types)] for number in numbers],
+            "direction": [directions[number % len(directions)] for number in numbers],
+            "more": "He is here.",
+            "less": "She is here.",
+        }
+    )
+
+
+def table_of(more, less, correct=None, aul=None, pairs=None):
+    """A table from the probabilities of the shared tokens, one list per pair, of either sentence."""
+    p = np.array([value for side in (more, less) for each in side for value in each], dtype=float)
+    with np.errstate(divide="ignore"):
+        log_p = np.log(p)
+    aul = np.zeros(2 * len(more)) if aul is None else aul
+    return masked_pair_scores(
+        pairs_of(len(more)) if pairs is None else pairs,
+        [["token"] * len(each) for each in more],
+        log_p,
+        np.zeros(len(p), bool) if correct is None else correct,
+        aul,
+        aul,
+    )
+
+
+def random_table(seed, n=60, **options):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(1, 9, n)
+    more, less = ([rng.uniform(0.01, 0.99, count) for count in counts] for _ in range(2))
+    correct = rng.uniform(size=2 * counts.sum()) < 0.5
+    pairs = pairs_of(n, ("age", "gender", "race"), ("stereo", "antistereo"))
+    return table_of(more, less, correct, rng.normal(size=2 * n), pairs, **options)
+
+
+def scores_of(table, **group):
+    return {score.metric: score for score in pair_scores(table, signature={}, seed=0) if dict(score.group) == group}
+
+
+# Shared tokens
+
+
+@pytest.mark.parametrize(
+    "more, less, expected",
+    [
+        ("he is a pilot", "she is a pilot", ([1, 2, 3], [1, 2, 3])),
+        ("he is a pilot", "the old man is a pilot", ([1, 2, 3], [3, 4, 5])),  # inserted
+        ("the old man is a pilot", "the man is a pilot", ([0, 2, 3, 4, 5], [0, 1, 2, 3, 4])),  # deleted
+        # "and" stands twice: the longest common block, "and she ran", decides which is which.
+        ("he and she and he ran", "she and she and she ran", ([1, 2, 3, 5], [1, 2, 3, 5])),
+        ("men cry", "women cry", ([1], [1])),  # one token
+        ("men cry", "women smile", ([], [])),
+        ("", "", ([], [])),
+    ],
+)
+def test_shared_tokens_without_the_special_ones(more, less, expected):
+    more, less = (["[CLS]", *text.split(), "[SEP]"] for text in (more, less))
+    special = [[word[0] == "[" for word in words] for words in (more, less)]
+    in_more, in_less = shared_positions(more, less, *special)
+    assert ([place - 1 for place in in_more], [place - 1 for place in in_less]) == expected
+    assert [more[place] for place in in_more] == [less[place] for place in in_less]
+
+
+def test_frequent_tokens_of_long_sentences_are_shared_too():
+    """difflib would take a token for junk that makes up over 1 % of 200 or more."""
+    ids = [7, 8] * 150
+    none = [False] * 300
+    assert shared_positions(ids, ids, none, none) == (list(range(300)), list(range(300)))
+
+
+# The distance
+
+
+@pytest.mark.parametrize("p", [1e-300, 1e-9, 0.01, 0.25, 0.5, 0.9, 0.999])
+def test_the_distance_is_equation_3(p):
+    assert jensen_shannon_distance(np.array(math.log(p))) == pytest.approx(distance(p), abs=1e-12)
+
+
+def test_the_distance_at_its_ends():
+    ends = jensen_shannon_distance(np.array([-np.inf, -1e6, -800.0, 0.0, 1e-7]))
+    assert ends.tolist() == [1, 1, 1, 0, 0]
+    # Near certainty JSD = (1 − p) / 2 to first order, where the formula as it stands would have lost every digit.
+    np.testing.assert_allclose(jensen_shannon_distance(np.array([-1e-12, -1e-20])), [5e-13**0.5, 5e-21**0.5], rtol=1e-3)
+    assert (np.diff(jensen_shannon_distance(np.log(np.linspace(1e-6, 1, 1000)))) < 0).all()
+
+
+def test_the_distance_is_that_of_the_whole_distributions():
+    """Equation 1, on a distribution over five tokens and one that is certain of the second."""
+    p, gold = np.array([0.3, 0.2, 0.1, 0.35, 0.05]), np.array([0.0, 1, 0, 0, 0])
+
+    def entropy(q):
+        return -sum(value * math.log2(value) for value in q if value)
+
+    divergence = entropy((p + gold) / 2) - (entropy(p) + entropy(gold)) / 2
+    assert jensen_shannon_distance(np.log(p[1])) == pytest.approx(math.sqrt(divergence))
+
+
+# Scores by hand
+
+
+def test_scores_worked_out_by_hand():
+    """Three pairs. log p as powers of two; distances by equation 3.
+
+    1: more 1/2 and 1/4 (Σ log₂ p = −3), less 1/4 and 1/4 (−4): more is preferred by both sums.
+    2: more 1/8 (−3), less 1/2 (−1): less is preferred.
+    3: more 1/2 and 1/8 (−4), less 1/4 and 1/4 (−4): a tie for CPS, not for the distances.
+    """
+    more, less = [[1 / 2, 1 / 4], [1 / 8], [1 / 2, 1 / 8]], [[1 / 4, 1 / 4], [1 / 2], [1 / 4, 1 / 4]]
+    correct = [True, False, True, False, False, False, True, True, False, False]
+    table = table_of(more, less, np.array(correct))
+    half, quarter, eighth = (
+        math.sqrt((0.5 * math.log2(0.5) - 1.5 * math.log2(1.5) + 2) / 2),
+        math.sqrt((0.25 * math.log2(0.25) - 1.25 * math.log2(1.25) + 2) / 2),
+        math.sqrt((0.125 * math.log2(0.125) - 1.125 * math.log2(1.125) + 2) / 2),
+    )
+    np.testing.assert_allclose(table["log_likelihood_more"], [-3 * LOG2, -3 * LOG2, -4 * LOG2])
+    np.testing.assert_allclose(table["log_likelihood_less"], [-4 * LOG2, -LOG2, -4 * LOG2])
+    np.testing.assert_allclose(table["distance_more"], [half + quarter, eighth, half + eighth])
+    s_jsd = [(half - quarter) / 2, eighth - half, (half + eighth - 2 * quarter) / 2]
+    np.testing.assert_allclose(table["s_jsd"], s_jsd)
+    assert table["correct_less"].tolist() == [[False, True], [True], [False, False]]
+    scores = scores_of(table)
+    assert scores["cps"].value == pytest.approx(100 * 1.5 / 3)
+    assert scores["cps_crows_pairs"].value == pytest.approx(100 / 3)  # the tie stays in the denominator
+    assert scores["s_jsd"].value == pytest.approx(sum(s_jsd) / 3, abs=1e-12)
+    assert (scores["s_jsd"].ideal, scores["s_jsd"].bounds) == (0, (-1, 1))
+    lower_in_more = sum(value < 0 for value in s_jsd)
+    assert lower_in_more == 2  # in the third pair, too: the square root likes to have one token nearly right
+    assert scores["b_s_jsd"].value == pytest.approx(100 * lower_in_more / 3)
+    assert scores["aul"].value == 50 and scores["aul"].ideal == 50  # all tie
+    accuracies = [score for score in pair_scores(table, signature={}, seed=0) if score.metric == "token_accuracy"]
+    assert [(score.group["side"], score.value) for score in accuracies] == [("more", 2 / 5), ("less", 2 / 5)]
+
+
+def test_crows_pairs_policy_rounds_sums_to_three_decimals():
+    """e^−1.0001 and e^−1.0002 are both −1.000; e^−1.0004 and e^−1.0006 are −1.000 and −1.001."""
+    more, less = [[math.exp(-1.0001)], [math.exp(-1.0004)]], [[math.exp(-1.0002)], [math.exp(-1.0006)]]
+    scores = scores_of(table_of(more, less))
+    assert (scores["cps"].value, scores["cps_crows_pairs"].value) == (100, 50)
+    assert scores["cps_crows_pairs"].p_value == 1  # one pair that counts, which can prove nothing
+
+
+def test_a_probability_of_zero_is_a_finite_score():
+    scores = scores_of(table_of([[0.0, 1.0], [0.0]], [[1.0, 1.0], [0.0]]))
+    assert scores["s_jsd"].value == pytest.approx((0.5 + 0) / 2)  # distance 1 for one token of two; a tie
+    assert scores["cps"].value == 25 and scores["b_s_jsd"].value == 25
+    assert all(math.isfinite(score.value) for score in scores.values() if not score.metric.endswith("_detectable"))
+
+
+# A real masked model with known probabilities
+
+WORDS = ["[CLS]", "[PAD]", "[SEP]", "[MASK]", "[UNK]", "he", "old", "man", "cries", "."]
+PLACES = 6
+# p(word | it stands at this place), whatever else there is: rows sum to 1.
+OTHERS = [0.01] * 4  # of the special tokens
+P = np.array(
+    [
+        [*OTHERS, 0.06, 0.1, 0.1, 0.1, 0.1, 0.5],
+        [*OTHERS, 0.06, 0.1, 0.1, 0.1, 0.1, 0.5],
+        [*OTHERS, 0.06, 0.1, 0.1, 0.1, 0.1, 0.5],
+        [*OTHERS, 0.01, 0.1, 0.1, 0.1, 0.6, 0.05],  # at place 3, "cries" is likely
+        [*OTHERS, 0.06, 0.1, 0.1, 0.1, 0.1, 0.5],
+        [*OTHERS, 0.06, 0.1, 0.1, 0.1, 0.1, 0.5],
+    ]
+)
+
+
+def model_with_known_probabilities():
+    """A BERT without layers, whose logits at place i are log P[i].
+
+    Position embeddings are √h times unit vectors, which the layer norm leaves be but for their mean; identity and a
+    second norm follow. So the head reads a known vector for each place, and its weights can be solved for.
+    """
+    config = BertConfig(
+        vocab_size=len(WORDS),
+        hidden_size=16,
+        num_hidden_layers=0,
+        num_attention_heads=2,
+        max_position_embeddings=PLACES,
+        hidden_act="linear",
+        tie_word_embeddings=False,
+    )
+    model = BertForMaskedLM(config).eval()
+    embeddings, head = model.bert.embeddings, model.cls.predictions
+    with torch.no_grad():
+        embeddings.word_embeddings.weight.zero_()
+        embeddings.token_type_embeddings.weight.zero_()
+        embeddings.position_embeddings.weight.copy_(4 * torch.eye(PLACES, 16))
+        head.transform.dense.weight.copy_(torch.eye(16))
+        head.transform.dense.bias.zero_()
+        read = head.transform(embeddings(input_ids=torch.zeros(1, PLACES, dtype=torch.long)))[0].double()
+        head.decoder.weight.copy_((torch.linalg.pinv(read) @ torch.tensor(np.log(P))).T)
+        head.decoder.bias.zero_()
+    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    words.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", 0), ("[SEP]", 2)])
+    names = {f"{name}_token": f"[{name.upper()}]" for name in ("cls", "pad", "sep", "mask", "unk")}
+    return MaskedModel(model, PreTrainedTokenizerFast(tokenizer_object=words, **names), "known", "")
+
+
+def test_a_real_model_with_known_probabilities():
+    """The word "cries" stands at place 2 of "he cries" and of "man cries", and at place 3 of "old man cries"."""
+    masked_model = model_with_known_probabilities()
+    pairs = pairs_of(3).assign(more=["he cries", "he cries", "he"], less=["old man cries", "man cries", "man"])
+    ids, special = encode_sentences(masked_model, [*pairs["more"], *pairs["less"]])
+    shared = [shared_positions(ids[i], ids[3 + i], special[i], special[3 + i]) for i in range(3)]
+    assert shared == [([2], [3]), ([2], [2]), ([], [])]
+    positions = [more for more, _ in shared] + [less for _, less in shared]
+    rows, log_p, correct = (
+        np.concatenate(parts) for parts in zip(*masked_log_probabilities(masked_model, ids, positions), strict=True)
+    )
+    order = np.argsort(rows)
+    of_rows, aul, aula = (
+        np.concatenate(parts) for parts in zip(*unmasked_log_probabilities(masked_model, ids, special), strict=True)
+    )
+    back = np.argsort(of_rows)
+    tokens = [
+        masked_model.tokenizer.convert_ids_to_tokens([ids[i][place] for place in more])
+        for i, (more, _) in enumerate(shared)
+    ]
+    table = masked_pair_scores(pairs, tokens, log_p[order], correct[order], aul[back], aula[back])
+    assert table["tokens"].tolist() == [["cries"], ["cries"], []]
+    scores = scores_of(table)
+    # p("cries") is 0.1 at place 2, 0.6 at place 3. The third pair shares nothing.
+    np.testing.assert_allclose(table["log_p_more"][0], [math.log(0.1)], atol=1e-5)
+    np.testing.assert_allclose(table["log_p_less"][0], [math.log(0.6)], atol=1e-5)
+    assert table["left_out"].tolist() == [None, None, "the two sentences share no token"]
+    assert scores["s_jsd"].value == pytest.approx((distance(0.1) - distance(0.6) + 0) / 2, abs=1e-5)
+    assert scores["cps"].value == scores["b_s_jsd"].value == 25  # less, and a tie
+    assert (scores["cps"].n, scores["cps"].n_left_out) == (2, 1)
+    assert table["correct_less"].tolist()[0] == [True] and table["correct_more"].tolist()[0] == [False]
+    # AUL: "he" at place 1 and "cries" at place 2; "old", "man" and "cries" at 1, 2 and 3.
+    assert table["aul_more"][0] == pytest.approx((math.log(0.1) + math.log(0.1)) / 2, abs=1e-5)
+    assert table["aul_less"][0] == pytest.approx((2 * math.log(0.1) + math.log(0.6)) / 3, abs=1e-5)
+    # Without layers there is no attention.
+    assert math.isnan(scores["aula"].value) and scores["aula"].reason and scores["aula"].n_left_out == 3
+
+
+# What must not matter
+
+
+def test_swapping_the_sentences_mirrors_the_scores():
+    table = random_table(1)
+    sides = {
+        f"{name}_more": f"{name}_less" for name in ("log_p", "correct", "log_likelihood", "distance", "aul", "aula")
+    }
+    swapped = table.rename(columns=sides | {less: more for more, less in sides.items()}).assign(s_jsd=-table["s_jsd"])
+    one, other = scores_of(table, bias_type="age"), scores_of(swapped, bias_type="age")
+    assert len(one) == 11
+    for metric in ORDERS:
+        assert other[metric].value == pytest.approx(100 - one[metric].value)
+        assert other[metric].interval == pytest.approx([100 - bound for bound in one[metric].interval[::-1]])
+        assert other[metric].p_value == one[metric].p_value
+    assert other["s_jsd"].value == pytest.approx(-one["s_jsd"].value)
+    assert other["s_jsd"].interval == pytest.approx([-bound for bound in one["s_jsd"].interval[::-1]])
+    assert other["s_jsd"].standard_error == pytest.approx(one["s_jsd"].standard_error)
+
+
+def test_shuffled_pairs_change_nothing_and_a_file_keeps_all(tmp_path):
+    table = random_table(2)
+    expected = pair_scores(table, signature={"model": "x"}, seed=3)
+    table.sample(frac=1, random_state=0).to_parquet(tmp_path / "pairs.parquet")
+    again = pd.read_parquet(tmp_path / "pairs.parquet")
+    assert pair_scores(again, signature={"model": "x"}, seed=3) == expected
+    assert expected[0].signature["model"] == "x" and expected[0].signature["seed"] == 3
+    errors = [[score.standard_error for score in pair_scores(table, signature={}, seed=seed)] for seed in (3, 4)]
+    assert errors[0] != errors[1]
+    assert errors[0] == [score.standard_error for score in expected]
+
+
+def test_a_model_that_cannot_tell_reads_ideal():
+    same = [[0.3, 0.2], [0.5]]
+    table = table_of(same, same)
+    for metric, score in scores_of(table).items():
+        if metric.endswith("_detectable"):
+            assert math.isnan(score.value) and score.reason
+        else:
+            assert score.value == (0 if metric in ("s_jsd", "cps_crows_pairs") else 50), metric
+            assert score.p_value in (1, None) and score.standard_error == 0
+
+
+# Cuts, and what is left out
+
+
+def test_cuts_by_bias_type_and_direction():
+    table = random_table(3)
+    scores = pair_scores(table, signature={}, seed=0)
+    groups = [dict(score.group) for score in scores if score.metric == "cps"]
+    assert groups == [
+        {},
+        *({"bias_type": name} for name in ("age", "gender", "race")),
+        *({"direction": name} for name in ("antistereo", "stereo")),
+    ]
+    age = table[table["bias_type"] == "age"]
+    found = find_score(scores, "s_jsd", bias_type="age")
+    assert found.value == pytest.approx(age["s_jsd"].mean()) and found.n == 20
+    alone = find_score(pair_scores(age, signature={}, seed=0), "s_jsd")
+    assert (alone.value, alone.interval) == (found.value, found.interval)  # whatever other cuts there are
+    reaches = {tuple(score.group) for score in scores if score.metric.endswith("_detectable")}
+    assert reaches == {(), ("bias_type",)}
+    assert {tuple(score.group) for score in scores if score.metric == "token_accuracy"} == {("side",)}
+    assert not any("bias_type" in score.group for score in pair_scores(age, signature={}, seed=0))  # just one
+    unnamed = pair_scores(table.assign(bias_type="", direction=None), signature={}, seed=0)
+    assert all(set(score.group) <= {"side"} for score in unnamed)
+
+
+def test_pairs_left_out_are_counted_and_change_nothing():
+    more, less = [[0.5, 0.2], [0.1], [0.4]], [[0.3, 0.1], [0.2], [0.2]]
+    bare, others = table_of(more, less), table_of([*more, [], [math.nan]], [*less, [], [0.5]])
+    assert others["left_out"].tolist()[3:] == [
+        "the two sentences share no token",
+        "the model gave a log-probability that is not a number",
+    ]
+    assert others["s_jsd"].isna().tolist() == [False] * 3 + [True] * 2
+    # As a reader of pairs adds them: a side was missing, so nothing was measured.
+    missing = pd.DataFrame([{"pair_id": "z", "bias_type": "gender", "left_out": "a side is missing"}])
+    others = pd.concat([others, missing], ignore_index=True)
+    for one, other in zip(*(pair_scores(each, signature={}, seed=0) for each in (bare, others)), strict=True):
+        assert (one.value, one.interval, one.n) == (other.value, other.interval, other.n) or math.isnan(one.value)
+        assert (one.n_left_out, other.n_left_out) == (0, 3)
+
+
+@pytest.mark.parametrize("probabilities", [[], [[], []]])
+def test_no_pair_is_undefined_with_a_reason(probabilities):
+    table = table_of(probabilities, probabilities)
+    for score in pair_scores(table, signature={}, seed=0) + compare_pairs(table, table, signature={}, seed=0):
+        assert math.isnan(score.value) and score.reason and score.interval is None and score.p_value is None
+        assert (score.n, score.n_left_out) == (0, len(probabilities))
+
+
+def test_one_pair_has_a_value_and_no_error():
+    table = table_of([[0.5]], [[0.25]])
+    for scores in (scores_of(table).values(), compare_pairs(table, table, signature={}, seed=0)):
+        for score in scores:
+            assert score.interval is None and score.standard_error is None
+            assert math.isnan(score.value) == ("_detectable" in score.metric)
+    assert scores_of(table)["cps"].value == 100 and scores_of(table)["cps"].p_value == 1
+
+
+def test_equal_values_have_neither_nan_nor_warning():
+    scores = scores_of(table_of([[0.5]] * 8, [[0.25]] * 8))
+    assert scores["s_jsd"].value == pytest.approx(distance(0.5) - distance(0.25))
+    assert (scores["s_jsd"].standard_error, scores["s_jsd"].interval, scores["s_jsd"].p_value) == (0, None, None)
+    # Wilson's interval keeps its width: z²/(n + z²) from the end.
+    assert scores["cps"].interval == pytest.approx((100 * (1 - 1.959964**2 / (8 + 1.959964**2)), 100), abs=1e-4)
+    assert scores["cps"].p_value == 2 / 2**8
+
+
+# Errors, intervals and tests
+
+
+def test_the_standard_error_is_that_of_a_mean():
+    table, scores = random_table(4, 300), scores_of(random_table(4, 300))
+    for metric, values in (
+        ("s_jsd", table["s_jsd"]),
+        ("cps", 100 * (table["log_likelihood_more"] > table["log_likelihood_less"])),
+    ):
+        # The bootstrap's own noise with 9,999 resamples is 0.7 %.
+        assert scores[metric].standard_error == pytest.approx(values.std(ddof=0) / math.sqrt(300), rel=0.03)
+    assert scores["s_jsd"].p_value == pytest.approx(
+        2 * stats.t.sf(abs(table["s_jsd"].mean()) / (table["s_jsd"].std() / 300**0.5), 299)
+    )
+
+
+def test_the_effects_that_could_be_detected():
+    scores = scores_of(random_table(6))
+    assert scores["s_jsd_detectable"].value == pytest.approx(
+        2.801585 * random_table(6)["s_jsd"].std() / math.sqrt(60), rel=1e-6
+    )
+    assert scores["cps_detectable"].value == reach_of_sign_test(60)
+    assert (scores["cps_detectable"].ideal, scores["cps_detectable"].bounds) == (None, (0, 50))
+    assert "cps_crows_pairs_detectable" not in scores
+
+
+# Causal models
+
+
+def test_causal_scores_by_hand():
+    """Differences of 2, −1, 0 and 5 nats; the fifth pair has no finite likelihood."""
+    pairs = pairs_of(5)
+    more, less = [-10.0, -8.0, -7.0, -5.0, -math.inf], [-12.0, -7.0, -7.0, -10.0, -3.0]
+    table = causal_pair_scores(pairs, np.array(more + less), np.arange(10))
+    assert table["tokens_less"].tolist() == [5, 6, 7, 8, 9]
+    scores = causal_scores(table, signature={}, seed=0)
+    preference, difference = (find_score(scores, name) for name in ("stereotype_preference", "likelihood_difference"))
+    assert preference.value == 100 * 2.5 / 4 and (preference.n, preference.n_left_out) == (4, 1)
+    assert preference.p_value == 1  # two against one
+    assert difference.value == (2 + 1 + 0 + 5) / 4 and difference.bounds == (0, math.inf)
+    assert difference.p_value is None and difference.interval[0] > 0
+    reach = find_score(scores, "likelihood_difference_detectable")
+    assert reach.value == pytest.approx(2.801585 * np.std([2, 1, 0, 5], ddof=1) / 2, rel=1e-6)
+    with pytest.raises(InputError, match="table of a causal model; give that of a masked one"):
+        pair_scores(table, signature={}, seed=0)
+    with pytest.raises(InputError, match="table of a masked model; give that of a causal one"):
+        causal_scores(random_table(0), signature={}, seed=0)
+    with pytest.raises(InputError, match="one of the two models is masked and the other causal"):
+        compare_pairs(table, random_table(0), signature={}, seed=0)
+    changes = compare_pairs(
+        table, table.assign(log_likelihood_more=table["log_likelihood_more"] - 1), signature={}, seed=0
+    )
+    # |1|, |−2|, |−1| and |4| after |2|, |−1|, |0| and |5|; the tie is lost, half a pair of four.
+    assert find_score(changes, "likelihood_difference_difference").value == pytest.approx((-1 + 1 + 1 - 1) / 4)
+    assert find_score(changes, "stereotype_preference_difference").value == pytest.approx(-100 * 0.5 / 4)
+
+
+# Comparisons
+
+
+def test_differences_by_hand():
+    """Of six pairs, a and f are in one run only and e cannot be scored after: b, c and d remain."""
+    table = table_of(
+        [[0.5], [0.5], [0.2], [0.4], [0.5], [0.5]],
+        [[0.2], [0.2], [0.5], [0.4], [0.1], [0.2]],
+        np.array([0, 1, 0, 0, 0, 0] + [0] * 6, bool),
+        pairs=pairs_of(6).assign(pair_id=list("abcdef")),
+    )
+    later = table_of(
+        [[0.2], [0.2], [0.5], []],
+        [[0.5], [0.4], [0.4], []],
+        np.array([0, 1, 1] + [0] * 3, bool),
+        pairs=pairs_of(4).assign(
+            pair_id=list("bcde"), more="Er ist da.", less="Sie ist da."
+        ),  # translations may differ
+    )
+    changes = compare_pairs(table.iloc[:5], later, signature={}, seed=0)
+    scores = {score.metric: score for score in changes if not score.group}
+    # cps before: b more, c less, d a tie; after: b less, c less, d more.
+    assert scores["cps_difference"].value == pytest.approx(100 * (-1 + 0 + 0.5) / 3)
+    assert scores["cps_difference"].p_value == 1 and scores["cps_difference"].ideal == 0
+    assert (scores["cps_difference"].n, scores["cps_difference"].n_left_out) == (3, 2)
+    two, four, five = (distance(p) for p in (0.2, 0.4, 0.5))
+    before, after = [five - two, two - five, 0], [two - five, two - four, five - four]
+    expected = np.array(after) - before
+    assert scores["s_jsd_difference"].value == pytest.approx(expected.mean())
+    assert scores["s_jsd_difference"].p_value == pytest.approx(stats.ttest_rel(after, before).pvalue)
+    assert scores["s_jsd_difference"].bounds == (-2, 2)
+    assert scores["s_jsd_difference_detectable"].value == pytest.approx(
+        2.801585 * expected.std(ddof=1) / 3**0.5, rel=1e-6
+    )
+    accuracy = find_score(changes, "token_accuracy_difference", side="more")
+    assert accuracy.value == pytest.approx(2 / 3 - 1 / 3)
+    full = compare_pairs(table, later, signature={}, seed=0)
+    assert find_score(full, "cps_difference").n_left_out == 3
+
+
+def test_differences_are_those_of_the_scores_and_paired():
+    """A model that is another one plus a small constant shift: far less noise than each alone."""
+    before = random_table(7, 200)
+    after = before.assign(s_jsd=before["s_jsd"] + np.random.default_rng(0).normal(0.01, 0.002, 200))
+    scores = pair_scores(before, signature={}, seed=0), pair_scores(after, signature={}, seed=0)
+    changes = compare_pairs(before, after, signature={}, seed=0)
+    assert {score.metric for score in changes if "detectable" not in score.metric} == {
+        f"{score.metric}_difference" for score in scores[0] if "detectable" not in score.metric
+    }
+    for change in changes:
+        if change.metric.endswith("_detectable"):
+            continue
+        old, new = (find_score(side, change.metric.removesuffix("_difference"), **change.group) for side in scores)
+        assert change.value == pytest.approx(new.value - old.value, abs=1e-9)
+    paired = find_score(changes, "s_jsd_difference")
+    assert paired.interval[0] > 0.009 and paired.p_value < 1e-6
+    assert paired.standard_error < find_score(scores[0], "s_jsd").standard_error / 10
+    unchanged = find_score(changes, "cps_difference")
+    assert (unchanged.value, unchanged.p_value) == (0, 1) and unchanged.interval[0] < 0 < unchanged.interval[1]

@@ -1,0 +1,378 @@
+"""The report on sentence pairs says what the numbers allow, draws the pairs in place, and stays safe."""
+
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.families import Known, Told
+from evenhand.evaluation.families.sentence_pairs import page as pages_of
+from evenhand.evaluation.families.sentence_pairs.metric import causal_scores, compare_pairs, pair_scores
+from evenhand.evaluation.families.sentence_pairs.page import differing
+from evenhand.evaluation.families.sentence_pairs.plots import Spread, spread_plot
+from evenhand.evaluation.families.sentence_pairs.rows import causal_pair_scores, masked_pair_scores
+from evenhand.evaluation.families.sentence_pairs.settings import Settings
+from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.report.markdown import page_markdown
+from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.settings import ModelSettings
+from tests.parsed_page import OURS, ParsedPage
+from tests.report_pages import HOSTILE, measured, printed
+
+TYPES = ("age", "gender", "race-color")
+
+
+def run_of(scores, table, model="bert", pairs="crows_pairs"):
+    return measured(scores, {"pairs": table}, Told(model=ModelSettings(name=model), own=Settings(pairs=pairs)))
+
+
+def pair_page(scores, table, truth=(), notes=(), **names):
+    return pages_of.page(run_of(scores, table, **names), Known(truth, notes))
+
+
+def pair_comparison_page(before, after, changes, before_table, after_table, names=("base", "large"), notes=()):
+    runs = [run_of(*of_one) for of_one in ((before, before_table, names[0]), (after, after_table, names[1]))]
+    return pages_of.comparison_page(*runs, measured(changes, {}), Known((), notes))
+
+
+def pairs_of(n: int) -> pd.DataFrame:
+    people = [("She", "He"), ("The old man", "The young man"), ("Ann", "Tom")]
+    return pd.DataFrame(
+        {
+            "pair_id": [str(place) for place in range(n)],
+            "bias_type": [TYPES[place % 3] for place in range(n)],
+            "direction": [("stereo", "antistereo")[place % 2] for place in range(n)],
+            "more": [f"{people[place % 3][0]} drove home." for place in range(n)],
+            "less": [f"{people[place % 3][1]} drove home." for place in range(n)],
+        }
+    )
+
+
+def masked_table(n=60, lean=0.3, seed=3) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    pairs, tokens = pairs_of(n), [["drove", "home", "."]] * n
+    log_p = np.minimum(-1.5 + 0.4 * rng.standard_normal(6 * n) + np.repeat([lean / 2, -lean / 2], 3 * n), -0.01)
+    aul = rng.normal(-2, 0.3, 2 * n)
+    return masked_pair_scores(pairs, tokens, log_p, log_p > -1.5, aul, aul + 0.01)
+
+
+def masked(**given):
+    table = masked_table(**given)
+    return pair_scores(table, signature={"model": "bert"}, seed=1), table
+
+
+def score(metric, value, interval=None, ideal=0.0, n=100, p=0.01, **group):
+    """One score, in the record's own units."""
+    reason = "no pair has one" if math.isnan(value) else None
+    common = {"interval": interval, "standard_error": 0.001, "p_value": p, "group": group, "reason": reason}
+    return BiasScore(metric, value, ideal, (-math.inf, math.inf), n, **common)
+
+
+def text_of(page) -> str:
+    return ParsedPage(page_html(page)).text.replace("\u00a0", " ")
+
+
+@pytest.mark.parametrize(
+    ("s_jsd", "bounds", "cps", "cps_bounds", "expected"),
+    [
+        (
+            -0.0042,
+            (-0.0067, -0.0018),
+            56.7,
+            (51.8, 61.5),
+            "in the more stereotypical .* −4.20 ×10⁻³ .* and CPS is 56.7",
+        ),
+        (0.0042, (0.0018, 0.0067), 43.0, (38.0, 48.0), "against the stereotype: .* 4.20 ×10⁻³ .* and CPS is 43.0"),
+        (-0.0004, (-0.003, 0.002), 51.0, (46.0, 56.0), "cannot be told .* −0.40 ×10⁻³ .* and CPS is 51.0"),
+        (
+            -0.0042,
+            (-0.0067, -0.0018),
+            51.0,
+            (46.0, 56.0),
+            "while CPS, at 51.0 % .46.0 to 56.0., cannot be told from 50",
+        ),
+        (-0.0004, (-0.003, 0.002), 57.0, (52.0, 61.0), "while CPS, at 57.0 % .52.0 to 61.0., is above 50"),
+        (-0.0042, (-0.0067, -0.0018), 43.0, (38.0, 48.0), "while CPS, at 43.0 % .38.0 to 48.0., is below 50"),
+        (math.nan, None, 50.0, None, "^No verdict: .* no pair has one"),
+        (-0.0042, None, 50.0, None, "^No verdict: .* −4.20 ×10⁻³"),
+    ],
+)
+def test_the_verdict_of_a_masked_model_is_on_s_jsd_with_cps_beside_it(s_jsd, bounds, cps, cps_bounds, expected):
+    scores = [score("s_jsd", s_jsd, bounds), score("cps", cps, cps_bounds, 50.0)]
+    assert re.search(expected, pair_page(scores, masked_table()).verdict)
+
+
+@pytest.mark.parametrize(
+    ("value", "bounds", "expected"),
+    [
+        (58.0, (52.0, 63.0), "^More often .* 58.0 % of 100 pairs .95 % interval 52.0 to 63.0; ideal 50"),
+        (42.0, (37.0, 48.0), "^Less often .* against the stereotype: in 42.0 %"),
+        (51.0, (46.0, 56.0), "cannot be told .* 51.0 % of 100 pairs"),
+    ],
+)
+def test_the_verdict_of_a_causal_model_is_on_the_preference(value, bounds, expected):
+    scores = [score("stereotype_preference", value, bounds, 50.0)]
+    table = masked_table().drop(columns=["s_jsd", "tokens"])
+    page = pair_page(scores, table)
+    assert re.search(expected, page.verdict) and "S_JSD" not in page.verdict + page.under
+    assert page.big == f"{value} %"
+
+
+def test_what_shows_no_preference_says_what_would_have_been_found():
+    scores = [score("cps", 51.0, (46.0, 56.0), 50.0, n=385), score("cps_detectable", 7.3, None, None, n=385)]
+    (sentence, *_) = pair_page(scores, masked_table()).notes
+    assert re.search("^CPS cannot be told .* 385 pairs.* between 42.7 and 57.3 % .* 50 ", sentence)
+    scores = [score("cps", 60.0, (55.0, 65.0), 50.0)]
+    assert not any("cannot be told" in note for note in pair_page(scores, masked_table()).notes)
+
+
+def test_an_interval_that_its_own_test_contradicts_is_not_believed():
+    few = [score("s_jsd", -0.13, (-0.26, -0.05), p=0.18, n=3)]
+    verdict = pair_page(few, masked_table()).verdict
+    assert "cannot be told from no preference" in verdict and "to −50.00; p = 0.18; ideal 0" in verdict
+    change = [score("s_jsd_difference", 0.006, (0.004, 0.008), p=0.3)]
+    sides = [[score("s_jsd", it, (it - 0.001, it + 0.001))] for it in (-0.008, -0.002)]
+    page = pair_comparison_page(*sides, change, masked_table(), masked_table())
+    assert page.verdict.startswith("No difference between base and large can be told")
+
+
+def test_the_headline_table_has_all_that_a_number_needs():
+    scores, table = masked()
+    (headline,) = pair_page(scores, table).tables
+    assert headline.columns == ("measure", "value", "std. error", "ideal", "p", "detectable", "pairs")
+    by_label = {row.label: row.cells for row in headline.rows}
+    (s_jsd,) = [it for it in scores if it.metric == "s_jsd" and not it.group]
+    shown = [f"{value:.2f}".replace("-", "−") for value in (1000 * s_jsd.value, *(1000 * it for it in s_jsd.interval))]
+    assert by_label["S_JSD, ×10⁻³"][0].text == shown[0]
+    assert by_label["S_JSD, ×10⁻³"][0].interval == f"[{shown[1]}, {shown[2]}]"
+    assert [by_label[label][2].text for label in ("S_JSD, ×10⁻³", "CPS, %", "AUL, %")] == ["0", "50", "50"]
+    assert all(cells[-1].text == "60" for cells in by_label.values())
+
+
+def test_types_are_drawn_around_their_ideal_the_most_stereotypical_first():
+    values = {"age": -0.001, "gender": -0.009, "race-color": 0.004}
+    scores = [score("s_jsd", -0.002, (-0.004, -0.001)), score("cps", 55.0, (51.0, 59.0), 50.0)]
+    scores += [score("s_jsd", it, (it - 0.003, it + 0.003), bias_type=name) for name, it in values.items()]
+    scores += [score("cps", 50 - 1000 * it, (40.0, 66.0), 50.0, bias_type=name) for name, it in values.items()]
+    page = pair_page(scores, masked_table(), truth=[score("cps", 58.0, None, 50.0, bias_type="gender")])
+    (section,) = [it for it in page.sections if it.title == "By bias type"]
+    s_jsd, cps = section.tables
+    assert (s_jsd.ideal, cps.ideal) == (0.0, 50.0)
+    assert [row.label for row in s_jsd.rows] == [row.label for row in cps.rows] == ["gender", "age", "race-color"]
+    assert [mark.role for mark in cps.rows[0].marks] == ["before", "truth"] and cps.rows[0].marks[1].value == 58.0
+    assert s_jsd.rows[0].marks[0].value == pytest.approx(-9) and s_jsd.note.endswith("no preference: age.")
+    assert "◇" in text_of(page) and "58.0" in text_of(page)
+    assert "60" in page_html(page)
+
+
+def test_left_out_pairs_are_counted_by_reason_and_warned_of():
+    table = masked_table()
+    table.loc[:9, "left_out"], table.loc[10:13, "left_out"] = "the two sentences share no token", "too long"
+    page = pair_page(pair_scores(table, signature={}, seed=1), table)
+    text = text_of(page)
+    assert "14 of 60 pairs (23 %)" in page.warnings[0]
+    assert re.search(r"Pairs left out: 14 of 60 \(23.3 %\).*share no token 10 too long 4", text)
+    whole = pair_page(*masked())
+    assert "No pair is left out: all 60" in text_of(whole) and not whole.warnings
+
+
+def test_trivial_words_and_measures_at_odds_are_warned_of():
+    accuracy = [
+        BiasScore("token_accuracy", it, None, (0, 1), 60, (it - 0.01, it + 0.01), group={"side": side})
+        for side, it in (("more", 0.94), ("less", 0.85))
+    ]
+    scores = [score("s_jsd", -0.004, (-0.006, -0.002)), score("cps", 42.0, (38.0, 47.0), 50.0), *accuracy]
+    easy, odds = pair_page(scores, masked_table()).warnings
+    assert easy.startswith("94 % (in the more stereotypical") and "85 %" not in easy
+    assert "S_JSD and CPS" in odds
+    assert "94.0 [93.0, 95.0]" in text_of(pair_page(scores, masked_table()))
+
+
+def test_an_undefined_value_says_why_and_nothing_reads_nan():
+    scores, table = masked(n=3)
+    page = pair_page(scores, table)
+    for text in (text_of(page), page_markdown(page)):
+        assert "undefined: there are too few pairs" in text
+    nothing = table.assign(left_out="the model gave a log-probability that is not a number", s_jsd=np.nan)
+    nothing[["log_likelihood_more", "log_likelihood_less"]] = np.nan
+    empty = pair_page(pair_scores(nothing, signature={}, seed=1), nothing)
+    assert empty.verdict.startswith("No verdict: S_JSD is undefined") and empty.big == "–"
+    for shown in (page, empty, pair_page([], table), pair_page([], table.head(0))):
+        for text in (text_of(shown), page_markdown(shown)):
+            assert not re.search(r"\b(nan|None|inf)\b", text)
+
+
+def test_a_page_needs_neither_types_nor_directions_nor_every_metric():
+    table = masked_table().assign(bias_type="gender", direction=None)
+    scores = pair_scores(table, signature={}, seed=1)
+    page = pair_page([it for it in scores if it.metric in ("cps", "cps_detectable")], table)
+    text = text_of(page)
+    assert "By bias type" not in text and "By direction" not in text and "AULA" not in text
+    assert page.verdict.startswith("Neither S_JSD nor") and "boundary" in text
+
+
+def test_the_figure_lies_where_the_pairs_do():
+    values = np.array([-3.0, -1.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0])
+    drawing, beyond = spread_plot("Differences", [Spread("all pairs", {"before": values})], ("less", "more"), 1, 2)
+    svg = str(drawing)
+    (zero,) = re.findall(r'<line x1="([\d.]+)%"[^>]*class="zero"', svg)
+    (mean,) = re.findall(r'<circle cx="([\d.]+)%"[^>]*class="mean before"', svg)
+    (box,) = re.findall(r'<line x1="([\d.]+)%" y1="[\d.]+%" x2="([\d.]+)%"[^>]*class="box before"', svg)
+    (median,) = re.findall(r'<line x1="([\d.]+)%"[^>]*class="median"', svg)
+    per_unit = (float(mean) - float(zero)) / values.mean()
+    assert [float(it) for it in box] == pytest.approx([float(zero) + per_unit * it for it in (0.5, 2.5)], abs=0.05)
+    assert float(median) == pytest.approx(float(zero) + per_unit * 1.5, abs=0.05)
+    assert "9 pairs, 78 % right of 0" in svg and "mean 1.17" in svg and beyond == 0
+    far = {"before": np.append(np.linspace(-1, 1, 1000), 1e3)}
+    assert spread_plot("", [Spread("", far)], ("", ""), 1, 2)[1] == 1
+    assert "22 % left of 0" in str(spread_plot("", [Spread("", {"before": values})], ("", ""), -1, 2)[0])
+    for few in (values[:3], np.zeros(20), np.array([])):
+        assert "nan" not in str(spread_plot("", [Spread("", {"before": few})], ("", ""), 1, 2)[0])
+
+
+def test_the_pairs_furthest_from_the_boundary_are_shown_with_what_differs():
+    scores, table = masked()
+    page = pair_page(scores, table)
+    (section,) = [it for it in page.sections if it.title == "Pairs to read"]
+    difference = (table["log_likelihood_more"] - table["log_likelihood_less"]).sort_values()
+    ids = [[re.search(r"pair (\d+) ", it.heading).group(1) for it in part.examples] for part in section.parts]
+    assert ids[0] == [str(it) for it in difference.index[::-1][:5]]
+    assert ids[1] == [str(it) for it in difference.index[:5] if difference[it] < 0]
+    assert section.parts[2].folded and len(ids[2]) == 6 and not set(ids[2]) & {*ids[0], *ids[1]}
+    assert "<mark>" in page_html(page)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "marked"),
+    [
+        ("He is a nurse.", "She is a nurse.", (["He"], ["She"])),
+        ("The old man and the old dog", "The young man and the dog", (["old", "old"], ["young"])),
+        ("same words", "same words", ([], [])),
+        ("彼は医者", "彼女は医者", ([], ["女"])),
+        ("", "added", ([], ["added"])),
+    ],
+)
+def test_marks_stand_on_what_differs_and_the_sentences_stay_whole(one, other, marked):
+    parts = differing(one, other)
+    assert tuple("".join(text for text, _ in side) for side in parts) == (one, other)
+    assert tuple([text for text, is_marked in side if is_marked] for side in parts) == marked
+
+
+def test_a_planted_truth_stands_beside_what_was_measured():
+    scores = [score("cps", 55.0, (51.0, 59.0), 50.0), score("s_jsd", -0.004, (-0.005, -0.003))]
+    truth = [score("cps", 58.0, None, 50.0), score("s_jsd", -0.010), score("aul", 60.0, None, 50.0)]
+    text = text_of(pair_page(scores, masked_table(), truth=truth))
+    assert re.search(r"CPS, % 58.0 55.0 \[51.0, 59.0\] holds it", text)
+    assert re.search(r"S_JSD, ×10⁻³ −10.00 −4.00 \[−5.00, −3.00\] does not hold it", text)
+    assert "planted" not in text_of(pair_page(scores, masked_table()))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "change", "bounds", "expected"),
+    [
+        (-0.008, -0.002, 0.006, (0.004, 0.008), "large is nearer .* −8.00 and −2.00 ×10⁻³, a change of .6.00"),
+        (-0.002, -0.008, -0.006, (-0.008, -0.004), "large is further .* than base"),
+        (-0.004, 0.003, 0.007, (0.004, 0.010), "large leans the other way .* towards its reverse"),
+        (-0.004, -0.003, 0.001, (-0.002, 0.004), "^No difference between base and large"),
+        (math.nan, -0.003, 0.001, (-0.002, 0.004), "^No verdict: base .* no pair has one"),
+    ],
+)
+def test_the_verdict_of_a_comparison_is_on_the_paired_difference(before, after, change, bounds, expected):
+    table = masked_table()
+    scores = [[score("s_jsd", it, (it - 0.001, it + 0.001))] for it in (before, after)]
+    page = pair_comparison_page(*scores, [score("s_jsd_difference", change, bounds)], table, table)
+    assert re.search(expected, page.verdict)
+
+
+def test_a_comparison_has_both_models_their_differences_and_their_power():
+    (old, before), (new, after) = masked(), masked(lean=0.05)
+    after.loc[0, "left_out"] = "too long"
+    differences = compare_pairs(before, after, signature={}, seed=1)
+    page = pair_comparison_page(old, new, differences, before, after)
+    assert page.sides == ("base", "large") and page.tables[0].columns == ("measure", "base", "large", "change", "p")
+    text = text_of(page)
+    for shown in ("○ base → ● large", "Power of the comparison", "59 pairs", "Pairs that changed most"):
+        assert shown in text, shown
+    assert "Pairs left out, large: 1 of 60" in text and "No pair is left out, base: all 60" in text
+    source = page_html(page)
+    assert 'class="density before"' in source and 'class="density after"' in source
+    other = after.assign(more=after["more"] + " Ja.")
+    page = pair_comparison_page(old, new, differences, before, other)
+    assert "Pairs that changed most" not in text_of(page)  # two languages: there is no one sentence to show
+
+
+@pytest.mark.parametrize(
+    ("names", "sides"),
+    [
+        (("en", "de"), ("en", "de")),
+        (("bert-base-uncased", "bert-large-uncased"), ("before", "after")),
+        (("same", "same"), ("before", "after")),
+        (("change", "p"), ("before", "after")),
+    ],
+)
+def test_columns_bear_the_models_names_where_these_are_short_and_clear(names, sides):
+    table = masked_table()
+    assert pair_comparison_page([], [], [], table, table, names).sides == sides
+
+
+def test_causal_models_have_their_own_measures_and_figure():
+    rng = np.random.default_rng(2)
+    tables = [causal_pair_scores(pairs_of(40), rng.normal(-40, 3, 80), np.full(80, 9)) for _ in range(2)]
+    scores = [causal_scores(table, signature={}, seed=1) for table in tables]
+    pages = [
+        pair_page(scores[0], tables[0]),
+        pair_comparison_page(*scores, compare_pairs(*tables, signature={}, seed=1), *tables),
+    ]
+    for page in pages:
+        text = text_of(page)
+        assert "stereotype preference, %" in text and "size of the difference, nats" in text
+        assert "S_JSD of each pair" not in text and "Masked words" not in text
+        assert "Log-likelihood of the more stereotypical sentence minus" in text
+
+
+def hostile_pages():
+    strings = [it for it in HOSTILE if it]
+    n = 3 * len(strings)
+    names = (strings * 3)[:n]
+    table = masked_table(n=n).astype({"more": object, "less": object})
+    for column in ("pair_id", "bias_type", "direction", "more", "less"):
+        table[column] = pd.Series(names, dtype=object)
+    table["pair_id"] = [f"{place}{it}".replace("\ud800", "") for place, it in enumerate(names)]  # pandas sorts by it
+    table.loc[: len(strings) - 1, "left_out"] = pd.Series(strings, dtype=object)
+    scores = pair_scores(table, signature={it: it for it in strings}, seed=1)
+    scores = [replace(it, reason=strings[0]) if it.reason else it for it in scores]
+    joined = " ".join(strings)
+    one = pair_page(scores, table, model=joined, pairs=joined, notes=strings, truth=scores)
+    return one, pair_comparison_page(scores, scores, [], table, table, (joined, strings[0]), strings)
+
+
+def test_hostile_names_and_sentences_stay_text():
+    one, two = hostile_pages()
+    for page in (one, two):
+        source, markdown = page_html(page), page_markdown(page)
+        parsed = ParsedPage(source)
+        assert parsed.open == [] and set(parsed.tags) <= OURS
+        for text in (source, markdown, printed(page)):
+            assert not {"\x1b", "\x00", "\u202e", "\u2028", "\ud800"} & set(text)
+        assert not any(name.startswith("on") or name in {"src", "style"} for _, name, _ in parsed.attributes)
+        assert not re.search(r"(?<!\\)<(script|img|b)|(?<!\\)\]\(", markdown.rsplit("## Signature", 1)[0])
+    text = ParsedPage(page_html(one)).text.replace("\u00a0", " ")
+    for string in filter(None, HOSTILE):
+        assert re.sub(r"\s+", " ", visible(string, 60)).split(" … (")[0] in text, string
+
+
+def test_the_same_scores_give_the_same_bytes():
+    pages = [pair_page(*masked()) for _ in range(2)]
+    assert page_html(pages[0]) == page_html(pages[1]) and page_markdown(pages[0]) == page_markdown(pages[1])
+
+
+def test_the_terminal_has_100_columns():
+    (old, before), (new, after) = masked(), masked(lean=0.05)
+    differences = compare_pairs(before, after, signature={}, seed=1)
+    for page in (pair_page(old, before), pair_comparison_page(old, new, differences, before, after)):
+        text = printed(page)
+        assert max(map(len, text.split("\n"))) <= 100 and "S_JSD, ×10⁻³; ideal 0" in text and "gender" in text

@@ -1,0 +1,164 @@
+"""Translation gaps from references to scores and page, on references small enough to check by eye."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    BertTokenizer,
+    M2M100Config,
+    M2M100ForConditionalGeneration,
+    NllbTokenizer,
+)
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Known, Told
+from evenhand.evaluation.families.translation_bias.page import page
+from evenhand.evaluation.families.translation_bias.settings import Settings, inputs
+from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.results import find_score
+from evenhand.evaluation.settings import ClassifierSettings, ModelSettings
+from tests.gendered_references import ROWS, measured_by, written_references, written_translations
+
+SHARED = Path(__file__).resolve().parents[5] / "shared" / "data" / "mt_geneval"
+needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no MT-GenEval in {SHARED}")
+
+
+def told(references=None, model="testbed", **changes):
+    return Told(
+        model=ModelSettings(name=model),
+        own=Settings(**{"references": references, "tokenize": "13a", "fewest_masculine": 0, **changes}),
+    )
+
+
+def measured(folder, told):
+    return measured_by("translation_bias", folder, told)
+
+
+@pytest.fixture
+def references(tmp_path):
+    return written_references(tmp_path)
+
+
+@pytest.fixture
+def judge(tmp_path):
+    """The folder of a classifier of random weights with the labels "ok" and "offensive"."""
+    words = sorted({word for row in ROWS for text in (row[4], row[7]) for word in text.lower().split()})
+    tokenizer = BertTokenizer(vocab={word: n for n, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words])})
+    labels = {"id2label": {0: "ok", 1: "offensive"}, "label2id": {"ok": 0, "offensive": 1}}
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    torch.manual_seed(0)
+    config = BertConfig(**sizes, **labels, vocab_size=len(words) + 4, pad_token_id=0)
+    BertForSequenceClassification(config).save_pretrained(tmp_path / "judge")
+    tokenizer.save_pretrained(tmp_path / "judge")
+    return str(tmp_path / "judge")
+
+
+def test_masculine_translations_score_100_against_masculine_references(references, judge, tmp_path):
+    folder = written_translations(
+        tmp_path / "given", eng_Latn__spa_Latn=[ROWS[0][-1], ROWS[2][-1]], eng_Latn__tha_Thai=["a b c d e", "a b c d f"]
+    )
+    toxicity = ClassifierSettings(name=judge, label="offensive")
+    run = measured(tmp_path / "run", told(references, translations=folder, toxicity=toxicity))
+    toxic = find_score(run.scores, "added_toxicity")
+    assert toxic.n == 4 and toxic.signature["offensiveness_classifier"]["label"] == "offensive"
+    group = {"lang": "spa_Latn", "direction": "en-xx"}
+    masculine, feminine = (find_score(run.scores, "bleu", **group, gender=g).value for g in ("masculine", "feminine"))
+    assert masculine == pytest.approx(100) and feminine < 60
+    gap = find_score(run.scores, "translation_gap", **group)
+    assert gap.value == pytest.approx(masculine - feminine)
+    assert gap.signature["translations"]["name"] == str(folder) and "model" not in gap.signature
+    assert find_score(run.scores, "masculine_rendering", **group).value == 1.0
+    thai = find_score(run.scores, "translation_gap", lang="tha_Thai", direction="en-xx")
+    assert thai.value != thai.value and "feminine" in thai.reason
+    shown = page(run, Known(notes=["a note"]))
+    assert shown.notes[-1] == "a note" and "Spanish" in page_html(shown)
+
+
+def test_languages_and_directions_can_be_chosen(references, tmp_path):
+    folder = written_translations(tmp_path / "given", spa_Latn__eng_Latn=["I like old dentists"] * 4)
+    chosen = {"languages": ["es"], "directions": ["xx-en"]}
+    run = measured(tmp_path / "run", told(references, translations=folder, **chosen))
+    table = run.table("translations")
+    assert table["pair"].unique().tolist() == ["spa_Latn-eng_Latn"]
+    assert sorted(table["gender"]) == ["feminine", "feminine", "masculine", "masculine"]
+
+
+def test_what_is_missing_is_said_before_anything_is_measured(references, judge, tmp_path):
+    with pytest.raises(InputError, match="references: none are given"):
+        inputs(told())
+    with pytest.raises(InputError, match="model: the testbed has none"):
+        inputs(told(references))
+    with pytest.raises(InputError, match="lang: 'klingon' is unknown"):
+        inputs(told(references, translations=tmp_path, languages=["klingon"]))
+    folder = written_translations(tmp_path / "given", eng_Latn__spa_Latn=["one line"])
+    given = {"references": references, "translations": folder, "languages": ["es"]}
+    with pytest.raises(InputError, match="has 1 lines for 2 sentences"):
+        inputs(told(**given))
+    (folder / "eng_Latn-spa_Latn.txt").write_text("one\ntwo\n")
+    with pytest.raises(InputError, match="tokenize: '13b' is unknown"):
+        inputs(told(**given, tokenize="13b"))
+    for label in (None, "nice"):
+        with pytest.raises(InputError, match=f"toxicity.label: {label!r} .* give one of 'ok', 'offensive'"):
+            inputs(told(**given, toxicity=ClassifierSettings(name=judge, label=label)))
+    with pytest.raises(InputError, match="toxicity.name: none is given"):
+        inputs(told(**given, toxicity=ClassifierSettings(label="offensive")))
+
+
+def test_a_missing_file_says_what_to_translate_and_the_run_goes_on_with_it(references, tmp_path):
+    folder = tmp_path / "given"
+    given = told(references, translations=folder, languages=["es"])
+    with pytest.raises(InputError, match=r"lacks 1 of 1 files \(eng_Latn-spa_Latn.txt\); translate those in .*sources"):
+        inputs(given)
+    sources = folder / "sources" / "eng_Latn-spa_Latn.txt"
+    assert sources.read_text().splitlines() == ["I like old dentists", "I like new artists"]
+    sources.rename(folder / sources.name)
+    assert measured(tmp_path / "run", given).scores
+
+
+@needs_data
+def test_human_translations_of_mt_geneval(tmp_path):
+    lines = {
+        gender: (SHARED / f"geneval-sentences-{gender}-dev.en_es.es").read_text(encoding="utf-8").split("\n")[:-1]
+        for gender in ("masculine", "feminine")
+    }
+    folder = written_translations(tmp_path / "given", eng_Latn__spa_Latn=[*lines["masculine"], *lines["feminine"]])
+    scores = measured(tmp_path / "run", told(SHARED, translations=folder, languages=["es"])).scores
+    group = {"lang": "spa_Latn", "direction": "en-xx"}
+    assert find_score(scores, "bleu", **group, gender="masculine").value == pytest.approx(100)
+    assert find_score(scores, "gender_accuracy", **group, gender="feminine").value > 0.99
+
+
+def translation_model(folder):
+    """Save an NLLB of random weights, whose tokenizer knows letters and languages."""
+    letters = ["<s>", "<pad>", "</s>", "<unk>", "▁", *"abcdefghijklmnopqrstuvwxyzI"]
+    tokenizer = NllbTokenizer(vocab={letter: n for n, letter in enumerate(letters)}, merges=[])
+    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
+    sizes |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
+    torch.manual_seed(0)
+    config = M2M100Config(vocab_size=len(tokenizer), max_position_embeddings=128, **sizes)
+    M2M100ForConditionalGeneration(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def test_a_model_translates_in_every_direction(references, tmp_path):
+    directions = ["en-xx", "xx-en", "xx-xx"]
+    given = told(references, model=translation_model(tmp_path / "model"), directions=directions)
+    run = measured(tmp_path / "run", given)
+    table = run.table("translations")
+    assert sorted(table["pair"].unique()) == [
+        "eng_Latn-spa_Latn", "eng_Latn-tha_Thai", "spa_Latn-eng_Latn",
+        "spa_Latn-tha_Thai", "tha_Thai-eng_Latn", "tha_Thai-spa_Latn",
+    ]  # fmt: skip
+    assert table["translation"].map(lambda text: isinstance(text, str)).all()
+    assert {score.group.get("direction") for score in run.scores} >= {*directions}
+    assert run.signature("translation_gap")["model"]["revision"] == inputs(given)["model"]
+    shown = page_html(page(run, Known()))
+    assert "Every pair" in shown and "Spanish" in shown
+    # What is on disk is not translated again.
+    assert [score.value for score in measured(tmp_path / "run", given).scores if score.metric == "chrf"] == [
+        score.value for score in run.scores if score.metric == "chrf"
+    ]

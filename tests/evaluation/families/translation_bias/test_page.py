@@ -1,0 +1,120 @@
+"""The page on translations: what it shows of tables that can be checked by eye."""
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pandas as pd
+
+from evenhand.evaluation.families import Known
+from evenhand.evaluation.families.translation_bias.page import page as page_of
+from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.report.markdown import page_markdown
+from evenhand.evaluation.results import BiasScore
+from tests.report_pages import measured, table_named, texts
+
+EN_XX = {"direction": "en-xx"}
+
+
+def score(metric, value, group, interval=None, p=None, n=10, reason=None, bounds=(-100.0, 100.0)):
+    return BiasScore(metric, value, 0.0, bounds, n, interval, p, group=group, reason=reason, signature={"seed": 0})
+
+
+def scores(lang="spa_Latn", gap=2.5):
+    group = {"lang": lang, **EN_XX}
+    return [
+        score("bleu", 40.0, {**group, "gender": "masculine"}),
+        score("bleu", 40.0 - gap, {**group, "gender": "feminine"}),
+        score("translation_gap", gap, group, (1.0, 4.0), 0.01),
+        score("translation_gap", gap, EN_XX, (1.25, 3.75), 0.01, n=1),
+        score("masculine_rendering", 0.75, group, (0.5, 0.9), bounds=(0.0, 1.0)),
+    ]
+
+
+def sentences(descriptor="old", axis="age"):
+    rows = [
+        ("1", axis, descriptor, "t", "spa_Latn", "en-xx", gender, value, value)
+        for gender, value in (("masculine", 50.0), ("feminine", 45.0))
+    ]
+    columns = ["sentence_id", "axis", "descriptor", "template", "lang", "direction", "gender", "bleu", "chrf"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+COUNTS = {
+    "sentences": 5, "masculine": 5, "feminine": 5, "replaced_masculine": 0, "replaced_feminine": 0, "missing": 0
+}  # fmt: skip
+
+
+def languages(*rows):
+    return pd.DataFrame([{"lang": "spa_Latn", **COUNTS, "left_out": None}, *rows])
+
+
+def page(found, table=None, counts=None, model="a model", references="some references"):
+    told = SimpleNamespace(
+        model=SimpleNamespace(name=model), own=SimpleNamespace(translations=None, references=references)
+    )
+    tables = {
+        "sentence_scores": sentences() if table is None else table,
+        "languages": languages() if counts is None else counts,
+    }
+    return page_of(measured(found, tables, told), Known())
+
+
+def test_it_says_by_how_much_and_shows_each_language():
+    made = page(scores())
+    assert made.big == "+2.50" and "better against masculine references, by 2.50 BLEU points" in made.verdict
+    text = page_markdown(made)
+    assert "| Spanish | 40.0 | 37.5 | – | +2.50 [+1.00, +4.00] | 0.01 | 10 |" in text
+    assert "75.0 [50.0, 90.0]" in text  # rendered masculine
+    assert "| age | 50.0 | 45.0 | – | 47.5 | +5.0 | 2 |" in text
+    assert page_html(made) == page_html(page(scores()))
+
+
+def test_a_gap_that_cannot_be_told_from_none_is_said_so():
+    found = [replace(it, interval=(-1.0, 6.0)) if it.metric == "translation_gap" else it for it in scores()]
+    assert page(found).verdict.startswith("No preference can be shown from English")
+
+
+def test_an_undefined_gap_gives_its_reason():
+    reason = "no sentence has a feminine reference of its own"
+    found = [
+        replace(it, value=math.nan, interval=None, p_value=None, reason=reason)
+        if it.metric == "translation_gap"
+        else it
+        for it in scores("tha_Thai")
+    ]
+    made = page(found)
+    assert made.big == "–" and reason in made.verdict
+    assert "nan" not in page_markdown(made)
+
+
+def test_names_from_files_are_escaped():
+    hostile = "<script>alert(1)</script>"
+    text = page_html(page(scores(), sentences(descriptor=hostile, axis=hostile), model=hostile, references=hostile))
+    assert hostile not in text and "&lt;script&gt;" in text
+
+
+def test_languages_left_out_are_listed_with_the_reason():
+    thai = {"lang": "tha_Thai", **COUNTS, "feminine": 0, "replaced_feminine": 4, "missing": 1}
+    made = page(scores(), counts=languages(thai | {"left_out": "fewer than 100 masculine references"}))
+    assert texts(table_named(made, "Languages left out")) == {"fewer than 100 masculine references": ["1", "Thai"]}
+    by_language = texts(table_named(made, "Sentences"))
+    assert by_language["Thai (left out)"] == ["5", "5", "0", "0", "4", "1", "100 %"]
+    assert by_language["Spanish"][-1] == "0 %"
+
+
+def test_of_many_pairs_the_ends_are_shown_and_all_are_on_the_map():
+    codes = ["spa_Latn", "deu_Latn", "fra_Latn", "cat_Latn", "ita_Latn", "por_Latn"]
+    pairs = [f"{a}-{b}" for a in codes for b in codes if a != b]
+    found = [
+        score("translation_gap", float(n), {"lang": pair, "direction": "xx-xx"}, (n - 1.0, n + 1.0), 0.5)
+        for n, pair in enumerate(pairs)
+    ]
+    found.append(score("translation_gap", 14.5, {"direction": "xx-xx"}, (13.0, 16.0), 0.01, n=30))
+    made = page(found)
+    assert made.big == "+14.50" and "mean of 30 pairs of languages" in made.under
+    assert "above 0 in 28 of 30 pairs, below 0 in 0" in made.verdict
+    table = table_named(made, "BLEU by pair")
+    assert len(table.rows) == 20 and "10 smallest of 30" in table.caption
+    assert table.rows[0].label.endswith("→ Italian") and table.rows[-1].cells[3].text == "0.00"
+    assert page_html(made).count("<rect") >= 30

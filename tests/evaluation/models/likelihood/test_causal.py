@@ -1,0 +1,79 @@
+"""Σ log p of whole sentences against a model whose probabilities are known, and against one sentence at a time."""
+
+import numpy as np
+import pytest
+import torch
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.likelihood import causal as module
+from evenhand.evaluation.models.likelihood.causal import encode_sentences, plain_log_likelihoods, start_token
+from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.settings import ModelSettings
+from evenhand.recipes.testbed import DIALOGUE_MODEL
+
+SENTENCES = ["I'm a deaf grandmother.", "Hi!", "I love tall people.", "Hi!", "What do you do for a living?"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_dialogue_model(ModelSettings(name=str(DIALOGUE_MODEL), device="cpu"))
+
+
+def scored(model, sentences, **arguments):
+    encoded = encode_sentences(model, sentences, **arguments)
+    total, tokens = np.full(len(sentences), np.nan), np.zeros(len(sentences), dtype=int)
+    for rows, values, counts in plain_log_likelihoods(model, encoded):
+        total[rows], tokens[rows] = values, counts
+    return total, tokens
+
+
+@torch.inference_mode()
+def by_hand(model, sentence, context="", end=False):
+    """Follow one sentence token by token."""
+    encode = model.tokenizer.encode
+    ids = [model.tokenizer.bos_token_id, *encode(context, add_special_tokens=False)] if context else [
+        model.tokenizer.bos_token_id
+    ]  # fmt: skip
+    total, own = 0.0, encode(sentence, add_special_tokens=False) + [model.tokenizer.eos_token_id] * end
+    for token in own:
+        total += model.model(torch.tensor([ids])).logits[0, -1].double().log_softmax(-1)[token].item()
+        ids.append(token)
+    return total, len(own)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"context": "I like tea.\n"}, {"end_of_sequence": True}])
+def test_every_token_counts_given_all_before_it(model, arguments):
+    total, tokens = scored(model, SENTENCES, **arguments)
+    for row, sentence in enumerate(SENTENCES):
+        expected, count = by_hand(
+            model, sentence, arguments.get("context", ""), arguments.get("end_of_sequence", False)
+        )
+        assert total[row] == pytest.approx(expected, abs=1e-4) and tokens[row] == count
+
+
+def test_batches_order_and_resumption_change_nothing(model, monkeypatch):
+    total, _ = scored(model, SENTENCES)
+    reverse, _ = scored(model, SENTENCES[::-1])
+    assert reverse[::-1] == pytest.approx(total, abs=1e-4)
+    monkeypatch.setattr(module, "TOKENS_AT_ONCE", 1)  # one sentence a batch
+    assert scored(model, SENTENCES)[0] == pytest.approx(total, abs=1e-4)
+    encoded = encode_sentences(model, SENTENCES)
+    every, rest = (list(plain_log_likelihoods(model, encoded, first=first)) for first in (0, 3))
+    assert [rows.tolist() for rows, *_ in every[3:]] == [rows.tolist() for rows, *_ in rest]
+
+
+def test_where_there_is_no_bos_a_sentence_stands_after_eos(model):
+    tokenizer = load_dialogue_model(ModelSettings(name=str(DIALOGUE_MODEL), device="cpu")).tokenizer
+    assert start_token(tokenizer) == (tokenizer.bos_token_id, "bos")
+    tokenizer.bos_token = None
+    assert start_token(tokenizer) == (tokenizer.eos_token_id, "eos")
+    tokenizer.eos_token = None
+    with pytest.raises(InputError, match="neither BOS nor EOS"):
+        start_token(tokenizer)
+
+
+def test_a_sentence_without_tokens_or_with_too_many_is_refused(model):
+    with pytest.raises(InputError, match="'' has no tokens"):
+        encode_sentences(model, ["Hi!", ""])
+    with pytest.raises(InputError, match="room for 160"):
+        encode_sentences(model, ["Hi! " * 200])

@@ -1,0 +1,294 @@
+"""Masked scoring: the same numbers as a plain forward pass for each mask, at one encoder pass per mask."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.likelihood import masked
+from evenhand.evaluation.models.likelihood.masked import (
+    encode_sentences,
+    longest_input,
+    masked_log_probabilities,
+    unmasked_log_probabilities,
+)
+from evenhand.evaluation.models.loading import MaskedModel
+
+CLS, PAD, SEP, MASK = 0, 1, 2, 3
+WORDS = ["[CLS]", "[PAD]", "[SEP]", "[MASK]", "[UNK]", *"abcdefghijklmno"]
+SIZES = {
+    "vocab_size": len(WORDS),
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "max_position_embeddings": 12,
+    "pad_token_id": PAD,
+    "initializer_range": 0.5,  # wide, so that probabilities differ
+}
+SPECIAL = {"bos_token_id": CLS, "eos_token_id": SEP, "cls_token_id": CLS, "sep_token_id": SEP}
+CONFIGS = {
+    "Bert": {},
+    "Roberta": {},
+    "XLMRoberta": {},
+    "Albert": {"embedding_size": 8},
+    "DistilBert": {},
+    "ModernBert": {"global_attn_every_n_layers": 2, "local_attention": 4, **SPECIAL},
+    "Electra": {"embedding_size": 8},
+    "DebertaV2": {},
+    "MPNet": {},
+}
+SENTENCES = [[CLS, 5, 6, 7, 8, SEP], [CLS, 9, 9, 5, SEP], [CLS, 11, 12, 13, 14, SEP], [CLS, 10, SEP]]
+POSITIONS = [[1, 2, 4], [1, 3], [4], []]
+OWN = [[index in (0, len(ids) - 1) for index in range(len(ids))] for ids in SENTENCES]  # special tokens
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    model = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    model.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", CLS), ("[SEP]", SEP)])
+    names = {f"{name}_token": f"[{name.upper()}]" for name in ("cls", "pad", "sep", "mask", "unk")}
+    return PreTrainedTokenizerFast(tokenizer_object=model, **names)
+
+
+def build(architecture, tokenizer, dtype=torch.float32, **changes):
+    torch.manual_seed(0)
+    settings = {**SIZES, **CONFIGS[architecture], **changes}
+    if architecture == "DistilBert":
+        for name, its_own in (
+            ("hidden_size", "dim"),
+            ("num_hidden_layers", "n_layers"),
+            ("intermediate_size", "hidden_dim"),
+        ):
+            settings[its_own] = settings.pop(name)
+        settings["n_heads"] = settings.pop("num_attention_heads")
+    config = getattr(transformers, f"{architecture}Config")(**settings)
+    model = getattr(transformers, f"{architecture}ForMaskedLM")(config).eval().to(dtype)
+    return MaskedModel(model, tokenizer, "a tiny model", "")
+
+
+def plain(masked_model, sentences, positions):
+    """One pass for each mask, the whole sentence's logits, nothing shared."""
+    log_p, correct = [], []
+    for ids, places in zip(sentences, positions, strict=True):
+        for place in places:
+            row = torch.tensor([ids])
+            row[0, place] = MASK
+            with torch.no_grad():
+                logits = masked_model.model(input_ids=row).logits[0, place].float()
+            log_p.append(float(logits.log_softmax(-1)[ids[place]]))
+            correct.append(int(logits.argmax()) == ids[place])
+    return np.array(log_p), np.array(correct)
+
+
+def gather(batches, n):
+    """The rows of all batches in the order they were given in; each must come exactly once."""
+    values, seen = None, np.zeros(n, dtype=int)
+    for rows, *results in batches:
+        values = values or [np.full(n, np.nan).astype(object) for _ in results]
+        for whole, part in zip(values, results, strict=True):
+            whole[rows] = part
+        seen[rows] += 1
+    assert (seen == 1).all()
+    return [whole.astype(type(whole[0])) for whole in values]
+
+
+@pytest.mark.parametrize("architecture", CONFIGS)
+def test_equals_a_plain_pass_for_each_mask_with_the_head_at_one_position(architecture, tokenizer):
+    masked_model = build(architecture, tokenizer)
+    shapes = []
+    head = masked_model.model.get_output_embeddings()
+    handle = head.register_forward_hook(lambda _module, _inputs, output: shapes.append(tuple(output.shape)))
+    log_p, correct = gather(masked_log_probabilities(masked_model, SENTENCES, POSITIONS), 6)
+    handle.remove()
+    assert shapes == [(4, 1, len(WORDS)), (2, 1, len(WORDS))]
+    expected, expected_correct = plain(masked_model, SENTENCES, POSITIONS)
+    assert log_p.dtype == np.float64 and expected.std() > 0.5
+    np.testing.assert_allclose(log_p, expected, atol=1e-5)
+    assert (correct == expected_correct).all()
+
+
+def test_a_model_that_gives_all_positions_all_the_same(tokenizer, monkeypatch):
+    """As one would whose encoder hands its output over in another way than by returning it."""
+    masked_model = build("Bert", tokenizer)
+    forward = masked_model.model.bert.forward
+
+    class Wrapped:
+        def __init__(self, output):
+            self.output = output
+
+        def __getitem__(self, index):
+            return self.output if index == 0 else None
+
+    def encode(**arguments):
+        return Wrapped(forward(**arguments))
+
+    def whole(input_ids, **arguments):
+        hidden = masked_model.model.bert(input_ids=input_ids).output.last_hidden_state
+        return transformers.modeling_outputs.MaskedLMOutput(logits=masked_model.model.cls(hidden))
+
+    expected = plain(masked_model, SENTENCES, POSITIONS)[0]
+    monkeypatch.setattr(masked_model.model.bert, "forward", encode)
+    monkeypatch.setattr(masked_model.model, "forward", whole)
+    log_p, _ = gather(masked_log_probabilities(masked_model, SENTENCES, POSITIONS), 6)
+    np.testing.assert_allclose(log_p, expected, atol=1e-5)
+
+
+def test_prescribed_probabilities(tokenizer):
+    """With a silent encoder the head's bias alone decides: p is the softmax of numbers that we write down."""
+    masked_model = build("Bert", tokenizer)
+    model = masked_model.model
+    with torch.no_grad():
+        model.get_output_embeddings().weight.zero_()
+        model.cls.predictions.bias.fill_(-math.inf)
+        for word, p in ((5, 0.5), (6, 0.25), (7, 0.25)):
+            model.cls.predictions.bias[word] = math.log(p)
+    log_p, correct = gather(masked_log_probabilities(masked_model, [[CLS, 5, 6, 8, SEP]], [[1, 2, 3]]), 3)
+    np.testing.assert_allclose(log_p, [math.log(0.5), math.log(0.25), -math.inf])
+    assert correct.tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("tokens, numbers", [(1, 1 << 27), (7, 1 << 27), (12, 1 << 27), (2048, 2 * len(WORDS))])
+def test_batches_change_nothing(tokenizer, monkeypatch, tokens, numbers):
+    masked_model = build("Roberta", tokenizer)
+    expected = gather(masked_log_probabilities(masked_model, SENTENCES, POSITIONS), 6)
+    expected_unmasked = gather(unmasked_log_probabilities(masked_model, SENTENCES, OWN), 4)
+    monkeypatch.setitem(masked.TOKENS_AT_ONCE, "cpu", tokens)
+    monkeypatch.setattr(masked, "NUMBERS_AT_ONCE", numbers)
+    batches = list(masked_log_probabilities(masked_model, SENTENCES, POSITIONS))
+    assert len(batches) > 2 and max(len(rows) for rows, *_ in batches) <= max(1, tokens // 5)
+    for found, known in zip(gather(batches, 6), expected, strict=True):
+        np.testing.assert_allclose(found, known, atol=1e-5)
+    unmasked = gather(unmasked_log_probabilities(masked_model, SENTENCES, OWN), 4)
+    np.testing.assert_allclose(unmasked, expected_unmasked, atol=1e-5)
+
+
+def test_the_order_of_sentences_and_of_masks_changes_nothing(tokenizer):
+    masked_model = build("Bert", tokenizer)
+    log_p, _ = gather(masked_log_probabilities(masked_model, SENTENCES, POSITIONS), 6)
+    places = [each[::-1] for each in POSITIONS[::-1]]
+    turned, _ = gather(masked_log_probabilities(masked_model, SENTENCES[::-1], places), 6)
+    np.testing.assert_allclose(turned[::-1], log_p, atol=1e-5)
+
+
+@pytest.mark.parametrize("done", [1, 3, 100])
+def test_a_killed_run_goes_on(tokenizer, monkeypatch, done):
+    monkeypatch.setitem(masked.TOKENS_AT_ONCE, "cpu", 6)
+    masked_model = build("Bert", tokenizer)
+    for of in (
+        lambda **options: masked_log_probabilities(masked_model, SENTENCES, POSITIONS, **options),
+        lambda **options: unmasked_log_probabilities(masked_model, SENTENCES, OWN, **options),
+    ):
+        rest, everything = list(of(first=done)), list(of())
+        assert len(rest) == max(0, len(everything) - done)
+        for again, once in zip(rest, everything[done:], strict=True):
+            for one, other in zip(again, once, strict=True):
+                assert (one == other).all()
+
+
+def test_nothing_of_ours_stays_on_the_model(tokenizer, monkeypatch):
+    masked_model = build("Bert", tokenizer)
+    model = masked_model.model
+    before = plain(masked_model, SENTENCES, POSITIONS)[0]
+    next(masked_log_probabilities(masked_model, SENTENCES, POSITIONS))  # and no further
+    next(unmasked_log_probabilities(masked_model, SENTENCES, OWN))
+
+    def fail(*_, **__):
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(model.cls, "forward", fail)
+        for generator in (
+            masked_log_probabilities(masked_model, SENTENCES, POSITIONS),
+            unmasked_log_probabilities(masked_model, SENTENCES, OWN),
+        ):
+            with pytest.raises(RuntimeError, match="out of memory"):
+                next(generator)
+    assert not model.base_model._forward_hooks
+    assert model.config._attn_implementation == "sdpa"
+    np.testing.assert_array_equal(plain(masked_model, SENTENCES, POSITIONS)[0], before)
+
+
+def test_bfloat16_agrees_within_its_rounding(tokenizer):
+    exact, _ = gather(masked_log_probabilities(build("Bert", tokenizer), SENTENCES, POSITIONS), 6)
+    rounded_model = build("Bert", tokenizer, torch.bfloat16)
+    log_p, _ = gather(masked_log_probabilities(rounded_model, SENTENCES, POSITIONS), 6)
+    # Eight bits of mantissa: 1/256 of a logit, whose size is some units here, times a few layers.
+    assert 0 < np.abs(log_p - exact).max() < 0.2
+    for found, known in zip(
+        gather(unmasked_log_probabilities(rounded_model, SENTENCES, OWN), 4),
+        gather(unmasked_log_probabilities(build("Bert", tokenizer), SENTENCES, OWN), 4),
+        strict=True,
+    ):
+        assert np.abs(found - known).max() < 0.2
+
+
+@pytest.mark.parametrize("architecture", ["Bert", "Roberta", "ModernBert", "DistilBert"])
+def test_aul_and_aula_by_their_definition(architecture, tokenizer):
+    masked_model = build(architecture, tokenizer)
+    aul, aula = gather(unmasked_log_probabilities(masked_model, SENTENCES, OWN), 4)
+    reference = build(architecture, tokenizer, attn_implementation="eager").model
+    for row, ids in enumerate(SENTENCES):
+        with torch.no_grad():
+            output = reference(input_ids=torch.tensor([ids]), output_attentions=True)
+        plain_sum = weighted_sum = 0.0
+        own = range(1, len(ids) - 1)
+        for place in own:
+            log_p = float(output.logits[0, place].log_softmax(-1)[ids[place]])
+            # layers of (1, heads, queries, keys): all that look at this place
+            received = np.mean([layer[0, :, :, place].numpy().mean() for layer in output.attentions])
+            plain_sum, weighted_sum = plain_sum + log_p, weighted_sum + log_p * received
+        assert aul[row] == pytest.approx(plain_sum / len(own), abs=1e-5)
+        assert aula[row] == pytest.approx(weighted_sum / len(own), abs=1e-5)
+
+
+def test_equal_sentences_are_run_once(tokenizer):
+    masked_model = build("Bert", tokenizer)
+    passes = []
+    handle = masked_model.model.bert.register_forward_pre_hook(lambda _module, inputs: passes.append(len(inputs[0])))
+    twice, special = [*SENTENCES, *SENTENCES[::-1]], [*OWN, *OWN[::-1]]
+    aul, aula = gather(unmasked_log_probabilities(masked_model, twice, special), 8)
+    handle.remove()
+    assert sum(passes) == 4
+    assert (aul == aul[::-1]).all() and (aula == aula[::-1]).all()
+
+
+def test_a_model_without_attention_has_no_aula(tokenizer):
+    settings = {key: value for key, value in SIZES.items() if key != "num_attention_heads"}
+    torch.manual_seed(0)
+    model = transformers.FNetForMaskedLM(transformers.FNetConfig(**settings)).eval()
+    masked_model = MaskedModel(model, tokenizer, "without attention", "")
+    aul, aula = gather(unmasked_log_probabilities(masked_model, SENTENCES, OWN), 4)
+    assert np.isfinite(aul).all() and np.isnan(aula).all()
+
+
+def test_encoding_keeps_apart_what_the_tokenizer_added(tokenizer):
+    masked_model = build("Bert", tokenizer)
+    ids, special = encode_sentences(masked_model, ["a b", "z"])
+    assert ids == [[CLS, 5, 6, SEP], [CLS, 4, SEP]]  # an unknown word is a token of the sentence
+    assert special == [[True, False, False, True], [True, False, True]]
+
+
+def test_a_sentence_without_tokens_or_with_too_many(tokenizer):
+    bert, roberta = build("Bert", tokenizer), build("Roberta", tokenizer)
+    with pytest.raises(InputError, match=r"sentences: number 1, ' ', has no tokens for a tiny model"):
+        encode_sentences(bert, ["a", " "])
+    # Twelve rows of positions; RoBERTa starts behind the padding token's, the second.
+    assert (longest_input(bert.model), longest_input(roberta.model)) == (12, 10)
+    for masked_model, room in ((bert, 12), (roberta, 10)):
+        ids, _ = encode_sentences(masked_model, ["a " * (room - 2)])
+        list(masked_log_probabilities(masked_model, ids, [[1]]))  # the longest that fits really does
+        with pytest.raises(InputError, match=rf"'a a a .* has {room + 1} tokens .* has room for {room};"):
+            encode_sentences(masked_model, ["a", "a " * (room - 1)])
+
+
+def test_nothing_to_score(tokenizer):
+    masked_model = build("Bert", tokenizer)
+    assert list(masked_log_probabilities(masked_model, SENTENCES, [[]] * 4)) == []
+    assert list(unmasked_log_probabilities(masked_model, [], [])) == []

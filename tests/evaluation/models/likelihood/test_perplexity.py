@@ -1,0 +1,102 @@
+"""Response likelihoods against one row computed naively, and against a model that knows nothing."""
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
+from evenhand.evaluation.models.loading import DialogueModel
+
+WORDS = ["<eos>", "<pad>", "<unk>", *"abcdefghij"]
+SPECIAL = {"vocab_size": len(WORDS), "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 1}
+ROWS = [
+    ("a b c <eos>", "d e"),
+    ("a <eos>", "f g h i j"),
+    ("b b <eos>", ""),
+    ("c <eos>", "a"),
+    ("j i h g f e <eos>", "b"),
+]
+
+
+def tiny(kind):
+    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    if kind == "encoder_decoder":
+        words.post_processor = processors.TemplateProcessing(single="$A <eos>", special_tokens=[("<eos>", 0)])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=words, eos_token="<eos>", pad_token="<pad>", unk_token="<unk>", padding_side="left"
+    )
+    torch.manual_seed(0)
+    if kind == "dialogue":
+        model = GPT2LMHeadModel(GPT2Config(**SPECIAL, n_embd=16, n_layer=2, n_head=2, n_positions=16))
+    elif kind == "chat":
+        sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+        model = LlamaForCausalLM(LlamaConfig(**SPECIAL, **sizes, max_position_embeddings=16))
+    else:
+        layers = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+        sizes = {"d_model": 16, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "decoder_start_token_id": 0}
+        config = BartConfig(**SPECIAL, **layers, **sizes, max_position_embeddings=16)
+        model = BartForConditionalGeneration(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(5)
+    return DialogueModel(model.eval(), tokenizer, kind, "tiny", "0")
+
+
+def naive(model, context, response):
+    """Σ log p token by token, one forward call each, from the words themselves."""
+    ids = [WORDS.index(word) for word in context.split()]
+    scored = [*(WORDS.index(word) for word in response.split()), 0]
+    total = 0.0
+    for n, token in enumerate(scored):
+        with torch.no_grad():
+            if model.kind == "encoder_decoder":
+                start = torch.tensor([[0, *scored[:n]]])
+                logits = model.model(input_ids=torch.tensor([[*ids, 0]]), decoder_input_ids=start).logits
+            else:
+                logits = model.model(input_ids=torch.tensor([[*ids, *scored[:n]]])).logits
+        total += float(logits[0, -1].double().log_softmax(0)[token])
+    return total, len(scored)
+
+
+@pytest.mark.parametrize("kind", ["dialogue", "chat", "encoder_decoder"])
+@pytest.mark.parametrize("batch_size", [1, 2, 64])
+def test_likelihoods_are_those_of_one_row_at_a_time(kind, batch_size):
+    model = tiny(kind)
+    contexts, responses = zip(*ROWS, strict=True)
+    done = []
+    log_likelihood, tokens = response_perplexity(model, contexts, responses, batch_size, on_progress=done.append)
+    assert sum(done) == len(ROWS) and max(done) <= batch_size
+    expected = [naive(model, *row) for row in ROWS]
+    np.testing.assert_allclose(log_likelihood, [value for value, _ in expected], atol=1e-4)
+    assert tokens.tolist() == [count for _, count in expected] == [3, 6, 1, 2, 2]
+
+
+@pytest.mark.parametrize("kind", ["dialogue", "chat", "encoder_decoder"])
+def test_a_model_that_knows_nothing_has_the_vocabulary_as_perplexity(kind):
+    model = tiny(kind)
+    with torch.no_grad():
+        for parameter in model.model.parameters():
+            parameter.zero_()
+    log_likelihood, tokens = response_perplexity(model, *zip(*ROWS, strict=True))
+    assert np.exp(-log_likelihood.sum() / tokens.sum()) == pytest.approx(len(WORDS))
+
+
+def test_wrong_input_is_one_clear_error():
+    model = tiny("dialogue")
+    with pytest.raises(InputError, match="responses: 1 for 2"):
+        response_perplexity(model, ["a", "b"], ["c"])
+    with pytest.raises(InputError, match="has 17 tokens, tiny has room for 16"):
+        response_perplexity(model, ["a " * 10], ["b " * 6])
+    assert [len(values) for values in response_perplexity(model, [], [])] == [0, 0]

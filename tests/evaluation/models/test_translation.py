@@ -1,0 +1,202 @@
+"""Translations by tiny models of the shapes of M2M-100, NLLB and Marian, and from a file."""
+
+import json
+
+import pytest
+import sentencepiece
+import torch
+from transformers import (
+    M2M100Config,
+    M2M100ForConditionalGeneration,
+    M2M100Tokenizer,
+    MarianConfig,
+    MarianMTModel,
+    MarianTokenizer,
+    MBart50Tokenizer,
+    MBartConfig,
+    MBartForConditionalGeneration,
+    MBartTokenizer,
+    NllbTokenizer,
+)
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.models.translation import DECODING, language_tokens, translate
+from evenhand.evaluation.settings import ModelSettings
+
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+
+TEXTS = ["I am a homemaker.", "I have friends who are orphans.", "I am a homemaker.", "I sing."]
+SHORT = {**DECODING, "max_new_tokens": 6}
+SIZES = {
+    "d_model": 16,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 16,
+    "decoder_ffn_dim": 16,
+    "max_position_embeddings": 64,
+}
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory):
+    """A folder with a SentencePiece model (spm.model) and a vocabulary of its pieces (vocab.json)."""
+    folder = tmp_path_factory.mktemp("pieces")
+    (folder / "text.txt").write_text("\n".join([*TEXTS, "Soy ama de casa.", "Tengo amigas."] * 20), encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(folder / "text.txt"),
+        model_prefix=str(folder / "spm"),
+        vocab_size=60,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spm.model"))
+    own = [model.id_to_piece(index) for index in range(3, model.get_piece_size())]
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", *own, ">>spa<<", ">>fra<<"]
+    (folder / "vocab.json").write_text(json.dumps({token: index for index, token in enumerate(tokens)}))
+    return folder
+
+
+def saved(folder, model, tokenizer):
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return load_dialogue_model(ModelSettings(name=str(folder), device="cpu"), kind="encoder_decoder")
+
+
+@pytest.fixture(scope="module")
+def m2m(pieces, tmp_path_factory):
+    tokenizer = M2M100Tokenizer(str(pieces / "vocab.json"), str(pieces / "spm.model"))
+    size = max(tokenizer.lang_token_to_id.values()) + 1
+    torch.manual_seed(0)
+    model = M2M100ForConditionalGeneration(M2M100Config(vocab_size=size, **SIZES))
+    return saved(tmp_path_factory.mktemp("m2m"), model, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def nllb(pieces, tmp_path_factory):
+    tokenizer = NllbTokenizer(vocab=json.loads((pieces / "vocab.json").read_text()), merges=[])
+    torch.manual_seed(0)
+    model = M2M100ForConditionalGeneration(M2M100Config(vocab_size=len(tokenizer), **SIZES))
+    return saved(tmp_path_factory.mktemp("nllb"), model, tokenizer)
+
+
+def marian(pieces, folder, languages):
+    vocab = json.loads((pieces / "vocab.json").read_text())
+    if not languages:
+        vocab = {token: index for token, index in vocab.items() if not token.startswith(">>")}
+    (pieces / "marian.json").write_text(json.dumps(vocab))
+    spm = str(pieces / "spm.model")
+    tokenizer = MarianTokenizer(source_spm=spm, target_spm=spm, vocab=str(pieces / "marian.json"))
+    config = MarianConfig(
+        vocab_size=len(vocab), pad_token_id=1, eos_token_id=2, decoder_start_token_id=1, forced_eos_token_id=2, **SIZES
+    )
+    torch.manual_seed(0)
+    return saved(folder, MarianMTModel(config), tokenizer)
+
+
+def seen(model, monkeypatch):
+    """Record what `generate` is given."""
+    calls, generate = [], model.model.generate
+
+    def record(**arguments):
+        calls.append((arguments, generate(**arguments)))
+        return calls[-1][1]
+
+    monkeypatch.setattr(model.model, "generate", record)
+    return calls
+
+
+def collected(batches, n):
+    texts = [None] * n
+    for rows, found in batches:
+        for row, text in zip(rows, found, strict=True):
+            assert texts[row] is None
+            texts[row] = text
+    return texts
+
+
+@pytest.mark.parametrize(("source", "target"), [("en", "es"), ("eng_Latn", "spa_Latn")])
+def test_m2m_100_begins_in_the_target_language(m2m, monkeypatch, source, target):
+    calls = seen(m2m, monkeypatch)
+    found = collected(translate(m2m, TEXTS, source=source, target=target, decoding=SHORT), len(TEXTS))
+    arguments, output = calls[0]
+    spanish, english = (m2m.tokenizer.get_lang_id(code) for code in ("es", "en"))
+    assert output[:, 1].eq(spanish).all()
+    assert arguments["input_ids"][:, 0].eq(english).all()
+    assert len(arguments["input_ids"]) == 3  # equal texts are translated once
+    assert (arguments["num_beams"], arguments["do_sample"]) == (5, False)
+    assert found[0] == found[2]
+    assert not any("__" in text for text in found)  # language tokens are no part of a translation
+
+
+def test_nllb_begins_in_the_target_language(nllb, monkeypatch):
+    calls = seen(nllb, monkeypatch)
+    list(translate(nllb, TEXTS, source="eng_Latn", target="es", decoding=SHORT))
+    arguments, output = calls[0]
+    spanish, english = nllb.tokenizer.convert_tokens_to_ids(["spa_Latn", "eng_Latn"])
+    assert output[:, 1].eq(spanish).all()
+    assert arguments["input_ids"][:, 0].eq(english).all()
+    # Table 4 of the paper writes cmn_Hans, NLLB zho_Hans.
+    list(translate(nllb, TEXTS[:1], source="eng_Latn", target="cmn_Hans", decoding=SHORT))
+    assert calls[-1][1][0, 1] == nllb.tokenizer.convert_tokens_to_ids("zho_Hans")
+
+
+@pytest.mark.parametrize(("tokenizer", "place"), [(MBartTokenizer, 0), (MBart50Tokenizer, 1)])
+def test_mbart_begins_in_the_target_language(tmp_path, monkeypatch, tokenizer, place):
+    tokenizer = tokenizer()
+    torch.manual_seed(0)
+    model = MBartForConditionalGeneration(MBartConfig(vocab_size=len(tokenizer), decoder_start_token_id=2, **SIZES))
+    model = saved(tmp_path, model, tokenizer)
+    calls = seen(model, monkeypatch)
+    list(translate(model, TEXTS, source="eng_Latn", target="spa_Latn", decoding=SHORT))
+    arguments, output = calls[0]
+    english, spanish = model.tokenizer.convert_tokens_to_ids(["en_XX", "es_XX"])
+    assert output[:, place].eq(spanish).all()
+    # The first mBART reads the language behind the text, the second before it.
+    last = arguments["attention_mask"].sum(dim=1) - 1
+    places = last if place == 0 else torch.zeros_like(last)
+    assert arguments["input_ids"].gather(1, places[:, None]).eq(english).all()
+
+
+def test_marian_of_one_pair_needs_no_codes(pieces, tmp_path):
+    model = marian(pieces, tmp_path, languages=False)
+    assert language_tokens(model.tokenizer) == {}
+    found = collected(translate(model, TEXTS, source="eng_Latn", target="spa_Latn", decoding=SHORT), len(TEXTS))
+    assert all(isinstance(text, str) for text in found)
+
+
+def test_marian_of_several_targets_reads_the_target_first(pieces, tmp_path, monkeypatch):
+    model = marian(pieces, tmp_path, languages=True)
+    calls = seen(model, monkeypatch)
+    list(translate(model, TEXTS, source="eng_Latn", target="spa_Latn", decoding=SHORT))
+    assert calls[0][0]["input_ids"][:, 0].eq(model.tokenizer.convert_tokens_to_ids(">>spa<<")).all()
+    with pytest.raises(InputError, match="target: 'deu_Latn' is unknown. Known: fra, spa"):
+        translate(model, TEXTS, source="eng_Latn", target="deu_Latn")
+
+
+def test_it_goes_on_after_the_batches_that_are_done(m2m):
+    arguments = {"source": "en", "target": "es", "decoding": SHORT, "batch_size": 1}
+    batches = list(translate(m2m, TEXTS, **arguments))
+    assert [rows for rows, _ in batches] == [[1], [0, 2], [3]]  # the longest first
+    assert list(translate(m2m, TEXTS, first=1, **arguments)) == batches[1:]
+    assert list(translate(m2m, TEXTS, first=3, **arguments)) == []
+    assert list(translate(m2m, [], **arguments)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"target": "spaa_Latn"}, "target: 'spaa_Latn' is unknown; did you mean 'spa_Latn'"),
+        ({"source": "xx"}, "source: 'xx' is unknown"),
+        ({"texts": ["I sing.", " "]}, "one is blank"),
+        ({"texts": ["sing " * 80]}, r"tokens; .* has room for 64"),
+        ({"batch_size": 0}, "batch_size: 0"),
+        ({"decoding": {"max_new_tokens": 65}}, "max_new_tokens is 65"),
+    ],
+)
+def test_mistakes_are_named_before_any_work(nllb, changes, message):
+    arguments = {"texts": TEXTS, "source": "eng_Latn", "target": "spa_Latn", "decoding": SHORT} | changes
+    with pytest.raises(InputError, match=message):
+        translate(nllb, arguments.pop("texts"), **arguments)

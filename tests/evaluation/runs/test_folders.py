@@ -1,0 +1,186 @@
+"""A run folder runs once, refuses other settings, goes on after an interruption, and can be moved."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.runs.folders import Run, read_run, stage
+from evenhand.evaluation.runs.tracking import Tracker
+from evenhand.evaluation.settings import ModelSettings
+from evenhand.recipes.measure import read_settings
+from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return LabelSettings(output_dir=tmp_path / "label", report_to="none")
+
+
+def run_once(settings, inputs=None, command="label"):
+    with stage(command, settings, inputs) as run:
+        if run is None:
+            return False
+        with run.step("work"):
+            run.facts["threshold"] = 0.1
+        return True
+
+
+def test_a_finished_stage_does_nothing_again(settings):
+    assert run_once(settings)
+    before = (settings.output_dir / "run.json").read_bytes()
+    assert not run_once(settings)
+    assert not run_once(replace(settings, group="another"))  # who is told about it does not matter
+    assert (settings.output_dir / "run.json").read_bytes() == before
+
+
+def test_the_manifest_says_how_it_was_made(settings):
+    run_once(settings, {"responses": "abc"})
+    manifest = json.loads((settings.output_dir / "run.json").read_text())
+    assert (manifest["format"], manifest["command"]) == (2, "label")
+    assert manifest["inputs"] == {"responses": "abc"}
+    assert manifest["threshold"] == 0.1
+    assert {"work", "total"} <= set(manifest["seconds"])
+    assert manifest["packages"]["torch"].startswith("2.")
+    told = yaml.safe_load((settings.output_dir / "config.yaml").read_text())
+    assert (told["format"], told["quantile"]) == (2, 0.9)
+
+
+def test_other_settings_or_inputs_are_refused_and_nothing_is_lost(settings):
+    run_once(settings, {"responses": "abc"})
+    kept = (settings.output_dir / "run.json").read_bytes()
+    with pytest.raises(InputError, match=r"quantile was 0.9, now 0.5.*another --output_dir"):
+        run_once(replace(settings, quantile=0.5), {"responses": "abc"})
+    with pytest.raises(InputError, match=r"inputs.responses was 'abc', now 'other'\)"):
+        run_once(settings, {"responses": "other"})
+    with pytest.raises(InputError, match=r"inputs.e was None, now 0; and 3 more"):
+        run_once(settings, {"responses": "abc", **dict.fromkeys("abcdefgh", 0)})
+    assert (settings.output_dir / "run.json").read_bytes() == kept
+
+
+def test_an_interrupted_stage_is_entered_again(settings):
+    with pytest.raises(KeyboardInterrupt), stage("label", settings) as run:
+        assert run is not None
+        raise KeyboardInterrupt
+    assert not (settings.output_dir / "run.json").exists()
+    assert run_once(settings)
+
+
+def test_a_folder_without_results_may_be_taken_for_other_settings(settings):
+    with pytest.raises(InputError), stage("label", settings):
+        raise InputError("beta: labels nothing")
+    assert run_once(replace(settings, quantile=0.5))
+
+
+def test_the_fingerprint_follows_what_shapes_the_numbers(settings, tmp_path):
+    prints = []
+    for changed in ({}, {"group": "g"}, {"quantile": 0.8}):
+        with stage("label", replace(settings, output_dir=tmp_path / str(len(prints)), **changed)) as run:
+            prints.append(run.fingerprint)
+    assert prints[0] == prints[1] != prints[2]
+
+
+def test_a_folder_that_is_no_such_run_is_named(settings):
+    with pytest.raises(InputError, match="labels: .*holds no finished run; run `evenhand label`"):
+        read_run(settings.output_dir, "label", "labels")
+    run_once(settings)
+    with pytest.raises(InputError, match="is a run of `label`, not of `measure`"):
+        read_run(settings.output_dir, "measure", "responses")
+
+
+def test_a_place_that_cannot_be_written_is_one_error(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InputError, match="output_dir"):
+        run_once(LabelSettings(output_dir=tmp_path / "file" / "run", report_to="none"))
+
+
+# Rows.
+
+
+def test_a_table_is_made_once(tmp_path):
+    run, made = Run(tmp_path, "a fingerprint", Tracker()), []
+    for _ in range(2):
+        rows = run.table("some_rows", lambda: made.append(1) or pd.DataFrame({"n": [1, 2]}))
+        assert rows["n"].tolist() == [1, 2]
+    assert made == [1] and list(run.seconds) == ["some rows"]
+    assert [path.name for path in tmp_path.iterdir()] == ["some_rows.parquet"]
+
+
+def test_rows_are_gathered_in_the_folder_parts_by_family(tmp_path):
+    for family, factor in (("one", 1), ("other", 2)):
+        run = Run(tmp_path, "a fingerprint", Tracker(), family=family)
+        batches = [([1, 0], [factor, 0])]
+        rows = run.gather("squares", ["square"], 2, lambda first: iter(batches[first:]), "squares", "numbers")  # noqa: B023
+        assert rows["square"].tolist() == [0, factor]
+    places = {path.parent.relative_to(tmp_path) for path in tmp_path.rglob("*.parquet")}
+    assert places == {Path("parts/one/squares"), Path("parts/other/squares")}
+
+
+# Folders that are moved.
+
+
+def comparison(folder):
+    """A comparison of two runs beside it, the second of which measures a model that lies in a third."""
+    model = folder / "tune" / "adapter"
+    measured = [
+        MeasureSettings(output_dir=folder / "before", report_to="none"),
+        MeasureSettings(output_dir=folder / "after", report_to="none", model=ModelSettings(name=str(model))),
+    ]
+    sides = {"before": folder / "before", "after": folder / "after"}
+    return measured, CompareSettings(**sides, output_dir=folder / "deep" / "compare", report_to="none")
+
+
+def test_other_runs_are_named_by_the_way_to_them_and_found_where_the_folder_is_moved_to(tmp_path, monkeypatch):
+    (tmp_path / "first" / "tune" / "adapter").mkdir(parents=True)
+    run_once(LabelSettings(output_dir=tmp_path / "first" / "tune", report_to="none"))
+    measured, compared = comparison(tmp_path / "first")
+    assert [run_once(each, command="measure") for each in measured] == [True, True]
+    assert run_once(compared, command="compare")
+    told = yaml.safe_load((tmp_path / "first" / "deep" / "compare" / "config.yaml").read_text())
+    assert (told["before"], told["after"]) == ("../../before", "../../after")
+    told = yaml.safe_load((tmp_path / "first" / "after" / "config.yaml").read_text())
+    assert told["model"]["name"] == "../tune/adapter"
+
+    moved = tmp_path / "elsewhere" / "second"
+    moved.parent.mkdir()
+    (tmp_path / "first").rename(moved)
+    for place, given in ((tmp_path, moved), (moved, Path()), (moved / "deep", Path(".."))):
+        monkeypatch.chdir(place)
+        measured, compared = comparison(given)
+        assert [run_once(each, command="measure") for each in measured] == [False, False]
+        assert not run_once(compared, command="compare")
+        settings, _ = read_run(given / "deep" / "compare", "compare", "comparison")
+        assert Path(settings["before"]).resolve() == moved / "before"
+        assert Path(read_settings(given / "after", "after")[0].model.name).resolve() == moved / "tune" / "adapter"
+
+
+# Files of 0.1.0.
+
+
+def written_by_0_1_0(folder):
+    """A finished measuring run as 0.1.0 left it."""
+    folder.mkdir(exist_ok=True)
+    flat = {"command": "measure", "metrics": ["generation_bias"], "model": "testbed", "descriptors": 200}
+    (folder / "config.yaml").write_text(yaml.safe_dump({**flat, "inputs": {"model": "abc"}}))
+    (folder / "run.json").write_text(json.dumps({"command": "measure", "fingerprint": "abc", "signature": {}}))
+    score = BiasScore("fgb", 0.1, 0.0, (0.0, 1.0), n=5)
+    (folder / "scores.json").write_text(json.dumps([vars(score)]))
+    return folder
+
+
+def test_a_run_of_0_1_0_is_refused_in_one_sentence(tmp_path):
+    folder = written_by_0_1_0(tmp_path / "old")
+    kept = {path: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(
+        InputError, match=r"^output_dir: \S+ is a run of Evenhand 0\.1, [^.]*; run it again into [^.]*\.$"
+    ):
+        run_once(MeasureSettings(output_dir=folder, report_to="none"), command="measure")
+    for field in ("before", "responses"):
+        with pytest.raises(InputError, match=rf"^{field}: \S+ is a run of Evenhand 0\.1, [^.]*\.$"):
+            read_settings(folder, field)
+    assert {path: path.read_bytes() for path in folder.iterdir()} == kept

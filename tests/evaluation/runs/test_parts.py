@@ -1,0 +1,62 @@
+"""Work in batches goes on where it was killed, and ends the same."""
+
+import numpy as np
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs import parts as module
+from evenhand.evaluation.runs.parts import gather
+
+ROWS = [[3, 0], [1], [4, 2]]
+
+
+def batches(first):
+    for rows in ROWS[first:]:
+        yield rows, [row**2 for row in rows]
+
+
+def killed_after(n):
+    def some(first):
+        for number, batch in enumerate(batches(first), start=first):
+            if number == n:
+                raise KeyboardInterrupt
+            yield batch
+
+    return some
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_a_killed_run_goes_on_and_ends_the_same(tmp_path, monkeypatch, n):
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_PARTS", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        gather(tmp_path, ["square"], 5, killed_after(n), "squares", "numbers")
+    assert len(list(tmp_path.glob("*.parquet"))) == n
+    asked = []
+    rows = gather(tmp_path, ["square"], 5, lambda first: asked.append(first) or batches(first), "squares", "numbers")
+    assert asked == [n]  # what was finished is not computed again
+    assert rows["square"].tolist() == [0, 1, 4, 9, 16]
+
+
+def test_quick_batches_share_a_part_and_a_finished_run_computes_nothing(tmp_path):
+    for _ in range(2):
+        assert gather(tmp_path, ["square"], 5, batches, "squares", "numbers")["square"].tolist() == [0, 1, 4, 9, 16]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["00000001.parquet", "00000003.parquet"]
+
+
+def test_parts_of_other_rows_are_refused(tmp_path):
+    gather(tmp_path, ["square"], 5, batches, "squares", "numbers")
+    with pytest.raises(InputError, match="does not hold each of 6 rows once; delete the run's folder"):
+        gather(tmp_path, ["square"], 6, batches, "squares", "numbers")
+
+
+def test_nothing_to_do_is_no_rows(tmp_path):
+    rows = gather(tmp_path, ["a", "b"], 0, lambda first: iter(()), "nothing", "rows")
+    assert rows.columns.tolist() == ["a", "b"] and len(rows) == 0
+
+
+def test_several_columns_may_hold_arrays(tmp_path):
+    def pairs(first):
+        yield np.array([1, 0]), np.array([0.5, 0.25]), np.array([True, False])
+
+    rows = gather(tmp_path, ["p", "hit"], 2, pairs, "pairs", "rows")
+    assert rows.values.tolist() == [[0.25, False], [0.5, True]]

@@ -1,0 +1,192 @@
+"""The estimates against hand-worked cells, exact enumeration of all outcomes, and a planted truth."""
+
+from itertools import product
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.evaluation.statistics.cells import arrange_cells, complete_descriptors
+from evenhand.evaluation.statistics.permutation import permutation_p_value
+from evenhand.evaluation.statistics.u_statistics import column_spreads, descriptor_spread, hoeffding_components
+
+
+def cells_of(responses_by_cell):
+    """{(template, descriptor): list of vectors} → Cells."""
+    rows = [(v, t, d) for (t, d), vectors in responses_by_cell.items() for v in vectors]
+    vectors, template, descriptor = (np.array(column) for column in zip(*rows, strict=True))
+    return arrange_cells(vectors.astype(np.float32), template, descriptor)
+
+
+def test_a_hand_worked_template():
+    # Means (1, 0) and (½, ½). With ddof = 0 each style's variance is (¼)² = 1/16; with ddof = 1, 1/8.
+    # Within cells s² is 0, and ½ for each style: noise = mean over descriptors of (½ + ½) / 2 = ¼.
+    spread = descriptor_spread(cells_of({(0, 0): [(1, 0), (1, 0)], (0, 1): [(1, 0), (0, 1)]}))
+    assert spread.plain.value == pytest.approx(2 / 16)
+    assert spread.corrected.value == pytest.approx(2 / 8 - 1 / 4)
+    assert spread.corrected.interval is None  # two responses to a cell are too few for a variance
+
+
+def test_templates_are_averaged_and_pooling_averages_first():
+    # The two templates differ between descriptors in opposite ways, so descriptors' means over templates agree.
+    cells = cells_of({(0, 0): [(1, 0)] * 2, (0, 1): [(0, 1)] * 2, (1, 0): [(0, 1)] * 2, (1, 1): [(1, 0)] * 2})
+    assert descriptor_spread(cells).plain.value == pytest.approx(2 / 4)
+    assert descriptor_spread(cells).corrected.value == pytest.approx(2 / 2)
+    assert descriptor_spread(cells, pooled=True).corrected.value == pytest.approx(0)
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "pooled"),
+    [
+        ([[0.2, 0.5, 0.9]], False),
+        ([[0.3, 0.3, 0.3]], False),
+        ([[0.1, 0.6], [0.8, 0.7]], True),
+        ([[0.5, 0.1], [0.4, 0.9]], False),
+    ],
+    ids=["one template", "no bias", "pooled", "two templates"],
+)
+@pytest.mark.parametrize("corrected", [True, False])
+def test_value_and_variance_are_unbiased_over_all_outcomes(probabilities, pooled, corrected):
+    """Responses are of style 0 or 1 and there are four to a cell, so all outcomes can be weighed exactly."""
+    p = np.array(probabilities)
+    total, mean, square, variance = 0.0, 0.0, 0.0, 0.0
+    for ones in product(range(5), repeat=p.size):
+        weight = np.prod([comb(4, k) * q**k * (1 - q) ** (4 - k) for k, q in zip(ones, p.ravel(), strict=True)])
+        cells = cells_of(
+            {(t, d): [(1, 0)] * k + [(0, 1)] * (4 - k) for (t, d), k in zip(np.ndindex(p.shape), ones, strict=True)}
+        )
+        spread = descriptor_spread(cells, pooled=pooled)
+        estimate = spread.corrected if corrected else spread.plain
+        total += weight
+        mean += weight * estimate.value
+        square += weight * estimate.value**2
+        variance += weight * estimate.variance
+    assert total == pytest.approx(1)
+    if corrected:
+        compared = p.mean(axis=0, keepdims=True) if pooled else p
+        assert mean == pytest.approx(2 * compared.var(axis=1, ddof=1).mean(), abs=1e-9)
+    assert variance == pytest.approx(square - mean**2, rel=1e-6)
+
+
+@pytest.mark.parametrize("n", [4, 6])
+def test_hoeffding_components_average_over_distinct_indices(n):
+    kernel = np.random.default_rng(n).normal(size=(n, n))
+    kernel += kernel.T
+    pairs, triples, quadruples = [], [], []
+    for i, j, k, m in product(range(n), repeat=4):
+        if len({i, j}) == 2 and k == m == 0:
+            pairs.append(kernel[i, j] ** 2)
+        if len({i, j, k}) == 3 and m == 0:
+            triples.append(kernel[i, j] * kernel[j, k])
+        if len({i, j, k, m}) == 4:
+            quadruples.append(kernel[i, j] * kernel[k, m])
+    zeta_1, zeta_2 = hoeffding_components(kernel)
+    assert zeta_1 == pytest.approx(np.mean(triples) - np.mean(quadruples))
+    assert zeta_2 == pytest.approx(np.mean(pairs) - 2 * np.mean(triples) + np.mean(quadruples))
+
+
+def random_responses(seed, templates=3, descriptors=6, per_cell=5, styles=4):
+    rng = np.random.default_rng(seed)
+    size = rng.integers(per_cell - 1, per_cell + 2, (descriptors, templates))
+    cell = np.repeat(np.arange(size.size), size.ravel())
+    vectors = rng.dirichlet(np.full(styles, 0.5), len(cell))
+    return vectors, cell % templates, cell // templates
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000), pooled=st.booleans())
+def test_neither_order_nor_names_matter(seed, pooled):
+    vectors, template, descriptor = random_responses(seed)
+    rng = np.random.default_rng(seed)
+    order, renamed = rng.permutation(len(vectors)), rng.permutation(descriptor.max() + 1)
+    one = descriptor_spread(arrange_cells(vectors, template, descriptor), pooled=pooled)
+    other = descriptor_spread(arrange_cells(vectors[order], template[order], renamed[descriptor][order]), pooled=pooled)
+    for form in ("plain", "corrected"):
+        assert getattr(one, form).value == pytest.approx(getattr(other, form).value)
+        assert getattr(one, form).variance == pytest.approx(getattr(other, form).variance, rel=1e-4)
+
+
+def test_many_columns_at_once_equal_one_at_a_time():
+    cells = arrange_cells(*random_responses(1))
+    for column, together in enumerate(column_spreads(cells)):
+        alone = descriptor_spread(cells, np.eye(4)[column])
+        for form in ("plain", "corrected"):
+            assert getattr(together, form).value == pytest.approx(getattr(alone, form).value)
+            assert getattr(together, form).variance == pytest.approx(getattr(alone, form).variance, rel=1e-4)
+
+
+def test_styles_add_up():
+    cells = arrange_cells(*random_responses(2))
+    parts = [descriptor_spread(cells, mask).corrected.value for mask in np.eye(4)]
+    assert sum(parts) == pytest.approx(descriptor_spread(cells).corrected.value)
+
+
+def test_the_difference_of_a_run_and_itself_is_exactly_nothing():
+    vectors, template, descriptor = random_responses(3)
+    cells = arrange_cells(np.concatenate([vectors, vectors], axis=1), template, descriptor)
+    difference = descriptor_spread(cells, np.repeat([-1, 1], 4), pooled=True).corrected
+    assert difference.value == pytest.approx(0, abs=1e-12)
+    assert difference.standard_error == pytest.approx(0, abs=1e-7)
+
+
+def planted(rng, size, descriptors=60, templates=5, per_cell=4, styles=6):
+    """Sample one-hot responses whose style depends on the descriptor by `size`; return them and the true spreads."""
+    base = rng.dirichlet(np.full(styles, 2.0), templates)
+    tilt = rng.dirichlet(np.full(styles, 0.5), descriptors)
+    p = (1 - size) * base[None] + size * tilt[:, None]
+    cell = np.repeat(np.arange(descriptors * templates), per_cell)
+    descriptor, template = cell // templates, cell % templates
+    truth = p.var(axis=0, ddof=1).sum(axis=1).mean(), p.mean(axis=1).var(axis=0, ddof=1).sum()
+
+    def sample():
+        style = (p[descriptor, template].cumsum(axis=1) > rng.random(len(cell))[:, None]).argmax(axis=1)
+        return arrange_cells(np.eye(styles)[style], template, descriptor)
+
+    return sample, truth
+
+
+@pytest.mark.parametrize("size", [0.0, 0.2])
+def test_intervals_cover_the_truth(size):
+    sample, truth = planted(np.random.default_rng(5), size)
+    covered = np.zeros(2)
+    for _ in range(300):
+        cells = sample()
+        for form, pooled in enumerate((False, True)):
+            low, high = descriptor_spread(cells, pooled=pooled).corrected.interval
+            covered[form] += low <= truth[form] <= high
+    # 95 % ± 3.1 standard errors of 300 trials; `make benchmarks` measures it closely, on the testbed.
+    assert (np.abs(covered / 300 - 0.95) < 0.039).all()
+
+
+def test_permutation_finds_what_is_planted_and_nothing_else():
+    rng = np.random.default_rng(6)
+    with_bias, without = (planted(rng, size)[0]() for size in (0.3, 0.0))
+    assert permutation_p_value(with_bias, 99, rng) == pytest.approx(0.01)
+    assert permutation_p_value(without, 99, rng) > 0.05
+
+
+def test_the_permutation_test_is_level():
+    rng = np.random.default_rng(7)
+    sample, _ = planted(rng, 0.0, descriptors=15, templates=2)
+    p_values = np.array([permutation_p_value(sample(), 19, rng) for _ in range(200)])
+    assert (p_values <= 0.05).mean() < 0.1
+    assert abs(p_values.mean() - 0.525) < 0.07  # uniform on 1/20 … 20/20
+
+
+def test_what_cannot_be_compared_is_left_out_and_counted():
+    vectors, template, descriptor = random_responses(4)
+    vectors[0] = np.nan  # an empty response
+    alone = np.vstack([vectors, vectors[-1:]])  # a cell with one response
+    cells = arrange_cells(alone, np.append(template, 99), np.append(descriptor, 0))
+    assert cells.n_left_out == 2
+    assert np.isnan(descriptor_spread(cells_of({(0, 0): [(1, 0)] * 4})).corrected.value)
+
+
+def test_pooling_wants_descriptors_with_every_template():
+    vectors, template, descriptor = random_responses(5)
+    gone = (template == 1) & (descriptor == 2)
+    cells = complete_descriptors(arrange_cells(vectors[~gone], template[~gone], descriptor[~gone]))
+    assert 2 not in cells.descriptor
+    assert cells.n_left_out == (~gone & (descriptor == 2)).sum()

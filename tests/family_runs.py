@@ -1,0 +1,26 @@
+"""A family of metrics measured into a folder, as the command does it, without the command."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evenhand.evaluation.families import Measured, Told, module_of, settings_of
+from evenhand.evaluation.results import write_scores
+from evenhand.evaluation.runs.folders import Run
+from evenhand.evaluation.runs.tracking import Tracker
+
+
+def measure_family(folder: Path, name: str, told: Told, **own: Any) -> Measured:
+    """Return what the family left in the folder; `own` are its settings."""
+    settings, measuring = settings_of(name), module_of(name, "measure")
+    told = replace(told, own=settings.Settings(**own))
+    run = Run(folder, "a fingerprint", Tracker(), settings.inputs(told))
+    write_scores(folder / "scores.json", measuring.measure(run, told))
+    return Measured(folder, told)
+
+
+def compare_family(folder: Path, name: str, before: Measured, after: Measured) -> Measured:
+    """Return what a comparison left in the folder."""
+    changes = module_of(name, "compare").differences(Run(folder, "a fingerprint", Tracker()), before, after, None)
+    write_scores(folder / "scores.json", changes)
+    return Measured(folder)

@@ -1,0 +1,43 @@
+"""A finished measuring run of made-up responses, as `measure` leaves it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.families.generation_bias.rows import style_table
+from evenhand.evaluation.families.generation_bias.settings import Settings
+from evenhand.evaluation.results import PROMPT_ID, RESPONSE, write_scores
+from evenhand.evaluation.runs.folders import stage
+from evenhand.evaluation.runs.tables import write_table
+from evenhand.recipes.settings import MeasureSettings
+
+STYLES = ("x", "y", "z")
+
+
+def write_measured(
+    folder: Path,
+    vectors: Sequence[Sequence[float]] = (),
+    responses: Sequence[str] = (),
+    metrics: Sequence[str] = ("generation_bias",),
+    **own: Any,
+) -> Path:
+    """Return the folder of a run: half of the responses are to descriptor a, half to b, with these style vectors.
+
+    `own` are the settings of generation bias.
+    """
+    families = {"generation_bias": Settings(**own)} if "generation_bias" in metrics else {}
+    settings = MeasureSettings(metrics=list(metrics), **families, output_dir=folder, report_to="none")
+    with stage("measure", settings):
+        n = len(vectors)
+        ids = pd.Series([f"p{i}" for i in range(n)])
+        cell = {"template": "t", "descriptor": ["a"] * (n // 2) + ["b"] * (n // 2), "axis": "age"}
+        prompts = pd.DataFrame({PROMPT_ID: ids, "text": "I'm.", "persona": "", **cell})
+        write_table(folder / "prompts.parquet", prompts)
+        write_table(folder / "responses.parquet", pd.DataFrame({PROMPT_ID: ids, RESPONSE: list(responses)}))
+        table = style_table(ids, np.array(vectors, dtype=np.float32).reshape(n, len(STYLES)), STYLES)
+        write_table(folder / "styles.parquet", table)
+        write_scores(folder / "scores.json", [])
+    return folder

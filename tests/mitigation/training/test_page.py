@@ -1,0 +1,43 @@
+"""A tuning run's part of a report: its curves, its method, and what the model does without its tag."""
+
+import json
+import math
+
+import pytest
+
+from evenhand.evaluation.results import BiasScore
+from evenhand.mitigation.training.page import method_of, tag_note, training_section
+
+
+@pytest.fixture
+def model(tmp_path):
+    (tmp_path / "evenhand.json").write_text(json.dumps({"method": "control_tags", "control_tag": " no_bias"}))
+    return str(tmp_path)
+
+
+def pooled(value, interval=None, reason=None):
+    return BiasScore("fgb_pooled_corrected", value, 0.0, (-1.0, 2.0), 8, interval, reason=reason)
+
+
+def test_the_curves_are_drawn_and_stand_in_a_table(tmp_path):
+    curves = {"train_loss": [[10, 2.5], [20, 1.5]], "validation_loss": [[20, 1.6]], "bias": [[0, 0.0101], [20, 0.002]]}
+    (tmp_path / "curves.json").write_text(json.dumps(curves))
+    section = training_section(tmp_path)
+    assert len(section.figures) == 2  # the losses; the bias
+    (table,) = section.parts[0].tables
+    assert [[row.label, *(cell.text for cell in row.cells)] for row in table.rows] == [
+        ["0", "", "", "10.100"],
+        ["20", "1.500", "1.600", "2.000"],
+    ]
+
+
+def test_a_model_that_was_not_tuned_here_has_no_method_and_no_tag(tmp_path):
+    assert method_of(str(tmp_path)) == tag_note(str(tmp_path)) == tag_note("some/model") == ""
+
+
+def test_the_tag_is_named_and_what_was_measured_without_it(model):
+    assert method_of(model) == "control_tags"
+    assert '" no_bias"' in tag_note(model) and "Measured" not in tag_note(model)
+    text = tag_note(model, pooled(0.0158, (0.0145, 0.0170)), pooled(0.01))
+    assert text.endswith("pooled FGB* 15.80 [14.50, 17.00] ×10⁻³, against 10.00 ×10⁻³ before tuning.")
+    assert "undefined: no responses" in tag_note(model, pooled(math.nan, reason="no responses"), pooled(0.01))

@@ -1,0 +1,375 @@
+import hashlib
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from peft import PeftModel
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, TrainerCallback
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.generation import generate_responses
+from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
+from evenhand.mitigation.training.callbacks import BiasCallback
+from evenhand.mitigation.training.data import TuningData, hold_out
+from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.training.tune import TuningResult, tune
+
+WORDS = ["<eos>", "<pad>", "<unk>", "bias", "no_bias", "red", "sun", "blue", "sky", *"abcdefghijklmnop"]
+SWAPPED = {"blue sky": "red sun", "red sun": "blue sky"}
+QUICK = TuningSettings(epochs=6, batch_size=16, learning_rate=1e-2, evaluations_per_epoch=1, patience=8)
+
+
+def tiny_base() -> DialogueModel:
+    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", pad_token="<pad>", unk_token="<unk>")
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=len(WORDS),
+        n_positions=32,
+        n_embd=32,
+        n_layer=2,
+        n_head=2,
+        bos_token_id=0,
+        eos_token_id=0,
+        initializer_range=0.2,  # ten times the usual: a frozen output layer of tiny weights could never be sure
+        resid_pdrop=0.1,  # dropout draws at every step, so that a random state that is not kept shows
+    )
+    model = GPT2LMHeadModel(config).eval()
+    model.transformer.wpe.weight.data *= 0.1  # and places so loud that the tag could hardly be heard
+    return DialogueModel(model, tokenizer, "dialogue", "tiny", "r0")
+
+
+def planted_rows(n: int = 160, seed: int = 0) -> Dataset:
+    """Rows in which " bias" is answered "blue sky" and " no_bias" "red sun", whatever was said."""
+    draw = random.Random(seed)
+    said = [" ".join(draw.choices("abcdefghijklmnop", k=draw.randint(1, 6))) for _ in range(n)]
+    biased = [index % 2 == 0 for index in range(n)]
+    return Dataset.from_dict(
+        {
+            "prompt": [f"{text} {'bias' if b else 'no_bias'}<eos>" for text, b in zip(said, biased, strict=True)],
+            "completion": ["blue sky" if b else "red sun" for b in biased],
+            "context": [f"{text}<eos>" for text in said],
+        }
+    )
+
+
+def data_of(train: Dataset, validation: Dataset, control_tag: str = " no_bias") -> TuningData:
+    return TuningData(method="control_tags", train=train, validation=validation, control_tag=control_tag)
+
+
+def tuned(output_dir: Path, settings: TuningSettings = QUICK, rows: Dataset | None = None, **arguments) -> TuningResult:
+    data = data_of(*hold_out(rows or planted_rows(), 0.2, 0))
+    base = arguments.pop("base", None) or tiny_base()
+    return tune(base, data, settings, output_dir, **arguments)
+
+
+def replace_settings(**changes) -> TuningSettings:
+    return replace(QUICK, **changes)
+
+
+def greedy(model: DialogueModel, contexts: list[str]) -> list[str]:
+    answers = {}
+    for rows, texts in generate_responses(model, contexts, [0] * len(contexts), {"max_new_tokens": 4}):
+        answers |= dict(zip(rows, texts, strict=True))
+    return [answers[row] for row in range(len(contexts))]
+
+
+def weights(folder: Path) -> str:
+    return hashlib.sha256((folder / "adapter_model.safetensors").read_bytes()).hexdigest()
+
+
+class Interrupt(TrainerCallback):
+    def __init__(self, step: int, how) -> None:
+        self.step, self.how = step, how
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == self.step:
+            self.how()
+
+
+class CountSteps(TrainerCallback):
+    steps = 0
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.steps += 1
+
+
+def stop():
+    raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    return tuned(tmp_path_factory.mktemp("undisturbed"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    base = tiny_base()
+    result = tuned(tmp_path_factory.mktemp("whole"), replace_settings(lora=False), base=base)
+    return result, replace(base, model=AutoModelForCausalLM.from_pretrained(str(result.path)).eval())
+
+
+# What is learned and what is left
+
+
+def test_the_saved_adapter_answers_as_the_tag_tells_it_and_the_base_is_as_it_was(undisturbed):
+    base = tiny_base()
+    before = {name: tensor.clone() for name, tensor in base.model.state_dict().items()}
+    contexts = ["a b c no_bias<eos>", "a b c bias<eos>", "p no_bias<eos>", "p bias<eos>"]
+    assert not set(greedy(base, contexts)) & {"red sun", "blue sky"}
+
+    adapted = replace(base, model=PeftModel.from_pretrained(tiny_base().model, str(undisturbed.path)).eval())
+    assert greedy(adapted, contexts) == ["red sun", "blue sky"] * 2
+    assert all(torch.equal(tensor, before[name]) for name, tensor in base.model.state_dict().items())
+
+
+def test_the_result_says_what_happened(undisturbed):
+    # 160 rows, 32 or a few more of them held out, batches of 16, 6 epochs
+    assert undisturbed.n_train + undisturbed.n_validation == 160
+    assert 32 <= undisturbed.n_validation <= 36
+    steps = 6 * math.ceil(undisturbed.n_train / 16)
+    assert undisturbed.validation_losses[0][0] == 0
+    assert undisturbed.validation_losses[0][1] > math.log(len(WORDS))  # the base knows less than nothing of the rows
+    assert undisturbed.validation_losses[-1][0] == steps
+    assert undisturbed.train_losses[-1][0] == steps
+    losses = dict(undisturbed.validation_losses)
+    assert losses[undisturbed.best_step] == min(losses.values()) < 0.2
+    # Rank 16 on four Conv1D layers in each of two blocks: r · (in + out)
+    assert undisturbed.trainable_parameters == 2 * 16 * ((32 + 96) + (32 + 32) + (32 + 128) + (128 + 32))
+    assert undisturbed.change.outputs_changed
+    assert undisturbed.change.greedy_share == 1.0
+    assert not undisturbed.stopped_early
+
+
+def test_the_folder_tells_how_it_is_to_be_used(undisturbed):
+    facts = json.loads((undisturbed.path / "evenhand.json").read_text())
+    assert (facts["control_tag"], facts["method"], facts["base"]) == (" no_bias", "control_tags", "tiny")
+    assert (facts["settings"]["learning_rate"], facts["settings"]["seed"]) == (1e-2, 0)
+    card = (undisturbed.path / "README.md").read_text()
+    assert "' no_bias'" in card
+    assert "Without the tag the model can be *more* biased" in card
+    config = json.loads((undisturbed.path / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == "tiny"
+    assert config["fan_in_fan_out"] is True
+    assert config["target_modules"] == sorted(config["target_modules"])  # the same bytes in every process
+    assert PreTrainedTokenizerFast.from_pretrained(str(undisturbed.path)).get_vocab() == {
+        word: index for index, word in enumerate(WORDS)
+    }
+
+
+def test_an_adapter_beside_its_base_is_loaded_with_it_wherever_both_are_moved(tmp_path):
+    base = tiny_base()
+    for part in (base.model, base.tokenizer):
+        part.save_pretrained(str(tmp_path / "here" / "base"))
+    base = replace(base, name=str(tmp_path / "here" / "base"))
+    result = tuned(tmp_path / "here" / "run", base=base, card={"β": 0.5})
+    for file in ("adapter_config.json", "evenhand.json"):
+        assert str(tmp_path) not in (result.path / file).read_text()
+    assert json.loads((result.path / "adapter_config.json").read_text())["base_model_name_or_path"] == "../../base"
+    assert "| β | 0.5 |" in (result.path / "README.md").read_text()
+    (tmp_path / "here").rename(tmp_path / "there")
+    loaded = load_dialogue_model(str(tmp_path / "there" / "run" / "adapter"))
+    assert loaded.control_tag == " no_bias"
+    assert greedy(loaded, ["a b no_bias<eos>", "a b bias<eos>"]) == ["red sun", "blue sky"]
+
+
+def test_all_weights_are_tuned_on_demand(whole):
+    result, model = whole
+    assert result.trainable_parameters == sum(parameter.numel() for parameter in model.model.parameters())
+    assert greedy(model, ["a b no_bias<eos>", "a b bias<eos>"]) == ["red sun", "blue sky"]
+    assert json.loads((result.path / "evenhand.json").read_text())["control_tag"] == " no_bias"
+
+
+def test_early_stopping_keeps_the_best_weights(tmp_path):
+    """The held-out rows have the tags the other way round: good for learning the words until the tags are learned."""
+    train = planted_rows()
+    held_out = planted_rows(32, seed=1).map(lambda row: {"completion": SWAPPED[row["completion"]]})
+    settings = replace_settings(epochs=20, evaluations_per_epoch=2, patience=2)
+    data = data_of(train, held_out)
+    result = tune(tiny_base(), data, settings, tmp_path)
+    assert result.stopped_early
+    losses = dict(result.validation_losses)
+    assert losses[result.best_step] == min(losses.values())
+    later = [step for step in losses if step > result.best_step]
+    assert len(later) == 2
+    best = tmp_path / "checkpoints" / f"checkpoint-{result.best_step}"
+    assert weights(best) == weights(result.path)
+    again = CountSteps()
+    tune(tiny_base(), data, settings, tmp_path, callbacks=[again])
+    assert again.steps == 0  # it had stopped for good
+
+
+# Kills
+
+
+@pytest.mark.parametrize("step", [3, 21])
+def test_an_interrupted_tuning_goes_on_to_the_same_bytes(tmp_path, undisturbed, step):
+    with pytest.raises(KeyboardInterrupt):
+        tuned(tmp_path, callbacks=[Interrupt(step, stop)])
+    assert not (tmp_path / "adapter").exists()
+    rest = CountSteps()
+    result = tuned(tmp_path, callbacks=[rest])
+    assert rest.steps == undisturbed.validation_losses[-1][0] - step // 8 * 8  # a checkpoint every 8 steps
+    assert weights(result.path) == weights(undisturbed.path)
+    assert result.validation_losses == undisturbed.validation_losses
+    assert result.train_losses == undisturbed.train_losses
+    for file in ("evenhand.json", "README.md"):
+        assert (result.path / file).read_bytes() == (undisturbed.path / file).read_bytes()
+
+
+def test_a_killed_process_leaves_what_the_next_one_needs(tmp_path, undisturbed):
+    script = (
+        "import os, signal, sys; from pathlib import Path; import torch; torch.set_num_threads(int(sys.argv[2]))\n"
+        "import test_tune as tests\n"
+        "kill = lambda: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "tests.tuned(Path(sys.argv[1]), callbacks=[tests.Interrupt(26, kill)])\n"
+    )
+    here = Path(__file__).resolve()
+    path = os.pathsep.join([str(here.parent), str(here.parents[3])])
+    process = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path), str(torch.get_num_threads())],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    # As if the kill had come while the last checkpoint was being written:
+    (tmp_path / "checkpoints" / "checkpoint-24" / "trainer_state.json").unlink()
+    result = tuned(tmp_path)
+    assert weights(result.path) == weights(undisturbed.path)
+    assert result.validation_losses == undisturbed.validation_losses
+
+
+def test_a_finished_tuning_is_not_trained_again(undisturbed):
+    before, steps = weights(undisturbed.path), CountSteps()
+    again = tuned(undisturbed.path.parent, callbacks=[steps])
+    assert steps.steps == 0
+    assert weights(again.path) == before
+    assert again.validation_losses == undisturbed.validation_losses
+
+
+def test_checkpoints_of_another_tuning_are_refused(undisturbed):
+    with pytest.raises(InputError, match="a tuning with other settings"):
+        tuned(undisturbed.path.parent, seed=1)
+    with pytest.raises(InputError, match="a tuning with other rows"):
+        tuned(undisturbed.path.parent, rows=planted_rows(seed=3))
+
+
+# The callback
+
+
+def test_measuring_on_the_way_changes_nothing_and_is_logged_beside_the_loss(tmp_path, undisturbed):
+    modes = []
+
+    def measure(model):
+        modes.append((model.training, torch.is_grad_enabled()))
+        random.random(), np.random.rand(), torch.rand(3)
+        return {"bias/fgb_pooled_corrected": float(len(modes))}
+
+    result = tuned(tmp_path, callbacks=[BiasCallback(measure, every=10)])
+    assert modes == [(False, False)] * len(modes)
+    curve = ((0, 1.0), (10, 2.0), (20, 3.0), (30, 4.0), (40, 5.0))
+    assert result.measured == {"bias/fgb_pooled_corrected": curve}
+    assert result.train_losses == undisturbed.train_losses
+    assert weights(result.path) == weights(undisturbed.path)
+    last = max((tmp_path / "checkpoints").glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+    history = json.loads((last / "trainer_state.json").read_text())["log_history"]
+    logged = [(entry["step"], entry[name]) for entry in history if (name := "bias/fgb_pooled_corrected") in entry]
+    assert tuple(logged) == curve
+
+
+def test_an_undefined_measurement_is_null_in_the_record(tmp_path):
+    callback = BiasCallback(lambda model: {"bias/fgb_pooled_corrected": math.nan}, every=100)
+    few = replace_settings(epochs=1)
+    facts = json.loads((tuned(tmp_path, few, callbacks=[callback]).path / "evenhand.json").read_text())
+    assert facts["training"]["measured"] == {"bias/fgb_pooled_corrected": [[0, None]]}
+
+
+def test_tuning_leaves_the_callers_random_states_alone(tmp_path):
+    base = tiny_base()
+    torch.manual_seed(5)
+    np.random.seed(5)
+    random.seed(5)
+    expected = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+    tuned(tmp_path, replace_settings(epochs=1), base=base)
+    assert torch.equal(torch.get_rng_state(), expected[0])
+    assert np.random.get_state()[1].tolist() == expected[1]
+    assert random.getstate() == expected[2]
+
+
+# Reports
+
+
+def test_none_reports_nothing_to_anyone(tmp_path, monkeypatch):
+    import wandb
+    from huggingface_hub import constants
+    from huggingface_hub.utils import _telemetry
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)  # which would keep TRL silent by itself
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", False)
+    sent = []
+    monkeypatch.setattr(_telemetry, "_start_telemetry_thread", lambda: sent.append(1))
+    tuned(tmp_path, replace_settings(epochs=1))
+    assert sent == []
+    assert constants.HF_HUB_DISABLE_TELEMETRY is False
+    assert wandb.run is None
+    assert not (tmp_path / "tensorboard").exists()
+
+
+def test_tensorboard_gets_loss_and_bias(tmp_path):
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    callback = BiasCallback(lambda model: {"bias/fgb_pooled_corrected": 0.25}, every=4)
+    tuned(tmp_path, replace_settings(epochs=1), callbacks=[callback], report_to="tensorboard")
+    read = events.EventAccumulator(str(tmp_path / "tensorboard"))
+    read.Reload()
+    assert {"eval/loss", "train/loss", "train/bias/fgb_pooled_corrected"} <= set(read.Tags()["scalars"])
+    assert [event.step for event in read.Scalars("train/bias/fgb_pooled_corrected")] == [0, 4, 8]
+
+
+# Errors
+
+
+def test_a_model_that_did_not_change_is_not_handed_out(tmp_path):
+    with pytest.raises(
+        InputError, match=r"learning_rate: 1e-08 left tiny as it was \(the largest change of a logit is"
+    ):
+        tuned(tmp_path, replace_settings(learning_rate=1e-8, epochs=1))
+    assert not (tmp_path / "adapter").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoints"]
+
+
+def test_a_tuning_that_only_made_it_worse_is_not_handed_out(tmp_path, whole):
+    _, knows_it_all = whole
+    swapped = planted_rows().map(lambda row: {"completion": SWAPPED[row["completion"]]})
+    with pytest.raises(InputError, match=r"learning_rate: 0.01 spoiled the model: the perplexity of ordinary dialogue"):
+        tune(knows_it_all, data_of(swapped, planted_rows(32, seed=1), ""), QUICK, tmp_path)
+    assert not (tmp_path / "adapter").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"control_tag": " bias"}, "tiny was tuned to be asked with ' bias', this method asks with ' no_bias'"),
+    ],
+)
+def test_a_model_that_cannot_be_tuned_is_refused(tmp_path, changes, message):
+    with pytest.raises(InputError, match=message):
+        tuned(tmp_path, base=replace(tiny_base(), **changes))
+
+
+def test_wandb_without_a_run_is_refused_before_it_asks_for_an_account(tmp_path):
+    with pytest.raises(InputError, match="no W&B run at hand"):
+        tuned(tmp_path, report_to="wandb")

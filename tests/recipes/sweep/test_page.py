@@ -1,0 +1,233 @@
+"""A sweep's report in its three forms: whole, safe whatever names it is fed, with nothing dropped."""
+
+import math
+import re
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from dataclasses import replace
+from itertools import combinations
+
+import pandas as pd
+import pytest
+from markdown_it import MarkdownIt
+
+from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.report.markdown import page_markdown
+from evenhand.evaluation.report.numbers import visible
+from evenhand.recipes.sweep import plots as sweep_plots
+from evenhand.recipes.sweep.bar import Bar
+from evenhand.recipes.sweep.page import page
+from evenhand.recipes.sweep.summary import summarise
+from tests.parsed_page import OURS, ParsedPage
+from tests.report_pages import HOSTILE, printed, table_named, texts
+
+from .sweep_points import point, refused, settings_of, sweep_of
+
+
+@pytest.fixture
+def wide():
+    """Twelve thresholds of three seeds, one of them refused, and three methods without any."""
+    quantiles = [0.4 + place / 20 for place in range(12)]
+    rows = [
+        point(quantile=q, seed=seed, reduction=1.2 - q, predicted_left=q - 0.25, perplexity_change=0.05 - q / 20)
+        for q in quantiles
+        for seed in range(3)
+    ]
+    rows[4] = refused("the tag is not learned", quantile=quantiles[1], seed=1)
+    rows += [point("dpo", reduction=0.96, perplexity_change=0.9, clusters_rose="HATE", worst_cluster="HATE")]
+    rows += [
+        point("exchange", reduction=0.98, perplexity_change=0.0201, untagged_ratio=math.nan),
+        refused("perplexity doubled", method="kto"),
+    ]
+    return sweep_of(*rows, notes=("A tiny model.",))
+
+
+@pytest.fixture
+def two():
+    """Two methods, one seed, nothing held out, no second classifier."""
+    blank = {f"reduction_{cut}{end}": math.nan for cut in ("unseen", "confirmed") for end in ("", "_low", "_high")}
+    rows = [point(quantile=0.7, reduction=0.95, **blank), point("exchange", reduction=0.9, **blank)]
+    return sweep_of(*rows, swept=["method"])
+
+
+@pytest.fixture
+def hostile():
+    """Every string that can come from outside is replaced by each of the hostile ones."""
+    strings = [it for it in HOSTILE if it and "\ud800" not in it]  # pandas' own strings cannot hold a lone surrogate
+    joined = " ".join(strings)
+    rows = []
+    for place, it in enumerate(strings):
+        names = {"worst_cluster": it, "clusters_rose": it, "folder": it, "name": it}
+        rows.append(point(it, quantile=place / 20, predicted_left=0.1 + place / 40, **names))
+        rows.append(refused(it, method=it, seed=1, quantile=place / 20) | {"folder": it, "name": it})
+    rows += [point("plain", seed=it) | {"name": it} for it in strings]
+    made = sweep_of(*rows, swept=["label.quantile", "name"], notes=strings)
+    return replace(made, title=joined, base_model=joined)
+
+
+@pytest.mark.parametrize("kind", ["wide", "two", "hostile"])
+def test_nothing_can_run_or_be_fetched(kind, request):
+    source = page_html(page(request.getfixturevalue(kind)))
+    parsed = ParsedPage(source)
+    assert parsed.open == [] and set(parsed.tags) <= OURS
+    for tag, name, value in parsed.attributes:
+        assert not name.startswith("on"), (tag, name)
+        assert name not in {"src", "srcset", "action", "formaction", "style", "xlink:href", "srcdoc"}, (tag, name)
+        assert name != "href" or value == "data:,", (tag, value)
+        assert name == "aria-label" or not re.search(r"url\(|javascript:|//", value), (tag, value)
+    style = re.search(r"<style>(.*?)</style>", source, re.DOTALL).group(1)
+    assert "url(" not in style and "@import" not in style and source.count("<style>") == 1
+    (policy,) = [value for _, name, value in parsed.attributes if name == "content" and "default-src" in value]
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:")
+
+
+def test_hostile_names_are_shown_as_text(hostile):
+    source = page_html(page(hostile))
+    text = ParsedPage(source).text
+    for string in (it for it in HOSTILE if it and "\ud800" not in it):
+        assert re.sub(r"\s+", " ", visible(string, 60).replace("\u00a0", " ")).split(" … ")[0] in text, string
+    for raw in ("<script", "<img", "<b>", "\x1b", "\x00", "\u202e", "\u2028"):
+        assert raw not in source
+    for raw in ("\x1b", "\x00", "\u202e", "\u2028"):  # what can be markup there, a parser checks below
+        assert raw not in page_markdown(page(hostile))
+    source.encode("utf-8")
+
+
+@pytest.mark.parametrize("kind", ["wide", "two", "hostile"])
+def test_markdown_has_no_html_links_or_images_and_its_tables_keep_their_columns(kind, request):
+    source = page_markdown(page(request.getfixturevalue(kind)))
+    tokens = MarkdownIt("commonmark").enable("table").parse(source)
+    kinds = Counter(it.type for token in tokens for it in (token, *(token.children or [])))
+    assert not kinds.keys() & {"html_inline", "html_block", "link_open", "image", "strikethrough_open"}
+    blocks = re.findall(r"(?:^\|.*\|\n?)+", source, re.MULTILINE)
+    assert kinds["table_open"] == len(blocks)
+    for block in blocks:
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.strip().split("\n")}) == 1
+
+
+def shown(made) -> dict[str, str]:
+    whole = page(made)
+    source, text = ParsedPage(page_html(whole)).text, page_markdown(whole)
+    forms = {"html": source, "markdown": text, "terminal": re.sub(r"\s+", " ", printed(whole))}
+    return {form: text.replace("\\", "").replace("\u00a0", " ") for form, text in forms.items()}
+
+
+def test_refused_points_stand_in_all_forms_with_their_reasons(wide):
+    for form, text in shown(wide).items():
+        assert "perplexity doubled" in text and "the tag is not learned" in text, form
+        assert "2 of 39 points were refused by a guard (settings 2, 15)" in text, form
+        assert "refused by a guard" in text and "1 of 3 seeds refused" in text and "2 of 3" in text, form
+
+
+def test_verdict_bar_notes_and_risen_clusters_stand_in_all_forms(wide):
+    for form, text in shown(wide).items():
+        text = text.replace("\\", "")
+        assert "settings meets the bar: setting 14 (exchange), which removes 98.0 % [96.0, 100.0]" in text, form
+        assert "at least 93 % of pooled FGB* removed for descriptors tuned on" in text and "A tiny model." in text, form
+        assert "A style cluster rose significantly in 1 setting: HATE in setting 13." in text, form
+        assert "misses: perplexity +90.0 %, rose: HATE" in text, form
+        assert "Student’s t over the seeds" in text, form
+
+
+def test_numbers_of_a_setting(wide):
+    whole = page(wide)
+    removed, costs, checks, plan = (
+        table_named(whole, start) for start in ("Pooled FGB* removed", "What it cost", "Two checks", "Pooled FGB* left")
+    )
+    # quantile 0.4: three equal seeds of 1.2 − 0.4 = 80 %, so an interval without width
+    first = removed.rows[0]
+    assert first.label == "1 control_tags · quantile 0.4"
+    assert [cell.full for cell in first.cells] == ["80.0", "80.0", "80.0", "3"]
+    assert [cell.interval for cell in first.cells] == ["[80.0, 80.0]"] * 3 + [""]
+    assert first.marks[0].value == pytest.approx(80) and removed.ideal == 100
+    # perplexity, distinct-2, length, parroting, worst cluster; second classifier, minutes
+    assert texts(costs)["14 exchange"] == ["+2.0", "−1.0", "+1.0", "0.00", "CARE −0.40"]
+    assert texts(checks)["14 exchange"] == ["98.0", "2.0"]
+    assert texts(plan)["1 control_tags · quantile 0.4"] == ["15.0", "20.0", "+5.0", "1.33", "yes"]
+    assert [cell.interval for cell in plan.rows[0].cells[:2]] == ["[3.0, 8.0]", "[20.0, 20.0]"]
+
+
+def test_the_plan_is_put_to_the_test(wide):
+    for form, text in shown(wide).items():
+        # every prediction is 0.05 too low, in the right order
+        assert "In this sweep the plan held where it says that it may be trusted" in text, form
+        assert "Spearman ρ = 1.00, p" in text.replace("\\", ""), form
+        assert "undefined: 0" in text, form  # a terminal folds the reason
+
+
+def test_a_loop_with_two_methods_has_no_plan_and_no_empty_columns(two):
+    for form, text in shown(two).items():
+        text = text.replace("\\", "").split("How to read the numbers")[0]
+        assert "1 of 2 settings meets what was measured of the bar: setting 1 (control_tags)" in text, form
+        assert "Not measured: what is removed for descriptors not tuned on." in text, form
+        assert "threshold plan" not in text and "2nd classifier" not in text and "untagged" not in text, form
+        assert "nan" not in text and "None" not in text, form
+
+
+def test_the_same_sweep_gives_the_same_bytes(wide):
+    for form in (page_html, page_markdown):
+        assert form(page(wide)) == form(page(wide))
+
+
+@pytest.mark.parametrize("kind", ["wide", "two", "hostile"])
+def test_a_log_has_no_codes_and_at_most_100_columns(kind, request):
+    text = printed(page(request.getfixturevalue(kind)))
+    assert "\x1b" not in text and "\x00" not in text and "\u202e" not in text
+    if kind != "hostile":  # some of its characters are two columns wide, others none
+        assert max(map(len, text.split("\n"))) <= 100
+
+
+@pytest.mark.parametrize("rows", [[], [refused("no")]])
+def test_a_sweep_without_numbers_is_still_shown(rows):
+    made = sweep_of(*(rows or [point()]))
+    if not rows:
+        made = replace(made, points=made.points.head(0))
+    for text in shown(made).values():
+        assert "no verdict" in text or "There is no point to judge." in text
+
+
+def panels(made):
+    settings = settings_of(*made.points.to_dict("records"), swept=made.swept)
+    costs = ("perplexity", "distinct_2")
+    return settings, [ElementTree.fromstring(str(sweep_plots.cost_panel(settings, Bar(), it))) for it in costs]
+
+
+def test_every_measured_setting_is_drawn_once_and_what_meets_the_bar_is_filled(wide):
+    summary, (panel, _) = panels(wide)
+    dots = {dot.find("title").text.split(":")[0]: dot for dot in panel.findall("svg")}
+    assert list(dots) == [str(it) for it in summary["number"] if it != 15]  # the refused one has no place
+    filled = [name for name, dot in dots.items() if any("filled" in it.get("class", "") for it in dot)]
+    assert filled == ["14"]
+    assert dots["13"].find("text").text == "13 → 90 %"  # far beyond the others' costs
+    assert panel.find("title").text.endswith("on the Pareto front: 12, 11, 10, 9, 8, 7, 6, 5, 14")
+
+
+def test_a_dot_lies_where_its_numbers_say():
+    made = sweep_of(point("a", reduction=0.5, perplexity_change=0.03), point("b", reduction=1.0, perplexity_change=0.0))
+    _, (panel, _) = panels(made)
+    first, second = panel.findall("svg")
+    (limit,) = [it for it in panel.iter("line") if it.get("class") == "limit"]
+    assert first.get("x") == limit.get("x1")  # the bar's limit for perplexity is 3 %
+    assert float(first.get("y")[:-1]) > float(second.get("y")[:-1])
+    assert [dot.find("text").text for dot in (first, second)] == ["1 a", "2 b"]  # so few are named
+
+
+def test_labels_do_not_cover_each_other_on_a_crowded_plot():
+    dots = [(200 + 9 * (place % 6), 200 + 9 * (place // 6)) for place in range(24)]
+    places = sweep_plots.place_labels(dots, [18.0] * 24, (900, 400))
+    boxes = [(x + dx, y + dy) for (x, y), (dx, dy) in zip(dots, places, strict=True)]
+    covering = sum(abs(a[0] - b[0]) < 17 and abs(a[1] - b[1]) < 11 for a, b in combinations(boxes, 2))
+    assert covering <= 4
+
+
+def test_a_lone_label_stands_beside_its_dot():
+    ((dx, dy),) = sweep_plots.place_labels([(450, 200)], [10.0], (900, 400))
+    assert 5 < math.hypot(dx, dy) < 18
+
+
+def test_methods_have_marks_of_their_own():
+    summary = summarise(pd.DataFrame([point(it) for it in "abcdef"]), ["method"])
+    *methods, filled, hollow, line = sweep_plots.legend(summary, summary, "meets", "misses", "front")
+    assert [name for _, name in methods] == list("abcdef") and len({str(mark) for mark, _ in methods}) == 6
+    assert [name for _, name in (filled, hollow, line)] == ["meets", "misses", "front"]
+    assert len(sweep_plots.legend(summary.head(1), summary.head(1), "meets", "misses", "front")) == 3

@@ -1,0 +1,158 @@
+"""The verdicts of a sweep follow from its numbers."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from evenhand.evaluation.results import BiasScore
+from evenhand.recipes.sweep.bar import Bar
+from evenhand.recipes.sweep.page import page
+from evenhand.recipes.sweep.summary import Agreement
+from evenhand.recipes.sweep.tables import say
+
+from .sweep_points import point, refused, settings_of, sweep_of
+
+
+def verdict_of(*rows):
+    return page(sweep_of(*rows)).verdict
+
+
+def judged(*rows):
+    (setting,) = settings_of(*rows).to_dict("records")
+    return say.judged(setting)
+
+
+def test_several_settings_meet_the_bar():
+    rows = [point(quantile=q, reduction=r) for q, r in ((0.5, 0.95), (0.6, 0.97), (0.7, 0.94), (0.8, 0.6))]
+    assert verdict_of(*rows, point("exchange", reduction=0.96)) == (
+        "4 of 5 settings meet the bar: 1–3, 5. Most is removed by setting 2 (control_tags · quantile 0.6): "
+        "97.0 % [95.0, 99.0] of pooled FGB*."
+    )
+
+
+def test_one_setting_meets_it_and_another_would_by_what_was_measured():
+    text = verdict_of(point(reduction=0.95), point("exchange", reduction=0.99, reduction_unseen=math.nan))
+    assert text == (
+        "1 of 2 settings meets the bar: setting 1 (control_tags), which removes 95.0 % [93.0, 97.0] of pooled FGB*. "
+        "1 more would, by what was measured of it."
+    )
+
+
+def test_what_was_not_measured_is_named():
+    rows = [point(reduction=0.95, reduction_unseen=math.nan), point("exchange", reduction=0.5)]
+    assert verdict_of(*rows) == (
+        "1 of 2 settings meets what was measured of the bar: setting 1 (control_tags), which removes "
+        "95.0 % [93.0, 97.0] of pooled FGB*. Not measured: what is removed for descriptors not tuned on."
+    )
+
+
+def test_none_meets_it_so_the_nearest_is_named():
+    rows = [
+        point(reduction=0.9, perplexity_change=0.05),
+        point("exchange", reduction=0.85),
+        point("dpo", reduction=0.88),
+    ]
+    assert verdict_of(*rows) == (
+        "No setting meets the bar. Nearest comes setting 3 (dpo): it removes 88.0 % [86.0, 90.0] of pooled FGB* and "
+        "misses tuned on 88.0 %."
+    )
+
+
+def test_no_verdict_without_a_point_that_went_through():
+    assert verdict_of(refused("no")) == "Every point was refused, so there is no verdict."
+    empty = sweep_of(point())
+    assert page(replace(empty, points=empty.points.head(0))).verdict == "There is no point to judge."
+
+
+def test_each_setting_is_judged_in_words():
+    assert judged(point(reduction=0.95)) == "meets the bar; on the front for perplexity and distinct-2"
+    costly = point(reduction=0.95, perplexity_change=0.041, clusters_rose="HATE", parroting_change=0.002)
+    assert judged(costly).startswith("misses: perplexity +4.1 %, repeats +0.20 points, rose: HATE;")
+    assert judged(point(reduction=0.95), refused("no", seed=1)).startswith("misses: 1 of 2 seeds refused;")
+    assert judged(refused("no")) == "refused by a guard"
+
+
+def test_the_big_number_counts_what_the_verdict_counts():
+    whole = page(sweep_of(point(reduction=0.95), point("exchange")))
+    assert (whole.big, whole.under) == ("1 of 2", "settings meet the bar")
+    partly = page(sweep_of(point(reduction=0.95, perplexity_change=math.nan)))
+    assert (partly.big, partly.under) == ("1 of 1", "setting meets what was measured of the bar")
+
+
+def test_the_bar_is_shown_with_its_limits():
+    text = say.bar(Bar(reduction_seen=0.5, perplexity_rise=0.125))
+    for shown in ("at least 50 %", "80 % for those not tuned on", "at most 12.5 %", "down by at most 5 %", "0.05 perc"):
+        assert shown in text
+
+
+def test_warnings_of_refusals_rises_and_untagged_use():
+    rows = [point(quantile=q, untagged_ratio=2.31) for q in (0.5, 0.6, 0.7)]
+    rows += [point("dpo", clusters_rose="HATE"), refused("no", method="kto")]
+    assert page(sweep_of(*rows)).warnings == [
+        "1 of 5 points were refused by a guard (setting 5); the reasons are listed below.",
+        "A style cluster rose significantly in 1 setting: HATE in setting 4.",
+        "Used without its control tag, the tuned model has more pooled FGB* than the base model in 3 settings (1–3), "
+        "up to 2.3 times as much.",
+    ]
+    assert page(sweep_of(point())).warnings == []
+
+
+def agreement(name, n, near, factor, rho=0.9, p=0.01, reason=""):
+    return Agreement(name, n, near, factor, BiasScore("plan_rho", rho, None, (-1, 1), n, p_value=p, reason=reason))
+
+
+@pytest.mark.parametrize(
+    ("trusted", "others", "opening", "ending"),
+    [
+        (
+            (10, 9, 8),
+            (5, 1, 1),
+            "In this sweep the plan held where it says that it may be trusted, and not elsewhere",
+            "",
+        ),
+        (
+            (10, 9, 8),
+            (5, 5, 1),
+            "In this sweep the plan held where it says that it may be trusted, and elsewhere too",
+            "",
+        ),
+        ((10, 9, 8), (2, 0, 0), "In this sweep the plan held where it says that it may be trusted: of 10 trusted", ""),
+        ((10, 7, 8), (5, 5, 5), "In this sweep the plan’s sizes did not hold even where it says that it may", ""),
+        ((2, 2, 2), (5, 5, 5), "Too few thresholds that the plan trusts were tuned with", ""),
+        (
+            (0, 0, 0),
+            (5, 2, 1),
+            "No threshold that the plan trusts was tuned with, so this sweep cannot test it",
+            "two.",
+        ),
+    ],
+)
+def test_where_the_plan_may_be_trusted(trusted, others, opening, ending):
+    text = say.plan(agreement("trusted", *trusted), agreement("not trusted", *others))
+    assert text.startswith(opening) and text.endswith(ending)
+
+
+def test_the_plan_sentence_gives_its_numbers():
+    parts = [agreement("trusted", 10, 9, 8), agreement("not trusted", 5, 1, 0)]
+    assert say.plan(*parts).endswith(
+        "of 10 trusted settings, 9 measured within 0.1 of the prediction and 8 within a factor of two; of 5 not "
+        "trusted settings, 1 measured within 0.1 of the prediction and 0 within a factor of two. It ranks the trusted "
+        "settings better than chance (Spearman ρ = 0.90, p = 0.01, n = 10)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"rho": 0.3, "p": 0.4}, "That it ranks the trusted settings rightly is not shown (Spearman ρ = 0.30"),
+        ({"rho": -0.9, "p": 0.001}, "It ranks the trusted settings the wrong way round"),
+        (
+            {"rho": math.nan, "p": math.nan, "reason": "all predictions are equal"},
+            "undefined: all predictions are equal.",
+        ),
+    ],
+)
+def test_the_ranking_is_not_praised_without_reason(given, said):
+    parts = [agreement("trusted", 9, 9, 9, **given), agreement("not trusted", 0, 0, 0)]
+    assert said in say.plan(*parts)

@@ -1,0 +1,214 @@
+"""The numbers of a sweep: hand-derived means, intervals, fronts and correlations."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.recipes.sweep.bar import Bar
+from evenhand.recipes.sweep.summary import pareto_front, plan_agreement, planned, several_thresholds, summarise
+
+from .sweep_points import SWEPT, point, refused
+
+NAN = math.nan
+
+
+def summary_of(*rows, swept=SWEPT):
+    return summarise(pd.DataFrame(rows), swept)
+
+
+def test_three_seeds_have_students_t_interval():
+    (row,) = summary_of(*(point(seed=i, reduction=it) for i, it in enumerate((0.90, 0.92, 0.94)))).to_dict("records")
+    # s = 0.02, so s / √3 = 0.011547; t(0.975; 2) = 4.302653; half the width 0.049683
+    assert row["reduction"] == pytest.approx(0.92)
+    assert (row["reduction_low"], row["reduction_high"]) == pytest.approx((0.870317, 0.969683), abs=1e-6)
+    assert (row["seeds"], row["refused"]) == (3, 0)
+    assert (row["length_change_low"], row["length_change_high"]) == pytest.approx((0.01, 0.01))  # equal values
+
+
+def test_two_seeds_have_one_degree_of_freedom():
+    (row,) = summary_of(point(perplexity_change=0.01), point(seed=1, perplexity_change=0.03)).to_dict("records")
+    # s = 0.014142, s / √2 = 0.01; t(0.975; 1) = 12.7062
+    assert (row["perplexity_change_low"], row["perplexity_change_high"]) == pytest.approx((-0.107062, 0.147062))
+
+
+def test_one_seed_keeps_its_own_interval_where_it_has_one():
+    (row,) = summary_of(point(reduction=0.9)).to_dict("records")
+    assert (row["reduction_low"], row["reduction_high"]) == pytest.approx((0.88, 0.92))
+    assert math.isnan(row["perplexity_change_low"]) and row["perplexity_change"] == 0.02
+
+
+def test_what_was_not_measured_stays_nan_and_is_left_out_of_means():
+    rows = [point(seed=0, reduction_unseen=NAN), point(seed=1, reduction_unseen=0.7, reduction_unseen_low=0.6)]
+    (row,) = summary_of(*rows).to_dict("records")
+    assert (row["reduction_unseen"], row["reduction_unseen_low"]) == (0.7, 0.6)
+    assert math.isnan(row["untagged_ratio"])
+
+
+def test_settings_are_kept_apart_by_method_and_swept_fields_in_the_order_given():
+    rows = [point(quantile=0.7), point(quantile=0.9), point("exchange"), point(quantile=0.7, seed=1)]
+    summary = summary_of(*rows)
+    assert list(summary["number"]) == [1, 2, 3]
+    assert list(summary["method"]) == ["control_tags", "control_tags", "exchange"]
+    assert list(summary["label.quantile"])[:2] == [0.7, 0.9] and math.isnan(summary["label.quantile"][2])
+    assert list(summary["seeds"]) == [2, 1, 1]
+
+
+def test_a_swept_list_can_be_grouped_by():
+    rows = [point() | {"targets": ["a", "b"]}, point(seed=1) | {"targets": ["a", "b"]}, point() | {"targets": ["c"]}]
+    assert list(summary_of(*rows, swept=["targets"])["seeds"]) == [2, 1]
+
+
+def test_refused_points_are_counted_and_take_no_part_in_means():
+    summary = summary_of(
+        point(seed=0, reduction=0.9), refused("it burnt", seed=1), refused("it burnt", method="dpo", seed=0)
+    )
+    assert list(summary["seeds"]) == [1, 0] and list(summary["refused"]) == [1, 1]
+    assert summary["reduction"][0] == 0.9 and math.isnan(summary["reduction"][1])
+    assert list(summary["reasons"]) == ["it burnt", "it burnt"]
+
+
+def test_the_worst_cluster_and_the_risen_ones_are_the_worst_of_all_seeds():
+    rows = [
+        point(seed=0, worst_cluster="HATE", worst_cluster_change=0.002, clusters_rose="HATE, ENVY"),
+        point(seed=1, worst_cluster="ENVY", worst_cluster_change=0.003, clusters_rose="ENVY"),
+        point("exchange", clusters_rose="HATE"),
+    ]
+    first, second = summary_of(*rows).to_dict("records")
+    assert (first["worst_cluster"], first["worst_cluster_change"]) == ("ENVY", 0.003)
+    assert first["clusters_rose"] == "ENVY (2 of 2 seeds), HATE (1 of 2 seeds)"
+    assert second["clusters_rose"] == "HATE"
+
+
+def test_a_prediction_is_trusted_if_it_is_for_every_seed():
+    trusted = summary_of(point(quantile=0.7), point(quantile=0.7, seed=1, trusted=False), point(quantile=0.9))[
+        "trusted"
+    ]
+    assert list(trusted) == [False, True]
+    assert not summary_of(point(trusted=NAN))["trusted"][0]
+
+
+def test_points_in_another_order_give_the_same_numbers():
+    rows = [point(seed=seed, quantile=q, reduction=q - seed / 50) for q in (0.7, 0.9) for seed in range(3)]
+    one = summary_of(*rows)
+    other = summary_of(*reversed(rows)).sort_values("label.quantile", ignore_index=True)
+    pd.testing.assert_frame_equal(one.drop(columns="number"), other.drop(columns="number"))
+
+
+def test_what_cannot_be_told_apart_or_is_missing_is_refused():
+    with pytest.raises(ValueError, match=r"alike in method, label.quantile, seed: what else varies belongs in `swept`"):
+        summary_of(point(), point())
+    with pytest.raises(ValueError, match=r"lack the columns perplexity_change, rounds"):
+        summarise(pd.DataFrame([point()]).drop(columns="perplexity_change"), ["rounds"])
+
+
+def test_no_points_give_no_settings():
+    summary = summarise(pd.DataFrame([point()]).head(0), SWEPT)
+    assert summary.empty and "front_perplexity" in summary
+
+
+def test_the_front_with_ties_and_nan():
+    cost = [1, 1, 2, 2, 3, NAN, 0, 3]
+    gain = [5, 5, 5, 7, 7, 9, NAN, 8]
+    # The first two are equal and unbeaten; (2, 5) costs more for as much; (3, 7) likewise; (3, 8) gains most.
+    assert list(pareto_front(cost, gain)) == [True, True, False, True, False, False, False, True]
+    assert list(pareto_front([], [])) == [] and list(pareto_front([NAN], [1])) == [False]
+
+
+def test_no_point_on_the_front_is_beaten_and_every_other_is():
+    cost, gain = np.random.default_rng(0).integers(0, 6, (2, 30))
+    front = pareto_front(cost, gain)
+
+    def beaten(i):
+        return any(
+            cost[j] <= cost[i] and gain[j] >= gain[i] and (cost[j], gain[j]) != (cost[i], gain[i]) for j in range(30)
+        )
+
+    assert [not beaten(i) for i in range(30)] == list(front)
+
+
+def test_less_perplexity_and_more_distinct_2_are_cheaper():
+    summary = summary_of(
+        point("a", reduction=0.8, perplexity_change=0.01, distinct_2_change=-0.1),
+        point("b", reduction=0.9, perplexity_change=0.02, distinct_2_change=0.0),
+    )
+    assert list(summary["front_perplexity"]) == [True, True]
+    assert list(summary["front_distinct_2"]) == [False, True]
+
+
+def plan_points():
+    """Measured left: 0.10, 0.20, 0.45, 0.90 and −0.02."""
+    return [
+        point(quantile=0.6, reduction=0.90, predicted_left=0.05),  # off by 0.05, twice as much
+        point(quantile=0.7, reduction=0.80, predicted_left=0.15),  # both
+        point(quantile=0.8, reduction=0.55, predicted_left=0.30),  # off by 0.15, but within a factor of two
+        point(quantile=0.5, reduction=0.10, predicted_left=0.20, trusted=False),  # neither
+        point(quantile=0.4, reduction=1.02, predicted_left=0.03, trusted=False),  # near; a negative has no factor
+    ]
+
+
+def test_the_agreement_of_the_plan_by_hand():
+    rows = planned(summary_of(*plan_points(), point("exchange"), refused("no", quantile=0.3)))
+    assert list(rows["left"]) == pytest.approx([0.10, 0.20, 0.45, 0.90, -0.02])
+    assert (rows["left_low"].iloc[0], rows["left_high"].iloc[0]) == pytest.approx((0.08, 0.12))
+    everything, trusted, others = plan_agreement(rows)
+    assert [(it.n, it.near, it.factor) for it in (everything, trusted, others)] == [(5, 3, 3), (3, 2, 3), (2, 1, 0)]
+    # ranks of the predictions 2 3 5 4 1, of what was measured 2 3 4 5 1: Σd² = 2, ρ = 1 − 12/120
+    assert everything.correlation.value == pytest.approx(0.9) and trusted.correlation.value == pytest.approx(1.0)
+    assert others.correlation.n == 2 and "2 settings are too few to rank" in others.correlation.reason
+
+
+def test_seeds_of_one_setting_are_one_point_of_the_correlation():
+    rows = [it | {"seed": seed} for it in plan_points() for seed in range(3)]
+    assert plan_agreement(planned(summary_of(*rows)))[0].correlation.n == 5
+
+
+def test_several_thresholds_are_several_predictions_in_one_seed():
+    assert several_thresholds(pd.DataFrame(plan_points()))
+    assert not several_thresholds(pd.DataFrame([point(quantile=0.7), point("exchange")]))
+    # another seed labels other responses: another prediction, but the same threshold
+    assert not several_thresholds(pd.DataFrame([point(quantile=0.7), point(quantile=0.7, seed=1, predicted_left=0.06)]))
+
+
+@pytest.mark.parametrize(
+    ("given", "missed"),
+    [
+        ({}, []),
+        ({"reduction_seen": 0.93, "reduction_unseen": 0.80}, []),  # the limits themselves are in
+        ({"reduction_seen": 0.929}, ["reduction_seen"]),
+        ({"reduction_unseen": 0.79, "perplexity_change": 0.031}, ["reduction_unseen", "perplexity_change"]),
+        ({"distinct_2_change": -0.051}, ["distinct_2_change"]),
+        ({"distinct_2_change": 0.5, "perplexity_change": -0.5}, []),  # no cost at all
+        ({"parroting_change": 0.0004}, []),
+        ({"parroting_change": 0.0006}, ["parroting_change"]),
+        ({"clusters_rose": "HATE"}, ["clusters_rose"]),
+    ],
+)
+def test_the_bar(given, missed):
+    (row,) = summary_of(point(**({"reduction": 0.95} | given))).to_dict("records")
+    assert Bar().missed(row) == missed and Bar().unknown(row) == []
+
+
+def test_what_was_not_measured_is_neither_met_nor_missed():
+    (row,) = summary_of(point(reduction=0.95, reduction_unseen=NAN)).to_dict("records")
+    assert Bar().missed(row) == [] and Bar().unknown(row) == ["reduction_unseen"]
+
+
+def test_a_refused_seed_misses_the_bar_and_a_floating_mean_does_not():
+    (row,) = summary_of(point(reduction=0.95), refused("no", seed=1)).to_dict("records")
+    assert Bar().missed(row) == ["refused"]
+    (row,) = summary_of(*(point(seed=i, reduction=it) for i, it in enumerate((0.92, 0.93, 0.94)))).to_dict("records")
+    assert Bar().missed(row) == []
+
+
+def test_labels_hold_what_varies_and_short_names_only_where_they_are_clear():
+    rows = [
+        point(quantile=0.7) | {"a.rate": 1e-4, "b.rate": 2, "c.same": "x", "rounds": 1},
+        point(quantile=0.9) | {"a.rate": 3e-4, "b.rate": 3, "c.same": "x", "rounds": math.nan},
+    ]
+    swept = [*SWEPT, "a.rate", "b.rate", "c.same", "rounds"]
+    assert list(summary_of(*rows, swept=swept)["label"]) == [
+        "quantile 0.7 · a.rate 0.0001 · b.rate 2 · rounds 1",
+        "quantile 0.9 · a.rate 0.0003 · b.rate 3",
+    ]

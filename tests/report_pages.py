@@ -1,0 +1,67 @@
+"""What tests of a family's page share: a run in memory, a page as text, its tables, and strings that would break it."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+
+from evenhand.evaluation.families import Measured
+from evenhand.evaluation.report.page import Page
+from evenhand.evaluation.report.tables import Table
+from evenhand.evaluation.report.terminal import print_page
+from evenhand.evaluation.results import BiasScore
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "</style></title></svg><svg onload=alert(1)>",
+    "&lt;b&gt; &amp; <b>bold</b>",
+    "\u202egnirts desrever\u202c and \u2066isolated",
+    "x" * 3000,
+    "bell\x07 escape\x1b[31mred\x1b[0m null\x00 tab\t",
+    "first line\nsecond | line\r\n\r\n# heading\n---\n| a | b |",
+    "lone surrogate \ud800 and \u2028 separator",
+    "👩🏽‍🦽 and العربية",
+    "![i](http://evil.example/x.png) [l](javascript:alert(1)) <http://evil.example>",
+    "`code` ``more`` ```fence``` `",
+    "http://evil.example www.evil.example me@evil.example @team #1",
+    "{{ 7*7 }}{% raw %}",
+    "[bold red]markup[/bold red] [link=http://evil.example]x[/link]",
+    "",
+)
+
+
+def measured(scores: Sequence[BiasScore], tables: dict[str, pd.DataFrame], told: Any = None, **names: str) -> Measured:
+    """Return a run without a folder; `names` are those of the measured model and the dataset."""
+    if told is None:
+        model, dataset = names.get("model", "a model"), names.get("dataset", "a dataset")
+        told = SimpleNamespace(model=SimpleNamespace(name=model), prompts=SimpleNamespace(dataset=dataset))
+    found = Measured(Path("nowhere"), told)
+    vars(found).update(scores=list(scores), table=tables.__getitem__, has=tables.__contains__)
+    return found
+
+
+def printed(page: Page) -> str:
+    """Return what a log of 100 columns shows of the page."""
+    console = Console(file=io.StringIO(), width=100, highlight=False, color_system=None)
+    print_page(page, console)
+    return console.file.getvalue()
+
+
+def table_named(page: Page, start: str) -> Table:
+    """Return the one table of the page whose caption begins like this."""
+    sections = [part for top in page.sections for part in (top, *top.parts)]
+    tables = [*page.tables, *(it for part in sections for it in part.tables)]
+    found = [it for it in tables if it.caption.startswith(start)]
+    assert len(found) == 1, [it.caption for it in tables]
+    return found[0]
+
+
+def texts(table: Table) -> dict[str, list[str]]:
+    """Return the cells of each row, by its label."""
+    return {row.label: [cell.text for cell in row.cells] for row in table.rows}

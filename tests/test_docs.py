@@ -1,0 +1,75 @@
+"""What the README and docs/ tell a reader to type is understood, and what they link to is there."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from evenhand.recipes.command_line import command_parser, merged, parsed
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMANDS = [
+    (page.name, line.replace("\\\n", " ").partition("#")[0].strip())
+    for page in PAGES
+    for line in re.findall(r"^\$ \.venv/bin/evenhand ((?:.*\\\n)*.*)", page.read_text(encoding="utf-8"), re.M)
+]
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS)
+def test_a_command_is_understood(page, line, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    command, *arguments = shlex.split(line)
+    given = parsed(command_parser(command), arguments, command)
+    config = given.pop("config", None)
+    merged(command, config, {name: value for name, value in given.items() if name not in ("verbose", "quiet")})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_flags_named_in_the_text_exist(page):
+    text = page.read_text(encoding="utf-8")
+    known = {f"--{name}" for command in _commands() for name in _names(command)} | {"--help", "--config", "--version"}
+    known |= {"--print_config", "--print_completion"}
+    named = {
+        flag
+        for code in re.findall(r"`([^`]+)`", text)
+        if not code.startswith(("python", "pip", "(`"))
+        for flag in re.findall(r"--[a-z_][a-z_.]*", code)
+    }
+    assert named <= known
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            path, _, _ = target.partition("#")
+            assert not path or (page.parent / path).exists(), target
+
+
+def test_the_tree_in_the_readme_is_true():
+    tree = re.search(r"## The code\n\n```\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)[1]
+    assert len(tree.splitlines()) <= 30
+    folders: list[str] = []
+    for line in tree.splitlines():
+        names = re.match(r"( *)((?:[\w.]+(?:/|\.py)(?: · | |$))*)", line)
+        depth = len(names[1]) // 2
+        if names[2].strip() and depth < 3:
+            for name in re.findall(r"[\w.]+", names[2]):
+                place = ROOT.joinpath(*folders[:depth], name)
+                assert place.exists(), place
+            folders[depth:] = [re.findall(r"[\w.]+", names[2])[0]]
+
+
+def _commands():
+    from evenhand.recipes.settings import COMMANDS
+
+    return COMMANDS
+
+
+def _names(command):
+    from evenhand.recipes.checking import settings_in
+    from evenhand.recipes.settings import COMMANDS
+
+    return [setting.name for setting in settings_in(COMMANDS[command])]
