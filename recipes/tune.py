@@ -87,7 +87,7 @@ def tune(settings: TuneSettings) -> None:
                 card=json.loads((settings.labels / THRESHOLD).read_text(encoding="utf-8")),
             )
         write_json(run.folder / CURVES, _curves(result))
-        run.facts |= _facts(result)
+        run.facts |= {"base": _place(base.name), **_facts(result)}
         run.tracker.artifact("adapter", "model", run.folder / ADAPTER)
 
 
