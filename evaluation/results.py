@@ -36,7 +36,8 @@ class BiasScore:
     an unbiased model, None where only a comparison with another model says anything; `bounds` is the metric's range
     (infinite where it has none). `n` counts the rows behind the value, `n_left_out` those that could not enter it.
     `group` says which cut it is ({} is everything); `p_value` belongs to the test that the metric's docstring names.
-    `signature` holds all that shaped the number.
+    `signature` holds all that shaped the number. Where `interval` takes descriptors and templates as given,
+    `wider_interval` is for others like those of `wider_over`, "descriptors" or "templates".
     """
 
     metric: str
@@ -51,6 +52,8 @@ class BiasScore:
     reason: str | None = None
     standard_error: float | None = None
     signature: Mapping[str, Any] = field(default_factory=dict)
+    wider_over: str | None = None
+    wider_interval: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if math.isnan(self.value) and not self.reason:
@@ -92,6 +95,7 @@ def read_scores(path: Path) -> list[BiasScore]:
                         for sign, bound in zip((-1, 1), record["bounds"], strict=True)
                     ),
                     "interval": record["interval"] and tuple(record["interval"]),
+                    "wider_interval": (wider := record.get("wider_interval")) and tuple(wider),
                     "signature": found["signatures"][record["signature"]],
                 }
             )
@@ -146,16 +150,16 @@ def _digest(value: Any) -> str:
 def _csv(records: Sequence[Mapping[str, Any]]) -> str:
     """Return score records as a table: a column for each cut that there is, the interval in two columns."""
     cuts = list(dict.fromkeys(name for record in records for name in record["group"]))
+    with_low_and_high = ["low", "high", "wider_over", "wider_low", "wider_high"]
     plain = ["value", "ideal", "standard_error", "p_value", "n", "n_left_out", "reason", "signature"]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["metric", *cuts, "value", "low", "high", *plain[1:]])
+    writer.writerow(["metric", *cuts, "value", *with_low_and_high, *plain[1:]])
     for record in records:
         low, high = record["interval"] or (None, None)
+        ends = [low, high, record["wider_over"], *(record["wider_interval"] or (None, None))]
         values = [record[name] for name in plain]
-        writer.writerow(
-            [record["metric"], *(record["group"].get(cut) for cut in cuts), values[0], low, high, *values[1:]]
-        )
+        writer.writerow([record["metric"], *(record["group"].get(cut) for cut in cuts), values[0], *ends, *values[1:]])
     return text.getvalue()
 
 

@@ -56,6 +56,9 @@ class ClassifierSettings:
     trust_remote_code: bool = option(False, "run code that comes with it")
 
 
+NOUN_PHRASES = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}  # what is asked unless told otherwise
+
+
 @strict
 class PromptSettings:
     """What a model is asked: which prompts, how many of them, and which side of the split."""
@@ -63,7 +66,7 @@ class PromptSettings:
     dataset: str = option("paper", "taxonomy: 'paper' (shipped), 'v1.0', 'v1.1', or a folder in that format")
     file: Folder | None = option(None, "Parquet, CSV or JSONL of your own prompts, taken whole as they are")
     filters: dict[str, Any] = option(
-        lambda: {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}, "keep prompts by column: {column: values}"
+        lambda: dict(NOUN_PHRASES), "keep prompts by column: {column: values}; noun_phrase_type stays unless named"
     )
     split_by: Literal["noun", "descriptor", "template"] = option("noun", "what train and measure side do not share")
     train_fraction: Share = option(0.5, "share of the nouns, descriptors or templates on the train side")
@@ -72,9 +75,22 @@ class PromptSettings:
     )
     unseen_fraction: Share = option(0.5, "share of the descriptors, axes or templates that are unseen")
     descriptors: Annotated[int, Field(ge=2)] | None = option(200, "sample so many, stratified by axis; null: all")
-    per_cell: PerCell = option(4, "responses per (template, descriptor); intervals need 4")
+    per_cell: PerCell = option(4, "responses per (template, descriptor); intervals need 2, better 4")
     personas: str = option("none", "'none', 'default' (ours) or a file of your own")
     variations: bool = option(False, "apply the four stylistic variations (002 A.3), each with probability 1/2")
+
+    def kept(self) -> dict[str, Any]:
+        """Return what prompts are kept by: the filters, and phrases of a noun and a descriptor unless that is named.
+
+        So `{axis: age}` narrows the default down and does not replace it. A filter of null is none, and `{}` keeps all.
+
+        >>> PromptSettings(filters={"axis": "age"}).kept()
+        {'noun_phrase_type': ['descriptor_noun', 'noun_descriptor'], 'axis': 'age'}
+        >>> PromptSettings(filters={"axis": "age", "noun_phrase_type": None}).kept()
+        {'axis': 'age'}
+        """
+        filters = NOUN_PHRASES | self.filters if self.filters else {}
+        return {column: values for column, values in filters.items() if values is not None}
 
 
 @strict

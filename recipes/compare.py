@@ -20,7 +20,8 @@ from evenhand.mitigation.labelling.page import plan_section
 from evenhand.mitigation.training.page import method_of, tag_note, training_section
 from evenhand.recipes.measure import SCORES, read_settings
 from evenhand.recipes.settings import FAMILY, CompareSettings, told_of
-from evenhand.recipes.testbed.known import known
+from evenhand.recipes.testbed.known import known, known_differences
+from evenhand.recipes.tuned_on import tuned_on_warnings
 
 
 def compare(settings: CompareSettings) -> None:
@@ -74,7 +75,8 @@ def _differences(run: Run, settings: CompareSettings, name: str, before: Measure
         rows = read_styled_run(before.folder), read_styled_run(after.folder)
         if rows[0].prompts[PROMPT_ID].equals(rows[1].prompts[PROMPT_ID]):  # others are refused below
             run.table("bias_values", lambda: _bias_values(settings.labels, *rows))
-    return families.module_of(name, "compare").differences(run, before, after, getattr(settings, name, None))
+    found = families.module_of(name, "compare").differences(run, before, after, getattr(settings, name, None))
+    return [*found, *known_differences(name, before, after)]
 
 
 def _bias_values(labels: Path | None, before: StyledRun, after: StyledRun) -> pd.DataFrame:
@@ -102,4 +104,7 @@ def _page(settings: CompareSettings, name: str, before: Measured, after: Measure
     sections += [training_section(settings.tuning)] if settings.tuning else []
     *others, samples = found.sections
     subtitle = ", ".join(filter(None, (found.subtitle, method_of(model))))
-    return replace(found, subtitle=subtitle, sections=[*others, *sections, samples])
+    warnings = tuned_on_warnings(after.folder, model, settings.labels, settings.tuning)
+    return replace(
+        found, subtitle=subtitle, warnings=[*found.warnings, *warnings], sections=[*others, *sections, samples]
+    )

@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -21,12 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.generation_bias.content import HEADLINE, bias_shown
+from evenhand.evaluation.report.numbers import score_text
+from evenhand.evaluation.results import find_score, read_scores
 from evenhand.evaluation.runs.folders import NOT_COMPARED
 from evenhand.evaluation.runs.progress import start_logging
 from evenhand.evaluation.settings import ClassifierSettings, as_settings
 from evenhand.mitigation.methods import load_method
 from evenhand.mitigation.training.adapter import ADAPTER
 from evenhand.mitigation.training.guards import Refused
+from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import (
     FAMILY,
     CompareSettings,
@@ -72,6 +76,20 @@ class Plan:
     after: Path
     untagged: Path | None
     comparison: Path
+    even_if_unbiased: bool = False
+
+    def nothing_to_remove(self) -> str:
+        """Return why there is nothing to tune, once the base is measured: no bias of it is shown; else ""."""
+        if self.even_if_unbiased:
+            return ""
+        pooled = find_score(read_scores(self.before / SCORES), HEADLINE)
+        if bias_shown(pooled):
+            return ""
+        return (
+            f"no bias of the base model can be shown: pooled FGB* is {score_text(pooled)} ({self.before}), so there is "
+            "nothing to remove, and tuning could only do harm. Measure with more prompts (measure.prompts.descriptors, "
+            "per_cell), or tune it all the same by --even_if_unbiased true."
+        )
 
 
 def plan(loop: LoopSettings, method: str, place: Place) -> Plan:
@@ -119,7 +137,8 @@ def plan(loop: LoopSettings, method: str, place: Place) -> Plan:
     folders = {"before": before, "after": after, "labels": labels[0], "tuning": tunings[-1], "untagged": untagged}
     needed = [folder for folder in folders.values() if folder is not None]
     comparison = add(f"{method}/compare", "compare", CompareSettings, None, *needed, **folders, show=False)
-    return Plan(method, loop.seed, tuple(stages), before, labels[0], tuple(tunings), after, untagged, comparison)
+    folders = (before, labels[0], tuple(tunings), after, untagged, comparison)
+    return Plan(method, loop.seed, tuple(stages), *folders, loop.even_if_unbiased)
 
 
 def _to_label(loop: LoopSettings, model: Any) -> Any:
@@ -175,8 +194,8 @@ def run(
 ) -> dict[str, str]:
     """Run every stage of the plans once, `jobs` at a time; call `on_finished` as a plan's last stage ends.
 
-    A tuning that a guard refuses ends its own plan and no other. With several jobs each stage runs in a process of its
-    own with its share of the cores.
+    A tuning that a guard refuses ends its own plan and no other, and so does a base without a bias, before anything is
+    tuned. With several jobs each stage runs in a process of its own with its share of the cores.
 
     Returns:
         Why a plan was refused, by the folder of its comparison.
@@ -211,10 +230,21 @@ def run(
                 except Refused as error:
                     log.warning("%s: refused: %s", stage.folder, error)
                     refused[stage.folder] = str(error)
+            refused |= _without_bias(plan for plan in unfinished if plan.before in finished)
             for plan in [plan for plan in unfinished if {plan.comparison} & ({*finished} | {*refused})]:
                 unfinished.remove(plan)
                 on_finished(plan)
+            wanted = {stage.folder for plan in unfinished for stage in plan.stages}
+            waiting = {folder: stage for folder, stage in waiting.items() if folder in wanted}
     return {str(plan.comparison): refused[plan.comparison] for plan in plans if plan.comparison in refused}
+
+
+def _without_bias(plans: Iterable[Plan]) -> dict[Path, str]:
+    """Return why there is nothing to tune, by the comparisons that the plans would end with."""
+    reasons = {plan.comparison: plan.nothing_to_remove() for plan in plans}
+    for reason in dict.fromkeys(filter(None, reasons.values())):
+        log.warning(reason)
+    return {comparison: reason for comparison, reason in reasons.items() if reason}
 
 
 @contextmanager

@@ -11,8 +11,9 @@ from evenhand.evaluation.report.files import present
 from evenhand.evaluation.results import write_scores
 from evenhand.evaluation.runs.folders import read_run, stage
 from evenhand.recipes.checking import checked
-from evenhand.recipes.settings import MeasureSettings, told_of
-from evenhand.recipes.testbed.known import known
+from evenhand.recipes.settings import FAMILY, MeasureSettings, told_of
+from evenhand.recipes.testbed.known import known, known_scores
+from evenhand.recipes.tuned_on import tuned_on_warnings
 
 SCORES = "scores.json"
 
@@ -27,7 +28,8 @@ def measure(settings: MeasureSettings) -> None:
             scores = []
             for name in names:
                 of_family = replace(run, inputs=inputs[name], family=name)
-                scores += families.module_of(name, "measure").measure(of_family, told[name])
+                found = families.module_of(name, "measure").measure(of_family, told[name])
+                scores += [*found, *known_scores(name, Measured(run.folder, told[name]), found)]
             write_scores(run.folder / SCORES, scores)
             run.tracker.scores(scores)
         if run is None and not settings.show:
@@ -36,6 +38,9 @@ def measure(settings: MeasureSettings) -> None:
         pages = {
             name: families.module_of(name, "page").page(measured[name], known(name, measured[name])) for name in names
         }
+        if FAMILY in pages:
+            warnings = tuned_on_warnings(settings.output_dir, settings.model.name)
+            pages[FAMILY] = replace(pages[FAMILY], warnings=[*pages[FAMILY].warnings, *warnings])
         files = present(settings.output_dir, pages, write=run is not None, show=settings.show)
         if run is not None:
             run.tracker.artifact("measurement", "report", run.folder / SCORES, *files)

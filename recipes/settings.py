@@ -167,6 +167,7 @@ class Experiment:
     tune: Tuning = option(Tuning, "tuning")
     rounds: Count = option(1, "label and tune again the responses of the tuned model, so many times in all")
     untagged: bool = option(True, "measure models tuned with control tags without their tag, too")
+    even_if_unbiased: bool = option(False, "go on even where no bias of the base is shown, and nothing can be removed")
 
 
 @strict

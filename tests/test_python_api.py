@@ -38,7 +38,7 @@ def test_the_lines_run_on_the_testbeds_responses(lines, tmp_path, monkeypatch):
     assert table["metric"][:3].tolist() == ["fgb", "fgb_corrected", "fgb_pooled_corrected"]
     with_interval = table.dropna(subset="low")
     assert len(with_interval) > 40
-    assert (with_interval["low"] < with_interval["value"]).all()
+    assert (with_interval["low"] < with_interval["high"]).all()
     assert Path("clusters.png").stat().st_size > 1000
 
 

@@ -55,8 +55,8 @@ def languages() -> list[Language]:
         return [Language(*row) for row in list(csv.reader(file))[1:]]
 
 
-def language(code: str) -> Language:
-    """Return a language of the paper, or English, by its FLORES code or its two-letter code.
+def language(code: str, field: str = "lang") -> Language:
+    """Return a language of the paper, or English, by its FLORES code or its two-letter code; `field` is who named it.
 
     Raises:
         InputError: it is none of them; the code that was likely meant is named.
@@ -66,7 +66,7 @@ def language(code: str) -> Language:
     """
     known = {name: one for one in (ENGLISH_LANGUAGE, *languages()) for name in (one.code, one.short) if name}
     if code not in known:
-        raise unknown_name("lang", code, known)
+        raise unknown_name(field, code, known)
     return known[code]
 
 
@@ -149,8 +149,9 @@ def read_mt_geneval(folder: Path, lang: str, split: str = "dev") -> pd.DataFrame
     """Return the counterfactual sentences of MT-GenEval: each in a masculine and a feminine version, in both languages.
 
     Currey et al. (2022), §3.1. The English sentence says the gender, so the two versions of a sentence differ there
-    too. Gender-marked spans are known where the files are those of the folder `annotated`, `<F>ella</F>`; the tags are
-    taken out. Square brackets are the text's own ("[citation needed]") and stay.
+    too. Gender-marked spans are known where the files are those of the folder `annotated`, `<F>ella</F>`: where most
+    lines of either gender's file have one, as others may hold a stray tag. The tags are taken out. Square brackets are
+    the text's own ("[citation needed]") and stay.
 
     Args:
         folder: with geneval-sentences-{masculine,feminine}-{split}.en_{lang}.{en,lang}, a sentence per line.
@@ -172,6 +173,7 @@ def read_mt_geneval(folder: Path, lang: str, split: str = "dev") -> pd.DataFrame
     counts = {len(lines) for lines in texts.values()}
     if len(counts) > 1:
         raise InputError(f"{folder}: the files of {lang} have {sorted(counts)} lines; they must have as many each.")
+    tagged = all(_mostly_tagged(texts[gender, known.short]) for gender in (MASCULINE, FEMININE))
     references = [
         {
             SENTENCE_ID: f"en_{known.short}/{number}",
@@ -183,12 +185,16 @@ def read_mt_geneval(folder: Path, lang: str, split: str = "dev") -> pd.DataFrame
             MARKED: [span.strip() for _, span in MARKED_SPAN.findall(reference)] if tagged else None,
         }
         for gender in (MASCULINE, FEMININE)
-        for tagged in [any(MARK.search(line) for line in texts[gender, known.short])]
         for number, (english, reference) in enumerate(
             zip(texts[gender, "en"], texts[gender, known.short], strict=True), start=1
         )
     ]
     return pd.DataFrame(references, columns=COLUMNS)
+
+
+def _mostly_tagged(lines: Sequence[str]) -> bool:
+    """Return whether most lines hold a tagged span: a file without annotation may have a stray tag or two."""
+    return 2 * sum(MARKED_SPAN.search(line) is not None for line in lines) > len(lines)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,8 @@
-"""Mentions of a prompt's descriptor in a text, and responses cleaned of them before their style is judged."""
+"""Mentions of a prompt's descriptor in a text: found, replaced together with their article, and made to agree.
+
+Responses are cleaned of them before their style is judged, and rewritten to another descriptor where a method of
+mitigation gives one prompt's answer to another.
+"""
 
 import re
 import unicodedata
@@ -9,6 +13,15 @@ from evenhand.evaluation.datasets.holistic_bias import NONE
 NEUTRAL_DESCRIPTOR = "left-handed"  # paper 002, A.6
 # A.6 prints "_POTENTIALLY_UNSAFE__"; ParlAI's agents write it with one underscore more or less.
 SAFETY_MARKER = re.compile(r"\s*_*POTENTIALLY_+UNSAFE_*")
+# An article right before a mention, and what may stand between: `an "old" man`. Not that of "vitamin-A" or "U.S.A.".
+ARTICLE_BEFORE = r"(?:(?<![\w.'’‐‑–-])(?P<article>an?)(?P<gap>\s+[\"'“‘*_(]*))?"
+# What is said with another first sound than its first letter's: "a European", "an honest", "an 80-year-old", "an FTM".
+Y_OR_W = re.compile(
+    r"e[uw]|on(?:e|ce)(?![a-z])|uni(?!n|m|r|den|ll|ss)|u(?:k|s[aeiu]|t[io]|bi|ga|r[ou])|us(?![a-z])", re.IGNORECASE
+)
+SILENT_H = re.compile(r"heir|honest|hono|hour|hiv(?![a-z])", re.IGNORECASE)
+NUMBER_WITH_VOWEL = re.compile(r"8|1[18](?:[.,]?\d{3})*(?!\d)")  # eight(y), eleven, eighteen
+SPELLED = re.compile(r"(?![A-Z0-9]*[AEIOUY])[A-Z0-9]*[A-Z][A-Z0-9]*(?![a-z])")  # letter by letter, having no vowel
 
 
 def clean_response(response: str, descriptor: str) -> str:
@@ -17,19 +30,56 @@ def clean_response(response: str, descriptor: str) -> str:
     Every mention of its prompt's descriptor becomes "left-handed", so that the classifier judges the tone and not the
     group; safety markers are removed. A mention is a whole word or phrase, in any case, with blanks, hyphens or
     nothing between its words, in singular or plural, with or without its article, "who is" being "who are" as well.
+    An article before it becomes "a", as "an" would tell which descriptors it was.
 
     >>> clean_response("I love Hard of Hearing people! _POTENTIALLY_UNSAFE__", "hard-of-hearing")
     'I love left-handed people!'
+    >>> clean_response("An elderly woman!", "elderly")
+    'A left-handed woman!'
     """
     response = SAFETY_MARKER.sub("", response).strip() if "UNSAFE" in response else response
     return replace_mentions(response, descriptor, NEUTRAL_DESCRIPTOR)
 
 
 def replace_mentions(text: str, descriptor: str, replacement: str) -> str:
-    """Return the text with every mention of the descriptor (see `clean_response`) replaced."""
+    """Return the text with every mention of the descriptor (see `clean_response`) replaced, its article agreeing.
+
+    Where the replacement brings an article of its own ("a wheelchair user"), that of the mention goes.
+
+    >>> replace_mentions("I met a deaf man.", "deaf", "autistic")
+    'I met an autistic man.'
+    """
     if descriptor in ("", NONE, replacement):
         return text
-    return _mentions(descriptor).sub(lambda _: replacement, text)
+    begins_with_article = re.match(r"an?\s", replacement, re.IGNORECASE)
+
+    def replaced(mention: re.Match[str]) -> str:
+        if mention["article"] is None or begins_with_article:
+            return replacement
+        agreeing = article_before(replacement)
+        return (agreeing.capitalize() if mention["article"][0] == "A" else agreeing) + mention["gap"] + replacement
+
+    return _mentions(descriptor).sub(replaced, text)
+
+
+def article_before(phrase: str) -> str:
+    """Return "a" or "an", by the sound that the phrase begins with; "a" where it begins with no letter or digit.
+
+    By sound, as people write, and not by the first letter, as the prompts of HolisticBias are made
+    (`holistic_bias.article`). It agrees with the exceptions that the taxonomies give by hand ("a European").
+
+    >>> [article_before(phrase) for phrase in ("old", "European", "80-year-old", "FTM", "US-born", "unmarried")]
+    ['an', 'a', 'an', 'an', 'a', 'an']
+    """
+    first = re.search(r"\w.*", unicodedata.normalize("NFD", phrase), re.DOTALL)
+    start = first[0] if first else ""
+    if SPELLED.match(start):
+        vowel = start[0] in "AEFHILMNORSX8"
+    elif start[:1].isdigit():
+        vowel = NUMBER_WITH_VOWEL.match(start) is not None
+    else:
+        vowel = bool(SILENT_H.match(start) or (start[:1].lower() in tuple("aeiou") and not Y_OR_W.match(start)))
+    return "an" if vowel else "a"
 
 
 @lru_cache(maxsize=8192)
@@ -44,7 +94,7 @@ def _mentions(descriptor: str) -> re.Pattern[str]:
             pattern += r"(?:an?\s+)?"
         else:
             pattern += form + (between if index < len(words) - 1 else "")
-    return re.compile(rf"(?<!\w){pattern}(?!\w)", re.IGNORECASE)
+    return re.compile(rf"{ARTICLE_BEFORE}(?<!\w){pattern}(?!\w)", re.IGNORECASE)
 
 
 def _forms(word: str, is_last: bool, is_verb: bool) -> str:

@@ -20,18 +20,21 @@ from evenhand.evaluation.runs.files import sha256_of
 MT_GENEVAL = "geneval-sentences-masculine-{split}.en_{lang}.en"
 
 
-def load_references(path: Path | None, split: str = "dev", languages: Sequence[str] = ()) -> pd.DataFrame:
+def load_references(
+    path: Path | None, split: str = "dev", languages: Sequence[str] = (), field: str = "languages"
+) -> pd.DataFrame:
     """Return the references of a CSV file, or of a folder of MT-GenEval or MMHB, in these languages, else in all.
 
     Args:
         path: the file or folder.
         split: of MT-GenEval or MMHB.
         languages: FLORES codes or two-letter codes.
+        field: what errors call the languages.
 
     Raises:
         InputError: no references are given, they cannot be read, or lack a language.
     """
-    path, wanted = _checked(path), [language(code) for code in languages]
+    path, wanted = _checked(path), [language(code, field) for code in languages]
     if path.is_file():
         table = read_references(path)
     elif found := sorted(path.glob(MT_GENEVAL.format(split=split, lang="*"))):
@@ -49,7 +52,7 @@ def load_references(path: Path | None, split: str = "dev", languages: Sequence[s
     missing = {one.code for one in wanted} - set(table[LANG])
     if missing:
         raise InputError(
-            f"languages: {path} has no {', '.join(sorted(missing))}, only {', '.join(sorted(set(table[LANG])))}."
+            f"{field}: {path} has no {', '.join(sorted(missing))}, only {', '.join(sorted(set(table[LANG])))}."
         )
     return table[table[LANG].isin([one.code for one in wanted])].reset_index(drop=True) if wanted else table
 

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
-    """Return one row a score: metric, a column for each cut, value, low, high, ideal, p_value, n, n_left_out, reason.
+    """Return one row a score: metric, a column for each cut, value, low, high, ideal, p_value, wider_over,
+    wider_low, wider_high, n, n_left_out, reason.
 
     Numbers are in natural units and not rounded; `signature` is the line to paste (`signature_line`).
 
@@ -23,9 +24,20 @@ def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
     rows = []
     for score in scores:
         low, high = score.interval or (None, None)
+        wider = dict(zip(("wider_low", "wider_high"), score.wider_interval or (None, None), strict=True))
         numbers = {"value": score.value, "low": low, "high": high, "ideal": score.ideal, "p_value": score.p_value}
         counts = {"n": score.n, "n_left_out": score.n_left_out, "reason": score.reason}
-        rows.append({"metric": score.metric, **score.group, **numbers, **counts, "signature": signature_line(score)})
+        rows.append(
+            {
+                "metric": score.metric,
+                **score.group,
+                **numbers,
+                "wider_over": score.wider_over,
+                **wider,
+                **counts,
+                "signature": signature_line(score),
+            }
+        )
     return pd.DataFrame(rows)
 
 

@@ -19,7 +19,7 @@ def codes(values: Sequence[str]) -> np.ndarray:
 class Cells:
     """Responses sorted by cell: all responses to one (template, descriptor) pair lie together.
 
-    vectors: (n, c); start, count, template, descriptor: (k,) for the k cells that have at least two responses;
+    vectors: (n, c); start, count, template, descriptor: (k,) for the k cells that have enough responses, as a rule two;
     n_left_out: the rows that are not in such a cell, or whose vector is undefined (NaN).
     """
 
@@ -36,17 +36,29 @@ class Cells:
         return len(self.vectors)
 
 
-def arrange_cells(vectors: np.ndarray, template: np.ndarray, descriptor: np.ndarray) -> Cells:
-    """Sort (n, c) vectors into cells by (n,) integer codes of template and descriptor."""
+def arrange_cells(vectors: np.ndarray, template: np.ndarray, descriptor: np.ndarray, fewest: int = 2) -> Cells:
+    """Sort (n, c) vectors into the cells of at least `fewest`, by (n,) integer codes of template and descriptor."""
     usable = np.isfinite(vectors).all(axis=1)
     cell = descriptor.astype(np.int64) * (int(template.max(initial=0)) + 1) + template
     size = np.bincount(cell[usable], minlength=int(cell.max(initial=0)) + 1)
-    usable &= size[cell] >= 2
+    usable &= size[cell] >= fewest
     rows = np.flatnonzero(usable)
     rows = rows[np.argsort(cell[rows], kind="stable")]
     _, start, count = np.unique(cell[rows], return_index=True, return_counts=True)
     first = rows[start]
     return Cells(vectors[rows], start, count, template[first], descriptor[first], len(vectors) - len(rows))
+
+
+def variance_of_means(cells: Cells) -> np.ndarray:
+    """Return the variance between descriptors of each column's cell means, averaged over templates, (c,).
+
+    With ddof = 0 and each cell counting as one, whatever its number of responses (002 A.7); over the templates with two
+    descriptors or more, NaN where there is none.
+    """
+    mean = np.add.reduceat(cells.vectors, cells.start, axis=0, dtype=np.float64) / cells.count[:, None]
+    of_template = [mean[cells.template == template] for template in np.unique(cells.template)]
+    compared = [means.var(axis=0) for means in of_template if len(means) > 1]
+    return np.mean(compared, axis=0) if compared else np.full(cells.vectors.shape[1], np.nan)
 
 
 def complete_descriptors(cells: Cells) -> Cells:

@@ -22,6 +22,23 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
+def risen(changes: Sequence[float], p_values: Sequence[float], level: float = 0.05) -> np.ndarray:
+    """Return which of n changes are rises after Holm's correction for all of them, (n,) bool.
+
+    Two-sided p-values, so that a rise among changes that are none is found in `level` / 2 of all cases at most, as an
+    interval of one change lies above 0. NaN is no test.
+
+    >>> risen([0.2, 0.1, -0.5], [0.01, 0.03, 0.001]).tolist()  # 2 × 0.01, 1 × 0.03
+    [True, True, False]
+    >>> risen([0.2, 0.1], [0.03, 0.9]).tolist()  # 2 × 0.03
+    [False, False]
+    """
+    p, found = np.asarray(p_values, dtype=np.float64), np.zeros(len(p_values), dtype=bool)
+    tested = ~np.isnan(p)
+    found[tested] = holm(p[tested]) < level
+    return found & (np.asarray(changes, dtype=np.float64) > 0)
+
+
 def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
     """Return p-values adjusted for their number, (n,): rejecting those below α keeps the false discovery rate at α.
 

@@ -18,43 +18,65 @@ of different responses as well, so the variance is unbiased too, whatever the re
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
+from scipy import stats
 
 from evenhand.evaluation.statistics.cells import Cells
-from evenhand.evaluation.statistics.intervals import normal_interval, normal_p_value
+from evenhand.evaluation.statistics.covariances import (
+    ROUNDING,
+    CellNoise,
+    borrowed,
+    borrowed_noise,
+    covariance_square,
+    linear_variance_without_cell,
+    noise_freedom,
+    sum_by,
+    with_small,
+)
+from evenhand.evaluation.statistics.hoeffding import centred, components, mean_of_pairs_variance
+from evenhand.evaluation.statistics.intervals import interval_around, spread_interval, student_quantile
 
 ELEMENTS_AT_ONCE = 1 << 23  # float64 numbers held by one batch of pairwise products: 64 MiB
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate with an unbiased estimate of its variance.
+    """An estimate with an estimate of its variance, unbiased where all cells have four responses.
 
-    The variance is NaN where there are too few responses per cell for one, and may come out negative by noise where
-    there are very few.
+    variance: may come out negative by noise where there are few responses; NaN where nothing is known of it.
+    noise: the part of it that is there without any spread, by products of different cells: never negative.
+    slope: by how much the variance grows with the spread; None where the value is no spread but, say, a difference.
+    freedom: degrees of freedom of the covariances within cells.
     """
 
     value: float
     variance: float
+    noise: float = 0.0
+    slope: float | None = None
+    freedom: float = np.inf
 
     @property
     def standard_error(self) -> float:
-        """The square root of the variance, 0 if that is negative."""
-        return float(np.sqrt(np.maximum(self.variance, 0.0)))
+        """The square root of the variance, which is at least its `noise`."""
+        return float(np.sqrt(np.fmax(np.fmax(self.variance, self.noise), 0.0)))
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval by the normal approximation, or None where the variance is unknown."""
-        if not self.variance > 0:
+        """The 95 % interval: of a spread by a shifted χ², of another value by Student's t; None if nothing varies."""
+        if not self._known:
             return None
-        return normal_interval(self.value, self.standard_error)
+        if self.slope is None:
+            return interval_around(self.value, float(student_quantile(self.freedom)) * self.standard_error)
+        return spread_interval(self.value, self.noise, self.slope, self.freedom)
 
     @property
     def p_value(self) -> float | None:
-        """Two-sided p-value of a true value of 0, or None."""
-        if not self.variance > 0:
-            return None
-        return normal_p_value(self.value, self.standard_error)
+        """Two-sided p-value of a true value of 0 by Student's t, or None."""
+        return float(2 * stats.t.sf(abs(self.value) / self.standard_error, self.freedom)) if self._known else None
+
+    @property
+    def _known(self) -> bool:
+        # Where a single cell varies, no product of two says by how much.
+        return self.noise > 0
 
 
 @dataclass(frozen=True)
@@ -105,8 +127,8 @@ def descriptor_spread(cells: Cells, weights: np.ndarray | None = None, *, pooled
             of the descriptors' means over all templates (the spread of m_d, 002 C.1).
 
     Returns:
-        Both estimates. NaN if fewer than two descriptors can be compared. The variances are NaN if no cell has the
-        four responses that an unbiased variance needs; cells with two or three take the mean of those with four.
+        Both estimates. NaN if fewer than two descriptors can be compared. The variances are unbiased where each cell
+        has four responses; cells with two or three borrow covariances of other cells (`covariances`).
     """
     weights = np.ones(cells.vectors.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
     used = np.flatnonzero(weights)
@@ -117,26 +139,31 @@ def descriptor_spread(cells: Cells, weights: np.ndarray | None = None, *, pooled
 
     share = 1.0 / np.bincount(units.of_cell)[units.of_cell]
     mean = np.add.reduceat(x, cells.start, axis=0, dtype=np.float64) / cells.count[:, None]
-    unit_mean = _sum_by(units.of_cell, mean * share[:, None])
+    unit_mean = sum_by(units.of_cell, mean * share[:, None])
     d = units.in_group[units.group].astype(np.float64)
-    deviation = unit_mean - _sum_by(units.group, unit_mean / d[:, None])[units.group]
+    deviation = unit_mean - sum_by(units.group, unit_mean / d[:, None])[units.group]
     # The reference of each unit is the mean of its peers, without itself, so that the two are independent.
     peers = unit_mean - deviation * (d / np.maximum(d - 1, 1))[:, None]
     corrected, plain, noise, block = _pair_components(cells, x, w, units.of_cell, share, unit_mean, peers)
     within, between = _cross_components(cells, x, w, units, mean, share, block, pooled=pooled)
-
-    def estimate(value: np.ndarray, cell_variance: np.ndarray, scale: np.ndarray) -> Estimate:
-        # The linear part was measured against references that are noisy themselves. Taking their noise out again
-        # turns the +2 within of the variance into −2, and the +2 between (`_average`) into −2.
-        variance = (_sum_by(units.of_cell, cell_variance) - 2 * within) / d**2
-        return Estimate(*map(float, _average(units, value, variance, between, scale)))
-
-    squares, ones = deviation**2 @ w, np.ones(len(units.in_group))
-    noise = _sum_by(units.of_cell, noise) / d
-    return Spread(
-        plain=estimate(squares / d, plain, (units.in_group - 1) / units.in_group),
-        corrected=estimate(squares / np.maximum(d - 1, 1) - noise, corrected, ones),
-    )
+    alike, small = borrowed_noise(cells, x, w, mean, (unit_mean - peers)[units.of_cell], share)
+    linear = small.linear_variance
+    if pooled and (cells.count < 4).any() and (share < 1).all():
+        without = (unit_mean[units.of_cell] - mean * share[:, None]) / (1 - share)[:, None] - peers[units.of_cell]
+        linear = linear_variance_without_cell(cells, x, w, mean, without, share, units.of_cell)
+    scale = (units.in_group - 1) / units.in_group
+    return _spread(
+        units,
+        squares=deviation**2 @ w,
+        noise=noise,
+        variances=with_small(cells, (corrected, plain), linear, small),
+        alike=alike,
+        within=within,
+        between=between,
+        scale=scale,
+        freedom=noise_freedom(cells, (cells.count * np.sqrt(block) / share**2)[:, None]),
+        is_spread=bool((w >= 0).all()),
+    )[0]
 
 
 def _average(
@@ -151,10 +178,72 @@ def _average(
     """
     down = (slice(None), *[None] * (value.ndim - 1))
     pairs = np.maximum(units.in_group * (units.in_group - 1.0), 1)[down]
-    of_group = (_sum_by(units.group, variance) - 2 * between / pairs**2) * scale[down] ** 2
+    of_group = (sum_by(units.group, variance) - 2 * between / pairs**2) * scale[down] ** 2
     compared = units.in_group >= 2
-    mean = _sum_by(units.group, value)[compared].mean(axis=0)
+    mean = sum_by(units.group, value)[compared].mean(axis=0)
     return mean, of_group[compared].sum(axis=0) / compared.sum() ** 2
+
+
+def _spread(
+    units: _Units,
+    squares: np.ndarray,
+    noise: np.ndarray,
+    variances: tuple[np.ndarray, np.ndarray],
+    alike: CellNoise,
+    within: np.ndarray | float,
+    between: np.ndarray,
+    scale: np.ndarray,
+    freedom: np.ndarray,
+    is_spread: bool,
+) -> list[Spread]:
+    """Return the spread, or that of each column, from the parts of cells, (k,) or (k, c), and of units, (u,) or (u, c).
+
+    Of the noise of the reference: the linear part of the variance was measured against references that are noisy
+    themselves. Taking their noise out again turns the +2 within of the variance into −2, and the +2 between
+    (`_average`) into −2. What is there without any spread has both with a plus.
+    """
+    down = (slice(None), *[None] * (squares.ndim - 1))
+    d = units.in_group[units.group].astype(np.float64)[down]
+    raw, ones = squares / np.maximum(d - 1, 1), np.ones(len(scale))
+    # With noise in Δ and all, the slope lies between those of the noise's own directions and of the bias's.
+    linear = sum_by(units.of_cell, 4 * alike.along / alike.n) / d**2
+    raw_spread, raw_variance = _average(units, raw, linear, 0 * between, ones)
+
+    def estimates(value: np.ndarray, variance: np.ndarray, pairs: np.ndarray, scale: np.ndarray) -> tuple:
+        parts = (
+            (sum_by(units.of_cell, variance) - 2 * within) / d**2,
+            (sum_by(units.of_cell, pairs) + 2 * within) / d**2,
+        )
+        value, variance = _average(units, value, parts[0], between, scale)
+        noise = _average(units, squares, parts[1], -between, scale)[1]
+        return value, variance, np.where(noise > ROUNDING * np.abs(variance), noise, 0.0)
+
+    pairs = alike.pair_variance
+    plain = estimates(squares / d, variances[1], pairs * ((alike.n - 1) / alike.n) ** 2, scale)
+    corrected = estimates(raw - sum_by(units.of_cell, noise) / d, variances[0], pairs, ones)
+    return [
+        Spread(Estimate(*p, None, f), Estimate(*c, _slope(*c, *of_raw) if is_spread else None, f))
+        for p, c, of_raw, f in zip(
+            *(
+                np.stack(np.broadcast_arrays(*part), axis=-1).reshape(-1, len(part)).tolist()
+                for part in (plain, corrected, (raw_spread, raw_variance))
+            ),
+            freedom.tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _slope(value: float, variance: float, noise: float, raw_spread: float, raw_variance: float) -> float:
+    """Return by how much the variance grows with the spread.
+
+    (variance − noise) / value where the value stands out from the noise, that of the spread with its noise, which is
+    always defined, where it does not, and in between a mean of both: the latter counts as 2 √noise of spread.
+    """
+    prior = 2 * np.sqrt(max(noise, 0.0))
+    of_noise = max(raw_variance, 0.0) / raw_spread if raw_spread > 0 else 0.0
+    total = max(value, 0.0) + prior
+    return float((max(variance - noise, 0.0) + of_noise * prior) / total) if total > 0 else 0.0
 
 
 def _cross_components(
@@ -174,9 +263,9 @@ def _cross_components(
     of each cell.
     """
     scale = share**2 / (cells.count * (cells.count - 1.0))
-    per_unit = _covariance_square(cells, x, w, mean, scale, units.of_cell) if pooled else block
-    per_group = _covariance_square(cells, x, w, mean, scale, units.group_of_cell)
-    return per_unit - _sum_by(units.of_cell, block), per_group - _sum_by(units.group, per_unit)
+    per_unit = covariance_square(cells, x, w, mean, scale, units.of_cell) if pooled else block
+    per_group = covariance_square(cells, x, w, mean, scale, units.group_of_cell)
+    return per_unit - sum_by(units.of_cell, block), per_group - sum_by(units.group, per_unit)
 
 
 def _pair_components(
@@ -202,65 +291,19 @@ def _pair_components(
             others = (unit_mean - peers)[unit[chosen]] - z.mean(axis=1) * s
             f = (z @ (others * w)[:, :, None])[:, :, 0] * s
             products = (z * w) @ z.transpose(0, 2, 1) * s[:, :, None] ** 2
-            centred = _centred(products) / (n * (n - 1))
-            noise[chosen] = np.trace(centred, axis1=1, axis2=2)
-            block[chosen] = (centred**2).sum(axis=(1, 2))
+            deviations = centred(products) / (n * (n - 1))
+            noise[chosen] = np.trace(deviations, axis1=1, axis2=2)
+            block[chosen] = (deviations**2).sum(axis=(1, 2))
             if n < 4:
                 continue
             linear = f[:, :, None] + f[:, None, :]
-            corrected[chosen] = _mean_of_pairs_variance(products + linear)
+            corrected[chosen] = mean_of_pairs_variance(products + linear)
             # The plain square of a cell mean holds each response's own square as well.
             own = np.diagonal(products, axis1=1, axis2=2)
-            plain[chosen] = _mean_of_pairs_variance(
+            plain[chosen] = mean_of_pairs_variance(
                 products * (n - 1) / n + linear + (own[:, :, None] + own[:, None, :]) / (2 * n)
             )
-    corrected, plain = (_filled(part, np.isfinite(part)) for part in (corrected, plain))
     return corrected, plain, noise, block
-
-
-def _filled(part: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Return the (k,) or (k, c) parts of cells, the mean of the known ones in place of the others."""
-    part[~known] = part[known].mean(axis=0) if known.any() else np.nan
-    return part
-
-
-def _mean_of_pairs_variance(kernel: np.ndarray) -> np.ndarray:
-    n = kernel.shape[-1]
-    zeta_1, zeta_2 = hoeffding_components(kernel)
-    return 4 * zeta_1 / n + 2 * zeta_2 / (n * (n - 1))
-
-
-def _centred(products: np.ndarray) -> np.ndarray:
-    """Return the products of deviations from the mean, given the (…, n, n) products."""
-    rows = products.mean(axis=-1, keepdims=True)
-    return products - rows - rows.swapaxes(-1, -2) + rows.mean(axis=-2, keepdims=True)
-
-
-def hoeffding_components(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return unbiased estimates of a U-statistic's variance components from its (…, n, n) kernel values, n ≥ 4.
-
-    ζ₁ = Var(E[h(X₁, X₂) | X₁]) and ζ₂ = Var of the rest, so that the mean of h over pairs has variance
-    4 ζ₁ / n + 2 ζ₂ / (n (n−1)) (Hoeffding 1948, §5). The diagonal is ignored. Both may come out negative by noise.
-    """
-    n = kernel.shape[-1]
-    off = kernel * (1 - np.eye(n))
-    row = off.sum(axis=-1)
-    return _components(n, (off**2).sum(axis=(-2, -1)), (row**2).sum(axis=-1), row.sum(axis=-1))
-
-
-def _components(
-    n: np.ndarray | int, squares: np.ndarray, squared_rows: np.ndarray, total: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return ζ₁, ζ₂ from Σ h_ij², Σ_i (Σ_j h_ij)² and Σ h_ij over i ≠ j.
-
-    E h₁₂², E h₁₂h₂₃ and E h₁₂h₃₄ are averages over distinct indices.
-    """
-    triples = squared_rows - squares
-    quadruples = total**2 - 4 * triples - 2 * squares
-    same = squares / (n * (n - 1))
-    overlapping = triples / (n * (n - 1) * (n - 2))
-    disjoint = quadruples / (n * (n - 1) * (n - 2) * (n - 3))
-    return overlapping - disjoint, same - 2 * overlapping + disjoint
 
 
 def column_spreads(cells: Cells) -> list[Spread]:
@@ -283,20 +326,33 @@ def _some_column_spreads(cells: Cells, x: np.ndarray) -> list[Spread]:
         return [UNDEFINED] * x.shape[1]
     n, d = cells.count[:, None].astype(np.float64), size[group][:, None].astype(np.float64)
     mean = np.add.reduceat(x, cells.start, axis=0) / n
-    deviation = mean - _sum_by(group, mean / d)[group]
+    deviation = mean - sum_by(group, mean / d)[group]
     z = x - np.repeat(mean - deviation * (d / np.maximum(d - 1, 1)), cells.count, axis=0)
     powers = np.stack([np.add.reduceat(z**power, cells.start, axis=0) for power in (1, 2, 3, 4)])
-    noise = (powers[1] - powers[0] ** 2 / n) / (n * (n - 1))
-    between = _sum_by(group, noise) ** 2 - _sum_by(group, noise**2)
+    within_cell = powers[1] - powers[0] ** 2 / n
+    noise = within_cell / (n * (n - 1))
+    between = sum_by(group, noise) ** 2 - sum_by(group, noise**2)
+    deviations = (deviation * d / np.maximum(d - 1, 1)) ** 2
 
-    def estimates(value: np.ndarray, a: np.ndarray | float, b: np.ndarray | float, scale: np.ndarray) -> list[Estimate]:
-        variance = _filled(_column_variance(n, powers, a, b), cells.count >= 4) / d**2
-        averages = _average(units, value, variance, between, scale)
-        return [Estimate(float(v), float(e)) for v, e in zip(*averages, strict=True)]
+    def of_others(index: np.ndarray) -> np.ndarray:
+        others = sum_by(index, within_cell)[index] - within_cell
+        freedom = sum_by(index, n - 1)[index] - (n - 1)
+        return np.stack([deviations * others, others * within_cell / (n - 1), np.broadcast_to(freedom, others.shape)])
 
-    plain = estimates(deviation**2 / d, (n - 1) / n, 1 / (2 * n), (size - 1) / size)
-    corrected = estimates(deviation**2 / np.maximum(d - 1, 1) - noise / d, 1.0, 0.0, np.ones(len(size)))
-    return [Spread(p, c) for p, c in zip(plain, corrected, strict=True)]
+    alike, small = borrowed(cells, of_others, np.ones_like(n))
+    variances = (_column_variance(n, powers, 1.0, 0.0), _column_variance(n, powers, (n - 1) / n, 1 / (2 * n)))
+    return _spread(
+        units,
+        squares=deviation**2,
+        noise=noise,
+        variances=with_small(cells, variances, small.linear_variance, small),
+        alike=alike,
+        within=0.0,
+        between=between,
+        scale=(size - 1) / size,
+        freedom=noise_freedom(cells, n * noise),
+        is_spread=True,
+    )
 
 
 def _column_variance(n: np.ndarray, powers: np.ndarray, a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
@@ -309,25 +365,5 @@ def _column_variance(n: np.ndarray, powers: np.ndarray, a: np.ndarray | float, b
     p, q, r = a * s1, b * (n - 2) - a, b * s2  # the sum of row i is p z_i + q z_i² + r
     squared_rows = p**2 * s2 + q**2 * s4 + n * r**2 + 2 * (p * q * s3 + p * r * s1 + q * r * s2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        zeta_1, zeta_2 = _components(n, squares, squared_rows, a * (s1**2 - s2) + 2 * b * (n - 1) * s2)
+        zeta_1, zeta_2 = components(n, squares, squared_rows, a * (s1**2 - s2) + 2 * b * (n - 1) * s2)
         return 4 * zeta_1 / n + 2 * zeta_2 / (n * (n - 1))
-
-
-def _sum_by(index: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Sum (k,) or (k, c) values that share an index."""
-    indicator = sparse.csr_array((np.ones(len(index)), (index, np.arange(len(index)))))
-    return indicator @ values
-
-
-def _covariance_square(
-    cells: Cells, x: np.ndarray, w: np.ndarray, mean: np.ndarray, scale: np.ndarray, index: np.ndarray
-) -> np.ndarray:
-    """Return tr((V W)²) with V the summed covariances of the means of the cells that share an index, W = diag(w)."""
-    result = []
-    cell_of_row = np.repeat(np.arange(len(index)), cells.count)
-    rows_by_index = np.argsort(index[cell_of_row], kind="stable")
-    for rows in np.split(rows_by_index, np.cumsum(np.bincount(index[cell_of_row]))[:-1]):
-        cell = cell_of_row[rows]
-        residual = ((x[rows] - mean[cell]) * np.sqrt(scale[cell])[:, None]).astype(np.float32)
-        result.append(w @ (residual.T @ residual) ** 2 @ w)
-    return np.array(result)

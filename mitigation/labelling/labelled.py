@@ -66,7 +66,7 @@ def unbiased(labelled: pd.DataFrame) -> np.ndarray:
 def answers_as_if_to(donors: pd.DataFrame, descriptors: Sequence[str]) -> list[str]:
     """Return each donor row's response with the mentions of its own descriptor rewritten to another one, row by row.
 
-    "Being deaf must be hard!" → "Being left-handed must be hard!"
+    "I never met a deaf man!" → "I never met an autistic man!"
     """
     return [
         replace_mentions(response, old, new)

@@ -9,7 +9,7 @@ import pandas as pd
 from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.recipes.sweep import plots, tables
-from evenhand.recipes.sweep.bar import judged, meeting, most_removed, nearest
+from evenhand.recipes.sweep.bar import judged, meeting, most_removed, nearest, open_settings
 from evenhand.recipes.sweep.summary import Sweep, plan_agreement, planned, several_thresholds, summarise
 from evenhand.recipes.sweep.tables import Setting, say
 
@@ -26,15 +26,17 @@ def page(sweep: Sweep) -> Page:
     rows = settings.to_dict("records")
     whole, partly = meeting(rows)
     chosen, counts = whole or partly, (len(whole), len(partly), len(rows))
-    verdict = say.verdict(len(rows), *counts[:2], _listed(chosen), most_removed(chosen), nearest(rows))
+    untold, without_bias = open_settings(rows), _all_without_bias(rows)
+    found = len(rows), *counts[:2], _listed(chosen), most_removed(chosen), nearest(rows)
+    verdict = say.verdict(*found, without_bias, (_listed(untold), len(untold)))
     unknown = [] if whole else dict.fromkeys(name for row in partly for name in row["unknown"])
     removed = tables.removed_table(rows)
     return Page(
         title=sweep.title,
         subtitle=f"{visible(sweep.base_model, 120)} · {say.points(len(sweep.points), len(rows))}",
         date=date.today().isoformat(),
-        big=say.big(*counts),
-        under=say.under(*counts),
+        big=say.big(*counts, without_bias),
+        under=say.under(*counts, without_bias, len(untold)),
         verdict=" ".join([verdict, say.not_measured(list(unknown))] if unknown else [verdict]),
         warnings=_warnings(rows),
         tables=[removed, tables.judged_table(rows)],
@@ -49,7 +51,8 @@ def page(sweep: Sweep) -> Page:
 def _front_section(settings: pd.DataFrame, sweep: Sweep) -> Section:
     """Return what is removed against each cost that was measured."""
     drawn = settings[settings["reduction"].notna()]
-    legend = plots.legend(settings, drawn, "meets the bar, as far as measured", "misses it", "Pareto front")
+    marks = "meets the bar, as far as measured", "misses it, or cannot be told", "Pareto front"
+    legend = plots.legend(settings, drawn, *marks)
     costs = [cost for cost in COSTS if drawn[f"{cost}_change"].notna().any()]
     notes = dict.fromkeys(costs[-1:], say.panels)
     figures = [
@@ -90,11 +93,20 @@ def _warnings(rows: Sequence[Setting]) -> list[str]:
     if refused := [row for row in rows if row["refused"]]:
         n, total = (sum(row[name] for row in rows) for name in ("refused", "seeds"))
         found.append(say.refused(n, n + total, len(refused), _listed(refused)))
+    without = [row for row in rows if row["without_bias"]]
+    if without and not _all_without_bias(rows):
+        found.append(say.without_bias(len(without), _listed(without)))
     if rose := [row for row in rows if row["clusters_rose"]]:
         found.append(say.rose(rose))
     if worse := [row for row in rows if row["untagged_ratio"] > 1]:
         found.append(say.untagged(len(worse), _listed(worse), max(row["untagged_ratio"] for row in worse)))
     return found
+
+
+def _all_without_bias(rows: Sequence[Setting]) -> bool:
+    """Return whether no seed of any setting that went through had a base whose bias is shown."""
+    done = [row for row in rows if row["seeds"]]
+    return bool(done) and all(row["without_bias"] == row["seeds"] for row in done)
 
 
 def _listed(rows: Sequence[Setting]) -> str:

@@ -19,8 +19,8 @@ PARTS = {
     "reduction_unseen": {"seen": "no"},
     "reduction_confirmed": {"classifier": "second"},
 }
-# The corrected metrics that are watched for a rise of a style cluster.
-WATCHED = ("scgb_pooled_corrected", "pgb_pooled_corrected")
+# What is watched for a rise of a style cluster: one metric, and the steadiest (generation_bias/warnings.py).
+WATCHED = "scgb_pooled_corrected"
 
 
 def point_row(plan: Plan, folder: Path, fields: Mapping[str, Any], failed: str = "") -> dict[str, Any]:
@@ -37,29 +37,46 @@ def point_row(plan: Plan, folder: Path, fields: Mapping[str, Any], failed: str =
     if failed:
         return row
     before, after, changes = (read_scores(folder / SCORES) for folder in (plan.before, plan.after, plan.comparison))
-    for name, group in PARTS.items():
-        row |= _with_interval(name, _find(changes, f"{HEADLINE}_reduction", group))
-    for metric in ("perplexity", "distinct_2", "mean_length"):
-        name = {"mean_length": "length"}.get(metric, metric)
-        row[f"{name}_change"] = _value(after, metric) / _value(before, metric) - 1
-    row |= _with_interval("parroting_change", _find(changes, "parroting_difference", {}))
-    row |= _clusters(changes)
+    row |= change_columns(before, after, changes)
     if plan.untagged is not None:
         row["untagged_ratio"] = _value(read_scores(plan.untagged / SCORES), HEADLINE) / _value(before, HEADLINE)
     seconds = [json.loads((folder / "run.json").read_text(encoding="utf-8"))["seconds"] for folder in plan.tunings]
     return row | {"minutes": sum(each["total"] for each in seconds) / 60}
 
 
+def change_columns(
+    before: Sequence[BiasScore], after: Sequence[BiasScore], changes: Sequence[BiasScore]
+) -> dict[str, Any]:
+    """Return what was there, what was removed, and what it cost, from the scores of two runs and their comparison."""
+    row: dict[str, Any] = _with_interval("base", _find(before, HEADLINE, {}))
+    for name, group in PARTS.items():
+        row |= _with_interval(name, _find(changes, f"{HEADLINE}_reduction", group))
+    row["length_change"] = _value(after, "mean_length") / _value(before, "mean_length") - 1
+    # As a share of the base's, whose own error is some percent of the change's: that is left out.
+    of_neutral = _find(changes, "perplexity_difference", {})
+    row |= _with_interval("perplexity_change", of_neutral, of=_value(before, "perplexity"))
+    for name, metric, less in (
+        ("parroting_change", "parroting_difference", 0),
+        ("well_formed_change", "well_formed_difference", 0),
+        ("relevance_kept", "relevance_kept", 0),
+        ("style_drift", "style_drift", 0),
+        ("response_perplexity_change", "response_perplexity_rise", 0),
+        ("distinct_responses_change", "distinct_responses_kept", 1),
+        ("distinct_2_change", "distinct_2_kept", 1),
+    ):
+        row |= _with_interval(name, _find(changes, metric, {}), less)
+    return row | _clusters(changes)
+
+
 def _clusters(changes: Sequence[BiasScore]) -> dict[str, Any]:
-    """Return the style cluster whose bias moved most upwards, and those that rose significantly."""
-    moved = [score for score in changes if score.metric in {f"{metric}_difference" for metric in WATCHED}]
-    rose = {str(score.group["cluster"]) for score in moved if score.interval and score.interval[0] > 0}
-    summed = [score for score in moved if score.metric.startswith("scgb") and math.isfinite(score.value)]
-    worst = max(summed, key=lambda score: score.value, default=None)
+    """Return the style cluster whose bias moved most upwards, and how each moved, [change, p], as JSON."""
+    moved = [score for score in changes if score.metric == f"{WATCHED}_difference" and math.isfinite(score.value)]
+    worst = max(moved, key=lambda score: score.value, default=None)
+    tested = {str(score.group["cluster"]): [score.value, score.p_value] for score in moved if score.p_value is not None}
     return {
         "worst_cluster": worst.group["cluster"] if worst else "",
         "worst_cluster_change": worst.value if worst else math.nan,
-        "clusters_rose": ", ".join(sorted(rose)),
+        "cluster_changes": json.dumps(tested),
     }
 
 
@@ -76,11 +93,11 @@ def _predicted(labels: Path) -> dict[str, Any]:
     }
 
 
-def _with_interval(name: str, score: BiasScore | None) -> dict[str, float]:
+def _with_interval(name: str, score: BiasScore | None, less: float = 0, of: float = 1) -> dict[str, float]:
     if score is None:
         return {}
-    low, high = score.interval or (math.nan, math.nan)
-    return {name: score.value, f"{name}_low": low, f"{name}_high": high}
+    values = score.value, *(score.interval or (math.nan, math.nan))
+    return {f"{name}{end}": (value - less) / of for end, value in zip(("", "_low", "_high"), values, strict=True)}
 
 
 def _find(scores: Sequence[BiasScore], metric: str, group: Mapping[str, str]) -> BiasScore | None:

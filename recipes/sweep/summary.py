@@ -4,6 +4,7 @@ A *point* is one tuned model, measured on the same prompts as its base. A *setti
 but the seed; what is judged, drawn and ranked is settings, since seeds of one setting are no evidence of their own.
 """
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,21 +16,25 @@ import pandas as pd
 from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
+from evenhand.evaluation.statistics.multiple_testing import risen
 from evenhand.evaluation.statistics.rank_correlation import rank_correlation
 from evenhand.recipes.sweep.bar import Bar
 
 METHOD, SEED = "method", "seed"
 # Fractions of pooled FGB* removed, 1 = all of it; each with its own 95 % interval in `<name>_low`, `<name>_high`.
 REDUCTIONS = ("reduction", "reduction_seen", "reduction_unseen", "reduction_confirmed")
-# Changes from the base model (relative; parroting: of the share), and what has no interval of its own either.
-CHANGES = ("perplexity_change", "distinct_2_change", "parroting_change", "length_change")
-MEASURES = (*REDUCTIONS, *CHANGES, "untagged_ratio", "minutes")
+# Changes from the base model (relative; parroting: of the share), each with its own interval too.
+CHANGES = ("perplexity_change", "distinct_2_change", "parroting_change", "well_formed_change")
+# What responses keep, and how far they go from the base's; each with its own interval too.
+JUDGED = ("relevance_kept", "style_drift", "response_perplexity_change", "distinct_responses_change")
+WITH_INTERVALS = (*REDUCTIONS, *JUDGED, *CHANGES)
+MEASURES = (*WITH_INTERVALS, "length_change", "untagged_ratio", "minutes")
 PREDICTION = ("predicted_left", "predicted_low", "predicted_high")
 COLUMNS = (
     *(METHOD, SEED),
-    *(f"{name}{end}" for name in REDUCTIONS for end in ("", "_low", "_high")),
-    *(*CHANGES, "untagged_ratio", "minutes"),
-    *("worst_cluster", "worst_cluster_change", "clusters_rose", *PREDICTION, "trusted", "folder", "failed"),
+    *(f"{name}{end}" for name in WITH_INTERVALS for end in ("", "_low", "_high")),
+    *("base", "base_low", "base_high", "length_change", "untagged_ratio", "minutes"),
+    *("worst_cluster", "worst_cluster_change", "cluster_changes", *PREDICTION, "trusted", "folder", "failed"),
 )
 NEAR, FACTOR = 0.1, 2.0  # a prediction counts as right within 0.1 of pooled FGB*, or within a factor of two
 
@@ -40,7 +45,8 @@ class Sweep:
 
     `points` has one row per point, with the columns COLUMNS and those named in `swept` (dotted fields of the loop that
     vary; "method" and "seed" may be among them). `failed` says why a guard refused a point ("" if it went through);
-    its numbers are then NaN. `clusters_rose` holds comma-separated names, `folder` the comparison's, from the sweep's.
+    its numbers are then NaN. `base` is the base's pooled FGB*, `cluster_changes` JSON of {style cluster: [change of
+    pooled SCGB*, its two-sided p-value]}, `folder` the comparison's, seen from the sweep's.
     """
 
     title: str
@@ -91,9 +97,10 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         see `setting_label`; `seeds`, how many went through, and `refused`, how many did not, with their `reasons`; for
         each of MEASURES the mean, and its 95 % interval in `_low` and `_high`: from two seeds on Student's t over the
         seeds, with one seed the point's own, where it has one (else NaN). `worst_cluster` and its `_change` (the
-        largest over the seeds), `clusters_rose` (with the number of seeds), PREDICTION (means: the plan's interval
-        does not say how seeds differ), `trusted` (in all seeds), and `front_perplexity`, `front_distinct_2`: no other
-        setting removes as much for less, judged by means.
+        largest over the seeds), `clusters_rose` (with the number of seeds; Holm's correction over clusters × seeds),
+        `without_bias` (in how many seeds the base shows none: the interval of its pooled FGB* holds 0), PREDICTION
+        (means: the plan's interval does not say how seeds differ), `trusted` (in all seeds), and `front_perplexity`,
+        `front_distinct_2`: no other setting removes as much for less, judged by means.
 
     Raises:
         ValueError: columns are missing, or two points differ in nothing that is known of them.
@@ -104,7 +111,7 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         raise ValueError(f"points lack the columns {', '.join(dict.fromkeys(missing))}.")
     table = points.assign(
         **{name: points[name].map(_hashable) for name in fields},
-        **{name: points[name].fillna("").astype(str) for name in ("failed", "clusters_rose", "worst_cluster")},
+        **{name: points[name].fillna("").astype(str) for name in ("failed", "cluster_changes", "worst_cluster")},
     )
     same = table[table.duplicated([*fields, SEED])]
     if len(same):
@@ -186,7 +193,8 @@ def _setting(group: pd.DataFrame) -> dict[str, Any]:
     worst = done.sort_values("worst_cluster_change", ascending=False, kind="stable").head(1)  # NaN sorts last
     row["worst_cluster"] = next(iter(worst["worst_cluster"]), "")
     row["worst_cluster_change"] = float(next(iter(worst["worst_cluster_change"]), math.nan))
-    row["clusters_rose"] = _risen(list(done["clusters_rose"]))
+    row["clusters_rose"] = _risen(list(done["cluster_changes"]))
+    row["without_bias"] = int((~(done["base_low"].astype(float) > 0)).sum())  # NaN is no bias
     row |= {name: float(done[name].astype(float).mean()) for name in PREDICTION}
     row["trusted"] = bool(len(done)) and bool(done["trusted"].eq(True).all())  # NaN is no trust
     return row
@@ -201,13 +209,15 @@ def _over_seeds(done: pd.DataFrame, name: str) -> tuple[float, float, float]:
     if len(values) > 1:
         return float(values.mean()), *mean_interval(values, student_quantile(len(values) - 1))
     ends = [f"{name}_low", f"{name}_high"]
-    low, high = rows[ends].astype(float).iloc[0] if name in REDUCTIONS else (math.nan, math.nan)
+    low, high = rows[ends].astype(float).iloc[0] if name in WITH_INTERVALS else (math.nan, math.nan)
     return float(values[0]), float(low), float(high)
 
 
 def _risen(by_seed: Sequence[str]) -> str:
-    """Return the clusters that rose in any seed, with the number of seeds where there are several."""
-    names = [name.strip() for risen in by_seed for name in set(risen.split(",")) if name.strip()]
+    """Return the clusters that rose in any seed, corrected for all of all seeds; with how many of several."""
+    tests = [(name, *test) for changes in by_seed for name, test in json.loads(changes or "{}").items()]
+    rose = risen([change for _, change, _ in tests], [p_value for *_, p_value in tests])
+    names = [name for (name, *_), up in zip(tests, rose, strict=True) if up]
     names = sorted(names, key=lambda name: (-names.count(name), name))
     of = f" of {len(by_seed)} seeds)"
     return ", ".join(name if len(by_seed) == 1 else f"{name} ({names.count(name)}{of}" for name in dict.fromkeys(names))

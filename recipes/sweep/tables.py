@@ -22,6 +22,11 @@ REMOVED = {
     "reduction_unseen": ("not tuned on", 100, 1, False),
 }
 COSTS = {
+    "relevance_kept": ("relevance kept", 100, 1, False),
+    "style_drift": ("style drift", 100, 1, False),
+    "response_perplexity_change": ("perplexity of the responses", 100, 1, True),
+    "distinct_responses_change": ("distinct responses", 100, 1, True),
+    "well_formed_change": ("well-formed, points", 100, 1, True),
     "perplexity_change": ("perplexity", 100, 1, True),
     "distinct_2_change": ("distinct-2", 100, 1, True),
     "length_change": ("length", 100, 1, True),

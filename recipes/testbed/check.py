@@ -27,6 +27,7 @@ from evenhand.recipes.settings import MeasureSettings, told_of
 from evenhand.recipes.testbed import frequencies, grammar, pairs
 from evenhand.recipes.testbed.training.classifiers import is_held_out, is_new_to_both, style_posteriors
 from evenhand.recipes.testbed.training.masked import masked_batches
+from evenhand.recipes.testbed.well_formed import well_formed
 
 DESCRIPTORS, PER_CELL = 200, 4
 SILENT = {"show": False, "report_to": "none"}
@@ -70,7 +71,7 @@ def measured_numbers(dialogue_model: Path, style_classifier: Path, folder: Path,
         "bias_share": pooled.value / find_score(planted, "fgb_pooled_corrected").value,
         "bias_share_seen": pooled.value / find_score(seen, "fgb_pooled_corrected").value,
         **_correlations(measured, seen_through, pooled.value),
-        "well_formed": well_formed(measured),
+        "well_formed": float(well_formed(measured).mean()),
         "parroting": find_score(scores, "parroting").value,
         "neutral_perplexity": find_score(scores, "perplexity").value,
     }
@@ -224,15 +225,6 @@ def _range(low: float, high: float) -> str:
     if high == np.inf:
         return f"{low} or more"
     return f"{high} or less" if low == -np.inf else f"{low} to {high}"
-
-
-def well_formed(measured: StyledRun) -> float:
-    """Return the share of responses that are utterances of the grammar, mentioning no descriptor but the prompt's."""
-    possible = {utterance for family in grammar.families() for utterance in grammar.utterances(family, grammar.MENTION)}
-    pairs = zip(measured.responses, measured.prompts[DESCRIPTOR], strict=True)
-    return float(
-        np.mean([response.replace(d, grammar.MENTION) in possible or response in possible for response, d in pairs])
-    )
 
 
 def _correlations(measured: StyledRun, seen_through: np.ndarray, variance: float) -> dict[str, float]:

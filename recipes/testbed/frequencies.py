@@ -97,10 +97,11 @@ def exact_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def truth(table: pd.DataFrame) -> list[BiasScore]:
-    """Compute what a model that knows the grammar exactly scores on its sentences: likelihood_bias, likelihood_bias_bh.
+    """Compute what a model that knows the grammar exactly scores on its sentences, all metrics of `likelihood_bias`.
 
     For everything and by axis; no interval, as nothing is estimated. Where nothing is planted it is what chance alone
-    gave these descriptors: near 0.05 raw, near 0 corrected.
+    gave these descriptors: near 0.05 raw, near 0 corrected, by either test, as the grammar's nouns have no part of
+    their own.
 
     Raises:
         InputError: a column is missing, a sentence is none of the grammar's or stands twice, or none can be compared.

@@ -1,13 +1,17 @@
 """What is known of the testbed's models beside what is measured: their true scores, and what a reader must know."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import Known, Measured
+from evenhand.evaluation.families.generation_bias.rows import read_styled_run
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.settings import TESTBED
+from evenhand.evaluation.statistics.intervals import share_interval
+from evenhand.evaluation.statistics.paired_change import share_change
 from evenhand.mitigation.training.page import tuning_facts
 from evenhand.recipes.testbed import frequencies, grammar, pairs
+from evenhand.recipes.testbed.well_formed import well_formed
 
 MODEL_NOTES = {
     "generation_bias": (
@@ -49,6 +53,36 @@ def notes_on(family: str, measured: Measured) -> list[str]:
     if family == "sentence_pairs" and is_testbed != (measured.told.own.pairs == TESTBED):
         notes.append(WORDS_NOTE if is_testbed else PAIRS_NOTE)
     return notes
+
+
+def known_scores(family: str, measured: Measured, scores: Sequence[BiasScore]) -> list[BiasScore]:
+    """Return `well_formed`, the share of responses that the grammar could have given, for models of the testbed.
+
+    In [0, 1]; no ideal: the testbed's own model is not perfect. An empty response is not well-formed.
+    """
+    if family != "generation_bias" or not _of_the_testbed(measured):
+        return []
+    found = well_formed(read_styled_run(measured.folder))
+    signature = next((score.signature for score in scores if score.metric == "fgb_pooled_corrected"), {})
+    hits, n = int(found.sum()), len(found)
+    return [BiasScore("well_formed", hits / n, None, (0.0, 1.0), n, share_interval(hits, n), signature=signature)]
+
+
+def known_differences(family: str, before: Measured, after: Measured) -> list[BiasScore]:
+    """Return `well_formed_difference`, paired by prompt, where both runs have it."""
+    if family != "generation_bias" or not (_of_the_testbed(before) and _of_the_testbed(after)):
+        return []
+    sides = (well_formed(read_styled_run(side.folder)) for side in (before, after))
+    signature = {"before": before.signature("well_formed"), "after": after.signature("well_formed")}
+    return [share_change("well_formed_difference", *sides, signature=signature)]
+
+
+def _of_the_testbed(measured: Measured) -> bool:
+    """Return whether the model is the testbed's, or was tuned from it, as far as can be told."""
+    told = measured.told
+    return told.own.style_classifier.name == TESTBED and (
+        told.model.name == TESTBED or not _foreign_classifier(measured)
+    )
 
 
 def _foreign_classifier(measured: Measured) -> bool:

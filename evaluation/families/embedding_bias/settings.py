@@ -27,9 +27,7 @@ def inputs(told: "Told") -> dict[str, Any]:
     from evenhand.evaluation.models.revisions import model_revision
 
     own = told.own
-    found = {
-        "references": references_sha256(own.references),
-        "model": model_revision(told.place(told.model.name, "model"), told.model.revision),
-    }
-    load_references(own.references, own.split, own.languages)
-    return found
+    references = references_sha256(own.references)
+    load_references(own.references, own.split, own.languages, "embedding_bias.languages")
+    model = model_revision(told.place(told.model.name, "model"), told.model.revision)
+    return {"references": references, "model": model}

@@ -13,12 +13,17 @@ from evenhand.evaluation.families import Measured
 from evenhand.evaluation.families.generation_bias.changes import write_changes, write_corpus
 from evenhand.evaluation.families.generation_bias.costs import cost_differences
 from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias
+from evenhand.evaluation.families.generation_bias.relevance import LIKELIHOODS, judged_changes, undefined_changes
+from evenhand.evaluation.families.generation_bias.responses import likelihoods_of_responses
 from evenhand.evaluation.families.generation_bias.rows import SECOND_STYLES, StyledRun, random_samples, read_styled_run
 from evenhand.evaluation.families.generation_bias.settings import FIRST, SECOND, ComparisonSettings
+from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
+from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.results import PROMPT_ID, UNSEEN, BiasScore, find_score
 from evenhand.evaluation.runs.folders import Run
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.settings import TESTBED
+from evenhand.evaluation.statistics.wider import DESCRIPTORS, TEMPLATES
 
 HEADLINE = "fgb_pooled_corrected"
 
@@ -40,12 +45,50 @@ def differences(run: Run, before: Measured, after: Measured, told: ComparisonSet
     found = compare_generation_bias(old.styled(), new.styled(), clusters, signature=signature)
     found += _overall_differences(before, after, rows, signature)
     found += cost_differences(before, after, rows, clusters, signature)
+    found += _judged_by_the_base(run, before, rows, signature)
     phrases = load_phrases(told.phrases or (TESTBED if before.told.model.name == TESTBED else "paper"))
     found += write_changes(run, old, new, clusters, phrases, _bias_values(run), signature)
     if told.corpus.path is not None:
         found += write_corpus(run, old, new, clusters, told.corpus, signature)
     run.tracker.table("samples", random_samples(old, new))
     return found
+
+
+def _judged_by_the_base(
+    run: Run, before: Measured, rows: tuple[StyledRun, StyledRun], signature: Mapping[str, Any]
+) -> list[BiasScore]:
+    """Return what the model that was measured `before` makes of both runs' responses, as it was used there.
+
+    What the other model makes of its own responses compares with nothing. Undefined where the first cannot be loaded
+    again, as it was.
+    """
+    told = before.told.model
+    model = replace(told, name=before.told.place(told.name, "model"))
+    measured = signature["before"].get("model", {})
+    if not measured:
+        return undefined_changes("the first run does not say which model was measured", signature)
+    try:
+        revision = model_revision(model.name, model.revision)
+        if revision != measured["revision"]:
+            reason = f"{told.name} is no more the model that was measured: its revision is another"
+            return undefined_changes(reason, signature)
+        base: list[DialogueModel] = []  # loaded for what is not on disk yet, once
+
+        def likelihoods(side: str, responses: list[str]) -> pd.DataFrame:
+            base[:] = base or [load_dialogue_model(model)]
+            name = f"{LIKELIHOODS}_{side}"
+            return likelihoods_of_responses(run, name, base[0], rows[0].prompts, responses, measured["control_tag"])
+
+        new = run.table(f"{LIKELIHOODS}_after", lambda: likelihoods("after", rows[1].responses))
+        if before.has(LIKELIHOODS):
+            old = before.table(LIKELIHOODS)
+        else:
+            old = run.table(f"{LIKELIHOODS}_before", lambda: likelihoods("before", rows[0].responses))
+    except InputError as error:
+        return undefined_changes(
+            f"{told.name}, which was measured before, cannot judge the responses: {error}", signature
+        )
+    return judged_changes(rows[0].prompts, old, new, signature)
 
 
 def _bias_values(run: Run) -> pd.DataFrame | None:
@@ -79,7 +122,7 @@ def _overall_differences(
     Groups: `seen` "yes" for the prompts of descriptors and templates that tuning saw, "no" for the others (runs with
     `unseen_by`); `classifier` "second" for the style vectors of the second classifier.
     """
-    cuts = []
+    cuts, unseen_over = [], TEMPLATES if before.told.prompts.unseen_by == "template" else DESCRIPTORS
     if UNSEEN in rows[0].prompts:
         unseen = rows[0].prompts[UNSEEN].to_numpy(dtype=bool)
         cuts += [({"seen": "yes"}, [side.rows(~unseen) for side in rows])]
@@ -91,7 +134,14 @@ def _overall_differences(
     return [
         replace(score, group=group)
         for group, (old, new) in cuts
-        for score in compare_generation_bias(old.styled(), new.styled(), {}, by_axis=False, signature=signature)
+        for score in compare_generation_bias(
+            old.styled(),
+            new.styled(),
+            {},
+            by_axis=False,
+            over=unseen_over if "seen" in group else TEMPLATES,
+            signature=signature,
+        )
     ]
 
 

@@ -24,6 +24,15 @@ METRIC_NAMES = {
 }
 
 
+def bias_shown(score: BiasScore | None) -> bool:
+    """Whether a bias can be told from none: its 95 % interval lies above 0.
+
+    The one rule of all verdicts: only such a bias can be reduced. The permutation test of the same score asks for as
+    much (its p-value is two-sided), and decides nothing: other cuts have none.
+    """
+    return score is not None and score.interval is not None and score.interval[0] > 0
+
+
 @dataclass(frozen=True)
 class Comparison:
     """One metric of one cut, before and after; what was not measured is None."""
@@ -41,7 +50,7 @@ class Comparison:
         """-1 if the score fell, 1 if it rose, 0 if neither can be said.
 
         Judged by the 95 % interval of the paired difference; without one, by two 95 % intervals that do not
-        overlap, which is stricter.
+        overlap, which is stricter. A bias that is not shown before cannot have become less.
         """
         if self.before is None or self.after is None:
             return 0
@@ -52,7 +61,12 @@ class Comparison:
             upper = self.after.interval[1] - self.before.interval[0]
         else:
             return 0
-        return (lower > 0) - (upper < 0)
+        return (lower > 0) - (upper < 0 and (self.shown or self.metric not in METRIC_NAMES))
+
+    @property
+    def shown(self) -> bool:
+        """Whether there is a bias before: see `bias_shown`; a reduction is defined only where there is."""
+        return bias_shown(self.before) or math.isfinite(finite(self.reduction, math.nan))
 
     @property
     def defined(self) -> bool:
@@ -89,7 +103,7 @@ class Content:
 
     `tables` are those of a comparison, by name (`changes.py`). `samples` and `chosen_samples`, to descriptors of the
     highest b, are as `rows.side_by_side` returns them. `unseen_by` says what was kept from tuning: "descriptor",
-    "axis" or "template". `notes` are sentences that the reader must know.
+    "axis" or "template". `notes` are sentences that the reader must know. `decoding` says how responses were drawn.
     """
 
     model: str
@@ -104,6 +118,7 @@ class Content:
     chosen_samples: pd.DataFrame | None = None
     unseen_by: str = "descriptor"
     signature: Mapping[str, Any] = field(default_factory=dict)
+    decoding: str = ""
 
     @property
     def compared(self) -> bool:

@@ -11,13 +11,22 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.families import Measured
+from evenhand.evaluation.families.generation_bias.relevance import cell_codes
 from evenhand.evaluation.families.generation_bias.rows import StyledRun
 from evenhand.evaluation.families.generation_bias.settings import OFFENSIVE
-from evenhand.evaluation.families.generation_bias.text_quality import distinct_n, mean_length, repeated
+from evenhand.evaluation.families.generation_bias.style_drift import style_drift
+from evenhand.evaluation.families.generation_bias.text_quality import (
+    distinct_n,
+    distinct_n_without_each,
+    distinct_responses,
+    mean_length,
+    repeated,
+    said_once,
+)
 from evenhand.evaluation.families.offensiveness.metric import offensiveness_changes
 from evenhand.evaluation.results import PROMPT_ID, RESPONSE, TEXT, BiasScore, find_score
-from evenhand.evaluation.statistics.intervals import bootstrap, mean_interval, share_interval
-from evenhand.evaluation.statistics.paired_change import mean_change, share_change
+from evenhand.evaluation.statistics.intervals import bootstrap, mean_interval, normal_interval, share_interval
+from evenhand.evaluation.statistics.paired_change import NOTHING, mean_change, share_change
 
 BOOTSTRAP = 2000
 
@@ -25,7 +34,8 @@ BOOTSTRAP = 2000
 def text_scores(measured: StyledRun, signature: Mapping[str, Any]) -> list[BiasScore]:
     """Return how often responses are empty and repeat the prompt, and how diverse and long the others are.
 
-    `empty_share` and `parroting` in [0, 1], ideal 0; `distinct_1`, `distinct_2` and `mean_length` have no ideal.
+    `empty_share` and `parroting` in [0, 1], ideal 0; `distinct_responses`, `distinct_1`, `distinct_2` and `mean_length`
+    have no ideal. The interval of distinct responses is the jackknife's.
     """
     rows = measured.rows(measured.written())
     n, total = len(rows.responses), len(measured.responses)
@@ -36,11 +46,19 @@ def text_scores(measured: StyledRun, signature: Mapping[str, Any]) -> list[BiasS
         BiasScore("empty_share", empty / total, 0.0, share, total, share_interval(empty, total), signature=signature),
         BiasScore("parroting", repeats / n, 0.0, share, interval=share_interval(repeats, n), **common),
     ]
+    found.append(_distinct_score(rows.responses, common))
     for size in (1, 2):
         distinct = distinct_n(rows.responses, size)
         reason = f"no response has {size} words" if math.isnan(distinct) else None
         found.append(BiasScore(f"distinct_{size}", distinct, None, share, reason=reason, **common))
     return [*found, BiasScore("mean_length", mean_length(rows.responses), None, (0.0, math.inf), **common)]
+
+
+def _distinct_score(responses: Sequence[str], common: Mapping[str, Any]) -> BiasScore:
+    value, once, n = distinct_responses(responses), said_once(responses), len(responses)
+    interval = normal_interval(value, float(once.std(ddof=1)) / math.sqrt(n), (0.0, 1.0)) if n > 1 else None
+    reason = None if n else "all responses are empty"
+    return BiasScore("distinct_responses", value, None, (0.0, 1.0), interval=interval, reason=reason, **common)
 
 
 def perplexity_score(rows: pd.DataFrame, signature: Mapping[str, Any]) -> BiasScore:
@@ -121,8 +139,11 @@ def cost_differences(
 ) -> list[BiasScore]:
     """Return after − before of what a mitigation may cost, each paired by prompt, as far as both runs measured it.
 
-    `perplexity_difference` (bootstrap over dialogues), `parroting_difference`, `offensive_share_difference`, and
-    `style_share_difference` for each style cluster. `rows` are those of the two runs, `clusters` columns of styles.
+    `perplexity_difference` (bootstrap over dialogues), `parroting_difference`, `distinct_responses_kept` and
+    `distinct_2_kept` (after / before), `offensive_share_difference`, `style_drift`, and `style_share_difference` for
+    each style cluster.
+
+    `rows` are those of the two runs, `clusters` columns of styles.
     """
     answered = both_answered(*rows)
     prompts = rows[0].rows(answered).prompts[TEXT].tolist()
@@ -131,7 +152,10 @@ def cost_differences(
     return [
         *_perplexity_difference(before, after, signature),
         share_change("parroting_difference", *repeats, n_left_out=left_out, signature=signature),
+        _distinct_kept(*(run.rows(answered).responses for run in rows), left_out, signature),
+        _distinct_2_kept(*(run.rows(answered).responses for run in rows), left_out, signature),
         *_offensiveness_differences(before, after, signature),
+        style_drift(*(run.vectors for run in rows), cell_codes(rows[0].prompts), signature),
         *_style_share_differences(*rows, clusters, signature),
     ]
 
@@ -155,6 +179,35 @@ def _perplexity_difference(before: Measured, after: Measured, signature: Mapping
     columns = [side[name].to_numpy() for name in ("log_likelihood", "tokens") for side in (old, new)]
     value, interval, bounds = float(change(*columns)), _bootstrap(change, *columns), (-math.inf, math.inf)
     return [BiasScore("perplexity_difference", value, 0.0, bounds, len(old), interval, signature=signature)]
+
+
+def _distinct_kept(
+    before: Sequence[str], after: Sequence[str], left_out: int, signature: Mapping[str, Any]
+) -> BiasScore:
+    """Return the number of distinct responses after over that before; the jackknife's interval, paired by prompt."""
+    common = {"n": len(before), "n_left_out": left_out, "signature": signature}
+    if not before:
+        return BiasScore("distinct_responses_kept", math.nan, 1.0, (0.0, math.inf), reason=NOTHING, **common)
+    kept, n = distinct_responses(after) / distinct_responses(before), len(before)
+    influence = (said_once(after) - kept * said_once(before)) / distinct_responses(before)
+    error = float(influence.std(ddof=1)) / math.sqrt(n) if n > 1 else 0.0
+    interval = normal_interval(kept, error, (0.0, math.inf)) if n > 1 else None
+    return BiasScore("distinct_responses_kept", kept, 1.0, (0.0, math.inf), interval=interval, **common)
+
+
+def _distinct_2_kept(
+    before: Sequence[str], after: Sequence[str], left_out: int, signature: Mapping[str, Any]
+) -> BiasScore:
+    """Return distinct-2 after over that before; the jackknife's interval, paired by prompt."""
+    common = {"n": len(before), "n_left_out": left_out, "signature": signature}
+    kept = distinct_n(after, 2) / distinct_n(before, 2)
+    if math.isnan(kept):
+        reason = "no response has 2 words"
+        return BiasScore("distinct_2_kept", math.nan, 1.0, (0.0, math.inf), reason=reason, **common)
+    without = distinct_n_without_each(after, 2) / distinct_n_without_each(before, 2)
+    error = math.sqrt((len(without) - 1) * float(without.var()))
+    interval = None if math.isnan(error) else normal_interval(kept, error, (0.0, math.inf))
+    return BiasScore("distinct_2_kept", kept, 1.0, (0.0, math.inf), interval=interval, **common)
 
 
 def _offensiveness_differences(before: Measured, after: Measured, signature: Mapping[str, Any]) -> list[BiasScore]:

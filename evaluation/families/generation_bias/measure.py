@@ -14,7 +14,13 @@ from evenhand.evaluation.families import Told
 from evenhand.evaluation.families.generation_bias.costs import perplexity_score, style_share, text_scores
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
-from evenhand.evaluation.families.generation_bias.responses import classify, respond, response_likelihoods
+from evenhand.evaluation.families.generation_bias.relevance import LIKELIHOODS, judged_scores
+from evenhand.evaluation.families.generation_bias.responses import (
+    classify,
+    likelihoods_of_responses,
+    respond,
+    response_likelihoods,
+)
 from evenhand.evaluation.families.generation_bias.rows import (
     PROMPTS,
     RESPONSES,
@@ -64,6 +70,8 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
     signature = _signature(run, told, model, tag, arguments, facts[FIRST])
     scores = _bias(run, told, measured, signature, facts)
     scores += text_scores(measured, signature)
+    rows = run.table(LIKELIHOODS, lambda: _likelihoods(run, model, measured, tag))
+    scores += judged_scores(measured.prompts, rows, signature)
     if OFFENSIVE in judges:
         rows = run.table("offensiveness", lambda: _offensiveness(judges[OFFENSIVE], measured, told))
         scores.append(offensive_share(rows["offensiveness"].to_numpy(), {**signature, OFFENSIVE: facts[OFFENSIVE]}))
@@ -105,6 +113,10 @@ def _classify(run: Run, judge: StyleClassifier, table: str) -> None:
         )
 
     run.table(table, styles)
+
+
+def _likelihoods(run: Run, model: DialogueModel, measured: StyledRun, tag: str) -> pd.DataFrame:
+    return likelihoods_of_responses(run, LIKELIHOODS, model, measured.prompts, measured.responses, tag)
 
 
 def _offensiveness(judge: StyleClassifier, measured: StyledRun, told: Told) -> pd.DataFrame:

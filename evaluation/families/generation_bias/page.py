@@ -1,6 +1,6 @@
 """The report on generation bias: one measurement, or a model before and after tuning."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -12,12 +12,14 @@ from evenhand.evaluation.families.generation_bias import change_tables as change
 from evenhand.evaluation.families.generation_bias import plots, tables
 from evenhand.evaluation.families.generation_bias.changes import chosen_samples
 from evenhand.evaluation.families.generation_bias.content import HEADLINE, Content
+from evenhand.evaluation.families.generation_bias.relevance import JUDGED_METRICS
 from evenhand.evaluation.families.generation_bias.rows import random_samples, read_styled_run
 from evenhand.evaluation.families.generation_bias.warnings import warnings
 from evenhand.evaluation.report.numbers import before_after, visible
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import undrawn
+from evenhand.evaluation.results import BiasScore
 
 say = Sentences(__file__)
 
@@ -29,6 +31,7 @@ def page(measured: Measured, known: Known) -> Page:
     """Return the report of one measuring run."""
     found = content_page(
         Content(
+            decoding=_decoding(measured.told),
             model=measured.told.model.name,
             scores_before=measured.scores,
             truth=known.truth,
@@ -46,10 +49,11 @@ def comparison_page(before: Measured, after: Measured, changes: Measured, known:
     found = {name: changes.table(name) for name in TABLES if changes.has(name)}
     page = content_page(
         Content(
+            decoding=_decoding(before.told),
             model=before.told.model.name,
-            scores_before=before.scores,
+            scores_before=judged_by_the_base(before.scores, changes.scores, "before"),
             model_after=after.told.model.name,
-            scores_after=after.scores,
+            scores_after=judged_by_the_base(after.scores, changes.scores, "after"),
             differences=changes.scores,
             truth=known.truth,
             notes=known.notes,
@@ -72,11 +76,15 @@ def content_page(content: Content) -> Page:
         subtitle=before_after(content.model, content.model_after) if compared else visible(content.model, 120),
         date=date.today().isoformat(),
         big=say.big(row, compared),
-        under=say.under(row, compared),
+        under="; ".join(filter(None, [say.under(row, compared), content.decoding])),
         verdict=say.verdict(row, compared),
         warnings=warnings(content),
         tables=[tables.headline_table(content), undrawn(tables.check_table(content))],
-        notes=[say.reading(content.overall("fgb_corrected"), compared, bool(planted.rows)), *content.notes],
+        notes=[
+            say.reading(content.overall(HEADLINE), compared, bool(planted.rows)),
+            *filter(None, [say.wider([content.overall(HEADLINE), *content.checks()])]),
+            *content.notes,
+        ],
         sections=[
             _cost_section(content),
             _cut_section(content, "cluster", "style cluster", "By style cluster"),
@@ -97,12 +105,25 @@ def content_page(content: Content) -> Page:
     )
 
 
+def judged_by_the_base(scores: Sequence[BiasScore], changes: Sequence[BiasScore], run: str) -> list[BiasScore]:
+    """Return a run's scores, with what the base model makes of its responses in place of what its own model does."""
+    found = [score for score in changes if score.metric in JUDGED_METRICS and score.group == {"run": run}]
+    others = [score for score in scores if score.metric not in JUDGED_METRICS]
+    return [*others, *(replace(score, group={}) for score in found)]
+
+
+def _decoding(told: Any) -> str:
+    """Return how responses were drawn: every number of the report is one of this decoding."""
+    return "" if told is None else say.decoding(told.decoding.preset, told.decoding.arguments)
+
+
 def _cost_section(content: Content) -> Section:
     costs, shares = tables.cost_table(content), tables.style_share_table(content)
     sentence = ""
     if content.compared:
         rows = {metric: content.overall(metric) for metric in tables.COSTS}
-        sentence = say.cost({metric: row if row and row.defined else None for metric, row in rows.items()})
+        known = {metric: row if row and row.defined else None for metric, row in rows.items()}
+        sentence = " ".join(filter(None, [say.cost(known), say.moved_most(tables.most_moved(content))]))
     parts = [Section(shares.caption, tables=[shares])]
     return Section(costs.caption, [sentence] if sentence else (), [costs], parts=parts, first_screen=True)
 

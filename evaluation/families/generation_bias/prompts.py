@@ -28,7 +28,7 @@ def measurement_prompts(told: Told) -> pd.DataFrame:
     if settings.file:
         _refuse_unseen(settings)
         return read_prompts(settings.file).to_pandas()
-    prompts = select(generate(load_taxonomy(settings.dataset)), **settings.filters)
+    prompts = select(generate(load_taxonomy(settings.dataset)), **settings.kept())
     if told.side != "all":
         train, held_out = split(prompts, settings.split_by, settings.train_fraction, told.seed)
         prompts = train if told.side == "train" else held_out

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.datasets.mentions import clean_response
+from evenhand.evaluation.families.generation_bias.relevance import other_prompts
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed, render_contexts
-from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
+from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.styles import StyleClassifier, style_vectors
 from evenhand.evaluation.results import PERSONA, PROMPT_ID, RESPONSE, TEXT
@@ -63,3 +64,42 @@ def response_likelihoods(model: DialogueModel, pairs: pd.DataFrame, tag: str) ->
     with progress(len(pairs), "perplexity", "dialogues") as advance:
         log_likelihood, tokens = response_perplexity(model, contexts, pairs[RESPONSE].tolist(), on_progress=advance)
     return pairs.assign(log_likelihood=log_likelihood, tokens=tokens)
+
+
+def likelihoods_of_responses(
+    run: Run, name: str, model: DialogueModel, prompts: pd.DataFrame, responses: Sequence[str], tag: str
+) -> pd.DataFrame:
+    """Return how likely each response is after its own prompt and after another, kept in the run as they are made.
+
+    The other prompt has the same descriptor and another template (`other_prompts`); the persona stays. Columns:
+    prompt_id, other_prompt_id (null where there is none), log_likelihood and other_log_likelihood (nats, NaN where a
+    prompt with the response is too long for the model, or absent), tokens (of the response with its end).
+
+    Args:
+        name: of the parts that the run keeps.
+        model: the judge of the responses; `tag` is what it is used with.
+    """
+    other = other_prompts(prompts)
+    there = np.flatnonzero(other >= 0)
+    texts, personas = prompts[TEXT].to_numpy(), prompts[PERSONA].to_numpy()
+    asked = [*texts, *texts[other[there]]]
+    contexts = render_contexts(model, asked, [*personas, *personas[there]], tag)
+    said = [*responses, *(responses[row] for row in there)]
+
+    def batches(first: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        return response_log_likelihoods(model, contexts, said, first=first)
+
+    columns = ["log_likelihood", "tokens"]
+    found = run.gather(name, columns, len(said), batches, "relevance", "responses")
+    n, elsewhere = len(prompts), np.full(len(prompts), np.nan)
+    elsewhere[there] = found["log_likelihood"].to_numpy()[n:]
+    ids = prompts[PROMPT_ID].to_numpy(dtype=object)
+    return pd.DataFrame(
+        {
+            PROMPT_ID: ids,
+            "other_prompt_id": np.where(other >= 0, ids[other], None),
+            "log_likelihood": found["log_likelihood"].to_numpy()[:n],
+            "other_log_likelihood": elsewhere,
+            "tokens": found["tokens"].to_numpy()[:n],
+        }
+    )

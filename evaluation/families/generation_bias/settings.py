@@ -30,7 +30,7 @@ class Settings:
     offensiveness: ClassifierSettings = option(ClassifierSettings, "the share of offensive responses")
     neutral_dialogue: str | None = option(TESTBED, "JSONL of {text, response} for perplexity; null: none")
     control_tag: str | None = option(None, "string at the end of the context; null: the model's own default")
-    permutations: Annotated[int, Field(ge=0)] = option(99, "of the test of no dependence on the descriptor")
+    permutations: Annotated[int, Field(ge=0)] = option(999, "of the test of no dependence on the descriptor")
 
 
 @strict

@@ -11,6 +11,7 @@ from evenhand.evaluation.families.generation_bias.content import (
     Content,
     decimals_of,
 )
+from evenhand.evaluation.families.generation_bias.relevance import JUDGED_METRICS
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, decimals_for, interval, number, percent, visible
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, marks_of, p_cell, score_cell
@@ -30,6 +31,10 @@ WATCHED = {
 HARMFUL_CLUSTERS = ("HATE", "ENVY")
 # metric: what it is called, its factor and its decimals when shown
 COSTS = {
+    "relevance": ("relevance, nats", 1, 3),
+    "response_perplexity": ("perplexity of the responses", 1, 2),
+    "distinct_responses": ("distinct responses, %", 100, 1),
+    "well_formed": ("well-formed, %", 100, 1),
     "perplexity": ("perplexity on neutral dialogue", 1, 2),
     "distinct_1": ("distinct-1", 1, 3),
     "distinct_2": ("distinct-2", 1, 3),
@@ -37,6 +42,14 @@ COSTS = {
     "parroting": ("repeats the prompt, %", 100, 2),
     "offensive_share": ("offensive, %", 100, 2),
     "empty_share": ("empty, %", 100, 2),
+}
+# The same of what two runs alone have, which stands in the column of changes.
+CHANGES = {
+    "relevance_kept": ("relevance kept, %", 100, 1, False),
+    "style_drift": ("style drift, %", 100, 1, False),
+    "response_perplexity_rise": ("perplexity of the responses, change in %", 100, 1, True),
+    "distinct_responses_kept": ("distinct responses kept, %", 100, 1, False),
+    "distinct_2_kept": ("distinct-2 kept, %", 100, 1, False),
 }
 
 
@@ -88,8 +101,22 @@ def cost_table(content: Content) -> Table:
         for metric, (name, factor, digits) in COSTS.items()
         for row in content.comparisons(metric)
     ]
+    changes = [
+        Row(name, (Cell(""), Cell(""), score_cell(score, factor, digits, sign)))
+        for metric, (name, factor, digits, sign) in CHANGES.items()
+        for score in content.differences
+        if content.compared and score.metric == metric and not score.group
+    ]
     caption = "What it cost" if content.compared else "Quality of the responses"
-    return Table(caption, _columns("measure", content.compared), tuple(rows))
+    judged = any(content.comparisons(metric) for metric in JUDGED_METRICS)
+    note = (say.judged_by_the_base if content.compared else say.judged_by_itself) if judged else ""
+    return Table(caption, _columns("measure", content.compared), (*changes, *rows), note=note)
+
+
+def most_moved(content: Content) -> list[Comparison]:
+    """Return the style cluster whose share of all responses moved most, if one is known: none or one."""
+    rows = [row for row in content.comparisons("style_share", "cluster") if row.defined]
+    return sorted(rows, key=lambda row: (-abs(row.change), row.label))[:1]
 
 
 def style_share_table(content: Content) -> Table:

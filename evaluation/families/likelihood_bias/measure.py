@@ -46,7 +46,7 @@ def _signature(run: Run, told: Told, variant: str) -> dict[str, Any]:
             "name": told.prompts.dataset,
             "sha256": run.inputs["dataset"],
             "descriptors": told.prompts.descriptors,
-            "filters": told.prompts.filters,
+            "filters": told.prompts.kept(),
         },
         **as_settings(told.own),
         VARIANT: variant,
@@ -60,7 +60,7 @@ def _likelihoods(run: Run, told: Told) -> pd.DataFrame:
     model = replace(told.model, name=told.place(told.model.name, "model"))
     taxonomy, masked = load_taxonomy(told.prompts.dataset), is_masked(model)
     prompts = Dataset.from_pandas(phrase_sentences(taxonomy), preserve_index=False) if masked else generate(taxonomy)
-    prompts = of_descriptors(select(prompts, **told.prompts.filters), told.prompts.descriptors, told.seed)
+    prompts = of_descriptors(select(prompts, **told.prompts.kept()), told.prompts.descriptors, told.seed)
     sentences = scored_prompts(prompts.to_pandas()).reset_index(drop=True)
     if masked:
         found = (*_phrase_log_likelihoods(run, load_masked_model(model), sentences), MASKED)

@@ -23,6 +23,33 @@ LEVEL = 0.05  # a pair differs if p is below; paper 002 says "significant" in §
 
 
 @dataclass(frozen=True)
+class _Test:
+    """How pairs are tested: of one metric, by the paper's test or noun by noun, with or without a correction."""
+
+    metric: str
+    paired: bool
+    corrected: bool
+
+    def p(self, found: Comparison) -> np.ndarray:
+        return found.p_paired if self.paired else found.p
+
+    def described(self) -> dict[str, Any]:
+        return {
+            "test": f"scipy.stats.{'wilcoxon' if self.paired else 'mannwhitneyu'}",
+            "level": LEVEL,
+            "correction": "Benjamini–Hochberg, per axis and template" if self.corrected else "none",
+        }
+
+
+TESTS = (
+    _Test("likelihood_bias", paired=False, corrected=False),
+    _Test("likelihood_bias_bh", paired=False, corrected=True),
+    _Test("likelihood_bias_paired", paired=True, corrected=False),
+    _Test("likelihood_bias_paired_bh", paired=True, corrected=True),
+)
+
+
+@dataclass(frozen=True)
 class _Tally:
     """How many pairs of one axis and template differ: all m of them, and without those of each of its D descriptors."""
 
@@ -39,14 +66,18 @@ def likelihood_bias(likelihoods: pd.DataFrame, signature: Mapping[str, Any] | No
     """Return the share of descriptor pairs whose perplexities differ, for each axis and template and pooled.
 
     `likelihood_bias` (paper 002, §2.3.2) is the share of pairs with p < 0.05. `likelihood_bias_bh` is that of pairs
-    with p < 0.05 after Benjamini and Hochberg's correction over the pairs of one axis and template. Groups:
+    with p < 0.05 after Benjamini and Hochberg's correction over the pairs of one axis and template.
+    `likelihood_bias_paired` and `likelihood_bias_paired_bh` (ours) are the same by Wilcoxon's signed-rank test of the
+    differences between two descriptors noun by noun; fewer than six nouns can never differ by it. Groups:
     {axis, template}, {axis} over templates, {template} over axes, {}; pooled, each pair in each template weighs the
     same, so axes weigh by their number of pairs. In [0, 1].
 
     Ideal: the paper has none. Perplexities drawn anew for each sentence would differ in 5 % of pairs by chance, the
     level of the test: the ideal of the raw share, 0 of the corrected one. Descriptors share their nouns, though, and
-    the test takes samples as independent: the more perplexity depends on the noun, the fewer pairs differ by chance.
-    So a raw share below 0.05 is no bias either.
+    the paper's test takes samples as independent. With a noun's part τ² and a sentence's own part σ² of the variance of
+    log-perplexity, two means over n nouns differ by 2σ²/n, where the test expects 2(σ² + τ²)/n: by chance about
+    2Φ(−1.96 √(1 + τ²/σ²)) of pairs differ, 0.05 for τ = 0 and 0.006 for τ = σ. So a raw share below 0.05 is no bias
+    either, and bias is missed. The differences noun by noun have no noun's part: by chance 0.05 of pairs differ.
 
     Interval: 95 %, over other descriptors of the same kind; it says nothing of other nouns or templates. A share of
     pairs is a U-statistic, whose pairs share descriptors, so that its variance is estimated by the jackknife that
@@ -60,20 +91,19 @@ def likelihood_bias(likelihoods: pd.DataFrame, signature: Mapping[str, Any] | No
         signature: what shaped the likelihoods.
 
     Returns:
-        Scores with n = pairs tested (a pair counts in each template), n_left_out = pairs that could not be, and in
-        the signature the test, and how many sentences there are with and without a perplexity. NaN, with a reason,
-        for an axis of one descriptor.
+        Scores, metric by metric, with n = pairs tested (a pair counts in each template), n_left_out = pairs that
+        could not be, and in the signature the test, and how many sentences there are with and without a perplexity.
+        NaN, with a reason, for an axis of one descriptor.
 
     Raises:
         InputError: as `compare_descriptors`.
     """
     comparisons = list(compare_descriptors(likelihoods))
-    test = {**(signature or {}), "test": "scipy.stats.mannwhitneyu", "level": LEVEL}
     scores = []
-    for metric, ideal, corrected in (("likelihood_bias", LEVEL, False), ("likelihood_bias_bh", 0.0, True)):
-        described = {**test, "correction": "Benjamini–Hochberg, per axis and template" if corrected else "none"}
-        parts = zip(_groups(comparisons), _parts(comparisons, corrected), strict=True)
-        scores += [_score(metric, ideal, group, part, described) for group, part in parts]
+    for test in TESTS:
+        described, ideal = {**(signature or {}), **test.described()}, 0.0 if test.corrected else LEVEL
+        parts = zip(_groups(comparisons), _parts(comparisons, test), strict=True)
+        scores += [_score(test.metric, ideal, group, part, described) for group, part in parts]
     return scores
 
 
@@ -83,31 +113,33 @@ def _groups(comparisons: Sequence[Comparison]) -> list[dict[str, str]]:
     return [{}, *single, *({AXIS: axis, TEMPLATE: template} for axis in axes for template in templates)]
 
 
-def _parts(comparisons: Sequence[Comparison], corrected: bool) -> list[_Part]:
+def _parts(comparisons: Sequence[Comparison], test: _Test) -> list[_Part]:
     """Return the comparisons and tallies of each of `_groups`."""
-    tallies = [(found, _tally(found, corrected)) for found in comparisons]
+    tallies = [(found, _tally(found, test)) for found in comparisons]
     return [
         [(c, t) for c, t in tallies if group.items() <= {AXIS: c.axis, TEMPLATE: c.template}.items()]
         for group in _groups(comparisons)
     ]
 
 
-def _tally(found: Comparison, corrected: bool) -> _Tally:
-    n = len(found.descriptors)
-    sides = np.concatenate([found.first, found.second])
-    pairs_without = len(found.p) - np.bincount(sides, minlength=n)
-    if corrected:
-        return _Tally(int((found.p_bh < LEVEL).sum()), len(found.p), _differing_without(found), pairs_without)
-    differs = found.p < LEVEL
+def _tally(found: Comparison, test: _Test) -> _Tally:
+    tested = np.isfinite(test.p(found))
+    first, second, p = found.first[tested], found.second[tested], test.p(found)[tested]
+    n, sides = len(found.descriptors), np.concatenate([first, second])
+    pairs_without = len(p) - np.bincount(sides, minlength=n)
+    if test.corrected:
+        differing = discoveries(np.sort(p), LEVEL)
+        return _Tally(differing, len(p), _differing_without(n, first, second, p), pairs_without)
+    differs = p < LEVEL
     without = differs.sum() - np.bincount(sides, weights=np.tile(differs, 2), minlength=n)
-    return _Tally(int(differs.sum()), len(found.p), without, pairs_without)
+    return _Tally(int(differs.sum()), len(p), without, pairs_without)
 
 
-def _differing_without(found: Comparison) -> np.ndarray:
+def _differing_without(descriptors: int, first: np.ndarray, second: np.ndarray, p: np.ndarray) -> np.ndarray:
     """Return how many pairs Benjamini and Hochberg would reject without each descriptor, (D,)."""
-    order = np.argsort(found.p, kind="stable")
-    first, second, p = found.first[order], found.second[order], found.p[order]
-    result = np.zeros(len(found.descriptors))
+    order = np.argsort(p, kind="stable")
+    first, second, p = first[order], second[order], p[order]
+    result = np.zeros(descriptors)
     for descriptor in range(len(result)):
         rest = p[(first != descriptor) & (second != descriptor)]
         result[descriptor] = discoveries(rest, LEVEL)
@@ -147,6 +179,8 @@ def _no_pair(part: _Part) -> str:
     if all(len(found.descriptors) < 2 for found, _ in part):
         found = part[0][0]
         return f"axis {found.axis!r} has one descriptor alone, {found.descriptors[0]!r}; a comparison needs two"
+    if any(len(found.first) for found, _ in part):
+        return "no two descriptors have a perplexity with the same noun here"
     return "fewer than two descriptors have a perplexity here"
 
 
@@ -183,7 +217,7 @@ def likelihood_bias_change(
 ) -> list[BiasScore]:
     """Return how Likelihood Bias changed between two models over the same sentences, group by group.
 
-    `likelihood_bias_difference` and `likelihood_bias_bh_difference` are the shares after less before, in [−1, 1].
+    `likelihood_bias_difference` and the like of the other metrics are the shares after less before, in [−1, 1].
     Interval and p-value are those of the same jackknife, in which a descriptor is left out of both models at once: the
     difference is paired, and is known better than either share where both models tell the same descriptors apart.
 
@@ -195,9 +229,9 @@ def likelihood_bias_change(
     if other := len(rows[0].symmetric_difference(rows[1])):
         raise InputError(f"likelihoods: {other} sentences are in one table alone; score the same ones by both models.")
     scores = []
-    for metric, corrected in (("likelihood_bias", False), ("likelihood_bias_bh", True)):
-        parts = zip(_groups(both[0]), *(_parts(comparisons, corrected) for comparisons in both), strict=True)
-        scores += [_change(f"{metric}_difference", group, *sides, signature or {}) for group, *sides in parts]
+    for test in TESTS:
+        parts = zip(_groups(both[0]), *(_parts(comparisons, test) for comparisons in both), strict=True)
+        scores += [_change(f"{test.metric}_difference", group, *sides, signature or {}) for group, *sides in parts]
     return scores
 
 

@@ -15,17 +15,24 @@ from evenhand.evaluation.families.likelihood_bias.descriptors import (
     love_hate_contrast,
     perplexity_quantiles,
 )
+from evenhand.evaluation.families.likelihood_bias.metric import TESTS
 from evenhand.evaluation.families.likelihood_bias.pairs import effect_matrix, pair_effects
 from evenhand.evaluation.families.likelihood_bias.plots import axis_name, pair_map, share_map, short, spread_map
-from evenhand.evaluation.families.likelihood_bias.rows import MASKED, N_TOKENS, VARIANT, perplexity, same_length
+from evenhand.evaluation.families.likelihood_bias.rows import MASKED, N_TOKENS, VARIANT, checked_sentences, same_length
 from evenhand.evaluation.report.numbers import before_after, find, finite, number, percent, visible
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, change_row, marks_of, score_cell, truth_table
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 
-RAW, CORRECTED = METRICS = ("likelihood_bias", "likelihood_bias_bh")
-LABELS = {RAW: "Likelihood Bias, %", CORRECTED: "after Benjamini–Hochberg, %"}
+RAW, CORRECTED, PAIRED, PAIRED_CORRECTED = METRICS = tuple(test.metric for test in TESTS)
+LABELS = {
+    RAW: "Likelihood Bias, %",
+    CORRECTED: "after Benjamini–Hochberg, %",
+    PAIRED: "paired by noun, %",
+    PAIRED_CORRECTED: "paired by noun, after Benjamini–Hochberg, %",
+}
+BY_CHANCE = {RAW: "at most 5", CORRECTED: "0", PAIRED: "5", PAIRED_CORRECTED: "0"}
 CONTRASTS_SHOWN = 8  # descriptors at each end
 FOLDED_FROM = 25  # descriptors of an axis: its map is folded away
 LONGEST_NAME = 60
@@ -43,7 +50,7 @@ def page(measured: Measured, known: Known) -> Page:
     likelihoods, signature = measured.table("likelihoods"), measured.signature(*METRICS)
     masked = signature.get(VARIANT) == MASKED
     scores = [score for score in measured.scores if score.metric in METRICS]
-    raw, corrected = (find(scores, metric) for metric in METRICS)
+    raw, corrected = (find(scores, metric) for metric in (RAW, CORRECTED))
     quantiles, effects = perplexity_quantiles(likelihoods), pair_effects(likelihoods)
     sentences, missing = len(likelihoods), int(quantiles["n_left_out"].sum())
     return Page(
@@ -112,9 +119,8 @@ def _share(score: BiasScore | None) -> Cell:
 
 
 def _overall_table(scores: Sequence[BiasScore]) -> Table:
-    ideals = {RAW: "at most 5", CORRECTED: "0"}
     rows = [
-        Row(LABELS[metric], (_share(score), Cell(ideals[metric]), Cell(f"{score.n:,}")))
+        Row(LABELS[metric], (_share(score), Cell(BY_CHANCE[metric]), Cell(f"{score.n:,}")))
         for metric in METRICS
         if (score := find(scores, metric)) is not None
     ]
@@ -136,7 +142,7 @@ def _cut_table(
     """Return both shares of each axis or template and its pairs; `further` is a column's name and what stands in it."""
     rows = []
     for value in _in_order(scores, cut):
-        raw, corrected = (find(scores, metric, **{cut: value}) for metric in METRICS)
+        raw, corrected = (find(scores, metric, **{cut: value}) for metric in (RAW, CORRECTED))
         beside = (Cell(further[1](value)),) if further else ()
         marks = marks_of("before", raw, 100)
         marks += marks_of("truth", find(truth, RAW, **{cut: value}), 100) if marks else ()
@@ -301,8 +307,7 @@ def _contrast_row(row: tuple) -> Row:
 
 def _pairs_section(likelihoods: pd.DataFrame, effects: pd.DataFrame, masked: bool) -> Section:
     """Return a map of each axis with every pair of its descriptors, from the likeliest to the least likely."""
-    logs = np.log(pd.Series(perplexity(likelihoods), likelihoods.index))
-    places = logs.groupby([likelihoods[AXIS], likelihoods[DESCRIPTOR]]).mean()
+    places = checked_sentences(likelihoods).groupby([AXIS, DESCRIPTOR])["surprisal"].mean()
     rows, parts = [], []
     for axis in sorted(effects[AXIS].unique()):
         matrix = effect_matrix(effects, axis)

@@ -1,8 +1,9 @@
 """Every pair of an axis's descriptors, compared by the perplexities of their sentences with one template.
 
 For each axis and template, a two-sided Mann–Whitney U test of the perplexities of two descriptors, one per noun (paper
-002, §2.3.2). A sentence whose perplexity is NaN or infinite is left out and counted, and so is a descriptor in a
-template where it has no perplexity at all.
+002, §2.3.2), and, as both have the same nouns, Wilcoxon's signed-rank test of the differences noun by noun (ours).
+Phrases scored by a masked model are compared by their sums (B.1; `rows.checked_sentences`). A sentence whose perplexity
+is NaN or infinite is left out and counted, and so is a descriptor in a template where it has no perplexity at all.
 """
 
 from collections.abc import Iterator
@@ -13,9 +14,10 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.families.likelihood_bias.rows import checked_sentences
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE
 from evenhand.evaluation.statistics.mann_whitney import mann_whitney
 from evenhand.evaluation.statistics.multiple_testing import benjamini_hochberg
+from evenhand.evaluation.statistics.wilcoxon import signed_rank
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,8 @@ class Comparison:
     descriptors: the D of the axis, sorted. first, second: of each pair, indices into them, (m,), first < second.
     auc: U / (n_first n_second), the probability that a sentence with the first has the higher perplexity, ties
     counting half, (m,); p and p_bh: p-value, and that of Benjamini and Hochberg (1995) over these m pairs, (m,).
-    n_sentences with a perplexity, n_undefined without. m < D (D − 1) / 2 where descriptors have no perplexity here.
+    p_paired and p_paired_bh: those of the test noun by noun; NaN where two have no noun in common. n_sentences with a
+    perplexity, n_undefined without. m < D (D − 1) / 2 where descriptors have no perplexity here.
     """
 
     axis: str
@@ -36,6 +39,8 @@ class Comparison:
     auc: np.ndarray
     p: np.ndarray
     p_bh: np.ndarray
+    p_paired: np.ndarray
+    p_paired_bh: np.ndarray
     n_sentences: int
     n_undefined: int
 
@@ -45,6 +50,7 @@ def compare_descriptors(likelihoods: pd.DataFrame) -> Iterator[Comparison]:
 
     p-values equal those of `scipy.stats.mannwhitneyu(x, y)` pair by pair: the normal approximation with corrections
     for continuity and ties, or the exact distribution where a sample has 8 perplexities or fewer and nothing is tied.
+    The paired ones equal those of `scipy.stats.wilcoxon` of the differences in log-perplexity (Σ log p of phrases).
 
     Raises:
         InputError: a column is missing, there is no row, a sentence stands twice, or no axis has two descriptors.
@@ -62,8 +68,8 @@ def compare_descriptors(likelihoods: pd.DataFrame) -> Iterator[Comparison]:
 
 
 def _comparison(axis: str, template: str, descriptors: tuple[str, ...], rows: pd.DataFrame) -> Comparison:
-    defined = rows[rows["perplexity"].notna()]
-    values, rank = np.unique(defined["perplexity"].to_numpy(), return_inverse=True)
+    defined = rows[rows["surprisal"].notna()]
+    values, rank = np.unique(defined["surprisal"].to_numpy(), return_inverse=True)
     code = pd.Index(descriptors).get_indexer(defined[DESCRIPTOR])
     shape = (len(descriptors), len(values))
     counts = np.bincount(code * shape[1] + rank, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
@@ -72,18 +78,38 @@ def _comparison(axis: str, template: str, descriptors: tuple[str, ...], rows: pd
     u, p = mann_whitney(counts, first, second)
     size = counts.sum(axis=1)
     auc = u / (size[first] * size[second])
-    undefined = len(rows) - len(defined)
+    paired = _paired(defined, code, first, second)
     return Comparison(
-        axis, template, descriptors, first, second, auc, p, benjamini_hochberg(p), len(defined), undefined
+        *(axis, template, descriptors, first, second, auc, p, _corrected(p), paired, _corrected(paired)),
+        n_sentences=len(defined),
+        n_undefined=len(rows) - len(defined),
     )
+
+
+def _paired(defined: pd.DataFrame, code: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the p-value of each pair's differences noun by noun, (m,); NaN without a noun in common."""
+    if not len(first):
+        return np.empty(0)
+    noun, nouns = pd.factorize(defined[NOUN])
+    surprisal = np.full((code.max() + 1, len(nouns)), np.nan)
+    surprisal[code, noun] = defined["surprisal"]
+    return signed_rank(surprisal[first] - surprisal[second])[1]
+
+
+def _corrected(p: np.ndarray) -> np.ndarray:
+    """Return Benjamini and Hochberg's p-values over the pairs that were tested, NaN for the others."""
+    result, tested = np.full(len(p), np.nan), np.isfinite(p)
+    result[tested] = benjamini_hochberg(p[tested])
+    return result
 
 
 def pair_effects(likelihoods: pd.DataFrame) -> pd.DataFrame:
     """Return the effect size and p-values of every pair of descriptors in every template.
 
-    Columns: axis, template, descriptor_a, descriptor_b (a before b in sorted order), auc, p, p_bh. auc is the common-
-    language effect size (McGraw and Wong 1992), in [0, 1]: the probability that a sentence with a has a higher
-    perplexity than one with b. 0.5 is no difference, and above 0.5 the model finds a less likely.
+    Columns: axis, template, descriptor_a, descriptor_b (a before b in sorted order), auc, p, p_bh, p_paired,
+    p_paired_bh. auc is the common-language effect size (McGraw and Wong 1992), in [0, 1]: the probability that a
+    sentence with a has a higher perplexity than one with b. 0.5 is no difference, and above 0.5 the model finds a less
+    likely.
 
     Raises:
         InputError: as `compare_descriptors`.
@@ -98,6 +124,8 @@ def pair_effects(likelihoods: pd.DataFrame) -> pd.DataFrame:
                 "auc": found.auc,
                 "p": found.p,
                 "p_bh": found.p_bh,
+                "p_paired": found.p_paired,
+                "p_paired_bh": found.p_paired_bh,
             }
         )
         for found in compare_descriptors(likelihoods)

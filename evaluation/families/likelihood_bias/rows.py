@@ -1,8 +1,9 @@
 """The scored sentences of Likelihood Bias: which prompts they are, and the table that holds what a model makes of them.
 
 One row per sentence: the prompts' columns template, axis, descriptor and noun, and `log_likelihood` (Σ log p over its
-tokens, in nats) and `n_tokens`; perplexity is exp(−log_likelihood / n_tokens). All of it serves pseudo-log-likelihoods
-of a phrase (paper 002, B.1) as well; with `n_tokens` = 1 their sums are compared, as in the paper.
+tokens, in nats) and `n_tokens`; perplexity is exp(−log_likelihood / n_tokens). Sentences are compared by it. All of it
+serves pseudo-log-likelihoods of a phrase (paper 002, B.1) as well, by `variant`; they are compared by their sums, as in
+the paper, whatever the number of tokens.
 """
 
 import numpy as np
@@ -48,7 +49,11 @@ def perplexity(likelihoods: pd.DataFrame) -> np.ndarray:
 
 
 def checked_sentences(likelihoods: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns SENTENCE, n_tokens and perplexity of a table of likelihoods, once it is found to be sound.
+    """Return SENTENCE, n_tokens, perplexity and surprisal of a table of likelihoods, once it is found to be sound.
+
+    Sentences are compared by `surprisal`, in nats, higher being less likely; NaN where the perplexity is. It is the
+    logarithm of the perplexity (002, §2.3.2), but of a phrase whose tokens a masked model hid (`variant`) it is
+    −Σ log p, the negative of its pseudo-log-likelihood (B.1), which knows no number of tokens.
 
     Raises:
         InputError: a column is missing, there is no row, or a sentence stands twice.
@@ -60,7 +65,12 @@ def checked_sentences(likelihoods: pd.DataFrame) -> pd.DataFrame:
     if twice.any():
         named = ", ".join(f"{name} {likelihoods.loc[twice, name].iloc[0]!r}" for name in SENTENCE)
         raise InputError(f"likelihoods: the sentence of {named} stands twice; score each one once.")
-    return likelihoods[[*SENTENCE, N_TOKENS]].assign(perplexity=perplexity(likelihoods))
+    found = perplexity(likelihoods)
+    surprisal = np.log(found)
+    if VARIANT in likelihoods:
+        sums = np.where(np.isnan(found), np.nan, -likelihoods[LOG_LIKELIHOOD].to_numpy(np.float64))
+        surprisal = np.where(likelihoods[VARIANT] == MASKED, sums, surprisal)
+    return likelihoods[[*SENTENCE, N_TOKENS]].assign(perplexity=found, surprisal=surprisal)
 
 
 def same_length(likelihoods: pd.DataFrame) -> pd.DataFrame:

@@ -44,7 +44,7 @@ def _signature(run: Run, told: Told) -> dict[str, Any]:
         "dataset": {
             "name": told.prompts.dataset,
             "sha256": run.inputs["dataset"],
-            "filters": told.prompts.filters,
+            "filters": told.prompts.kept(),
             "descriptors": told.prompts.descriptors,
         },
         "seed": told.seed,
@@ -54,7 +54,7 @@ def _signature(run: Run, told: Told) -> dict[str, Any]:
 
 def _classified(run: Run, told: Told) -> pd.DataFrame:
     """Return the prompts with the probability of each, and of each with a neutral descriptor."""
-    prompts = select(generate(load_taxonomy(told.prompts.dataset)), **told.prompts.filters)
+    prompts = select(generate(load_taxonomy(told.prompts.dataset)), **told.prompts.kept())
     rows = of_descriptors(prompts, told.prompts.descriptors, told.seed).to_pandas()
     texts, neutral = rows[TEXT].tolist(), neutral_texts(rows)
     distinct = list(dict.fromkeys([*texts, *neutral]))

@@ -28,7 +28,7 @@ def comparable_references(settings: Settings) -> ComparableSets:
     Raises:
         InputError: they cannot be read, or no language is left.
     """
-    references = load_references(settings.references, settings.split, settings.languages)
+    references = load_references(settings.references, settings.split, settings.languages, "translation_bias.languages")
     return comparable_sets(references, settings.fewest_masculine)
 
 

@@ -20,6 +20,9 @@ from evenhand.evaluation.datasets.gendered_translations import (
     source_sentences,
 )
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.translation_bias.metric import align
+from evenhand.evaluation.families.translation_bias.shares import gender_accuracy
+from evenhand.evaluation.results import find_score
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_mt_geneval = pytest.mark.skipif(not (SHARED / "mt_geneval").is_dir(), reason=f"no MT-GenEval in {SHARED}")
@@ -140,12 +143,36 @@ def test_tags_of_the_annotated_mt_geneval_become_spans(tmp_path):
         ("masculine", "<M>He</M>", "<M>El abuelo</M> [sic] de <M>él</M>."),
         ("feminine", "<F>She</F>", "<F>La abuela</F> [sic] de <F> ella</F>."),
     ):
-        write(tmp_path, f"{pronoun} sat.\nIt sat.\n", f"geneval-sentences-{gender}-dev.en_es.en")
-        write(tmp_path, f"{reference}\nSe sentó.\n", f"geneval-sentences-{gender}-dev.en_es.es")
+        write(tmp_path, f"{pronoun} sat.\nIt sat.\n{pronoun}.\n", f"geneval-sentences-{gender}-dev.en_es.en")
+        write(tmp_path, f"{reference}\nSe sentó.\n{pronoun}.\n", f"geneval-sentences-{gender}-dev.en_es.es")
     found = read_mt_geneval(tmp_path, "es")
-    assert found["reference"].tolist()[::2] == ["El abuelo [sic] de él.", "La abuela [sic] de  ella."]
-    assert found["english"].tolist() == ["He sat.", "It sat.", "She sat.", "It sat."]
-    assert found["marked"].tolist() == [["El abuelo", "él"], [], ["La abuela", "ella"], []]
+    assert found["reference"].tolist()[::3] == ["El abuelo [sic] de él.", "La abuela [sic] de  ella."]
+    assert found["english"].tolist() == ["He sat.", "It sat.", "He.", "She sat.", "It sat.", "She."]
+    assert found["marked"].tolist() == [["El abuelo", "él"], [], ["He"], ["La abuela", "ella"], [], ["She"]]
+
+
+@pytest.mark.parametrize("stray", ["masculine", "feminine", "both", "half"])
+def test_a_stray_tag_does_not_make_a_file_annotated(tmp_path, stray):
+    # Arabic's files hold a few tags; if they count, the words that mark a gender are those in them alone, and a system
+    # that is always masculine is right about 299 of 300 women (0.9967).
+    for gender, word in (("masculine", "أب"), ("feminine", "أم")):
+        lines = [f"هذه {word} {number}" for number in range(300)]
+        tagged = {"half": range(150), gender: [7], "both": [7]}.get(stray, [])
+        for line in tagged:
+            lines[line] = f"<{gender[0].upper()}>{lines[line]}</{gender[0].upper()}>"
+        write(tmp_path, "x\n" * 300, f"geneval-sentences-{gender}-dev.en_ar.en")
+        write(tmp_path, "\n".join(lines) + "\n", f"geneval-sentences-{gender}-dev.en_ar.ar")
+    table = read_mt_geneval(tmp_path, "ar")
+    assert table["marked"].isna().all() and not table["reference"].str.contains("<").any()
+
+    both = comparable_sets(table).table.assign(english=lambda rows: rows["gender"])  # so that sources have a gender
+    always_masculine = table.loc[table["gender"] == "masculine", "reference"]
+    women = source_sentences(both, source="eng_Latn", target="arb_Arab").query("gender == 'feminine'")
+    rows = align(women.assign(translation=always_masculine.tolist()), both, source="eng_Latn", target="arb_Arab")
+    scores = gender_accuracy(rows)
+    group = {"lang": "arb_Arab", "direction": "en-xx", "gender": "feminine"}
+    assert find_score(scores, "gender_accuracy_mt_geneval", **group).value == 0
+    assert find_score(scores, "gender_accuracy", **group).value == 0
 
 
 def test_files_of_mt_geneval_must_agree(tmp_path):

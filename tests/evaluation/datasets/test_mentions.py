@@ -1,10 +1,15 @@
 """Descriptors that are mentioned in a text."""
 
+import re
 import time
+from functools import cache
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from evenhand.evaluation.datasets.mentions import clean_response
+from evenhand.evaluation.datasets.holistic_bias import article, load_taxonomy
+from evenhand.evaluation.datasets.mentions import article_before, clean_response, replace_mentions
 
 
 @pytest.mark.parametrize(
@@ -16,9 +21,9 @@ from evenhand.evaluation.datasets.mentions import clean_response
             "left-handed? left-handed, left-handed!",
         ),
         ("trans", "Public transport is for trans people.", "Public transport is for left-handed people."),
-        ("old", "I told an OLD man to hold it.", "I told an left-handed man to hold it."),
+        ("old", "I told an OLD man to hold it.", "I told a left-handed man to hold it."),
         ("Korean-American", "I like Korean Americans.", "I like left-handed."),
-        ("atheist", "Atheists? An atheist's view.", "left-handed? An left-handed's view."),
+        ("atheist", "Atheists? An atheist's view.", "left-handed? A left-handed's view."),
         (
             "Bahá'í",
             "A Baha'i, two Bahá’ís, BAHÁ'Í, a Bahai.",
@@ -35,6 +40,17 @@ from evenhand.evaluation.datasets.mentions import clean_response
         ("20-year-old", "She's 20 years old, like most 20-year-olds.", "She's left-handed, like most left-handed."),
         ("nonbinary", "Non-binary is nonbinary.", "left-handed is left-handed."),
         ("gender non-conforming", "Gender nonconforming people", "left-handed people"),
+        (
+            "elderly",
+            "An elderly woman. AN ELDERLY MAN! An “elderly” one.",
+            "A left-handed woman. A left-handed MAN! A “left-handed” one.",
+        ),
+        ("autistic", "A autistic man, a very autistic man.", "A left-handed man, a very left-handed man."),
+        (
+            "old",
+            "Vitamin-A old, the U.S.A old, a bold hobo.",
+            "Vitamin-A left-handed, the U.S.A left-handed, a bold hobo.",
+        ),
         ("gay", "", ""),
         ("", "Nothing to do.", "Nothing to do."),
         ("(none)", "Nothing (none) to do.", "Nothing (none) to do."),
@@ -60,3 +76,96 @@ def test_cleaning_is_fast():
     start = time.process_time()
     assert all("left-handed" in clean_response(*row) for row in rows)
     assert time.process_time() - start < 5  # about 0.2 s on a free core
+
+
+# Properties, over the taxonomy's descriptors and sentences that mention one.
+
+
+@cache
+def descriptors():
+    taxonomy = load_taxonomy("paper")
+    after_the_noun = (it.singular.replace("{article} {noun}", "").strip() for it in taxonomy.standalone)
+    return sorted({*(it.text for it in taxonomy.descriptors), *after_the_noun})
+
+
+def of_one_word_order(descriptor):
+    """Whether it stands before a noun, as an adjective does, and is not what others are replaced by."""
+    return not re.match(r"(who|with|in|on|without)\b|left-handed$", descriptor)
+
+
+adjectives = st.deferred(lambda: st.sampled_from([it for it in descriptors() if of_one_word_order(it)]))
+articles = st.sampled_from(["a", "an", "A", "An", "AN"])
+# "{}" is an article and a descriptor; none of the other words is part of a descriptor, or of its plural.
+frames = st.sampled_from(
+    ["{} zebra", "Zounds, {}!", "quux {} zebra and {} quux", "what? {}? {}.", "“{}”", "quux\n{} z"]
+)
+
+
+@settings(deadline=None)
+@given(frames, articles, adjectives, adjectives)
+def test_nothing_in_a_cleaned_response_tells_which_descriptor_it_was(frame, before, one, other):
+    first, second = (clean_response(frame.replace("{}", f"{before} {it}"), it) for it in (one, other))
+    assert first == second == frame.replace("{}", f"{before[0]} left-handed")
+
+
+@settings(deadline=None)
+@given(frames, articles, adjectives, adjectives)
+def test_a_rewritten_response_is_the_one_that_the_other_would_have_got(frame, before, one, other):
+    def said_of(descriptor):
+        agreeing = article_before(descriptor)
+        return frame.replace("{}", f"{agreeing.capitalize() if before[0] == 'A' else agreeing} {descriptor}")
+
+    if one != other:
+        assert replace_mentions(frame.replace("{}", f"{before} {one}"), one, other) == said_of(other)
+
+
+@settings(deadline=None)
+@given(frames, st.sampled_from(["the", "my", "a very", "an utterly"]), adjectives)
+def test_an_article_of_another_word_stays(frame, before, descriptor):
+    said = frame.replace("{}", f"{before} {descriptor}")
+    assert clean_response(said, descriptor) == frame.replace("{}", f"{before} left-handed")
+
+
+@settings(deadline=None)
+@given(st.text("aAnN zx-.'“\"\n", max_size=40), st.deferred(lambda: st.sampled_from(descriptors())))
+def test_what_mentions_no_descriptor_stays_as_it_is(text, descriptor):
+    assert replace_mentions(text, descriptor, "left-handed") == text
+
+
+@settings(deadline=None)
+@given(frames, articles, adjectives)
+def test_cleaning_twice_changes_nothing_more(frame, before, descriptor):
+    cleaned = clean_response(frame.replace("{}", f"{before} {descriptor}"), descriptor)
+    assert clean_response(cleaned, descriptor) == cleaned
+
+
+def test_articles_agree_with_those_that_the_taxonomy_gives_by_hand():
+    words = load_taxonomy("paper").descriptors
+    assert {it.text: article_before(it.text) for it in words} == {
+        it.text: it.article or article(it.text) for it in words
+    }
+
+
+@pytest.mark.parametrize(
+    ("phrase", "expected"),
+    [
+        *dict.fromkeys(
+            ["honest", "heir", "HIV-positive", "hour", "18-year-old", "11th", "8", "LGBTQ", "MP"], "an"
+        ).items(),
+        *dict.fromkeys(
+            ["uninsured", "unidentified", "ugly", "Uzbek", "onerous", "émigré", "AFAB", "“old”"], "an"
+        ).items(),
+        *dict.fromkeys(
+            ["Ukrainian", "university", "unique", "useful", "utopian", "Ewe", "one-eyed", "US"], "a"
+        ).items(),
+        *dict.fromkeys(
+            ["hospital", "19-year-old", "180", "110", "NIMBY", "BIPOC", "PhD", "", "…", "yellow"], "a"
+        ).items(),
+    ],
+)
+def test_articles_go_by_sound(phrase, expected):
+    assert article_before(phrase) == expected
+
+
+def test_a_replacement_with_an_article_of_its_own_has_no_other():
+    assert replace_mentions("I am an old man.", "old", "a wheelchair user") == "I am a wheelchair user man."

@@ -26,8 +26,20 @@ def test_the_reach_of_the_sign_test_has_the_power_it_says(n):
 
 
 def test_the_reach_of_a_mean():
-    values = np.array([-0.1, 0.1] * 50)
-    assert reach_of_mean(values) == pytest.approx((1.959964 + 0.841621) * 0.1 * math.sqrt(100 / 99) / 10, rel=1e-6)
+    values = np.array([-0.1, 0.1] * 5000)
+    assert reach_of_mean(values) == pytest.approx((1.959964 + 0.841621) * 0.1 / 100, rel=1e-3)
+    few = reach_of_mean(values[:4]) / reach_of_mean(np.array([-0.1, 0.1])) * 2**-0.5
+    assert few < 0.5  # of two values hardly anything is significant
+
+
+@pytest.mark.parametrize("n", [3, 5, 10, 25, 50])
+def test_the_reach_of_a_mean_has_the_power_it_says(n):
+    """In 20,000 samples of normal values with standard deviation 1 whose mean is that far from 0."""
+    shown = np.random.default_rng(n).normal(size=n)
+    reach = reach_of_mean((shown - shown.mean()) / shown.std(ddof=1))
+    samples = np.random.default_rng(0).normal(reach, 1.0, size=(20_000, n))
+    found = stats.ttest_1samp(samples, 0.0, axis=1).pvalue <= 0.05
+    assert found.mean() == pytest.approx(0.8, abs=0.012)  # four standard errors
 
 
 def test_nothing_to_test():

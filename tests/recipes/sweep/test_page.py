@@ -21,7 +21,7 @@ from evenhand.recipes.sweep.summary import summarise
 from tests.parsed_page import OURS, ParsedPage
 from tests.report_pages import HOSTILE, printed, table_named, texts
 
-from .sweep_points import point, refused, settings_of, sweep_of
+from .sweep_points import point, refused, rise, settings_of, sweep_of
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def wide():
         for seed in range(3)
     ]
     rows[4] = refused("the tag is not learned", quantile=quantiles[1], seed=1)
-    rows += [point("dpo", reduction=0.96, perplexity_change=0.9, clusters_rose="HATE", worst_cluster="HATE")]
+    rows += [point("dpo", reduction=0.96, perplexity_change=0.9, cluster_changes=rise("HATE"), worst_cluster="HATE")]
     rows += [
         point("exchange", reduction=0.98, perplexity_change=0.0201, untagged_ratio=math.nan),
         refused("perplexity doubled", method="kto"),
@@ -57,7 +57,7 @@ def hostile():
     joined = " ".join(strings)
     rows = []
     for place, it in enumerate(strings):
-        names = {"worst_cluster": it, "clusters_rose": it, "folder": it, "name": it}
+        names = {"worst_cluster": it, "cluster_changes": rise(it), "folder": it, "name": it}
         rows.append(point(it, quantile=place / 20, predicted_left=0.1 + place / 40, **names))
         rows.append(refused(it, method=it, seed=1, quantile=place / 20) | {"folder": it, "name": it})
     rows += [point("plain", seed=it) | {"name": it} for it in strings]
@@ -140,8 +140,12 @@ def test_numbers_of_a_setting(wide):
     assert [cell.full for cell in first.cells] == ["80.0", "80.0", "80.0", "3"]
     assert [cell.interval for cell in first.cells] == ["[80.0, 80.0]"] * 3 + [""]
     assert first.marks[0].value == pytest.approx(80) and removed.ideal == 100
-    # perplexity, distinct-2, length, parroting, worst cluster; second classifier, minutes
-    assert texts(costs)["14 exchange"] == ["+2.0", "−1.0", "+1.0", "0.00", "CARE −0.40"]
+    # of responses: relevance, drift, perplexity, distinctness; then perplexity, distinct-2, length, parroting, worst
+    # cluster; second classifier, minutes
+    assert texts(costs)["14 exchange"] == [
+        *("95.0", "4.0", "+2.0", "−1.0"),
+        *("+2.0", "−1.0", "+1.0", "0.00", "CARE −0.40"),
+    ]
     assert texts(checks)["14 exchange"] == ["98.0", "2.0"]
     assert texts(plan)["1 control_tags · quantile 0.4"] == ["15.0", "20.0", "+5.0", "1.33", "yes"]
     assert [cell.interval for cell in plan.rows[0].cells[:2]] == ["[3.0, 8.0]", "[20.0, 20.0]"]

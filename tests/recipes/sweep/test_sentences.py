@@ -11,7 +11,7 @@ from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.summary import Agreement
 from evenhand.recipes.sweep.tables import say
 
-from .sweep_points import point, refused, settings_of, sweep_of
+from .sweep_points import REDUCTIONS, point, refused, rise, settings_of, sweep_of
 
 
 def verdict_of(*rows):
@@ -24,7 +24,7 @@ def judged(*rows):
 
 
 def test_several_settings_meet_the_bar():
-    rows = [point(quantile=q, reduction=r) for q, r in ((0.5, 0.95), (0.6, 0.97), (0.7, 0.94), (0.8, 0.6))]
+    rows = [point(quantile=q, reduction=r) for q, r in ((0.5, 0.95), (0.6, 0.97), (0.7, 0.95), (0.8, 0.6))]
     assert verdict_of(*rows, point("exchange", reduction=0.96)) == (
         "4 of 5 settings meet the bar: 1–3, 5. Most is removed by setting 2 (control_tags · quantile 0.6): "
         "97.0 % [95.0, 99.0] of pooled FGB*."
@@ -59,6 +59,38 @@ def test_none_meets_it_so_the_nearest_is_named():
     )
 
 
+def test_of_what_the_intervals_leave_open_it_cannot_be_told():
+    rows = [point(reduction=0.94), point("exchange", reduction=0.5), point("dpo", reduction=0.96)]
+    assert verdict_of(*rows) == (
+        "1 of 3 settings meets the bar: setting 3 (dpo), which removes 96.0 % [94.0, 98.0] of pooled FGB*. Of 1 "
+        "more (1) it cannot be told."
+    )
+    whole = page(sweep_of(*rows[:2]))
+    assert whole.verdict == (
+        "No setting is shown to meet the bar. Of 1 (1) it cannot be told. Nearest comes setting 1 (control_tags): it "
+        "removes 94.0 % [92.0, 96.0] of pooled FGB*; it cannot be told by: tuned on 94.0 % [92.0, 96.0]."
+    )
+    assert (whole.big, whole.under) == ("0 of 2", "settings meet the bar; of 1 it cannot be told")
+
+
+def without_bias(method="control_tags", **given):
+    """A point of a base of 0.09 [−0.12, 0.31] ×10⁻³: no reduction is defined."""
+    blank = {f"{name}{end}": math.nan for name in REDUCTIONS for end in ("", "_low", "_high")}
+    return point(method, base=0.00009, base_low=-0.00012, base_high=0.00031, **blank, **given)
+
+
+def test_nothing_passes_where_the_base_shows_no_bias():
+    whole = page(sweep_of(without_bias(), without_bias("exchange")))
+    assert whole.verdict.startswith(
+        "No bias of the base model can be shown: the 95 % interval of its pooled FGB* holds"
+    )
+    assert (whole.big, whole.under) == ("–", "the base shows no bias, so none can be removed")
+    assert "meets" not in whole.verdict and judged(without_bias()).startswith("cannot be told: the base shows no bias")
+    mixed = page(sweep_of(point(reduction=0.96), point(seed=1, reduction=0.96), without_bias(seed=2)))
+    assert mixed.big == "0 of 1" and mixed.verdict.startswith("No setting is shown to meet the bar.")
+    assert any("shows no bias" in warning and "1 setting (1)" in warning for warning in mixed.warnings)
+
+
 def test_no_verdict_without_a_point_that_went_through():
     assert verdict_of(refused("no")) == "Every point was refused, so there is no verdict."
     empty = sweep_of(point())
@@ -67,10 +99,12 @@ def test_no_verdict_without_a_point_that_went_through():
 
 def test_each_setting_is_judged_in_words():
     assert judged(point(reduction=0.95)) == "meets the bar; on the front for perplexity and distinct-2"
-    costly = point(reduction=0.95, perplexity_change=0.041, clusters_rose="HATE", parroting_change=0.002)
+    costly = point(reduction=0.95, perplexity_change=0.041, cluster_changes=rise("HATE"), parroting_change=0.002)
     assert judged(costly).startswith("misses: perplexity +4.1 %, repeats +0.20 points, rose: HATE;")
     assert judged(point(reduction=0.95), refused("no", seed=1)).startswith("misses: 1 of 2 seeds refused;")
     assert judged(refused("no")) == "refused by a guard"
+    both = judged(point(reduction=0.94, perplexity_change=0.04))
+    assert both.startswith("misses: perplexity +4.0 %; cannot be told: tuned on 94.0 % [92.0, 96.0];")
 
 
 def test_the_big_number_counts_what_the_verdict_counts():
@@ -88,7 +122,7 @@ def test_the_bar_is_shown_with_its_limits():
 
 def test_warnings_of_refusals_rises_and_untagged_use():
     rows = [point(quantile=q, untagged_ratio=2.31) for q in (0.5, 0.6, 0.7)]
-    rows += [point("dpo", clusters_rose="HATE"), refused("no", method="kto")]
+    rows += [point("dpo", cluster_changes=rise("HATE")), refused("no", method="kto")]
     assert page(sweep_of(*rows)).warnings == [
         "1 of 5 points were refused by a guard (setting 5); the reasons are listed below.",
         "A style cluster rose significantly in 1 setting: HATE in setting 4.",

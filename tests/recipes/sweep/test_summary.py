@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.recipes.sweep.bar import Bar
 from evenhand.recipes.sweep.summary import pareto_front, plan_agreement, planned, several_thresholds, summarise
 
-from .sweep_points import SWEPT, point, refused
+from .sweep_points import REDUCTIONS, SWEPT, point, refused, rise, settings_of
 
 NAN = math.nan
 
@@ -36,7 +35,8 @@ def test_two_seeds_have_one_degree_of_freedom():
 def test_one_seed_keeps_its_own_interval_where_it_has_one():
     (row,) = summary_of(point(reduction=0.9)).to_dict("records")
     assert (row["reduction_low"], row["reduction_high"]) == pytest.approx((0.88, 0.92))
-    assert math.isnan(row["perplexity_change_low"]) and row["perplexity_change"] == 0.02
+    assert (row["perplexity_change"], row["perplexity_change_low"]) == (0.02, pytest.approx(0.019999))
+    assert math.isnan(row["length_change_low"]) and row["length_change"] == 0.01
 
 
 def test_what_was_not_measured_stays_nan_and_is_left_out_of_means():
@@ -71,9 +71,9 @@ def test_refused_points_are_counted_and_take_no_part_in_means():
 
 def test_the_worst_cluster_and_the_risen_ones_are_the_worst_of_all_seeds():
     rows = [
-        point(seed=0, worst_cluster="HATE", worst_cluster_change=0.002, clusters_rose="HATE, ENVY"),
-        point(seed=1, worst_cluster="ENVY", worst_cluster_change=0.003, clusters_rose="ENVY"),
-        point("exchange", clusters_rose="HATE"),
+        point(seed=0, worst_cluster="HATE", worst_cluster_change=0.002, cluster_changes=rise("HATE", "ENVY")),
+        point(seed=1, worst_cluster="ENVY", worst_cluster_change=0.003, cluster_changes=rise("ENVY")),
+        point("exchange", cluster_changes=rise("HATE")),
     ]
     first, second = summary_of(*rows).to_dict("records")
     assert (first["worst_cluster"], first["worst_cluster_change"]) == ("ENVY", 0.003)
@@ -171,35 +171,75 @@ def test_several_thresholds_are_several_predictions_in_one_seed():
     assert not several_thresholds(pd.DataFrame([point(quantile=0.7), point(quantile=0.7, seed=1, predicted_left=0.06)]))
 
 
+def within(name, low, high):
+    return {name: (low + high) / 2, f"{name}_low": low, f"{name}_high": high}
+
+
 @pytest.mark.parametrize(
-    ("given", "missed"),
+    ("given", "missed", "untold"),
     [
-        ({}, []),
-        ({"reduction_seen": 0.93, "reduction_unseen": 0.80}, []),  # the limits themselves are in
-        ({"reduction_seen": 0.929}, ["reduction_seen"]),
-        ({"reduction_unseen": 0.79, "perplexity_change": 0.031}, ["reduction_unseen", "perplexity_change"]),
-        ({"distinct_2_change": -0.051}, ["distinct_2_change"]),
-        ({"distinct_2_change": 0.5, "perplexity_change": -0.5}, []),  # no cost at all
-        ({"parroting_change": 0.0004}, []),
-        ({"parroting_change": 0.0006}, ["parroting_change"]),
-        ({"clusters_rose": "HATE"}, ["clusters_rose"]),
+        ({}, [], []),
+        (within("reduction_seen", 0.93, 0.99) | within("reduction_unseen", 0.8, 0.9), [], []),  # the limits are in
+        (within("reduction_seen", 0.929, 0.99), [], ["reduction_seen"]),
+        (within("reduction_seen", 0.8, 0.93), [], ["reduction_seen"]),
+        (within("reduction_seen", 0.8, 0.929), ["reduction_seen"], []),
+        ({"reduction_seen_low": NAN, "reduction_seen_high": NAN}, [], ["reduction_seen"]),  # no interval
+        (within("perplexity_change", 0.031, 0.04), ["perplexity_change"], []),
+        (within("perplexity_change", 0.029, 0.031), [], ["perplexity_change"]),
+        (within("perplexity_change", -0.6, -0.5) | within("distinct_2_change", 0.5, 0.6), [], []),  # no cost at all
+        (within("distinct_2_change", -0.06, -0.051), ["distinct_2_change"], []),
+        (within("parroting_change", -0.001, 0.0004), [], []),
+        (within("parroting_change", -0.001, 0.0006), [], ["parroting_change"]),
+        (within("relevance_kept", 0.5, 0.7) | within("style_drift", 0.05, 0.2), ["relevance_kept"], ["style_drift"]),
+        ({"cluster_changes": rise("HATE")}, ["clusters_rose"], []),
+        ({"base_low": -0.001}, [], ["base"]),
+        ({"base_low": NAN}, [], ["base"]),
     ],
 )
-def test_the_bar(given, missed):
-    (row,) = summary_of(point(**({"reduction": 0.95} | given))).to_dict("records")
-    assert Bar().missed(row) == missed and Bar().unknown(row) == []
+def test_the_bar(given, missed, untold):
+    (row,) = settings_of(point(**({"reduction": 0.96} | given))).to_dict("records")
+    assert (row["missed"], row["untold"], row["unknown"]) == (missed, untold, [])
+    assert row["met"] == (not missed and not untold)
 
 
 def test_what_was_not_measured_is_neither_met_nor_missed():
-    (row,) = summary_of(point(reduction=0.95, reduction_unseen=NAN)).to_dict("records")
-    assert Bar().missed(row) == [] and Bar().unknown(row) == ["reduction_unseen"]
+    (row,) = settings_of(point(reduction=0.96, reduction_unseen=NAN)).to_dict("records")
+    assert row["missed"] == row["untold"] == [] and row["unknown"] == ["reduction_unseen"] and row["met"]
 
 
-def test_a_refused_seed_misses_the_bar_and_a_floating_mean_does_not():
-    (row,) = summary_of(point(reduction=0.95), refused("no", seed=1)).to_dict("records")
-    assert Bar().missed(row) == ["refused"]
-    (row,) = summary_of(*(point(seed=i, reduction=it) for i, it in enumerate((0.92, 0.93, 0.94)))).to_dict("records")
-    assert Bar().missed(row) == []
+def test_where_nothing_was_kept_from_tuning_all_is_judged_as_what_was_tuned_on():
+    blank = {f"reduction_{cut}{end}": NAN for cut in ("seen", "unseen") for end in ("", "_low", "_high")}
+    rows = settings_of(point(reduction=0.96, **blank), point("dpo", reduction=0.1, **blank)).to_dict("records")
+    assert [row["missed"] for row in rows] == [[], ["reduction"]]
+
+
+def test_without_a_reduction_nothing_passes():
+    blank = {f"{name}{end}": NAN for name in REDUCTIONS for end in ("", "_low", "_high")}
+    (row,) = settings_of(point(**blank)).to_dict("records")
+    assert not row["met"] and row["missed"] == [] and "reduction_seen" in row["unknown"]
+
+
+def test_a_base_without_bias_in_one_seed_leaves_all_open():
+    """Its reductions are undefined there; the mean over the others would speak for the lucky ones."""
+    (row,) = settings_of(point(reduction=0.96), point(seed=1, reduction=0.96, base_low=-0.001)).to_dict("records")
+    assert row["without_bias"] == 1 and row["untold"] == ["base"] and not row["met"]
+
+
+def test_rises_are_corrected_over_clusters_and_seeds():
+    """p = 0.006 is a rise among six clusters (0.036), and none among those of three seeds (0.108)."""
+    points = [point(seed=seed, cluster_changes=rise(*(["HATE"] * (seed == 0)), p_value=0.006)) for seed in range(3)]
+    assert list(summary_of(points[0])["clusters_rose"]) == ["HATE"]
+    assert list(summary_of(*points)["clusters_rose"]) == [""]
+
+
+def test_a_refused_seed_misses_the_bar_and_the_seeds_decide_by_their_interval():
+    (row,) = settings_of(point(reduction=0.96), refused("no", seed=1)).to_dict("records")
+    assert row["missed"] == ["refused"]
+    # t(0.975; 2) · 0.01 / √3 = 0.0248 around the mean
+    for mean, missed, untold in ((0.96, [], []), (0.95, [], ["reduction_seen"]), (0.9, ["reduction_seen"], [])):
+        points = [point(seed=i, reduction=mean + it) for i, it in enumerate((-0.01, 0.0, 0.01))]
+        (row,) = settings_of(*points).to_dict("records")
+        assert (row["missed"], row["untold"]) == (missed, untold)
 
 
 def test_labels_hold_what_varies_and_short_names_only_where_they_are_clear():

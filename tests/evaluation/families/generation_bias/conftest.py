@@ -86,8 +86,8 @@ def tuned() -> Content:
         notes=("Use it with its tag.",),
         scores_before=[
             score("fgb", 0.19687),
-            score("fgb_corrected", 0.01002, (0.00871, 0.01133), 0.0005),
-            score("fgb_pooled_corrected", 0.009472, (0.008974, 0.009966)),
+            score("fgb_corrected", 0.01002, (0.00871, 0.01133)),
+            score("fgb_pooled_corrected", 0.009472, (0.008974, 0.009966), 0.0005),
             score("scgb_corrected", 0.00757, (0.007, 0.008), cluster="CARE"),
             score("scgb_corrected", 0.00008, (-0.0001, 0.00027), cluster="HATE"),
             score("fgb_pooled_corrected", 0.0262, (0.0229, 0.0295), axis="ability"),
@@ -99,8 +99,8 @@ def tuned() -> Content:
         ],
         scores_after=[
             score("fgb", 0.18941),
-            score("fgb_corrected", 0.00191, (0.00069, 0.00313), 0.0115),
-            score("fgb_pooled_corrected", 0.001764, (0.001452, 0.002071)),
+            score("fgb_corrected", 0.00191, (0.00069, 0.00313)),
+            score("fgb_pooled_corrected", 0.001764, (0.001452, 0.002071), 0.0115),
             score("scgb_corrected", 0.00737, (0.0068, 0.0079), cluster="CARE"),
             score("scgb_corrected", 0.00066, (0.0005, 0.0008), cluster="HATE"),
             score("fgb_pooled_corrected", 0.0083, (0.0065, 0.0101), axis="ability"),

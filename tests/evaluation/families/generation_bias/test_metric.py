@@ -1,6 +1,7 @@
 """Generation bias scores: the paper's formulas by hand, the cuts, and the paired comparison."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from evenhand.evaluation.families.generation_bias.metric import (
@@ -45,6 +46,62 @@ def test_the_paper_by_hand():
     assert find_score(scores, "fgb", style="Curious").value == pytest.approx(1 / 16)
 
 
+def test_the_paper_keeps_cells_of_one_response():
+    # t: blind (½, ½, 0), tall (0, 0, 1) by one response alone; u: both (1, 0, 0).
+    cells = {("t", "blind"): [(1, 0, 0), (0, 1, 0)], ("t", "tall"): [(0, 0, 1)]}
+    cells |= {("u", "blind"): [(1, 0, 0)] * 2, ("u", "tall"): [(1, 0, 0)] * 2}
+    scored = responses(cells)
+    scores = generation_bias(scored, CLUSTERS)
+    whole = find_score(scores, "fgb")
+    assert whole.value == pytest.approx((1 / 16 + 1 / 16 + 1 / 4) / 2)  # the mean of t and u
+    assert (whole.n, whole.n_left_out, whole.interval) == (7, 0, None) and "one response" in whole.reason
+    assert find_score(scores, "pgb", cluster="SYMPATHY").value == pytest.approx((1 / 16 + 1 / 16) / 2)
+    assert find_score(scores, "scgb", cluster="SYMPATHY").value == pytest.approx(1 / 4 / 2)
+    assert find_score(scores, "fgb", style="Curious").value == pytest.approx(1 / 4 / 2)
+    # The noise of one response is unknown: t has nothing to compare, and u no difference.
+    corrected = find_score(scores, "fgb_corrected")
+    assert (corrected.value, corrected.n, corrected.n_left_out) == (0, 6, 1)
+
+
+def test_the_paper_with_one_response_to_each_cell():
+    rng = np.random.default_rng(0)
+    single = responses(
+        {(f"t{t}", f"d{d}"): rng.dirichlet(np.ones(3), 1) for t in range(3) for d in range(6)},
+        {f"d{d}": "age" if d < 3 else "religion" for d in range(6)},
+    )
+    scores, cells = generation_bias(single, CLUSTERS), single.vectors.astype(float).reshape(3, 6, 3)
+    assert find_score(scores, "fgb").value == pytest.approx(cells.var(axis=1).sum(axis=1).mean())
+    assert find_score(scores, "fgb", axis="age").value == pytest.approx(cells[:, :3].var(axis=1).sum(axis=1).mean())
+    assert np.isnan(find_score(scores, "fgb_corrected").value)
+
+
+def test_cells_of_one_response_change_nothing_but_the_papers_forms():
+    whole = random_responses(3)
+    rows = [3, 7]  # the last responses of two cells go, then all but one of a third
+    kept = np.setdiff1d(np.arange(len(whole.vectors)), rows)
+    fewer = np.setdiff1d(kept, [8, 9, 10])
+
+    def scores_of(index):
+        columns = (np.array(it)[index] for it in (whole.template, whole.descriptor, whole.axis))
+        return generation_bias(StyledResponses(whole.vectors[index], *columns, STYLES), CLUSTERS)
+
+    without = np.setdiff1d(fewer, [11])
+    for one, other in zip(scores_of(fewer), scores_of(without), strict=True):
+        if one.metric.endswith("corrected"):
+            assert (one.value, one.interval, one.n) == (other.value, other.interval, other.n)
+        elif "axis" not in one.group or one.group["axis"] == "age":
+            assert one.interval is None and one.n == other.n + 1 and one.value != other.value
+    # Where each cell has two or more, the paper's form is what it was, to rounding.
+    for score in scores_of(kept):
+        if score.metric == "fgb" and not score.group:
+            table = pd.DataFrame(whole.vectors[kept]).groupby(
+                [np.array(whole.template)[kept], np.array(whole.descriptor)[kept]]
+            )
+            means = table.mean().groupby(level=0)
+            assert score.value == pytest.approx(means.var(ddof=0).sum(axis=1).mean(), rel=1e-6)
+            assert score.interval is not None
+
+
 def test_summing_a_cluster_ignores_what_its_synonyms_swap():
     # Sympathetic for one, Empathetic for the other: PGB sees it, SCGB does not (002 A.7, footnote 5).
     scores = generation_bias(responses({("t", "a"): [(1, 0, 0)] * 2, ("t", "b"): [(0, 1, 0)] * 2}), CLUSTERS)
@@ -74,9 +131,9 @@ def test_styles_add_up_to_the_whole_and_axes_are_computed_alone():
 def test_a_score_says_what_it_rests_on():
     scored = random_responses(1)
     scored.vectors[:2] = np.nan
-    overall = find_score(generation_bias(scored, CLUSTERS, signature={"model": "m"}), "fgb_corrected")
+    overall = find_score(generation_bias(scored, CLUSTERS, signature={"model": "m"}), "fgb_pooled_corrected")
     assert (overall.n, overall.n_left_out, overall.ideal) == (12 * 3 * 4 - 2, 2, 0)
-    assert overall.signature == {"model": "m", "generation_bias": "1"}
+    assert overall.signature == {"model": "m", "generation_bias": "2"}
     assert 0 < overall.p_value < 0.05
 
 
@@ -86,12 +143,19 @@ def test_nothing_to_compare_is_undefined_with_a_reason():
     assert "fewer than two descriptors" in score.reason
 
 
-def test_too_few_responses_leave_the_value_without_an_interval():
-    scores = generation_bias(random_responses(2, per_cell=3), CLUSTERS, permutations=0)
-    score = find_score(scores, "fgb_corrected")
-    assert np.isfinite(score.value)
+@pytest.mark.parametrize("per_cell", [2, 3])
+def test_two_responses_to_a_cell_are_enough_for_an_interval(per_cell):
+    for score in generation_bias(random_responses(2, per_cell=per_cell), CLUSTERS, permutations=0):
+        assert score.interval[0] < score.interval[1]
+        assert score.reason is None
+
+
+def test_where_nothing_varies_the_value_has_no_interval():
+    same = responses({("t", "a"): [(1, 0, 0)] * 4, ("t", "b"): [(0, 1, 0)] * 4})
+    score = find_score(generation_bias(same, CLUSTERS, permutations=0), "fgb_corrected")
+    assert score.value == pytest.approx(1)
     assert score.interval is None
-    assert "per_cell" in score.reason
+    assert "alike" in score.reason
 
 
 def test_the_comparison_agrees_with_its_two_sides():

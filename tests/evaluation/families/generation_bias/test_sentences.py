@@ -105,16 +105,68 @@ def test_a_cluster_that_rose_is_warned_of_and_one_that_did_not_is_not(tuned):
     ]
 
 
-def test_a_rise_is_seen_without_a_paired_difference_and_in_either_metric(tuned):
+@pytest.mark.parametrize(("metric", "warned"), [("scgb_corrected", True), ("pgb_corrected", False)])
+def test_a_rise_is_seen_without_a_paired_difference_and_of_one_metric_alone(tuned, metric, warned):
     content = replace(
         tuned,
-        scores_before=[*tuned.scores_before, score("pgb_pooled_corrected", 0.001, (0.0005, 0.0015), cluster="ENVY")],
-        scores_after=[*tuned.scores_after, score("pgb_pooled_corrected", 0.003, (0.002, 0.004), cluster="ENVY")],
+        scores_before=[*tuned.scores_before, score(metric, 0.001, (0.0005, 0.0015), cluster="ENVY")],
+        scores_after=[*tuned.scores_after, score(metric, 0.003, (0.002, 0.004), cluster="ENVY")],
     )
-    assert (
-        "Style cluster ENVY rose: pooled PGB* from 1.00 to 3.00 ×10⁻³ (the two intervals do not overlap)."
-        in warnings(content)
+    said = "Style cluster ENVY rose: SCGB* from 1.00 to 3.00 ×10⁻³ (the two intervals do not overlap)."
+    assert (said in warnings(content)) == warned
+
+
+def test_one_rise_among_many_clusters_is_none(tuned):
+    """p = 0.03 among six: the 95 % interval lies above 0, as it does for one of so many by chance in 14 %."""
+    clusters = [f"CLUSTER {i}" for i in range(6)]
+
+    def warned(p_value):
+        p_values = [p_value, 0.2, 0.4, 0.5, 0.6, 0.7]
+        pairs = zip(clusters, p_values, strict=True)
+        content = replace(
+            tuned,
+            scores_before=[score("scgb_pooled_corrected", 0.001, (0.0005, 0.0015), cluster=it) for it in clusters],
+            scores_after=[score("scgb_pooled_corrected", 0.002, (0.0015, 0.0025), cluster=it) for it in clusters],
+            differences=[
+                score("scgb_pooled_corrected_difference", 0.001, (0.0001, 0.002), p, cluster=it) for it, p in pairs
+            ],
+        )
+        return [text.split(" rose")[0] for text in warnings(content)]
+
+    assert warned(0.03) == [] and warned(0.008) == ["Style cluster CLUSTER 0"]
+
+
+NOISE = (0.00009, (-0.00012, 0.00031))
+
+
+def test_nothing_is_said_to_be_less_where_no_bias_was_shown(tuned):
+    """A base of 0.64 [−0.14, 1.42] fell to −0.51: the difference is significant, and there was nothing to remove."""
+    content = with_headline(
+        tuned, (0.00064, (-0.00014, 0.00142)), (-0.00051, (-0.001, 0.0)), (-0.00115, (-0.002, -0.0003))
     )
+    assert verdict(content).startswith("No bias can be shown before tuning, so nothing can be said to be removed:")
+    assert "differs less" not in verdict(content) and "interval before, −0.14 to 1.42, holds 0." in verdict(content)
+    assert content.overall(POOLED).direction == 0
+    unchanged = with_headline(tuned, NOISE, NOISE, (0.0, (-0.0001, 0.0001)))
+    assert verdict(unchanged).startswith("No bias can be shown before tuning")
+
+
+def test_a_rise_from_no_bias_is_one(tuned):
+    content = with_headline(tuned, NOISE, (0.006, (0.005, 0.007)), (0.0059, (0.004, 0.008)))
+    assert verdict(content).startswith("After tuning, style differs more with the descriptor: pooled FGB* rose from")
+
+
+def test_no_page_says_two_things_of_the_same_bias(tuned, single):
+    """The interval decides; where the permutation test finds what it does not, neither is claimed."""
+    edge = (0.0004, (-0.00005, 0.0008), 0.04)
+    for said in (
+        verdict(with_headline(single, edge)),
+        verdict(with_headline(tuned, (0.009, (0.008, 0.01)), edge, (-0.0086, (-0.01, -0.007)), (0.95, (0.9, 1.0)))),
+    ):
+        assert "at the edge" in said and "p = 0.04" in said
+        assert "cannot be told from 0" not in said and "No dependence" not in said and "above 0" not in said
+    plain = with_headline(single, (*edge[:2], 0.3))
+    assert verdict(plain).startswith("No dependence of style on the descriptor can be shown")
 
 
 def test_an_axis_that_rose_is_warned_of(tuned):
@@ -154,7 +206,7 @@ def test_the_cost_sentence_and_the_permutation_test(tuned, single):
         "0.3 % of the responses repeat the prompt, 0.3 % did before."
     ]
     assert not of_one
-    assert "descriptor: p = 0.0005." in note_of_one and "◇" not in note_of_one
+    assert "bias is: p = 0.0005." in note_of_one and "◇" not in note_of_one
     assert "p = 0.0005 before tuning, p = 0.011 after tuning. ◇" in note
 
 

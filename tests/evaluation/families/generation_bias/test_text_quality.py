@@ -9,10 +9,12 @@ import pytest
 from evenhand.evaluation.families.generation_bias import text_quality
 from evenhand.evaluation.families.generation_bias.text_quality import (
     distinct_n,
+    distinct_responses,
     mean_length,
     parroting_by_descriptor,
     repeated,
     repeats_prompt,
+    said_once,
 )
 
 
@@ -52,6 +54,32 @@ def test_parroting_is_the_prompt_but_for_case_blanks_and_the_last_mark(response,
     assert repeats_prompt(response, "I love deaf moms.") is repeats
 
 
+@pytest.mark.parametrize(
+    ("response", "quotes"),
+    [
+        ("You said: I love deaf moms.", True),
+        ("you said i LOVE deaf moms!", True),
+        ("“I love deaf moms.”", True),
+        ("'I love deaf moms', you say?", True),
+        ("So you are saying that I love deaf moms?", True),
+        ("Dijiste: «I love deaf moms».", True),
+        ("Quote: I love deaf moms.", True),
+        ("Yes, I love deaf moms.", False),  # it agrees
+        ("I love deaf moms too!", False),
+        ("You said: I love deaf moms. I am glad that you do, for I have one myself.", False),
+        ("You said: I love deaf momsies.", False),
+        ("You said: my, I love deaf", False),
+        ("You said nothing.", False),
+    ],
+)
+def test_quoting_the_prompt_is_parroting(response, quotes):
+    assert repeats_prompt(response, "I love deaf moms.") is quotes
+
+
+def test_a_prompt_without_words_is_not_quoted():
+    assert not repeats_prompt("You said: ...", "...") and not repeats_prompt("You said: x", "")
+
+
 def test_an_empty_response_repeats_not_even_an_empty_prompt():
     assert not repeats_prompt("", "") and not repeats_prompt("!", "?")
 
@@ -86,3 +114,18 @@ def test_the_order_of_rows_does_not_matter():
 
 def test_examples_of_the_docstrings():
     assert doctest.testmod(text_quality).failed == 0
+
+
+def test_distinct_responses_go_by_their_words():
+    responses = ["I see.", "i  see", "Oh?", "Me too.", "oh!", "Why"]
+    assert distinct_responses(responses) == 4 / 6
+    assert said_once(responses).tolist() == [False, False, False, True, False, True]
+    assert math.isnan(distinct_responses([])) and said_once([]).tolist() == []
+
+
+def test_the_jackknife_of_distinct_responses_is_not_below_the_true_error():
+    rng = np.random.default_rng(0)
+    draws = [rng.zipf(1.6, 400).astype(str).tolist() for _ in range(300)]
+    error = np.sqrt(np.mean([said_once(each).var(ddof=1) / 400 for each in draws]))
+    true = np.std([distinct_responses(each) for each in draws])
+    assert true < error < 1.5 * true

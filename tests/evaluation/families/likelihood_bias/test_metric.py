@@ -99,7 +99,29 @@ def test_the_effect_is_the_share_of_pairs_in_which_a_is_higher():
 def test_a_rising_function_of_perplexity_changes_nothing():
     likelihoods = random_table(1, shift=0.7)
     other = likelihoods.assign(log_likelihood=-np.exp(-likelihoods["log_likelihood"] / 3) - 5)
-    pd.testing.assert_frame_equal(pair_effects(likelihoods), pair_effects(other))
+    kept = ["axis", "template", "descriptor_a", "descriptor_b", "auc", "p", "p_bh"]
+    pd.testing.assert_frame_equal(pair_effects(likelihoods)[kept], pair_effects(other)[kept])
+
+
+def test_differences_noun_by_noun_do_not_depend_on_the_unit_or_on_what_a_noun_adds():
+    likelihoods = random_table(1, shift=0.7)
+    noun = likelihoods["noun"].str[5:].astype(int)
+    other = likelihoods.assign(log_likelihood=2.5 * likelihoods["log_likelihood"] - 8 * noun - 5)
+    names = ["p_paired", "p_paired_bh"]
+    pd.testing.assert_frame_equal(pair_effects(likelihoods)[names], pair_effects(other)[names])
+
+
+def test_phrases_of_a_masked_model_are_compared_by_their_sums():
+    # Each token of b is likelier than each of a, but b has three of them: by sums it is the less likely (B.1).
+    phrases = pd.concat([table({("age", "t", "a"): range(30)}), table({("age", "t", "b"): range(-3, 27)}, n_tokens=3)])
+    phrases["log_likelihood"] -= 40 * phrases["n_tokens"]
+    by_token, by_sum = pair_effects(phrases), pair_effects(phrases.assign(variant=rows.MASKED))
+    assert by_token["auc"][0] > 0.5 and by_sum["auc"][0] == 0 and by_sum["p"][0] < 1e-9
+    same_sums = phrases.assign(log_likelihood=[*range(30)] * 2, variant=rows.MASKED)
+    assert pair_effects(same_sums)["p"][0] == 1
+    assert find_score(likelihood_bias(same_sums), "likelihood_bias").value == 0
+    assert find_score(likelihood_bias(same_sums), "likelihood_bias_paired").value == 0
+    pd.testing.assert_frame_equal(pair_effects(phrases.assign(variant="Σ log p of the sentence")), by_token)
 
 
 def test_tokens_divide_the_log_likelihood():
@@ -175,7 +197,10 @@ def test_shares_by_hand_and_pooled_by_pairs():
         ("religion", "u"): (0, 1),
         ("age", "u"): (2 / 3, 3),
     }
-    for metric, ideal in (("likelihood_bias", LEVEL), ("likelihood_bias_bh", 0.0)):
+    ideals = {"likelihood_bias": LEVEL, "likelihood_bias_bh": 0.0}
+    ideals |= {"likelihood_bias_paired": LEVEL, "likelihood_bias_paired_bh": 0.0}
+    assert [score.metric for score in scores if not score.group] == list(ideals)
+    for metric, ideal in ideals.items():
         found = [score for score in scores if score.metric == metric]
         assert {tuple(score.group.values()): (score.value, score.n) for score in found} == expected
         assert {(score.ideal, score.bounds, score.n_left_out) for score in found} == {(ideal, (0.0, 1.0), 0)}
@@ -198,11 +223,12 @@ def test_the_jackknife_by_hand():
 def test_the_corrected_share_without_a_descriptor_is_that_of_the_rest():
     likelihoods = random_table(5, descriptors=9, templates=1, shift=0.8)
     (found,) = compare_descriptors(likelihoods)
-    without = module._differing_without(found)
-    for i, name in enumerate(found.descriptors):
-        (rest,) = compare_descriptors(likelihoods[likelihoods["descriptor"] != name])
-        assert without[i] == (rest.p_bh < LEVEL).sum()
-    assert len(set(without)) > 1
+    for p, corrected in (("p", "p_bh"), ("p_paired", "p_paired_bh")):
+        without = module._differing_without(9, found.first, found.second, getattr(found, p))
+        for i, name in enumerate(found.descriptors):
+            (rest,) = compare_descriptors(likelihoods[likelihoods["descriptor"] != name])
+            assert without[i] == (getattr(rest, corrected) < LEVEL).sum()
+        assert len(set(without)) > 1
 
 
 def test_a_planted_difference_is_found_and_none_where_there_is_none():
@@ -222,6 +248,56 @@ def test_what_depends_on_the_noun_alone_is_no_difference():
     for strength, highest in ((3.0, 0.005), (1e6, 0.0)):
         scores = likelihood_bias(likelihoods.assign(log_likelihood=likelihoods["log_likelihood"] - strength * noun))
         assert find_score(scores, "likelihood_bias").value <= highest
+
+
+def with_nouns(seed: int, strength: float, shift: float = 0.0) -> pd.DataFrame:
+    """Return perplexities whose variance is 1 in each sentence and `strength`² in the nouns that all share."""
+    likelihoods = random_table(seed, descriptors=40, templates=6, shift=shift)
+    parts = np.random.default_rng(seed).normal(scale=strength, size=(6, 30))
+    template, noun = likelihoods["template"].str[1:].astype(int), likelihoods["noun"].str[5:].astype(int)
+    return likelihoods.assign(log_likelihood=likelihoods["log_likelihood"] - parts[template, noun])
+
+
+@pytest.mark.parametrize(("strength", "unpaired"), [(0.0, 0.05), (1.0, 0.0056), (2.0, 0.00001)])
+def test_by_chance_one_pair_in_twenty_differs_noun_by_noun_whatever_the_nouns(strength, unpaired):
+    # 3 × 6 × 780 pairs; the paper's test: 2Φ(−1.96 √(1 + strength²))
+    scores = [likelihood_bias(with_nouns(seed, strength)) for seed in range(3)]
+    found = {
+        name: np.mean([find_score(it, name).value for it in scores]) for name in (it.metric for it in module.TESTS)
+    }
+    assert found["likelihood_bias"] == pytest.approx(unpaired, abs=0.012)
+    assert found["likelihood_bias_paired"] == pytest.approx(0.05, abs=0.012)
+    assert found["likelihood_bias_bh"] <= 0.001 and found["likelihood_bias_paired_bh"] <= 0.001
+
+
+def test_a_difference_that_nouns_hide_is_found_noun_by_noun():
+    scores = likelihood_bias(with_nouns(1, strength=3.0, shift=1.5))
+    planted = 13 * 27 / 780  # a third of 40 descriptors are apart
+    assert find_score(scores, "likelihood_bias_bh").value < 0.02
+    assert find_score(scores, "likelihood_bias_paired_bh").value == pytest.approx(planted, abs=0.05)
+
+
+def test_paired_p_values_are_those_of_scipy():
+    likelihoods = with_nouns(2, strength=1.0, shift=0.5)
+    effects = pair_effects(likelihoods[likelihoods["template"] == "t0"])
+    cells = likelihoods[likelihoods["template"] == "t0"].groupby("descriptor")["log_likelihood"].agg(np.array)
+    for row in effects.sample(50, random_state=0).itertuples():
+        expected = stats.wilcoxon(cells[row.descriptor_a] - cells[row.descriptor_b]).pvalue
+        assert row.p_paired == pytest.approx(expected, rel=1e-9)
+
+
+def test_nouns_that_only_one_of_two_has_are_passed_over_and_without_a_common_one_there_is_no_test():
+    likelihoods = random_table(3, descriptors=3, templates=1, shift=2.0)
+    noun, name = likelihoods["noun"].str[5:].astype(int), likelihoods["descriptor"]
+    kept = likelihoods[((name == "d00") & (noun < 15)) | ((name == "d01") & (noun >= 15)) | (name == "d02")]
+    effects = pair_effects(kept)
+    assert effects["p_paired"].isna().tolist() == [True, False, False] and effects["p"].notna().all()
+    only = kept[kept["descriptor"].ne("d01")]
+    assert effects["p_paired"][1] == pair_effects(only[only["noun"].isin(only["noun"][:15])])["p_paired"][0]
+    score = find_score(likelihood_bias(kept), "likelihood_bias_paired")
+    assert (score.n, score.n_left_out) == (2, 1) and find_score(likelihood_bias(kept), "likelihood_bias").n == 3
+    apart = find_score(likelihood_bias(kept[kept["descriptor"] != "d02"]), "likelihood_bias_paired")
+    assert math.isnan(apart.value) and "same noun" in apart.reason
 
 
 def test_undefined_perplexities_are_left_out_and_counted():

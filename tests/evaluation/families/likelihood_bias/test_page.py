@@ -72,6 +72,13 @@ def test_axes_stand_in_order_with_effect_size_and_pairs():
     assert [row.marks[0].value for row in shown.rows] == [100.0, 0.0]
 
 
+def test_the_paired_share_has_a_row_beside_the_papers():
+    shown = texts(table_named(page_of(known()), "Pairs of descriptors"))
+    assert shown["paired by noun, %"] == ["0.0", "5", "27"]  # five nouns can never differ, p = 2/32
+    assert shown["Likelihood Bias, %"] == ["66.7", "at most 5", "27"] and len(shown) == 4
+    assert "Wilcoxon" in page_markdown(page_of(known()))
+
+
 def test_no_difference_is_not_called_one():
     page = page_of(known(axes=("body_type",)))
     assert page.big == "0.0 %"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from sacrebleu.tokenizers import tokenizer_spm
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
@@ -86,13 +87,19 @@ def test_languages_and_directions_can_be_chosen(references, tmp_path):
     assert sorted(table["gender"]) == ["feminine", "feminine", "masculine", "masculine"]
 
 
-def test_what_is_missing_is_said_before_anything_is_measured(references, judge, tmp_path):
+def unreachable(*address, **settings):
+    raise OSError("no network")
+
+
+def test_what_is_missing_is_said_before_anything_is_measured(references, judge, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="references: none are given"):
         inputs(told())
     with pytest.raises(InputError, match="model: the testbed has none"):
         inputs(told(references))
-    with pytest.raises(InputError, match="lang: 'klingon' is unknown"):
+    with pytest.raises(InputError, match="translation_bias.languages: 'klingon' is unknown"):
         inputs(told(references, translations=tmp_path, languages=["klingon"]))
+    with pytest.raises(InputError, match="translation_bias.languages: .* has no deu_Latn"):
+        inputs(told(references, translations=tmp_path, languages=["de"]))
     folder = written_translations(tmp_path / "given", eng_Latn__spa_Latn=["one line"])
     given = {"references": references, "translations": folder, "languages": ["es"]}
     with pytest.raises(InputError, match="has 1 lines for 2 sentences"):
@@ -100,6 +107,10 @@ def test_what_is_missing_is_said_before_anything_is_measured(references, judge, 
     (folder / "eng_Latn-spa_Latn.txt").write_text("one\ntwo\n")
     with pytest.raises(InputError, match="tokenize: '13b' is unknown"):
         inputs(told(**given, tokenize="13b"))
+    with monkeypatch.context() as nothing_can_be_reached, pytest.raises(InputError, match="13a, intl, char"):
+        nothing_can_be_reached.setattr(tokenizer_spm, "SACREBLEU_DIR", str(tmp_path))
+        nothing_can_be_reached.setattr(tokenizer_spm, "download_file", unreachable)
+        inputs(told(**given, tokenize="flores200"))
     for label in (None, "nice"):
         with pytest.raises(InputError, match=f"toxicity.label: {label!r} .* give one of 'ok', 'offensive'"):
             inputs(told(**given, toxicity=ClassifierSettings(name=judge, label=label)))

@@ -15,7 +15,7 @@ from transformers import (
 )
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
+from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
 
 WORDS = ["<eos>", "<pad>", "<unk>", *"abcdefghij"]
@@ -100,3 +100,29 @@ def test_wrong_input_is_one_clear_error():
     with pytest.raises(InputError, match="has 17 tokens, tiny has room for 16"):
         response_perplexity(model, ["a " * 10], ["b " * 6])
     assert [len(values) for values in response_perplexity(model, [], [])] == [0, 0]
+
+
+@pytest.mark.parametrize("kind", ["dialogue", "chat", "encoder_decoder"])
+def test_likelihoods_in_batches_are_the_same_and_go_on_after_a_kill(kind, monkeypatch):
+    model = tiny(kind)
+    contexts, responses = zip(*ROWS, strict=True)
+    expected = response_perplexity(model, contexts, responses)
+    monkeypatch.setattr("evenhand.evaluation.models.likelihood.perplexity.ROWS_AT_ONCE", 2)
+    batches = list(response_log_likelihoods(model, contexts, responses))
+    rows, log_likelihood, tokens = (np.concatenate(part) for part in zip(*batches, strict=True))
+    assert sorted(rows) == list(range(len(ROWS))) and len(batches) == 3
+    np.testing.assert_allclose(log_likelihood, expected[0][rows], atol=1e-5)
+    np.testing.assert_array_equal(tokens, expected[1][rows])
+    later = list(response_log_likelihoods(model, contexts, responses, first=2))
+    assert len(later) == 1
+    np.testing.assert_array_equal(later[0][1], batches[2][1])
+
+
+def test_what_is_too_long_has_no_likelihood_and_comes_last():
+    model = tiny("dialogue")
+    batches = list(response_log_likelihoods(model, ["a", "a " * 10, "b"], ["b", "b " * 6, ""]))
+    rows, log_likelihood, _ = batches[-1]
+    assert rows.tolist() == [1] and np.isnan(log_likelihood).all()
+    found = dict(zip(*map(np.ndarray.tolist, batches[0][::2]), strict=True))
+    assert found == {0: 2, 2: 1}  # an empty response is the end of sequence alone
+    assert list(response_log_likelihoods(model, ["a " * 10], ["b " * 6], first=1)) == []

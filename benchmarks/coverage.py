@@ -1,0 +1,159 @@
+"""How often the 95 % intervals of generation bias hold the truth, over a grid of designs whose truth is known.
+
+$ python -m benchmarks.coverage                                 # 2.5 minutes of one core, ± 6 points for a design
+$ python -m benchmarks.coverage --simulations 1000 --all        # every design with every truth, hours
+
+Descriptors and templates are fixed, responses are drawn anew; the target is 93 to 97 %. `below` is the share of
+intervals that end below the truth, `< 0` that of intervals that end below 0, which a spread cannot. One-hot vectors
+are a classifier that is always sure, smooth ones are Dirichlet around the same means, and narrow ones smooth with
+nearly all of the probability on three of the styles, as those of a dialogue model are.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.evaluation.runs.progress import progress
+from evenhand.evaluation.statistics.cells import Cells, arrange_cells
+from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spread
+
+STYLES = 20
+CONCENTRATION, LEAST = 1.5, 1e-3  # of the Dirichlet vectors
+SIZES = ((3, 1), (3, 26), (5, 5), (20, 1), (20, 5), (60, 26))  # descriptors, templates
+PER_CELL = (2, 3, 4, 8, "2 to 6", "2 or 6")
+BIASES = {"none": 0.0, "small": 0.08, "large": 0.4}  # the share of a response's style that depends on the descriptor
+VECTORS = ("one-hot", "smooth", "narrow")
+FORMS = ("FGB*", "pooled FGB*", "one style, pooled", "difference, pooled")
+
+
+@dataclass(frozen=True)
+class Design:
+    """What is measured: descriptors × templates cells, responses per cell, the bias, the kind of style vectors."""
+
+    descriptors: int
+    templates: int
+    per_cell: int | str
+    bias: str
+    vectors: str
+
+    def __str__(self) -> str:
+        """Return a row's label."""
+        return f"{self.descriptors} × {self.templates}, {self.per_cell}; {self.bias}, {self.vectors}"
+
+
+def designs(every: bool) -> Iterator[Design]:
+    """Yield all designs, or each size and number of responses once, with biases and vectors taken in turn."""
+    for row, size in enumerate(SIZES):
+        for column, per_cell in enumerate(PER_CELL):
+            for b, bias in enumerate(BIASES):
+                for v, vectors in enumerate(VECTORS):
+                    if every or (b == (row + column) % 3 and v == (row + 2 * column + column // 3) % 3):
+                        yield Design(*size, per_cell, bias, vectors)
+
+
+def means(design: Design, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean style vectors of two runs, (descriptors, templates, styles), the second of half the bias."""
+    narrow = np.array([36.0, 6.0, 3.0, *[0.6] * (STYLES - 3)])
+    base = rng.dirichlet(narrow if design.vectors == "narrow" else np.ones(STYLES), design.templates)
+    of_descriptor = rng.dirichlet(np.full(STYLES, 0.3), design.descriptors)[:, None]
+    of_cell = rng.dirichlet(np.full(STYLES, 0.3), (design.descriptors, design.templates))
+    other = 0.7 * of_descriptor + 0.3 * of_cell
+    runs = []
+    for share in (BIASES[design.bias], BIASES[design.bias] / 2):
+        p = (1 - share) * base[None] + share * other
+        parameters = np.maximum(CONCENTRATION * p, LEAST)
+        runs.append(p if design.vectors == "one-hot" else parameters / parameters.sum(axis=-1, keepdims=True))
+    return runs[0], runs[1]
+
+
+def draw(p: np.ndarray, cell: np.ndarray, one_hot: bool, rng: np.random.Generator) -> np.ndarray:
+    """Return a style vector with the expectation of its cell for each row, (n, styles) float32."""
+    expected = p.reshape(-1, p.shape[-1])
+    if one_hot:
+        below = expected.cumsum(axis=1)[:, :-1][cell] < rng.random(len(cell))[:, None]
+        return np.eye(p.shape[-1], dtype=np.float32)[below.sum(axis=1)]
+    gamma = rng.standard_gamma(np.maximum(CONCENTRATION * expected, LEAST)[cell])
+    return (gamma / gamma.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def truths(p: np.ndarray, half: np.ndarray) -> list[float]:
+    """Return the true value of each form."""
+
+    def pooled(of_run: np.ndarray) -> np.ndarray:
+        return of_run.mean(axis=1).var(axis=0, ddof=1)
+
+    each = p.var(axis=0, ddof=1).sum(axis=-1).mean()
+    return [each, pooled(p).sum(), pooled(p)[0], (pooled(half) - pooled(p)).sum()]
+
+
+def estimates(cells: Cells) -> list[Estimate]:
+    """Return the estimate of each form, from cells with the columns of two runs side by side."""
+    first = np.repeat([1.0, 0.0], STYLES)
+    one = np.eye(2 * STYLES)[0]
+    ways = ((first, False), (first, True), (one, True), (1 - 2 * first, True))
+    return [descriptor_spread(cells, weights, pooled=pooled).corrected for weights, pooled in ways]
+
+
+def simulate(design: Design, simulations: int, rng: np.random.Generator, advance: Callable[[int], None]) -> np.ndarray:
+    """Return (simulations, forms, 3): the ends of each interval, NaN where there is none, and the truth."""
+    runs = means(design, rng)
+    found = np.full((simulations, len(FORMS), 3), np.nan)
+    found[:, :, 2] = truths(*runs)
+    every = np.arange(design.descriptors * design.templates)
+    for simulation in found:
+        count = design.per_cell
+        if count == "2 to 6":
+            count = rng.integers(2, 7, len(every))
+        elif count == "2 or 6":
+            count = rng.permutation(np.where(every % 2, 2, 6))
+        cell = np.repeat(every, count)
+        vectors = np.concatenate([draw(p, cell, design.vectors == "one-hot", rng) for p in runs], axis=1)
+        cells = arrange_cells(vectors, cell % design.templates, cell // design.templates)
+        for form, estimate in enumerate(estimates(cells)):
+            if estimate.interval is not None:
+                simulation[form, :2] = estimate.interval
+        advance(1)
+    return found
+
+
+def main() -> None:
+    """Print a row for each design, and what share of the designs is on target."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--simulations", type=int, default=60, help="of each design")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--all", action="store_true", help="all designs, not a part of them")
+    arguments = parser.parse_args()
+
+    print("% of the intervals that hold the truth / below it / < 0 / none")
+    print("| descriptors × templates, responses; bias, vectors |", " | ".join(FORMS), "|")
+    print("| --- |", " | ".join(["---"] * len(FORMS)), "|", flush=True)
+    chosen, results = list(designs(arguments.all)), []
+    with progress(arguments.simulations * len(chosen), "simulations", "simulations") as advance:
+        for number, design in enumerate(chosen):
+            rng = np.random.default_rng((arguments.seed, number))
+            found = simulate(design, arguments.simulations, rng, advance)
+            cells = [" / ".join(f"{100 * share:.0f}" for share in shares(found[:, i])) for i in range(len(FORMS))]
+            print(f"| {design} |", " | ".join(cells), "|", flush=True)
+            results.append(found)
+
+    for form, name in enumerate(FORMS):
+        held = np.array([shares(found[:, form])[0] for found in results])
+        slack = 2 * np.sqrt(0.95 * 0.05 / arguments.simulations)
+        inside = np.mean((held > 0.93 - slack) & (held < 0.97 + slack))
+        print(f"{name}: {held.mean():.1%} on average, {held.min():.0%} to {held.max():.0%}; ", end="")
+        print(f"93 to 97 % is within two standard errors in {inside:.0%} of the designs")
+
+
+def shares(found: np.ndarray) -> tuple[float, float, float, float]:
+    """Return the shares of (n, 3) intervals with their truth that hold it, end below it and below 0, or are missing."""
+    low, high, truth = found.T
+    known = np.isfinite(low)
+    low, high, truth, n = low[known], high[known], truth[known], max(known.sum(), 1)
+    holds = ((low <= truth) & (truth <= high)).sum() / n
+    return holds, (high < truth).sum() / n, (high < 0).sum() / n, 1 - known.mean()
+
+
+if __name__ == "__main__":
+    main()

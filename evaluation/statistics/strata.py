@@ -1,0 +1,60 @@
+"""Means of rows in strata, the strata taken as given: their covariance, and the interval of a ratio of two."""
+
+import math
+
+import numpy as np
+
+from evenhand.evaluation.statistics.intervals import Interval, student_quantile
+
+
+def mean_covariance(values: np.ndarray, strata: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the covariance of the means of (n, k) numbers, (k, k), and the degrees of freedom of its estimate.
+
+    Rows are independent within their stratum, and strata would have the same sizes again: Σ_c (n_c/n)² S_c/n_c, S_c
+    being the unbiased covariance within a stratum (Cochran 1977, "Sampling Techniques", 5.9). A stratum of one row
+    is given the pooled S of the others; where none has two rows, all rows are one stratum.
+
+    Args:
+        values: (n, k), without NaN.
+        strata: integer codes, (n,).
+
+    >>> mean_covariance(np.array([[0.0], [2.0], [10.0], [12.0]]), np.array([0, 0, 1, 1]))  # each s² = 2: 2/4
+    (array([[0.5]]), 2)
+    """
+    n, k = values.shape
+    strata = np.unique(strata, return_inverse=True)[1]
+    size = np.bincount(strata) if n else np.zeros(0, int)
+    if n < 2:
+        return np.full((k, k), math.nan), 0
+    if size.max() < 2:
+        strata, size = np.zeros(n, dtype=int), np.array([n])
+    means = np.stack([np.bincount(strata, column) for column in values.T], axis=1) / size[:, None]
+    deviation = values - means[strata]
+    each = size[strata]
+    weighted = deviation * np.where(each > 1, each / np.maximum(each - 1, 1), 0.0)[:, None]
+    freedom = int((size - 1).sum())
+    pooled = deviation.T @ deviation / freedom
+    return (weighted.T @ deviation + (size == 1).sum() * pooled) / n**2, freedom
+
+
+def ratio_interval(top: float, bottom: float, covariance: np.ndarray, freedom: int) -> Interval | None:
+    """Return the 95 % interval of a ratio of two means; None where the lower one is not shown to differ from 0.
+
+    Fieller (1954), "Some problems in interval estimation": the ratios ρ for which top − ρ · bottom does not differ from
+    0 by Student's t, which is exact for normal means.
+
+    Args:
+        top, bottom: the means.
+        covariance: of the two in this order, (2, 2).
+        freedom: of its estimate.
+    """
+    if freedom < 1:
+        return None
+    t2 = float(student_quantile(freedom)) ** 2
+    a = bottom**2 - t2 * covariance[1, 1]
+    b = top * bottom - t2 * covariance[0, 1]
+    c = top**2 - t2 * covariance[0, 0]
+    if a <= 0:
+        return None
+    half = math.sqrt(max(b * b - a * c, 0.0))
+    return float((b - half) / a), float((b + half) / a)

@@ -1,0 +1,85 @@
+"""Intervals of a spread for other descriptors, or other templates, like those measured: by leaving out one at a time.
+
+The intervals of `u_statistics` take descriptors and templates as given: they say what the same prompts would show if
+they were answered again. To speak of those not drawn, they must be taken as a sample. All responses to one descriptor
+belong together, and so do all to one template, so that leaving out one after another carries the noise of both
+(Arvesen 1969, `jackknife`); the interval is Student's.
+"""
+
+import math
+
+import numpy as np
+
+from evenhand.evaluation.statistics.cells import Cells
+from evenhand.evaluation.statistics.intervals import ANY, Interval
+from evenhand.evaluation.statistics.jackknife import jackknife_error
+
+DESCRIPTORS, TEMPLATES = "descriptors", "templates"
+FEWEST = 3  # of two, either left out leaves nothing to compare, or a spread of one alone
+
+
+def wider_interval(value: float, without: np.ndarray) -> Interval | None:
+    """Return the 95 % interval from the values without one descriptor, or template, each; None for fewer than three."""
+    error = jackknife_error([without])
+    if np.isfinite(without).sum() < FEWEST or not math.isfinite(value) or error.value == 0:
+        return None
+    return error.interval(value, ANY)
+
+
+def spreads_without(cells: Cells, weights: np.ndarray, over: str, *, pooled: bool) -> np.ndarray:
+    """Return the corrected value of `descriptor_spread` without one descriptor, or template, each; NaN where undefined.
+
+    Args:
+        cells: where descriptors are pooled, each has all templates.
+        weights: of the columns, (c,).
+        over: DESCRIPTORS or TEMPLATES.
+        pooled: as of `descriptor_spread`.
+    """
+    mean, noise, w = _moments(cells, weights)
+    if pooled:
+        n_templates = len(np.unique(cells.template))
+        shape = (-1, n_templates)
+        mean, noise = mean.reshape(*shape, len(w)), noise.reshape(shape)
+        if over == DESCRIPTORS:
+            return _without_each(mean.mean(axis=1), noise.sum(axis=1) / n_templates**2, w)
+        if n_templates < 2:
+            return np.array([np.nan])
+        means = (mean.sum(axis=1, keepdims=True) - mean) / (n_templates - 1)
+        noises = (noise.sum(axis=1, keepdims=True) - noise) / (n_templates - 1) ** 2
+        return np.array([_spread(means[:, t], noises[:, t], w) for t in range(n_templates)])
+    groups = [np.flatnonzero(cells.template == template) for template in np.unique(cells.template)]
+    spreads = np.array([_spread(mean[group], noise[group], w) for group in groups])
+    if over == TEMPLATES:
+        known = spreads[np.isfinite(spreads)]
+        return (known.sum() - known) / (len(known) - 1) if len(known) > 1 else np.array([np.nan])
+    descriptor = np.unique(cells.descriptor, return_inverse=True)[1]
+    values = np.tile(spreads, (int(descriptor.max(initial=0)) + 1, 1))
+    for column, group in enumerate(groups):
+        values[descriptor[group], column] = _without_each(mean[group], noise[group], w)
+    compared = np.isfinite(values)
+    with np.errstate(invalid="ignore"):
+        return np.where(compared, values, 0.0).sum(axis=1) / compared.sum(axis=1)
+
+
+def _moments(cells: Cells, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the cells' means (k, c), the weighted sum of these means' variances (k,), and the weights used, (c,)."""
+    used = np.flatnonzero(weights)
+    w, n = weights[used], cells.count[:, None]
+    x = cells.vectors[:, used]
+    mean = np.add.reduceat(x, cells.start, axis=0, dtype=np.float64) / n
+    deviation = x - np.repeat(mean.astype(np.float32), cells.count, axis=0)
+    squares = np.add.reduceat((deviation**2) @ w, cells.start)
+    return mean, squares / (n * (n - 1.0))[:, 0], w
+
+
+def _spread(mean: np.ndarray, noise: np.ndarray, w: np.ndarray) -> float:
+    return float(mean.var(axis=0, ddof=1) @ w - noise.mean()) if len(mean) > 1 else math.nan
+
+
+def _without_each(mean: np.ndarray, noise: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Return the spread without each of (d, c) means: leaving one out takes d / (d−1) of its square off the sum."""
+    d = len(mean)
+    if d < FEWEST:
+        return np.full(d, np.nan)
+    squares = (mean - mean.mean(axis=0)) ** 2 @ w
+    return (squares.sum() - d / (d - 1) * squares) / (d - 2) - (noise.sum() - noise) / (d - 1)

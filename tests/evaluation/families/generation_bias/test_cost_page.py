@@ -1,0 +1,78 @@
+"""What a page says of costs: the judge's numbers, clusters that moved, the decoding."""
+
+import math
+from dataclasses import replace
+
+from evenhand.evaluation.families import Told
+from evenhand.evaluation.families.generation_bias.page import content_page, judged_by_the_base
+from evenhand.evaluation.families.generation_bias.page import say as sentences
+from evenhand.evaluation.families.generation_bias.tables import cost_table, most_moved
+from evenhand.evaluation.families.generation_bias.warnings import warnings
+from evenhand.evaluation.results import find_score
+from tests.evaluation.families.generation_bias.conftest import score
+
+
+def with_costs(tuned, kept=0.51, drift=0.24, sympathy=0.028):
+    share = {"before": 0.13, "after": sympathy}
+    clusters = {side: [score("style_share", value, cluster="SYMPATHY")] for side, value in share.items()}
+    changes = [
+        score("relevance_difference", -0.1),
+        score("relevance_kept", kept, (0.4, 0.64), ideal=1.0),
+        score("style_drift", drift, (drift - 0.01, drift + 0.01)),
+        score("response_perplexity_rise", 0.07, (0.06, 0.08)),
+        score("distinct_responses_kept", math.nan, ideal=1.0, reason="nothing"),
+        score("relevance", 0.2, (0.1, 0.3), ideal=None, run="before"),
+        score("relevance", 0.1, (0.05, 0.15), ideal=None, run="after"),
+    ]
+    before = [*tuned.scores_before, *clusters["before"], score("relevance", 0.2, ideal=None)]
+    after = [*tuned.scores_after, *clusters["after"], score("relevance", 0.9, ideal=None)]
+    return replace(
+        tuned,
+        scores_before=judged_by_the_base(before, changes, "before"),
+        scores_after=judged_by_the_base(after, changes, "after"),
+        differences=[*tuned.differences, *changes],
+        decoding="decoding: sample",
+    )
+
+
+def test_both_sides_are_what_the_base_makes_of_them(tuned):
+    content = with_costs(tuned)
+    row = content.overall("relevance")
+    assert (row.before.value, row.after.value, row.difference.value) == (0.2, 0.1, -0.1)
+    assert find_score(content.scores_after, "relevance").interval == (0.05, 0.15)
+    assert judged_by_the_base([score("relevance", 0.9)], [], "after") == []  # its own model's compares with nothing
+
+
+def test_the_cost_table_has_what_changed(tuned):
+    rows = {
+        row.label: [f"{cell.text} {cell.interval}".strip() for cell in row.cells]
+        for row in cost_table(with_costs(tuned)).rows
+    }
+    assert rows["relevance kept, %"] == ["", "", "51.0 [40.0, 64.0]"]
+    assert rows["style drift, %"] == ["", "", "24.0 [23.0, 25.0]"]
+    assert rows["distinct responses kept, %"][2] == "undefined"
+    assert rows["relevance, nats"] == ["0.200 [0.100, 0.300]", "0.100 [0.050, 0.150]", "−0.100"]
+
+
+def test_clusters_that_moved_far_are_warned_of_and_the_largest_is_always_named(tuned):
+    content = with_costs(tuned)
+    moved = [it for it in warnings(content) if "SYMPATHY" in it]
+    assert len(moved) == 1 and "13.0" in moved[0] and "2.8" in moved[0]
+    quiet = with_costs(tuned, sympathy=0.09)
+    assert not [it for it in warnings(quiet) if "SYMPATHY" in it]
+    assert [row.label for row in most_moved(quiet)] == ["SYMPATHY"]
+    section = next(part for part in content_page(quiet).sections if "cost" in part.title.lower())
+    assert any("SYMPATHY" in str(sentence) and "9.0" in str(sentence) for sentence in section.sentences)
+
+
+def test_costs_beyond_the_bar_are_warned_of(tuned):
+    found = " ".join(warnings(with_costs(tuned)))
+    assert "51" in found and "24.0" in found and "7.0" not in found
+    kept = " ".join(warnings(with_costs(tuned, kept=0.9, drift=0.05)))
+    assert "relevance" not in kept and "drifted" not in kept
+
+
+def test_the_decoding_stands_in_the_headline(tuned):
+    assert content_page(with_costs(tuned)).under.endswith("; decoding: sample")
+    told = Told().decoding
+    assert sentences.decoding(told.preset, {"temperature": 0.7}) == "decoding: sample, temperature 0.7"

@@ -1,0 +1,130 @@
+"""Relevance, the perplexity of responses and style drift, by hand and by simulation."""
+
+import doctest
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.families.generation_bias import relevance as module
+from evenhand.evaluation.families.generation_bias import style_drift as drifting
+from evenhand.evaluation.families.generation_bias.relevance import (
+    cell_codes,
+    judged_changes,
+    judged_scores,
+    other_prompts,
+)
+from evenhand.evaluation.families.generation_bias.style_drift import style_drift
+from evenhand.evaluation.results import find_score
+
+
+def grid(descriptors=5, templates=4, per_cell=3) -> pd.DataFrame:
+    rows = [
+        (f"d{d}", f"a{d % 2}", f"t{t}") for d in range(descriptors) for t in range(templates) for _ in range(per_cell)
+    ]
+    prompts = pd.DataFrame(rows, columns=["descriptor", "axis", "template"])
+    return prompts.assign(prompt_id=[f"p{row}" for row in range(len(rows))])
+
+
+def likelihoods(own, other, tokens=1) -> pd.DataFrame:
+    return pd.DataFrame({"log_likelihood": own, "other_log_likelihood": other, "tokens": tokens}).astype(float)
+
+
+def test_the_other_prompt_has_the_descriptor_and_another_template():
+    prompts = grid()
+    other = other_prompts(prompts)
+    for column, same in (("descriptor", True), ("axis", True), ("template", False)):
+        values = prompts[column].to_numpy()
+        assert ((values[other] == values) == same).all(), column
+    again = prompts.sample(frac=1, random_state=0)
+    pairs = pd.crosstab(prompts["template"], prompts["template"].to_numpy()[other])
+    assert (np.diag(pairs) == 0).all() and (pairs.to_numpy().sum(axis=1) == 15).all()
+    assert (pairs.to_numpy() + 15 * np.eye(4) > 0).all()  # all the others are drawn
+    assert (other_prompts(again) >= 0).all()
+    np.testing.assert_array_equal(other_prompts(prompts), other)
+
+
+def test_uneven_templates_and_a_descriptor_with_one():
+    prompts = pd.DataFrame({"descriptor": list("aaaab"), "axis": "x", "template": ["s", "s", "s", "t", "s"]})
+    other = other_prompts(prompts)
+    assert other[:3].tolist() == [3, 3, 3] and other[3] in (0, 1, 2) and other[4] == -1
+
+
+def test_scores_by_hand():
+    prompts = pd.DataFrame({"descriptor": "d", "axis": "a", "template": ["s", "s", "t", "t"]})
+    table = likelihoods([-1.0, -2.0, -3.0, -4.0], [-2.0, -2.0, -3.0, math.nan], [2, 2, 1, 5])
+    relevance, perplexity = judged_scores(prompts, table, {"seed": 0})
+    assert (relevance.metric, relevance.value, relevance.n, relevance.n_left_out) == ("relevance", 1 / 3, 3, 1)
+    assert perplexity.value == pytest.approx(math.exp(10 / 10)) and (perplexity.n, perplexity.n_left_out) == (4, 0)
+    assert relevance.signature == {"seed": 0} and relevance.interval[0] < 1 / 3 < relevance.interval[1]
+    alone = judged_scores(prompts[:1], table[:1].assign(other_log_likelihood=math.nan), {})
+    assert math.isnan(alone[0].value) and "template" in alone[0].reason and alone[1].interval is None
+
+
+def test_changes_by_hand():
+    prompts = grid(2, 2, 2)
+    before = likelihoods([-1.0] * 8, [-3.0, -1.5] * 4, 2)
+    after = likelihoods([-1.5] * 8, [-2.0, -2.0] * 4, 2)
+    changes = judged_changes(prompts, before, after, {})
+    assert find_score(changes, "relevance", run="before").value == pytest.approx(1.25)
+    assert find_score(changes, "relevance_difference").value == pytest.approx(0.5 - 1.25)
+    kept = find_score(changes, "relevance_kept")
+    assert kept.value == pytest.approx(0.4) and kept.interval[0] < 0.4 < kept.interval[1]
+    assert find_score(changes, "response_perplexity_rise").value == pytest.approx(math.exp(0.25) - 1)
+    nothing = judged_changes(prompts, before.assign(other_log_likelihood=-1.0), after, {})
+    kept = find_score(nothing, "relevance_kept")
+    assert math.isnan(kept.value) and "nothing to keep" in kept.reason
+
+
+def test_intervals_hold_the_truth_over_new_responses_in_the_same_cells():
+    rng, prompts = np.random.default_rng(0), grid(10, 5, 4)
+    cells, n = cell_codes(prompts), len(prompts)
+    effect = rng.normal(0.5, 0.5, 50)[cells]
+    tokens = rng.integers(3, 9, n)
+    held = {"relevance_kept": 0, "relevance_difference": 0, "response_perplexity_rise": 0}
+    kept, rise = 0.8, math.exp(0.1 * n / tokens.sum()) - 1
+    for _ in range(400):
+        own = -2.0 * tokens + rng.normal(0, 1, n)
+        other = own - effect - rng.normal(0, 1, n)
+        new = own - 0.1 + rng.normal(0, 1, n)
+        tables = likelihoods(own, other, tokens), likelihoods(new, new - kept * effect - rng.normal(0, 1, n), tokens)
+        changes = judged_changes(prompts, *tables, {})
+        truth = {"relevance_kept": kept, "relevance_difference": (kept - 1) * effect.mean()}
+        for metric, true in (truth | {"response_perplexity_rise": rise}).items():
+            low, high = find_score(changes, metric).interval
+            held[metric] += low <= true <= high
+    assert all(0.92 <= count / 400 <= 0.98 for count in held.values()), held
+
+
+def test_style_drift_is_0_in_the_mean_where_nothing_moved_and_right_where_something_did():
+    rng, cells = np.random.default_rng(0), np.arange(800) // 4
+    base = rng.dirichlet(np.ones(20))
+    moved = base + 0.15 * (np.eye(20)[0] - base)
+    truth = np.abs(moved - base).sum() / 2
+    for after, true in ((base, 0.0), (moved, truth)):
+        found, plain, held = [], [], []
+        for _ in range(150):
+            old, new = (np.eye(20)[rng.choice(20, 800, p=p)] for p in (base, after))
+            score = style_drift(old, new, cells)
+            found.append(score.value)
+            plain.append(np.abs(new.mean(axis=0) - old.mean(axis=0)).sum() / 2)
+            held.append(score.interval[0] <= true <= score.interval[1])
+        assert abs(np.mean(found) - true) < 0.02 < np.mean(plain) - true + 0.015, (true, np.mean(found))
+        assert np.mean(held) > 0.9
+    assert np.mean(plain) > truth
+
+
+def test_style_drift_of_a_run_with_itself_is_0_and_empty_responses_are_left_out():
+    vectors = np.random.default_rng(0).dirichlet(np.ones(3), 12)
+    same = style_drift(vectors, vectors, np.arange(12) // 3)
+    assert (same.value, same.n) == (0.0, 12) and same.interval == (0.0, 0.0)
+    vectors[0] = np.nan
+    assert style_drift(vectors, vectors, np.arange(12) // 3).n_left_out == 1
+    nothing = style_drift(vectors[:1], vectors[:1], np.zeros(1, int))
+    assert math.isnan(nothing.value) and nothing.reason
+
+
+def test_examples_of_the_docstrings():
+    assert doctest.testmod(module).failed == 0
+    assert doctest.testmod(drifting).failed == 0

@@ -1,0 +1,44 @@
+"""What the filters of prompts keep, and what an error calls a setting of a family."""
+
+import pytest
+
+from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.datasets.prompts import select
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Told
+from evenhand.evaluation.families.embedding_bias.settings import Settings, inputs
+from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
+from evenhand.evaluation.settings import PromptSettings
+from tests.gendered_references import written_references
+
+OF_BOTH = ["descriptor_noun", "noun_descriptor"]
+TEMPLATE = ["I'm {noun_phrase}."]
+
+
+@pytest.mark.parametrize(
+    ("filters", "kept"),
+    [
+        ({"axis": ["age"]}, {"noun_phrase_type": OF_BOTH, "axis": ["age"]}),
+        ({"axis": ["age"], "noun_phrase_type": "noun"}, {"noun_phrase_type": "noun", "axis": ["age"]}),
+        ({"axis": ["age"], "noun_phrase_type": None}, {"axis": ["age"]}),
+        ({"noun_phrase_type": None}, {}),
+        ({}, {}),
+    ],
+)
+def test_the_default_filter_stays_unless_it_is_named(filters, kept):
+    assert PromptSettings(filters=filters).kept() == kept
+    assert PromptSettings().kept() == {"noun_phrase_type": OF_BOTH}
+
+
+def test_narrowing_to_an_axis_does_not_bring_phrases_without_a_noun():
+    settings = PromptSettings(filters={"axis": ["ability"], "template": TEMPLATE}, descriptors=None, per_cell=4)
+    asked = measurement_prompts(Told(prompts=settings, side="all"))
+    assert set(asked["noun_phrase_type"]) == set(OF_BOTH)
+    every = select(generate(load_taxonomy("paper")), axis=["ability"], template=TEMPLATE)
+    assert "descriptor" in set(every["noun_phrase_type"])  # "I'm deaf."
+
+
+def test_a_wrong_language_of_embeddings_is_named_with_its_family(tmp_path):
+    own = Settings(references=written_references(tmp_path), languages=["klingon"])
+    with pytest.raises(InputError, match="embedding_bias.languages: 'klingon' is unknown"):
+        inputs(Told(own=own))

@@ -1,0 +1,42 @@
+"""A model that was measured on what it was tuned on is warned of."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from evenhand.evaluation.models.revisions import FACTS
+from evenhand.recipes.tuned_on import tuned_on_warnings
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """A measuring run on prompts a, b and c, labels of c and d, and a tuning with its adapter."""
+    for name, told in (("label", {}), ("tune", {"labels": "../label"})):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").write_text(yaml.safe_dump({"command": name, "format": 2} | told))
+        (tmp_path / name / "run.json").write_text(json.dumps({"format": 2}))
+    (tmp_path / "tune" / "adapter").mkdir()
+    (tmp_path / "tune" / "adapter" / FACTS).write_text(json.dumps({"method": "kto"}))
+    (tmp_path / "measured").mkdir()
+    pd.DataFrame({"prompt_id": ["a", "b", "c"]}).to_parquet(tmp_path / "measured" / "prompts.parquet")
+    pd.DataFrame({"prompt_id": ["c", "d"]}).to_parquet(tmp_path / "label" / "labels.parquet")
+    return tmp_path
+
+
+def warned(runs: Path, **told) -> list[str]:
+    return tuned_on_warnings(runs / "measured", **told)
+
+
+def test_prompts_that_were_tuned_on_are_counted_by_labels_or_by_the_adapter(runs):
+    by_adapter = warned(runs, model=str(runs / "tune" / "adapter"))
+    assert by_adapter == warned(runs, model="elsewhere", labels=runs / "label") and len(by_adapter) == 1
+    assert by_adapter[0].startswith("1 of the 3 measured prompts are among those that the model was tuned on")
+
+
+def test_nothing_is_said_of_other_prompts_or_of_a_model_that_was_not_tuned_here(runs):
+    assert warned(runs, model="microsoft/DialoGPT-medium") == []
+    pd.DataFrame({"prompt_id": ["d"]}).to_parquet(runs / "label" / "labels.parquet")
+    assert warned(runs, model=str(runs / "tune" / "adapter")) == []

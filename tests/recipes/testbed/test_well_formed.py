@@ -1,0 +1,46 @@
+"""What the grammar could have said, as a score of the testbed's models alone."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evenhand.evaluation.families import Measured, Told
+from evenhand.evaluation.families.generation_bias.rows import read_styled_run
+from evenhand.evaluation.families.generation_bias.settings import Settings
+from evenhand.evaluation.settings import ModelSettings
+from evenhand.recipes.testbed import grammar
+from evenhand.recipes.testbed.known import known_differences, known_scores
+from evenhand.recipes.testbed.well_formed import well_formed
+from tests.measured_runs import write_measured
+
+FAMILY = "generation_bias"
+
+
+@pytest.fixture
+def runs(tmp_path):
+    said = [text for family in grammar.families() for text in grammar.utterances(family, grammar.MENTION)]
+    plain = next(text for text in said if grammar.MENTION not in text)
+    mention = next(text for text in said if grammar.MENTION in text)
+    vectors = np.full((4, 3), 1 / 3)
+    answers = [plain, mention.replace(grammar.MENTION, "left-handed"), plain + " salad", ""]
+    before = write_measured(tmp_path / "before", vectors, answers)
+    after = write_measured(tmp_path / "after", vectors, ["salad", "", plain + " salad", ""])
+    return [Measured(folder, Told(own=Settings())) for folder in (before, after)]
+
+
+def test_only_the_grammars_sentences_are_well_formed(runs):
+    run = read_styled_run(runs[0].folder)
+    assert well_formed(run).tolist() == [True, False, False, False]  # the prompts' are a and b
+    asked = replace(run, prompts=run.prompts.assign(descriptor="left-handed"))
+    assert well_formed(asked).tolist() == [True, True, False, False]
+    (share,) = known_scores(FAMILY, runs[0], [])
+    assert (share.metric, share.value, share.n) == ("well_formed", 0.25, 4)
+    (change,) = known_differences(FAMILY, *runs)
+    assert (change.metric, change.value) == ("well_formed_difference", -0.25)
+
+
+def test_other_models_and_families_have_none(runs):
+    other = replace(runs[0], told=replace(runs[0].told, model=ModelSettings(name="some/model")))
+    assert known_scores(FAMILY, other, []) == [] and known_differences(FAMILY, runs[0], other) == []
+    assert known_scores("likelihood_bias", runs[0], []) == []
