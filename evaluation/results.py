@@ -114,6 +114,12 @@ def signature_line(score: BiasScore) -> str:
 
     What it names are the metric and its cut, the model, what it was measured on and by which classifier, the seed and
     the number of rows; `h` is a hash of the whole nested signature, and tells apart what the names do not.
+
+    >>> import re
+    >>> told = {"model": {"name": "gpt2", "revision": "607a30d783df"}, "seed": 0, "packages": {"evenhand": "0.2.0"}}
+    >>> line = signature_line(BiasScore("fgb", 0.25, 0.0, (0.0, 1.0), n=8, group={"axis": "age"}, signature=told))
+    >>> re.sub("h:[0-9a-f]{12}", "h:…", line)
+    'fgb[axis=age]|m:gpt2@607a30d|s:0|n:8|h:…|v:0.2.0'
     """
     told = score.signature
     cut = ",".join(f"{name}={value}" for name, value in score.group.items())

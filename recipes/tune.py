@@ -100,7 +100,7 @@ def bias_during_training(
     prompts = responses.prompts[responses.prompts[DESCRIPTOR].isin(chosen)]
     prompts = prompts.groupby([TEMPLATE, AXIS, DESCRIPTOR]).head(CALLBACK_PER_CELL).reset_index(drop=True)
     template, descriptor = codes(prompts[TEMPLATE]), codes(prompts[DESCRIPTOR])
-    first = told.own.style_classifier
+    first = told.settings.style_classifier
     classifier = load_style_classifier(replace(first, name=told.place(first.name, "style_classifier")))
     arguments = decoding(told.decoding.preset, **told.decoding.arguments)
 
@@ -122,9 +122,9 @@ def _data(settings: TuneSettings, method: Method, rows: tuple[Dataset, Dataset])
 
 def _neutral(told: Told) -> tuple[list[str], list[str]] | None:
     """Return prompts and responses of ordinary dialogue, if there are any."""
-    if told.own.neutral_dialogue is None:
+    if told.settings.neutral_dialogue is None:
         return None
-    pairs = load_neutral_dialogue(told.place(told.own.neutral_dialogue, "neutral_dialogue"))
+    pairs = load_neutral_dialogue(told.place(told.settings.neutral_dialogue, "neutral_dialogue"))
     return pairs[TEXT].tolist(), pairs[RESPONSE].tolist()
 
 

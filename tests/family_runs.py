@@ -13,7 +13,7 @@ from evenhand.evaluation.runs.tracking import Tracker
 def measure_family(folder: Path, name: str, told: Told, **own: Any) -> Measured:
     """Return what the family left in the folder; `own` are its settings."""
     settings, measuring = settings_of(name), module_of(name, "measure")
-    told = replace(told, own=settings.Settings(**own))
+    told = replace(told, settings=settings.Settings(**own))
     run = Run(folder, "a fingerprint", Tracker(), settings.inputs(told))
     write_scores(folder / "scores.json", measuring.measure(run, told))
     return Measured(folder, told)

@@ -18,6 +18,25 @@ def load_style_clusters(name_or_path: str, labels: Sequence[str]) -> dict[str, t
 
     Raises:
         InputError: there is no such file, it is not of that form, or a style is not (or not uniquely) a label.
+
+    >>> labels = [
+    ...     "grief",
+    ...     "caring",
+    ...     "remorse",
+    ...     "sadness",
+    ...     "curiosity",
+    ...     "confusion",
+    ...     "surprise",
+    ...     "anger",
+    ...     "annoyance",
+    ...     "disapproval",
+    ...     "disgust",
+    ...     "love",
+    ...     "admiration",
+    ...     "approval",
+    ... ]
+    >>> load_style_clusters("go_emotions", labels)["SYMPATHY"]  # sadness, grief, remorse
+    (3, 0, 2)
     """
     path = Path(name_or_path)
     if path.suffix != ".json":

@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # what these import would delay the command line
 
 @dataclass(frozen=True)
 class Told:
-    """What a family is told: the groups of settings that all share, and its own.
+    """What a family is told: the groups of settings that all share, and its own `settings`.
 
     `side` is the side of the split of prompts: "measure", "train" or "all". `embedded` says what the name "testbed"
     stands for, by the field that has it ("model", "style_classifier", "pairs", …).
@@ -47,7 +47,7 @@ class Told:
     model: ModelSettings = field(default_factory=ModelSettings)
     prompts: PromptSettings = field(default_factory=PromptSettings)
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
-    own: Any = None
+    settings: Any = None
     seed: int = 0
     side: str = "measure"
     embedded: Mapping[str, Path] = field(default_factory=dict)

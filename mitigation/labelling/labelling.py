@@ -56,6 +56,16 @@ def label_responses(
 
     Raises:
         InputError: alpha is none of 0, 1, 2; all or none of the responses are above the threshold.
+
+    Descriptor a is mostly answered in the first style, b always in the second: m̄ = (⅜, ⅝), the direction of a is
+    (⅜, −⅜), so that b = ¹⁵⁄₃₂ for its first style and −⁹⁄₃₂ for the other.
+
+    >>> prompts = pd.DataFrame({"prompt_id": list("12345678"), "descriptor": list("aaaabbbb"), "persona": ""})
+    >>> prompts = prompts.assign(text="hi", template="t")
+    >>> vectors = np.eye(2)[[0, 0, 0, 1, 1, 1, 1, 1]]
+    >>> labelled, threshold = label_responses(prompts, ["x"] * 8, vectors, beta=0.4)
+    >>> labelled["bias_value"].tolist()[:4], labelled["label"].tolist()[:4]
+    ([0.46875, 0.46875, 0.46875, -0.28125], ['bias', 'bias', 'bias', 'no_bias'])
     """
     b = bias_values(vectors, codes(prompts[TEMPLATE]), codes(prompts[DESCRIPTOR]), alpha, cross_fitted=cross_fitted)
     threshold = float(np.quantile(b, quantile)) if beta is None else beta

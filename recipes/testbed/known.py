@@ -50,7 +50,7 @@ def notes_on(family: str, measured: Measured) -> list[str]:
     notes = [MODEL_NOTES[family]] if is_testbed and family in MODEL_NOTES else []
     if family == "generation_bias" and not is_testbed and _foreign_classifier(measured):
         notes.append(CLASSIFIER_NOTE)
-    if family == "sentence_pairs" and is_testbed != (measured.told.own.pairs == TESTBED):
+    if family == "sentence_pairs" and is_testbed != (measured.told.settings.pairs == TESTBED):
         notes.append(WORDS_NOTE if is_testbed else PAIRS_NOTE)
     return notes
 
@@ -80,7 +80,7 @@ def known_differences(family: str, before: Measured, after: Measured) -> list[Bi
 def _of_the_testbed(measured: Measured) -> bool:
     """Return whether the model is the testbed's, or was tuned from it, as far as can be told."""
     told = measured.told
-    return told.own.style_classifier.name == TESTBED and (
+    return told.settings.style_classifier.name == TESTBED and (
         told.model.name == TESTBED or not _foreign_classifier(measured)
     )
 
@@ -88,7 +88,7 @@ def _of_the_testbed(measured: Measured) -> bool:
 def _foreign_classifier(measured: Measured) -> bool:
     """Return whether the testbed's classifier judged a model that was not made from the testbed's."""
     told = measured.told
-    return told.own.style_classifier.name == TESTBED and "control_tag" not in tuning_facts(told.model.name)
+    return told.settings.style_classifier.name == TESTBED and "control_tag" not in tuning_facts(told.model.name)
 
 
 def _generation_truth(measured: Measured) -> list[BiasScore]:
@@ -103,7 +103,7 @@ def _generation_truth(measured: Measured) -> list[BiasScore]:
 
 def _pairs_truth(measured: Measured) -> list[BiasScore]:
     told = measured.told
-    planted = told.model.name == TESTBED and told.own.pairs == TESTBED and not told.own.perturbed
+    planted = told.model.name == TESTBED and told.settings.pairs == TESTBED and not told.settings.perturbed
     return pairs.truth(measured.table("pairs")) if planted else []
 
 

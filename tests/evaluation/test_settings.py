@@ -41,4 +41,4 @@ def test_narrowing_to_an_axis_does_not_bring_phrases_without_a_noun():
 def test_a_wrong_language_of_embeddings_is_named_with_its_family(tmp_path):
     own = Settings(references=written_references(tmp_path), languages=["klingon"])
     with pytest.raises(InputError, match="embedding_bias.languages: 'klingon' is unknown"):
-        inputs(Told(own=own))
+        inputs(Told(settings=own))

@@ -25,18 +25,18 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
 
 
 def _signature(run: Run, told: Told, texts_cut: int) -> dict[str, Any]:
-    own = told.own
+    settings = told.settings
     return {
         "model": as_settings(told.model) | {"revision": run.inputs["model"], "texts_cut": texts_cut},
-        "references": {"name": str(own.references), "sha256": run.inputs["references"], "split": own.split},
-        "languages": own.languages,
+        "references": {"name": str(settings.references), "sha256": run.inputs["references"], "split": settings.split},
+        "languages": settings.languages,
         "packages": packages(),
     }
 
 
 def _cosines(run: Run, told: Told) -> pd.DataFrame:
     """Return `with_cosines` of the references, and whether a text of the row was cut."""
-    compared = comparisons(load_references(told.own.references, told.own.split, told.own.languages))
+    compared = comparisons(load_references(told.settings.references, told.settings.split, told.settings.languages))
     texts = list(dict.fromkeys([*compared["english"], *compared["reference"]]))
     encoder = load_sentence_encoder(replace(told.model, name=told.place(told.model.name, "model")))
     _, cut = encode_texts(encoder, texts)

@@ -34,7 +34,7 @@ def page(measured: Measured, known: Known) -> Page:
     big, under, verdict = _headline(gaps, scores)
     return Page(
         title=say.title,
-        subtitle=f"{measured.told.model.name} · {measured.told.own.references}",
+        subtitle=f"{measured.told.model.name} · {measured.told.settings.references}",
         date=date.today().isoformat(),
         big=big,
         under=under,

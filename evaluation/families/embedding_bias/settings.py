@@ -26,8 +26,8 @@ def inputs(told: "Told") -> dict[str, Any]:
     from evenhand.evaluation.datasets.references import load_references, references_sha256
     from evenhand.evaluation.models.revisions import model_revision
 
-    own = told.own
-    references = references_sha256(own.references)
-    load_references(own.references, own.split, own.languages, "embedding_bias.languages")
+    settings = told.settings
+    references = references_sha256(settings.references)
+    load_references(settings.references, settings.split, settings.languages, "embedding_bias.languages")
     model = model_revision(told.place(told.model.name, "model"), told.model.revision)
     return {"references": references, "model": model}

@@ -41,7 +41,7 @@ def differences(run: Run, before: Measured, after: Measured, told: ComparisonSet
     rows = old, new = read_styled_run(before.folder), read_styled_run(after.folder)
     signature = {side: measured.signature(HEADLINE) for side, measured in (("before", before), ("after", after))}
     _refuse_unlike(before, after, rows, signature)
-    clusters = load_style_clusters(before.told.own.style_clusters, old.styles)
+    clusters = load_style_clusters(before.told.settings.style_clusters, old.styles)
     found = compare_generation_bias(old.styled(), new.styled(), clusters, signature=signature)
     found += _overall_differences(before, after, rows, signature)
     found += cost_differences(before, after, rows, clusters, signature)

@@ -58,7 +58,7 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
     prompts = run.table(PROMPTS, lambda: measurement_prompts(told))
     _refuse_repeated(prompts, arguments, told)
     model = load_dialogue_model(replace(told.model, name=told.place(told.model.name, "model")))
-    tag = model.control_tag if told.own.control_tag is None else told.own.control_tag
+    tag = model.control_tag if told.settings.control_tag is None else told.settings.control_tag
     run.table(RESPONSES, lambda: _responses(run, told, model, tag, arguments, prompts))
     for name, table in ((FIRST, STYLES), (SECOND, SECOND_STYLES)):
         if name in judges:
@@ -75,8 +75,8 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
     if OFFENSIVE in judges:
         rows = run.table("offensiveness", lambda: _offensiveness(judges[OFFENSIVE], measured, told))
         scores.append(offensive_share(rows["offensiveness"].to_numpy(), {**signature, OFFENSIVE: facts[OFFENSIVE]}))
-    if told.own.neutral_dialogue is not None:
-        pairs = load_neutral_dialogue(told.place(told.own.neutral_dialogue, "neutral_dialogue"))
+    if told.settings.neutral_dialogue is not None:
+        pairs = load_neutral_dialogue(told.place(told.settings.neutral_dialogue, "neutral_dialogue"))
         rows = run.table("neutral", lambda: response_likelihoods(model, pairs, tag))
         scores.append(perplexity_score(rows, signature))
     run.facts["rows"] = len(prompts)
@@ -120,7 +120,7 @@ def _likelihoods(run: Run, model: DialogueModel, measured: StyledRun, tag: str) 
 
 
 def _offensiveness(judge: StyleClassifier, measured: StyledRun, told: Told) -> pd.DataFrame:
-    label = label_index(judge, told.own.offensiveness.label, "offensiveness.label")
+    label = label_index(judge, told.settings.offensiveness.label, "offensiveness.label")
     with progress(len(measured.responses), "offensiveness", "responses") as advance:
         # As they are, as in paper 002: no descriptor is replaced.
         found = label_probability(judge, label, measured.responses, on_progress=advance)
@@ -133,7 +133,7 @@ def _facts(name: str, judge: StyleClassifier, told: Told) -> dict[str, Any]:
     del found["device"]  # two runs on two devices can be compared
     found |= {"revision": judge.revision, "labels_sha256": judge.labels_sha256}
     if name == FIRST:
-        found["clusters"] = told.own.style_clusters
+        found["clusters"] = told.settings.style_clusters
     return found | ({"threshold": THRESHOLD} if name == OFFENSIVE else {})
 
 
@@ -159,10 +159,10 @@ def _bias(
 
     Groups: `seen` "yes" and "no", `classifier` "second"; the latter's signature has the second classifier's facts.
     """
-    clusters = load_style_clusters(told.own.style_clusters, measured.styles)
+    clusters = load_style_clusters(told.settings.style_clusters, measured.styles)
     with run.step("scores"):
         scores = generation_bias(
-            measured.styled(), clusters, permutations=told.own.permutations, seed=told.seed, signature=signature
+            measured.styled(), clusters, permutations=told.settings.permutations, seed=told.seed, signature=signature
         )
         if UNSEEN in measured.prompts:
             unseen = measured.prompts[UNSEEN].to_numpy(dtype=bool)

@@ -63,11 +63,11 @@ def classifiers(told: "Told") -> dict[str, ModelSettings | ClassifierSettings]:
     Raises:
         InputError: an offensiveness classifier without its label, or a label without a classifier.
     """
-    offensive = told.own.offensiveness
+    offensive = told.settings.offensiveness
     if (offensive.name is None) != (offensive.label is None):
         raise InputError(
-            f"offensiveness: the label {offensive.label!r} with the classifier {offensive.name!r}; give both: the "
-            "classifier, and its label that means offensive."
+            f"generation_bias.offensiveness: the label {offensive.label!r} with the classifier {offensive.name!r}; "
+            "give both: the classifier, and its label that means offensive."
         )
     found = {
         name: replace(model, name=told.place(model.name, name))
@@ -79,7 +79,8 @@ def classifiers(told: "Told") -> dict[str, ModelSettings | ClassifierSettings]:
 
 def wanted_classifiers(told: "Told") -> dict[str, ModelSettings | ClassifierSettings]:
     """Return the classifiers that are wanted under the names that they were given; "auto" is resolved."""
-    first, second, offensive = told.own.style_classifier, told.own.second_style_classifier, told.own.offensiveness
+    settings = told.settings
+    first, second, offensive = settings.style_classifier, settings.second_style_classifier, settings.offensiveness
     if second is not None and second.name == AUTO:
         second = replace(second, name=TESTBED) if first.name == TESTBED else None
     found = {FIRST: first, SECOND: second, OFFENSIVE: None if offensive.name is None else offensive}
@@ -99,23 +100,24 @@ def inputs(told: "Told") -> dict[str, Any]:
     from evenhand.evaluation.models.revisions import model_revision
     from evenhand.evaluation.runs.files import sha256_of
 
-    own, models = told.own, classifiers(told)
+    settings, models = told.settings, classifiers(told)
     found = {"model": model_revision(told.place(told.model.name, "model"), told.model.revision)}
     found |= {name: model_revision(model.name, model.revision) for name, model in models.items()}
     if found[FIRST] == found.get(SECOND):
         name = models[SECOND].name
         raise InputError(f"{SECOND}: {name} is the first one again, and confirms nothing; give another.")
     labels = {name: classifier_labels(model.name, model.revision) for name, model in models.items()}
-    load_style_clusters(own.style_clusters, labels[FIRST])
+    load_style_clusters(settings.style_clusters, labels[FIRST])
     if OFFENSIVE in models:
-        place_of_label(labels[OFFENSIVE], own.offensiveness.label, own.offensiveness.name, "offensiveness.label")
+        judge = settings.offensiveness
+        place_of_label(labels[OFFENSIVE], judge.label, judge.name, "generation_bias.offensiveness.label")
     found |= prompts_fingerprint(told.prompts)
-    if own.neutral_dialogue is not None:
-        path = told.place(own.neutral_dialogue, "neutral_dialogue")
+    if settings.neutral_dialogue is not None:
+        path = told.place(settings.neutral_dialogue, "neutral_dialogue")
         load_neutral_dialogue(path)
         found["neutral_dialogue"] = sha256_of(Path(path))
-    if Path(own.style_clusters).is_file():
-        found["style_clusters"] = sha256_of(Path(own.style_clusters))
+    if Path(settings.style_clusters).is_file():
+        found["style_clusters"] = sha256_of(Path(settings.style_clusters))
     return found
 
 

@@ -48,7 +48,7 @@ def _signature(run: Run, told: Told, variant: str) -> dict[str, Any]:
             "descriptors": told.prompts.descriptors,
             "filters": told.prompts.kept(),
         },
-        **as_settings(told.own),
+        **as_settings(told.settings),
         VARIANT: variant,
         "seed": told.seed,
         "packages": packages(),
@@ -65,9 +65,8 @@ def _likelihoods(run: Run, told: Told) -> pd.DataFrame:
     if masked:
         found = (*_phrase_log_likelihoods(run, load_masked_model(model), sentences), MASKED)
     else:
-        found = sentence_log_likelihoods(
-            run, load_dialogue_model(model), sentences[TEXT].tolist(), told.own.context, told.own.end_of_sequence
-        )
+        how = told.settings.context, told.settings.end_of_sequence
+        found = sentence_log_likelihoods(run, load_dialogue_model(model), sentences[TEXT].tolist(), *how)
     return sentences.assign(**dict(zip((LOG_LIKELIHOOD, N_TOKENS, VARIANT), found, strict=True)))
 
 

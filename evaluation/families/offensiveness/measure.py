@@ -38,7 +38,7 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
 
 
 def _signature(run: Run, told: Told) -> dict[str, Any]:
-    judge = {**as_settings(told.own.classifier), "revision": run.inputs["classifier"], "threshold": THRESHOLD}
+    judge = {**as_settings(told.settings.classifier), "revision": run.inputs["classifier"], "threshold": THRESHOLD}
     return {
         "offensiveness_classifier": judge,
         "dataset": {
@@ -58,8 +58,8 @@ def _classified(run: Run, told: Told) -> pd.DataFrame:
     rows = of_descriptors(prompts, told.prompts.descriptors, told.seed).to_pandas()
     texts, neutral = rows[TEXT].tolist(), neutral_texts(rows)
     distinct = list(dict.fromkeys([*texts, *neutral]))
-    classifier = load_style_classifier(told.own.classifier, field="offensiveness.classifier")
-    label = label_index(classifier, told.own.classifier.label, "offensiveness.classifier.label")
+    classifier = load_style_classifier(told.settings.classifier, field="offensiveness.classifier")
+    label = label_index(classifier, told.settings.classifier.label, "offensiveness.classifier.label")
 
     def slabs(first: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for start in range(first * SLAB, len(distinct), SLAB):

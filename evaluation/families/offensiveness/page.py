@@ -46,7 +46,7 @@ def page(measured: Measured, known: Known) -> Page:
     value, missing = finite(effect, math.nan), int(table[PROBABILITY].isna().sum())
     return Page(
         title="Offensiveness by descriptor",
-        subtitle=f"{measured.told.own.classifier.name} · {measured.told.prompts.dataset}",
+        subtitle=f"{measured.told.settings.classifier.name} · {measured.told.prompts.dataset}",
         date=date.today().isoformat(),
         big=number(100 * value, 1, sign=True),
         under=say.under(effect),

@@ -27,7 +27,7 @@ def inputs(told: "Told") -> dict[str, Any]:
     from evenhand.evaluation.models.classifier_labels import classifier_labels, place_of_label
     from evenhand.evaluation.models.revisions import model_revision
 
-    judge = told.own.classifier
+    judge = told.settings.classifier
     if judge.name is None or judge.label is None:
         raise InputError(
             f"offensiveness.classifier: name is {judge.name!r} and label {judge.label!r}; give a classifier and its "

@@ -46,12 +46,12 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
 
 def _signature(run: Run, told: Told, masked: bool, table: pd.DataFrame) -> dict[str, Any]:
     model = as_settings(told.model) | {"revision": run.inputs["model"], "kind": "masked" if masked else "causal"}
-    own = told.own
+    settings = told.settings
     return {
         "model": model,
-        "dataset": {"name": own.pairs, "sha256": run.inputs["pairs"], "columns": dict(own.columns)},
-        "perturbed": own.perturbed,
-        **({} if masked else {"context": own.context, "end_of_sequence": own.end_of_sequence}),
+        "dataset": {"name": settings.pairs, "sha256": run.inputs["pairs"], "columns": dict(settings.columns)},
+        "perturbed": settings.perturbed,
+        **({} if masked else {"context": settings.context, "end_of_sequence": settings.end_of_sequence}),
         VARIANT: table[VARIANT].dropna().iloc[0],
         "packages": packages(),
     }
@@ -59,8 +59,8 @@ def _signature(run: Run, told: Told, masked: bool, table: pd.DataFrame) -> dict[
 
 def _pairs(run: Run, told: Told, model: ModelSettings, masked: bool) -> pd.DataFrame:
     """Return the table of all pairs; those of which a side is missing stand last, without scores."""
-    pairs = read_pairs(pairs_path(told), told.own.columns)
-    pairs = perturb(pairs) if told.own.perturbed else pairs
+    pairs = read_pairs(pairs_path(told), told.settings.columns)
+    pairs = perturb(pairs) if told.settings.perturbed else pairs
     missing = pairs[LEFT_OUT].notna()
     whole = pairs[~missing].drop(columns=LEFT_OUT).reset_index(drop=True)
     scored = _masked(run, model, whole) if masked else _causal(run, told, model, whole)
@@ -101,6 +101,6 @@ def _causal(run: Run, told: Told, settings: ModelSettings, pairs: pd.DataFrame) 
     """Return the table of a causal model: Σ log p of each whole sentence after its start token."""
     sentences = [*pairs[MORE], *pairs[LESS]]
     log_likelihood, tokens, variant = sentence_log_likelihoods(
-        run, load_dialogue_model(settings), sentences, told.own.context, told.own.end_of_sequence
+        run, load_dialogue_model(settings), sentences, told.settings.context, told.settings.end_of_sequence
     )
     return causal_pair_scores(pairs, log_likelihood, tokens).assign(**{VARIANT: variant})

@@ -43,7 +43,7 @@ def page(measured: Measured, known: Known) -> Page:
 
     return Page(
         title="Sentence pairs",
-        subtitle=f"{measured.told.model.name} · {measured.told.own.pairs}",
+        subtitle=f"{measured.told.model.name} · {measured.told.settings.pairs}",
         date=date.today().isoformat(),
         big=big,
         under=say.under(of),
@@ -75,7 +75,7 @@ def comparison_page(before: Measured, after: Measured, changes: Measured, known:
     names = (_name(before.told, after.told), _name(after.told, before.told))
     sides, runs = _sides(*names), (before.scores, after.scores, changes.scores)
     found = [_with_differences(each.table("pairs")) for each in (before, after)]
-    used, sets = _in_both(*found), [each.told.own.pairs for each in (before, after)]
+    used, sets = _in_both(*found), [each.told.settings.pairs for each in (before, after)]
     metric = headline_metric(changes.scores, change=True)
     change = reading(changes.scores, metric, change=True)
 
@@ -116,8 +116,9 @@ def comparison_page(before: Measured, after: Measured, changes: Measured, known:
 def _name(told: Any, other: Any) -> str:
     """Return what tells one of the two runs from the other."""
     parts = [told.model.name]
-    parts += [f"on {Path(told.own.pairs).name}"] * (told.own.pairs != other.own.pairs)
-    parts += ["perturbed" if told.own.perturbed else "unperturbed"] * (told.own.perturbed != other.own.perturbed)
+    this, that = told.settings, other.settings
+    parts += [f"on {Path(this.pairs).name}"] * (this.pairs != that.pairs)
+    parts += ["perturbed" if this.perturbed else "unperturbed"] * (this.perturbed != that.perturbed)
     parts += [told.model.dtype] * (told.model.dtype != other.model.dtype)
     return ", ".join(parts)
 

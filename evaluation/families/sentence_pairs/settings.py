@@ -35,7 +35,7 @@ def inputs(told: "Told") -> dict[str, str]:
     from evenhand.evaluation.runs.files import sha256_of
 
     file = pairs_path(told)
-    read_pairs(file, told.own.columns)
+    read_pairs(file, told.settings.columns)
     model = told.place(told.model.name, "model")
     return {"model": model_revision(model, told.model.revision), "pairs": sha256_of(file)}
 
@@ -44,4 +44,4 @@ def pairs_path(told: "Told") -> Path:
     """Return the local file of the pairs, downloaded first if it is a published set."""
     from evenhand.evaluation.datasets.sentence_pairs import pairs_file
 
-    return pairs_file(told.place(told.own.pairs, "pairs"))
+    return pairs_file(told.place(told.settings.pairs, "pairs"))

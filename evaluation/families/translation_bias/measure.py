@@ -36,7 +36,7 @@ LARGEST_BATCH = 32  # a beam search holds five times as many
 
 def measure(run: Run, told: Told) -> list[BiasScore]:
     """Write the languages, translations and scores of single sentences into the run's folder; return the scores."""
-    own, sets = told.own, comparable_references(told.own)
+    settings, sets = told.settings, comparable_references(told.settings)
     run.table("languages", lambda: sets.languages)
     translations = run.table("translations", lambda: _translated(run, told, sets.table))
     rows = pd.concat(
@@ -48,39 +48,39 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
     )
     signature = _signature(run, told)
     with run.step("scores"):
-        scores = translation_scores(rows, tokenize=own.tokenize, seed=told.seed, signature=signature)
+        scores = translation_scores(rows, tokenize=settings.tokenize, seed=told.seed, signature=signature)
         scores += gender_accuracy(rows, signature)
-    run.table("sentence_scores", lambda: sentence_scores(rows, tokenize=own.tokenize))
-    if own.toxicity.name is not None:
+    run.table("sentence_scores", lambda: sentence_scores(rows, tokenize=settings.tokenize))
+    if settings.toxicity.name is not None:
         with run.step("toxicity"):
-            scores.append(_toxicity(own.toxicity, translations, signature))
+            scores.append(_toxicity(settings.toxicity, translations, signature))
     run.facts["translations"] = len(translations)
     return scores
 
 
 def _signature(run: Run, told: Told) -> dict[str, Any]:
-    own = told.own
-    if own.translations is None:
+    settings = told.settings
+    if settings.translations is None:
         made_by = {"model": as_settings(told.model) | {"revision": run.inputs["model"]}}
     else:
-        made_by = {"translations": {"name": str(own.translations), "files": run.inputs["translations"]}}
+        made_by = {"translations": {"name": str(settings.translations), "files": run.inputs["translations"]}}
     return {
         **made_by,
-        "references": {"name": str(own.references), "sha256": run.inputs["references"], "split": own.split},
-        "languages": own.languages,
-        "fewest_masculine": own.fewest_masculine,
-        "directions": own.directions,
+        "references": {"name": str(settings.references), "sha256": run.inputs["references"], "split": settings.split},
+        "languages": settings.languages,
+        "fewest_masculine": settings.fewest_masculine,
+        "directions": settings.directions,
         "packages": packages(),
     }
 
 
 def _translated(run: Run, told: Told, table: pd.DataFrame) -> pd.DataFrame:
     """Return the sentences of every pair of languages with their translations."""
-    folder, parts = told.own.translations, []
+    folder, parts = told.settings.translations, []
     if folder is None:
         name = told.place(told.model.name, "model")
         model = load_dialogue_model(replace(told.model, name=name), kind="encoder_decoder")
-    for pair, sentences in source_tables(table, told.own.directions).items():
+    for pair, sentences in source_tables(table, told.settings.directions).items():
         if folder is None:
             found = _by_model(run, model, pair, sentences["text"].tolist(), told.decoding.batch_size)
         else:

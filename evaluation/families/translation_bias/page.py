@@ -32,14 +32,14 @@ say = Sentences(__file__)
 
 def page(measured: Measured, known: Known) -> Page:
     """Return the report of one system's translations."""
-    own, scores = measured.told.own, measured.scores
+    settings, scores = measured.told.settings, measured.scores
     metric = "spbleu" if any(score.metric == "spbleu" for score in scores) else "bleu"
     directions = [score.group[DIRECTION] for score in scores if score.metric == GAP]
     main = next((it for it in DIRECTIONS if it in directions), DIRECTIONS[0])
     gap, languages = find(scores, GAP, direction=main), measured.table("languages")
     return Page(
         title=say.title,
-        subtitle=f"{own.translations or measured.told.model.name} · {own.references}",
+        subtitle=f"{settings.translations or measured.told.model.name} · {settings.references}",
         date=date.today().isoformat(),
         big=number(finite(gap, math.nan), 2, sign=True),
         under=say.under(gap, NAMES[metric]),

@@ -51,15 +51,15 @@ def inputs(told: "Told") -> dict[str, Any]:
     from evenhand.evaluation.models.classifier_labels import classifier_labels, place_of_label
     from evenhand.evaluation.models.revisions import model_revision
 
-    own = told.own
-    found: dict[str, Any] = {"references": references_sha256(own.references)}
-    if own.translations is None:
+    settings = told.settings
+    found: dict[str, Any] = {"references": references_sha256(settings.references)}
+    if settings.translations is None:
         found["model"] = model_revision(told.place(told.model.name, "model"), told.model.revision)
-    sources = source_tables(comparable_references(own).table, own.directions)
-    if own.translations is not None:
-        found["translations"] = translation_hashes(own.translations.expanduser(), sources)
-    bleu(own.tokenize)
-    judge = own.toxicity
+    sources = source_tables(comparable_references(settings).table, settings.directions)
+    if settings.translations is not None:
+        found["translations"] = translation_hashes(settings.translations.expanduser(), sources)
+    bleu(settings.tokenize)
+    judge = settings.toxicity
     if judge.name is None and judge.label is not None:
         raise InputError(f"toxicity.name: none is given with the label {judge.label!r}; give the classifier too.")
     if judge.name is not None:

@@ -26,7 +26,7 @@ def runs(tmp_path):
     answers = [plain, mention.replace(grammar.MENTION, "left-handed"), plain + " salad", ""]
     before = write_measured(tmp_path / "before", vectors, answers)
     after = write_measured(tmp_path / "after", vectors, ["salad", "", plain + " salad", ""])
-    return [Measured(folder, Told(own=Settings())) for folder in (before, after)]
+    return [Measured(folder, Told(settings=Settings())) for folder in (before, after)]
 
 
 def test_only_the_grammars_sentences_are_well_formed(runs):

@@ -30,7 +30,8 @@ def sentence_encoder(folder):
 
 
 def test_embedding_gaps_by_language(references, tmp_path):
-    told = Told(model=ModelSettings(name=sentence_encoder(tmp_path / "encoder")), own=Settings(references=references))
+    model = ModelSettings(name=sentence_encoder(tmp_path / "encoder"))
+    told = Told(model=model, settings=Settings(references=references))
     run = measured_by("embedding_bias", tmp_path / "run", told)
     table = run.table("cosines")
     spanish = table[table["lang"] == "spa_Latn"].pivot(index="sentence_id", columns="gender", values="cosine")
@@ -45,6 +46,6 @@ def test_embedding_gaps_by_language(references, tmp_path):
 
 def test_what_is_missing_is_said_before_anything_is_measured(references):
     with pytest.raises(InputError, match="references: none are given"):
-        inputs(Told(own=Settings()))
+        inputs(Told(settings=Settings()))
     with pytest.raises(InputError, match="model: the testbed has none"):
-        inputs(Told(own=Settings(references=references)))
+        inputs(Told(settings=Settings(references=references)))

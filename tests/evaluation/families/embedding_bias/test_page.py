@@ -11,7 +11,7 @@ from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from tests.report_pages import measured
 
-TOLD = SimpleNamespace(model=SimpleNamespace(name="an encoder"), own=SimpleNamespace(references="some references"))
+TOLD = SimpleNamespace(model=SimpleNamespace(name="an encoder"), settings=SimpleNamespace(references="some references"))
 
 
 def test_embedding_gaps_with_their_tests():

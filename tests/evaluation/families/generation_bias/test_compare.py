@@ -69,7 +69,7 @@ def write_run(folder, hateful, said, offensive=None, judge="judge", classifier="
     clusters = folder.parent / "clusters.json"
     clusters.write_text(json.dumps(CLUSTERS))
     own = Settings(style_clusters=str(clusters))
-    return Measured(folder, Told(model=ModelSettings(name="some/model"), own=own))
+    return Measured(folder, Told(model=ModelSettings(name="some/model"), settings=own))
 
 
 EVEN = dict.fromkeys(DESCRIPTORS, 0.3)

@@ -80,7 +80,7 @@ DEGENERATE = (shuffled, constant, word_salad, quoting, half_replaced, mean_respo
 @pytest.fixture(scope="module")
 def told():
     prompts = PromptSettings(filters=FILTERS, descriptors=26, per_cell=4)
-    return Told(prompts=prompts, own=Settings(**OWN), side="all", embedded=EMBEDDED["generation_bias"])
+    return Told(prompts=prompts, settings=Settings(**OWN), side="all", embedded=EMBEDDED["generation_bias"])
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ FORMS = ("fgb", "fgb_corrected", "fgb_pooled_corrected")
 
 def told_of(own=OWN, side="measure", seed=0, **prompts) -> Told:
     prompts = PromptSettings(**(SMALL | prompts))
-    return Told(prompts=prompts, own=Settings(**own), seed=seed, side=side, embedded=EMBEDDED["generation_bias"])
+    return Told(prompts=prompts, settings=Settings(**own), seed=seed, side=side, embedded=EMBEDDED["generation_bias"])
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_inputs_are_checked_before_anything_heavy_is_imported():
         "import sys; from evenhand.evaluation.families import Told;"
         "from evenhand.evaluation.families.generation_bias.settings import Settings, inputs;"
         "from evenhand.recipes.testbed import EMBEDDED;"
-        "inputs(Told(own=Settings(), embedded=EMBEDDED['generation_bias']));"
+        "inputs(Told(settings=Settings(), embedded=EMBEDDED['generation_bias']));"
         "print([name for name in ('torch', 'transformers', 'peft', 'sklearn') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
@@ -157,7 +157,7 @@ def test_offensiveness_is_of_the_responses_as_they_are(measured):
     run = read_styled_run(measured.folder)
     assert rows.columns.tolist() == ["prompt_id", "offensiveness"]
     assert rows["prompt_id"].tolist() == run.prompts["prompt_id"].tolist()
-    classifier = load_style_classifier(measured.told.own.offensiveness.name)
+    classifier = load_style_classifier(measured.told.settings.offensiveness.name)
     np.testing.assert_allclose(rows["offensiveness"], style_vectors(classifier, run.responses)[:, 1], atol=1e-5)
     score = find_score(measured.scores, "offensive_share")
     assert score.value == (rows["offensiveness"] >= 0.5).sum() / rows["offensiveness"].notna().sum()
@@ -184,7 +184,7 @@ def test_what_is_on_disk_is_not_made_again(measured, monkeypatch):
     monkeypatch.setattr(answering, "generate_responses", never)
     monkeypatch.setattr(module, "label_probability", never)
     before = [(score.metric, score.value) for score in measured.scores]
-    own = {name: getattr(measured.told.own, name) for name in (*OWN, "offensiveness")}
+    own = {name: getattr(measured.told.settings, name) for name in (*OWN, "offensiveness")}
     again = measure_family(measured.folder, "generation_bias", measured.told, **own)
     assert [(score.metric, score.value) for score in again.scores] == before
 

@@ -139,8 +139,8 @@ def test_what_is_read_is_checked_before_anything_heavy_is_imported():
         "from evenhand.evaluation.families import Told\n"
         "from evenhand.evaluation.families.likelihood_bias.settings import Settings, inputs\n"
         "from evenhand.evaluation.settings import ModelSettings\n"
-        f"print(sorted(inputs(Told(ModelSettings(name={str(MASKED_MODEL)!r}), own=Settings()))))\n"
-        "try:\n    inputs(Told(ModelSettings(name='./nowhere'), own=Settings()))\n"
+        f"print(sorted(inputs(Told(ModelSettings(name={str(MASKED_MODEL)!r}), settings=Settings()))))\n"
+        "try:\n    inputs(Told(ModelSettings(name='./nowhere'), settings=Settings()))\n"
         "except InputError as error:\n    print(error)\n"
         "print({'torch', 'transformers', 'peft', 'sklearn'} & set(sys.modules))"
     )

@@ -53,7 +53,7 @@ def scores_of(table: pd.DataFrame):
 def page_of(table: pd.DataFrame, scores=None, notes=(), classifier="a classifier", dataset="a dataset"):
     scores = scores_of(table) if scores is None else scores
     own = SimpleNamespace(classifier=SimpleNamespace(name=classifier))
-    told = SimpleNamespace(own=own, prompts=SimpleNamespace(dataset=dataset))
+    told = SimpleNamespace(settings=own, prompts=SimpleNamespace(dataset=dataset))
     return page(measured(scores, {"offensive_prompts": table}, told), Known(notes=notes))
 
 

@@ -184,7 +184,7 @@ from evenhand.evaluation.families.sentence_pairs.settings import Settings, input
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import EMBEDDED
 try:
-    inputs(Told(ModelSettings(name={model!r}), own=Settings(**{changes!r}), embedded=EMBEDDED["sentence_pairs"]))
+    inputs(Told(ModelSettings(name={model!r}), settings=Settings(**{changes!r}), embedded=EMBEDDED["sentence_pairs"]))
 except InputError as error:
     print(error)
 assert not {{"torch", "transformers", "peft", "sklearn", "scipy"}} & {{*sys.modules}}
@@ -196,6 +196,7 @@ assert not {{"torch", "transformers", "peft", "sklearn", "scipy"}} & {{*sys.modu
 def test_the_fingerprints_are_those_of_the_model_and_of_the_pairs(pairs, tmp_path):
     bed = told("testbed")
     both = [
-        inputs(Told(model=bed.model, own=Settings(pairs=each), embedded=bed.embedded)) for each in (str(PAIRS), pairs)
+        inputs(Told(model=bed.model, settings=Settings(pairs=each), embedded=bed.embedded))
+        for each in (str(PAIRS), pairs)
     ]
     assert both[0]["model"] == both[1]["model"] and both[0]["pairs"] != both[1]["pairs"]

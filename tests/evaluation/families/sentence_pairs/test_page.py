@@ -27,7 +27,7 @@ TYPES = ("age", "gender", "race-color")
 
 
 def run_of(scores, table, model="bert", pairs="crows_pairs"):
-    return measured(scores, {"pairs": table}, Told(model=ModelSettings(name=model), own=Settings(pairs=pairs)))
+    return measured(scores, {"pairs": table}, Told(model=ModelSettings(name=model), settings=Settings(pairs=pairs)))
 
 
 def pair_page(scores, table, truth=(), notes=(), **names):

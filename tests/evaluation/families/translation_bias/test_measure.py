@@ -30,7 +30,7 @@ needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no MT-GenEval in {
 def told(references=None, model="testbed", **changes):
     return Told(
         model=ModelSettings(name=model),
-        own=Settings(**{"references": references, "tokenize": "13a", "fewest_masculine": 0, **changes}),
+        settings=Settings(**{"references": references, "tokenize": "13a", "fewest_masculine": 0, **changes}),
     )
 
 

@@ -51,7 +51,7 @@ def languages(*rows):
 
 def page(found, table=None, counts=None, model="a model", references="some references"):
     told = SimpleNamespace(
-        model=SimpleNamespace(name=model), own=SimpleNamespace(translations=None, references=references)
+        model=SimpleNamespace(name=model), settings=SimpleNamespace(translations=None, references=references)
     )
     tables = {
         "sentence_scores": sentences() if table is None else table,
