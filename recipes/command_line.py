@@ -70,9 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         start_logging()
         log.setLevel(logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO)
+        log.info("evenhand %s: loading …", command)
         if command == "measure":
             check_inputs(settings)
-        log.info("evenhand %s: loading …", command)
         getattr(import_module(f"evenhand.recipes.{command}"), command)(settings)
     except InputError as error:
         print(f"evenhand {command}: {error}" if command else f"evenhand: {error}", file=sys.stderr)

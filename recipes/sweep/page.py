@@ -63,8 +63,9 @@ def _front_section(settings: pd.DataFrame, sweep: Sweep) -> Section:
 
 
 def _number_section(rows: Sequence[Setting], sweep: Sweep) -> Section:
-    """Return what each setting cost, two checks on it, and what a guard refused."""
-    shown = [tables.cost_table(rows), tables.check_table(rows), tables.refused_table(sweep)]
+    """Return what each setting cost, two checks on what it removed, and what a guard refused."""
+    costs = [tables.listening_table(rows), tables.cost_table(rows)]
+    shown = [*costs, tables.check_table(rows), tables.refused_table(sweep)]
     return Section("The settings in numbers", tables=shown, first_screen=True)
 
 

@@ -21,12 +21,14 @@ REMOVED = {
     "reduction_seen": ("tuned on", 100, 1, False),
     "reduction_unseen": ("not tuned on", 100, 1, False),
 }
-COSTS = {
+LISTENING = {
     "relevance_kept": ("relevance kept", 100, 1, False),
     "style_drift": ("style drift", 100, 1, False),
-    "response_perplexity_change": ("perplexity of the responses", 100, 1, True),
+    "response_perplexity_change": ("their perplexity", 100, 1, True),
     "distinct_responses_change": ("distinct responses", 100, 1, True),
     "well_formed_change": ("well-formed, points", 100, 1, True),
+}
+COSTS = {
     "perplexity_change": ("perplexity", 100, 1, True),
     "distinct_2_change": ("distinct-2", 100, 1, True),
     "length_change": ("length", 100, 1, True),
@@ -56,9 +58,15 @@ def judged_table(settings: Sequence[Setting]) -> Table:
     return Table("How the settings are judged", ("setting", "judged"), rows)
 
 
+def listening_table(settings: Sequence[Setting]) -> Table:
+    """Return what a model that does not listen cannot keep: how well its responses still fit, and how many differ."""
+    table = _measures("Does it still listen? Its responses beside the base model’s, %", settings, LISTENING)
+    return replace(table, note=say.listening if len(table.columns) > 1 else "")
+
+
 def cost_table(settings: Sequence[Setting]) -> Table:
-    """Return what each setting cost."""
-    table = _measures("What it cost: change from the base model, %", settings, COSTS)
+    """Return what each setting cost besides."""
+    table = _measures("What it cost besides: change from the base model, %", settings, COSTS)
     return replace(table, note=say.costs if any(math.isfinite(it["worst_cluster_change"]) for it in settings) else "")
 
 

@@ -131,21 +131,18 @@ def test_verdict_bar_notes_and_risen_clusters_stand_in_all_forms(wide):
 
 def test_numbers_of_a_setting(wide):
     whole = page(wide)
-    removed, costs, checks, plan = (
-        table_named(whole, start) for start in ("Pooled FGB* removed", "What it cost", "Two checks", "Pooled FGB* left")
-    )
+    starts = "Pooled FGB* removed", "Does it still listen?", "What it cost", "Two checks", "Pooled FGB* left"
+    removed, listening, costs, checks, plan = (table_named(whole, start) for start in starts)
     # quantile 0.4: three equal seeds of 1.2 − 0.4 = 80 %, so an interval without width
     first = removed.rows[0]
     assert first.label == "1 control_tags · quantile 0.4"
     assert [cell.full for cell in first.cells] == ["80.0", "80.0", "80.0", "3"]
     assert [cell.interval for cell in first.cells] == ["[80.0, 80.0]"] * 3 + [""]
     assert first.marks[0].value == pytest.approx(80) and removed.ideal == 100
-    # of responses: relevance, drift, perplexity, distinctness; then perplexity, distinct-2, length, parroting, worst
-    # cluster; second classifier, minutes
-    assert texts(costs)["14 exchange"] == [
-        *("95.0", "4.0", "+2.0", "−1.0"),
-        *("+2.0", "−1.0", "+1.0", "0.00", "CARE −0.40"),
-    ]
+    # relevance, drift, perplexity, distinctness; perplexity, distinct-2, length, parroting, worst cluster; second
+    # classifier, minutes
+    assert texts(listening)["14 exchange"] == ["95.0", "4.0", "+2.0", "−1.0"]
+    assert texts(costs)["14 exchange"] == ["+2.0", "−1.0", "+1.0", "0.00", "CARE −0.40"]
     assert texts(checks)["14 exchange"] == ["98.0", "2.0"]
     assert texts(plan)["1 control_tags · quantile 0.4"] == ["15.0", "20.0", "+5.0", "1.33", "yes"]
     assert [cell.interval for cell in plan.rows[0].cells[:2]] == ["[3.0, 8.0]", "[20.0, 20.0]"]
