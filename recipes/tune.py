@@ -87,7 +87,7 @@ def tune(settings: TuneSettings) -> None:
                 card=json.loads((settings.labels / THRESHOLD).read_text(encoding="utf-8")),
             )
         write_json(run.folder / CURVES, _curves(result))
-        run.facts |= {"base": _place(base.name), **_facts(result)}
+        run.facts |= _facts(result)
         run.tracker.artifact("adapter", "model", run.folder / ADAPTER)
 
 
@@ -134,11 +134,6 @@ def _curves(result: TuningResult) -> dict[str, object]:
         "validation_loss": result.validation_losses,
         "bias": result.measured.get(BIAS_NAME, ()),
     }
-
-
-def _place(name: str) -> str:
-    """Return a model's name, of a folder where it is: adapters are moved without their base."""
-    return str(Path(name).resolve()) if Path(name).is_dir() else name
 
 
 def _facts(result: TuningResult) -> dict[str, object]:

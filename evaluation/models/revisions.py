@@ -14,8 +14,8 @@ from evenhand.evaluation.runs.files import sha256_of
 
 ADAPTER_CONFIG, MODULES = "adapter_config.json", "modules.json"
 FACTS = "evenhand.json"  # what tuning leaves beside the weights
-MANIFEST = "run.json"  # of the tuning run, beside the adapter's folder
-# The field of each file that holds the way to the base model, which changes when the folder is moved.
+# The field of each file that holds the way to the base model, which changes when a folder is moved: in the first the id
+# on the hub or the absolute path, as every library reads it, in the second the path from the adapter.
 BASE = {ADAPTER_CONFIG: "base_model_name_or_path", FACTS: "base"}
 # Formats that are, or may hold, a pickle, which can run any code when it is read.
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
@@ -80,7 +80,7 @@ def is_adapter(folder: Path) -> bool:
 def adapter_base(folder: Path) -> tuple[str, str | None]:
     """Return the name and revision of an adapter's base model; a path that is one from the adapter's folder is that.
 
-    Where the adapter was moved away from its base, that is looked for where the tuning run says it was.
+    Where it is gone, since both were moved, it is looked for on the way from the adapter that its evenhand.json tells.
 
     Raises:
         InputError: the adapter names no base model.
@@ -93,17 +93,18 @@ def adapter_base(folder: Path) -> tuple[str, str | None]:
             raise KeyError(field)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"model: {folder / ADAPTER_CONFIG} names no base model ({error!r}); save it again.") from None
-    ways = [folder / Path(base).expanduser(), *(folder / was for was in _base_of_run(folder))]
+    ways = [folder / Path(way).expanduser() for way in (base, *_way_to_base(folder))]
     found = next((way.resolve() for way in ways if way.is_dir()), base)
     return str(found), settings.get("revision")
 
 
-def _base_of_run(folder: Path) -> list[str]:
-    """Return the folder of the base model when an adapter was tuned; [] where nothing says it."""
+def _way_to_base(folder: Path) -> list[str]:
+    """Return the path of a local base model from its adapter's folder, as tuning left it; [] where nothing says it."""
     try:
-        return [json.loads((folder.parent / MANIFEST).read_text(encoding="utf-8"))["base"]]
+        way = json.loads((folder / FACTS).read_text(encoding="utf-8"))[BASE[FACTS]]
     except (OSError, ValueError, KeyError, TypeError):
         return []
+    return [way] if isinstance(way, str) else []
 
 
 def _without_base(file: Path) -> str:

@@ -48,8 +48,9 @@ def copy_weights(checkpoint: Path, folder: Path, base: DialogueModel) -> int:
         settings = json.loads(config.read_text(encoding="utf-8"))
         if isinstance(settings["target_modules"], list):  # a set to PEFT, which writes it in another order each time
             settings["target_modules"].sort()
-        revision = None if Path(base.name).is_dir() else base.revision
-        write_json(config, {**settings, "base_model_name_or_path": portable(base.name, folder), "revision": revision})
+        is_local = Path(base.name).is_dir()
+        name, revision = (str(Path(base.name).resolve()), None) if is_local else (base.name, base.revision)
+        write_json(config, {**settings, "base_model_name_or_path": name, "revision": revision})
     base.tokenizer.save_pretrained(str(folder))
     return sum(tensor.numel() for file in folder.glob("*.safetensors") for tensor in load_file(file).values())
 
@@ -71,7 +72,7 @@ def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
 
 
 def portable(name: str, folder: Path) -> str:
-    """Return a model's name as it can be read elsewhere: a local folder relative to the tuned model's."""
+    """Return a model's name as it can be read where both were moved: a local folder relative to the tuned model's."""
     return os.path.relpath(Path(name).resolve(), folder.resolve()) if Path(name).is_dir() else name
 
 

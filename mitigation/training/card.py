@@ -1,13 +1,20 @@
 """The model card of a tuned model: what it is, how to use it, what it is not."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from evenhand.evaluation.models.loading import DialogueModel
 
-def model_card(facts: Mapping[str, Any], further: Mapping[str, Any], loss: str) -> str:
+
+def model_card(
+    base: DialogueModel, place: Path, facts: Mapping[str, Any], further: Mapping[str, Any], loss: str
+) -> str:
     """Return the card as Markdown.
 
     Args:
+        base: the model that was tuned.
+        place: the tuned model's folder, which the card's snippet finds from any other.
         facts: what evenhand.json holds, see `evenhand.mitigation.training.tune.tune`.
         further: more facts for its table, such as α and β.
         loss: what the trainer's loss is.
@@ -16,8 +23,9 @@ def model_card(facts: Mapping[str, Any], further: Mapping[str, Any], loss: str) 
     losses = dict(training["validation_losses"])
     before, after = training["validation_losses"][0][1], losses[training["best_step"]]
     change = training["change"]
+    auto_class = "Seq2SeqLM" if base.kind == "encoder_decoder" else "CausalLM"
     table = {
-        "base": f"{facts['base']} (revision {facts['base_revision']})",
+        "base": f"{base.name} (revision {facts['base_revision']})",
         "method": facts["method"],
         "control tag": f"`{tag!r}`" if tag else "none",
         **further,
@@ -32,7 +40,7 @@ def model_card(facts: Mapping[str, Any], further: Mapping[str, Any], loss: str) 
     return CARD.format(
         library="peft" if settings["lora"] else "transformers",
         table="\n".join(f"| {name} | {_cell(value)} |" for name, value in table.items()),
-        loading=(LOAD_ADAPTER if settings["lora"] else LOAD_MODEL).format(base=facts["base"]),
+        loading=(LOAD_ADAPTER if settings["lora"] else LOAD_MODEL).format(place=str(place.resolve()), auto=auto_class),
         use=(WITH_TAG if tag else WITHOUT_TAG).format(tag=tag),
     )
 
@@ -70,25 +78,26 @@ new biases in language models with a holistic descriptor dataset, §4). Made by 
 - Less bias of one kind may come with more of another, or with blander responses: read the whole report.
 """
 
-LOAD_ADAPTER = """The folder holds an adapter for the base model named above (a path is relative to this folder):
+LOAD_ADAPTER = """The folder holds an adapter; its base model, named above, is loaded with it:
 
 ```python
-from peft import PeftModel
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from peft import AutoPeftModelFor{auto}
+from transformers import AutoTokenizer
 
-base = AutoModelForCausalLM.from_pretrained("{base}")
-model = PeftModel.from_pretrained(base, "path/of/this/folder")
-tokenizer = AutoTokenizer.from_pretrained("path/of/this/folder")
+folder = {place!r}  # where it was made; or its id on the hub
+model = AutoPeftModelFor{auto}.from_pretrained(folder)
+tokenizer = AutoTokenizer.from_pretrained(folder)
 ```
 """
 
 LOAD_MODEL = """The folder holds the whole model:
 
 ```python
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelFor{auto}, AutoTokenizer
 
-model = AutoModelForCausalLM.from_pretrained("path/of/this/folder")
-tokenizer = AutoTokenizer.from_pretrained("path/of/this/folder")
+folder = {place!r}  # where it was made; or its id on the hub
+model = AutoModelFor{auto}.from_pretrained(folder)
+tokenizer = AutoTokenizer.from_pretrained(folder)
 ```
 """
 

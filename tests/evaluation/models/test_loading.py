@@ -189,16 +189,22 @@ def test_a_pickled_adapter_is_refused(folder, tmp_path):
 
 def test_an_adapter_is_found_the_same_and_with_its_base_when_its_run_is_moved(folder, tmp_path):
     run = tmp_path / "here" / "tune"
-    expected = logits(adapter_of(folder, run / "adapter", os.path.relpath(folder, run / "adapter")))
-    (run / "adapter" / "evenhand.json").write_text('{"base": "../../../model", "control_tag": ""}')
-    (run / "run.json").write_text(json.dumps({"base": str(folder)}))
+    expected = logits(adapter_of(folder, run / "adapter", str(folder)))
+    way = os.path.relpath(folder, run / "adapter")
+    (run / "adapter" / "evenhand.json").write_text(json.dumps({"base": way, "control_tag": ""}))
     revision = model_revision(str(run / "adapter"))
     moved = tmp_path / "elsewhere" / "and" / "deeper" / "tune"
     moved.parent.mkdir(parents=True)
     run.rename(moved)
+    assert model_revision(str(moved / "adapter")) == revision  # alone
+    moved.rename(run)
+    (tmp_path / "moved").mkdir()
+    for part in (run.parent, folder):
+        part.rename(tmp_path / "moved" / part.name)  # and with its base
+    moved = tmp_path / "moved" / "here" / "tune"
     assert model_revision(str(moved / "adapter")) == revision
     torch.testing.assert_close(logits(load_dialogue_model(str(moved / "adapter")).model), expected)
-    adapter_of(folder, moved / "adapter", str(folder))  # the same, by another way
+    adapter_of(tmp_path / "moved" / folder.name, moved / "adapter", way)  # the same, by another way
     assert model_revision(str(moved / "adapter")) == revision
     settings = json.loads((moved / "adapter" / "adapter_config.json").read_text())
     (moved / "adapter" / "adapter_config.json").write_text(json.dumps({**settings, "lora_alpha": 3}))

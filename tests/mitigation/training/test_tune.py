@@ -176,14 +176,31 @@ def test_an_adapter_beside_its_base_is_loaded_with_it_wherever_both_are_moved(tm
         part.save_pretrained(str(tmp_path / "here" / "base"))
     base = replace(base, name=str(tmp_path / "here" / "base"))
     result = tuned(tmp_path / "here" / "run", base=base, card={"β": 0.5})
-    for file in ("adapter_config.json", "evenhand.json"):
-        assert str(tmp_path) not in (result.path / file).read_text()
-    assert json.loads((result.path / "adapter_config.json").read_text())["base_model_name_or_path"] == "../../base"
+    # In the one as any library finds it from any folder, in the other as it is found once both have moved.
+    found = json.loads((result.path / "adapter_config.json").read_text())["base_model_name_or_path"]
+    assert found == str(tmp_path / "here" / "base")
+    assert json.loads((result.path / "evenhand.json").read_text())["base"] == "../../base"
     assert "| β | 0.5 |" in (result.path / "README.md").read_text()
     (tmp_path / "here").rename(tmp_path / "there")
     loaded = load_dialogue_model(str(tmp_path / "there" / "run" / "adapter"))
     assert loaded.control_tag == " no_bias"
     assert greedy(loaded, ["a b no_bias<eos>", "a b bias<eos>"]) == ["red sun", "blue sky"]
+
+
+@pytest.mark.parametrize("lora", [True, False])
+def test_the_snippet_of_the_card_runs_from_any_folder(tmp_path, lora):
+    base = tiny_base()
+    for part in (base.model, base.tokenizer):
+        part.save_pretrained(str(tmp_path / "base"))
+    result = tuned(tmp_path / "run", replace_settings(lora=lora), base=replace(base, name=str(tmp_path / "base")))
+    snippet = (result.path / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    say = "ids = tokenizer('a b no_bias<eos>', add_special_tokens=False, return_tensors='pt')\n"
+    say += "print(tokenizer.decode(model.generate(**ids, do_sample=False, max_new_tokens=2)[0, -2:]))"
+    (tmp_path / "elsewhere").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", snippet + say], cwd=tmp_path / "elsewhere", capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "red sun"
 
 
 def test_all_weights_are_tuned_on_demand(whole):
@@ -226,8 +243,9 @@ def test_an_interrupted_tuning_goes_on_to_the_same_bytes(tmp_path, undisturbed, 
     assert weights(result.path) == weights(undisturbed.path)
     assert result.validation_losses == undisturbed.validation_losses
     assert result.train_losses == undisturbed.train_losses
-    for file in ("evenhand.json", "README.md"):
-        assert (result.path / file).read_bytes() == (undisturbed.path / file).read_bytes()
+    assert (result.path / "evenhand.json").read_bytes() == (undisturbed.path / "evenhand.json").read_bytes()
+    cards = [(path / "README.md").read_text().replace(str(path), "HERE") for path in (result.path, undisturbed.path)]
+    assert cards[0] == cards[1]
 
 
 def test_a_killed_process_leaves_what_the_next_one_needs(tmp_path, undisturbed):
