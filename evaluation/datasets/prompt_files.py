@@ -1,7 +1,6 @@
 """Prompts and personas from files: the user's own, or the personas that ship with the project."""
 
 import json
-from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +9,7 @@ import pyarrow.parquet
 from datasets import Dataset
 
 from evenhand.evaluation.datasets.holistic_bias import PHRASE_COLUMNS
-from evenhand.evaluation.datasets.prompts import NO_VARIATION, REQUIRED, led_by, need, prompt_ids
+from evenhand.evaluation.datasets.prompts import NO_VARIATION, REQUIRED, led_by, need, prompt_ids, times_before
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import PERSONA, PROMPT_ID
 
@@ -52,6 +51,9 @@ def read_prompts(path: Path) -> Dataset:
     It needs the columns text, template, axis and descriptor, filled in every row. `prompt_id` is made where there is
     none, `persona` is "" where there is none; other columns stay as they are.
 
+    The rows of a cell are taken for independent draws. Where each of n sentences stands once in every cell they are
+    not, and FGB* is too low, by what sentences matter (the variance of their mean styles) over n − 1.
+
     Raises:
         InputError: the file cannot be read, a column is missing, a row of one is empty or not text, or a prompt_id
             stands twice.
@@ -67,7 +69,9 @@ def read_prompts(path: Path) -> Dataset:
                 raise InputError(f"{path}: column {name}, row {row} is {value!r}; write text there.")
     personas = columns.get(PERSONA, [""] * n)
     keys = [columns[name] for name in REQUIRED]
-    ids = columns.get(PROMPT_ID) or prompt_ids(keys, personas, _rounds([*keys, personas]), [NO_VARIATION] * n)
+    ids = columns.get(PROMPT_ID) or prompt_ids(
+        keys, personas, times_before(zip(*keys, personas, strict=True)), [NO_VARIATION] * n
+    )
     first: dict[str, int] = {}
     for row, prompt_id in enumerate(ids, start=1):
         if first.setdefault(prompt_id, row) != row:
@@ -76,16 +80,6 @@ def read_prompts(path: Path) -> Dataset:
         return Dataset(led_by(pa.table(columns), ids, personas))
     except pa.ArrowException as error:
         raise InputError(f"{path}: a column holds values of several kinds ({error}); write one kind.") from None
-
-
-def _rounds(columns: list[list[str]]) -> list[int]:
-    """Return how often each row has stood above, so that repeated prompts get different ids."""
-    count: Counter[tuple[str, ...]] = Counter()
-    rounds = []
-    for row in zip(*columns, strict=True):
-        rounds.append(count[row])
-        count[row] += 1
-    return rounds
 
 
 def _read_columns(path: Path) -> dict[str, list]:

@@ -11,7 +11,7 @@ all axes its cell then holds twice the responses, which the noise correction all
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -69,10 +69,14 @@ def sample_cells(
 ) -> Dataset:
     """Return exactly `per_cell` prompts for each cell (template, descriptor) of each axis, drawn at random.
 
-    A cell's sentences are drawn without replacement; where there are fewer than `per_cell`, further rounds follow.
-    Sentences without a descriptor (a noun alone) belong to no cell and are not drawn. Adds `prompt_id` (a hash, unique
-    and the same whenever the same sentence is drawn in the same round with the same persona and variations) and
-    `persona` ("" is none); rows come sorted by template, axis and descriptor.
+    Each is drawn from all of the cell's own sentences, each as likely, whatever was drawn before: responses to a cell
+    are then independent, which the noise correction takes them for, also where the noun matters. (Without replacement,
+    FGB* is too low by the variance between n nouns over n − 1.) So a sentence may come twice, and what is estimated is
+    the mean over a descriptor's own nouns: of one gender, where the descriptor is. Sentences without a descriptor (a
+    noun alone) belong to no cell and are not drawn.
+
+    Adds `prompt_id` (a hash, unique and the same whenever the same sentence is drawn for the same time in its cell with
+    the same persona and variations) and `persona` ("" is none); rows come sorted by template, axis and descriptor.
 
     Args:
         descriptors: draw only so many descriptors, shared out over the axes in proportion, at least one each.
@@ -94,17 +98,16 @@ def sample_cells(
         chosen = _chosen_descriptors(table, descriptors, seed)
         table = table.filter(pc.is_in(table[DESCRIPTOR], _like(table[DESCRIPTOR], chosen)))
 
-    rows, rounds, persona_of, flags = [], [], [], []
+    rows, persona_of, flags = [], [], []
     for cell, sentences in _cells(table):
         generator = np.random.default_rng(_hashed(seed, *cell))
-        n_rounds = -(-per_cell // len(sentences))
-        rows.append(np.concatenate([generator.permutation(sentences) for _ in range(n_rounds)])[:per_cell])
-        rounds.append(np.repeat(np.arange(n_rounds), len(sentences))[:per_cell])
+        rows.append(generator.choice(sentences, per_cell))
         # Drawn whether they are wanted or not, so that these options never change which sentences are drawn.
         persona_of.append(generator.random(per_cell))
         flags.append(generator.random((per_cell, len(VARIATIONS))) < 0.5)
 
-    table = table.take(pa.array(np.concatenate(rows)))
+    drawn_rows = np.concatenate(rows)
+    table = table.take(pa.array(drawn_rows))
     keys = [table[name].to_pylist() for name in REQUIRED]
     own = table[PERSONA].to_pylist() if PERSONA in table.column_names else [""] * len(table)
     drawn = [personas[int(u * len(personas))] for u in np.concatenate(persona_of)] if personas else own
@@ -113,7 +116,7 @@ def sample_cells(
         asked = np.concatenate(flags)
         table = _varied(table, asked)
         marks = ["".join("01"[flag] for flag in row) for row in asked.tolist()]
-    return Dataset(led_by(table, prompt_ids(keys, drawn, np.concatenate(rounds).tolist(), marks), drawn))
+    return Dataset(led_by(table, prompt_ids(keys, drawn, times_before(drawn_rows.tolist()), marks), drawn))
 
 
 def vary(prompt: Mapping[str, str], flags: Sequence[bool]) -> str:
@@ -222,10 +225,27 @@ def same_cells(one: Dataset, other: Dataset) -> bool:
 
 
 def prompt_ids(
-    keys: Sequence[Sequence[str]], personas: Sequence[str], rounds: Sequence[int], marks: Sequence[str]
+    keys: Sequence[Sequence[str]], personas: Sequence[str], before: Sequence[int], marks: Sequence[str]
 ) -> list[str]:
-    """Return a hash of 16 hexadecimal digits for each row: of its `REQUIRED` columns, persona, round and variations."""
-    return [f"{_hashed(*parts):032x}"[:16] for parts in zip(*keys, personas, rounds, marks, strict=True)]
+    """Return a hash of 16 hexadecimal digits for each row.
+
+    Of its `REQUIRED` columns, persona, how often it stood before (`times_before`) and variations.
+    """
+    return [f"{_hashed(*parts):032x}"[:16] for parts in zip(*keys, personas, before, marks, strict=True)]
+
+
+def times_before(values: Iterable[Hashable]) -> list[int]:
+    """Return how often each value has stood before, so that what is repeated gets ids of its own.
+
+    >>> times_before("abaa")
+    [0, 0, 1, 2]
+    """
+    count: Counter[Hashable] = Counter()
+    before = []
+    for value in values:
+        before.append(count[value])
+        count[value] += 1
+    return before
 
 
 def led_by(table: pa.Table, ids: Sequence[str], personas: Sequence[str]) -> pa.Table:

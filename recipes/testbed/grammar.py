@@ -16,7 +16,7 @@ import yaml
 
 from evenhand.evaluation.datasets.holistic_bias import load_taxonomy
 from evenhand.evaluation.errors import unknown_name
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE, BiasScore
 
 FOLDER = Path(__file__).parent
 HELD_OUT_SHARE = 0.15  # of the neutral prompts
@@ -39,13 +39,14 @@ class Family:
 class Plan:
     """The planted bias over S styles: what `bias_plan.yaml` says, as arrays.
 
-    `base` maps a template to log base probabilities (S,), `gain` a template to the factor on the effects, and
-    `effects` a descriptor to its effect (S,).
+    `base` maps a template to log base probabilities (S,), `gain` a template to the factor on the effects, `effects` a
+    descriptor to its effect (S,), and `nouns` a noun to its own (S,).
     """
 
     base: Mapping[str, np.ndarray]
     gain: Mapping[str, float]
     effects: Mapping[str, np.ndarray]
+    nouns: Mapping[str, np.ndarray]
 
 
 @cache
@@ -119,32 +120,43 @@ def plan() -> Plan:
         scale = text["strength"] * np.exp(text["strength_jitter"] * z[0])
         biased = descriptor not in text["unbiased"]
         effects[descriptor] = biased * (scale * effect + text["style_jitter"] * z[1:])
-    return Plan(base, gain, effects)
+    nouns = {
+        noun.singular: text["noun_strength"]
+        * sum(_normal_numbers(name, len(index)) for name in (f"noun {noun.singular}", f"gender {noun.gender}"))
+        for noun in load_taxonomy("paper").nouns
+    }
+    return Plan(base, gain, effects, nouns)
 
 
-def style_distribution(templates: Sequence[str], descriptors: Sequence[str], amplification: float = 1.0) -> np.ndarray:
+def style_distribution(
+    templates: Sequence[str],
+    descriptors: Sequence[str],
+    amplification: float = 1.0,
+    nouns: Sequence[str] | None = None,
+) -> np.ndarray:
     """Return p(style | template, descriptor) for n pairs, shape (n, S); `amplification` multiplies the effects.
 
+    With n `nouns` it depends on them too, as no shipped model does: to check what metrics make of nouns that matter.
+
     Raises:
-        InputError: a template or descriptor is not one of the paper edition's.
+        InputError: a template, descriptor or noun is not one of the paper edition's.
     """
     known = plan()
-    template_names, template_rows = np.unique(np.asarray(templates, dtype=object).astype(str), return_inverse=True)
-    descriptor_names, descriptor_rows = np.unique(
-        np.asarray(descriptors, dtype=object).astype(str), return_inverse=True
-    )
-    for name in template_names:
-        if name not in known.base:
-            raise unknown_name("template", name, known.base)
-    for name in descriptor_names:
-        if name not in known.effects:
-            raise unknown_name("descriptor", name, known.effects)
-    base = np.array([known.base[name] for name in template_names])[template_rows]
-    gain = np.array([known.gain[name] for name in template_names])[template_rows]
-    effects = np.array([known.effects[name] for name in descriptor_names])[descriptor_rows]
-    logits = base + amplification * gain[:, None] * effects
+    base = _looked_up("template", templates, known.base)
+    gain = _looked_up("template", templates, known.gain)
+    logits = base + amplification * gain[:, None] * _looked_up("descriptor", descriptors, known.effects)
+    if nouns is not None:
+        logits += _looked_up("noun", nouns, known.nouns)
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _looked_up(kind: str, names: Sequence[str], values: Mapping[str, np.ndarray | float]) -> np.ndarray:
+    distinct, rows = np.unique(np.asarray(names, dtype=object).astype(str), return_inverse=True)
+    for name in distinct.tolist():
+        if name not in values:
+            raise unknown_name(kind, name, values)
+    return np.array([values[name] for name in distinct])[rows]
 
 
 def descriptor_means(templates: Sequence[str], descriptors: Sequence[str]) -> np.ndarray:
@@ -195,7 +207,7 @@ def neutral_dialogue(split: str, n: int, seed: int) -> pd.DataFrame:
     return pd.DataFrame(drawn, columns=["text", "response"])
 
 
-def truth(cells: pd.DataFrame, seen_through: np.ndarray | None = None) -> list[BiasScore]:
+def truth(cells: pd.DataFrame, seen_through: np.ndarray | None = None, *, of_nouns: bool = False) -> list[BiasScore]:
     """Compute the exact generation bias of the grammar over the given cells (002 A.7), with no sampling at all.
 
     `cells` has columns template, descriptor and, for the cuts by axis, axis; rows that repeat count once. With p_tds
@@ -204,17 +216,33 @@ def truth(cells: pd.DataFrame, seen_through: np.ndarray | None = None) -> list[B
     ddof = 1. pgb, scgb and their corrected and pooled forms by cluster, fgb by axis and by style likewise.
     `seen_through` is a style map (S families, R styles of a classifier): the truth is then that of the classifier's
     expected style vectors. Clusters and styles are cut only where R styles are the grammar's own.
+    `of_nouns`: nouns have effects, and the rows are all sentences of the cells, with a column noun; p_tds is the mean
+    over a cell's own nouns, which are of one gender where the descriptor is.
     """
-    scores = _cut_scores(cells, seen_through, {})
+    scores = _cut_scores(cells, seen_through, {}, of_nouns)
     if AXIS in cells:
         for axis, rows in cells.groupby(AXIS, sort=True):
-            scores += [s for s in _cut_scores(rows, seen_through, {"axis": str(axis)}) if "cluster" not in s.group]
+            cut = _cut_scores(rows, seen_through, {"axis": str(axis)}, of_nouns)
+            scores += [score for score in cut if "cluster" not in score.group]
     return scores
 
 
-def _cut_scores(cells: pd.DataFrame, seen_through: np.ndarray | None, group: dict[str, str]) -> list[BiasScore]:
-    cells = cells[[TEMPLATE, DESCRIPTOR]].drop_duplicates()
-    p = style_distribution(cells[TEMPLATE], cells[DESCRIPTOR])
+def _cell_distributions(cells: pd.DataFrame, of_nouns: bool) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return the distinct cells (columns template, descriptor) and the style distribution of each, (n, S)."""
+    names = [TEMPLATE, DESCRIPTOR]
+    if not of_nouns:
+        cells = cells[names].drop_duplicates()
+        return cells, style_distribution(cells[TEMPLATE], cells[DESCRIPTOR])
+    rows = cells[[*names, NOUN]].drop_duplicates()
+    p = pd.DataFrame(style_distribution(rows[TEMPLATE], rows[DESCRIPTOR], nouns=rows[NOUN]))
+    means = p.groupby([rows[name].to_numpy() for name in names]).mean()
+    return means.index.to_frame(index=False, name=names), means.to_numpy()
+
+
+def _cut_scores(
+    cells: pd.DataFrame, seen_through: np.ndarray | None, group: dict[str, str], of_nouns: bool
+) -> list[BiasScore]:
+    cells, p = _cell_distributions(cells, of_nouns)
     if seen_through is not None:
         p = p @ seen_through
     cuts: list[tuple[str, dict[str, str], list[int]]] = [("fgb", {}, list(range(p.shape[1])))]

@@ -86,11 +86,15 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
 
 
 def _refuse_repeated(prompts: pd.DataFrame, arguments: Mapping[str, Any], told: Told) -> None:
+    """Refuse a file's repeated prompts where they would be answered alike: one response would be taken for several.
+
+    What `sample_cells` repeats is no mistake: a cell's contexts are independent draws, and so are their answers.
+    """
     repeated = int(prompts.duplicated([TEXT, PERSONA]).sum())
-    if repeated and not arguments.get("do_sample"):
+    if repeated and told.prompts.file and not arguments.get("do_sample"):
         raise InputError(
             f"decoding: {told.decoding.preset!r} answers a context the same every time, and {repeated} of "
-            f"{len(prompts)} prompts are repeated; give --prompts.personas default, or a smaller --prompts.per_cell."
+            f"{len(prompts)} prompts of {told.prompts.file} are repeated; leave them out, or write a persona for each."
         )
 
 

@@ -113,9 +113,6 @@ def test_every_cell_gets_exactly_per_cell_prompts(small, per_cell):
     for cell, texts in drawn.items():
         assert len(texts) == per_cell
         assert set(texts) <= population[cell]
-        # Rounds without replacement: no sentence is a whole round ahead of another.
-        counts = Counter(texts)
-        assert max(counts.values()) - min(counts[text] for text in population[cell]) <= 1
     assert len(set(sample["prompt_id"])) == len(sample)
 
 
@@ -157,6 +154,15 @@ def test_each_sentence_of_a_cell_is_as_likely(small):
     assert set(counts) == {noun.singular for noun in NOUNS}
     # 360 draws of 6: 60 each, standard deviation 7.1; 4 of these on either side.
     assert all(32 < count < 88 for count in counts.values())
+
+
+def test_the_sentences_of_a_cell_are_independent_draws(small):
+    """Of two draws from six sentences one in six is a repetition, wherever they stand in the sample."""
+    nine = select(small, must_be_noun=True, descriptor_gender="(none)")  # nine cells of six sentences
+    drawn = np.array([list(texts) for seed in range(40) for texts in cells(sample_cells(nine, 7, seed)).values()])
+    for first, second in ((0, 1), (0, 6), (3, 5)):
+        repeated = (drawn[:, first] == drawn[:, second]).sum()
+        assert 32 < repeated < 88  # 360 of 6: 60, standard deviation 7.1; 4 of these on either side
 
 
 def test_a_persona_is_drawn_for_each_row(paper):
@@ -432,7 +438,7 @@ def test_large_strings_work_too(small):
 
 
 def test_examples_of_the_docstrings():
-    assert doctest.testmod(prompts_module) == (0, 2)
+    assert doctest.testmod(prompts_module) == (0, 3)
 
 
 def test_ids_are_stable():
@@ -441,7 +447,7 @@ def test_ids_are_stable():
         [{"text": "I'm old.", "template": "I'm {noun_phrase}.", "axis": "age", "descriptor": "old"}]
     )
     ids = sample_cells(row, 2, seed=1)["prompt_id"][:]
-    assert ids == sample_cells(row, 2, seed=2)["prompt_id"][:]  # the same sentence in the same rounds
+    assert ids == sample_cells(row, 2, seed=2)["prompt_id"][:]  # the same sentence for the first and the second time
     assert len(set(ids)) == 2
     assert all(len(prompt_id) == 16 and int(prompt_id, 16) >= 0 for prompt_id in ids)
     assert json.dumps(ids)

@@ -109,10 +109,12 @@ def test_inputs_are_checked_before_anything_heavy_is_imported():
     assert done.stdout.strip() == "[]"
 
 
-def test_repeated_prompts_need_sampling(tmp_path):
-    told = replace(told_of(per_cell=400, descriptors=13), decoding=DecodingSettings(preset="paper"))
-    with pytest.raises(InputError, match="decoding: 'paper' answers a context the same every time"):
-        measure_family(tmp_path, "generation_bias", told, **OWN)
+def test_repeated_prompts_of_a_file_need_sampling(tmp_path):
+    prompts = tmp_path / "prompts.csv"
+    pd.DataFrame([["Hi!", "t", "age", "old"]] * 2, columns=["text", "template", "axis", "descriptor"]).to_csv(prompts)
+    told = replace(told_of(file=prompts), decoding=DecodingSettings(preset="paper"))
+    with pytest.raises(InputError, match="decoding: 'paper' answers a context the same every time, and 1 of 2 prompts"):
+        measure_family(tmp_path / "run", "generation_bias", told, **OWN)
 
 
 # The scores.
