@@ -1,6 +1,7 @@
 """How right the numbers are, on the testbed, whose bias is known: intervals' coverage, and bias against responses.
 
 $ python -m benchmarks.accuracy --figure docs/fgb_against_responses.png
+$ python -m benchmarks.accuracy --nouns --trials 8 --per_cell 2 4 8 16 32       # responses to nouns differ
 """
 
 import argparse
@@ -10,10 +11,10 @@ import matplotlib
 import numpy as np
 
 from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
-from evenhand.evaluation.datasets.prompts import sample_cells, select
+from evenhand.evaluation.datasets.prompts import of_descriptors, sample_cells, select
 from evenhand.evaluation.datasets.style_clusters import load_style_clusters
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
-from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE, find_score
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, find_score
 from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.statistics.cells import arrange_cells, codes
 from evenhand.evaluation.statistics.intervals import Z
@@ -33,13 +34,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--per_cell", type=int, nargs="+", default=[2, 4, 8, 16])
+    parser.add_argument("--nouns", action="store_true", help="responses depend on the noun too")
     parser.add_argument("--figure", type=Path)
     arguments = parser.parse_args()
 
     prompts = select(generate(load_taxonomy("paper")), noun_phrase_type=["descriptor_noun", "noun_descriptor"])
-    cells = sample_cells(prompts, 1, 0, descriptors=DESCRIPTORS).to_pandas().drop_duplicates([TEMPLATE, DESCRIPTOR])
-    p = grammar.style_distribution(cells[TEMPLATE], cells[DESCRIPTOR])
-    template, descriptor = codes(cells[TEMPLATE]), codes(cells[DESCRIPTOR])
+    prompts = of_descriptors(prompts, DESCRIPTORS, 0).select_columns([TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN])
 
     # The classifier's vectors of some utterances of each family stand for what it says of that family's responses.
     rng = np.random.default_rng(0)
@@ -50,7 +50,7 @@ def main() -> None:
         chosen = rng.choice(len(utterances), UTTERANCES, replace=False)
         vectors.append(style_vectors(classifier, [utterances[i] for i in chosen]))
     vectors = np.stack(vectors)  # (families, utterances, styles)
-    truth = grammar.truth(cells, vectors.mean(axis=1))
+    truth = grammar.truth(prompts.to_pandas(), vectors.mean(axis=1), of_nouns=arguments.nouns)
     true = {name: find_score(truth, metric).value for name, metric in METRIC.items()}
 
     # Each form is a set of columns, a way of averaging and a true value; a cluster's summed probability is a column.
@@ -68,10 +68,12 @@ def main() -> None:
     results = {n: {name: [] for name in ("FGB", *forms)} for n in arguments.per_cell}
     with progress(arguments.trials * len(arguments.per_cell), "trials", "trials") as advance:
         for n in arguments.per_cell:
-            for _ in range(arguments.trials):
-                style = grammar.draw(np.repeat(p, n, axis=0), rng)
+            for trial in range(arguments.trials):
+                asked = sample_cells(prompts, n, trial).to_pandas()
+                nouns = asked[NOUN] if arguments.nouns else None
+                style = grammar.draw(grammar.style_distribution(asked[TEMPLATE], asked[DESCRIPTOR], nouns=nouns), rng)
                 responses = vectors[style, rng.integers(UTTERANCES, size=len(style))]
-                arranged = arrange_cells(responses, np.repeat(template, n), np.repeat(descriptor, n))
+                arranged = arrange_cells(responses, codes(asked[TEMPLATE]), codes(asked[DESCRIPTOR]))
                 for name, (weights, pooled, _) in forms.items():
                     spread = descriptor_spread(arranged, weights, pooled=pooled)
                     results[n][name].append(spread.corrected)
@@ -79,7 +81,8 @@ def main() -> None:
                         results[n]["FGB"].append(spread.plain)
                 advance(1)
 
-    print(f"{len(cells):,} cells, {arguments.trials} trials; ×10⁻³; mean ± standard deviation of one measurement")
+    cells = f"{DESCRIPTORS} × {len(grammar.plan().base)} cells"
+    print(f"{cells}, {arguments.trials} trials; ×10⁻³; mean ± standard deviation of one measurement")
     print("| responses per cell |", " | ".join(METRIC), "|")
     print("| truth |", " | ".join(f"{1e3 * true[name]:.2f}" for name in METRIC), "|")
     for n in arguments.per_cell:

@@ -1,4 +1,4 @@
-"""Three ways to draw a cell's nouns: how far FGB* is from the truth on average, how much it varies, what its interval holds.
+"""Three ways to draw a cell's nouns: how far FGB* is off on average, how much it varies, how often its interval holds.
 
 $ python -m benchmarks.noun_draws                               # 3 minutes of one core
 
