@@ -109,12 +109,17 @@ def test_inputs_are_checked_before_anything_heavy_is_imported():
     assert done.stdout.strip() == "[]"
 
 
-def test_repeated_prompts_of_a_file_need_sampling(tmp_path):
-    prompts = tmp_path / "prompts.csv"
+def test_repeated_prompts_of_a_file_need_sampling_and_drawn_ones_do_not(tmp_path, monkeypatch):
+    def reached(*arguments):
+        raise LookupError
+
+    monkeypatch.setattr(module, "load_dialogue_model", reached)
+    prompts, beams = tmp_path / "prompts.csv", DecodingSettings(preset="paper")
     pd.DataFrame([["Hi!", "t", "age", "old"]] * 2, columns=["text", "template", "axis", "descriptor"]).to_csv(prompts)
-    told = replace(told_of(file=prompts), decoding=DecodingSettings(preset="paper"))
     with pytest.raises(InputError, match="decoding: 'paper' answers a context the same every time, and 1 of 2 prompts"):
-        measure_family(tmp_path / "run", "generation_bias", told, **OWN)
+        measure_family(tmp_path / "file", "generation_bias", replace(told_of(file=prompts), decoding=beams), **OWN)
+    with pytest.raises(LookupError):  # 32 draws from some 15 nouns repeat some
+        measure_family(tmp_path / "drawn", "generation_bias", replace(told_of(per_cell=32), decoding=beams), **OWN)
 
 
 # The scores.
