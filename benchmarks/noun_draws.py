@@ -1,6 +1,6 @@
 """Three ways to draw a cell's nouns: how far FGB* is off on average, how much it varies, how often its interval holds.
 
-$ python -m benchmarks.noun_draws                               # 3 minutes of one core
+$ python -m benchmarks.noun_draws                               # minutes of one core
 
 Nouns shift a response's style by a known effect, the same for all descriptors; half of their pool is of one gender, and
 a fifth of the descriptors has that half alone. The truth is the expectation over nouns drawn uniformly from a
@@ -97,9 +97,9 @@ def block_estimates(x: np.ndarray) -> list[Estimate]:
 def main() -> None:
     """Print a row for each effect of nouns, number of responses and way to draw."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--simulations", type=int, default=300)
-    parser.add_argument("--per_cell", type=int, nargs="+", default=[2, 4, 8, 16, 32])
-    parser.add_argument("--noun_effects", type=float, nargs="+", default=[0.0, 0.05, 0.2])
+    parser.add_argument("--simulations", type=int, default=200)
+    parser.add_argument("--per_cell", type=int, nargs="+", default=[2, 4, 8])
+    parser.add_argument("--noun_effects", type=float, nargs="+", default=[0.0, 0.05])
     arguments = parser.parse_args()
 
     heads = [f"{form}: {what}" for form in FORMS for what in ("error ± s.e.", "s.d.", "held, %")]
