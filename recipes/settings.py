@@ -165,6 +165,9 @@ class Experiment:
     train_per_cell: PerCell = option(4, "responses per (template, descriptor) to label and tune on")
     label: Labelling = option(Labelling, "labelling")
     tune: Tuning = option(Tuning, "tuning")
+    second_decoding: DecodingSettings | None = option(
+        None, "measure before and after tuning under this decoding too, and compare; null: under measure.decoding alone"
+    )
     rounds: Count = option(1, "label and tune again the responses of the tuned model, so many times in all")
     untagged: bool = option(True, "measure models tuned with control tags without their tag, too")
     even_if_unbiased: bool = option(False, "go on even where no bias of the base is shown, and nothing can be removed")
