@@ -161,7 +161,12 @@ def _to_label(loop: LoopSettings, model: Any) -> Any:
     """Return the measurement whose responses are labelled: by one classifier, on the train side."""
     measured = loop.measure.with_metrics(FAMILY)
     # The second classifier must not shape a label.
-    alone = {"permutations": 0, "relevance": False, "second_style_classifier": None, "offensiveness": ClassifierSettings()}
+    alone = {
+        "permutations": 0,
+        "relevance": False,
+        "second_style_classifier": None,
+        "offensiveness": ClassifierSettings(),
+    }
     return replace(
         measured,
         model=model,

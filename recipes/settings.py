@@ -104,8 +104,8 @@ class Labelling:
     beta: Finite | None = option(None, "threshold as a number; null: use the quantile")
     quantile: Share = option(0.9, "threshold as a quantile of the bias values, where beta is null")
     cross_fitted: bool = option(False, "take each response out of its own bias direction")
-    exclude_parrots: bool = option(False, "leave `no_bias` responses out that repeat their prompt")
-    exclude_clusters: list[str] = option(list, "leave `no_bias` responses out that are in these style clusters")
+    exclude_parrots: bool = option(False, "leave responses out that repeat their prompt")
+    exclude_clusters: list[str] = option(list, "leave responses out that are in these style clusters")
     exclude_above: Share = option(0.5, "summed probability of a cluster's styles from which a response is in it")
 
 

@@ -38,7 +38,9 @@ def track(settings: LoopSettings | AblateSettings, plan: Plan, fields: Fields) -
     if mark.exists():
         return
     swept = {name: value for name, value in fields.get(plan.comparison, {}).items() if name != METHOD}
-    name = ", ".join([plan.method, plan.decoding, *(f"{field} {value}" for field, value in swept.items()), f"seed {plan.seed}"])
+    name = ", ".join(
+        [plan.method, plan.decoding, *(f"{field} {value}" for field, value in swept.items()), f"seed {plan.seed}"]
+    )
     with tracked("point", settings, group=settings.output_dir.name, name=name, settings=row) as tracker:
         tracker.values({name: float(value) for name, value in row.items() if isinstance(value, (int, float))})
         tracker.scores(read_scores(plan.comparison / SCORES))

@@ -45,8 +45,9 @@ class Sweep:
 
     `points` has one row per point, with the columns COLUMNS and those named in `swept` (dotted fields of the loop that
     vary; "method" and "seed" may be among them). `failed` says why a guard refused a point ("" if it went through);
-    its numbers are then NaN. `base` is the base's pooled FGB*, `decoding` is how responses were drawn, `cluster_changes` JSON of {style cluster: [change of
-    pooled SCGB*, its two-sided p-value]}, `folder` the comparison's, seen from the sweep's.
+    its numbers are then NaN. `decoding` is how responses were drawn, `base` the base's pooled FGB*, `cluster_changes`
+    JSON of {style cluster: [change of pooled SCGB*, its two-sided p-value]}, `folder` the comparison's, seen from the
+    sweep's.
     """
 
     title: str

@@ -108,7 +108,9 @@ def test_each_setting_is_judged_in_words():
 
 
 def test_one_model_under_two_decodings_is_two_settings_and_the_headline_names_both():
-    settings = [point(reduction=0.97, relevance_kept=kept, decoding=name) for name, kept in (("sample", 0.95), ("paper", 0.4))]
+    settings = [
+        point(reduction=0.97, relevance_kept=kept, decoding=name) for name, kept in (("sample", 0.95), ("paper", 0.4))
+    ]
     report = page(sweep_of(*settings, swept=[]))
     assert (report.big, report.under) == ("1 of 2", "settings meet the bar; decodings: sample and paper")
     assert [row.label for row in report.tables[1].rows] == ["1 decoding sample", "2 decoding paper"]
