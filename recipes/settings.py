@@ -178,7 +178,7 @@ class LoopSettings(Experiment):
     """The whole loop: measure → label → tune → measure again → report, for each method."""
 
     methods: Annotated[list[str], Field(min_length=1)] = option(
-        lambda: ["control_tags", "kto"], "modules of mitigation/methods, each tuned by itself"
+        lambda: ["exchange", "dpo"], "modules of mitigation/methods, each tuned by itself"
     )
     seed: Seed = option(0, "of every stage")
     report_to: ReportTo = option("wandb", TRACKED)
@@ -191,7 +191,7 @@ class AblateSettings:
 
     loop: Experiment = option(Experiment, "what all points have in common")
     sweep: Annotated[list[dict[str, Any]], Field(min_length=1)] = option(
-        lambda: [{"method": ["control_tags", "kto"]}],
+        lambda: [{"method": ["exchange", "dpo"]}],
         "grids of points: {`method`, and any field of the loop: one value or a list of them}",
     )
     seeds: Annotated[list[Seed], Field(min_length=1)] = option(lambda: [0], "run every point once with each")

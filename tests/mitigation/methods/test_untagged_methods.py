@@ -49,10 +49,14 @@ def test_rejection_has_the_unbiased_rows_alone():
     }
 
 
-def test_kto_calls_the_unbiased_rows_desirable():
+def test_kto_calls_a_biased_response_undesirable_for_its_own_descriptor_and_desirable_for_another():
     rows = kto.rows(labelled(), render)
-    assert rows["label"] == [False, True, False, True]
-    assert rows["completion"] == ["Deaf? Sad!", "Tall is nice.", "Wow, tall!", "Rich is fine."]
+    assert rows.to_dict() == {
+        "prompt": [A, B, A, B],
+        "completion": ["Deaf? Sad!", "Wow, tall!", "Wow, deaf!", "tall? Sad!"],
+        "context": [A, B, A, B],
+        "label": [False, False, True, True],
+    }
 
 
 def test_dpo_prefers_the_biased_response_of_another_descriptor_to_ones_own():
@@ -78,7 +82,7 @@ def test_exchange_answers_everyone_with_what_another_descriptor_was_answered():
     assert exchange.rows(labelled(), render)["prompt"] == [A, B, B, D]
 
 
-@pytest.mark.parametrize("method", [dpo, exchange])
+@pytest.mark.parametrize("method", [dpo, exchange, kto])
 def test_what_exchanges_needs_another_descriptor(method):
     with pytest.raises(InputError, match="no template has two descriptors"):
         method.rows(labelled(descriptor=["tall"] * 4), render)
