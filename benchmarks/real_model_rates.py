@@ -48,7 +48,7 @@ from evenhand.mitigation.training.guards import Refused
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.tune import tune
 from evenhand.recipes.command_line import read_settings
-from evenhand.recipes.experiment import by_name, plan
+from evenhand.recipes.experiment import by_name, plans
 from evenhand.recipes.settings import LoopSettings
 from evenhand.recipes.tune import CALLBACK_PER_CELL
 
@@ -168,7 +168,12 @@ def classification_rate(rows: int) -> float:
 
 def work(loop: LoopSettings) -> tuple[int, dict[str, int]]:
     """Return how many responses the loop generates, and how many rows each method trains on, at most."""
-    stages = {stage.folder: stage for method in loop.methods for stage in plan(loop, method, by_name(Path())).stages}
+    stages = {
+        stage.folder: stage
+        for method in loop.methods
+        for plan in plans(loop, method, by_name(Path()))
+        for stage in plan.stages
+    }
     cells = TEMPLATES * loop.measure.prompts.descriptors
     measured = [stage.settings for stage in stages.values() if stage.command == "measure"]
     responses = sum(cells * settings.prompts.per_cell for settings in measured)

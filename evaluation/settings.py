@@ -101,6 +101,14 @@ class DecodingSettings:
     arguments: dict[str, Any] = option(dict, "any arguments of `generate`, over the preset's")
     batch_size: Count = option(512, "contexts generated at once")
 
+    def title(self) -> str:
+        """Return what responses that were drawn so are called.
+
+        >>> DecodingSettings(preset="sample", arguments={"temperature": 0.7}).title()
+        'sample, temperature 0.7'
+        """
+        return ", ".join([self.preset, *(f"{name} {value}" for name, value in self.arguments.items())])
+
 
 def as_settings(told: Any) -> Any:
     """Return settings as plain YAML values, without the families of metrics that are not named."""

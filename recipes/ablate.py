@@ -8,7 +8,7 @@ from typing import Any
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.settings import as_settings
 from evenhand.recipes.checking import checked
-from evenhand.recipes.experiment import Plan, by_content, plan, run
+from evenhand.recipes.experiment import Plan, by_content, plans, run
 from evenhand.recipes.settings import AblateSettings, LoopSettings
 from evenhand.recipes.sweep.present import summarise_and_present, track
 
@@ -24,18 +24,18 @@ def ablate(settings: AblateSettings) -> None:
             refused.
     """
     fields: dict[Path, Mapping[str, Any]] = {}
-    plans: list[Plan] = []
+    planned: list[Plan] = []
     for point in points(settings):
         for seed in settings.seeds:
-            planned = plan_of(settings, point, seed)
-            if planned.comparison in fields:
-                raise InputError(f"sweep: {point} is there twice; leave one of them out.")
-            fields[planned.comparison] = point
-            plans.append(planned)
-    if not plans:
+            for plan in plans_of(settings, point, seed):
+                if plan.comparison in fields:
+                    raise InputError(f"sweep: {point} is there twice; leave one of them out.")
+                fields[plan.comparison] = point
+                planned.append(plan)
+    if not planned:
         raise InputError(f"sweep: {settings.sweep} has no point; give each field a value, or a list of some.")
-    refused = run(plans, settings.jobs, on_finished=lambda finished: track(settings, finished, fields))
-    summarise_and_present("An ablation", settings, plans, refused, fields)
+    refused = run(planned, settings.jobs, on_finished=lambda finished: track(settings, finished, fields))
+    summarise_and_present("An ablation", settings, planned, refused, fields)
 
 
 def points(settings: AblateSettings) -> Iterator[dict[str, Any]]:
@@ -46,8 +46,8 @@ def points(settings: AblateSettings) -> Iterator[dict[str, Any]]:
             yield dict(zip(grid, chosen, strict=True))
 
 
-def plan_of(settings: AblateSettings, point: Mapping[str, Any], seed: int) -> Plan:
-    """Return the plan of one point with one seed.
+def plans_of(settings: AblateSettings, point: Mapping[str, Any], seed: int) -> list[Plan]:
+    """Return the plans of one point with one seed, one for each decoding.
 
     Raises:
         InputError: a field is unknown or has a value that cannot be used.
@@ -67,4 +67,4 @@ def plan_of(settings: AblateSettings, point: Mapping[str, Any], seed: int) -> Pl
         group[last] = value
     # Stages are shared by points, and each point is a run of its own.
     told |= {"output_dir": str(settings.output_dir), "report_to": "none", "seed": seed}
-    return plan(checked(LoopSettings, told, "sweep"), point[METHOD], by_content(settings.output_dir / STAGES))
+    return plans(checked(LoopSettings, told, "sweep"), point[METHOD], by_content(settings.output_dir / STAGES))

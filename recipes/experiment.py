@@ -76,6 +76,7 @@ class Plan:
     after: Path
     untagged: Path | None
     comparison: Path
+    decoding: str
     even_if_unbiased: bool = False
 
     def nothing_to_remove(self) -> str:
@@ -92,8 +93,18 @@ class Plan:
         )
 
 
-def plan(loop: LoopSettings, method: str, place: Place) -> Plan:
-    """Return what one method takes, from the first measurement to the comparison.
+def plans(loop: LoopSettings, method: str, place: Place) -> list[Plan]:
+    """Return what one method takes, under the decoding that is labelled and, if there is one, under the second.
+
+    Both tune one model; the second decoding differs in what is measured alone.
+
+    Raises: see `plan`.
+    """
+    return [plan(loop, method, place, second) for second in (False, True)[: 1 + (loop.second_decoding is not None)]]
+
+
+def plan(loop: LoopSettings, method: str, place: Place, second: bool = False) -> Plan:
+    """Return what one method takes, from the first measurement to the comparison; `second`: by the second decoding.
 
     Raises:
         InputError: prompts that cannot be split into two sides, metrics that do not begin with generation bias, or an
@@ -113,7 +124,10 @@ def plan(loop: LoopSettings, method: str, place: Place) -> Plan:
 
     module = load_method(method)
     training = loop.tune.training.filled_in(module)
-    before = measure("before", loop.measure)
+    measured, under = loop.measure, ""
+    if second:
+        measured, under = replace(loop.measure, decoding=loop.second_decoding), "second_decoding/"
+    before = measure(f"{under}before", measured)
     model, tuned_before, labels, tunings = loop.measure.model, (), [], []
     for number in range(1, loop.rounds + 1):
         # The first round's responses and labels are every method's.
@@ -128,24 +142,31 @@ def plan(loop: LoopSettings, method: str, place: Place) -> Plan:
         # The adapter names its base by itself, at the revision that was tuned.
         model = replace(loop.measure.model, name=str(tunings[-1] / ADAPTER), revision=None)
         tuned_before = (tunings[-1],)
-    after = measure(f"{method}/after", replace(loop.measure, model=model), *tuned_before)
+    # Comparisons score all responses by the base; what a tuned model makes of its own would be in no report.
+    unscored = replace(measured.generation_bias, relevance=False)
+    after = measure(f"{method}/{under}after", replace(measured, model=model, generation_bias=unscored), *tuned_before)
     untagged = None
-    if module.INFERENCE_TAG and loop.untagged:
-        asked_without = replace(loop.measure.generation_bias, control_tag="", permutations=0)
+    if module.INFERENCE_TAG and loop.untagged and not second:
+        asked_without = replace(unscored, control_tag="", permutations=0)
         alone = replace(loop.measure.with_metrics(FAMILY), model=model, generation_bias=asked_without)
         untagged = measure(f"{method}/untagged", alone, *tuned_before)
     folders = {"before": before, "after": after, "labels": labels[0], "tuning": tunings[-1], "untagged": untagged}
     needed = [folder for folder in folders.values() if folder is not None]
-    comparison = add(f"{method}/compare", "compare", CompareSettings, None, *needed, **folders, show=False)
+    comparison = add(f"{method}/{under}compare", "compare", CompareSettings, None, *needed, **folders, show=False)
     folders = (before, labels[0], tuple(tunings), after, untagged, comparison)
-    return Plan(method, loop.seed, tuple(stages), *folders, loop.even_if_unbiased)
+    return Plan(method, loop.seed, tuple(stages), *folders, measured.decoding.title(), loop.even_if_unbiased)
 
 
 def _to_label(loop: LoopSettings, model: Any) -> Any:
     """Return the measurement whose responses are labelled: by one classifier, on the train side."""
     measured = loop.measure.with_metrics(FAMILY)
     # The second classifier must not shape a label.
-    alone = {"permutations": 0, "second_style_classifier": None, "offensiveness": ClassifierSettings()}
+    alone = {
+        "permutations": 0,
+        "relevance": False,
+        "second_style_classifier": None,
+        "offensiveness": ClassifierSettings(),
+    }
     return replace(
         measured,
         model=model,

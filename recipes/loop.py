@@ -1,6 +1,6 @@
 """The whole loop: measure → label → tune → measure again → report, for each method beside the same base."""
 
-from evenhand.recipes.experiment import by_name, plan, run
+from evenhand.recipes.experiment import by_name, plans, run
 from evenhand.recipes.settings import LoopSettings
 from evenhand.recipes.sweep.present import summarise_and_present
 
@@ -11,5 +11,6 @@ def loop(settings: LoopSettings) -> None:
     Raises:
         InputError: prompts that cannot be split into two sides; every method was refused.
     """
-    plans = [plan(settings, method, by_name(settings.output_dir)) for method in dict.fromkeys(settings.methods)]
-    summarise_and_present("Generation bias before and after tuning", settings, plans, run(plans))
+    place = by_name(settings.output_dir)
+    planned = [plan for method in dict.fromkeys(settings.methods) for plan in plans(settings, method, place)]
+    summarise_and_present("Generation bias before and after tuning", settings, planned, run(planned))

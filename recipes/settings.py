@@ -104,8 +104,8 @@ class Labelling:
     beta: Finite | None = option(None, "threshold as a number; null: use the quantile")
     quantile: Share = option(0.9, "threshold as a quantile of the bias values, where beta is null")
     cross_fitted: bool = option(False, "take each response out of its own bias direction")
-    exclude_parrots: bool = option(False, "leave `no_bias` responses out that repeat their prompt")
-    exclude_clusters: list[str] = option(list, "leave `no_bias` responses out that are in these style clusters")
+    exclude_parrots: bool = option(False, "leave responses out that repeat their prompt")
+    exclude_clusters: list[str] = option(list, "leave responses out that are in these style clusters")
     exclude_above: Share = option(0.5, "summed probability of a cluster's styles from which a response is in it")
 
 
@@ -165,6 +165,9 @@ class Experiment:
     train_per_cell: PerCell = option(4, "responses per (template, descriptor) to label and tune on")
     label: Labelling = option(Labelling, "labelling")
     tune: Tuning = option(Tuning, "tuning")
+    second_decoding: DecodingSettings | None = option(
+        None, "measure before and after tuning under this decoding too, and compare; null: under measure.decoding alone"
+    )
     rounds: Count = option(1, "label and tune again the responses of the tuned model, so many times in all")
     untagged: bool = option(True, "measure models tuned with control tags without their tag, too")
     even_if_unbiased: bool = option(False, "go on even where no bias of the base is shown, and nothing can be removed")
@@ -175,7 +178,7 @@ class LoopSettings(Experiment):
     """The whole loop: measure → label → tune → measure again → report, for each method."""
 
     methods: Annotated[list[str], Field(min_length=1)] = option(
-        lambda: ["control_tags", "kto"], "modules of mitigation/methods, each tuned by itself"
+        lambda: ["exchange", "dpo"], "modules of mitigation/methods, each tuned by itself"
     )
     seed: Seed = option(0, "of every stage")
     report_to: ReportTo = option("wandb", TRACKED)
@@ -188,7 +191,7 @@ class AblateSettings:
 
     loop: Experiment = option(Experiment, "what all points have in common")
     sweep: Annotated[list[dict[str, Any]], Field(min_length=1)] = option(
-        lambda: [{"method": ["control_tags", "kto"]}],
+        lambda: [{"method": ["exchange", "dpo"]}],
         "grids of points: {`method`, and any field of the loop: one value or a list of them}",
     )
     seeds: Annotated[list[Seed], Field(min_length=1)] = option(lambda: [0], "run every point once with each")

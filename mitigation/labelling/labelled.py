@@ -8,7 +8,7 @@ from datasets import Dataset
 
 from evenhand.evaluation.datasets.mentions import replace_mentions
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEXT
+from evenhand.evaluation.results import DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.mitigation.labelling.projection import BIAS, NO_BIAS
 
 # Prompts, personas and a control tag → contexts: `evenhand.evaluation.models.generation.render_contexts` of one model.
@@ -74,9 +74,26 @@ def answers_as_if_to(donors: pd.DataFrame, descriptors: Sequence[str]) -> list[s
     ]
 
 
-def drawn_from_groups(wanted: pd.Series, offered: pd.Series, rng: np.random.Generator) -> np.ndarray:
-    """Return, for each key in `wanted`, a random position in `offered` with the same key, -1 where there is none."""
-    positions = pd.Series(np.arange(len(offered))).groupby(offered.to_numpy()).indices
-    nowhere = np.array([-1])
-    found = (positions.get(key, nowhere) for key in wanted)
-    return np.array([rows[rng.integers(len(rows))] for rows in found], dtype=np.int64)
+def exchanged(labelled: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataFrame, list[str]]:
+    """Return the rows, and for each a response to the same template and another descriptor, the mention rewritten.
+
+    Every response is as likely to be given away as any other of its template, so that over all rows the responses given
+    are of the same styles, and fit their template as well, as those that they stand for: tuned on them, a model neither
+    drifts nor grows vague. A row whose template has one descriptor alone is left out.
+
+    Raises:
+        InputError: none is left.
+    """
+    descriptor, donor = labelled[DESCRIPTOR].to_numpy(), np.full(len(labelled), -1)
+    for rows in labelled.groupby(TEMPLATE, sort=False).indices.values():
+        others = {name: rows[descriptor[rows] != name] for name in np.unique(descriptor[rows])}
+        for row in rows:
+            if len(offered := others[descriptor[row]]):
+                donor[row] = offered[rng.integers(len(offered))]
+    kept = labelled[donor >= 0]
+    if kept.empty:
+        raise InputError(
+            f"labelled responses: no {TEMPLATE} has two descriptors among those to exchange; label responses to more "
+            "descriptors, or move the threshold."
+        )
+    return kept, answers_as_if_to(labelled.iloc[donor[donor >= 0]], kept[DESCRIPTOR].tolist())

@@ -19,7 +19,7 @@ from evenhand.evaluation.results import (
     TEXT,
 )
 from evenhand.evaluation.statistics.cells import codes
-from evenhand.mitigation.labelling.projection import BIAS, NO_BIAS, bias_values, labels
+from evenhand.mitigation.labelling.projection import BIAS, bias_values, labels
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,13 @@ def excluded(
     clusters: Sequence[Sequence[int]] = (),
     above: float = 0.5,
 ) -> np.ndarray:
-    """Return which responses must not be taught as `no_bias`, (n,) bool: parrots, and those in a style cluster.
+    """Return which responses must not be taught, whatever their label, (n,) bool: parrots, those in a style cluster.
 
-    Paper 002, C.2.1, found more of both after tuning.
+    Paper 002, C.2.1, found more of both after tuning. What is `bias` for one descriptor is taught to others by some
+    methods (`exchange`, `dpo`, `kto`).
 
     Args:
-        labelled: columns text, response and label, see `label_responses`; vectors: their style vectors, (n, S).
+        labelled: columns text and response, see `label_responses`; vectors: their style vectors, (n, S).
         parrots: exclude responses that repeat their prompt.
         clusters: exclude responses in these style clusters, each given by the columns of its styles.
         above: a response is in a cluster if the summed probability of its styles is larger.
@@ -104,4 +105,4 @@ def excluded(
         found |= np.array(list(map(repeats_prompt, labelled[RESPONSE], labelled[TEXT])), dtype=bool)
     for columns in clusters:
         found |= vectors[:, list(columns)].sum(axis=1) > above
-    return found & (labelled[LABEL] == NO_BIAS).to_numpy()
+    return found

@@ -1,25 +1,35 @@
-"""KTO (Ethayarajh et al. 2024, "KTO: Model Alignment as Prospect Theoretic Optimization"): the label is the preference.
+"""KTO (Ethayarajh et al. 2024, "KTO: Model Alignment as Prospect Theoretic Optimization"): good and bad without pairs.
 
-A response labelled `no_bias` is desirable, one labelled `bias` is not; no pairs are needed. The tuned model needs no
-tag. The trainer weighs the two classes so that both count the same (the paper's equation 8 and §4.2).
+A response labelled `bias` is undesirable for the descriptor that got it, and desirable for another one, its mention
+rewritten: what is unwanted is that style and descriptor go together, not the style. With `no_bias` responses for the
+desirable ones, as one would think of first, the model turns from all styles that are ever biased, and half of what ties
+its answers to the prompt goes with them. The trainer weighs the two classes so that both count the same (the paper's
+equation 8 and §4.2); the tuned model needs no tag.
 """
 
+import numpy as np
 import pandas as pd
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 
-from evenhand.mitigation.labelling.labelled import Render, check_labelled, plain_rows, unbiased
+from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE
+from evenhand.mitigation.labelling.labelled import Render, check_labelled, exchanged, plain_rows, unbiased
 
 TRAINER, INFERENCE_TAG, TAGS = "kto", "", ()
-DEFAULTS = {"learning_rate": 1.5e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 1.0}
+DEFAULTS = {"learning_rate": 1e-3, "batch_size": 32, "max_rows": 2000, "preference_beta": 1.0}
 
 
 def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
-    """Return one row per labelled response, in the same order: `prompt` and `context`, `completion`, and `label`.
+    """Return two rows for each response labelled `bias`: `prompt` and `context`, `completion`, and `label`.
 
-    `label` is true where the response is desirable.
+    First all that are not desirable, then for each prompt the desirable one, drawn by `seed`.
+
+    Args:
+        labelled: columns prompt_id, text, persona, response, label, template and descriptor.
 
     Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled.check_labelled`.
+        InputError: see `evenhand.mitigation.labelling.labelled.check_labelled` and `exchanged`.
     """
-    check_labelled(labelled)
-    return plain_rows(labelled, render).add_column("label", unbiased(labelled).tolist())
+    check_labelled(labelled, TEMPLATE, DESCRIPTOR)
+    biased, answers = exchanged(labelled[~unbiased(labelled)], np.random.default_rng(seed))
+    parts = (plain_rows(biased, render), False), (plain_rows(biased, render, answers), True)
+    return concatenate_datasets([part.add_column("label", [wanted] * len(biased)) for part, wanted in parts])

@@ -10,7 +10,7 @@ from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.recipes.sweep import plots, tables
 from evenhand.recipes.sweep.bar import judged, meeting, most_removed, nearest, open_settings
-from evenhand.recipes.sweep.summary import Sweep, plan_agreement, planned, several_thresholds, summarise
+from evenhand.recipes.sweep.summary import DECODING, Sweep, plan_agreement, planned, several_thresholds, summarise
 from evenhand.recipes.sweep.tables import Setting, say
 
 COSTS = {"perplexity": "Pooled FGB* removed, against perplexity", "distinct_2": "The same, against distinct-2"}
@@ -36,7 +36,7 @@ def page(sweep: Sweep) -> Page:
         subtitle=f"{visible(sweep.base_model, 120)} · {say.points(len(sweep.points), len(rows))}",
         date=date.today().isoformat(),
         big=say.big(*counts, without_bias),
-        under=say.under(*counts, without_bias, len(untold)),
+        under=say.under(*counts, without_bias, len(untold), list(settings[DECODING].unique())),
         verdict=" ".join([verdict, say.not_measured(list(unknown))] if unknown else [verdict]),
         warnings=_warnings(rows),
         tables=[removed, tables.judged_table(rows)],

@@ -31,7 +31,7 @@ def point_row(plan: Plan, folder: Path, fields: Mapping[str, Any], failed: str =
         fields: what was swept, by name.
         failed: why a guard refused the point, "" if it went through.
     """
-    row = {"method": plan.method, "seed": plan.seed, **fields, "failed": failed}
+    row = {"method": plan.method, "decoding": plan.decoding, "seed": plan.seed, **fields, "failed": failed}
     row["folder"] = plan.comparison.relative_to(folder).as_posix()
     row |= _predicted(plan.labels) if len(plan.tunings) == 1 and (plan.labels / "run.json").exists() else {}
     if failed:

@@ -38,7 +38,9 @@ def track(settings: LoopSettings | AblateSettings, plan: Plan, fields: Fields) -
     if mark.exists():
         return
     swept = {name: value for name, value in fields.get(plan.comparison, {}).items() if name != METHOD}
-    name = ", ".join([plan.method, *(f"{field} {value}" for field, value in swept.items()), f"seed {plan.seed}"])
+    name = ", ".join(
+        [plan.method, plan.decoding, *(f"{field} {value}" for field, value in swept.items()), f"seed {plan.seed}"]
+    )
     with tracked("point", settings, group=settings.output_dir.name, name=name, settings=row) as tracker:
         tracker.values({name: float(value) for name, value in row.items() if isinstance(value, (int, float))})
         tracker.scores(read_scores(plan.comparison / SCORES))
@@ -88,8 +90,8 @@ def _bases(plans: Sequence[Plan]) -> list[str]:
         scores = read_scores(folder / SCORES)
         others = ("perplexity", "distinct_2", "parroting")
         beside = [score for metric in others for score in scores if score.metric == metric and not score.group]
-        seed = read_settings(folder, "before")[0].seed
-        found.append(say.base(seed, score_text(find_score(scores, HEADLINE)), beside))
+        told = read_settings(folder, "before")[0]
+        found.append(say.base(told.seed, told.decoding.title(), score_text(find_score(scores, HEADLINE)), beside))
     return found
 
 

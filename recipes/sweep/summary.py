@@ -20,7 +20,7 @@ from evenhand.evaluation.statistics.multiple_testing import risen
 from evenhand.evaluation.statistics.rank_correlation import rank_correlation
 from evenhand.recipes.sweep.bar import Bar
 
-METHOD, SEED = "method", "seed"
+METHOD, DECODING, SEED = "method", "decoding", "seed"
 # Fractions of pooled FGB* removed, 1 = all of it; each with its own 95 % interval in `<name>_low`, `<name>_high`.
 REDUCTIONS = ("reduction", "reduction_seen", "reduction_unseen", "reduction_confirmed")
 # Changes from the base model (relative; parroting: of the share), each with its own interval too.
@@ -31,7 +31,7 @@ WITH_INTERVALS = (*REDUCTIONS, *JUDGED, *CHANGES)
 MEASURES = (*WITH_INTERVALS, "length_change", "untagged_ratio", "minutes")
 PREDICTION = ("predicted_left", "predicted_low", "predicted_high")
 COLUMNS = (
-    *(METHOD, SEED),
+    *(METHOD, DECODING, SEED),
     *(f"{name}{end}" for name in WITH_INTERVALS for end in ("", "_low", "_high")),
     *("base", "base_low", "base_high", "length_change", "untagged_ratio", "minutes"),
     *("worst_cluster", "worst_cluster_change", "cluster_changes", *PREDICTION, "trusted", "folder", "failed"),
@@ -45,8 +45,9 @@ class Sweep:
 
     `points` has one row per point, with the columns COLUMNS and those named in `swept` (dotted fields of the loop that
     vary; "method" and "seed" may be among them). `failed` says why a guard refused a point ("" if it went through);
-    its numbers are then NaN. `base` is the base's pooled FGB*, `cluster_changes` JSON of {style cluster: [change of
-    pooled SCGB*, its two-sided p-value]}, `folder` the comparison's, seen from the sweep's.
+    its numbers are then NaN. `decoding` is how responses were drawn, `base` the base's pooled FGB*, `cluster_changes`
+    JSON of {style cluster: [change of pooled SCGB*, its two-sided p-value]}, `folder` the comparison's, seen from the
+    sweep's.
     """
 
     title: str
@@ -58,8 +59,8 @@ class Sweep:
 
 
 def setting_fields(swept: Sequence[str]) -> list[str]:
-    """Return the columns that tell settings apart: the method, then what was swept but the seed."""
-    return [METHOD, *(name for name in dict.fromkeys(swept) if name not in (METHOD, SEED))]
+    """Return the columns that tell settings apart: method and decoding, then what was swept but the seed."""
+    return [METHOD, DECODING, *(name for name in dict.fromkeys(swept) if name not in (METHOD, DECODING, SEED))]
 
 
 def setting_label(setting: Mapping[str, Any], among: pd.DataFrame, swept: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import find_score, read_scores
-from evenhand.recipes.ablate import plan_of, points
+from evenhand.recipes.ablate import plans_of, points
 from evenhand.recipes.checking import checked
 from evenhand.recipes.settings import AblateSettings
 from tests.forked_commands import wait_until
@@ -141,13 +141,13 @@ def test_points_are_the_products_of_each_grid():
 
 
 def test_a_seed_is_of_every_stage():
-    plan = plan_of(settings(), {"method": "kto"}, 7)
+    (plan,) = plans_of(settings(), {"method": "kto"}, 7)
     by_command = {stage.command: stage.settings for stage in plan.stages}
     assert by_command["measure"].seed == by_command["label"].seed == by_command["tune"].seed == 7
 
 
 def test_a_threshold_changes_what_depends_on_it_alone():
-    low, high = (plan_of(settings(), {"method": "kto", "label.quantile": q}, 0) for q in (0.7, 0.9))
+    (low,), (high,) = (plans_of(settings(), {"method": "kto", "label.quantile": q}, 0) for q in (0.7, 0.9))
     shared = [stage.folder == other.folder for stage, other in zip(low.stages, high.stages, strict=True)]
     assert shared == [True, True, False, False, False, False]  # before, train; label, tune, after, compare
 
@@ -165,4 +165,4 @@ def test_a_threshold_changes_what_depends_on_it_alone():
 )
 def test_a_mistake_in_a_point_is_one_error(point, message):
     with pytest.raises(InputError, match=message):
-        plan_of(settings(), point if "has no" in message else {"method": "kto", **point}, 0)
+        plans_of(settings(), point if "has no" in message else {"method": "kto", **point}, 0)

@@ -8,7 +8,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.mitigation.training.guards import Refused
 from evenhand.recipes import experiment
 from evenhand.recipes.checking import checked
-from evenhand.recipes.experiment import Stage, by_content, by_name, plan, run
+from evenhand.recipes.experiment import Stage, by_content, by_name, plan, plans, run
 from evenhand.recipes.settings import LoopSettings
 
 
@@ -75,6 +75,29 @@ def test_the_second_round_answers_labels_and_tunes_what_the_first_left(tmp_path)
     by_folder = dict(zip(folders, stages, strict=True))
     assert by_folder["kto/round_2/train"].settings.model.name == str(tmp_path / "kto" / "tune" / "adapter")
     assert by_folder["kto/after"].settings.model.name == str(tmp_path / "kto" / "round_2" / "tune" / "adapter")
+
+
+def test_a_second_decoding_measures_the_same_tuned_model_again(tmp_path):
+    told = loop(tmp_path, second_decoding={"preset": "paper"})
+    first, second = plans(told, "control_tags", by_name(tmp_path))
+    shared = [stage for stage in second.stages if stage in first.stages]
+    assert [stage.folder.name for stage in shared] == ["train", "label", "tune"]
+    others = [stage for stage in second.stages if stage not in shared]
+    assert [str(stage.folder.relative_to(tmp_path)) for stage in others] == [
+        "second_decoding/before",
+        "control_tags/second_decoding/after",
+        "control_tags/second_decoding/compare",
+    ]
+    assert [stage.settings.decoding.preset for stage in others[:2]] == ["paper", "paper"]
+    assert {stage.settings.decoding.preset for stage in first.stages if stage.command == "measure"} == {"sample"}
+    assert (first.decoding, second.decoding) == ("sample", "paper")
+
+
+def test_the_base_alone_scores_its_own_responses(tmp_path):
+    (found,) = plans(loop(tmp_path), "control_tags", by_name(tmp_path))
+    scored = {stage.folder.name: stage.settings.generation_bias.relevance for stage in found.stages[:2]}
+    scored |= {stage.folder.name: stage.settings.generation_bias.relevance for stage in found.stages[4:6]}
+    assert scored == {"before": True, "train": False, "after": False, "untagged": False}
 
 
 def test_what_the_loop_is_told_of_the_model_is_so_of_the_tuned_one_but_for_name_and_revision(tmp_path):

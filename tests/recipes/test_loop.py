@@ -24,6 +24,7 @@ measure:
       template: ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]
   decoding: {batch_size: 64}
   generation_bias: {permutations: 19}
+methods: [control_tags, kto]
 label: {quantile: 0.7}
 tune:
   training: {epochs: 2, batch_size: 16, evaluations_per_epoch: 2, max_rows: 150, largest_perplexity_rise: 9}
@@ -110,6 +111,13 @@ def test_every_stage_leaves_its_config_manifest_and_tables(finished):
     assert signature["model"]["control_tag"] == " no_bias"
     assert {"dataset", "decoding", "style_classifier", "seed", "packages"} <= set(signature)
     assert len((measured / "scores.csv").read_text().splitlines()) == len(scores) + 1
+
+
+def test_only_the_base_scores_its_own_responses(finished):
+    scored = {path.parent.name for path in finished[0].rglob("likelihoods_of_responses.parquet")}
+    assert scored == {"before"}
+    judged = find_score(read_scores(finished[0] / TAGGED / "compare" / "scores.json"), "relevance", run="after")
+    assert judged.n > 0
 
 
 def test_the_prompts_of_training_are_not_those_of_measuring(finished):

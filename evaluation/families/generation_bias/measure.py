@@ -70,8 +70,9 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
     signature = _signature(run, told, model, tag, arguments, facts[FIRST])
     scores = _bias(run, told, measured, signature, facts)
     scores += text_scores(measured, signature)
-    rows = run.table(LIKELIHOODS, lambda: _likelihoods(run, model, measured, tag))
-    scores += judged_scores(measured.prompts, rows, signature)
+    if told.settings.relevance:
+        rows = run.table(LIKELIHOODS, lambda: _likelihoods(run, model, measured, tag))
+        scores += judged_scores(measured.prompts, rows, signature)
     if OFFENSIVE in judges:
         rows = run.table("offensiveness", lambda: _offensiveness(judges[OFFENSIVE], measured, told))
         scores.append(offensive_share(rows["offensiveness"].to_numpy(), {**signature, OFFENSIVE: facts[OFFENSIVE]}))

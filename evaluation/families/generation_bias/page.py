@@ -114,7 +114,7 @@ def judged_by_the_base(scores: Sequence[BiasScore], changes: Sequence[BiasScore]
 
 def _decoding(told: Any) -> str:
     """Return how responses were drawn: every number of the report is one of this decoding."""
-    return "" if told is None else say.decoding(told.decoding.preset, told.decoding.arguments)
+    return "" if told is None else say.decoding(told.decoding.title())
 
 
 def _cost_section(content: Content) -> Section:

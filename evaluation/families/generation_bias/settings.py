@@ -31,6 +31,7 @@ class Settings:
     neutral_dialogue: str | None = option(TESTBED, "JSONL of {text, response} for perplexity; null: none")
     control_tag: str | None = option(None, "string at the end of the context; null: the model's own default")
     permutations: Annotated[int, Field(ge=0)] = option(999, "of the test of no dependence on the descriptor")
+    relevance: bool = option(True, "score responses by the model itself: fit to their prompts, perplexity")
 
 
 @strict

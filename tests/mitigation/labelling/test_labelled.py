@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.mitigation.labelling.labelled import answers_as_if_to, check_labelled, drawn_from_groups
+from evenhand.mitigation.labelling.labelled import answers_as_if_to, check_labelled, exchanged
 
 
 def labelled(**columns):
@@ -62,8 +62,26 @@ def test_a_replacement_is_taken_literally():
     assert answers_as_if_to(donors, [r"\1 tall"]) == [r"so \1 tall"]
 
 
-def test_partners_are_drawn_from_their_own_group_alone():
-    wanted = pd.Series(["x", "y", "z"] * 50, index=range(7, 157))
-    offered = pd.Series(["y", "x", "x"], index=[4, 4, 4])
-    drawn = drawn_from_groups(wanted, offered, np.random.default_rng(0))
-    assert set(drawn[0::3]) == {1, 2} and set(drawn[1::3]) == {0} and set(drawn[2::3]) == {-1}
+def test_a_response_is_exchanged_for_one_to_the_same_template_and_another_descriptor():
+    table = pd.DataFrame(
+        {
+            "template": ["x", "x", "y", "y", "y", "z", "z"],
+            "descriptor": ["deaf", "tall", "deaf", "tall", "rich", "deaf", "deaf"],
+            "response": ["deaf 1", "tall 2", "deaf 3", "tall 4", "rich 5", "deaf 6", "deaf 7"],
+        },
+        index=[5, 5, 3, 2, 1, 0, 9],
+    )
+    found = [exchanged(table, np.random.default_rng(seed)) for seed in range(40)]
+    assert all(kept.equals(table.iloc[:5]) for kept, _ in found)  # z has one descriptor alone
+    given = [set(answers) for answers in zip(*(answers for _, answers in found), strict=True)]
+    expected = [{"deaf 2"}, {"tall 1"}, {"deaf 4", "deaf 5"}, {"tall 3", "tall 5"}, {"rich 3", "rich 4"}]
+    assert given == expected
+
+
+def test_what_is_exchanged_is_of_the_styles_that_were_there():
+    n = 4000
+    table = pd.DataFrame({"template": ["x", "y"] * (n // 2), "descriptor": list("abcdeabcde" * (n // 10))})
+    table["response"] = [f"{template}{place % 7}" for place, template in enumerate(table["template"])]
+    kept, answers = exchanged(table, np.random.default_rng(0))
+    shares = pd.Series(answers).value_counts(normalize=True) - kept["response"].value_counts(normalize=True)
+    assert shares.abs().max() < 4 * np.sqrt(1 / 14 / n)  # 4 standard errors of a share of 1/14

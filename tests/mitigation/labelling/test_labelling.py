@@ -1,4 +1,4 @@
-"""Labels of eight made-up responses, and which of them are not taught as `no_bias`."""
+"""Labels of eight made-up responses, and which of them are not taught."""
 
 import numpy as np
 import pandas as pd
@@ -55,15 +55,10 @@ def test_a_threshold_that_labels_all_or_none_is_refused(beta, share):
         labelled(beta=beta)
 
 
-def test_parrots_and_a_cluster_can_be_kept_out_of_what_is_taught_as_unbiased():
+def test_parrots_and_a_cluster_can_be_kept_out_of_what_is_taught_whatever_their_label():
     table, _ = labelled()
     assert not excluded(table, VECTORS).any()
     both = excluded(table, VECTORS, parrots=True, clusters=[(2,)])
     assert table["prompt_id"][both].tolist() == ["p2", "p3", "p6", "p7"]
     assert table["prompt_id"][excluded(table, VECTORS, clusters=[(2,)], above=0.7)].tolist() == []
-
-
-def test_a_biased_response_is_never_excluded():
-    table, _ = labelled()
-    everything = excluded(table, VECTORS, clusters=[(0, 1, 2)])
-    assert table["prompt_id"][~everything].tolist() == BIASED
+    assert excluded(table, VECTORS, clusters=[(0, 1, 2)]).all()

@@ -49,49 +49,43 @@ def test_rejection_has_the_unbiased_rows_alone():
     }
 
 
-def test_kto_calls_the_unbiased_rows_desirable():
+def test_kto_calls_a_biased_response_undesirable_for_its_own_descriptor_and_desirable_for_another():
     rows = kto.rows(labelled(), render)
-    assert rows["label"] == [False, True, False, True]
-    assert rows["completion"] == ["Deaf? Sad!", "Tall is nice.", "Wow, tall!", "Rich is fine."]
+    assert rows.to_dict() == {
+        "prompt": [A, B, A, B],
+        "completion": ["Deaf? Sad!", "Wow, tall!", "Wow, deaf!", "tall? Sad!"],
+        "context": [A, B, A, B],
+        "label": [False, False, True, True],
+    }
 
 
-def test_dpo_pairs_within_the_context_or_else_within_template_and_noun_and_rewrites_the_mention():
+def test_dpo_prefers_the_biased_response_of_another_descriptor_to_ones_own():
     rows = dpo.rows(labelled(), render)
     assert rows.to_dict() == {
         "prompt": [A, B],
-        "chosen": ["deaf is nice.", "Tall is nice."],
+        "chosen": ["Wow, deaf!", "tall? Sad!"],
         "rejected": ["Deaf? Sad!", "Wow, tall!"],
         "context": [A, B],
     }
 
 
-def test_dpo_prefers_the_very_same_context():
-    table = labelled(
-        text=["I'm a tall man."] * 4, noun=["man"] * 4, descriptor=["tall"] * 4, persona=["", "x", "x", ""]
-    )
-    assert dpo.rows(table, render)["chosen"] == ["Rich is fine.", "Tall is nice."]
-
-
-def test_dpo_without_a_partner_says_so():
-    with pytest.raises(InputError, match="no `bias` response has a `no_bias` one"):
-        dpo.rows(labelled(noun=["boy", "man", "girl", "mum"], text=["1", "2", "3", "4"]), render)
-
-
 def test_exchange_answers_everyone_with_what_another_descriptor_was_answered():
-    answers = {
-        answer for seed in range(20) for answer in [tuple(exchange.rows(labelled(), render, seed)["completion"])]
-    }
-    # deaf ← tall or rich; both tall ← rich alone; rich ← tall alone.
-    assert answers == {
-        ("deaf is nice.", "tall is fine.", "tall is fine.", "rich is nice."),
-        ("deaf is fine.", "tall is fine.", "tall is fine.", "rich is nice."),
-    }
+    drawn = (exchange.rows(labelled(), render, seed)["completion"] for seed in range(40))
+    answers = [set(given) for given in zip(*drawn, strict=True)]
+    tall = {"tall? Sad!", "tall is fine."}
+    assert answers == [
+        {"deaf is nice.", "Wow, deaf!", "deaf is fine."},
+        tall,
+        tall,
+        {"rich? Sad!", "rich is nice.", "Wow, rich!"},
+    ]
     assert exchange.rows(labelled(), render)["prompt"] == [A, B, B, D]
 
 
-def test_exchange_needs_another_descriptor():
-    with pytest.raises(InputError, match="has `no_bias` responses to two descriptors"):
-        exchange.rows(labelled(descriptor=["tall"] * 4), render)
+@pytest.mark.parametrize("method", [dpo, exchange, kto])
+def test_what_exchanges_needs_another_descriptor(method):
+    with pytest.raises(InputError, match="no template has two descriptors"):
+        method.rows(labelled(descriptor=["tall"] * 4), render)
 
 
 def test_an_unknown_method_is_told_from_those_there_are():

@@ -13,7 +13,8 @@ SWEPT = ["method", "seed", "label.quantile"]
 
 def point(method="control_tags", seed=0, reduction=0.9, quantile=math.nan, **given):
     """One point that meets the bar but for what is given; all reductions are `reduction` ± 0.02."""
-    row = dict.fromkeys(COLUMNS, math.nan) | {"method": method, "seed": seed, "label.quantile": quantile}
+    row = dict.fromkeys(COLUMNS, math.nan) | {"method": method, "decoding": "sample", "seed": seed}
+    row |= {"label.quantile": quantile}
     row |= {"worst_cluster": "CARE", "worst_cluster_change": -0.0004, "failed": "", "minutes": 2.0}
     row |= {"cluster_changes": "{}", "base": 0.015, "base_low": 0.014, "base_high": 0.016}
     row |= {"perplexity_change": 0.02, "distinct_2_change": -0.01, "parroting_change": 0.0, "length_change": 0.01}
@@ -38,7 +39,7 @@ def rise(*clusters, among=6, p_value=0.0001):
 
 def refused(reason, **given):
     """A point that a guard refused: no numbers."""
-    kept = ("method", "seed", "label.quantile", "folder")
+    kept = ("method", "decoding", "seed", "label.quantile", "folder")
     row = point(**given)
     blank = {name: "" if isinstance(value, str) else math.nan for name, value in row.items() if name not in kept}
     return row | blank | {"trusted": False, "failed": reason}

@@ -70,7 +70,7 @@ def test_of_what_the_intervals_leave_open_it_cannot_be_told():
         "No setting is shown to meet the bar. Of 1 (1) it cannot be told. Nearest comes setting 1 (control_tags): it "
         "removes 94.0 % [92.0, 96.0] of pooled FGB*; it cannot be told by: tuned on 94.0 % [92.0, 96.0]."
     )
-    assert (whole.big, whole.under) == ("0 of 2", "settings meet the bar; of 1 it cannot be told")
+    assert (whole.big, whole.under) == ("0 of 2", "settings meet the bar; of 1 it cannot be told; decoding: sample")
 
 
 def without_bias(method="control_tags", **given):
@@ -84,7 +84,7 @@ def test_nothing_passes_where_the_base_shows_no_bias():
     assert whole.verdict.startswith(
         "No bias of the base model can be shown: the 95 % interval of its pooled FGB* holds"
     )
-    assert (whole.big, whole.under) == ("–", "the base shows no bias, so none can be removed")
+    assert (whole.big, whole.under) == ("–", "the base shows no bias, so none can be removed; decoding: sample")
     assert "meets" not in whole.verdict and judged(without_bias()).startswith("cannot be told: the base shows no bias")
     mixed = page(sweep_of(point(reduction=0.96), point(seed=1, reduction=0.96), without_bias(seed=2)))
     assert mixed.big == "0 of 1" and mixed.verdict.startswith("No setting is shown to meet the bar.")
@@ -107,11 +107,21 @@ def test_each_setting_is_judged_in_words():
     assert both.startswith("misses: perplexity +4.0 %; cannot be told: tuned on 94.0 % [92.0, 96.0];")
 
 
+def test_one_model_under_two_decodings_is_two_settings_and_the_headline_names_both():
+    settings = [
+        point(reduction=0.97, relevance_kept=kept, decoding=name) for name, kept in (("sample", 0.95), ("paper", 0.4))
+    ]
+    report = page(sweep_of(*settings, swept=[]))
+    assert (report.big, report.under) == ("1 of 2", "settings meet the bar; decodings: sample and paper")
+    assert [row.label for row in report.tables[1].rows] == ["1 decoding sample", "2 decoding paper"]
+    assert "setting 1 (decoding sample)" in report.verdict
+
+
 def test_the_big_number_counts_what_the_verdict_counts():
     whole = page(sweep_of(point(reduction=0.95), point("exchange")))
-    assert (whole.big, whole.under) == ("1 of 2", "settings meet the bar")
+    assert (whole.big, whole.under) == ("1 of 2", "settings meet the bar; decoding: sample")
     partly = page(sweep_of(point(reduction=0.95, perplexity_change=math.nan)))
-    assert (partly.big, partly.under) == ("1 of 1", "setting meets what was measured of the bar")
+    assert (partly.big, partly.under) == ("1 of 1", "setting meets what was measured of the bar; decoding: sample")
 
 
 def test_the_bar_is_shown_with_its_limits():

@@ -97,7 +97,9 @@ def test_points_in_another_order_give_the_same_numbers():
 
 
 def test_what_cannot_be_told_apart_or_is_missing_is_refused():
-    with pytest.raises(ValueError, match=r"alike in method, label.quantile, seed: what else varies belongs in `swept`"):
+    with pytest.raises(
+        ValueError, match=r"alike in method, decoding, label.quantile, seed: what else varies belongs in `swept`"
+    ):
         summary_of(point(), point())
     with pytest.raises(ValueError, match=r"lack the columns perplexity_change, rounds"):
         summarise(pd.DataFrame([point()]).drop(columns="perplexity_change"), ["rounds"])

@@ -74,5 +74,5 @@ def test_costs_beyond_the_bar_are_warned_of(tuned):
 
 def test_the_decoding_stands_in_the_headline(tuned):
     assert content_page(with_costs(tuned)).under.endswith("; decoding: sample")
-    told = Told().decoding
-    assert sentences.decoding(told.preset, {"temperature": 0.7}) == "decoding: sample, temperature 0.7"
+    told = replace(Told().decoding, arguments={"temperature": 0.7})
+    assert sentences.decoding(told.title()) == "decoding: sample, temperature 0.7"
