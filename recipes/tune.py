@@ -47,9 +47,15 @@ def tune(settings: TuneSettings) -> None:
     """Tune the model whose responses were labelled; write the adapter and the curves.
 
     Raises:
-        InputError: the labels are not those of the responses as they are now; the rows or the model cannot be used.
+        InputError: the method trains nothing; the labels are not those of the responses as they are now; the rows or
+            the model cannot be used.
     """
     method = load_method(settings.method)
+    if method.TRAINER is None:
+        raise InputError(
+            f"method: {settings.method} trains nothing; measure with its instruction as --model.system_prompt, or give "
+            "it to `evenhand loop`."
+        )
     label_settings, label_manifest = read_run(settings.labels, "label", "labels")
     responses_folder = Path(label_settings["responses"])
     measured, measured_manifest = read_settings(responses_folder, "labels")

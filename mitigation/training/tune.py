@@ -190,6 +190,7 @@ def _facts(
         "trainer": data.trainer,
         "base": portable(base.name, folder),
         "base_revision": base.revision,
+        "system_prompt": base.system_prompt,
         "settings": settings,
         # Without the seconds: after a kill, the same call leaves the same bytes.
         "training": {key: value for key, value in asdict(result).items() if key not in ("path", "seconds")},
