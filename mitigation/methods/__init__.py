@@ -21,6 +21,7 @@ class Method(Protocol):
         has None, no rows, and INSTRUCTION: the system prompt that the model is measured with.
     INFERENCE_TAG: the control tag that the tuned model is asked with, "" for none.
     TAGS: all strings that get a meaning in tuning.
+    rewards: of a method that draws responses in tuning alone: base model, classifier, weight → what they are worth.
     DEFAULTS: the settings that it does well with on the testbed's model of a million parameters: what is left null.
     """
 

@@ -112,7 +112,7 @@ def tune(
     claim(checkpoints, settings=recorded, rows=rows_sha256(train, validation), model=untouched)
     common = training_arguments(settings, seed, len(train), checkpoints, report_to, run_name)
     lora = lora_config(base, data.tags, settings) if settings.lora else None
-    state = fit(base, kind, (train, validation), settings, common, lora, callbacks, report_to)
+    state = fit(base, kind, (train, validation), settings, common, lora, data.rewards, callbacks, report_to)
     with folder_written_whole(output_dir / ADAPTER) as folder:
         trainable = copy_weights(best_checkpoint(checkpoints, state), folder, base)
         perplexities, change = _examined(base, folder, kind, data, settings, neutral)
