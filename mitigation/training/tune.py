@@ -53,7 +53,7 @@ class TuningResult:
     """What a tuning left: the tuned model's folder, its curves and the proof that it differs from its base.
 
     Losses are (step, the trainer's loss): for SFT the mean negative log-likelihood of a response token in nats, for
-    KTO and DPO their own; the validation losses begin with the base at step 0. `measured` has the curve of each value
+    KTO, DPO and GRPO their own; the validation losses begin with the base at step 0. `measured` has the curve of each value
     that a `BiasCallback` logged, by its name. `perplexity` is that of ordinary dialogue (see `tune`), the base's and
     the tuned model's. `seconds` are those of this call; `n_train` and `n_validation` count rows.
     """
