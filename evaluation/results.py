@@ -20,6 +20,7 @@ TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN = "text", "template", "axis", "descriptor
 UNSEEN = "unseen"
 # responses.parquet: PROMPT_ID, RESPONSE. styles.parquet: PROMPT_ID and a float32 column for each style.
 RESPONSE = "response"
+STYLE_VECTOR = "style_vector"  # of a response, where rows are handed on with all their styles in one column
 # labels.parquet: PROMPT_ID, BIAS_VALUE (b), LABEL ("bias" or "no_bias").
 BIAS_VALUE, LABEL = "bias_value", "label"
 # pairs.parquet: two sentences that differ in who is spoken of; MORE is the one that fits the stereotype more.

@@ -34,14 +34,23 @@ def option(default: Any, description: str) -> Any:
 
 
 @strict
-class ModelSettings:
-    """A model: where it comes from and how it runs. A plain string in its place is its name."""
+class CheckpointSettings:
+    """A network: where it comes from and how it runs. A plain string in its place is its name."""
 
     name: str = option(TESTBED, "Hugging Face id, local folder or adapter folder; 'testbed' is the embedded one")
     revision: str | None = option(None, "commit of a model on the hub")
     dtype: Dtype = option("float32", "precision that it runs in")
     device: str = option(AUTO, "'cpu', 'cuda', 'cuda:1', 'mps'; 'auto': a GPU where there is one")
     trust_remote_code: bool = option(False, "run code that comes with it")
+
+
+@strict
+class ModelSettings(CheckpointSettings):
+    """A model that is measured: its checkpoint, and what it is told. A plain string in its place is its name."""
+
+    system_prompt: Annotated[str, Field(min_length=1)] | None = option(
+        None, "told before every prompt: a system message where the chat template has one, else a line; null: nothing"
+    )
 
 
 @strict

@@ -26,8 +26,8 @@ from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.results import find_score, read_scores
 from evenhand.evaluation.runs.folders import NOT_COMPARED
 from evenhand.evaluation.runs.progress import start_logging
-from evenhand.evaluation.settings import ClassifierSettings, as_settings
-from evenhand.mitigation.methods import load_method
+from evenhand.evaluation.settings import ClassifierSettings, ModelSettings, as_settings
+from evenhand.mitigation.methods import Method, load_method
 from evenhand.mitigation.training.adapter import ADAPTER
 from evenhand.mitigation.training.guards import Refused
 from evenhand.recipes.measure import SCORES
@@ -71,7 +71,7 @@ class Plan:
     seed: int
     stages: tuple[Stage, ...]
     before: Path
-    labels: Path
+    labels: Path | None  # of the first round; None where the method trains nothing
     tunings: tuple[Path, ...]
     after: Path
     untagged: Path | None
@@ -129,7 +129,9 @@ def plan(loop: LoopSettings, method: str, place: Place, second: bool = False) ->
         measured, under = replace(loop.measure, decoding=loop.second_decoding), "second_decoding/"
     before = measure(f"{under}before", measured)
     model, tuned_before, labels, tunings = loop.measure.model, (), [], []
-    for number in range(1, loop.rounds + 1):
+    if module.TRAINER is None:
+        model, tuned_before = _instructed(loop, module), (before,)
+    for number in range(1, 1 + (loop.rounds if module.TRAINER else 0)):
         # The first round's responses and labels are every method's.
         shared, of_method = ("", f"{method}/") if number == 1 else (f"{method}/round_{number}/",) * 2
         responses = measure(f"{shared}train", _to_label(loop, model), *tuned_before, side="train")
@@ -144,17 +146,26 @@ def plan(loop: LoopSettings, method: str, place: Place, second: bool = False) ->
         tuned_before = (tunings[-1],)
     # Comparisons score all responses by the base; what a tuned model makes of its own would be in no report.
     unscored = replace(measured.generation_bias, relevance=False)
-    after = measure(f"{method}/{under}after", replace(measured, model=model, generation_bias=unscored), *tuned_before)
+    families = [FAMILY] if model.system_prompt else measured.metrics  # the others ask without any
+    asked = replace(measured.with_metrics(*families), model=model, generation_bias=unscored)
+    after = measure(f"{method}/{under}after", asked, *tuned_before)
     untagged = None
     if module.INFERENCE_TAG and loop.untagged and not second:
         asked_without = replace(unscored, control_tag="", permutations=0)
         alone = replace(loop.measure.with_metrics(FAMILY), model=model, generation_bias=asked_without)
         untagged = measure(f"{method}/untagged", alone, *tuned_before)
-    folders = {"before": before, "after": after, "labels": labels[0], "tuning": tunings[-1], "untagged": untagged}
+    first, last = (next(iter(found), None) for found in (labels, reversed(tunings)))
+    folders = {"before": before, "after": after, "labels": first, "tuning": last, "untagged": untagged}
     needed = [folder for folder in folders.values() if folder is not None]
     comparison = add(f"{method}/{under}compare", "compare", CompareSettings, None, *needed, **folders, show=False)
-    folders = (before, labels[0], tuple(tunings), after, untagged, comparison)
+    folders = (before, first, tuple(tunings), after, untagged, comparison)
     return Plan(method, loop.seed, tuple(stages), *folders, measured.decoding.title(), loop.even_if_unbiased)
+
+
+def _instructed(loop: LoopSettings, method: Method) -> ModelSettings:
+    """Return the model as it is told to answer evenly, after whatever it is told already."""
+    told = loop.measure.model.system_prompt, loop.instruction or method.INSTRUCTION
+    return replace(loop.measure.model, system_prompt="\n".join(filter(None, told)))
 
 
 def _to_label(loop: LoopSettings, model: Any) -> Any:

@@ -70,6 +70,12 @@ class Measurement:
         for name in self.metrics:
             if getattr(self, name, None) is None:
                 setattr(self, name, families.settings_of(name).Settings())
+        others = [name for name in self.metrics if name != FAMILY]
+        if self.model.system_prompt and others:
+            raise InputError(
+                f"model.system_prompt: {', '.join(others)} asks without any; measure {FAMILY} alone with it, or leave "
+                "it out."
+            )
         for name in families.names():
             if name not in self.metrics and (group := getattr(self, name)) is not None:
                 given = [field for field, value in vars(group).items() if value != getattr(type(group)(), field)]
@@ -169,6 +175,7 @@ class Experiment:
         None, "measure before and after tuning under this decoding too, and compare; null: under measure.decoding alone"
     )
     rounds: Count = option(1, "label and tune again the responses of the tuned model, so many times in all")
+    instruction: str | None = option(None, "what the method `prompt` tells the model; null: the method's own text")
     untagged: bool = option(True, "measure models tuned with control tags without their tag, too")
     even_if_unbiased: bool = option(False, "go on even where no bias of the base is shown, and nothing can be removed")
 

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,8 @@ from evenhand.evaluation.families.generation_bias.responses import classify, res
 from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run
 from evenhand.evaluation.models.generation import decoding, render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
-from evenhand.evaluation.models.styles import load_style_classifier
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.models.styles import StyleClassifier, load_style_classifier
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, STYLE_VECTOR, TEMPLATE, TEXT
 from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.runs.folders import read_run, stage
 from evenhand.evaluation.runs.tables import read_table
@@ -29,7 +29,7 @@ from evenhand.mitigation.labelling.page import THRESHOLD
 from evenhand.mitigation.methods import Method, load_method
 from evenhand.mitigation.training.adapter import ADAPTER
 from evenhand.mitigation.training.callbacks import BiasCallback
-from evenhand.mitigation.training.data import TuningData, hold_out
+from evenhand.mitigation.training.data import Reward, TuningData, hold_out
 from evenhand.mitigation.training.page import CURVES
 from evenhand.mitigation.training.tune import TuningResult
 from evenhand.mitigation.training.tune import tune as train
@@ -47,9 +47,15 @@ def tune(settings: TuneSettings) -> None:
     """Tune the model whose responses were labelled; write the adapter and the curves.
 
     Raises:
-        InputError: the labels are not those of the responses as they are now; the rows or the model cannot be used.
+        InputError: the method trains nothing; the labels are not those of the responses as they are now; the rows or
+            the model cannot be used.
     """
     method = load_method(settings.method)
+    if method.TRAINER is None:
+        raise InputError(
+            f"method: {settings.method} trains nothing; measure with its instruction as --model.system_prompt, or give "
+            "it to `evenhand loop`."
+        )
     label_settings, label_manifest = read_run(settings.labels, "label", "labels")
     responses_folder = Path(label_settings["responses"])
     measured, measured_manifest = read_settings(responses_folder, "labels")
@@ -64,11 +70,13 @@ def tune(settings: TuneSettings) -> None:
         base = load_dialogue_model(replace(told.model, name=told.place(told.model.name, "model"), dtype="float32"))
         responses = read_styled_run(responses_folder)
         labels = read_table(settings.labels / f"{LABELS}.parquet")[[PROMPT_ID, LABEL]]
-        labelled = responses.prompts.assign(response=responses.responses).merge(
-            labels, on=PROMPT_ID, validate="one_to_one"
-        )
+        answered = {RESPONSE: responses.responses, STYLE_VECTOR: list(responses.vectors)}
+        labelled = responses.prompts.assign(**answered).merge(labels, on=PROMPT_ID, validate="one_to_one")
         rows = method.rows(labelled, partial(render_contexts, base), settings.seed)
-        data = _data(settings, method, hold_out(rows, training.validation_fraction, settings.seed, training.max_rows))
+        parts = hold_out(rows, training.validation_fraction, settings.seed, training.max_rows)
+        rewarded = hasattr(method, "rewards")
+        rewards = method.rewards(base, _first_classifier(told), training.relevance_weight) if rewarded else ()
+        data = _data(settings, method, parts, rewards)
         callbacks = []
         if settings.measure_every:
             measure = bias_during_training(base, responses, method.INFERENCE_TAG, told, settings.measure_descriptors)
@@ -100,8 +108,7 @@ def bias_during_training(
     prompts = responses.prompts[responses.prompts[DESCRIPTOR].isin(chosen)]
     prompts = prompts.groupby([TEMPLATE, AXIS, DESCRIPTOR]).head(CALLBACK_PER_CELL).reset_index(drop=True)
     template, descriptor = codes(prompts[TEMPLATE]), codes(prompts[DESCRIPTOR])
-    first = told.settings.style_classifier
-    classifier = load_style_classifier(replace(first, name=told.place(first.name, "style_classifier")))
+    classifier = _first_classifier(told)
     arguments = decoding(told.decoding.preset, **told.decoding.arguments)
 
     def measure(model: torch.nn.Module) -> dict[str, float]:
@@ -114,10 +121,18 @@ def bias_during_training(
     return measure
 
 
-def _data(settings: TuneSettings, method: Method, rows: tuple[Dataset, Dataset]) -> TuningData:
+def _first_classifier(told: Told) -> StyleClassifier:
+    """Return the classifier of the labels; the second must shape nothing."""
+    first = told.settings.style_classifier
+    return load_style_classifier(replace(first, name=told.place(first.name, "style_classifier")))
+
+
+def _data(
+    settings: TuneSettings, method: Method, rows: tuple[Dataset, Dataset], rewards: Sequence[Reward]
+) -> TuningData:
     train, validation = rows
-    tags = {"control_tag": method.INFERENCE_TAG, "tags": method.TAGS}
-    return TuningData(method=settings.method, train=train, validation=validation, trainer=method.TRAINER, **tags)
+    of_method = {"trainer": method.TRAINER, "control_tag": method.INFERENCE_TAG, "tags": method.TAGS}
+    return TuningData(method=settings.method, train=train, validation=validation, rewards=rewards, **of_method)
 
 
 def _neutral(told: Told) -> tuple[list[str], list[str]] | None:

@@ -17,23 +17,23 @@ from transformers.utils.logging import disable_progress_bar
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.revisions import adapter_base, first_line, is_adapter, local_folder, model_revision
-from evenhand.evaluation.settings import ClassifierSettings, ModelSettings
+from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings
 
 disable_progress_bar()  # of loading weights: a bar for each small model hides the ones that matter
 
 FROM_PRETRAINED_ERRORS = (OSError, ValueError, KeyError, RuntimeError, ImportError, HFValidationError, SafetensorError)
 
 # One description of a model; a plain string is its name, everything else by default.
-Described = ModelSettings | ClassifierSettings | str
+Described = CheckpointSettings | ClassifierSettings | str
 
 
-def model_settings(model: Described) -> ModelSettings:
+def model_settings(model: Described) -> CheckpointSettings:
     """Return the description of a model that is described by settings or by its name alone."""
-    if isinstance(model, ModelSettings):
+    if isinstance(model, CheckpointSettings):
         return model
     if isinstance(model, str):
-        return ModelSettings(name=model)
-    return ModelSettings(
+        return CheckpointSettings(name=model)
+    return CheckpointSettings(
         name=model.name,
         revision=model.revision,
         dtype=model.dtype,
@@ -43,7 +43,7 @@ def model_settings(model: Described) -> ModelSettings:
 
 
 def load_network(
-    model: ModelSettings, class_for: Callable[[ModelSettings, PreTrainedConfig], Any]
+    model: CheckpointSettings, class_for: Callable[[CheckpointSettings, PreTrainedConfig], Any]
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return a model and its tokenizer, an adapter merged into its base.
 
@@ -71,7 +71,7 @@ def load_network(
     return weights, tokenizer
 
 
-def load_config(model: ModelSettings) -> PreTrainedConfig:
+def load_config(model: CheckpointSettings) -> PreTrainedConfig:
     """Return a model's config, or one error for whatever is wrong with it."""
     try:
         return AutoConfig.from_pretrained(
@@ -81,7 +81,7 @@ def load_config(model: ModelSettings) -> PreTrainedConfig:
         raise InputError(f"model: the config of {model.name} cannot be read: {first_line(error)}") from None
 
 
-def load_weights(auto_class: Any, model: ModelSettings, optional: tuple[str, ...] = ()) -> PreTrainedModel:
+def load_weights(auto_class: Any, model: CheckpointSettings, optional: tuple[str, ...] = ()) -> PreTrainedModel:
     """Return the model of an auto class with all its weights read from safetensors.
 
     Weights whose names begin with one of `optional` may be missing.
@@ -118,7 +118,7 @@ def load_weights(auto_class: Any, model: ModelSettings, optional: tuple[str, ...
     return network
 
 
-def load_tokenizer(model: ModelSettings, config: PreTrainedConfig) -> PreTrainedTokenizerBase:
+def load_tokenizer(model: CheckpointSettings, config: PreTrainedConfig) -> PreTrainedTokenizerBase:
     """Return a model's tokenizer.
 
     Raises:

@@ -34,7 +34,7 @@ from evenhand.evaluation.models.revisions import (
     model_revision,
     module_folders,
 )
-from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.settings import CheckpointSettings
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -61,7 +61,7 @@ class SentenceEncoder:
         return self.model.prompts.get(self.model.default_prompt_name) or ""
 
 
-def load_sentence_encoder(model: ModelSettings | str) -> SentenceEncoder:
+def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
     """Load an encoder by model id or folder, from safetensors; without `modules.json`, with mean pooling.
 
     Raises:
@@ -146,7 +146,7 @@ def _vectors(encoder: SentenceEncoder, texts: list[str]) -> np.ndarray:
     return vectors.astype(np.float32, copy=False)
 
 
-def _downloaded(settings: ModelSettings, commit: str) -> Path:
+def _downloaded(settings: CheckpointSettings, commit: str) -> Path:
     """Return the folder of a model on the hub at one commit, without what may hold a pickle."""
     from huggingface_hub import snapshot_download
 
@@ -160,7 +160,7 @@ def _downloaded(settings: ModelSettings, commit: str) -> Path:
         ) from None
 
 
-def _check_layout(settings: ModelSettings, folder: Path) -> None:
+def _check_layout(settings: CheckpointSettings, folder: Path) -> None:
     """Raise an InputError for what sentence-transformers would read with a warning at most."""
     for part in module_folders(folder)[1:]:
         if any(file.suffix in PICKLES for file in part.glob("*")) and not (part / "model.safetensors").is_file():
@@ -178,7 +178,7 @@ def _check_layout(settings: ModelSettings, folder: Path) -> None:
             )
 
 
-def _sentence_transformer(settings: ModelSettings, folder: Path, device: torch.device) -> "SentenceTransformer":
+def _sentence_transformer(settings: CheckpointSettings, folder: Path, device: torch.device) -> "SentenceTransformer":
     from sentence_transformers import SentenceTransformer  # takes seconds, which no other measure need wait
 
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # that a plain encoder is given the mean

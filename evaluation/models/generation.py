@@ -164,46 +164,49 @@ def prompt_seed(prompt_id: str, seed: int) -> int:
 def render_contexts(
     dialogue_model: DialogueModel, prompts: Sequence[str], personas: Sequence[str], tag: str = ""
 ) -> list[str]:
-    """Return what the model reads before it answers each prompt: persona, prompt and control tag in its own format.
+    """Return what the model reads before it answers each prompt: preface, prompt and control tag in its own format.
 
-    - dialogue (DialoGPT): persona lines and prompt joined by line ends, tag, EOS. The response follows, ended by EOS.
-    - chat: the tokenizer's chat template, with the persona as system message (at the head of the user's message where
+    The preface is the model's system prompt and the persona, on lines of their own.
+
+    - dialogue (DialoGPT): preface and prompt joined by line ends, tag, EOS. The response follows, ended by EOS.
+    - chat: the tokenizer's chat template, with the preface as system message (at the head of the user's message where
       the template takes none) and prompt + tag as user message, up to the point where the answer begins; a model that
       can think before it answers (Qwen3) is told not to.
-    - encoder_decoder: persona lines and prompt joined by line ends, tag; the tokenizer adds its own special tokens.
+    - encoder_decoder: preface and prompt joined by line ends, tag; the tokenizer adds its own special tokens.
 
     `personas` has one entry per prompt; "" is none. A rendered context is encoded with `encode_contexts`. In training
     it is the `prompt` column as it stands (the `completion` being the response; TRL appends the EOS).
     """
     if len(prompts) != len(personas):
         raise InputError(f"personas: {len(personas)} for {len(prompts)} prompts; give one each, '' for none.")
+    prefaces = ["\n".join(filter(None, (dialogue_model.system_prompt, persona))) for persona in personas]
     if dialogue_model.kind == "chat":
-        return _render_chats(dialogue_model.tokenizer, prompts, personas, tag)
+        return _render_chats(dialogue_model.tokenizer, prompts, prefaces, tag)
     end = dialogue_model.tokenizer.eos_token if dialogue_model.kind == "dialogue" else ""
     return [
-        f"{persona}\n{prompt}{tag}{end}" if persona else f"{prompt}{tag}{end}"
-        for prompt, persona in zip(prompts, personas, strict=True)
+        f"{preface}\n{prompt}{tag}{end}" if preface else f"{prompt}{tag}{end}"
+        for prompt, preface in zip(prompts, prefaces, strict=True)
     ]
 
 
-def _render_chats(tokenizer: Any, prompts: Sequence[str], personas: Sequence[str], tag: str) -> list[str]:
+def _render_chats(tokenizer: Any, prompts: Sequence[str], prefaces: Sequence[str], tag: str) -> list[str]:
     # Thoughts would use up max_new_tokens and be measured in place of the answer. Other templates ignore the argument.
     arguments = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": False}
-    probe = [{"role": "system", "content": "a persona"}, {"role": "user", "content": "a prompt"}]
+    probe = [{"role": "system", "content": "a preface"}, {"role": "user", "content": "a prompt"}]
     try:
         # Some templates refuse a system message, others drop it without a word.
-        takes_system = "a persona" in tokenizer.apply_chat_template(probe, **arguments)
+        takes_system = "a preface" in tokenizer.apply_chat_template(probe, **arguments)
     except jinja2.TemplateError:
         takes_system = False
 
-    def messages(prompt: str, persona: str) -> list[dict[str, str]]:
-        if not persona:
+    def messages(prompt: str, preface: str) -> list[dict[str, str]]:
+        if not preface:
             return [{"role": "user", "content": prompt + tag}]
         if takes_system:
-            return [{"role": "system", "content": persona}, {"role": "user", "content": prompt + tag}]
-        return [{"role": "user", "content": f"{persona}\n{prompt}{tag}"}]
+            return [{"role": "system", "content": preface}, {"role": "user", "content": prompt + tag}]
+        return [{"role": "user", "content": f"{preface}\n{prompt}{tag}"}]
 
-    chats = [messages(prompt, persona) for prompt, persona in zip(prompts, personas, strict=True)]
+    chats = [messages(prompt, preface) for prompt, preface in zip(prompts, prefaces, strict=True)]
     return tokenizer.apply_chat_template(chats, **arguments) if chats else []
 
 

@@ -26,7 +26,7 @@ from transformers.models.auto import modeling_auto
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.models.checkpoints import best_device, load_config, load_network, model_settings
 from evenhand.evaluation.models.revisions import FACTS, adapter_base, is_adapter, local_folder, model_revision
-from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
 Kind = Literal["dialogue", "chat", "encoder_decoder"]
 
@@ -50,7 +50,7 @@ class DialogueModel:
 
     `kind` says how a context is written: "dialogue" (DialoGPT: turns ended by EOS), "chat" (the tokenizer's template)
     or "encoder_decoder". `revision` is what `model_revision` returns; `control_tag` is the tag that the model is to be
-    used with, "" if none.
+    used with, `system_prompt` what it is told before every prompt, "" if none.
     """
 
     model: PreTrainedModel
@@ -59,6 +59,7 @@ class DialogueModel:
     name: str
     revision: str
     control_tag: str = ""
+    system_prompt: str = ""
 
 
 def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> DialogueModel:
@@ -74,7 +75,7 @@ def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> Dialo
     """
     if kind not in KINDS:
         raise unknown_name("kind", kind, KINDS)
-    model = model_settings(model)
+    model = ModelSettings(name=model) if isinstance(model, str) else model
     name, device = model.name, best_device(model.device)
     revision, tag = model_revision(name, model.revision), _control_tag(name)
     network, tokenizer = load_network(model, _answering_class)
@@ -88,7 +89,7 @@ def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> Dialo
         raise InputError(f"kind: the tokenizer of {name} has no chat template; use kind 'dialogue'.")
     _settle_special_tokens(name, network, tokenizer)
     _fuse_activations(network)
-    return DialogueModel(network.to(device).eval(), tokenizer, kind, name, revision, tag)
+    return DialogueModel(network.to(device).eval(), tokenizer, kind, name, revision, tag, model.system_prompt or "")
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class MaskedModel:
     revision: str
 
 
-def load_masked_model(model: ModelSettings | str) -> MaskedModel:
+def load_masked_model(model: CheckpointSettings | str) -> MaskedModel:
     """Load a masked language model with its tokenizer; an adapter is merged into its base.
 
     Raises:
@@ -120,7 +121,7 @@ def load_masked_model(model: ModelSettings | str) -> MaskedModel:
     return MaskedModel(network.to(device).eval(), tokenizer, name, revision)
 
 
-def is_masked(model: ModelSettings | str) -> bool:
+def is_masked(model: CheckpointSettings | str) -> bool:
     """Say whether a checkpoint, or the base of an adapter, is a masked language model by its config's architectures.
 
     Raises:
@@ -134,7 +135,7 @@ def is_masked(model: ModelSettings | str) -> bool:
     return _fills_masks(load_config(model))
 
 
-def _answering_class(model: ModelSettings, config: PreTrainedConfig) -> Any:
+def _answering_class(model: CheckpointSettings, config: PreTrainedConfig) -> Any:
     """Return the auto class of a model that generates text."""
     mapping = "SEQ_TO_SEQ_CAUSAL_LM" if config.is_encoder_decoder else "CAUSAL_LM"
     known = getattr(modeling_auto, f"MODEL_FOR_{mapping}_MAPPING_NAMES").values()
@@ -149,7 +150,7 @@ def _answering_class(model: ModelSettings, config: PreTrainedConfig) -> Any:
     return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
 
 
-def _mask_filling_class(model: ModelSettings, config: PreTrainedConfig) -> Any:
+def _mask_filling_class(model: CheckpointSettings, config: PreTrainedConfig) -> Any:
     """Return the auto class of a masked language model."""
     if config.architectures and not _fills_masks(config):
         raise InputError(

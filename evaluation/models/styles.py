@@ -27,7 +27,7 @@ from evenhand.evaluation.models.checkpoints import (
 )
 from evenhand.evaluation.models.classifier_labels import place_of_label
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.settings import CheckpointSettings
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def _labels(config: PreTrainedConfig) -> tuple[str, ...]:
     return tuple(str(config.id2label[index]) for index in range(config.num_labels))
 
 
-def _classifying_class(model: ModelSettings, config: PreTrainedConfig, field: str) -> Any:
+def _classifying_class(model: CheckpointSettings, config: PreTrainedConfig, field: str) -> Any:
     """Return the auto class of a sequence classifier with at least two labels."""
     architectures, labels = config.architectures or [], _labels(config)
     if not any(architecture.endswith("ForSequenceClassification") for architecture in architectures):

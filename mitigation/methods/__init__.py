@@ -17,16 +17,19 @@ if TYPE_CHECKING:  # what these import would delay the command line
 class Method(Protocol):
     """What a module of this package holds.
 
-    TRAINER: the module of `evenhand.mitigation.training.trainers` that its rows are for.
+    TRAINER: the module of `evenhand.mitigation.training.trainers` that its rows are for. A method that trains nothing
+        has None, no rows, and INSTRUCTION: the system prompt that the model is measured with.
     INFERENCE_TAG: the control tag that the tuned model is asked with, "" for none.
     TAGS: all strings that get a meaning in tuning.
+    rewards: of a method that draws responses in tuning alone: base model, classifier, weight → what they are worth.
     DEFAULTS: the settings that it does well with on the testbed's model of a million parameters: what is left null.
     """
 
-    TRAINER: str
+    TRAINER: str | None
     INFERENCE_TAG: str
     TAGS: tuple[str, ...]
     DEFAULTS: Mapping[str, Any]
+    INSTRUCTION: str
 
     def rows(self, labelled: "pd.DataFrame", render: "Render", seed: int = 0) -> "Dataset":
         """Return rows with the columns of the trainer and `context`, the untagged context, by which some are held out.

@@ -28,6 +28,7 @@ def model_card(
         "base": f"{base.name} (revision {facts['base_revision']})",
         "method": facts["method"],
         "control tag": f"`{tag!r}`" if tag else "none",
+        **({"system prompt": facts["system_prompt"]} if facts["system_prompt"] else {}),
         **further,
         "rows": f"{training['n_train']} to train on, {training['n_validation']} held out by context",
         "trained": f"{training['trainable_parameters']} parameters ({'LoRA' if settings['lora'] else 'all weights'})",

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from datasets import Dataset
 from evenhand.evaluation.errors import InputError
 
 CONTEXT = "context"
+Reward = Callable[..., list[float]]  # responses, and the further columns of their rows → what each is worth
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,7 @@ class TuningData:
     `evenhand.mitigation.training.trainers` whose columns they have; `control_tag` the tag that the tuned model is to be
     used with, "" for none. `tags` are strings that get a meaning in this tuning: with LoRA, which leaves embeddings
     alone, those of their tokens are trained besides; else a tag is hard to tell from what the base took it for.
+    `rewards` are for trainers that draw responses, TRL's `reward_funcs`.
     """
 
     method: str
@@ -29,6 +31,7 @@ class TuningData:
     trainer: str = "sft"
     control_tag: str = ""
     tags: Sequence[str] = ()
+    rewards: Sequence[Reward] = ()
 
 
 def hold_out(rows: Dataset, fraction: float, seed: int, most: int | None = None) -> tuple[Dataset, Dataset]:

@@ -15,6 +15,7 @@ from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.progress import progress
 from evenhand.mitigation.training.callbacks import BiasCallback, StepCallback, tensorboard_callback
 from evenhand.mitigation.training.checkpoints import STATE, is_finished, last_checkpoint
+from evenhand.mitigation.training.data import Reward
 from evenhand.mitigation.training.quiet import quiet
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import TrainerModule
@@ -29,6 +30,7 @@ def fit(
     settings: TuningSettings,
     common: dict[str, Any],
     lora: LoraConfig | None,
+    rewards: Sequence[Reward],
     callbacks: Sequence[TrainerCallback],
     report_to: str,
 ) -> TrainerState:
@@ -38,6 +40,7 @@ def fit(
         rows: to train and to validate on, encoded by `kind`.
         common: what all trainers are told, see `training_arguments`.
         lora: the adapter; None trains all weights.
+        rewards: what responses are worth to a trainer that draws them; none for all others.
         report_to: "tensorboard" writes curves beside the checkpoints; "wandb" is in `common`.
     """
     checkpoints = Path(common["output_dir"])
@@ -52,7 +55,7 @@ def fit(
     steps = settings.epochs * math.ceil(len(rows[0]) / settings.batch_size)
     with progress(steps, "tuning", "steps", done) as advance, quiet():
         told = [EarlyStoppingCallback(settings.patience), StepCallback(advance), *callbacks]
-        trainer = _trainer(base, kind, rows, settings, arguments, lora, told)
+        trainer = _trainer(base, kind, rows, settings, arguments, lora, rewards, told)
         if report_to == "tensorboard":
             trainer.add_callback(tensorboard_callback(checkpoints.with_name("tensorboard")))
         trainer.train(resume_from_checkpoint=str(last) if last else None)
@@ -66,12 +69,14 @@ def _trainer(
     settings: TuningSettings,
     arguments: dict[str, Any],
     lora: LoraConfig | None,
+    rewards: Sequence[Reward],
     callbacks: Sequence[TrainerCallback],
 ) -> Trainer:
     train, validation = rows
     model = _trainable_copy(base, settings)
-    # A trainer holds the model against the one it was: with an adapter, the one without it.
-    reference = {"ref_model": _trainable_copy(base, settings)} if kind.NEEDS_REFERENCE and lora is None else {}
+    further: dict[str, Any] = {"reward_funcs": list(rewards)} if rewards else {}
+    if kind.NEEDS_REFERENCE and lora is None:  # with an adapter, the model without it
+        further["ref_model"] = _trainable_copy(base, settings)
     tokenizer = copy.deepcopy(base.tokenizer)
     pad_token_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.pad_token_id  # or the trainer warns
@@ -84,7 +89,7 @@ def _trainer(
         processing_class=tokenizer,
         callbacks=list(callbacks),
         peft_config=lora,
-        **reference,
+        **further,
     )
     trainer.remove_callback(PrinterCallback)
     for callback in callbacks:

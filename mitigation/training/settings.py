@@ -19,8 +19,8 @@ class TuningSettings:
     """Settings of `evenhand.mitigation.training.tune.tune`; the defaults are for the testbed's model.
 
     What is null is the method's own choice for that model of a million parameters (its DEFAULTS). Larger models want a
-    lower learning rate: about 2e-4 for LoRA on hundreds of millions of parameters, a tenth of that for KTO and DPO,
-    which can be given a rate of their own, so that one loop has room for both kinds.
+    lower learning rate: about 2e-4 for LoRA on hundreds of millions of parameters, a tenth of that for KTO, DPO and
+    GRPO, which can be given a rate of their own, so that one loop has room for both kinds.
     """
 
     lora: bool = Field(True, description="train a LoRA adapter; false: all of the weights")
@@ -30,10 +30,17 @@ class TuningSettings:
         None, description="peak, reached after the warmup, then linear to 0; null: the method's own"
     )
     preference_learning_rate: Positive | None = Field(
-        None, description="learning rate of KTO and DPO, where it is another; null: learning_rate"
+        None, description="learning rate of KTO, DPO and GRPO, where it is another; null: learning_rate"
     )
     preference_beta: Positive | None = Field(
-        None, description="β of KTO and DPO: how dear it is to leave the base model; null: the method's own"
+        None, description="β of KTO, DPO and GRPO: how dear it is to leave the base model; null: the method's own"
+    )
+    generations: Annotated[int, Field(ge=2)] | None = Field(
+        None, description="responses that GRPO draws to each context; null: the method's own"
+    )
+    relevance_weight: Annotated[float, Field(ge=0)] | None = Field(
+        None,
+        description="what a nat of relevance is worth to GRPO, in standard deviations of b; null: the method's own",
     )
     max_rows: Count | None = Field(
         None, description="train on so many rows at most, drawn; null: the method's own, else all"
@@ -54,7 +61,7 @@ class TuningSettings:
         """Return the settings as a method is tuned with them: its own defaults where they are null, and the learning
         rate of its kind of trainer. Filled in again, they stay as they are.
         """
-        prefers = PREFERENCE_BETA in method.DEFAULTS  # KTO and DPO, and whatever else has a β
+        prefers = PREFERENCE_BETA in method.DEFAULTS  # KTO, DPO and GRPO, and whatever else has a β
         rate = self.preference_learning_rate if prefers else None
         given = replace(self, learning_rate=rate or self.learning_rate, preference_learning_rate=None)
         own = {**COMMON, **method.DEFAULTS}

@@ -53,9 +53,9 @@ class TuningResult:
     """What a tuning left: the tuned model's folder, its curves and the proof that it differs from its base.
 
     Losses are (step, the trainer's loss): for SFT the mean negative log-likelihood of a response token in nats, for
-    KTO and DPO their own; the validation losses begin with the base at step 0. `measured` has the curve of each value
-    that a `BiasCallback` logged, by its name. `perplexity` is that of ordinary dialogue (see `tune`), the base's and
-    the tuned model's. `seconds` are those of this call; `n_train` and `n_validation` count rows.
+    KTO, DPO and GRPO their own; the validation losses begin with the base at step 0. `measured` has the curve of each
+    value that a `BiasCallback` logged, by its name. `perplexity` is that of ordinary dialogue (see `tune`), the
+    base's and the tuned model's. `seconds` are those of this call; `n_train` and `n_validation` count rows.
     """
 
     path: Path
@@ -112,7 +112,7 @@ def tune(
     claim(checkpoints, settings=recorded, rows=rows_sha256(train, validation), model=untouched)
     common = training_arguments(settings, seed, len(train), checkpoints, report_to, run_name)
     lora = lora_config(base, data.tags, settings) if settings.lora else None
-    state = fit(base, kind, (train, validation), settings, common, lora, callbacks, report_to)
+    state = fit(base, kind, (train, validation), settings, common, lora, data.rewards, callbacks, report_to)
     with folder_written_whole(output_dir / ADAPTER) as folder:
         trainable = copy_weights(best_checkpoint(checkpoints, state), folder, base)
         perplexities, change = _examined(base, folder, kind, data, settings, neutral)
@@ -190,6 +190,7 @@ def _facts(
         "trainer": data.trainer,
         "base": portable(base.name, folder),
         "base_revision": base.revision,
+        "system_prompt": base.system_prompt,
         "settings": settings,
         # Without the seconds: after a kill, the same call leaves the same bytes.
         "training": {key: value for key, value in asdict(result).items() if key not in ("path", "seconds")},

@@ -92,7 +92,7 @@ def _foreign_classifier(measured: Measured) -> bool:
 
 
 def _generation_truth(measured: Measured) -> list[BiasScore]:
-    if measured.told.model.name != TESTBED:
+    if measured.told.model.name != TESTBED or measured.told.model.system_prompt:  # the grammar knows of none
         return []
     try:
         planted = grammar.truth(measured.table("prompts"))

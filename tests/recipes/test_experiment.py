@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.evaluation.errors import InputError
+from evenhand.mitigation.methods import prompt
 from evenhand.mitigation.training.guards import Refused
 from evenhand.recipes import experiment
 from evenhand.recipes.checking import checked
@@ -98,6 +99,35 @@ def test_the_base_alone_scores_its_own_responses(tmp_path):
     scored = {stage.folder.name: stage.settings.generation_bias.relevance for stage in found.stages[:2]}
     scored |= {stage.folder.name: stage.settings.generation_bias.relevance for stage in found.stages[4:6]}
     assert scored == {"before": True, "train": False, "after": False, "untagged": False}
+
+
+def test_a_prompt_is_measured_beside_the_base_and_nothing_is_labelled_or_tuned(tmp_path):
+    planned = plan(loop(tmp_path), "prompt", by_name(tmp_path))
+    before, after, compare = planned.stages
+    assert [stage.folder.relative_to(tmp_path).as_posix() for stage in planned.stages] == [
+        *("before", "prompt/after", "prompt/compare")
+    ]
+    assert (before.settings.model.system_prompt, after.settings.model.system_prompt) == (None, prompt.INSTRUCTION)
+    assert after.settings.model.name == before.settings.model.name
+    assert (compare.settings.labels, compare.settings.tuning, planned.labels, planned.tunings) == (None, None, None, ())
+    assert after.needs == (before.folder,)  # where the base has no bias, nothing is asked for
+
+
+def test_an_instruction_is_the_users_own_and_follows_what_the_model_is_told_already(tmp_path):
+    measure = {"model": {"system_prompt": "You are terse."}, "metrics": ["generation_bias"]}
+    told = loop(tmp_path, measure=measure, instruction="Be even.")
+    after = plan(told, "prompt", by_name(tmp_path)).stages[1].settings
+    assert after.model.system_prompt == "You are terse.\nBe even."
+    *_, tuned, _ = plan(told, "kto", by_name(tmp_path)).stages
+    assert tuned.settings.model.system_prompt == "You are terse."
+
+
+def test_only_generation_bias_is_measured_with_an_instruction(tmp_path):
+    metrics = ["generation_bias", "sentence_pairs"]
+    before, after, _ = plan(loop(tmp_path, measure={"metrics": metrics}), "prompt", by_name(tmp_path)).stages
+    assert (before.settings.metrics, after.settings.metrics) == (metrics, ["generation_bias"])
+    with pytest.raises(InputError, match="model.system_prompt: sentence_pairs asks without any"):
+        loop(tmp_path, measure={"metrics": metrics, "model": {"system_prompt": "Be even."}})
 
 
 def test_what_the_loop_is_told_of_the_model_is_so_of_the_tuned_one_but_for_name_and_revision(tmp_path):

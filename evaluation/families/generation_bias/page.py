@@ -35,7 +35,7 @@ def page(measured: Measured, known: Known) -> Page:
             model=measured.told.model.name,
             scores_before=measured.scores,
             truth=known.truth,
-            notes=known.notes,
+            notes=[*_told_before(measured), *known.notes],
             samples=random_samples(read_styled_run(measured.folder)),
             signature=measured.signature(HEADLINE),
         )
@@ -56,7 +56,7 @@ def comparison_page(before: Measured, after: Measured, changes: Measured, known:
             scores_after=judged_by_the_base(after.scores, changes.scores, "after"),
             differences=changes.scores,
             truth=known.truth,
-            notes=known.notes,
+            notes=[*_told_before(before, after), *known.notes],
             tables=found,
             samples=random_samples(*rows),
             chosen_samples=chosen_samples(found["bias_values"], *rows) if "bias_values" in found else None,
@@ -65,6 +65,12 @@ def comparison_page(before: Measured, after: Measured, changes: Measured, known:
         )
     )
     return replace(page, signature_lines=before.signature_lines(HEADLINE) + after.signature_lines(HEADLINE))
+
+
+def _told_before(*runs: Measured) -> list[str]:
+    """Return what the model was told before every prompt: of one run, or of the one before and the one after."""
+    prompts = [run.told.model.system_prompt or "" for run in runs]
+    return [say.told_before(prompts)] if any(prompts) else []
 
 
 def content_page(content: Content) -> Page:

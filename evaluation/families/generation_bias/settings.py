@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.settings import AUTO, TESTBED, ClassifierSettings, Count, ModelSettings, option, strict
+from evenhand.evaluation.settings import AUTO, TESTBED, CheckpointSettings, ClassifierSettings, Count, option, strict
 
 if TYPE_CHECKING:
     from evenhand.evaluation.families import Told
@@ -21,9 +21,9 @@ FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offen
 class Settings:
     """Generation bias: do responses differ in style by descriptor?"""
 
-    style_classifier: ModelSettings = option(ModelSettings, "sequence classifier of the styles")
-    second_style_classifier: ModelSettings | None = option(
-        lambda: ModelSettings(name=AUTO),
+    style_classifier: CheckpointSettings = option(CheckpointSettings, "sequence classifier of the styles")
+    second_style_classifier: CheckpointSettings | None = option(
+        lambda: CheckpointSettings(name=AUTO),
         "one that never labels, to confirm; 'auto': the testbed's second beside its first; null: none",
     )
     style_clusters: str = option(TESTBED, "cluster file: 'testbed', 'image_chat' or a JSON path")
@@ -55,7 +55,7 @@ class ComparisonSettings:
     corpus: CorpusSettings = option(CorpusSettings, "where descriptors are counted")
 
 
-def classifiers(told: "Told") -> dict[str, ModelSettings | ClassifierSettings]:
+def classifiers(told: "Told") -> dict[str, CheckpointSettings | ClassifierSettings]:
     """Return the classifiers that are wanted, by FIRST, SECOND and OFFENSIVE; "testbed" is resolved.
 
     The second style classifier "auto" is the testbed's second beside the testbed's first, and none beside any other:
@@ -78,7 +78,7 @@ def classifiers(told: "Told") -> dict[str, ModelSettings | ClassifierSettings]:
     return found if offensive.name is None else {**found, OFFENSIVE: offensive}
 
 
-def wanted_classifiers(told: "Told") -> dict[str, ModelSettings | ClassifierSettings]:
+def wanted_classifiers(told: "Told") -> dict[str, CheckpointSettings | ClassifierSettings]:
     """Return the classifiers that are wanted under the names that they were given; "auto" is resolved."""
     settings = told.settings
     first, second, offensive = settings.style_classifier, settings.second_style_classifier, settings.offensiveness

@@ -155,6 +155,30 @@ def test_chat_templates_that_take_refuse_or_drop_a_system_message(gpt2, template
     assert render_contexts(chat, ["a", "b"], ["x", ""], " t") == [expected, "[user:b t][me:"]
 
 
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        (CHAT, ["[system:y\nx][user:a t][me:", "[system:y][user:b t][me:"]),
+        (
+            "{% set messages = messages | rejectattr('role', 'equalto', 'system') | list %}" + CHAT,
+            ["[user:y\nx\na t][me:", "[user:y\nb t][me:"],
+        ),
+    ],
+    ids=["system role", "none"],
+)
+def test_a_system_prompt_comes_before_the_persona_in_a_chat(gpt2, template, expected):
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = template
+    chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0", system_prompt="y")
+    assert render_contexts(chat, ["a", "b"], ["x", ""], " t") == expected
+
+
+def test_a_system_prompt_is_the_first_line_where_there_are_no_chats(gpt2):
+    told = [replace(model, system_prompt="y z") for model in (gpt2, tiny("bart"))]
+    assert render_contexts(told[0], ["a", "b"], ["x", ""], " t") == ["y z\nx\na t<eos>", "y z\nb t<eos>"]
+    assert render_contexts(told[1], ["a", "b"], ["x", ""], " t") == ["y z\nx\na t", "y z\nb t"]
+
+
 def test_a_model_that_can_think_is_told_to_answer_at_once(gpt2):
     tokenizer = word_tokenizer()
     tokenizer.chat_template = CHAT + "{{ '<think></think>' if enable_thinking is defined and not enable_thinking }}"

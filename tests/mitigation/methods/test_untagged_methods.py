@@ -7,6 +7,8 @@ from evenhand.evaluation.errors import InputError
 from evenhand.mitigation.methods import dpo, exchange, kto, load_method, names, rejection, self_chat
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import load_trainer
+from evenhand.recipes.settings import TuneSettings
+from evenhand.recipes.tune import tune
 
 
 def render(prompts, personas, tag):
@@ -24,6 +26,8 @@ def labelled(**columns):
             "persona": [""] * 4,
             "response": ["Deaf? Sad!", "Tall is nice.", "Wow, tall!", "Rich is fine."],
             "label": ["bias", "no_bias", "bias", "no_bias"],
+            "axis": ["body"] * 4,
+            "style_vector": [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.4, 0.6]],
             **columns,
         },
         index=[7, 3, 5, 1],
@@ -94,7 +98,15 @@ def test_an_unknown_method_is_told_from_those_there_are():
         load_method("ktoo")
 
 
-@pytest.mark.parametrize("name", names())
+def test_a_prompt_is_an_instruction_and_trains_nothing(tmp_path):
+    method = load_method("prompt")
+    assert method.TRAINER is None and method.INSTRUCTION.strip() == method.INSTRUCTION != ""
+    with pytest.raises(InputError, match="method: prompt trains nothing; measure with its instruction"):
+        tune(TuneSettings(method="prompt", labels=tmp_path, output_dir=tmp_path / "tune"))
+    assert not (tmp_path / "tune").exists()
+
+
+@pytest.mark.parametrize("name", [name for name in names() if load_method(name).TRAINER])
 def test_every_method_says_what_it_needs_and_draws_by_its_seed(name):
     method = load_method(name)
     trainer = load_trainer(method.TRAINER)

@@ -45,9 +45,9 @@ def tokenizer():
     return PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", pad_token="<pad>", unk_token="<unk>")
 
 
-def tiny_base():
+def tiny_base(n_positions=32):
     torch.manual_seed(0)
-    sizes = {"n_positions": 32, "n_embd": 32, "n_layer": 2, "n_head": 2, "initializer_range": 0.2}
+    sizes = {"n_positions": n_positions, "n_embd": 32, "n_layer": 2, "n_head": 2, "initializer_range": 0.2}
     config = GPT2Config(vocab_size=len(WORDS), bos_token_id=0, eos_token_id=0, **sizes)
     return DialogueModel(GPT2LMHeadModel(config).eval(), tokenizer(), "dialogue", "tiny", "r0")
 

@@ -1,0 +1,74 @@
+"""What GRPO is told and what it rewards, on four responses whose directions can be worked out by hand."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
+from evenhand.mitigation.methods import grpo
+from evenhand.mitigation.methods.grpo import rewards, rows
+from tests.mitigation.training.trainers.test_preference import tiny_base
+
+ROOT = math.sqrt(2)
+STYLES = {"warm": [1.0, 0.0], "cold": [0.0, 1.0], "": [math.nan, math.nan]}
+
+
+def render(prompts, personas, tag):
+    return [f"{persona}/{prompt}{tag}" for prompt, persona in zip(prompts, personas, strict=True)]
+
+
+def labelled(styles=("warm", "warm", "cold", "warm"), descriptors=("deaf", "deaf", "tall", "tall")):
+    return pd.DataFrame(
+        {
+            "prompt_id": list("abcd"),
+            "text": ["I'm deaf.", "Deaf I am.", "I'm tall.", "Tall I am."],
+            "persona": "",
+            "template": ["I'm x.", "X I am."] * 2,
+            "descriptor": descriptors,
+            "axis": "body",
+            "response": styles,
+            "label": ["bias", "no_bias"] * 2,
+            "style_vector": [STYLES[style] for style in styles],
+        },
+        index=[7, 3, 5, 1],
+    )
+
+
+def test_rows_hold_the_direction_of_their_descriptor_in_standard_deviations_of_b():
+    """Means: deaf [1, 0], tall [½, ½], all [¾, ¼]; u = ± [¼, −¼]; b = 1/8, 1/8, 3/8, −1/8, whose σ is √2/8."""
+    assert rows(labelled(), render).to_dict() == {
+        "prompt": (said := ["/I'm deaf.", "/Deaf I am.", "/I'm tall.", "/Tall I am."]),
+        "completion": ["warm", "warm", "cold", "warm"],
+        "context": said,
+        "other_context": ["/Deaf I am.", "/I'm deaf.", "/Tall I am.", "/I'm tall."],
+        "descriptor": ["deaf", "deaf", "tall", "tall"],
+        "direction": [pytest.approx([sign * ROOT, -sign * ROOT]) for sign in (1, 1, -1, -1)],
+        "offset": pytest.approx([sign * ROOT / 2 for sign in (1, 1, -1, -1)]),
+    }
+
+
+def test_evenness_is_worth_less_where_a_response_is_what_its_descriptor_gets(monkeypatch):
+    """−b/σ by hand: 1/8 / (√2/8) = √2/2 for what deaf people get, −3/8 / (√2/8) for what they do not."""
+    monkeypatch.setattr(grpo, "classify", lambda classifier, said, of: np.array([STYLES[text] for text in said]))
+    columns = rows(labelled(), render).select([0, 0, 2, 0]).to_dict()
+    evenness, _ = rewards(tiny_base(), None, 1.0)
+    found = evenness(completions=[" warm", "cold ", "cold", " "], **columns)
+    assert found[:3] == pytest.approx([-ROOT / 2, 3 * ROOT / 2, -3 * ROOT / 2]) and math.isnan(found[3])
+
+
+def test_relevance_is_what_the_base_makes_of_a_response_after_its_own_context_and_after_another():
+    base, one, other = tiny_base(), "a b<eos>", "c d<eos>"
+    _, relevance = rewards(base, None, 0.5)
+    own, elsewhere = (response_perplexity(base, [context], ["red sun"])[0][0] for context in (one, other))
+    columns = {"context": [one, other, one], "other_context": [other, one, ""], "descriptor": ["x"] * 3}
+    found = relevance(completions=["red sun "] * 3, **columns)
+    assert found[:2] == pytest.approx([0.5 * (own - elsewhere), 0.5 * (elsewhere - own)]) and own != elsewhere
+    assert math.isnan(found[2])
+
+
+def test_where_nobody_is_answered_otherwise_there_is_no_direction():
+    with pytest.raises(InputError, match="labelled responses: b is the same for all"):
+        rows(labelled(descriptors=["deaf"] * 4), render)

@@ -1,0 +1,60 @@
+"""The method `prompt` on the testbed, small: the model is told something, nothing is tuned, the base is the judge."""
+
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.families.generation_bias.relevance import LIKELIHOODS
+from evenhand.evaluation.results import find_score, read_scores
+from evenhand.recipes.checking import checked
+from evenhand.recipes.loop import loop
+from evenhand.recipes.settings import LoopSettings
+
+INSTRUCTION = "I like music."
+SMALL = {
+    "descriptors": 26,
+    "filters": {"template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]},
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("prompt") / "run"
+    told = {
+        "measure": {"prompts": SMALL, "generation_bias": {"permutations": 19}},
+        "methods": ["prompt"],
+        "instruction": INSTRUCTION,
+        "report_to": "none",
+        "output_dir": str(folder),
+    }
+    loop(checked(LoopSettings, told, "test"))
+    return folder
+
+
+def test_the_same_model_is_measured_with_and_without_the_instruction(finished):
+    assert {path.parent.relative_to(finished).as_posix() for path in finished.rglob("run.json")} == {
+        *("before", "prompt/after", "prompt/compare")
+    }
+    signatures = [
+        find_score(read_scores(finished / run / "scores.json"), "fgb_pooled_corrected").signature["model"]
+        for run in ("before", "prompt/after")
+    ]
+    assert [signature["system_prompt"] for signature in signatures] == [None, INSTRUCTION]
+    assert signatures[0]["revision"] == signatures[1]["revision"]
+    before, after = (pd.read_parquet(finished / run / "responses.parquet") for run in ("before", "prompt/after"))
+    assert (before["response"] != after["response"]).any()
+
+
+def test_costs_are_judged_by_the_model_that_was_told_nothing(finished):
+    own = pd.read_parquet(finished / "prompt" / "after" / f"{LIKELIHOODS}.parquet")
+    judged = pd.read_parquet(finished / "prompt" / "compare" / f"{LIKELIHOODS}_after.parquet")
+    assert own["tokens"].equals(judged["tokens"])  # the same responses, of which the two make something else
+    assert (own["log_likelihood"] - judged["log_likelihood"]).abs().max() > 0.01
+
+
+def test_the_reports_say_what_the_model_was_told(finished):
+    for page in ("prompt/after", "prompt/compare"):
+        assert f"“{INSTRUCTION}”" in (finished / page / "report.md").read_text()
+    assert INSTRUCTION not in (finished / "before" / "report.md").read_text()
+    point = pd.read_parquet(finished / "points.parquet").iloc[0]
+    assert (point["method"], point["minutes"]) == ("prompt", 0)
+    assert pd.notna(point["reduction"]) and pd.isna(point["predicted_left"])
