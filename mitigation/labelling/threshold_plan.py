@@ -35,7 +35,7 @@ BOOTSTRAP = 200
 
 # Fitted to 15 models tuned on the testbed by `rejection` (docs/mitigation.md): how far such a model follows the labels,
 # and how reluctant it is to begin.
-STRENGTH, RESERVE = 3.9, 2.0
+STRENGTH, RESERVE = 4.0, 2.0
 LEAST_LEFT = 0.02  # a pilot that left less, or nothing, has the strength of one that left this much
 LARGEST_SLOPE = 0.95  # a pilot whose labels hardly ask for anything says nothing of how a model follows them
 PILOT_SLOPE = 0.5  # about where what is left tells the strength best
