@@ -1,5 +1,6 @@
 """Compare: two measuring runs over the same rows → differences with intervals → the report of both, side by side."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ def _page(settings: CompareSettings, name: str, before: Measured, after: Measure
     pooled = [find_score(measured.scores, HEADLINE) for measured in (untagged, before) if untagged]
     note = tag_note(model, *pooled)
     found = page(before, after, changes, replace(told, notes=[*told.notes, *filter(None, [note])]))
-    sections = [plan_section(settings.labels)] if settings.labels else []
+    sections = [plan_section(settings.labels, _left(settings, changes))] if settings.labels else []
     sections += [training_section(settings.tuning)] if settings.tuning else []
     *others, samples = found.sections
     subtitle = ", ".join(filter(None, (found.subtitle, method_of(model))))
@@ -108,3 +109,12 @@ def _page(settings: CompareSettings, name: str, before: Measured, after: Measure
     return replace(
         found, subtitle=subtitle, warnings=[*found.warnings, *warnings], sections=[*others, *sections, samples]
     )
+
+
+def _left(settings: CompareSettings, changes: Measured) -> float:
+    """Return the share of pooled FGB* left by a model that was tuned on these labels alone; NaN of any other."""
+    if settings.tuning is None:
+        return math.nan
+    labels = Path(read_run(settings.tuning, "tune", "tuning")[0]["labels"])
+    same = labels.resolve() == settings.labels.resolve()  # a second round is tuned on labels of its own
+    return 1 - find_score(changes.scores, f"{HEADLINE}_reduction").value if same else math.nan

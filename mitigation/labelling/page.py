@@ -1,26 +1,42 @@
 """What a report says of the labels: the threshold plan, and the threshold that was taken."""
 
 import json
+import math
 from pathlib import Path
+
+import pandas as pd
 
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.mitigation.labelling.plots import ThresholdPlan, plan_panels, plan_table
-from evenhand.mitigation.labelling.threshold_plan import TRUSTED_ABOVE
+from evenhand.mitigation.labelling.threshold_plan import PILOT_SLOPE, STRENGTH, predicted, strength_of
 
 say = Sentences(__file__)
 
 PLAN, THRESHOLD = "threshold_plan", "threshold.json"
 
 
-def plan_section(folder: Path) -> Section:
-    """Return the threshold plan of a labelling run, drawn and as a table, with the threshold that was taken."""
+def plan_section(folder: Path, left: float = math.nan) -> Section:
+    """Return the threshold plan of a labelling run, drawn and as a table, with the threshold that was taken.
+
+    Where a model tuned on these labels is measured, the share of pooled FGB* that it left calibrates the plan.
+    """
     used = json.loads((folder / THRESHOLD).read_text(encoding="utf-8"))
-    plan = ThresholdPlan(read_table(folder / f"{PLAN}.parquet"), used["alpha"], used["quantile"])
+    table = read_table(folder / f"{PLAN}.parquet")
+    slope = planned_at(table, used["alpha"], used["quantile"])["slope"]
+    strength = strength_of(slope, left)
+    if math.isfinite(strength):
+        table = predicted(table, strength)
+    plan = ThresholdPlan(table, used["alpha"], used["quantile"])
     return Section(
         "The threshold plan",
-        [say.plan, say.trust(TRUSTED_ABOVE)],
+        [say.plan, say.calibrated(left, strength, STRENGTH, PILOT_SLOPE)],
         figures=[Figure("", panel, wide=False) for panel in plan_panels(plan)],
         parts=[Section("The plan as a table", tables=[plan_table(plan)], folded=True)],
     )
+
+
+def planned_at(table: pd.DataFrame, alpha: float, quantile: float) -> pd.Series:
+    """Return the plan's row for a threshold."""
+    return table[(table["alpha"] == alpha) & ((table["quantile"] - quantile).abs() < 1e-9)].iloc[0]

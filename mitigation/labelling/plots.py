@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import pandas as pd
 from markupsafe import Markup
@@ -18,8 +17,8 @@ from evenhand.evaluation.report.tables import Cell, Row, Table
 class ThresholdPlan:
     """The thresholds that were weighed up before tuning, and the one that was taken.
 
-    `table` has the columns alpha, quantile (of b), beta, share_labelled_bias, predicted_fgb_left (the fraction of
-    pooled FGB* predicted to remain), lower and upper (its 95 % interval) and trusted (bool).
+    `table` has the columns alpha, quantile (of b), beta, share_labelled_bias, slope, predicted_fgb_left (the fraction
+    of pooled FGB* predicted to remain), lower and upper (its 95 % interval) and predicted_drift.
     """
 
     table: pd.DataFrame
@@ -34,12 +33,10 @@ class ThresholdPlan:
 def plan_panels(plan: ThresholdPlan) -> list[Markup]:
     """Return one panel for each α: the predicted share of pooled FGB* left against the quantile of b.
 
-    All panels have one scale, set by what is trusted; what lies beyond is cut off. The background of quantiles that
-    are not to be trusted is shaded.
+    All panels have one scale.
     """
     table = plan.table.sort_values(["alpha", "quantile"], kind="stable")
-    trusted = table[table["trusted"].astype(bool)]
-    y = scale_for([1.0, *trusted["predicted_fgb_left"], *trusted["upper"]], BOTTOM, TOP)
+    y = scale_for([1.0, *table["predicted_fgb_left"], *table["upper"]], BOTTOM, TOP)
     x = Scale(*widened(table["quantile"].min(), table["quantile"].max()), LEFT + 3, 97.0)
     return [
         _plan_panel(plan, alpha, rows.to_dict("records"), x, y) for alpha, rows in table.groupby("alpha", sort=True)
@@ -49,43 +46,21 @@ def plan_panels(plan: ThresholdPlan) -> list[Markup]:
 def _plan_panel(plan: ThresholdPlan, alpha: float, records: Sequence[dict], x: Scale, y: Scale) -> Markup:
     drawn = [row for row in records if math.isfinite(row["predicted_fgb_left"])]
     title = f"α = {alpha:g}: predicted pooled FGB* left, percent of before, against the quantile of b"
-    parts = [_rect(left, right) for left, right in _untrusted_spans(records, x)]
-    parts += grid(x, y, "quantile of b", lambda share: f"{tick_text(100 * share)} %", about=5)
+    parts = grid(x, y, "quantile of b", lambda share: f"{tick_text(100 * share)} %", about=5)
     parts.append(polyline([(x(row["quantile"]), y(row["predicted_fgb_left"])) for row in drawn], "ink"))
     parts.append(svg_text(f"α = {alpha:g}", 0, 6, "label strong"))
     for row in drawn:
         here, share = x(row["quantile"]), row["predicted_fgb_left"]
         chosen = plan.is_chosen(alpha, row["quantile"])
         role = "after" if chosen else "ink"
-        if math.isfinite(row["lower"]) and math.isfinite(row["upper"]) and y.holds(row["lower"]):
-            parts.append(svg_line(here, y(y.border(row["lower"])), here, y(y.border(row["upper"])), f"whisker {role}"))
-        if y.holds(share):
-            parts.append(svg_circle(here, y(share), 5 if chosen else 2.5, role))
+        if math.isfinite(row["lower"]) and math.isfinite(row["upper"]):
+            parts.append(svg_line(here, y(row["lower"]), here, y(row["upper"]), f"whisker {role}"))
+        parts.append(svg_circle(here, y(share), 5 if chosen else 2.5, role))
         if chosen:
             label = f"● chosen: {tick_text(row['quantile'])}, {number(100 * share, 0)} % left"
             parts.append(svg_text(label, 100, 6, "label after end"))
             title += f"; chosen: quantile {tick_text(row['quantile'])}, {number(100 * share, 0)} % left"
     return svg_figure("panel", title, *parts)
-
-
-def _untrusted_spans(records: Sequence[dict], x: Scale) -> list[tuple[float, float]]:
-    """Return the runs of quantiles that are not to be trusted, each reaching half-way to its trusted neighbours."""
-    places = [x(row["quantile"]) for row in records]
-    edges = [LEFT, *((left + right) / 2 for left, right in pairwise(places)), 100.0]
-    spans: list[tuple[float, float]] = []
-    for row, left, right in zip(records, edges[:-1], edges[1:], strict=True):
-        if row["trusted"]:
-            continue
-        if spans and spans[-1][1] == left:
-            left = spans.pop()[0]
-        spans.append((left, right))
-    return spans
-
-
-def _rect(left: float, right: float) -> Markup:
-    return Markup('<rect x="{}%" y="{}%" width="{}%" height="{}%" class="untrusted"/>').format(
-        round(left, 2), TOP, round(right - left, 2), BOTTOM - TOP
-    )
 
 
 def plan_table(plan: ThresholdPlan) -> Table:
@@ -97,16 +72,16 @@ def plan_table(plan: ThresholdPlan) -> Table:
                 Cell(number(row.quantile)),
                 Cell(f"{row.beta:.3g}".replace("-", "−")),
                 Cell(percent(row.share_labelled_bias)),
+                Cell(number(row.slope)),
                 _fraction_cell(row.predicted_fgb_left, row.lower, row.upper),
-                Cell(
-                    ("yes" if row.trusted else "no") + (", chosen" if plan.is_chosen(row.alpha, row.quantile) else "")
-                ),
+                Cell(percent(row.predicted_drift, 1)),
+                Cell("chosen" if plan.is_chosen(row.alpha, row.quantile) else ""),
             ),
         )
         for row in plan.table.sort_values(["alpha", "quantile"], kind="stable").itertuples()
     )
-    columns = ("α", "quantile of b", "β", "labelled bias", "predicted left", "trusted")
-    return Table("Predicted pooled FGB* left after tuning, % of before", columns, rows)
+    columns = ("α", "quantile of b", "β", "labelled bias", "slope", "predicted left", "predicted drift", "")
+    return Table("Predicted pooled FGB* left after tuning, % of before, and style drift", columns, rows)
 
 
 def _fraction_cell(value: float, lower: float, upper: float) -> Cell:

@@ -1,18 +1,22 @@
 """Which α and β to choose: a prediction of the bias left after tuning, from the labelled responses alone.
 
-Scoring the `no_bias` responses as they are misleads for low thresholds: a descriptor's m_d is noisy, the labels follow
-the noise, and so the filtered responses spread *against* the noise, which no model learns. The plan therefore
-predicts what a model can learn, the expected effect of the labels:
+The `no_bias` responses of a bold threshold lie *beyond* the mean, on the other side than their descriptor's bias. A
+model does not follow that far, and what it learns of it is less bias, not more: so the plan asks how far the labels
+turn each descriptor's mean back along its own bias, the slope s, and not how far apart the means are afterwards.
 
 1.  Shrink. The spread of the measured m_d is that of the true ones plus noise. Each descriptor's responses are
     replaced by a mixture, √λ of its own and 1 − √λ of everybody's to the same template, λ = pooled FGB* / pooled FGB:
     the mixtures' means have the spread of the true means (constrained empirical Bayes; Louis 1984).
 2.  Soften. A response with style vector p is labelled `no_bias` if (p − m̄)·(m_d − m̄) ≤ β‖m_d − m̄‖^α. With m_d
     drawn many times around the shrunken mean, with its sampling covariance, that happens in a share of the draws.
-3.  The tuned model answers, under the tag, like the mixture weighted by that share. Its spread over descriptors,
-    relative to the mixture's, is the predicted share of pooled FGB* that is left.
+3.  Compare. `after` are the means (D, S) of the mixtures weighted by that share, `base` those without weights, both
+    less their mean over descriptors: s = ⟨after, base⟩ / ‖base‖². 1: nothing was filtered; 0: the kept responses know
+    nothing of the bias; below 0: they lean the other way.
+4.  Link. A model tuned on them keeps a share of pooled FGB* that falls with s, `share_left`. How fast is one number,
+    the strength of a method on a model: one tuned model, the pilot, tells it (`strength_of`).
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,16 +26,19 @@ import pandas as pd
 from evenhand.evaluation.statistics.cells import arrange_cells, complete_descriptors
 from evenhand.evaluation.statistics.intervals import percentile_interval
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
-from evenhand.mitigation.labelling.projection import ALPHAS, NO_BIAS, bias_values, cell_means, labels
+from evenhand.mitigation.labelling.projection import ALPHAS, bias_values, cell_means
 
 QUANTILES = (0.30, 0.40, 0.50, 0.60, 0.70, 0.75, 0.80, 0.85, 0.90, 0.93, 0.95, 0.97, 0.99)
 POOL_ROWS = 1000  # responses that stand for everybody's
 DRAWS = 48  # of each noisy m_d
 BOOTSTRAP = 200
 
-# Held against 15 models tuned with these thresholds (recipes/configs/ablations/thresholds.yaml, seed 0): above this
-# share every prediction came true within 0.1, below it every one was too high, by a factor of two to seven.
-TRUSTED_ABOVE = 0.37
+# Fitted to 15 models tuned on the testbed by `rejection` (docs/mitigation.md): how far such a model follows the labels,
+# and how reluctant it is to begin.
+STRENGTH, RESERVE = 4.0, 2.0
+LEAST_LEFT = 0.02  # a pilot that left less, or nothing, has the strength of one that left this much
+LARGEST_SLOPE = 0.95  # a pilot whose labels hardly ask for anything says nothing of how a model follows them
+PILOT_SLOPE = 0.5  # about where what is left tells the strength best
 
 
 @dataclass(frozen=True)
@@ -80,17 +87,45 @@ def threshold_plan(
         vectors: style vectors (n, S) of the responses to be labelled; template, descriptor: codes (n,).
 
     Returns:
-        One row per (alpha, quantile): `beta`, the quantile of b; `share_labelled_bias`; `predicted_fgb_left` with
-        `lower` and `upper` (95 %, bootstrap over descriptors: what a sample of other descriptors would say, not the
-        error of the model behind the prediction); `filtered_fgb_left`, what the `no_bias` responses alone score
-        with labels from cross-fitted directions; `trusted`, whether the prediction is above TRUSTED_ABOVE and within
-        a factor of two of that.
+        One row per (alpha, quantile): `beta`, the quantile of b; `share_labelled_bias`; `slope` s with `slope_lower`
+        and `slope_upper` (95 %, bootstrap over descriptors: what a sample of other descriptors would say, not the error
+        of the model behind the prediction); `predicted_drift`, ½ Σ |mean of `after` − mean of `base`|, in [0, 1]: how
+        far the style of all responses together moves; and the columns of `predicted`, with STRENGTH.
     """
     with np.errstate(divide="ignore", invalid="ignore"):  # without any bias there is no share of it: NaN
-        rows = list(_rows(vectors, template, descriptor, alphas, quantiles, np.random.default_rng(seed)))
-        plan = pd.DataFrame(rows)
-        agreement = plan["filtered_fgb_left"] / plan["predicted_fgb_left"]
-        return plan.assign(trusted=agreement.between(0.5, 2.0) & (plan["predicted_fgb_left"] > TRUSTED_ABOVE))
+        rows = _rows(vectors, template, descriptor, alphas, quantiles, np.random.default_rng(seed))
+        return predicted(pd.DataFrame(rows))
+
+
+def predicted(plan: pd.DataFrame, strength: float = STRENGTH) -> pd.DataFrame:
+    """Return the plan with what a method of that strength leaves: `predicted_fgb_left`, `lower` and `upper`."""
+    columns = {"predicted_fgb_left": "slope", "lower": "slope_lower", "upper": "slope_upper"}
+    return plan.assign(**{name: share_left(plan[of], strength) for name, of in columns.items()})
+
+
+def share_left(slope: np.ndarray, strength: float = STRENGTH) -> np.ndarray:
+    """Return the share of pooled FGB* left by a method of strength k, (1 + e^−h) / (1 + e^(k(1 − s) − h)).
+
+    h is RESERVE. 1 where the labels ask for nothing (s = 1), falling to 0 however far they ask for more.
+
+    >>> [round(float(share_left(s, strength=4)), 3) for s in (1, 0.5, 0, -1)]
+    [1.0, 0.568, 0.135, 0.003]
+    """
+    return (1 + np.exp(-RESERVE)) / (1 + np.exp(strength * (1 - slope) - RESERVE))
+
+
+def strength_of(slope: float, left: float) -> float:
+    """Return the strength k with which `share_left` of a pilot's slope is what it left of pooled FGB*.
+
+    NaN where the pilot cannot tell: its labels ask for next to nothing (its slope is above LARGEST_SLOPE).
+
+    >>> round(strength_of(0.5, 0.568), 2)
+    4.0
+    """
+    if not slope <= LARGEST_SLOPE:
+        return math.nan
+    odds = (1 + np.exp(-RESERVE)) / np.clip(left, LEAST_LEFT, 1) - 1
+    return float((RESERVE + np.log(odds)) / (1 - slope))
 
 
 def _rows(
@@ -101,31 +136,27 @@ def _rows(
     quantiles: Sequence[float],
     rng: np.random.Generator,
 ) -> Iterator[dict[str, float]]:
-    """Yield the plan's rows, without `trusted`."""
+    """Yield the plan's rows, without what is predicted."""
     means, size = cell_means(vectors, template, descriptor)
     mixtures = _mixtures(vectors, template, descriptor, means, size, rng)
     base = mixtures.means()
-    n_descriptors = len(base)
-    resamples = rng.multinomial(n_descriptors, np.full(n_descriptors, 1 / n_descriptors), BOOTSTRAP)
-    deviations = vectors - np.nanmean(means, axis=0)[template]
-    unfiltered = _pooled_spread(deviations, descriptor)
+    n = len(base)
+    resamples = rng.multinomial(n, np.full(n, 1 / n), BOOTSTRAP)
     for alpha in alphas:
         b = bias_values(vectors, template, descriptor, alpha)
-        b_crossed = bias_values(vectors, template, descriptor, alpha, cross_fitted=True)
         for quantile in quantiles:
             beta = float(np.quantile(b, quantile))
             after = mixtures.means_learned(alpha, beta)
-            lower, upper = percentile_interval(_spreads(after, resamples) / _spreads(base, resamples))
-            kept = labels(b_crossed, float(np.quantile(b_crossed, quantile))) == NO_BIAS
+            lower, upper = percentile_interval(_slopes(after, base, resamples))
             yield {
                 "alpha": alpha,
                 "quantile": quantile,
                 "beta": beta,
                 "share_labelled_bias": float((b > beta).mean()),
-                "predicted_fgb_left": float(_spread(after) / _spread(base)),
-                "lower": lower,
-                "upper": upper,
-                "filtered_fgb_left": _pooled_spread(deviations[kept], descriptor[kept]) / unfiltered,
+                "slope": float(_slopes(after, base, np.ones((1, n)))[0]),
+                "slope_lower": lower,
+                "slope_upper": upper,
+                "predicted_drift": float(np.abs(after.mean(axis=0) - base.mean(axis=0)).sum() / 2),
             }
 
 
@@ -169,21 +200,12 @@ def _by_descriptor(rows: np.ndarray, descriptor: np.ndarray) -> list[np.ndarray]
     return np.split(rows[order], np.cumsum(np.bincount(descriptor))[:-1])
 
 
-def _pooled_spread(deviations: np.ndarray, descriptor: np.ndarray) -> float:
-    """Return pooled FGB* of vectors freed of their template's mean, where filtering has emptied some cells."""
-    one_template = np.zeros_like(descriptor)
-    means, size = cell_means(deviations, one_template, descriptor)
-    squares, _ = cell_means(deviations**2, one_template, descriptor)
-    enough = size[:, 0] >= 2
-    noise = (squares - means**2)[enough, 0].sum(axis=1) / (size[enough, 0] - 1)
-    return float(_spread(means[enough, 0]) - noise.mean())
+def _slopes(after: np.ndarray, base: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Return ⟨after, base⟩ / ‖base‖² over descriptors, (b,), each of which a resample holds so many `times`, (b, D)."""
+    return _products(after, base, times) / _products(base, base, times)
 
 
-def _spread(means: np.ndarray) -> float:
-    return means.var(axis=0, ddof=1).sum()
-
-
-def _spreads(means: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Return the spread of each resample, given how many `times` (b, D) it holds each descriptor."""
-    n = times.shape[1]
-    return (times @ (means**2).sum(axis=1) - ((times @ means) ** 2).sum(axis=1) / n) / (n - 1)
+def _products(one: np.ndarray, other: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Return the product of two sets of means (D, S), less their mean over descriptors, by resample (b,)."""
+    n = times.sum(axis=1)
+    return times @ (one * other).sum(axis=1) - ((times @ one) * (times @ other)).sum(axis=1) / n

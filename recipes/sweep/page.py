@@ -77,11 +77,12 @@ def _plan_section(settings: pd.DataFrame, sweep: Sweep) -> Section:
     rows = planned(settings)
     agreements = plan_agreement(rows)
     line = "as predicted; dotted: twice and half of it"
-    legend = plots.legend(settings, rows, "trusted by the plan", "not trusted", line)
+    marks = "predicted by its method’s pilot", "a pilot, where the plan had it before"
+    legend = plots.legend(settings, rows, *marks, line)
     caption = "Share of pooled FGB* left after tuning: measured against predicted"
     return Section(
         title,
-        [say.plan(*agreements[1:])],
+        [say.plan(*agreements)],
         [tables.agreement_table(agreements), tables.plan_table(rows.to_dict("records"))],
         [Figure(caption, plots.plan_panel(rows, settings), legend=legend)],
         first_screen=True,

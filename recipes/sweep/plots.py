@@ -41,7 +41,7 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 @dataclass(frozen=True)
 class Dot:
-    """A setting in a plot: its place in data units, its vertical (and horizontal) interval, and how it is shown."""
+    """A setting in a plot: its place in data units, its vertical interval, and how it is shown."""
 
     label: str
     title: str
@@ -49,8 +49,6 @@ class Dot:
     y: float
     y_low: float = math.nan
     y_high: float = math.nan
-    x_low: float = math.nan
-    x_high: float = math.nan
     shape: int = 0
     filled: bool = False
 
@@ -88,17 +86,19 @@ def cost_panel(settings: pd.DataFrame, bar: Bar, cost: str) -> Markup:
 def plan_panel(rows: pd.DataFrame, settings: pd.DataFrame) -> Markup:
     """Return what is left of pooled FGB* against what was predicted, with the diagonal and a factor of two each way.
 
+    Predicted by the method's pilot; the pilots themselves stand, hollow, where the plan had them.
+
     Args:
         rows: of `planned`. settings: all of them.
     """
-    places = {"x": "predicted_left", "x_low": "predicted_low", "x_high": "predicted_high"}
-    places |= {"y": "left", "y_low": "left_low", "y_high": "left_high"}
+    rows = rows.assign(piloted=rows["piloted_left"].notna(), x=rows["piloted_left"].fillna(rows["predicted_left"]))
+    places = {"x": "x", "y": "left", "y_low": "left_low", "y_high": "left_high"}
     dots = _settings_as_dots(
         rows,
         settings,
         places,
-        told=lambda row: f"predicted {percent(row['predicted_left'], 1)} left, measured {percent(row['left'], 1)}",
-        filled="trusted",
+        told=lambda row: f"predicted {percent(row['x'], 1)} left, measured {percent(row['left'], 1)}",
+        filled="piloted",
     )
     shares = [share for dot in dots for share in (dot.x, dot.y)]
     x, y = _framed(shares, 0.2, LEFT, RIGHT), _framed(shares, 0.2, BOTTOM, TOP)
@@ -252,11 +252,9 @@ def _dots(
     places = [(x(x.border(dot.x)), y(y.border(dot.y))) for dot in dots]
     labels = [_label(dot, x, y) for dot in dots]
     whiskers = []
-    for dot, (left, top) in zip(dots, places, strict=True):
+    for dot, (left, _) in zip(dots, places, strict=True):
         if upright := _span(dot.y_low, dot.y_high, y):
             whiskers.append((left, upright[0], left, upright[1]))
-        if across := _span(dot.x_low, dot.x_high, x):
-            whiskers.append((across[0], top, across[1], top))
     offsets = place_labels(
         [(left * size[0] / 100, top * size[1] / 100) for left, top in places],
         [_width(label) for label in labels],

@@ -9,7 +9,7 @@ from typing import Any
 from evenhand.evaluation.families.generation_bias.content import HEADLINE
 from evenhand.evaluation.results import BiasScore, find_score, read_scores
 from evenhand.evaluation.runs.tables import read_table
-from evenhand.mitigation.labelling.page import PLAN, THRESHOLD
+from evenhand.mitigation.labelling.page import PLAN, THRESHOLD, planned_at
 from evenhand.recipes.experiment import Plan
 from evenhand.recipes.measure import SCORES
 
@@ -83,13 +83,13 @@ def _clusters(changes: Sequence[BiasScore]) -> dict[str, Any]:
 def _predicted(labels: Path) -> dict[str, Any]:
     """Return what the threshold plan says of the threshold that was used."""
     used = json.loads((labels / THRESHOLD).read_text(encoding="utf-8"))
-    table = read_table(labels / f"{PLAN}.parquet")
-    at = table[(table["alpha"] == used["alpha"]) & ((table["quantile"] - used["quantile"]).abs() < 1e-9)].iloc[0]
+    at = planned_at(read_table(labels / f"{PLAN}.parquet"), used["alpha"], used["quantile"])
     return {
+        "slope": at["slope"],
         "predicted_left": at["predicted_fgb_left"],
         "predicted_low": at["lower"],
         "predicted_high": at["upper"],
-        "trusted": bool(at["trusted"]),
+        "predicted_drift": at["predicted_drift"],
     }
 
 

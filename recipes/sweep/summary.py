@@ -18,6 +18,7 @@ from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
 from evenhand.evaluation.statistics.multiple_testing import risen
 from evenhand.evaluation.statistics.rank_correlation import rank_correlation
+from evenhand.mitigation.labelling.threshold_plan import PILOT_SLOPE, share_left, strength_of
 from evenhand.recipes.sweep.bar import Bar
 
 METHOD, DECODING, SEED = "method", "decoding", "seed"
@@ -29,12 +30,12 @@ CHANGES = ("perplexity_change", "distinct_2_change", "parroting_change", "well_f
 JUDGED = ("relevance_kept", "style_drift", "response_perplexity_change", "distinct_responses_change")
 WITH_INTERVALS = (*REDUCTIONS, *JUDGED, *CHANGES)
 MEASURES = (*WITH_INTERVALS, "length_change", "untagged_ratio", "minutes")
-PREDICTION = ("predicted_left", "predicted_low", "predicted_high")
+PREDICTION = ("slope", "predicted_left", "predicted_low", "predicted_high", "predicted_drift")
 COLUMNS = (
     *(METHOD, DECODING, SEED),
     *(f"{name}{end}" for name in WITH_INTERVALS for end in ("", "_low", "_high")),
     *("base", "base_low", "base_high", "length_change", "untagged_ratio", "minutes"),
-    *("worst_cluster", "worst_cluster_change", "cluster_changes", *PREDICTION, "trusted", "folder", "failed"),
+    *("worst_cluster", "worst_cluster_change", "cluster_changes", *PREDICTION, "folder", "failed"),
 )
 NEAR, FACTOR = 0.1, 2.0  # a prediction counts as right within 0.1 of pooled FGB*, or within a factor of two
 
@@ -100,8 +101,8 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         seeds, with one seed the point's own, where it has one (else NaN). `worst_cluster` and its `_change` (the
         largest over the seeds), `clusters_rose` (with the number of seeds; Holm's correction over clusters × seeds),
         `without_bias` (in how many seeds the base shows none: the interval of its pooled FGB* holds 0), PREDICTION
-        (means: the plan's interval does not say how seeds differ), `trusted` (in all seeds), and `front_perplexity`,
-        `front_distinct_2`: no other setting removes as much for less, judged by means.
+        (means: the plan's interval does not say how seeds differ), and `front_perplexity`, `front_distinct_2`: no other
+        setting removes as much for less, judged by means.
 
     Raises:
         ValueError: columns are missing, or two points differ in nothing that is known of them.
@@ -143,7 +144,7 @@ def pareto_front(cost: Iterable[float], gain: Iterable[float]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How well the plan's prediction held among some settings: `near` of n within NEAR, `factor` within FACTOR."""
+    """How well the plan's predictions of one kind held: `near` of n within NEAR, `factor` within FACTOR."""
 
     name: str
     n: int
@@ -158,30 +159,51 @@ def several_thresholds(points: pd.DataFrame) -> bool:
 
 
 def planned(settings: pd.DataFrame) -> pd.DataFrame:
-    """Return the settings that have a prediction and a measured value; adds `left`, `left_low`, `left_high`.
+    """Return the settings that have a prediction and a measured value; adds `left`, `left_low`, `left_high`, `pilot`
+    and `piloted_left`.
 
-    What is left is 1 − `reduction`.
+    What is left is 1 − `reduction`; the others as in `piloted`.
     """
     rows = settings[np.isfinite(settings["predicted_left"]) & np.isfinite(settings["reduction"])]
-    return rows.assign(
-        left=1 - rows["reduction"], left_low=1 - rows["reduction_high"], left_high=1 - rows["reduction_low"]
+    return piloted(
+        rows.assign(
+            left=1 - rows["reduction"], left_low=1 - rows["reduction_high"], left_high=1 - rows["reduction_low"]
+        )
     )
 
 
+def piloted(rows: pd.DataFrame, may_be: pd.Series | bool = True) -> pd.DataFrame:
+    """Add `pilot`, which row of each method calibrates the plan, and `piloted_left`, what it predicts for the others.
+
+    The pilot is chosen by what is known before tuning: its slope is the nearest to PILOT_SLOPE. `piloted_left` is NaN
+    for itself, and for methods without one.
+
+    Args:
+        rows: columns method, slope and left. may_be: which rows may be a pilot, (n,) bool; all.
+    """
+    strength = pd.Series(map(strength_of, rows["slope"], rows["left"]), rows.index, float)
+    distance = (rows["slope"] - PILOT_SLOPE).abs().where(strength.notna() & may_be)
+    pilot = distance.groupby(rows[METHOD]).rank(method="first") == 1
+    of_method = strength.where(pilot).groupby(rows[METHOD]).transform("first")  # passes over NaN
+    return rows.assign(pilot=pilot, piloted_left=share_left(rows["slope"], of_method).mask(pilot))
+
+
 def plan_agreement(rows: pd.DataFrame) -> list[Agreement]:
-    """Return how the plan fared among all settings of `planned`, the trusted ones, and the others."""
-    trusted = rows["trusted"].astype(bool)
-    parts = [("all", rows), ("trusted", rows[trusted]), ("not trusted", rows[~trusted])]
-    return [_agreement(name, part) for name, part in parts]
+    """Return how the plan fared as it stood, among all settings of `planned`, and as pilots calibrated it."""
+    piloted = rows[rows["piloted_left"].notna()]
+    return [
+        _agreement("as it stood", rows["predicted_left"], rows["left"]),
+        _agreement("by one pilot a method", piloted["piloted_left"], piloted["left"]),
+    ]
 
 
-def _agreement(name: str, rows: pd.DataFrame) -> Agreement:
-    predicted, left = rows["predicted_left"].to_numpy(), rows["left"].to_numpy()
+def _agreement(name: str, predicted: pd.Series, left: pd.Series) -> Agreement:
+    predicted, left = predicted.to_numpy(), left.to_numpy()
     near = np.abs(left - predicted) <= NEAR + 1e-9
     within = (left * FACTOR >= predicted) & (left <= predicted * FACTOR)  # never of a negative beside a positive
     names = ("the prediction", "the measured value")
     correlation = rank_correlation("plan_rho", predicted, left, names=names, of="setting")
-    return Agreement(name, len(rows), int(near.sum()), int(within.sum()), correlation)
+    return Agreement(name, len(left), int(near.sum()), int(within.sum()), correlation)
 
 
 def _setting(group: pd.DataFrame) -> dict[str, Any]:
@@ -197,7 +219,6 @@ def _setting(group: pd.DataFrame) -> dict[str, Any]:
     row["clusters_rose"] = _risen(list(done["cluster_changes"]))
     row["without_bias"] = int((~(done["base_low"].astype(float) > 0)).sum())  # NaN is no bias
     row |= {name: float(done[name].astype(float).mean()) for name in PREDICTION}
-    row["trusted"] = bool(len(done)) and bool(done["trusted"].eq(True).all())  # NaN is no trust
     return row
 
 

@@ -90,17 +90,17 @@ def plan_table(settings: Sequence[Setting]) -> Table:
     """Return predicted beside measured for the settings of `planned`."""
     rows = []
     for row in settings:
-        ratio = row["left"] / row["predicted_left"] if row["predicted_left"] > 0 else math.nan
         cells = (
+            number_cell(row["slope"], 2),
             _cell(row["predicted_left"], row["predicted_low"], row["predicted_high"], 100, 1),
+            Cell("the pilot") if row["pilot"] else number_cell(100 * row["piloted_left"], 1),
             _cell(row["left"], row["left_low"], row["left_high"], 100, 1),
-            number_cell(100 * (row["left"] - row["predicted_left"]), 1, sign=True),
-            number_cell(ratio, 2),
-            Cell("yes" if row["trusted"] else "no"),
+            number_cell(100 * row["predicted_drift"], 1),
+            _cell(row["style_drift"], row["style_drift_low"], row["style_drift_high"], 100, 1),
         )
         rows.append(Row(_name(row), cells))
-    columns = ("setting", "predicted", "measured", "difference, points", "measured ÷ predicted", "trusted")
-    return Table("Pooled FGB* left after tuning, % of the base model’s", columns, tuple(rows), say.plan_note)
+    columns = ("setting", "slope", "predicted", "by its method’s pilot", "measured", "drift predicted", "measured")
+    return Table("Pooled FGB* left after tuning, and style drift, %", columns, tuple(rows), say.plan_note)
 
 
 def agreement_table(agreements: Sequence[Agreement]) -> Table:
@@ -110,7 +110,7 @@ def agreement_table(agreements: Sequence[Agreement]) -> Table:
         shares = [_share(part, found.n) for part in (found.near, found.factor)]
         rho = score_cell(found.correlation, 1, 2)
         rows.append(Row(found.name, (Cell(str(found.n)), *shares, rho, p_cell(found.correlation))))
-    columns = ("settings", "n", "within 0.1, %", "within a factor of two, %", "Spearman ρ", "p")
+    columns = ("predictions", "n", "within 0.1, %", "within a factor of two, %", "Spearman ρ", "p")
     return Table("How the predictions held", columns, tuple(rows))
 
 

@@ -19,11 +19,12 @@ def point(method="control_tags", seed=0, reduction=0.9, quantile=math.nan, **giv
     row |= {"cluster_changes": "{}", "base": 0.015, "base_low": 0.014, "base_high": 0.016}
     row |= {"perplexity_change": 0.02, "distinct_2_change": -0.01, "parroting_change": 0.0, "length_change": 0.01}
     row |= {"relevance_kept": 0.95, "style_drift": 0.04, "response_perplexity_change": 0.02}
-    row |= {"distinct_responses_change": -0.01, "trusted": False, "folder": f"runs/{method}-{quantile}-{seed}"}
+    row |= {"distinct_responses_change": -0.01, "folder": f"runs/{method}-{quantile}-{seed}"}
     for name in REDUCTIONS:
         row |= {name: reduction, f"{name}_low": reduction - 0.02, f"{name}_high": reduction + 0.02}
     if not math.isnan(quantile):
-        row |= {"predicted_left": 0.05, "predicted_low": 0.03, "predicted_high": 0.08, "trusted": True}
+        row |= {"slope": quantile, "predicted_left": 0.05, "predicted_low": 0.03, "predicted_high": 0.08}
+        row |= {"predicted_drift": 0.03}
     row |= given
     for name in (*JUDGED, *CHANGES):  # so narrow that the value decides
         ends = {f"{name}_low": row[name] - 1e-6, f"{name}_high": row[name] + 1e-6}
@@ -42,7 +43,7 @@ def refused(reason, **given):
     kept = ("method", "decoding", "seed", "label.quantile", "folder")
     row = point(**given)
     blank = {name: "" if isinstance(value, str) else math.nan for name, value in row.items() if name not in kept}
-    return row | blank | {"trusted": False, "failed": reason}
+    return row | blank | {"failed": reason}
 
 
 def sweep_of(*rows, swept=SWEPT, **given) -> Sweep:

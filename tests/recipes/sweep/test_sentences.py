@@ -147,50 +147,26 @@ def agreement(name, n, near, factor, rho=0.9, p=0.01, reason=""):
 
 
 @pytest.mark.parametrize(
-    ("trusted", "others", "opening", "ending"),
+    ("piloted", "opening"),
     [
-        (
-            (10, 9, 8),
-            (5, 1, 1),
-            "In this sweep the plan held where it says that it may be trusted, and not elsewhere",
-            "",
-        ),
-        (
-            (10, 9, 8),
-            (5, 5, 1),
-            "In this sweep the plan held where it says that it may be trusted, and elsewhere too",
-            "",
-        ),
-        ((10, 9, 8), (2, 0, 0), "In this sweep the plan held where it says that it may be trusted: of 10 trusted", ""),
-        ((10, 7, 8), (5, 5, 5), "In this sweep the plan’s sizes did not hold even where it says that it may", ""),
-        ((2, 2, 2), (5, 5, 5), "Too few thresholds that the plan trusts were tuned with", ""),
-        (
-            (0, 0, 0),
-            (5, 2, 1),
-            "No threshold that the plan trusts was tuned with, so this sweep cannot test it",
-            "two.",
-        ),
+        ((10, 9, 8), "Calibrated by one pilot a method, the plan’s sizes held: 9 of 10 measured within 0.1"),
+        ((10, 8, 8), "Calibrated by one pilot a method, the plan’s sizes did not hold: 8 of 10 measured within 0.1"),
+        ((2, 2, 2), "Too few settings beside the pilots to say whether the plan’s sizes hold: 2 of 2"),
+        ((0, 0, 0), "Too few settings beside the pilots to say whether the plan’s sizes hold: as it stood"),
     ],
 )
-def test_where_the_plan_may_be_trusted(trusted, others, opening, ending):
-    text = say.plan(agreement("trusted", *trusted), agreement("not trusted", *others))
-    assert text.startswith(opening) and text.endswith(ending)
-
-
-def test_the_plan_sentence_gives_its_numbers():
-    parts = [agreement("trusted", 10, 9, 8), agreement("not trusted", 5, 1, 0)]
-    assert say.plan(*parts).endswith(
-        "of 10 trusted settings, 9 measured within 0.1 of the prediction and 8 within a factor of two; of 5 not "
-        "trusted settings, 1 measured within 0.1 of the prediction and 0 within a factor of two. It ranks the trusted "
-        "settings better than chance (Spearman ρ = 0.90, p = 0.01, n = 10)."
-    )
+def test_whether_the_plan_held(piloted, opening):
+    text = say.plan(agreement("as it stood", 11, 4, 3), agreement("by one pilot a method", *piloted))
+    assert text.startswith(opening)
+    assert "as it stood before any tuning, 4 of 11 measured within 0.1 of the prediction, 3 within a factor of" in text
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"rho": 0.3, "p": 0.4}, "That it ranks the trusted settings rightly is not shown (Spearman ρ = 0.30"),
-        ({"rho": -0.9, "p": 0.001}, "It ranks the trusted settings the wrong way round"),
+        ({}, "It ranks the settings better than chance (Spearman ρ = 0.90, p = 0.01, n = 9)."),
+        ({"rho": 0.3, "p": 0.4}, "That it ranks the settings rightly is not shown (Spearman ρ = 0.30"),
+        ({"rho": -0.9, "p": 0.001}, "It ranks the settings the wrong way round"),
         (
             {"rho": math.nan, "p": math.nan, "reason": "all predictions are equal"},
             "undefined: all predictions are equal.",
@@ -198,5 +174,4 @@ def test_the_plan_sentence_gives_its_numbers():
     ],
 )
 def test_the_ranking_is_not_praised_without_reason(given, said):
-    parts = [agreement("trusted", 9, 9, 9, **given), agreement("not trusted", 0, 0, 0)]
-    assert said in say.plan(*parts)
+    assert said in say.plan(agreement("as it stood", 10, 9, 9), agreement("by one pilot", 9, 9, 9, **given))

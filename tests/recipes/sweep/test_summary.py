@@ -6,7 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.recipes.sweep.summary import pareto_front, plan_agreement, planned, several_thresholds, summarise
+from evenhand.mitigation.labelling.threshold_plan import share_left
+from evenhand.recipes.sweep.summary import (
+    pareto_front,
+    piloted,
+    plan_agreement,
+    planned,
+    several_thresholds,
+    summarise,
+)
 
 from .sweep_points import REDUCTIONS, SWEPT, point, refused, rise, settings_of
 
@@ -81,14 +89,6 @@ def test_the_worst_cluster_and_the_risen_ones_are_the_worst_of_all_seeds():
     assert second["clusters_rose"] == "HATE"
 
 
-def test_a_prediction_is_trusted_if_it_is_for_every_seed():
-    trusted = summary_of(point(quantile=0.7), point(quantile=0.7, seed=1, trusted=False), point(quantile=0.9))[
-        "trusted"
-    ]
-    assert list(trusted) == [False, True]
-    assert not summary_of(point(trusted=NAN))["trusted"][0]
-
-
 def test_points_in_another_order_give_the_same_numbers():
     rows = [point(seed=seed, quantile=q, reduction=q - seed / 50) for q in (0.7, 0.9) for seed in range(3)]
     one = summary_of(*rows)
@@ -145,8 +145,8 @@ def plan_points():
         point(quantile=0.6, reduction=0.90, predicted_left=0.05),  # off by 0.05, twice as much
         point(quantile=0.7, reduction=0.80, predicted_left=0.15),  # both
         point(quantile=0.8, reduction=0.55, predicted_left=0.30),  # off by 0.15, but within a factor of two
-        point(quantile=0.5, reduction=0.10, predicted_left=0.20, trusted=False),  # neither
-        point(quantile=0.4, reduction=1.02, predicted_left=0.03, trusted=False),  # near; a negative has no factor
+        point(quantile=0.5, reduction=0.10, predicted_left=0.20, slope=0.99),  # neither
+        point(quantile=0.4, reduction=1.02, predicted_left=0.03),  # near; a negative has no factor
     ]
 
 
@@ -154,11 +154,25 @@ def test_the_agreement_of_the_plan_by_hand():
     rows = planned(summary_of(*plan_points(), point("exchange"), refused("no", quantile=0.3)))
     assert list(rows["left"]) == pytest.approx([0.10, 0.20, 0.45, 0.90, -0.02])
     assert (rows["left_low"].iloc[0], rows["left_high"].iloc[0]) == pytest.approx((0.08, 0.12))
-    everything, trusted, others = plan_agreement(rows)
-    assert [(it.n, it.near, it.factor) for it in (everything, trusted, others)] == [(5, 3, 3), (3, 2, 3), (2, 1, 0)]
+    before, calibrated = plan_agreement(rows)
+    assert (before.n, before.near, before.factor) == (5, 3, 3)
     # ranks of the predictions 2 3 5 4 1, of what was measured 2 3 4 5 1: Σd² = 2, ρ = 1 − 12/120
-    assert everything.correlation.value == pytest.approx(0.9) and trusted.correlation.value == pytest.approx(1.0)
-    assert others.correlation.n == 2 and "2 settings are too few to rank" in others.correlation.reason
+    assert before.correlation.value == pytest.approx(0.9)
+    assert calibrated.n == 4
+
+
+def test_the_pilot_is_the_nearest_to_half_a_slope_and_predicts_the_others_of_its_method():
+    # With k = 4 and h = 2: what is left at a slope of 1, 0.5 and 0.
+    whole, half, none = (share_left(slope, 4.0) for slope in (1.0, 0.5, 0.0))
+    rows = pd.DataFrame(
+        [("a", 1.0, whole), ("a", 0.5, half), ("a", 0.0, none), ("b", 1.0, 0.3), ("c", 0.4, 0.2), ("c", 0.0, math.nan)],
+        columns=["method", "slope", "left"],
+    )
+    found = piloted(rows)
+    assert list(found["pilot"]) == [False, True, False, False, True, False]  # nothing can be told from b's
+    assert list(found["piloted_left"][:3]) == pytest.approx([whole, NAN, none], nan_ok=True)
+    assert list(found["piloted_left"].isna()) == [False, True, False, True, True, False]
+    assert list(piloted(rows, rows["slope"] < 0.3)["pilot"]) == [False, False, True, False, False, False]
 
 
 def test_seeds_of_one_setting_are_one_point_of_the_correlation():

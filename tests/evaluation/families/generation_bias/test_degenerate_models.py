@@ -120,7 +120,7 @@ def compared(base, answered):
 @pytest.fixture(scope="module")
 def missed(compared):
     """The columns of the bar that each misses, by name."""
-    blank = dict.fromkeys(COLUMNS, math.nan) | {"seed": 0, "failed": "", "folder": "", "trusted": False}
+    blank = dict.fromkeys(COLUMNS, math.nan) | {"seed": 0, "failed": "", "folder": ""}
     columns = {name: change_columns(it.before, it.after, it.changes) for name, it in compared.items()}
     assert all(np.isfinite(row[column]) for row in columns.values() for column in NEW_COSTS)
     points = pd.DataFrame([blank | {"method": name} | row for name, row in columns.items()])
