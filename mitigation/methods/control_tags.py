@@ -2,7 +2,8 @@
 
 Every labelled response is a row: the context with " bias" or " no_bias" at its end, and the response. A model tuned
 on such rows has learned what the two strings mean; asked with " no_bias", it gives the less biased responses. Asked
-with neither, it has seen no such context in tuning and may be more biased than the original.
+with neither, it has seen no such context in tuning and may be more biased than the original. As in `rejection`, the
+mean style drifts towards that of the responses labelled " no_bias".
 """
 
 import pandas as pd

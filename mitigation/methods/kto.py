@@ -15,7 +15,7 @@ from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE
 from evenhand.mitigation.labelling.labelled import Render, check_labelled, exchanged, plain_rows, unbiased
 
 TRAINER, INFERENCE_TAG, TAGS = "kto", "", ()
-DEFAULTS = {"learning_rate": 1e-3, "batch_size": 32, "max_rows": 2000, "preference_beta": 1.0}
+DEFAULTS = {"learning_rate": 1.2e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 1.0}
 
 
 def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:

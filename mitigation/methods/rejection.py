@@ -2,6 +2,9 @@
 
 The model learns its own conditional distribution with the biased responses rejected, and needs no tag. Known for
 answers chosen by a reward as best-of-n or rejection-sampling fine-tuning (Touvron et al. 2023, Llama 2, §3.2.3).
+
+What is rejected is not of the mean style, so the model's mean style drifts by about as much as that of the kept
+responses: on the testbed 7 % at the 0.7 quantile, 3 % at the 0.5 quantile, where more bias goes too.
 """
 
 import pandas as pd
