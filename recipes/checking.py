@@ -114,7 +114,8 @@ def with_groups(cls: type, told: Mapping[str, Any], source: str, root: type | No
             raise unknown_setting(root or cls, f"{at}{key}", source)
         found[key] = value
         group = group_in(hints[key])
-        if group is None or isinstance(value, group):
+        may_be_none = type(None) in typing.get_args(hints[key])
+        if group is None or isinstance(value, group) or (value is None and may_be_none):
             continue
         if not isinstance(value, Mapping):
             names = [field.name for field in fields(group)]
@@ -124,7 +125,7 @@ def with_groups(cls: type, told: Mapping[str, Any], source: str, root: type | No
                 raise InputError(f"{source}: {at}{key}: {value!r} is no group of settings ({', '.join(names)}).")
             value = {NAME: value} if NAME in names else {}
         found[key] = with_groups(group, value, source, root or cls, f"{at}{key}.")
-        if NAME in value and value[NAME] is None and type(None) in typing.get_args(hints[key]):
+        if NAME in value and value[NAME] is None and may_be_none:
             found[key] = None
     return found
 
