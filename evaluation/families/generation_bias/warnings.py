@@ -10,7 +10,7 @@ comparisons at most.
 import math
 from collections.abc import Sequence
 
-from evenhand.evaluation.families.generation_bias.content import METRIC_NAMES, Comparison, Content
+from evenhand.evaluation.families.generation_bias.content import HEADLINE, METRIC_NAMES, Comparison, Content
 from evenhand.evaluation.families.generation_bias.tables import HARMFUL_CLUSTERS, WATCHED, watched_metric
 from evenhand.evaluation.report.numbers import find
 from evenhand.evaluation.report.sentences import Sentences
@@ -20,13 +20,22 @@ say = Sentences(__file__)
 
 # A change of a cost beyond these is pointed out: our judgement of what a reader would want to be told.
 PERPLEXITY_RISE, DISTINCT_FALL, SHARE_RISE = 0.03, 0.10, 0.01
+# Below, intervals of single clusters held the truth in 78 to 98 % of simulations, above in 92 % and more.
+FEWEST_RESPONSES = 50
 SHARE_MOVED = 0.05  # of a style cluster, of all responses
 RELEVANCE_KEPT, STYLE_DRIFT, RESPONSE_PERPLEXITY_RISE, DISTINCT_KEPT = 0.75, 0.10, 0.10, 0.90  # as the bar of a sweep
 
 
 def warnings(content: Content) -> list[str]:
     """Return one sentence for each warning."""
-    return _rises(content) + _harms(content) + _moves(content) + _costs(content)
+    return _few(content) + _rises(content) + _harms(content) + _moves(content) + _costs(content)
+
+
+def _few(content: Content) -> list[str]:
+    """Return that there are too few responses for the intervals of single clusters, where there are."""
+    row = content.overall(HEADLINE)
+    n = math.inf if row is None or row.before is None else row.before.n
+    return [say.few(n)] if n < FEWEST_RESPONSES else []
 
 
 def _rises(content: Content) -> list[str]:

@@ -223,3 +223,17 @@ def test_no_sentence_has_a_blank_too_many(tuned, single):
         said = [page.big, page.under, page.verdict, *page.warnings, *page.notes, *page.limits, *sum(page.glossary, ())]
         for sentence in [*said, *(it for section in page.sections for it in section.sentences)]:
             assert not re.search(r"  |\( | [,.;:)]", sentence), sentence
+
+
+@pytest.mark.parametrize(("n", "warned"), [(24, True), (49, True), (50, False)])
+def test_too_few_responses_for_the_intervals_of_single_clusters(tuned, n, warned):
+    few = [replace(score, n=n) for score in tuned.scores_before]
+    found = [text for text in warnings(replace(tuned, scores_before=few)) if text.startswith("Only")]
+    assert found == (
+        [
+            f"Only {n} responses could be compared: the intervals of single style clusters may be too narrow. Ask more "
+            "descriptors, templates, or responses."
+        ]
+        if warned
+        else []
+    )
