@@ -1,9 +1,11 @@
 """GRPO (Shao et al. 2024, "DeepSeekMath", §4.1): the model answers on the way, and is rewarded for what it says.
 
 Online, and without a threshold: a response is worth the less, the more it shows what is characteristic of its prompt's
-descriptor, and the more, the better it fits its own prompt. The reward is linear in the style vector and held against
-the distance from the base model (β × KL); to first order, such a reward moves every descriptor's mean style against
-its bias and in proportion to it, and β says how far. The labels are not used.
+descriptor, and the less, the better it would fit another prompt than its own. The labels are not used.
+
+The best model for a reward r against β × KL is p_base · exp(r / β), up to a factor. With r = −b/σ, that moves the mean
+of b/σ down by about its variance / β, for each descriptor in proportion to its bias. The variance is near 1: a β of 1
+over the mean of b/σ removes the bias, and a smaller one turns it round.
 """
 
 from collections.abc import Sequence
@@ -27,11 +29,11 @@ from evenhand.mitigation.training.data import Reward
 TRAINER, INFERENCE_TAG, TAGS = "grpo", "", ()
 DEFAULTS = {
     "learning_rate": 3e-3,
-    "batch_size": 16,
-    "max_rows": 1000,
-    "preference_beta": 0.3,
-    "generations": 8,
-    "relevance_weight": 0.3,
+    "batch_size": 32,
+    "max_rows": 1600,
+    "preference_beta": 2.0,
+    "generations": 4,
+    "relevance_weight": 0.5,
 }
 
 
@@ -76,8 +78,9 @@ def rewards(base: DialogueModel, classifier: StyleClassifier, relevance_weight: 
     """Return what TRL's trainer rewards responses by; it adds the two up, and passes over what is NaN.
 
     - evenness: −b/σ, see `rows`; NaN for a blank response.
-    - relevance: `relevance_weight` × (log p(response | context) − log p(response | other context)), in nats, by the
-      base model; NaN where there is no other context.
+    - relevance: `relevance_weight` × min(0, log p(response | context) − log p(response | other context)), in nats, by
+      the base model; NaN where there is no other context. Without that bound the model learns to say what shows best
+      which template it answers, and little else.
 
     Args:
         base: the model before tuning; it is not changed.
@@ -102,7 +105,7 @@ def rewards(base: DialogueModel, classifier: StyleClassifier, relevance_weight: 
         responses = [said(completions)[row] for row in there]
         asked = [[contexts[row] for row in there] for contexts in (context, other_context)]
         own, other = (response_perplexity(base, contexts, responses)[0] for contexts in asked)
-        found[there] = relevance_weight * (own - other)
+        found[there] = relevance_weight * np.minimum(own - other, 0.0)
         return found.tolist()
 
     return [evenness, relevance]

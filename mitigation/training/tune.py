@@ -54,8 +54,8 @@ class TuningResult:
 
     Losses are (step, the trainer's loss): for SFT the mean negative log-likelihood of a response token in nats, for
     KTO, DPO and GRPO their own; the validation losses begin with the base at step 0. `measured` has the curve of each
-    value that a `BiasCallback` logged, by its name. `perplexity` is that of ordinary dialogue (see `tune`), the
-    base's and the tuned model's. `seconds` are those of this call; `n_train` and `n_validation` count rows.
+    value that a `BiasCallback` logged, by its name. `perplexity` is that of ordinary dialogue (see `tune`), the base's
+    and the tuned model's. `seconds` are those of this call; `n_train` and `n_validation` count rows.
     """
 
     path: Path
@@ -122,7 +122,7 @@ def tune(
         result = TuningResult(path=output_dir / ADAPTER, seconds=seconds, **_history(state, data), **proof)
         facts = _facts(base, data, recorded, result, folder)
         write_facts(folder, facts)
-        write_text(folder / "README.md", model_card(base, result.path, facts, card or {}, kind.LOSS))
+        write_text(folder / "README.md", model_card(facts, card or {}, kind.LOSS))
     _say(result)
     return result
 

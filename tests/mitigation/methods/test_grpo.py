@@ -59,13 +59,14 @@ def test_evenness_is_worth_less_where_a_response_is_what_its_descriptor_gets(mon
     assert found[:3] == pytest.approx([-ROOT / 2, 3 * ROOT / 2, -3 * ROOT / 2]) and math.isnan(found[3])
 
 
-def test_relevance_is_what_the_base_makes_of_a_response_after_its_own_context_and_after_another():
+def test_relevance_takes_from_a_response_that_fits_another_context_better_than_its_own():
     base, one, other = tiny_base(), "a b<eos>", "c d<eos>"
     _, relevance = rewards(base, None, 0.5)
     own, elsewhere = (response_perplexity(base, [context], ["red sun"])[0][0] for context in (one, other))
     columns = {"context": [one, other, one], "other_context": [other, one, ""], "descriptor": ["x"] * 3}
     found = relevance(completions=["red sun "] * 3, **columns)
-    assert found[:2] == pytest.approx([0.5 * (own - elsewhere), 0.5 * (elsewhere - own)]) and own != elsewhere
+    assert sorted(found[:2]) == pytest.approx([-0.5 * abs(own - elsewhere), 0.0]) and own != elsewhere
+    assert (found[0] < found[1]) == (own < elsewhere)
     assert math.isnan(found[2])
 
 
