@@ -7,6 +7,7 @@ Each method's pilot is one model of the first seed; the plan, calibrated by it, 
 """
 
 import argparse
+import math
 from pathlib import Path
 
 import pandas as pd
@@ -15,8 +16,6 @@ from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.statistics.intervals import share_interval
 from evenhand.recipes.sweep.present import POINTS
 from evenhand.recipes.sweep.summary import METHOD, NEAR, SEED, piloted
-
-COSTS = {"predicted_drift": "style_drift"}
 
 
 def main() -> None:
@@ -28,28 +27,31 @@ def main() -> None:
     ).dropna(subset=["slope", "reduction"])
     points = piloted(points.assign(left=1 - points["reduction"]), points[SEED] == points[SEED].min())
     columns = [METHOD, SEED, "label.alpha", "label.quantile", "slope", "predicted_left", "piloted_left", "left"]
-    shown = points.sort_values([METHOD, "slope"])[[*columns, *COSTS, *COSTS.values()]]
+    shown = points.sort_values([METHOD, "slope"])[[*columns, "predicted_drift", "style_drift"]]
     print(shown.round(3).to_string(index=False), "\n")
     predictions = {"as it stood": "predicted_left", "by one pilot a method": "piloted_left"}
     for name, column in predictions.items():
         print(f"{name}:")
-        for method, rows in [("all", points), *points.groupby(METHOD)]:
-            print(f"  {method:10} {_agreement(rows.dropna(subset=[column]), column, 'left')}")
-    for predicted, measured in COSTS.items():
-        print(f"{measured}:")
-        for method, rows in [("all", points), *points.groupby(METHOD)]:
-            print(f"  {method:10} {_agreement(rows.dropna(subset=[measured]), predicted, measured)}")
+        there = points.dropna(subset=[column])
+        for method, rows in [("all", there), *there.groupby(METHOD)]:
+            print(f"  {method:10} {_agreement(rows, column, 'left')}, {_near(rows, column)}")
+    print("style drift:")
+    for method, rows in [("all", points), *points.groupby(METHOD)]:
+        print(f"  {method:10} {_agreement(rows.dropna(subset=['style_drift']), 'predicted_drift', 'style_drift')}")
 
 
 def _agreement(rows: pd.DataFrame, predicted: str, measured: str) -> str:
-    """Return Spearman's ρ, the mean error and the share of predictions within NEAR, with Wilson's interval."""
-    if rows.empty:
-        return "none"
-    error, n = (rows[predicted] - rows[measured]).abs(), len(rows)
-    near = int((error <= NEAR).sum())
-    low, high = share_interval(near, n)
-    rho = rows[predicted].corr(rows[measured], method="spearman")
-    return f"ρ {rho:.2f}, mean error {error.mean():.3f}, within {NEAR}: {near} of {n} [{low:.0%}, {high:.0%}]"
+    """Return Spearman's ρ and the mean error."""
+    error = (rows[predicted] - rows[measured]).abs().mean()
+    rho = rows[predicted].corr(rows[measured], method="spearman") if len(rows) > 1 else math.nan
+    return f"ρ {rho:.2f}, mean error {error:.3f}, n = {len(rows)}"
+
+
+def _near(rows: pd.DataFrame, predicted: str) -> str:
+    """Return how many predictions were within NEAR of what was left, with Wilson's interval."""
+    near, n = int(((rows[predicted] - rows["left"]).abs() <= NEAR).sum()), len(rows)
+    low, high = share_interval(near, n) if n else (math.nan, math.nan)
+    return f"within {NEAR}: {near} of {n} [{low:.0%}, {high:.0%}]"
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ BOOTSTRAP = 200
 STRENGTH, RESERVE = 4.0, 2.0
 LEAST_LEFT = 0.02  # a pilot that left less, or nothing, has the strength of one that left this much
 LARGEST_SLOPE = 0.95  # a pilot whose labels hardly ask for anything says nothing of how a model follows them
-PILOT_SLOPE = 0.5  # about where what is left tells the strength best
+PILOT_SLOPE = 0.25  # about where what is left depends most on the strength, at strengths of 2 to 6
 
 
 @dataclass(frozen=True)

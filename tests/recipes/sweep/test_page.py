@@ -145,10 +145,10 @@ def test_numbers_of_a_setting(wide):
     assert texts(listening)["14 exchange"] == ["95.0", "4.0", "+2.0", "−1.0"]
     assert texts(costs)["14 exchange"] == ["+2.0", "−1.0", "+1.0", "0.00", "CARE −0.40"]
     assert texts(checks)["14 exchange"] == ["98.0", "2.0"]
-    # the slope is the quantile; that of 0.5, where 30 % were left, is the pilot
-    by_pilot = 100 * share_left(0.4, strength_of(0.5, 0.3))
-    assert texts(plan)["1 control_tags · quantile 0.4"] == ["0.40", "15.0", f"{by_pilot:.1f}", "20.0", "3.0", "4.0"]
-    assert texts(plan)["3 control_tags · quantile 0.5"][2] == "the pilot"
+    # the slope is the quantile; the lowest, where 20 % were left, is the pilot
+    by_pilot = 100 * share_left(0.5, strength_of(0.4, 0.2))
+    assert texts(plan)["1 control_tags · quantile 0.4"] == ["0.40", "15.0", "the pilot", "20.0", "3.0", "4.0"]
+    assert texts(plan)["3 control_tags · quantile 0.5"][2] == f"{by_pilot:.1f}"
     assert [cell.interval for cell in plan.rows[0].cells[1:4]] == ["[3.0, 8.0]", "", "[20.0, 20.0]"]
 
 

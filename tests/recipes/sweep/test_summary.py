@@ -161,18 +161,17 @@ def test_the_agreement_of_the_plan_by_hand():
     assert calibrated.n == 4
 
 
-def test_the_pilot_is_the_nearest_to_half_a_slope_and_predicts_the_others_of_its_method():
-    # With k = 4 and h = 2: what is left at a slope of 1, 0.5 and 0.
-    whole, half, none = (share_left(slope, 4.0) for slope in (1.0, 0.5, 0.0))
+def test_the_pilot_is_chosen_by_its_slope_and_predicts_the_others_of_its_method():
+    whole, half, less = (share_left(slope, 4.0) for slope in (1.0, 0.5, -0.5))
     rows = pd.DataFrame(
-        [("a", 1.0, whole), ("a", 0.5, half), ("a", 0.0, none), ("b", 1.0, 0.3), ("c", 0.4, 0.2), ("c", 0.0, math.nan)],
+        [("a", 1, whole), ("a", 0.5, half), ("a", -0.5, less), ("b", 1, 0.3), ("c", 0.4, 0.2), ("c", 0.2, math.nan)],
         columns=["method", "slope", "left"],
     )
     found = piloted(rows)
     assert list(found["pilot"]) == [False, True, False, False, True, False]  # nothing can be told from b's
-    assert list(found["piloted_left"][:3]) == pytest.approx([whole, NAN, none], nan_ok=True)
+    assert list(found["piloted_left"][:3]) == pytest.approx([whole, NAN, less], nan_ok=True)
     assert list(found["piloted_left"].isna()) == [False, True, False, True, True, False]
-    assert list(piloted(rows, rows["slope"] < 0.3)["pilot"]) == [False, False, True, False, False, False]
+    assert list(piloted(rows, rows["slope"] < 0.1)["pilot"]) == [False, False, True, False, False, False]
 
 
 def test_seeds_of_one_setting_are_one_point_of_the_correlation():
