@@ -4,8 +4,9 @@ Online, and without a threshold: a response is worth the less, the more it shows
 descriptor, and the less, the better it would fit another prompt than its own. The labels are not used.
 
 The best model for a reward r against β × KL is p_base · exp(r / β), up to a factor. With r = −b/σ, that moves the mean
-of b/σ down by about its variance / β, for each descriptor in proportion to its bias. The variance is near 1: a β of 1
-over the mean of b/σ removes the bias, and a smaller one turns it round.
+of b/σ down by about its variance / β, for each descriptor in proportion to its bias. The variance is near 1: in the long
+run a β of 1 over the mean of b/σ removes the bias, and a smaller one turns it round. In few steps the noise of the
+gradient spends more of the KL than the reward does, and a smaller β does better; so the two belong together.
 """
 
 from collections.abc import Sequence
@@ -28,10 +29,10 @@ from evenhand.mitigation.training.data import Reward
 
 TRAINER, INFERENCE_TAG, TAGS = "grpo", "", ()
 DEFAULTS = {
-    "learning_rate": 3e-3,
-    "batch_size": 32,
-    "max_rows": 1600,
-    "preference_beta": 2.0,
+    "learning_rate": 5e-3,
+    "batch_size": 16,
+    "max_rows": 420,
+    "preference_beta": 0.5,
     "generations": 4,
     "relevance_weight": 0.5,
 }
