@@ -4,8 +4,8 @@ Online, and without a threshold: a response is worth the less, the more it shows
 descriptor, and the less, the better it would fit another prompt than its own. The labels are not used.
 
 The best model for a reward r against β × KL is p_base · exp(r / β), up to a factor. With r = −b/σ, that moves the mean
-of b/σ down by about its variance / β, for each descriptor in proportion to its bias. The variance is near 1: in the long
-run a β of 1 over the mean of b/σ removes the bias, and a smaller one turns it round. In few steps the noise of the
+of b/σ down by about its variance / β, for each descriptor in proportion to its bias. The variance is near 1: in the
+long run a β of 1 over the mean of b/σ removes the bias, and a smaller one turns it round. In few steps the noise of the
 gradient spends more of the KL than the reward does, and a smaller β does better; so the two belong together.
 """
 
