@@ -21,7 +21,7 @@ from evenhand.mitigation.labelling.labelled import (
 )
 
 TRAINER, INFERENCE_TAG, TAGS = "dpo", "", ()
-DEFAULTS = {"learning_rate": 1.15e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 0.5}
+DEFAULTS = {"learning_rate": 1e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 0.5}
 
 
 def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:

@@ -92,6 +92,7 @@ def test_a_second_decoding_measures_the_same_tuned_model_again(tmp_path):
     assert [stage.settings.decoding.preset for stage in others[:2]] == ["paper", "paper"]
     assert {stage.settings.decoding.preset for stage in first.stages if stage.command == "measure"} == {"sample"}
     assert (first.decoding, second.decoding) == ("sample", "paper")
+    assert len(plans(loop(tmp_path, second_decoding=None), "kto", by_name(tmp_path))) == 1  # null is none
 
 
 def test_the_base_alone_scores_its_own_responses(tmp_path):
