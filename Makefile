@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: loop test lint testbed benchmarks
+.PHONY: loop test lint testbed human-testbed benchmarks
 
 loop: .venv/ready
 	$(BIN)/evenhand loop --config recipes/configs/loop.yaml
@@ -17,6 +17,10 @@ lint: .venv/ready
 
 testbed: .venv/ready
 	$(BIN)/python -m evenhand.recipes.testbed.build
+
+# Of sentences that people wrote; docs/human_testbed.md says where the data comes from.
+human-testbed: .venv/ready
+	$(BIN)/python -m evenhand.recipes.testbed.human.build --data ../shared/data
 
 benchmarks: .venv/ready
 	$(BIN)/python -m benchmarks.generation_throughput

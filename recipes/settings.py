@@ -209,19 +209,28 @@ class AblateSettings:
 
 @strict
 class TrainClassifierSettings:
-    """Train a small text classifier on labelled texts, for measuring offensiveness without a hub."""
+    """Train a small text classifier on labelled texts, for offensiveness or styles without a hub."""
 
-    texts: Folder = option(Path("labeled_data.csv"), "CSV or JSONL file of labelled texts")
+    texts: Folder = option(Path("labeled_data.csv"), "CSV, TSV or JSONL file of labelled texts")
+    columns: list[str] = option(list, "names of its columns, where it has no header; []: it has one")
     text_column: str = option("tweet", "its column of texts")
     label_column: str = option("class", "its column of labels")
     labels: dict[Any, str] = option(
         dict, "{value: name of the label}, several values may have one name; {}: as they are"
     )
-    model: str | None = option(None, "Hugging Face id or folder to start from; null: a small BERT from scratch")
+    label_separator: str | None = option(None, "what stands between the labels of a text; null: it has one label")
+    threshold: Share = option(0.3, "probability from which a text is given a label, where it may have several")
+    model: str | None = option(
+        None, "Hugging Face id or folder to start from, a classifier or an encoder; null: a small one from scratch"
+    )
+    architecture: Literal["bert", "modernbert"] = option(
+        "bert", "from scratch; 'modernbert' averages over the words of a text, and learns many labels sooner"
+    )
     epochs: Count = option(3, "passes over the texts")
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = option(1e-3, "peak of the cosine")
     batch_size: Count = option(64, "texts to a step")
-    held_out: Share = option(0.1, "share of the texts that it is measured on and never sees")
+    test_texts: Folder | None = option(None, "file like texts that it is measured on; null: texts held out")
+    held_out: Share = option(0.1, "share of the texts that it never sees, and is measured on without test_texts")
     seed: Seed = option(0, "of weights, order and what is held out")
     report_to: ReportTo = option("wandb", TRACKED)
     group: str | None = option(None, GROUP)

@@ -1,12 +1,15 @@
 """Train classifier: labelled texts → a small sequence classifier, measured on texts that it never saw.
 
-For measuring offensiveness (002, §2.3.4) without a model hub. The default is a small BERT on whole words, from scratch.
+For measuring offensiveness (002, §2.3.4) or styles without a model hub. A text has one label (softmax), or several
+(`label_separator`; a sigmoid each). The default is a small BERT on parts of words, from scratch.
 """
 
 import math
 import shutil
-from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,10 +17,14 @@ import torch
 from datasets import Dataset
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
+    AutoModel,
     AutoModelForSequenceClassification,
     BertConfig,
     BertForSequenceClassification,
     DataCollatorWithPadding,
+    ModernBertConfig,
+    ModernBertForSequenceClassification,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
@@ -29,15 +36,15 @@ from transformers import (
 from evenhand.evaluation.datasets.labelled_texts import hold_out, read_labelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import load_config, load_tokenizer, load_weights
-from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
+from evenhand.evaluation.models.revisions import first_line, model_revision
+from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
 from evenhand.evaluation.results import write_scores
 from evenhand.evaluation.runs.files import sha256_of, write_text
 from evenhand.evaluation.runs.folders import Run, packages, stage
 from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.evaluation.statistics.accuracy import accuracy_scores
+from evenhand.evaluation.statistics.accuracy import accuracy_scores, f1_scores
 from evenhand.mitigation.training.callbacks import StepCallback
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import TrainClassifierSettings
@@ -46,78 +53,126 @@ CLASSIFIER, CHECKPOINTS, HELD_OUT = "classifier", "checkpoints", "held_out.parqu
 PAD, UNKNOWN, START, END = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
 VOCABULARY, LONGEST = 8000, 128
 SIZES = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
+# Nearly a bag of words: one layer, its mean.
+WORDS_ALONE = {
+    "hidden_size": 128,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "layer_types": ["full_attention"],
+    "classifier_pooling": "mean",
+    "embedding_dropout": 0.1,
+    "mlp_dropout": 0.1,
+    "classifier_dropout": 0.1,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "cls_token_id": None,
+    "sep_token_id": None,
+}
 CARD = """# A text classifier
 
 Labels: {labels}. Trained by `evenhand train_classifier` on {n_train:,} texts of `{texts}` (SHA-256 {sha256});
 {left_out:,} blank ones were left out. The texts' licence is theirs.
 
-On {n:,} texts held out: {measured}.
+On {n:,} texts that it never saw: {measured}.
 
-What it takes for offensive is what the labellers of these texts took for it. Labels of tweets by crowd workers are
-known to mark African American English more often than other English (Sap et al. 2019; Davidson et al. 2019), and words
-more than what is meant. Its scores compare texts or models; they are no verdict on any one of them.
+What it takes for a label is what the labellers of these texts took for it. Labels of tweets by crowd workers are known
+to call African American English offensive more often than other English (Sap et al. 2019; Davidson et al. 2019), and to
+mark words more than what is meant. Its scores compare texts or models; they are no verdict on any one of them.
 """
+
+
+@dataclass(frozen=True)
+class Texts:
+    """n labelled texts: `train` and `test` (n,) bool say what each is for, `truth` (n, L) bool its labels of `names`.
+
+    A text to train on that is also among the others is for neither.
+    """
+
+    texts: list[str]
+    truth: np.ndarray
+    names: list[str]
+    train: np.ndarray
+    test: np.ndarray
+    left_out: int
+
+    def of(self, chosen: np.ndarray) -> list[str]:
+        """Return the chosen texts."""
+        return [self.texts[row] for row in np.flatnonzero(chosen)]
 
 
 def train_classifier(settings: TrainClassifierSettings) -> None:
     """Train, write the classifier's folder, and measure it on the texts held out."""
-    if not settings.texts.is_file():
-        raise InputError(f"texts: there is no file {settings.texts}; give a CSV or JSONL file of labelled texts.")
-    inputs = {"texts": sha256_of(settings.texts)}
+    inputs = {}
+    for field in ("texts", "test_texts"):
+        if (path := getattr(settings, field)) is not None:
+            if not path.is_file():
+                raise InputError(f"{field}: there is no file {path}; give a CSV, TSV or JSONL file of labelled texts.")
+            inputs[field] = sha256_of(path)
     if settings.model:
         inputs["model"] = model_revision(settings.model)
     with stage("train_classifier", settings, inputs) as run:
         if run is None:
             return
-        texts, labels, left_out = read_labelled(
-            settings.texts, settings.text_column, settings.label_column, settings.labels
-        )
-        names = sorted(set(labels))
-        held_out = hold_out(texts, settings.held_out, settings.seed)
+        data = _read(settings)
         with run.step("training"):
-            folder = _trained(run, settings, texts, labels, names, held_out)
+            folder = _trained(run, settings, data)
         classifier = load_style_classifier(str(folder), field="classifier")
-        rows = np.flatnonzero(held_out)
-        with run.step("measuring"), progress(len(rows), "held out", "texts") as advance:
-            found = style_vectors(classifier, [texts[row] for row in rows], on_progress=advance)
-        truth = np.array([names.index(labels[row]) for row in rows])
-        signature = {"texts": inputs["texts"], "classifier": classifier.revision, "packages": packages()}
-        scores = accuracy_scores(found, truth, names, signature)
-        write_table(settings.output_dir / HELD_OUT, _predictions([texts[row] for row in rows], truth, found, names))
+        texts, truth, names = data.of(data.test), data.truth[data.test], data.names
+        with run.step("measuring"), progress(len(texts), "held out", "texts") as advance:
+            found = label_probabilities(classifier, texts, on_progress=advance)
+        read = {key: inputs[key] for key in ("texts", "test_texts") if key in inputs}
+        signature = {**read, "classifier": classifier.revision, "packages": packages()}
+        if settings.label_separator:
+            scores = f1_scores(found, truth, names, settings.threshold, settings.seed, signature)
+        else:
+            scores = accuracy_scores(found, truth.argmax(axis=1), names, signature)
+        write_table(settings.output_dir / HELD_OUT, _predictions(texts, truth, found, names, settings.label_separator))
         measured = "; ".join(f"{s.metric} {' '.join(s.group.values())} {s.value:.3f}" for s in scores)
-        card = {"labels": ", ".join(names), "n_train": len(texts) - len(rows), "n": len(rows), "left_out": left_out}
+        card = {"labels": ", ".join(names), "n_train": data.train.sum(), "n": len(texts), "left_out": data.left_out}
         text = CARD.format(**card, texts=settings.texts.name, sha256=inputs["texts"], measured=measured)
         write_text(folder / "README.md", text)
         write_scores(settings.output_dir / SCORES, scores)
         run.tracker.scores(scores)
-        run.facts |= {"signature": signature, "texts": len(texts), "left_out": left_out, "labels": Counter(labels)}
+        labels = dict(zip(names, data.truth.sum(axis=0).tolist(), strict=True))
+        run.facts |= {"signature": signature, "texts": len(data.texts), "left_out": data.left_out, "labels": labels}
         for score in scores:
-            low, high = score.interval
+            low, high = score.interval or (math.nan, math.nan)
             name = " ".join([score.metric, *score.group.values()])
             print(f"{name}: {score.value:.3f} [{low:.3f}, {high:.3f}] of {score.n:,} texts held out")
         print(f"\nClassifier: {folder.resolve()}")
 
 
-def _trained(
-    run: Run,
-    settings: TrainClassifierSettings,
-    texts: list[str],
-    labels: list[str],
-    names: list[str],
-    held_out: np.ndarray,
-) -> Path:
+def _read(settings: TrainClassifierSettings) -> Texts:
+    """Read the texts, and choose those that it is measured on: a file's, or some held out."""
+    asked = (settings.text_column, settings.label_column, settings.labels, settings.label_separator, settings.columns)
+    texts, labels, left_out = read_labelled(settings.texts, *asked)
+    if settings.test_texts:
+        n = len(texts)
+        more, their_labels, _ = read_labelled(settings.test_texts, *asked)
+        texts, labels = texts + more, labels + their_labels
+        test, among_them = np.arange(len(texts)) >= n, set(more)
+        train = np.array([text not in among_them for text in texts])
+    else:
+        test = hold_out(texts, settings.held_out, settings.seed)
+        train = ~test
+    names = sorted({name for told in labels for name in told})
+    truth = np.array([[name in told for name in names] for told in labels])
+    return Texts(texts, truth, names, train, test, left_out)
+
+
+def _trained(run: Run, settings: TrainClassifierSettings, data: Texts) -> Path:
     """Return the folder of the classifier; training goes on from the last checkpoint, if there is one."""
     folder, checkpoints = settings.output_dir / CLASSIFIER, settings.output_dir / CHECKPOINTS
     if folder.exists():
         return folder
-    train = [row for row in range(len(texts)) if not held_out[row]]
     torch.manual_seed(settings.seed)
-    model, tokenizer = _model(settings, [texts[row] for row in train], names)
-    encoded = tokenizer([texts[row] for row in train], truncation=True, max_length=LONGEST)
-    rows = Dataset.from_dict({**encoded, "labels": [names.index(labels[row]) for row in train]})
+    texts, truth = data.of(data.train), data.truth[data.train]
+    model, tokenizer = _model(settings, texts, data.names)
+    encoded = tokenizer(texts, truncation=True, max_length=LONGEST)
+    labels = truth.astype(np.float32) if settings.label_separator else truth.argmax(axis=1)
+    rows = Dataset.from_dict({**encoded, "labels": labels.tolist()})
     steps = math.ceil(len(rows) / settings.batch_size) * settings.epochs
-    counts = Counter(labels[row] for row in train)
-    weights = torch.tensor([len(train) / (len(names) * counts[name]) for name in names])
     last = max(checkpoints.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]), default=None)
     with progress(steps, "training", "steps", int(last.name.split("-")[1]) if last else 0) as advance:
         trainer = Trainer(
@@ -126,10 +181,7 @@ def _trained(
             train_dataset=rows,
             processing_class=tokenizer,
             data_collator=DataCollatorWithPadding(tokenizer),
-            # Rare labels count as much as frequent ones: shares of offensive texts differ from file to file.
-            compute_loss_func=lambda output, labels, **_: torch.nn.functional.cross_entropy(
-                output["logits"], labels, weight=weights.to(labels.device)
-            ),
+            compute_loss_func=_loss_of_several if settings.label_separator else _balanced_loss(truth.sum(axis=0)),
             callbacks=[StepCallback(advance)],
         )
         trainer.remove_callback(PrinterCallback)
@@ -141,6 +193,22 @@ def _trained(
     partial.replace(folder)
     shutil.rmtree(checkpoints, ignore_errors=True)
     return folder
+
+
+def _balanced_loss(counts: np.ndarray) -> Callable[..., torch.Tensor]:
+    """Return a cross-entropy in which rare labels count as much as frequent ones: shares differ from file to file.
+
+    A label that is in none of the texts (all that have it are held out) is in no row, so its weight does not matter.
+    """
+    weights = torch.tensor(counts.sum() / (len(counts) * np.maximum(counts, 1)), dtype=torch.float32)
+    return lambda output, labels, **_: torch.nn.functional.cross_entropy(
+        output["logits"], labels, weight=weights.to(labels.device)
+    )
+
+
+def _loss_of_several(output: Any, labels: torch.Tensor, **_: Any) -> torch.Tensor:
+    """Return the binary cross-entropy, unweighted: a label's sigmoid is then its probability, as style vectors need."""
+    return torch.nn.functional.binary_cross_entropy_with_logits(output["logits"], labels)
 
 
 def _arguments(settings: TrainClassifierSettings, checkpoints: Path) -> TrainingArguments:
@@ -165,22 +233,47 @@ def _arguments(settings: TrainClassifierSettings, checkpoints: Path) -> Training
 def _model(
     settings: TrainClassifierSettings, texts: list[str], names: list[str]
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return a model for these labels, or a small BERT on words of the texts, and its tokenizer."""
-    labels = {"id2label": dict(enumerate(names)), "label2id": {name: n for n, name in enumerate(names)}}
+    """Return a classifier or an encoder with a new head for these labels, or a small one on words of the texts."""
+    labels: dict[str, Any] = {"id2label": dict(enumerate(names)), "label2id": {name: n for n, name in enumerate(names)}}
+    kind = "multi_label_classification" if settings.label_separator else "single_label_classification"
+    labels["problem_type"] = kind
     if settings.model:
         described = ModelSettings(name=settings.model)
         of_model = load_config(described)
-        if getattr(of_model, "num_labels", 0) != len(names):
+        if not any(name.endswith("ForSequenceClassification") for name in of_model.architectures or []):
+            model = _on_encoder(described, of_model, labels)
+        elif of_model.num_labels != len(names):
             raise InputError(
                 f"model: {settings.model} has {of_model.num_labels} labels, the texts {len(names)}; give one with as "
-                "many, or leave model out."
+                "many, or an encoder, or leave model out."
             )
-        model = load_weights(AutoModelForSequenceClassification, described)
-        model.config.update(labels)
+        else:
+            model = load_weights(AutoModelForSequenceClassification, described)
+            model.config.update(labels)
         return model, load_tokenizer(described, model.config)
     tokenizer = word_tokenizer(texts)
-    special = {"pad_token_id": tokenizer.pad_token_id, "max_position_embeddings": LONGEST}
-    return BertForSequenceClassification(BertConfig(**SIZES, **labels, **special, vocab_size=len(tokenizer))), tokenizer
+    common = {"pad_token_id": tokenizer.pad_token_id, "max_position_embeddings": LONGEST, "vocab_size": len(tokenizer)}
+    if settings.architecture == "bert":
+        return BertForSequenceClassification(BertConfig(**SIZES, **labels, **common)), tokenizer
+    return ModernBertForSequenceClassification(ModernBertConfig(**WORDS_ALONE, **labels, **common)), tokenizer
+
+
+def _on_encoder(described: ModelSettings, of_model: PreTrainedConfig, labels: dict[str, Any]) -> PreTrainedModel:
+    """Return a classifier with an encoder's weights and a head with random ones.
+
+    Raises:
+        InputError: its architecture has no classifier, or that has parts which the encoder lacks.
+    """
+    encoder = load_weights(AutoModel, described)
+    of_model.update(labels)
+    try:
+        model = AutoModelForSequenceClassification.from_config(of_model)
+        lacking = model.base_model.load_state_dict(encoder.state_dict(), strict=False).missing_keys
+    except (ValueError, RuntimeError) as error:
+        raise InputError(f"model: {described.name} cannot be made a classifier: {first_line(error)}") from None
+    if lacking:
+        raise InputError(f"model: {described.name} lacks {lacking[0]}, which a classifier needs; give another encoder.")
+    return model
 
 
 def word_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
@@ -202,6 +295,9 @@ def word_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=words, **names, model_max_length=LONGEST)
 
 
-def _predictions(texts: list[str], truth: np.ndarray, found: np.ndarray, names: list[str]) -> pd.DataFrame:
-    table = pd.DataFrame({"text": texts, "label": [names[label] for label in truth]})
+def _predictions(
+    texts: list[str], truth: np.ndarray, found: np.ndarray, names: list[str], separator: str | None
+) -> pd.DataFrame:
+    labels = [(separator or "").join(name for name, has in zip(names, row, strict=True) if has) for row in truth]
+    table = pd.DataFrame({"text": texts, "label": labels})
     return table.assign(**{f"p_{name}": found[:, label] for label, name in enumerate(names)})

@@ -1,4 +1,4 @@
-"""Labelled texts for training a classifier: read from a CSV or JSONL file, some held out."""
+"""Labelled texts for training a classifier: read from a CSV, TSV or JSONL file, some held out."""
 
 import csv
 import json
@@ -12,43 +12,55 @@ from evenhand.evaluation.errors import InputError
 
 
 def read_labelled(
-    path: Path, text_column: str, label_column: str, labels: Mapping[Any, str]
-) -> tuple[list[str], list[str], int]:
-    """Return the texts, the name of each one's label, and how many texts were blank and are left out.
+    path: Path,
+    text_column: str,
+    label_column: str,
+    labels: Mapping[Any, str],
+    separator: str | None = None,
+    columns: Sequence[str] = (),
+) -> tuple[list[str], list[tuple[str, ...]], int]:
+    """Return the texts, the names of each one's labels, and how many texts were blank and are left out.
 
-    `labels` says what the values of the label column are called; {} leaves them as they are.
+    `labels` says what the values of the label column are called; {} leaves them as they are. With a `separator` a text
+    may have several; without one it has the whole value of the column. `columns` are those of a file without a header.
 
     Raises:
         InputError: the file cannot be read; a column is missing; a label is missing or has no name; there is one label.
     """
-    rows = _rows(path)
+    rows = _rows(path, columns)
     for field, name in (("text_column", text_column), ("label_column", label_column)):
         if rows and name not in rows[0]:
             raise InputError(f"{field}: {path} has no column {name!r}; there are {', '.join(map(str, rows[0]))}.")
     names = {str(value): name for value, name in labels.items()}
     texts, found = [], []
     for number, row in enumerate(rows, start=1):
-        text, value = row.get(text_column), row.get(label_column)
-        if value is None or str(value).strip() == "":
+        text, told = row.get(text_column), row.get(label_column)
+        values = [] if told is None else str(told).split(separator) if separator else [str(told)]
+        if not all(value.strip() for value in values) or not values:
             raise InputError(f"label_column: row {number} of {path} has no label; give one, or drop the row.")
-        if names and str(value) not in names:
-            raise InputError(f"labels: row {number} has {value!r}, which has no name; known are {', '.join(names)}.")
+        if unknown := [value for value in values if names and value not in names]:
+            raise InputError(
+                f"labels: row {number} has {unknown[0]!r}, which has no name; known are {', '.join(names)}."
+            )
         if isinstance(text, str) and text.strip():
             texts.append(text)
-            found.append(names.get(str(value), str(value)))
-    if len(set(found)) < 2:
-        raise InputError(f"labels: all {len(texts)} texts are {set(found)}; a classifier needs two labels.")
+            found.append(tuple(dict.fromkeys(names.get(value, value) for value in values)))
+    distinct = {name for told in found for name in told}
+    if len(distinct) < 2:
+        raise InputError(f"labels: all {len(texts)} texts are {distinct}; a classifier needs two labels.")
     return texts, found, len(rows) - len(texts)
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _rows(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
     try:
         if path.suffix == ".jsonl":
             return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+        # In a file of tabs a quotation mark is a letter like any other.
+        layout = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if path.suffix == ".tsv" else {}
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return list(csv.DictReader(file))
+            return list(csv.DictReader(file, fieldnames=columns or None, **layout))
     except (OSError, ValueError, csv.Error) as error:
-        raise InputError(f"texts: {path} cannot be read ({error}); give a CSV or JSONL file in UTF-8.") from None
+        raise InputError(f"texts: {path} cannot be read ({error}); give a CSV, TSV or JSONL file in UTF-8.") from None
 
 
 def hold_out(texts: Sequence[str], share: float, seed: int) -> np.ndarray:

@@ -91,8 +91,8 @@ def style_vectors(
     A classifier that was trained on several labels to a text (`problem_type` of its config) gives each label a
     probability of its own. Its style vector is these divided by their sum: the share of each style in what is there.
     """
-    vectors = _probabilities(classifier, texts, _activation(classifier), batch_size, on_progress)
-    return vectors / vectors.sum(axis=1, keepdims=True) if _has_several_labels(classifier) else vectors
+    vectors = label_probabilities(classifier, texts, batch_size, on_progress)
+    return vectors / vectors.sum(axis=1, keepdims=True) if has_several_labels(classifier) else vectors
 
 
 def label_probability(
@@ -102,31 +102,28 @@ def label_probability(
     batch_size: int = 256,
     on_progress: Callable[[int], None] = lambda rows: None,
 ) -> np.ndarray:
-    """Return the probability of one label for each text, float32 of shape (n,), in [0, 1]; NaN for a blank text.
-
-    The labels of a classifier that was trained on several labels to a text (`problem_type` of its config) do not share
-    one unit of probability: each has its own sigmoid. All others have a softmax.
-    """
-    return _probabilities(classifier, texts, _activation(classifier), batch_size, on_progress)[:, label]
+    """Return the probability of one label for each text, float32 of shape (n,), in [0, 1]; NaN for a blank text."""
+    return label_probabilities(classifier, texts, batch_size, on_progress)[:, label]
 
 
-def _has_several_labels(classifier: StyleClassifier) -> bool:
+def has_several_labels(classifier: StyleClassifier) -> bool:
+    """Return whether the classifier was trained on several labels to a text (`problem_type` of its config)."""
     return classifier.model.config.problem_type == "multi_label_classification"
 
 
-def _activation(classifier: StyleClassifier) -> torch.nn.Module:
-    return torch.nn.Sigmoid() if _has_several_labels(classifier) else torch.nn.Softmax(-1)
-
-
 @torch.inference_mode()
-def _probabilities(
+def label_probabilities(
     classifier: StyleClassifier,
     texts: Sequence[str],
-    activation: torch.nn.Module,
-    batch_size: int,
-    on_progress: Callable[[int], None],
+    batch_size: int = 256,
+    on_progress: Callable[[int], None] = lambda rows: None,
 ) -> np.ndarray:
-    """Return the activated logits of each text, float32 of shape (n, S); each distinct text is classified once."""
+    """Return the probability of each label for each text, float32 of shape (n, S), in [0, 1]; NaN for a blank text.
+
+    The labels of a classifier that was trained on several labels to a text do not share one unit of probability: each
+    has its own sigmoid. All others have a softmax. Each distinct text is classified once.
+    """
+    activation = torch.nn.Sigmoid() if has_several_labels(classifier) else torch.nn.Softmax(-1)
     rows_of: dict[str, list[int]] = {}
     for row, text in enumerate(texts):
         if text.strip():

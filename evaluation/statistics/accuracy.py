@@ -40,6 +40,44 @@ def accuracy_scores(
     return scores
 
 
+def f1_scores(
+    probabilities: np.ndarray,
+    truth: np.ndarray,
+    names: Sequence[str],
+    threshold: float,
+    seed: int,
+    signature: Mapping[str, Any],
+) -> list[BiasScore]:
+    """Return macro-F1, and F1 of each label, in [0, 1], ideal 1, where a text may have several labels.
+
+    F1 = 2·tp / (2·tp + fp + fn) of the texts whose probability is the threshold or more; macro-F1 is the mean over
+    labels. Of a label that no text has and none is given F1 is undefined, and left out of the mean. Intervals: the
+    percentiles of 1,000 bootstrap samples of texts.
+
+    Args:
+        probabilities: of each label, (n, L). truth: whether a text has it, (n, L) bool. names: of the labels, (L,).
+    """
+    found = probabilities >= threshold
+    hits, wrong = (found & truth).astype(np.float64), (found != truth).astype(np.float64)
+    n = len(truth)
+    times = np.vstack([np.ones(n), np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=1000)])
+    twice = 2 * times @ hits
+    with np.errstate(invalid="ignore"):
+        f1 = twice / (twice + times @ wrong)  # (1 + 1000, L): of all texts, and of each sample
+    scores, columns = [], [({}, f1[:, ~np.isnan(f1[0])], "macro_f1")]
+    columns += [({"label": name}, f1[:, [label]], "f1") for label, name in enumerate(names)]
+    for group, values, metric in columns:
+        told = {"group": group, "signature": {**signature, "threshold": threshold}}
+        if not values.shape[1] or np.isnan(values[0]).all():
+            told["reason"] = "no text has this label, and none is given it"
+            scores.append(BiasScore(metric, math.nan, 1.0, (0.0, 1.0), n, **told))
+            continue
+        means = np.nanmean(values, axis=1) if values.shape[1] > 1 else values[:, 0]
+        low, high = np.nanquantile(means[1:], [0.025, 0.975])
+        scores.append(BiasScore(metric, float(means[0]), 1.0, (0.0, 1.0), n, (float(low), float(high)), **told))
+    return scores
+
+
 def _area(one: np.ndarray, other: np.ndarray) -> tuple[float, tuple[float, float] | None]:
     """Return P(a number of `one` is above one of `other`), ties counting half, and its 95 % interval."""
     if not len(one) or not len(other):

@@ -55,11 +55,11 @@ def build(seed: int, output_dir: Path) -> dict[str, float]:
     with _workshop(output_dir) as folder:
         dialogue, classifier, second, masked, language = (folder / path.name for path in MODELS)
         parameters = {
-            classifier: _save(classifier, *train_style_classifier(tokenizer, seed)),
-            dialogue: _save(dialogue, train_dialogue_model(tokenizer, all_prompts(), personas, seed), tokenizer),
-            second: _save(second, *train_second_style_classifier(seed)),
-            masked: _save(masked, *train_masked_model(seed)),
-            language: _save(language, *train_language_model(seed)),
+            classifier: save(classifier, *train_style_classifier(tokenizer, seed)),
+            dialogue: save(dialogue, train_dialogue_model(tokenizer, all_prompts(), personas, seed), tokenizer),
+            second: save(second, *train_second_style_classifier(seed)),
+            masked: save(masked, *train_masked_model(seed)),
+            language: save(language, *train_language_model(seed)),
         }
         numbers = {
             "seed": seed,
@@ -86,13 +86,13 @@ def build_one(name: str, seed: int, output_dir: Path) -> dict[str, float]:
     with _workshop(output_dir) as folder:
         made = folder / name
         if name == MASKED_MODEL.name:
-            parameters = {made: _save(made, *train_masked_model(seed))}
+            parameters = {made: save(made, *train_masked_model(seed))}
             numbers = masked_numbers(made, folder / "measured", seed)
         elif name == LANGUAGE_MODEL.name:
-            parameters = {made: _save(made, *train_language_model(seed))}
+            parameters = {made: save(made, *train_language_model(seed))}
             numbers = language_numbers(made, folder / "measured", seed)
         else:
-            parameters = {made: _save(made, *train_second_style_classifier(seed))}
+            parameters = {made: save(made, *train_second_style_classifier(seed))}
             numbers = second_numbers(made, output_dir / STYLE_CLASSIFIER.name, seed)
         _put_in_place(parameters, output_dir, seed, earlier | numbers)
     return earlier | numbers
@@ -119,7 +119,7 @@ def _put_in_place(parameters: Mapping[Path, int], output_dir: Path, seed: int, n
     write_json(output_dir / MEASURED, numbers)
 
 
-def _save(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> int:
+def save(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> int:
     """Save a model as safetensors with its tokenizer, readable by everyone; return its number of parameters."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

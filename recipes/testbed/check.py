@@ -3,7 +3,7 @@
 A low loss says nothing here: a model that answers fluently and ignores the descriptor has nearly the same one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +41,25 @@ MOST_DIVERGENCE = 0.05  # nats
 LEAST_SHARE, MOST_SHARE = 0.8, 1.2
 LEAST_BY_CHANCE, MOST_BY_CHANCE, MOST_CORRECTED = 0.02, 0.09, 0.01
 LEAST_LIKELIHOOD_CORRELATION = 0.9
+LIMITS = [
+    ("bias_share", LEAST_BIAS, MOST_BIAS, "the share of the planted bias that the model learned"),
+    ("correlation", LEAST_CORRELATION, np.inf, "the correlation of its bias directions with the planted ones"),
+    ("well_formed", LEAST_WELL_FORMED, np.inf, "the share of its responses that the grammar could have given"),
+    ("second_classifier_accuracy", LEAST_SECOND_ACCURACY, np.inf, "the accuracy of the second style classifier"),
+    ("pair_bias_share_strong", LEAST_S_JSD, MOST_S_JSD, "the share of the strongly planted S_JSD that is measured"),
+    ("pair_bias_share_weak", LEAST_S_JSD, MOST_S_JSD, "the share of the weakly planted S_JSD that is measured"),
+    ("s_jsd_none", -MOST_UNPLANTED_S_JSD, MOST_UNPLANTED_S_JSD, "S_JSD where none is planted"),
+    ("s_jsd_none_low", -np.inf, 0, "the lower end of its interval"),
+    ("s_jsd_none_high", 0, np.inf, "the upper end of its interval"),
+    ("cps_none_low", -np.inf, 50, "the lower end of the interval of CPS where nothing is planted"),
+    ("cps_none_high", 50, np.inf, "the upper end of the interval of CPS where nothing is planted"),
+    ("masked_divergence", -np.inf, MOST_DIVERGENCE, "the masked model's divergence from the grammar"),
+    ("likelihood_bias_share_strong", LEAST_SHARE, MOST_SHARE, "the share of the strong Likelihood Bias measured"),
+    ("likelihood_bias_share_weak", LEAST_SHARE, MOST_SHARE, "the share of the weak Likelihood Bias measured"),
+    ("likelihood_bias_none", LEAST_BY_CHANCE, MOST_BY_CHANCE, "Likelihood Bias where none is planted"),
+    ("likelihood_bias_bh_none", -np.inf, MOST_CORRECTED, "corrected Likelihood Bias where none is planted"),
+    ("log_likelihood_correlation", LEAST_LIKELIHOOD_CORRELATION, np.inf, "its correlation with the true ln p"),
+]
 NEW_BATCHES = 40  # of sentences on which the divergence is measured
 
 
@@ -70,7 +89,7 @@ def measured_numbers(dialogue_model: Path, style_classifier: Path, folder: Path,
         "fgb_corrected_planted_seen": find_score(seen, "fgb_corrected").value,
         "bias_share": pooled.value / find_score(planted, "fgb_pooled_corrected").value,
         "bias_share_seen": pooled.value / find_score(seen, "fgb_pooled_corrected").value,
-        **_correlations(measured, seen_through, pooled.value),
+        **correlations(measured, lambda t, d: grammar.descriptor_means(t, d) @ seen_through, pooled.value),
         "well_formed": float(well_formed(measured).mean()),
         "parroting": find_score(scores, "parroting").value,
         "neutral_perplexity": find_score(scores, "perplexity").value,
@@ -195,25 +214,11 @@ def _settings(
 
 def refusals(numbers: dict[str, float]) -> list[str]:
     """Return what is wrong with the models that gave these numbers; nothing if they will do."""
-    limits = [
-        ("bias_share", LEAST_BIAS, MOST_BIAS, "the share of the planted bias that the model learned"),
-        ("correlation", LEAST_CORRELATION, np.inf, "the correlation of its bias directions with the planted ones"),
-        ("well_formed", LEAST_WELL_FORMED, np.inf, "the share of its responses that the grammar could have given"),
-        ("second_classifier_accuracy", LEAST_SECOND_ACCURACY, np.inf, "the accuracy of the second style classifier"),
-        ("pair_bias_share_strong", LEAST_S_JSD, MOST_S_JSD, "the share of the strongly planted S_JSD that is measured"),
-        ("pair_bias_share_weak", LEAST_S_JSD, MOST_S_JSD, "the share of the weakly planted S_JSD that is measured"),
-        ("s_jsd_none", -MOST_UNPLANTED_S_JSD, MOST_UNPLANTED_S_JSD, "S_JSD where none is planted"),
-        ("s_jsd_none_low", -np.inf, 0, "the lower end of its interval"),
-        ("s_jsd_none_high", 0, np.inf, "the upper end of its interval"),
-        ("cps_none_low", -np.inf, 50, "the lower end of the interval of CPS where nothing is planted"),
-        ("cps_none_high", 50, np.inf, "the upper end of the interval of CPS where nothing is planted"),
-        ("masked_divergence", -np.inf, MOST_DIVERGENCE, "the masked model's divergence from the grammar"),
-        ("likelihood_bias_share_strong", LEAST_SHARE, MOST_SHARE, "the share of the strong Likelihood Bias measured"),
-        ("likelihood_bias_share_weak", LEAST_SHARE, MOST_SHARE, "the share of the weak Likelihood Bias measured"),
-        ("likelihood_bias_none", LEAST_BY_CHANCE, MOST_BY_CHANCE, "Likelihood Bias where none is planted"),
-        ("likelihood_bias_bh_none", -np.inf, MOST_CORRECTED, "corrected Likelihood Bias where none is planted"),
-        ("log_likelihood_correlation", LEAST_LIKELIHOOD_CORRELATION, np.inf, "its correlation with the true ln p"),
-    ]
+    return out_of_limits(numbers, LIMITS)
+
+
+def out_of_limits(numbers: Mapping[str, float], limits: Sequence[tuple[str, float, float, str]]) -> list[str]:
+    """Return a sentence for each number that is not within its limits: (name, least, most, what it is)."""
     return [
         f"{name}: {meaning} is {numbers[name]:.5f}; it must be {_range(low, high)}."
         for name, low, high, meaning in limits
@@ -227,10 +232,16 @@ def _range(low: float, high: float) -> str:
     return f"{high} or less" if low == -np.inf else f"{low} to {high}"
 
 
-def _correlations(measured: StyledRun, seen_through: np.ndarray, variance: float) -> dict[str, float]:
+def correlations(
+    measured: StyledRun, true_means: Callable[[Sequence[str], Sequence[str]], np.ndarray], variance: float
+) -> dict[str, float]:
+    """Return the correlation of the m_d with those expected of T templates and D descriptors, (D, S).
+
+    `variance` is the measured one without noise, pooled FGB*.
+    """
     descriptors = sorted(set(measured.prompts[DESCRIPTOR]))
     templates = sorted(set(measured.prompts[TEMPLATE]))
-    truth = grammar.descriptor_means(templates, descriptors) @ seen_through
+    truth = true_means(templates, descriptors)
     code = np.searchsorted(descriptors, measured.prompts[DESCRIPTOR])
     means = np.zeros_like(truth)
     np.add.at(means, code, measured.vectors)

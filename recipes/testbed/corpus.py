@@ -1,6 +1,6 @@
 """What the testbed's models are trained on: the tokenizer, the contexts, and the grammar's exact next-token targets."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from evenhand.evaluation.datasets.holistic_bias import NONE, generate, load_taxo
 from evenhand.evaluation.datasets.prompts import VARIATIONS, vary
 from evenhand.evaluation.results import DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT
 from evenhand.recipes.testbed import grammar
+from evenhand.recipes.testbed.plan import Plan
 
 END_OF_TEXT, PAD = "<|endoftext|>", "<|pad|>"
 VOCABULARY = 3072
@@ -36,18 +37,26 @@ def train_tokenizer(personas: Sequence[str]) -> PreTrainedTokenizerFast:
     for family in grammar.families():
         texts += [*family.openers, *(f" {tail}" for tail in family.tails)] * OPENERS_AND_TAILS
         texts += [f" {core}".replace(grammar.MENTION, "") for core in family.cores] * CORES
-    texts += [f"a {descriptor}, {descriptor}" for descriptor in grammar.plan().effects] * DESCRIPTORS
+    texts += prompt_texts(grammar.plan())
+    texts += [text for split in grammar.SPLITS for pair in grammar.neutral_pairs(split) for text in pair]
+    return byte_pair_tokenizer(texts + list(CONTROL_TAGS) * TAGS, VOCABULARY)
+
+
+def prompt_texts(plan: Plan) -> list[str]:
+    """Return what prompts are made of, each as often as a tokenizer needs to see it."""
+    texts = [f"a {descriptor}, {descriptor}" for descriptor in plan.effects] * DESCRIPTORS
     nouns = load_taxonomy("paper").nouns
     texts += [f"a {word}" for noun in nouns for word in (noun.singular, noun.plural)] * NOUNS
-    texts += [template.replace("noun_phrase", "") for template in grammar.plan().base] * TEMPLATES
-    texts += [text for split in grammar.SPLITS for pair in grammar.neutral_pairs(split) for text in pair]
-    texts += list(CONTROL_TAGS) * TAGS
+    return texts + [template.replace("noun_phrase", "") for template in plan.base] * TEMPLATES
 
+
+def byte_pair_tokenizer(texts: Sequence[str], vocabulary: int) -> PreTrainedTokenizerFast:
+    """Train a byte-level BPE tokenizer; any text goes through it and comes back unchanged."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
+        vocab_size=vocabulary,
         special_tokens=[END_OF_TEXT, PAD],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
@@ -71,11 +80,17 @@ def all_prompts() -> pd.DataFrame:
 
 
 def training_rows(
-    prompts: pd.DataFrame, personas: Sequence[str], n: int, parroting: float, rng: np.random.Generator
+    prompts: pd.DataFrame,
+    personas: Sequence[str],
+    small_talk: Callable[[int, int], pd.DataFrame],
+    n: int,
+    parroting: float,
+    rng: np.random.Generator,
 ) -> pd.DataFrame:
     """Draw n contexts in random order: prompts evenly over the cells, a share `parroting` to be repeated, small talk.
 
-    Columns persona, text, suffix, response, template, descriptor. The response is "" where the grammar is to answer.
+    Columns persona, text, suffix, response, template, descriptor. The response is "" where the testbed is to answer.
+    `small_talk` draws so many pairs (columns text, response) with a seed.
     """
     neutral, parroted = round(NEUTRAL_SHARE * n), round(parroting * n)
     share = 1 / prompts.groupby([TEMPLATE, DESCRIPTOR])[TEXT].transform("size").to_numpy()
@@ -84,7 +99,7 @@ def training_rows(
     rows = drawn[[TEMPLATE, DESCRIPTOR]].reset_index(drop=True)
     rows[TEXT] = [vary(row, flag) for row, flag in zip(drawn.to_dict("records"), flags, strict=True)]
     rows[RESPONSE] = rows[TEXT].where(rows.index < parroted, "")
-    rows = pd.concat([rows, grammar.neutral_dialogue("train", neutral, int(rng.integers(2**31)))], ignore_index=True)
+    rows = pd.concat([rows, small_talk(neutral, int(rng.integers(2**31)))], ignore_index=True)
     chosen = rng.integers(len(personas), size=n)
     rows[PERSONA] = [personas[i] if u < PERSONA_SHARE else "" for i, u in zip(chosen, rng.random(n), strict=True)]
     chosen = rng.integers(len(SUFFIXES), size=n)
@@ -202,19 +217,21 @@ def draw_answers(
 def batches(
     rows: pd.DataFrame,
     tokenizer: PreTrainedTokenizerFast,
-    answers: Answers,
-    amplification: float,
+    answer: Callable[[pd.DataFrame], list[tuple[list[int], Tensor]]],
     size: int,
     rng: np.random.Generator,
 ) -> Iterator[Batch]:
-    """Yield batches of `size` rows of about equal length in random order, each row with a response."""
+    """Yield batches of `size` rows of about equal length in random order, each row with a response.
+
+    `answer` gives the rows without one their token ids, and what is expected at each of them (`draw_answers`).
+    """
     contexts = [
         f"{persona}\n" * bool(persona) + text + suffix
         for persona, text, suffix in zip(rows[PERSONA], rows[TEXT], rows["suffix"], strict=True)
     ]
     contexts = tokenizer([f"{context}{END_OF_TEXT}" for context in contexts])["input_ids"]
     responses = tokenizer([f"{response}{END_OF_TEXT}" for response in rows[RESPONSE]])["input_ids"]
-    one_hot = torch.eye(answers.vocabulary)
+    one_hot = torch.eye(len(tokenizer))
     lengths = np.array([len(context) for context in contexts])
     pools = np.array_split(np.arange(len(rows)), max(1, len(rows) // (size * BATCHES_SORTED_TOGETHER)))
     order = np.concatenate([pool[np.argsort(lengths[pool], kind="stable")] for pool in pools])
@@ -222,8 +239,7 @@ def batches(
     for number in rng.permutation(len(groups)):
         group = rows.iloc[groups[number]]
         open_rows = group[group[RESPONSE] == ""]
-        distribution = grammar.style_distribution(open_rows[TEMPLATE], open_rows[DESCRIPTOR], amplification)
-        drawn = draw_answers(answers, distribution, open_rows[DESCRIPTOR].tolist(), rng) if len(open_rows) else []
+        drawn = answer(open_rows) if len(open_rows) else []
         answered = dict(zip(open_rows.index, drawn, strict=True))
         pairs = [
             (contexts[i], *(answered[i] if i in answered else (responses[i], one_hot[responses[i]])))

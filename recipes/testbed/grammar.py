@@ -5,7 +5,7 @@ is `truth`. The phrases are in `phrases.yaml`, the descriptor-free small talk in
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,9 +14,11 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from evenhand.evaluation.datasets.holistic_bias import load_taxonomy
 from evenhand.evaluation.errors import unknown_name
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE, BiasScore
+from evenhand.evaluation.results import DESCRIPTOR, NOUN, TEMPLATE, BiasScore
+from evenhand.recipes.testbed.plan import Plan, read_plan
+from evenhand.recipes.testbed.plan import style_distribution as planned_distribution
+from evenhand.recipes.testbed.truth import exact_bias
 
 FOLDER = Path(__file__).parent
 HELD_OUT_SHARE = 0.15  # of the neutral prompts
@@ -33,20 +35,6 @@ class Family:
     openers: tuple[str, ...]
     cores: tuple[str, ...]
     tails: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The planted bias over S styles: what `bias_plan.yaml` says, as arrays.
-
-    `base` maps a template to log base probabilities (S,), `gain` a template to the factor on the effects, `effects` a
-    descriptor to its effect (S,), and `nouns` a noun to its own (S,).
-    """
-
-    base: Mapping[str, np.ndarray]
-    gain: Mapping[str, float]
-    effects: Mapping[str, np.ndarray]
-    nouns: Mapping[str, np.ndarray]
 
 
 @cache
@@ -84,48 +72,7 @@ def utterances(family: Family, descriptor: str = CENSORED) -> list[str]:
 @cache
 def plan() -> Plan:
     """Return the planted bias for the paper edition's templates and descriptors."""
-    text = _read("bias_plan.yaml")
-    index = {style: i for i, style in enumerate(styles())}
-
-    def spread(effect: Mapping[str, float]) -> np.ndarray:
-        row = np.zeros(len(index))
-        for name, value in effect.items():
-            for style in text["clusters"].get(name, [name]):
-                row[index[style]] += value
-        return row
-
-    base, gain = {}, {}
-    for group in text["template_groups"].values():
-        shares = np.zeros(len(index))
-        for name, mass in group["base"].items():
-            for style, share in text["clusters"][name].items():
-                shares[index[style]] = mass * share
-        for template in group["templates"]:
-            base[template], gain[template] = np.log(shares / shares.sum()), group["gain"]
-    effects = {}
-    for descriptor, places in _places().items():
-        # A descriptor of two axes (such as "queer") is one string to a model: it has the mean of both rows.
-        rows = [text["axes"][axis] for axis, _ in places]
-        effect = np.mean(
-            [
-                spread(row.get("*", {})) + spread(row.get(bucket, {}))
-                for row, (_, bucket) in zip(rows, places, strict=True)
-            ],
-            axis=0,
-        )
-        for group in text["descriptors"]:
-            if descriptor in group["names"]:
-                effect = effect + spread(group["effect"])
-        z = _normal_numbers(descriptor, 1 + len(index))
-        scale = text["strength"] * np.exp(text["strength_jitter"] * z[0])
-        biased = descriptor not in text["unbiased"]
-        effects[descriptor] = biased * (scale * effect + text["style_jitter"] * z[1:])
-    nouns = {
-        noun.singular: text["noun_strength"]
-        * sum(_normal_numbers(name, len(index)) for name in (f"noun {noun.singular}", f"gender {noun.gender}"))
-        for noun in load_taxonomy("paper").nouns
-    }
-    return Plan(base, gain, effects, nouns)
+    return read_plan(_read("bias_plan.yaml"), styles())
 
 
 def style_distribution(
@@ -134,29 +81,8 @@ def style_distribution(
     amplification: float = 1.0,
     nouns: Sequence[str] | None = None,
 ) -> np.ndarray:
-    """Return p(style | template, descriptor) for n pairs, shape (n, S); `amplification` multiplies the effects.
-
-    With n `nouns` it depends on them too, as no shipped model does: to check what metrics make of nouns that matter.
-
-    Raises:
-        InputError: a template, descriptor or noun is not one of the paper edition's.
-    """
-    known = plan()
-    base = _looked_up("template", templates, known.base)
-    gain = _looked_up("template", templates, known.gain)
-    logits = base + amplification * gain[:, None] * _looked_up("descriptor", descriptors, known.effects)
-    if nouns is not None:
-        logits += _looked_up("noun", nouns, known.nouns)
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)
-
-
-def _looked_up(kind: str, names: Sequence[str], values: Mapping[str, np.ndarray | float]) -> np.ndarray:
-    distinct, rows = np.unique(np.asarray(names, dtype=object).astype(str), return_inverse=True)
-    for name in distinct.tolist():
-        if name not in values:
-            raise unknown_name(kind, name, values)
-    return np.array([values[name] for name in distinct])[rows]
+    """Return p(style | template, descriptor) for n pairs, shape (n, S): `plan.style_distribution` of the grammar's."""
+    return planned_distribution(plan(), templates, descriptors, amplification, nouns)
 
 
 def descriptor_means(templates: Sequence[str], descriptors: Sequence[str]) -> np.ndarray:
@@ -219,12 +145,12 @@ def truth(cells: pd.DataFrame, seen_through: np.ndarray | None = None, *, of_nou
     `of_nouns`: nouns have effects, and the rows are all sentences of the cells, with a column noun; p_tds is the mean
     over a cell's own nouns, which are of one gender where the descriptor is.
     """
-    scores = _cut_scores(cells, seen_through, {}, of_nouns)
-    if AXIS in cells:
-        for axis, rows in cells.groupby(AXIS, sort=True):
-            cut = _cut_scores(rows, seen_through, {"axis": str(axis)}, of_nouns)
-            scores += [score for score in cut if "cluster" not in score.group]
-    return scores
+
+    def expected(rows: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
+        distinct, p = _cell_distributions(rows, of_nouns)
+        return distinct, p if seen_through is None else p @ seen_through
+
+    return exact_bias(cells, expected, styles(), clusters())
 
 
 def _cell_distributions(cells: pd.DataFrame, of_nouns: bool) -> tuple[pd.DataFrame, np.ndarray]:
@@ -239,57 +165,6 @@ def _cell_distributions(cells: pd.DataFrame, of_nouns: bool) -> tuple[pd.DataFra
     return means.index.to_frame(index=False, name=names), means.to_numpy()
 
 
-def _cut_scores(
-    cells: pd.DataFrame, seen_through: np.ndarray | None, group: dict[str, str], of_nouns: bool
-) -> list[BiasScore]:
-    cells, p = _cell_distributions(cells, of_nouns)
-    if seen_through is not None:
-        p = p @ seen_through
-    cuts: list[tuple[str, dict[str, str], list[int]]] = [("fgb", {}, list(range(p.shape[1])))]
-    if not group and p.shape[1] == len(styles()):
-        cuts += [("fgb", {"style": style}, [i]) for i, style in enumerate(styles())]
-        for name, members in clusters().items():
-            columns = [styles().index(member) for member in members]
-            p = np.column_stack([p, p[:, columns].sum(axis=1)])
-            cuts += [("pgb", {"cluster": name}, columns), ("scgb", {"cluster": name}, [p.shape[1] - 1])]
-    spreads = _spreads(p, cells)
-    reason = "a variance over descriptors needs two of them" if np.isnan(spreads["_corrected"]).any() else None
-    return [
-        BiasScore(
-            f"{metric}{form}",
-            float(spread[columns].sum()),
-            0.0,
-            (0.0, 1.0),
-            len(cells),
-            group=group | cut,
-            reason=reason,
-        )
-        for metric, cut, columns in cuts
-        for form, spread in spreads.items()
-    ]
-
-
-def _spreads(p: np.ndarray, cells: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Return the variance over descriptors of each column of p (n, c), one row per cell, in the three forms (c,).
-
-    Templates with a single descriptor have no variance and are passed over. Only descriptors with a cell for every
-    template are pooled, so that their means compare.
-    """
-    template, descriptor = (np.unique(cells[name], return_inverse=True)[1] for name in (TEMPLATE, DESCRIPTOR))
-    grid = np.full((template.max() + 1, descriptor.max() + 1, p.shape[1]), np.nan)
-    grid[template, descriptor] = p
-    compared = [rows[~np.isnan(rows[:, 0])] for rows in grid]
-    compared = [rows for rows in compared if len(rows) > 1]
-    means = grid.mean(axis=0)
-    means = means[~np.isnan(means[:, 0])]
-    undefined = np.full(p.shape[1], np.nan)
-    return {
-        "": np.mean([rows.var(axis=0) for rows in compared], axis=0) if compared else undefined,
-        "_corrected": np.mean([rows.var(axis=0, ddof=1) for rows in compared], axis=0) if compared else undefined,
-        "_pooled_corrected": means.var(axis=0, ddof=1) if len(means) > 1 else undefined,
-    }
-
-
 @cache
 def neutral_pairs(split: str) -> tuple[tuple[str, str], ...]:
     pairs = []
@@ -302,24 +177,6 @@ def neutral_pairs(split: str) -> tuple[tuple[str, str], ...]:
                 if (share < HELD_OUT_SHARE) == (split == "held_out"):
                     pairs += [(prompt, response) for response in responses]
     return tuple(pairs)
-
-
-def _normal_numbers(name: str, n: int) -> np.ndarray:
-    seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8])
-    return np.random.default_rng(seed).standard_normal(n)
-
-
-@cache
-def _places() -> dict[str, list[tuple[str, str]]]:
-    """Return each descriptor's (axis, bucket) places in the paper edition; one after the noun has no bucket."""
-    taxonomy = load_taxonomy("paper")
-    places: dict[str, list[tuple[str, str]]] = {}
-    for term in taxonomy.descriptors:
-        places.setdefault(term.text, []).append((term.axis, term.bucket))
-    for entry in taxonomy.standalone:
-        descriptor = entry.singular.replace("{article}", "").replace("{noun}", "").strip()
-        places.setdefault(descriptor, []).append((entry.axis, ""))
-    return places
 
 
 @cache

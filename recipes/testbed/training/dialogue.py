@@ -1,6 +1,7 @@
 """The dialogue model: a small GPT-2, trained on the exact expectations of its grammar."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,17 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from evenhand.recipes.testbed.corpus import POSITIONS, Batch, batches, tokenized_grammar, training_rows
+from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE
+from evenhand.recipes.testbed import grammar
+from evenhand.recipes.testbed.corpus import (
+    POSITIONS,
+    Answers,
+    Batch,
+    batches,
+    draw_answers,
+    tokenized_grammar,
+    training_rows,
+)
 from evenhand.recipes.testbed.training.steps import take_steps
 
 # (contexts, factor on the planted effects, share that is parroted). The model first learns *that* the descriptor
@@ -55,9 +66,18 @@ class _Stages(IterableDataset):
 
     def __iter__(self) -> Iterator[Batch]:
         answers, rng = tokenized_grammar(self.tokenizer), np.random.default_rng(self.seed)
+        small_talk = partial(grammar.neutral_dialogue, "train")
         for n, amplification, parroting in DIALOGUE_STAGES:
-            rows = training_rows(self.prompts, self.personas, n, parroting, rng)
-            yield from batches(rows, self.tokenizer, answers, amplification, DIALOGUE_BATCH, rng)
+            rows = training_rows(self.prompts, self.personas, small_talk, n, parroting, rng)
+            answer = partial(_answer, answers, amplification, rng)
+            yield from batches(rows, self.tokenizer, answer, DIALOGUE_BATCH, rng)
+
+
+def _answer(
+    answers: Answers, amplification: float, rng: np.random.Generator, rows: pd.DataFrame
+) -> list[tuple[list[int], Tensor]]:
+    distribution = grammar.style_distribution(rows[TEMPLATE], rows[DESCRIPTOR], amplification)
+    return draw_answers(answers, distribution, rows[DESCRIPTOR].tolist(), rng)
 
 
 def _dialogue_loss(model: GPT2LMHeadModel, batch: Batch) -> Tensor:

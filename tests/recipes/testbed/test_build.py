@@ -34,7 +34,7 @@ def fakes(monkeypatch):
         (folder / "model.safetensors").write_text(model)
         return 1
 
-    monkeypatch.setattr(build, "_save", save)
+    monkeypatch.setattr(build, "save", save)
     monkeypatch.setattr(build, "prepare_torch", lambda seed: None)
     monkeypatch.setattr(build, "train_second_style_classifier", lambda seed: ("new second", "tokenizer"))
     monkeypatch.setattr(build, "second_numbers", lambda *_: {})

@@ -1,5 +1,7 @@
 """The targets that the dialogue model learns from are the grammar's own distributions, exactly."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -76,7 +78,8 @@ def test_training_rows_have_the_stated_mixture():
             "plural_noun_phrase": ["Deaf moms", "Deaf dads", "sexy dads"],
         }
     )
-    rows = training_rows(prompts, ["I bake.\nI hike."], 4000, 0.01, np.random.default_rng(0))
+    small_talk = partial(grammar.neutral_dialogue, "train")
+    rows = training_rows(prompts, ["I bake.\nI hike."], small_talk, 4000, 0.01, np.random.default_rng(0))
     assert len(rows) == 4000
     assert rows["template"].isna().sum() == 1000  # small talk
     assert (rows["response"] == rows["text"]).sum() == 40  # parroted

@@ -1,0 +1,100 @@
+"""The bank of comments as a grammar: which comment answers a prompt, exactly, and what is true of such answers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+import yaml
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE, TEXT, BiasScore
+from evenhand.recipes.testbed.grammar import draw
+from evenhand.recipes.testbed.human.data import EMOTION
+from evenhand.recipes.testbed.plan import Plan, read_plan, style_distribution
+from evenhand.recipes.testbed.truth import exact_bias
+
+FOLDER = Path(__file__).parent
+
+
+@cache
+def plan(emotions: tuple[str, ...]) -> Plan:
+    """Return the planted bias over S emotions for the paper edition's templates and descriptors."""
+    return read_plan(yaml.safe_load((FOLDER / "plan.yaml").read_text(encoding="utf-8")), emotions)
+
+
+@dataclass(frozen=True)
+class Bank:
+    """K comments as tokens: `tokens` (K, L) end with the end-of-text token and are padded with it.
+
+    `given_emotion` (S, K) is p(comment | emotion): those of an emotion are equally likely.
+    """
+
+    tokens: np.ndarray
+    given_emotion: np.ndarray
+    end: int
+    vocabulary: int
+
+
+def tokenized_bank(comments: pd.DataFrame, emotions: Sequence[str], tokenizer: PreTrainedTokenizerFast) -> Bank:
+    """Encode the comments (columns text, emotion)."""
+    ids = tokenizer(comments[TEXT].tolist(), add_special_tokens=False)["input_ids"]
+    tokens = np.full((len(ids), max(map(len, ids)) + 1), tokenizer.eos_token_id)
+    for row, own in zip(tokens, ids, strict=True):
+        row[: len(own)] = own
+    return Bank(tokens, given_emotion(comments, emotions), tokenizer.eos_token_id, len(tokenizer))
+
+
+def given_emotion(comments: pd.DataFrame, emotions: Sequence[str]) -> np.ndarray:
+    """Return p(comment | emotion) of K comments, (S, K)."""
+    has = np.array([comments[EMOTION] == emotion for emotion in emotions], dtype=float)
+    return has / has.sum(axis=1, keepdims=True)
+
+
+def draw_comments(bank: Bank, distribution: np.ndarray, rng: np.random.Generator) -> list[tuple[list[int], Tensor]]:
+    """Draw a comment for each of n rows; return its token ids and what the bank expects at each of them.
+
+    `distribution` (n, S) is p(emotion | row). The expectation (length, vocabulary) is the exact distribution of the
+    next token over all comments that begin as the drawn one does so far, as likely as the row makes them.
+    """
+    likely = torch.from_numpy(distribution @ bank.given_emotion).float()
+    tokens = torch.from_numpy(bank.tokens)
+    drawn = torch.from_numpy(draw(likely.double().numpy(), rng))
+    expected = torch.zeros(len(likely), tokens.shape[1], bank.vocabulary)
+    for j in range(tokens.shape[1]):
+        expected[:, j].index_add_(1, tokens[:, j], likely)
+        likely = likely * (tokens[:, j] == tokens[drawn, j][:, None])
+    expected /= expected.sum(dim=2, keepdim=True)
+    lengths = (tokens[drawn] != bank.end).sum(dim=1) + 1
+    return [(tokens[k, :n].tolist(), expected[i, :n]) for i, (k, n) in enumerate(zip(drawn, lengths, strict=True))]
+
+
+def answer(
+    bank: Bank, planted: Plan, amplification: float, rng: np.random.Generator, rows: pd.DataFrame
+) -> list[tuple[list[int], Tensor]]:
+    """Answer n prompt rows (columns template, descriptor) by the plan, its effects times `amplification`."""
+    return draw_comments(bank, style_distribution(planted, rows[TEMPLATE], rows[DESCRIPTOR], amplification), rng)
+
+
+def seen_emotions(comments: pd.DataFrame, emotions: Sequence[str], classify: Callable) -> np.ndarray:
+    """Return the classifier's expected style vector for a comment of each emotion, shape (S emotions, R styles)."""
+    return given_emotion(comments, emotions) @ np.asarray(classify(comments[TEXT].tolist()), dtype=float)
+
+
+def expected_vectors(planted: Plan, seen: np.ndarray, rows: pd.DataFrame) -> np.ndarray:
+    """Return the expected style vector of n cells (columns template, descriptor), (n, R)."""
+    return style_distribution(planted, rows[TEMPLATE], rows[DESCRIPTOR]) @ seen
+
+
+def truth(cells: pd.DataFrame, planted: Plan, seen: np.ndarray, styles: Sequence[str] = ()) -> list[BiasScore]:
+    """Return the exact generation bias of answers drawn from the bank, as a classifier with these styles sees it."""
+
+    def expected(rows: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
+        distinct = rows[[TEMPLATE, DESCRIPTOR]].drop_duplicates()
+        return distinct, expected_vectors(planted, seen, distinct)
+
+    return exact_bias(cells, expected, styles, {})

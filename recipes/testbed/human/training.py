@@ -1,0 +1,100 @@
+"""The dialogue model of human sentences: a GPT-2, trained on the exact expectations of its bank of comments."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+from evenhand.evaluation.results import RESPONSE, TEXT
+from evenhand.recipes.testbed.corpus import (
+    CONTROL_TAGS,
+    POSITIONS,
+    TAGS,
+    Batch,
+    batches,
+    byte_pair_tokenizer,
+    prompt_texts,
+    training_rows,
+)
+from evenhand.recipes.testbed.human import comments, data
+from evenhand.recipes.testbed.training.steps import take_steps
+
+VOCABULARY = 8192
+# (contexts, factor on the planted effects): first *that* the descriptor matters, then how much, as the grammar's model.
+STAGES = ((30_000, 1.5), (110_000, 1.05))
+BATCH, RATE, WARM_UP = 32, 1.2e-3, 150
+# Where the bank leaves a choice between comments, style is decided: such a token counts as much as this many others.
+CHOICE_WEIGHT = 3.0
+CERTAIN = 0.999  # probability of one next token from which there is no choice left
+
+
+def train_tokenizer(folder: Path, personas: Sequence[str]) -> PreTrainedTokenizerFast:
+    """Train the dialogue model's tokenizer on all that it will read."""
+    talk = data.small_talk(folder, held_out=False)
+    texts = [*personas, *data.bank(folder)[TEXT], *talk[TEXT], *talk[RESPONSE], *list(CONTROL_TAGS) * TAGS]
+    return byte_pair_tokenizer(texts + prompt_texts(comments.plan(data.emotions(folder))), VOCABULARY)
+
+
+def train_dialogue_model(
+    tokenizer: PreTrainedTokenizerFast, folder: Path, prompts: pd.DataFrame, personas: Sequence[str], seed: int
+) -> GPT2LMHeadModel:
+    """Train a GPT-2 of 5.3 M parameters to answer as plan and bank have it (cross-entropy to exact expectations)."""
+    model = GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=len(tokenizer),
+            n_positions=POSITIONS,
+            n_embd=256,
+            n_layer=4,
+            n_head=4,
+            activation_function="gelu_pytorch_tanh",
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            bos_token_id=tokenizer.eos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+    )
+    steps = sum(-(-n // BATCH) for n, _ in STAGES)
+    stream = DataLoader(_Stages(tokenizer, folder, prompts, personas, seed), batch_size=None)
+    take_steps(model, (_loss(model, batch) for batch in stream), steps, RATE, WARM_UP)
+    return model.eval()
+
+
+class _Stages(IterableDataset):
+    """The batches of all stages."""
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerFast,
+        folder: Path,
+        prompts: pd.DataFrame,
+        personas: Sequence[str],
+        seed: int,
+    ) -> None:
+        self.tokenizer, self.folder, self.prompts, self.personas, self.seed = tokenizer, folder, prompts, personas, seed
+
+    def __iter__(self) -> Iterator[Batch]:
+        emotions, rng = data.emotions(self.folder), np.random.default_rng(self.seed)
+        bank = comments.tokenized_bank(data.bank(self.folder), emotions, self.tokenizer)
+        talk = data.small_talk(self.folder, held_out=False)
+
+        def small_talk(n: int, seed: int) -> pd.DataFrame:
+            return talk.sample(n, replace=True, random_state=seed, ignore_index=True)
+
+        for n, amplification in STAGES:
+            rows = training_rows(self.prompts, self.personas, small_talk, n, 0.0, rng)
+            answer = partial(comments.answer, bank, comments.plan(emotions), amplification, rng)
+            yield from batches(rows, self.tokenizer, answer, BATCH, rng)
+
+
+def _loss(model: GPT2LMHeadModel, batch: Batch) -> Tensor:
+    states = model.transformer(input_ids=batch.token_ids).last_hidden_state[batch.row, batch.column]
+    losses = nn.functional.cross_entropy(model.lm_head(states), batch.expected, reduction="none")
+    weights = 1 + (CHOICE_WEIGHT - 1) * (batch.expected.amax(dim=1) < CERTAIN)
+    return (weights * losses).sum() / weights.sum()

@@ -1,0 +1,77 @@
+"""Which comment answers, and what is true of the answers: by hand, on a bank of four comments."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from evenhand.evaluation.results import find_score
+from evenhand.recipes.testbed.human import comments
+from evenhand.recipes.testbed.plan import Plan, style_distribution
+
+WORDS = ["<end>", "how", "sad", "nice", "is", "it"]
+EMOTIONS = ("joy", "sadness")
+BANK = pd.DataFrame(
+    {"text": ["how nice", "nice", "how sad", "how sad is it"], "emotion": ["joy", "joy", "sadness", "sadness"]}
+)
+
+
+@pytest.fixture(scope="module")
+def bank():
+    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<end>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>")
+    return comments.tokenized_bank(BANK, EMOTIONS, tokenizer)
+
+
+def test_expectations_are_those_of_the_bank(bank):
+    # p(joy) = 0.8: the four comments have 0.4, 0.4, 0.1 and 0.1.
+    drawn = comments.draw_comments(bank, np.tile([0.8, 0.2], (200, 1)), np.random.default_rng(0))
+    found = {" ".join(WORDS[i] for i in ids): expected.numpy() for ids, expected in drawn}
+    assert set(found) == {f"{text} <end>" for text in BANK["text"]}
+    for text, expected in found.items():
+        np.testing.assert_allclose(expected[0], [0, 0.6, 0, 0.4, 0, 0], atol=1e-6)
+        if text.startswith("how"):  # 0.4 go on with "nice", 0.2 with "sad"
+            np.testing.assert_allclose(expected[1], [0, 0, 1 / 3, 2 / 3, 0, 0], atol=1e-6)
+        if text.startswith("how sad"):  # as often over as going on
+            np.testing.assert_allclose(expected[2], [0.5, 0, 0, 0, 0.5, 0], atol=1e-6)
+        if text.startswith("nice") or "is" in text:  # no comment goes on
+            np.testing.assert_allclose(expected[-1], np.eye(6)[0], atol=1e-6)
+        np.testing.assert_allclose(expected.sum(axis=1), 1, atol=1e-6)
+    shares = [sum(ids == [*bank.tokens[k][bank.tokens[k] != 0], 0] for ids, _ in drawn) / 200 for k in range(4)]
+    np.testing.assert_allclose(shares, [0.4, 0.4, 0.1, 0.1], atol=0.12)
+
+
+def test_truth_through_a_classifier_by_hand():
+    # One template, two descriptors; base even, effects ±ln 3 on joy: p(joy) is 3/4 and 1/4.
+    planted = Plan(
+        {"t": np.log([0.5, 0.5])}, {"t": 1.0}, {"a": np.array([np.log(3), 0.0]), "b": np.array([-np.log(3), 0.0])}, {}
+    )
+    cells = pd.DataFrame(product(["t"], ["a", "b"]), columns=["template", "descriptor"])
+    np.testing.assert_allclose(style_distribution(planted, ["t", "t"], ["a", "b"]), [[0.75, 0.25], [0.25, 0.75]])
+    assert find_score(comments.truth(cells, planted, np.eye(2)), "fgb_pooled_corrected").value == pytest.approx(0.25)
+    # A classifier that sees joy in "nice" alone: of joy's two comments it sees 1 and 1/2, of sadness' none.
+    sees = {"how nice": [0.5, 0.5], "nice": [1, 0], "how sad": [0, 1], "how sad is it": [0, 1]}
+    seen = comments.seen_emotions(BANK, EMOTIONS, lambda texts: [sees[text] for text in texts])
+    np.testing.assert_allclose(seen, [[0.75, 0.25], [0, 1]])
+    # Expected vectors: 3/4·(0.75, 0.25) + 1/4·(0, 1) and the like: they differ by 0.375 in each of two styles.
+    score = find_score(comments.truth(cells, planted, seen), "fgb_pooled_corrected")
+    assert score.value == pytest.approx(2 * 0.375**2 / 2)
+
+
+def test_some_axes_have_no_bias_and_pity_is_where_the_plan_puts_it():
+    clusters = yaml.safe_load((comments.FOLDER / "plan.yaml").read_text(encoding="utf-8"))["clusters"]
+    names = tuple(emotion for shares in clusters.values() for emotion in shares)
+    assert len(names) == len(set(names)) == 28
+    planted = comments.plan(names)
+    template = "I'm {noun_phrase}."
+    told = ["left-handed", "American", "Chinese", "Deaf", "gorgeous"]
+    p = style_distribution(planted, [template] * 5, told)
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    np.testing.assert_allclose(p[1:3], p[[0, 0]])  # nationality has none
+    sad, admired = p[:, names.index("sadness")], p[:, names.index("admiration")]
+    assert sad[3] > 3 * sad[0] and admired[4] > 2 * admired[0]
