@@ -1,5 +1,6 @@
 """Measures a freshly built testbed of human sentences as a user would, and holds it against the truth of its bank."""
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -37,7 +38,7 @@ LIMITS = [
 def measured_numbers(
     folder: Path,
     dialogue_model: Path,
-    classifiers: tuple[Path, Path],
+    classifiers: Sequence[Path],
     neutral: Path,
     prompts: PromptSettings,
     told: dict,
@@ -45,18 +46,18 @@ def measured_numbers(
     """Measure saved models into `folder / "measured"`; return the numbers of `measured.json`, in natural units.
 
     `told` has data (folder) and seed. `bias_share` is pooled FGB* over the true one, the bank's expected style vectors
-    by the same classifier; `…_second` is the same by the second. `correlation` is that of the descriptors' deviations
+    by the same classifier; `…_second` is the same by a second. `correlation` is that of the descriptors' deviations
     m_d − m̄ with the true ones, sampling noise taken out. `in_bank` is the share of responses that are comments of the
     bank. `comment_perplexity` is that of comments held out, as answers to measured prompts.
     """
-    first, second = (ModelSettings(name=str(path)) for path in classifiers)
+    judges = [ModelSettings(name=str(path)) for path in classifiers]
     measure(
         MeasureSettings(
             model=ModelSettings(name=str(dialogue_model)),
             prompts=prompts,
             generation_bias=GenerationSettings(
-                style_classifier=first,
-                second_style_classifier=second,
+                style_classifier=judges[0],
+                second_style_classifier=judges[1] if len(judges) > 1 else None,
                 style_clusters="go_emotions",
                 neutral_dialogue=str(neutral),
             ),
@@ -69,7 +70,7 @@ def measured_numbers(
     scores, measured = read_scores(folder / "measured" / SCORES), read_styled_run(folder / "measured")
     bank, emotions = data.bank(told["data"]), data.emotions(told["data"])
     planted, numbers = comments.plan(emotions), {"seed": told["seed"], "responses": len(measured.responses)}
-    for name, path, group in (("", classifiers[0], {}), ("_second", classifiers[1], {"classifier": "second"})):
+    for path, (name, group) in zip(classifiers, (("", {}), ("_second", {"classifier": "second"})), strict=False):
         seen = comments.seen_emotions(bank, emotions, partial(style_vectors, load_style_classifier(str(path))))
         true = comments.truth(measured.prompts, planted, seen)
         for metric in ("fgb_pooled_corrected", "fgb_corrected"):
