@@ -84,7 +84,7 @@ def summarise_and_present(
 
 
 def _bases(plans: Sequence[Plan]) -> list[str]:
-    """Return what the base model scored, in a sentence for each of the measurements there are."""
+    """Return what the base model scored, in a sentence for each of the measurements that differ."""
     found = []
     for folder in dict.fromkeys(plan.before for plan in plans):
         scores = read_scores(folder / SCORES)
@@ -92,7 +92,7 @@ def _bases(plans: Sequence[Plan]) -> list[str]:
         beside = [score for metric in others for score in scores if score.metric == metric and not score.group]
         told = read_settings(folder, "before")[0]
         found.append(say.base(told.seed, told.decoding.title(), score_text(find_score(scores, HEADLINE)), beside))
-    return found
+    return list(dict.fromkeys(found))
 
 
 def _notes_on(before: Path) -> Sequence[str]:
