@@ -15,6 +15,7 @@ from tests.forked_commands import wait_until
 
 SETTINGS = """
 loop:
+  even_if_unbiased: true  # which so few responses cannot show
   measure:
     prompts:
       descriptors: 26

@@ -4,10 +4,16 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.families.generation_bias.relevance import LIKELIHOODS
+from evenhand.evaluation.families.generation_bias.rows import read_styled_run
+from evenhand.evaluation.models.generation import render_contexts
+from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
+from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.results import find_score, read_scores
+from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.checking import checked
 from evenhand.recipes.loop import loop
 from evenhand.recipes.settings import LoopSettings
+from evenhand.recipes.testbed import DIALOGUE_MODEL
 
 INSTRUCTION = "I like music."
 SMALL = {
@@ -45,10 +51,13 @@ def test_the_same_model_is_measured_with_and_without_the_instruction(finished):
 
 
 def test_costs_are_judged_by_the_model_that_was_told_nothing(finished):
-    own = pd.read_parquet(finished / "prompt" / "after" / f"{LIKELIHOODS}.parquet")
-    judged = pd.read_parquet(finished / "prompt" / "compare" / f"{LIKELIHOODS}_after.parquet")
-    assert own["tokens"].equals(judged["tokens"])  # the same responses, of which the two make something else
-    assert (own["log_likelihood"] - judged["log_likelihood"]).abs().max() > 0.01
+    judged = pd.read_parquet(finished / "prompt" / "compare" / f"{LIKELIHOODS}_after.parquet")["log_likelihood"][:20]
+    after = read_styled_run(finished / "prompt" / "after")
+    texts, said = after.prompts["text"].tolist()[:20], list(after.responses[:20])
+    for told, alike in ((None, True), (INSTRUCTION, False)):
+        model = load_dialogue_model(ModelSettings(name=str(DIALOGUE_MODEL), system_prompt=told))
+        found, _ = response_perplexity(model, render_contexts(model, texts, [""] * 20), said)
+        assert (judged.tolist() == pytest.approx(found.tolist(), abs=1e-3)) == alike
 
 
 def test_the_reports_say_what_the_model_was_told(finished):

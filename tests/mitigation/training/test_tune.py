@@ -187,12 +187,11 @@ def test_an_adapter_beside_its_base_is_loaded_with_it_wherever_both_are_moved(tm
     assert greedy(loaded, ["a b no_bias<eos>", "a b bias<eos>"]) == ["red sun", "blue sky"]
 
 
-@pytest.mark.parametrize("lora", [True, False])
-def test_the_snippet_of_the_card_runs_from_any_folder(tmp_path, lora):
+def test_the_snippet_of_the_card_runs_from_any_folder(tmp_path):
     base = tiny_base()
     for part in (base.model, base.tokenizer):
         part.save_pretrained(str(tmp_path / "base"))
-    result = tuned(tmp_path / "run", replace_settings(lora=lora), base=replace(base, name=str(tmp_path / "base")))
+    result = tuned(tmp_path / "run", base=replace(base, name=str(tmp_path / "base")))
     snippet = (result.path / "README.md").read_text().split("```python\n")[1].split("```")[0]
     say = "ids = tokenizer('a b no_bias<eos>', add_special_tokens=False, return_tensors='pt')\n"
     say += "print(tokenizer.decode(model.generate(**ids, do_sample=False, max_new_tokens=2)[0, -2:]))"
