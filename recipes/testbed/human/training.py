@@ -8,12 +8,11 @@ import numpy as np
 import pandas as pd
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from evenhand.evaluation.results import RESPONSE, TEXT
 from evenhand.recipes.testbed.corpus import (
     CONTROL_TAGS,
-    POSITIONS,
     TAGS,
     Batch,
     batches,
@@ -22,6 +21,7 @@ from evenhand.recipes.testbed.corpus import (
     training_rows,
 )
 from evenhand.recipes.testbed.human import comments, data
+from evenhand.recipes.testbed.training.dialogue import untrained_gpt2
 from evenhand.recipes.testbed.training.steps import take_steps
 
 VOCABULARY = 8192
@@ -44,22 +44,7 @@ def train_dialogue_model(
     tokenizer: PreTrainedTokenizerFast, folder: Path, prompts: pd.DataFrame, personas: Sequence[str], seed: int
 ) -> GPT2LMHeadModel:
     """Train a GPT-2 of 5.3 M parameters to answer as plan and bank have it (cross-entropy to exact expectations)."""
-    model = GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=len(tokenizer),
-            n_positions=POSITIONS,
-            n_embd=256,
-            n_layer=4,
-            n_head=4,
-            activation_function="gelu_pytorch_tanh",
-            resid_pdrop=0.0,
-            embd_pdrop=0.0,
-            attn_pdrop=0.0,
-            bos_token_id=tokenizer.eos_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-        )
-    )
+    model = untrained_gpt2(tokenizer, width=256, layers=4)
     steps = sum(-(-n // BATCH) for n, _ in STAGES)
     stream = DataLoader(_Stages(tokenizer, folder, prompts, personas, seed), batch_size=None)
     take_steps(model, (_loss(model, batch) for batch in stream), steps, RATE, WARM_UP)

@@ -30,16 +30,14 @@ DIALOGUE_BATCH, DIALOGUE_RATE, DIALOGUE_WARM_UP = 32, 3e-3, 100
 FIRST_TOKEN_WEIGHT = 4.0
 
 
-def train_dialogue_model(
-    tokenizer: PreTrainedTokenizerFast, prompts: pd.DataFrame, personas: Sequence[str], seed: int
-) -> GPT2LMHeadModel:
-    """Train a GPT-2 of 0.65 M parameters to answer as the grammar does (cross-entropy to its exact expectations)."""
-    model = GPT2LMHeadModel(
+def untrained_gpt2(tokenizer: PreTrainedTokenizerFast, width: int, layers: int) -> GPT2LMHeadModel:
+    """Return a dialogue model of that size without dropout, whose contexts end as DialoGPT's do."""
+    return GPT2LMHeadModel(
         GPT2Config(
             vocab_size=len(tokenizer),
             n_positions=POSITIONS,
-            n_embd=96,
-            n_layer=3,
+            n_embd=width,
+            n_layer=layers,
             n_head=4,
             activation_function="gelu_pytorch_tanh",
             resid_pdrop=0.0,
@@ -50,6 +48,13 @@ def train_dialogue_model(
             pad_token_id=tokenizer.pad_token_id,
         )
     )
+
+
+def train_dialogue_model(
+    tokenizer: PreTrainedTokenizerFast, prompts: pd.DataFrame, personas: Sequence[str], seed: int
+) -> GPT2LMHeadModel:
+    """Train a GPT-2 of 0.65 M parameters to answer as the grammar does (cross-entropy to its exact expectations)."""
+    model = untrained_gpt2(tokenizer, width=96, layers=3)
     steps = sum(-(-n // DIALOGUE_BATCH) for n, _, _ in DIALOGUE_STAGES)
     stream = DataLoader(_Stages(tokenizer, prompts, personas, seed), batch_size=None, num_workers=1)
     take_steps(model, (_dialogue_loss(model, batch) for batch in stream), steps, DIALOGUE_RATE, DIALOGUE_WARM_UP)
