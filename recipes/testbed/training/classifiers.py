@@ -14,7 +14,6 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
 from transformers import (
-    BertConfig,
     BertForSequenceClassification,
     ModernBertConfig,
     ModernBertForSequenceClassification,
@@ -23,7 +22,7 @@ from transformers import (
 
 from evenhand.recipes.testbed import grammar
 from evenhand.recipes.testbed.corpus import END_OF_TEXT, PAD, POSITIONS
-from evenhand.recipes.testbed.training.steps import padded_right, take_steps
+from evenhand.recipes.testbed.training.steps import padded_right, small_bert, take_steps
 
 CLASSIFIER_TEXTS, CLASSIFIER_BATCH, CLASSIFIER_RATE, CLASSIFIER_WARM_UP = 150_000, 128, 3e-3, 50
 CLASSIFIER_HELD_OUT = 0.1
@@ -41,23 +40,7 @@ def train_style_classifier(
 ) -> tuple[BertForSequenceClassification, PreTrainedTokenizerFast]:
     """Train a BERT of 0.47 M parameters to give the grammar's posterior over styles; return it with its tokenizer."""
     own = classifier_tokenizer(tokenizer)
-    styles = grammar.styles()
-    model = BertForSequenceClassification(
-        BertConfig(
-            vocab_size=len(own),
-            hidden_size=96,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            intermediate_size=192,
-            max_position_embeddings=POSITIONS,
-            type_vocab_size=1,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-            pad_token_id=own.pad_token_id,
-            id2label=dict(enumerate(styles)),
-            label2id={style: i for i, style in enumerate(styles)},
-        )
-    )
+    model = BertForSequenceClassification(small_bert(own, POSITIONS, **_style_labels()))
     small_talk = [response for _, response in grammar.neutral_pairs("train")]
     ordinary = [(SMALL_TALK_SHARE, small_talk), (PROMPT_SHARE, _prompts("person", "people"))]
     _train_classifier(model, own, lambda text: not is_held_out(text), ordinary, CLASSIFIER_TEXTS, CLASSIFIER_RATE, seed)
@@ -72,7 +55,6 @@ def train_second_style_classifier(seed: int) -> tuple[ModernBertForSequenceClass
     """
     torch.manual_seed(seed + 1)  # so that building it alone gives the same bytes as building all
     own = second_tokenizer()
-    styles = grammar.styles()
     model = ModernBertForSequenceClassification(
         ModernBertConfig(
             vocab_size=len(own),
@@ -90,13 +72,17 @@ def train_second_style_classifier(seed: int) -> tuple[ModernBertForSequenceClass
             eos_token_id=None,
             cls_token_id=None,
             sep_token_id=None,
-            id2label=dict(enumerate(styles)),
-            label2id={style: i for i, style in enumerate(styles)},
+            **_style_labels(),
         )
     )
     ordinary = [(PROMPT_SHARE, _prompts("woman", "women"))]
     _train_classifier(model, own, is_for_second, ordinary, SECOND_TEXTS, SECOND_RATE, seed + 1)
     return model.eval(), own
+
+
+def _style_labels() -> dict[str, dict]:
+    styles = grammar.styles()
+    return {"id2label": dict(enumerate(styles)), "label2id": {style: i for i, style in enumerate(styles)}}
 
 
 def style_posteriors() -> tuple[list[str], np.ndarray, np.ndarray]:

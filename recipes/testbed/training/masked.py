@@ -7,10 +7,10 @@ import torch
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
-from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+from transformers import BertForMaskedLM, PreTrainedTokenizerFast
 
 from evenhand.recipes.testbed import pairs
-from evenhand.recipes.testbed.training.steps import PAD_WORD, UNKNOWN_WORD, padded_right, take_steps
+from evenhand.recipes.testbed.training.steps import PAD_WORD, UNKNOWN_WORD, padded_right, small_bert, take_steps
 
 MASKED_SENTENCES, MASKED_BATCH, MASKED_RATE, MASKED_WARM_UP = 256_000, 64, 3e-3, 100
 ATTRIBUTE_SHARE = 0.4  # of the words asked for, those that the planted bias is in, beside the others drawn uniformly
@@ -31,20 +31,7 @@ def train_masked_model(seed: int) -> tuple[BertForMaskedLM, PreTrainedTokenizerF
     """
     torch.manual_seed(seed + 2)  # so that building it alone gives the same bytes as building all
     own = masked_tokenizer()
-    model = BertForMaskedLM(
-        BertConfig(
-            vocab_size=len(own),
-            hidden_size=96,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            intermediate_size=192,
-            max_position_embeddings=MASKED_POSITIONS,
-            type_vocab_size=1,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-            pad_token_id=own.pad_token_id,
-        )
-    )
+    model = BertForMaskedLM(small_bert(own, MASKED_POSITIONS))
     steps = MASKED_SENTENCES // MASKED_BATCH
 
     def losses() -> Iterator[Tensor]:

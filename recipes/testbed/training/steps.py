@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerFast
+from transformers import BertConfig, PreTrainedTokenizerFast
 
 from evenhand.evaluation.runs.progress import progress
 
@@ -46,6 +46,23 @@ def take_steps(model: nn.Module, losses: Iterator[Tensor], steps: int, rate: flo
             optimizer.step()
             schedule.step()
             advance(1)
+
+
+def small_bert(tokenizer: PreTrainedTokenizerFast, positions: int, **labels: dict) -> BertConfig:
+    """Return the config of a BERT of two layers without dropout, for this vocabulary."""
+    return BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=192,
+        max_position_embeddings=positions,
+        type_vocab_size=1,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        pad_token_id=tokenizer.pad_token_id,
+        **labels,
+    )
 
 
 def padded_right(tokenizer: Tokenizer, longest: int, **special_tokens: str) -> PreTrainedTokenizerFast:
