@@ -39,12 +39,12 @@ from transformers import (
     TrainerCallback,
 )
 
+from evenhand.evaluation.errors import Refused
 from evenhand.evaluation.models.generation import decoding, generate_responses
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.styles import StyleClassifier, style_vectors
 from evenhand.mitigation.methods import load_method
 from evenhand.mitigation.training.data import TuningData
-from evenhand.mitigation.training.guards import Refused
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.tune import tune
 from evenhand.recipes.command_line import read_settings

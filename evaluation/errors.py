@@ -1,4 +1,4 @@
-"""The one error a user's input can raise."""
+"""The one error a user's input can raise, and that of a tuning that a guard refuses."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -9,6 +9,10 @@ class InputError(ValueError):
 
     The command line prints the message alone and exits with status 2; nothing has been lost by then.
     """
+
+
+class Refused(InputError):
+    """A tuning went through and its model is not handed out: it is its base's like, or was spoiled."""
 
 
 def unknown_name(field: str, value: str, allowed: Iterable[str]) -> InputError:

@@ -6,10 +6,12 @@ said once, by its class in `settings`. Nothing heavy is imported before the sett
 
 import logging
 import os
+import signal
 import sys
 import typing
 from argparse import ArgumentError, ArgumentTypeError, HelpFormatter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -38,6 +40,7 @@ from evenhand.recipes.settings import COMMANDS, check_inputs
 
 log = logging.getLogger("evenhand")
 
+INTERRUPTED, TERMINATED = 130, 143  # 128 and the signal, as shells have it
 FLAGS = "command line"  # what errors call the place where flags are given
 GENERAL = ("config", "help", "version", "verbose", "quiet", "print_config")
 METAVARS = {str: "TEXT", Path: "PATH", int: "INT", float: "NUM", bool: "BOOL", list: "A,B", dict: "{K: V}"}
@@ -45,7 +48,9 @@ set_parsing_settings(add_print_completion_argument=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; a user's mistake is one line on stderr and status 2."""
+    """Run one command; a user's mistake is one line on stderr and status 2, Ctrl-C 130 and SIGTERM 143."""
+    with suppress(ValueError):  # only the main thread may set a handler
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     sys.stdout.reconfigure(errors="replace")  # a terminal that has no "×" shows "?" instead of a traceback
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -77,6 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"evenhand {command}: {error}" if command else f"evenhand: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"evenhand {command}: interrupted; the same command goes on from here.", file=sys.stderr)
+        return INTERRUPTED
     return 0
 
 

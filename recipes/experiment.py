@@ -20,16 +20,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, Refused
 from evenhand.evaluation.families.generation_bias.content import HEADLINE, bias_shown
+from evenhand.evaluation.models.revisions import ADAPTER
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.results import find_score, read_scores
 from evenhand.evaluation.runs.folders import NOT_COMPARED
 from evenhand.evaluation.runs.progress import start_logging
 from evenhand.evaluation.settings import ClassifierSettings, ModelSettings, as_settings
 from evenhand.mitigation.methods import Method, load_method
-from evenhand.mitigation.training.adapter import ADAPTER
-from evenhand.mitigation.training.guards import Refused
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import (
     FAMILY,

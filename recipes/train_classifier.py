@@ -46,6 +46,7 @@ from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.statistics.accuracy import accuracy_scores, f1_scores
 from evenhand.mitigation.training.callbacks import StepCallback
+from evenhand.mitigation.training.checkpoints import last_checkpoint
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import TrainClassifierSettings
 
@@ -173,7 +174,7 @@ def _trained(run: Run, settings: TrainClassifierSettings, data: Texts) -> Path:
     labels = truth.astype(np.float32) if settings.label_separator else truth.argmax(axis=1)
     rows = Dataset.from_dict({**encoded, "labels": labels.tolist()})
     steps = math.ceil(len(rows) / settings.batch_size) * settings.epochs
-    last = max(checkpoints.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]), default=None)
+    last = last_checkpoint(checkpoints)
     with progress(steps, "training", "steps", int(last.name.split("-")[1]) if last else 0) as advance:
         trainer = Trainer(
             model=model,

@@ -18,6 +18,7 @@ from evenhand.evaluation.families.generation_bias.responses import classify, res
 from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run
 from evenhand.evaluation.models.generation import decoding, render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
+from evenhand.evaluation.models.revisions import ADAPTER
 from evenhand.evaluation.models.styles import StyleClassifier, load_style_classifier
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, STYLE_VECTOR, TEMPLATE, TEXT
 from evenhand.evaluation.runs.files import write_json
@@ -27,7 +28,6 @@ from evenhand.evaluation.statistics.cells import arrange_cells, codes
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 from evenhand.mitigation.labelling.page import THRESHOLD
 from evenhand.mitigation.methods import Method, load_method
-from evenhand.mitigation.training.adapter import ADAPTER
 from evenhand.mitigation.training.callbacks import BiasCallback
 from evenhand.mitigation.training.data import Reward, TuningData, hold_out
 from evenhand.mitigation.training.page import CURVES

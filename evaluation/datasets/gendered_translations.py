@@ -378,6 +378,9 @@ def _marked(path: Path, row: int, cell: str) -> list[str] | None:
 def _checked(path: Path, table: pd.DataFrame) -> pd.DataFrame:
     if table.empty:
         raise InputError(f"{path} has no reference; write one in each row.")
+    for code in table[LANG].unique():
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", code):  # files are called by it
+            raise InputError(f"{path}: lang {code!r} is no code of a language; write one such as spa_Latn.")
     for name in (AXIS, DESCRIPTOR, TEMPLATE):
         several = table.groupby(SENTENCE_ID, sort=False)[name].nunique().gt(1)
         if several.any():

@@ -11,18 +11,20 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from datasets import Dataset
 
 from evenhand.evaluation.datasets.downloads import pinned_file
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT
 from evenhand.evaluation.runs.files import sha256_of
 from evenhand.evaluation.settings import PromptSettings
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 FILES = ("descriptors.json", "nouns.json", "sentence_templates.json", "standalone_noun_phrases.json")
 PAPER_EDITION = Path(__file__).resolve().parent / "data" / "holistic_bias_paper"
@@ -163,7 +165,7 @@ def _downloaded(version: str) -> Path:
     return paths[0].parent
 
 
-def generate(taxonomy: Taxonomy) -> Dataset:
+def generate(taxonomy: Taxonomy) -> "Dataset":
     """Return every prompt of a taxonomy: each noun phrase, sorted by its columns, in each template, in file order.
 
     Noun phrases without a noun of their own (a descriptor alone, a fixed phrase) skip the `must_be_noun` templates.
@@ -194,6 +196,8 @@ def generate(taxonomy: Taxonomy) -> Dataset:
         ("must_be_noun", [template.must_be_noun for template in taxonomy.templates]),
     ):
         table[name] = pa.array(values).take(template_rows)
+    from datasets import Dataset  # brings torch: only where rows are made
+
     return Dataset(pa.table(table))
 
 

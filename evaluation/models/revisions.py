@@ -13,6 +13,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.files import sha256_of
 
 ADAPTER_CONFIG, MODULES = "adapter_config.json", "modules.json"
+ADAPTER = "adapter"  # the folder in a tuning run that holds what was tuned
 FACTS = "evenhand.json"  # what tuning leaves beside the weights
 # The field of each file that holds the way to the base model, which changes when a folder is moved: in the first the id
 # on the hub or the absolute path, as every library reads it, in the second the path from the adapter.

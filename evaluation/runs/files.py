@@ -1,8 +1,10 @@
 """Files are written whole or not at all: a temporary name in the same folder, then a rename."""
 
+import errno
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,24 +14,53 @@ import yaml
 
 from evenhand.evaluation.errors import InputError
 
+UNFINISHED = ".part"  # how the temporary names end
+
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it into place if the block ends without an error.
+    """Yield a temporary path beside `path`; rename it into place, on the disk, if the block ends without an error.
 
     Raises:
         InputError: the folder cannot be made or written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())  # a rename that outlives a power cut must not outlive what it renames
         temporary.replace(path)
     except OSError as error:
+        if is_disk_full(error):
+            raise InputError(disk_full_text(path)) from error
         raise InputError(f"cannot write {path}: {error.strerror or error}; choose another --output_dir.") from error
     finally:
         with suppress(OSError):  # it is not there after a rename, nor where it could not be written
             temporary.unlink()
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Say whether an error is that of a full disk, as Python, safetensors and torch tell it."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    # torch's writer says where it failed, not why.
+    told = ("No space left on device", "os error 28", "Disk quota exceeded", "PytorchStreamWriter failed")
+    return any(words in str(error) for words in told)
+
+
+def disk_full_text(path: Path) -> str:
+    """Return what a user is told when there is no room for a file."""
+    return f"cannot write {path}: no space is left on its disk. Free some and run again: what is done so far is kept."
+
+
+def clear_unfinished(folder: Path) -> None:
+    """Remove what killed writes left in a folder and those in it."""
+    for left in folder.rglob(f".*{UNFINISHED}"):
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

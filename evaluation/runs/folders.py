@@ -12,7 +12,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -21,9 +21,19 @@ from typing import Any
 
 import pandas as pd
 import yaml
+from safetensors import SafetensorError
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.files import write_json, write_text
+from evenhand.evaluation.runs.files import (
+    clear_unfinished,
+    disk_full_text,
+    is_disk_full,
+    read_yaml,
+    sha256_of,
+    write_json,
+    write_text,
+)
+from evenhand.evaluation.runs.lock import LOCK, held
 from evenhand.evaluation.runs.parts import Batches, gather
 from evenhand.evaluation.runs.tables import read_table, write_table
 from evenhand.evaluation.runs.tracking import Tracker, tracked
@@ -34,11 +44,15 @@ log = logging.getLogger("evenhand")
 CONFIG, MANIFEST, PARTS = "config.yaml", "run.json", "parts"
 FORMAT = 2  # of a run's files; 0.1 wrote none
 PACKAGES = ("evenhand", "torch", "transformers", "peft", "trl", "accelerate", "datasets", "numpy", "scipy", "wandb")
-NO_RESULTS = (CONFIG, "wandb", "tensorboard")  # a folder with these alone may be taken for other settings
-# Where a run is written and who is told about it, and how, do not shape its numbers.
+NO_RESULTS = (CONFIG, LOCK, "wandb", "tensorboard")  # a folder with these alone may be taken for other settings
+# Where a run is written, who is told about it and how, and what is done at once do not shape its numbers.
 NOT_COMPARED = ("output_dir", "report_to", "group", "show")
-# Settings that name another run's folder; what is in it is compared by its fingerprint, among the inputs.
+# Settings that name another run's folder.
 RUN_FOLDERS = ("responses", "labels", "tuning", "before", "after", "untagged")
+# What is in them, in models and in these files is compared by its fingerprint, among the inputs, however it is spelled.
+NAMES = (*RUN_FOLDERS, "name", "file", "texts", "test_texts", "references", "translations", "neutral_dialogue")
+# What a manifest holds the hashes of: results, and no reports, which people may edit.
+RESULTS, NOT_RESULTS = (".parquet", ".json", ".csv", ".safetensors"), ("parts", "checkpoints", "wandb", "tensorboard")
 DIFFERENCES_SHOWN = 5
 
 
@@ -97,51 +111,62 @@ def stage(command: str, config: Any, inputs: Mapping[str, Any] | None = None) ->
         **_from_folder(as_settings(config), folder.resolve()),
         "inputs": inputs,
     }
-    if _holds_results(folder):
-        _refuse_other(folder, settings)
-        if (folder / MANIFEST).exists():
-            log.info("%s: %s is finished; nothing to do", command, folder)
-            yield None
-            return
-        log.info("%s: going on in %s", command, folder)
-    else:
-        write_text(folder / CONFIG, yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
-    start, began = time.monotonic(), datetime.now(UTC)
-    with tracked(command, config) as tracker:
-        run = Run(folder, settings_sha256(settings), tracker, inputs)
-        yield run
-    write_json(
-        folder / MANIFEST,
-        {
-            "format": FORMAT,
-            "command": command,
-            "fingerprint": run.fingerprint,
-            "began": began.isoformat(timespec="seconds"),
-            "seconds": {**run.seconds, "total": round(time.monotonic() - start, 2)},
-            "packages": packages(),
-            "commit": _commit(),
-            "inputs": inputs,
-            **run.facts,
-        },
-    )
+    with ExitStack() as until_done:
+        if not (folder / MANIFEST).exists():  # what is finished is only read
+            until_done.enter_context(held(folder))
+        if not _holds_results(folder):
+            write_text(folder / CONFIG, yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
+        else:
+            _refuse_other(folder, settings)
+            if _is_finished(folder, until_done):
+                log.info("%s: %s is finished; nothing to do", command, folder)
+                yield None
+                return
+            log.info("%s: going on in %s", command, folder)
+            clear_unfinished(folder)
+        start, began = time.monotonic(), datetime.now(UTC)
+        try:
+            with tracked(command, config) as tracker:
+                run = Run(folder, settings_sha256(settings), tracker, inputs)
+                yield run
+        except (OSError, RuntimeError, SafetensorError) as error:
+            if is_disk_full(error):
+                raise InputError(disk_full_text(folder)) from error
+            raise
+        write_json(
+            folder / MANIFEST,
+            {
+                "format": FORMAT,
+                "command": command,
+                "fingerprint": run.fingerprint,
+                "began": began.isoformat(timespec="seconds"),
+                "seconds": {**run.seconds, "total": round(time.monotonic() - start, 2)},
+                "packages": packages(),
+                "commit": _commit(),
+                "inputs": inputs,
+                "files": {path.relative_to(folder).as_posix(): sha256_of(path) for path in _results(folder)},
+                **run.facts,
+            },
+        )
 
 
 def read_run(folder: Path, command: str, field_name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the settings and the manifest of a finished run of `command`; the runs that it names are named from here.
 
     Raises:
-        InputError: the folder holds no such run, or one of version 0.1.
+        InputError: the folder holds no such run, one that was damaged since, or one of version 0.1.
     """
-    try:
-        settings = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except OSError:
-        raise InputError(
-            f"{field_name}: {folder} holds no finished run; run `evenhand {command}` into it first."
-        ) from None
-    _refuse_old(folder, settings, field_name)
+    manifest = _manifest(folder)
+    if manifest is None:
+        raise InputError(f"{field_name}: {folder} holds no finished run; run `evenhand {command}` into it first.")
+    settings = _config(folder, field_name)
     if settings.get("command") != command:
         raise InputError(f"{field_name}: {folder} is a run of `{settings.get('command')}`, not of `{command}`.")
+    if damaged := _damaged(folder, manifest):
+        raise InputError(
+            f"{field_name}: {folder / damaged[0]} is missing or damaged (its SHA-256 is not the manifest's); run "
+            f"`evenhand {command}` into that folder again, which makes it anew."
+        )
     return _from_here(settings, folder), manifest
 
 
@@ -182,6 +207,51 @@ def _holds_results(folder: Path) -> bool:
         raise InputError(f"output_dir: {folder} cannot be read ({error.strerror}); give another.") from None
 
 
+def _config(folder: Path, field_name: str) -> dict[str, Any]:
+    """Return what a folder's stage was told."""
+    settings = read_yaml(folder / CONFIG, field_name)
+    if not isinstance(settings, Mapping):
+        raise InputError(f"{field_name}: {folder / CONFIG} is not what a stage writes; delete the folder, or repair it.")
+    _refuse_old(folder, settings, field_name)
+    return dict(settings)
+
+
+def _manifest(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest; None where there is none that can be read, so that nothing is finished."""
+    try:
+        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _is_finished(folder: Path, until_done: ExitStack) -> bool:
+    """Say whether a stage is finished and all that it left is as it was; what is damaged is removed, to be made again."""
+    if not (folder / MANIFEST).exists():
+        return False
+    manifest = _manifest(folder)
+    damaged = [MANIFEST] if manifest is None else _damaged(folder, manifest)
+    if not damaged:
+        return True
+    until_done.enter_context(held(folder))
+    log.warning("%s: %s missing or damaged; made again", folder, ", ".join(damaged))
+    for name in (*damaged, MANIFEST):
+        (folder / name).unlink(missing_ok=True)
+    return False
+
+
+def _damaged(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
+    """Return the files that are not as the manifest has them."""
+    files = manifest.get("files", {})
+    return [name for name, told in files.items() if not (folder / name).is_file() or sha256_of(folder / name) != told]
+
+
+def _results(folder: Path) -> list[Path]:
+    """Return the files that hold a run's results."""
+    found = (path for path in folder.rglob("*") if path.suffix in RESULTS and path.is_file())
+    return sorted(path for path in found if path.relative_to(folder).parts[0] not in NOT_RESULTS)
+
+
 def _refuse_old(folder: Path, settings: Mapping[str, Any], field_name: str) -> None:
     if settings.get("format") != FORMAT:
         raise InputError(
@@ -191,8 +261,7 @@ def _refuse_old(folder: Path, settings: Mapping[str, Any], field_name: str) -> N
 
 
 def _refuse_other(folder: Path, settings: Mapping[str, Any]) -> None:
-    earlier = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8")) or {}
-    _refuse_old(folder, earlier, "output_dir")
+    earlier = _config(folder, "output_dir")
     changed = list(_differences("", _compared(earlier), _compared(settings)))
     if len(changed) > DIFFERENCES_SHOWN:
         changed[DIFFERENCES_SHOWN:] = [f"and {len(changed) - DIFFERENCES_SHOWN} more"]
@@ -213,7 +282,15 @@ def _differences(name: str, earlier: Any, now: Any) -> Iterator[str]:
 
 
 def _compared(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if key not in (*NOT_COMPARED, *RUN_FOLDERS)}
+    """Return what shapes a run's numbers, without the names of what is compared by its content."""
+    shaping = {key: value for key, value in settings.items() if key not in NOT_COMPARED}
+    return {key: value if key == "inputs" else _nameless(key, value) for key, value in shaping.items()}
+
+
+def _nameless(key: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _nameless(name, item) for name, item in value.items()}
+    return "…" if key in NAMES and value is not None else value
 
 
 def _commit() -> str | None:

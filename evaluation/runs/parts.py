@@ -1,5 +1,6 @@
 """Long work in batches, kept on disk as it goes: a run that was killed goes on where it was."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -9,6 +10,8 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.runs.tables import read_table, write_table
+
+log = logging.getLogger("evenhand")
 
 SECONDS_BETWEEN_PARTS = 5.0  # what a kill may cost
 ROW = "row"
@@ -20,13 +23,12 @@ Batches = Callable[[int], Iterator[tuple[Sequence, ...]]]
 def gather(parts: Path, columns: Sequence[str], n: int, batches: Batches, description: str, unit: str) -> pd.DataFrame:
     """Return `columns` of rows 0 … n−1, computing only what is not in the folder `parts` yet.
 
-    A part is called by the number of batches that are finished with it.
+    A part is called by the number of batches that are finished with it; from a damaged one on they are made again.
 
     Raises:
         InputError: the parts are not of these rows.
     """
-    files = sorted(parts.glob("*.parquet"))
-    done, finished = sum(len(read_table(file)) for file in files), int(files[-1].stem) if files else 0
+    done, finished = _sound(parts)
     # What is on disk is read at the end: small tables that stay between a model's large ones would scatter the memory.
     waiting: list[pd.DataFrame] = []
     written = -SECONDS_BETWEEN_PARTS  # the first batch is kept at once: a folder that cannot be written shows early
@@ -48,6 +50,23 @@ def gather(parts: Path, columns: Sequence[str], n: int, batches: Batches, descri
         keep()
     found = [read_table(file) for file in sorted(parts.glob("*.parquet"))]
     rows = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=[ROW, *columns])
+    rows = rows.drop_duplicates(ROW)  # a row is the same whenever it is made
     if sorted(rows[ROW]) != list(range(n)):
         raise InputError(f"{parts} does not hold each of {n} rows once; delete the run's folder and run it again.")
     return rows.sort_values(ROW, ignore_index=True)[list(columns)]
+
+
+def _sound(parts: Path) -> tuple[int, int]:
+    """Return how many rows and batches the parts hold; what is damaged is removed, with all that follows it."""
+    rows, batches, damaged = 0, 0, False
+    for file in sorted(parts.glob("*.parquet")):
+        try:
+            n = 0 if damaged else len(read_table(file))
+        except InputError:
+            log.warning("%s is damaged; it and what follows it are made again", file)
+            damaged = True
+        if damaged:
+            file.unlink()
+        else:
+            rows, batches = rows + n, int(file.stem)
+    return rows, batches

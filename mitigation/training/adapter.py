@@ -20,7 +20,6 @@ from evenhand.evaluation.models.revisions import FACTS
 from evenhand.evaluation.runs.files import write_json
 from evenhand.mitigation.training.quiet import quiet
 
-ADAPTER = "adapter"
 WEIGHTS = ("*.safetensors*", "config.json", "generation_config.json", "adapter_config.json")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import Refused
 from evenhand.evaluation.models.generation import encode_contexts, generate_responses
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
@@ -16,10 +16,6 @@ from evenhand.mitigation.training.settings import TuningSettings
 CHECKED_CONTEXTS, CHECKED_TOKENS = 64, 20
 # Where no logit moves by more, every token's probability is the same to 0.2 %: the weights were not applied.
 LEAST_LOGIT_CHANGE = 1e-3
-
-
-class Refused(InputError):
-    """A tuning went through and its model is not handed out: it is its base's like, or was spoiled."""
 
 
 @dataclass(frozen=True)

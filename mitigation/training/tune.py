@@ -17,9 +17,9 @@ from transformers import TrainerCallback, TrainerState
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.generation import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.revisions import ADAPTER
 from evenhand.evaluation.runs.files import write_text
 from evenhand.mitigation.training.adapter import (
-    ADAPTER,
     copy_weights,
     folder_written_whole,
     load_tuned,

@@ -10,7 +10,7 @@ from evenhand.evaluation.settings import TESTBED
 from evenhand.evaluation.statistics.intervals import share_interval
 from evenhand.evaluation.statistics.paired_change import share_change
 from evenhand.mitigation.training.page import tuning_facts
-from evenhand.recipes.testbed import frequencies, grammar, pairs
+from evenhand.recipes.testbed import grammar, pairs
 from evenhand.recipes.testbed.well_formed import well_formed
 
 MODEL_NOTES = {
@@ -108,6 +108,8 @@ def _pairs_truth(measured: Measured) -> list[BiasScore]:
 
 
 def _likelihood_truth(measured: Measured) -> list[BiasScore]:
+    from evenhand.recipes.testbed import frequencies  # it brings torch
+
     planted = measured.told.model.name == TESTBED and measured.told.prompts.dataset == frequencies.DATASET
     return frequencies.truth(measured.table("likelihoods")) if planted else []
 

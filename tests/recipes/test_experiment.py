@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, Refused
 from evenhand.mitigation.methods import prompt
-from evenhand.mitigation.training.guards import Refused
 from evenhand.recipes import experiment
 from evenhand.recipes.checking import checked
 from evenhand.recipes.experiment import Stage, by_content, by_name, plan, plans, run

@@ -3,6 +3,7 @@
 import json
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -213,7 +214,7 @@ def test_stages_in_the_wrong_order(capsys, measured, tmp_path):
 
 
 def test_files_of_0_1_0(capsys, measured, tmp_path):
-    """Runs as 0.1.0 left them, and one whose scores alone are old, are refused in one sentence and left as they are."""
+    """Runs as 0.1.0 left them are refused in one sentence and left as they are."""
     old = shutil.copytree(measured, tmp_path / "old")
     (old / "config.yaml").write_text("command: measure\nmodel: testbed\nmetrics: [generation_bias]\ninputs: {}\n")
     for arguments in (
@@ -227,9 +228,26 @@ def test_files_of_0_1_0(capsys, measured, tmp_path):
     error = error_of(capsys, "measure", *SMALL, "--output_dir", str(old))
     assert f"output_dir: {old} is a run of Evenhand 0.1" in error
     assert {path: path.read_bytes() for path in old.iterdir()} == kept
-    (measured / "scores.json").write_text('[{"metric": "fgb", "value": 0.1}]')
-    error = error_of(
-        capsys, "compare", "--before", str(measured), "--after", str(measured), "--output_dir", str(tmp_path / "c"),
-        "--report_to", "none",
-    )  # fmt: skip
-    assert "scores.json was written by Evenhand 0.1" in error
+
+
+# Signals.
+
+
+@pytest.mark.parametrize(("sent", "status", "told"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "")])
+def test_a_signal_ends_a_command_without_a_traceback(tmp_path, sent, status, told):
+    command = [
+        sys.executable,
+        "-m",
+        "evenhand",
+        "measure",
+        "--report_to",
+        "none",
+        "--output_dir",
+        str(tmp_path / "run"),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        next(line for line in process.stderr if "loading" in line)  # the settings are read
+        process.send_signal(sent)
+        rest = process.stderr.read()
+    assert process.returncode == status
+    assert told in rest and "Traceback" not in rest

@@ -84,6 +84,7 @@ def test_a_table_of_ones_own(tmp_path):
         ("english,lang,gender,reference,marked\nA,spa_Latn,neutral,B,b\n", "marked in row 2 is 'b'"),
         ("english,lang,gender,reference\nA,spa_Latn,neutral\n", "more or fewer fields"),
         ("english,lang,gender,reference\nA,spa_Latn,neutral,\n", "has no reference"),
+        ("english,lang,gender,reference\nA,../../x,neutral,B\n", "lang '../../x' is no code of a language"),
         (
             "sentence_id,axis,english,lang,gender,reference\n1,a,A,spa_Latn,masculine,B\n1,b,A,spa_Latn,feminine,C\n",
             "sentence_id '1' has more than one axis",

@@ -1,6 +1,12 @@
 """A run folder runs once, refuses other settings, goes on after an interruption, and can be moved."""
 
+import errno
 import json
+import logging
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -97,6 +103,98 @@ def test_a_place_that_cannot_be_written_is_one_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(InputError, match="output_dir"):
         run_once(LabelSettings(output_dir=tmp_path / "file" / "run", report_to="none"))
+
+
+# Two at once, damage, a full disk.
+
+
+def test_a_second_process_at_work_in_the_folder_is_refused_at_once(settings):
+    with stage("label", settings):
+        with pytest.raises(InputError, match=rf"process {os.getpid()} on \S+ is at work in .*; wait for it"):
+            run_once(settings)
+    assert not run_once(settings)  # finished meanwhile
+
+
+def test_a_kill_lets_go_of_the_folder(settings):
+    program = """
+import sys, time
+from pathlib import Path
+from evenhand.evaluation.runs.lock import held
+with held(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(3600)
+"""
+    command = [sys.executable, "-c", program, str(settings.output_dir)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(InputError, match=f"process {process.pid} on"):
+            run_once(settings)
+        process.send_signal(signal.SIGKILL)
+    assert run_once(settings)
+
+
+@pytest.fixture
+def finished(settings):
+    with stage("label", settings) as run:
+        run.table("labels", lambda: pd.DataFrame({"n": range(100)}))
+        (run.folder / ".labels.parquet.123.part").write_bytes(b"of a killed write")
+    return settings
+
+
+def flip(path):
+    held = bytearray(path.read_bytes())
+    held[len(held) // 3] ^= 1
+    path.write_bytes(held)
+
+
+@pytest.mark.parametrize("damage", [flip, Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])])
+def test_what_was_damaged_is_named_and_made_again(finished, damage, caplog):
+    folder, made = finished.output_dir, []
+    table = (folder / "labels.parquet").read_bytes()
+    damage(folder / "labels.parquet")
+    with pytest.raises(InputError, match=r"responses: \S+labels.parquet is missing or damaged .* run `evenhand label`"):
+        read_run(folder, "label", "responses")
+    with caplog.at_level(logging.WARNING, "evenhand"), stage("label", finished) as run:
+        run.table("labels", lambda: made.append(1) or pd.DataFrame({"n": range(100)}))
+    assert made and "labels.parquet missing or damaged; made again" in caplog.text
+    assert (folder / "labels.parquet").read_bytes() == table
+    assert not run_once(finished)
+    assert not list(folder.glob(".*.part"))  # what killed writes left is cleared
+
+
+@pytest.mark.parametrize("text", ["", '{"fingerprint": "a', "[]", "null"])
+def test_a_manifest_that_cannot_be_read_finishes_nothing(finished, text):
+    (finished.output_dir / "run.json").write_text(text)
+    with pytest.raises(InputError, match="labels: .*holds no finished run"):
+        read_run(finished.output_dir, "label", "labels")
+    assert run_once(finished)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "command: [", "\0", "just text"])
+def test_a_config_that_no_stage_wrote_is_one_error(finished, text):
+    (finished.output_dir / "config.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"^output_dir: \S+config.yaml"):
+        run_once(finished)
+    with pytest.raises(InputError, match=r"^labels: \S+config.yaml"):
+        read_run(finished.output_dir, "label", "labels")
+
+
+def test_a_full_disk_is_one_error_that_says_what_to_do(settings):
+    with pytest.raises(InputError, match="no space is left on its disk. Free some and run again: what is done"):
+        with stage("label", settings):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert run_once(settings)
+
+
+def test_other_spellings_of_what_is_compared_by_its_content_are_the_same(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    told = [
+        MeasureSettings(output_dir=tmp_path / "run", report_to="none", model=ModelSettings(name=name))
+        for name in ("model", "./model", str(tmp_path / "model"))
+    ]
+    assert [run_once(each, {"model": "abc"}, "measure") for each in told] == [True, False, False]
+    with pytest.raises(InputError, match="inputs.model was 'abc', now 'other'"):
+        run_once(told[0], {"model": "other"}, "measure")
 
 
 # Rows.

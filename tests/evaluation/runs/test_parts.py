@@ -1,6 +1,7 @@
 """Work in batches goes on where it was killed, and ends the same."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
@@ -47,6 +48,27 @@ def test_parts_of_other_rows_are_refused(tmp_path):
     gather(tmp_path, ["square"], 5, batches, "squares", "numbers")
     with pytest.raises(InputError, match="does not hold each of 6 rows once; delete the run's folder"):
         gather(tmp_path, ["square"], 6, batches, "squares", "numbers")
+
+
+def test_a_damaged_part_is_made_again_with_what_follows_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_PARTS", 0.0)
+    whole = gather(tmp_path, ["square"], 5, batches, "squares", "numbers")
+    second = sorted(tmp_path.iterdir())[1]
+    held = bytearray(second.read_bytes())
+    place = held.index((1).to_bytes(8, "little"), 4)  # a value: Parquet alone would read another one
+    held[place] ^= 4
+    second.write_bytes(held)
+    asked = []
+    again = gather(tmp_path, ["square"], 5, lambda first: asked.append(first) or batches(first), "squares", "numbers")
+    assert asked == [1]
+    pd.testing.assert_frame_equal(again, whole)
+
+
+def test_rows_that_stand_twice_count_once(tmp_path):
+    gather(tmp_path, ["square"], 5, batches, "squares", "numbers")
+    copied = sorted(tmp_path.iterdir())[0]
+    (tmp_path / "00000002.parquet").write_bytes(copied.read_bytes())
+    assert gather(tmp_path, ["square"], 5, batches, "squares", "numbers")["square"].tolist() == [0, 1, 4, 9, 16]
 
 
 def test_nothing_to_do_is_no_rows(tmp_path):

@@ -9,11 +9,11 @@ import torch
 from datasets import Dataset
 from peft import PeftModel
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, Refused
 from evenhand.evaluation.models.generation import encode_contexts
 from evenhand.mitigation.training.checkpoints import last_checkpoint
 from evenhand.mitigation.training.data import TuningData
-from evenhand.mitigation.training.guards import Refused, weights_sha256
+from evenhand.mitigation.training.guards import weights_sha256
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import grpo
 from evenhand.mitigation.training.tune import tune
