@@ -1,0 +1,36 @@
+"""One process at a time works on a run folder; a kill lets go of it."""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from evenhand.evaluation.errors import InputError
+
+LOCK = ".lock"
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a folder, made where it is not there, until the block ends.
+
+    Raises:
+        InputError: another process holds it, or it cannot be written.
+    """
+    lock = FileLock(folder / LOCK, timeout=0)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        holder = (folder / LOCK).read_text(encoding="utf-8") or "another process"
+        raise InputError(f"output_dir: {holder} is at work in {folder}; wait for it, or give another.") from None
+    except OSError as error:
+        raise InputError(f"cannot write {folder}: {error.strerror or error}; choose another --output_dir.") from None
+    try:
+        (folder / LOCK).write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+        yield
+    finally:
+        lock.release()
