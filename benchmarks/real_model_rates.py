@@ -136,8 +136,8 @@ class Clock(TrainerCallback):
         self.seconds.append(time.process_time() - self.start)
 
 
-def training_rate(model: DialogueModel, name: str, method: str, settings: TuningSettings, rows: int) -> float:
-    """Return CPU seconds per row of the faster of two steps of `rows` rows."""
+def tuning_data(name: str, method: str, settings: TuningSettings, rows: int) -> tuple[TuningSettings, TuningData]:
+    """Return the settings and rows of a method's tuning of STEPS steps of `rows` rows."""
     n = STEPS * rows + 2
     said, answers = texts(n, CONTEXT[name], seed=1), texts(n, RESPONSE, seed=2)
     columns = {"prompt": said, "context": said, "completion": answers}
@@ -148,7 +148,12 @@ def training_rate(model: DialogueModel, name: str, method: str, settings: Tuning
     train, validation = data.select(range(n - 2)), data.select(range(n - 2, n))
     settings = replace(settings.filled_in(module), batch_size=rows, evaluations_per_epoch=1)
     tags = ("w5 w6", "w5 w7") if module.TAGS else ()
-    tuning = TuningData(method=method, train=train, validation=validation, trainer=module.TRAINER, tags=tags)
+    return settings, TuningData(method=method, train=train, validation=validation, trainer=module.TRAINER, tags=tags)
+
+
+def training_rate(model: DialogueModel, name: str, method: str, settings: TuningSettings, rows: int) -> float:
+    """Return CPU seconds per row of the faster of two steps of `rows` rows."""
+    settings, tuning = tuning_data(name, method, settings, rows)
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder, suppress(Refused):  # two steps may not be enough to matter
         tune(model, tuning, settings, Path(folder), callbacks=[clock])

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
+from evenhand.evaluation.errors import InputError
+
 TESTBED = "testbed"
 AUTO = "auto"
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -16,7 +18,8 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0)]
 Folder = Annotated[Path, Field(strict=False)]  # a file or a folder; YAML has no paths, so text stands for one
 ReportTo = Literal["wandb", "tensorboard", "none"]
-Dtype = Literal["float32", "bfloat16", "float16"]
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+Quantization = Literal["4bit", "8bit"]
 
 strict = dataclass(config=ConfigDict(extra="forbid", strict=True), kw_only=True)
 
@@ -38,10 +41,32 @@ class CheckpointSettings:
     """A network: where it comes from and how it runs. A plain string in its place is its name."""
 
     name: str = option(TESTBED, "Hugging Face id, local folder or adapter folder; 'testbed' is the embedded one")
-    revision: str | None = option(None, "commit of a model on the hub")
-    dtype: Dtype = option("float32", "precision that it runs in")
+    revision: str | None = option(None, "commit of a model on the hub; with base, of that")
+    base: str | None = option(None, "Hugging Face id or folder of an adapter's base; null: the one that it names")
+    dtype: Dtype = option("float32", "precision that it runs in; 'auto': the checkpoint's own")
     device: str = option(AUTO, "'cpu', 'cuda', 'cuda:1', 'mps'; 'auto': a GPU where there is one")
+    device_map: str | dict[str, Any] | None = option(
+        None, "over several devices: 'auto', 'balanced' or {module: device}; null: on `device` alone"
+    )
+    attn_implementation: str | None = option(
+        None, "'eager', 'sdpa', 'flash_attention_2', …; null: what transformers takes for it"
+    )
+    quantization: Quantization | None = option(
+        None, "by bitsandbytes (evenhand[quantization]): '4bit' (NF4) or '8bit', computed in dtype; null: none"
+    )
     trust_remote_code: bool = option(False, "run code that comes with it")
+
+    def __post_init__(self) -> None:
+        """Refuse a device beside a map of devices.
+
+        Raises:
+            InputError: as said.
+        """
+        if self.device_map is not None and self.device != AUTO:
+            raise InputError(
+                f"device: {self.device!r} is one device and device_map {self.device_map!r} says which part goes where; "
+                "give one of them."
+            )
 
 
 @strict
@@ -54,15 +79,11 @@ class ModelSettings(CheckpointSettings):
 
 
 @strict
-class ClassifierSettings:
+class ClassifierSettings(CheckpointSettings):
     """A classifier of offensive texts, and its label that means offensive. A plain string in its place is its name."""
 
     name: str | None = option(None, "Hugging Face id or folder of a sequence classifier; null: not measured")
     label: str | None = option(None, "its label that means offensive")
-    revision: str | None = option(None, "commit of a model on the hub")
-    dtype: Dtype = option("float32", "precision that it runs in")
-    device: str = option(AUTO, "'cpu', 'cuda', 'cuda:1', 'mps'; 'auto': a GPU where there is one")
-    trust_remote_code: bool = option(False, "run code that comes with it")
 
 
 NOUN_PHRASES = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}  # what is asked unless told otherwise

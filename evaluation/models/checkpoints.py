@@ -6,40 +6,38 @@ masked model into a causal one, and makes an empty tokenizer for a folder that h
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 from huggingface_hub.errors import HFValidationError
 from peft import PeftModel
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils.logging import disable_progress_bar
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.revisions import adapter_base, first_line, is_adapter, local_folder, model_revision
-from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings
+from evenhand.evaluation.settings import AUTO, CheckpointSettings
 
 disable_progress_bar()  # of loading weights: a bar for each small model hides the ones that matter
 
 FROM_PRETRAINED_ERRORS = (OSError, ValueError, KeyError, RuntimeError, ImportError, HFValidationError, SafetensorError)
 
 # One description of a model; a plain string is its name, everything else by default.
-Described = CheckpointSettings | ClassifierSettings | str
+Described = CheckpointSettings | str
 
 
 def model_settings(model: Described) -> CheckpointSettings:
     """Return the description of a model that is described by settings or by its name alone."""
-    if isinstance(model, CheckpointSettings):
-        return model
-    if isinstance(model, str):
-        return CheckpointSettings(name=model)
-    return CheckpointSettings(
-        name=model.name,
-        revision=model.revision,
-        dtype=model.dtype,
-        device=model.device,
-        trust_remote_code=model.trust_remote_code,
-    )
+    return CheckpointSettings(name=model) if isinstance(model, str) else model
 
 
 def load_network(
@@ -60,12 +58,15 @@ def load_network(
     if folder is None or not is_adapter(folder):
         weights = load_weights(class_for(model, load_config(model)), model)
         return weights, load_tokenizer(model, weights.config)
-    base, revision = adapter_base(folder)
-    weights, tokenizer = load_network(replace(model, name=base, revision=revision), class_for)
+    base, revision = adapter_base(folder, model.base, model.revision)
+    weights, tokenizer = load_network(replace(model, name=base, revision=revision, base=None), class_for)
     try:
-        weights = PeftModel.from_pretrained(weights, str(folder), use_safetensors=True).merge_and_unload()
+        adapted = PeftModel.from_pretrained(weights, str(folder), use_safetensors=True)
+        # Merged into packed weights, most of an adapter would be rounded away.
+        weights = adapted.get_base_model() if is_quantized(weights) else adapted.merge_and_unload(safe_merge=True)
     except FROM_PRETRAINED_ERRORS as error:
-        raise InputError(f"model: the adapter {folder} does not fit {base}: {first_line(error)}") from None
+        why = f"the adapter {folder} does not fit {base}: {first_line(error)}"
+        raise InputError(f"model{'.base' if model.base else ''}: {why}") from None
     if (folder / "tokenizer_config.json").exists():
         tokenizer = load_tokenizer(replace(model, revision=None), weights.config)
     return weights, tokenizer
@@ -99,14 +100,12 @@ def load_weights(auto_class: Any, model: CheckpointSettings, optional: tuple[str
             "load it with from_pretrained(..., use_safetensors=False) and give the folder that save_pretrained writes."
         )
     try:
-        # Without dtype a bfloat16 checkpoint stays bfloat16, on a CPU too.
         network, loaded = auto_class.from_pretrained(
             model.name,
             revision=revision,
-            dtype=getattr(torch, model.dtype),
             trust_remote_code=model.trust_remote_code,
-            use_safetensors=True,
             output_loading_info=True,
+            **how_it_runs(model),
         )
     except FROM_PRETRAINED_ERRORS as error:
         raise InputError(f"model: {model.name} cannot be loaded from safetensors: {first_line(error)}{hint}") from None
@@ -116,6 +115,44 @@ def load_weights(auto_class: Any, model: CheckpointSettings, optional: tuple[str
             f"{lacking[0]}; it was saved from another kind of model."
         )
     return network
+
+
+def how_it_runs(model: CheckpointSettings) -> dict[str, Any]:
+    """Return what `from_pretrained` is told of precision, devices, attention and quantization.
+
+    Raises:
+        InputError: bitsandbytes is wanted and not installed, or there is no such device.
+    """
+    # Without dtype a bfloat16 checkpoint stays bfloat16, on a CPU too.
+    dtype = model.dtype if model.dtype == AUTO else getattr(torch, model.dtype)
+    told: dict[str, Any] = {"dtype": dtype, "use_safetensors": True}
+    if model.attn_implementation is not None:
+        told["attn_implementation"] = model.attn_implementation
+    if model.device_map is not None:
+        told["device_map"] = model.device_map
+    if model.quantization is not None:
+        if find_spec("bitsandbytes") is None:
+            raise InputError(
+                f"model.quantization: {model.quantization!r} needs bitsandbytes; pip install 'evenhand[quantization]'."
+            )
+        # Weights are packed where they are to stay.
+        told["device_map"] = model.device_map or {"": best_device(model.device)}
+        told["quantization_config"] = _packing(model)
+    return told
+
+
+def _packing(model: CheckpointSettings) -> BitsAndBytesConfig:
+    """Return how weights are packed: in 8 bits (Dettmers et al. 2022, LLM.int8()), or in 4 (2023, NF4 of QLoRA, §3)."""
+    if model.quantization == "8bit":
+        return BitsAndBytesConfig(load_in_8bit=True)
+    dtype = load_config(model).dtype if model.dtype == AUTO else getattr(torch, model.dtype)
+    return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
+
+
+def on_its_device(network: PreTrainedModel, model: CheckpointSettings) -> PreTrainedModel:
+    """Return the network in evaluation mode on the device that is asked for, if it was not put there as it was read."""
+    placed = model.device_map is not None or model.quantization is not None
+    return (network if placed else network.to(best_device(model.device))).eval()
 
 
 def load_tokenizer(model: CheckpointSettings, config: PreTrainedConfig) -> PreTrainedTokenizerBase:
@@ -147,6 +184,11 @@ def check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, config: PreTr
             f"model: the tokenizer of {name} has {len(tokenizer)} tokens, the model only {size}; "
             "they do not belong together."
         )
+
+
+def is_quantized(network: torch.nn.Module) -> bool:
+    """Return whether a network's weights are packed in few bits."""
+    return bool(getattr(network, "is_quantized", False))
 
 
 def pad_with_eos(tokenizer: PreTrainedTokenizerBase, field: str, name: str) -> None:

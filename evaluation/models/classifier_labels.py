@@ -10,15 +10,15 @@ from evenhand.evaluation.models.revisions import adapter_base, first_line, is_ad
 CONFIG = "config.json"
 
 
-def classifier_labels(name: str, revision: str | None = None) -> tuple[str, ...]:
-    """Return the labels of a classifier on the hub or in a folder, in the order of its outputs.
+def classifier_labels(name: str, revision: str | None = None, base: str | None = None) -> tuple[str, ...]:
+    """Return the labels of a classifier on the hub or in a folder, in the order of its outputs; `base` of an adapter.
 
     Raises:
         InputError: its config.json cannot be read.
     """
     folder = local_folder(name)
     if folder is not None and is_adapter(folder):
-        return classifier_labels(*adapter_base(folder))
+        return classifier_labels(*adapter_base(folder, base, revision))
     try:
         path = folder / CONFIG if folder is not None else _downloaded(name, revision)
         config = json.loads(path.read_text(encoding="utf-8"))

@@ -20,6 +20,7 @@ from evenhand.evaluation.models.checkpoints import (
     FROM_PRETRAINED_ERRORS,
     best_device,
     check_tokenizer,
+    how_it_runs,
     load_weights,
     model_settings,
     pad_with_eos,
@@ -66,10 +67,13 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
 
     Raises:
         InputError: the name is no model, its weights are pickled or incomplete, its layout asks for code that is not
-            the library's, or it is no encoder.
+            the library's, or it is no encoder; it is to be quantized, or spread over devices.
     """
     settings = model_settings(model)
-    device, revision = best_device(settings.device), model_revision(settings.name, settings.revision)
+    for field in ("device_map", "quantization"):
+        if (value := getattr(settings, field)) is not None:
+            raise InputError(f"model.{field}: {value!r}; a sentence encoder runs whole on one device: leave it out.")
+    device, revision = best_device(settings.device), model_revision(settings.name, settings.revision, settings.base)
     folder = local_folder(settings.name) or _downloaded(settings, revision)
     _check_layout(settings, folder)
     encoder = _sentence_transformer(settings, folder, device)
@@ -188,7 +192,7 @@ def _sentence_transformer(settings: CheckpointSettings, folder: Path, device: to
             device=str(device),
             trust_remote_code=settings.trust_remote_code,
             local_files_only=True,
-            model_kwargs={"dtype": getattr(torch, settings.dtype), "use_safetensors": True},
+            model_kwargs=how_it_runs(settings),
         ).eval()
     except (*FROM_PRETRAINED_ERRORS, TypeError, AttributeError) as error:
         why = first_line(error)

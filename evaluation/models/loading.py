@@ -24,7 +24,7 @@ from transformers.activations import NewGELUActivation
 from transformers.models.auto import modeling_auto
 
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.models.checkpoints import best_device, load_config, load_network, model_settings
+from evenhand.evaluation.models.checkpoints import best_device, load_config, load_network, model_settings, on_its_device
 from evenhand.evaluation.models.revisions import FACTS, adapter_base, is_adapter, local_folder, model_revision
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
@@ -76,8 +76,8 @@ def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> Dialo
     if kind not in KINDS:
         raise unknown_name("kind", kind, KINDS)
     model = ModelSettings(name=model) if isinstance(model, str) else model
-    name, device = model.name, best_device(model.device)
-    revision, tag = model_revision(name, model.revision), _control_tag(name)
+    best_device(model.device)  # before a model is read for one that is not there
+    name, revision, tag = model.name, model_revision(model.name, model.revision, model.base), _control_tag(model.name)
     network, tokenizer = load_network(model, _answering_class)
     encoder_decoder = bool(network.config.is_encoder_decoder)
     if kind == "auto":
@@ -89,7 +89,8 @@ def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> Dialo
         raise InputError(f"kind: the tokenizer of {name} has no chat template; use kind 'dialogue'.")
     _settle_special_tokens(name, network, tokenizer)
     _fuse_activations(network)
-    return DialogueModel(network.to(device).eval(), tokenizer, kind, name, revision, tag, model.system_prompt or "")
+    network = on_its_device(network, model)
+    return DialogueModel(network, tokenizer, kind, name, revision, tag, model.system_prompt or "")
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,8 @@ def load_masked_model(model: CheckpointSettings | str) -> MaskedModel:
             or has no mask token, or the architecture is not that of a masked language model.
     """
     model = model_settings(model)
-    name, device, revision = model.name, best_device(model.device), model_revision(model.name, model.revision)
+    best_device(model.device)
+    name, revision = model.name, model_revision(model.name, model.revision, model.base)
     network, tokenizer = load_network(model, _mask_filling_class)
     mask = tokenizer.mask_token_id
     if mask is None or mask >= network.config.get_text_config().vocab_size:
@@ -118,7 +120,7 @@ def load_masked_model(model: CheckpointSettings | str) -> MaskedModel:
             f"model: the tokenizer of {name} has no mask token that the model knows; give a masked language model, or "
             "score with a causal model."
         )
-    return MaskedModel(network.to(device).eval(), tokenizer, name, revision)
+    return MaskedModel(on_its_device(network, model), tokenizer, name, revision)
 
 
 def is_masked(model: CheckpointSettings | str) -> bool:
@@ -130,8 +132,8 @@ def is_masked(model: CheckpointSettings | str) -> bool:
     model = model_settings(model)
     folder = local_folder(model.name)
     if folder is not None and is_adapter(folder):
-        base, revision = adapter_base(folder)
-        return is_masked(replace(model, name=base, revision=revision))
+        base, revision = adapter_base(folder, model.base, model.revision)
+        return is_masked(replace(model, name=base, revision=revision, base=None))
     return _fills_masks(load_config(model))
 
 

@@ -24,16 +24,18 @@ PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt")
 
 
-def model_revision(name: str, revision: str | None = None) -> str:
+def model_revision(name: str, revision: str | None = None, base: str | None = None) -> str:
     """Return what pins a model's bytes: the hub's commit hash, or a SHA-256 over a local folder's model files.
 
-    The hash of an adapter covers its base model's revision, wherever that lies; that of a sentence encoder the folders
+    The hash of an adapter covers the revision of its base model (`base`, if given), wherever that lies; that of a sentence encoder the folders
     that its modules.json names. No weights are loaded.
 
     Raises:
-        InputError: the name is no model, or its weights are not in safetensors.
+        InputError: the name is no model, its weights are not in safetensors, or a base is given for what is no adapter.
     """
     folder = local_folder(name)
+    if base is not None and (folder is None or not is_adapter(folder)):
+        raise InputError(f"model.base: {base} is given, but {name} is no folder of an adapter; leave it out.")
     if folder is None:
         return _commit(name, revision)
     parts = [folder, *module_folders(folder)]
@@ -43,7 +45,7 @@ def model_revision(name: str, revision: str | None = None) -> str:
         if file.name in BASE:
             digest = sha256(f"{digest} {_without_base(file)}".encode()).hexdigest()
     if is_adapter(folder):
-        digest = sha256(f"{digest} {model_revision(*adapter_base(folder))}".encode()).hexdigest()
+        digest = sha256(f"{digest} {model_revision(*adapter_base(folder, base, revision))}".encode()).hexdigest()
     return digest
 
 
@@ -78,14 +80,17 @@ def is_adapter(folder: Path) -> bool:
     return (folder / ADAPTER_CONFIG).exists()
 
 
-def adapter_base(folder: Path) -> tuple[str, str | None]:
-    """Return the name and revision of an adapter's base model; a path that is one from the adapter's folder is that.
+def adapter_base(folder: Path, base: str | None = None, revision: str | None = None) -> tuple[str, str | None]:
+    """Return the name and revision of an adapter's base model: those given, else those that the adapter names.
 
-    Where it is gone, since both were moved, it is looked for on the way from the adapter that its evenhand.json tells.
+    A path that is one from the adapter's folder is that. Where it is gone, since both were moved, it is looked for on
+    the way from the adapter that its evenhand.json tells.
 
     Raises:
         InputError: the adapter names no base model.
     """
+    if base is not None:
+        return base, revision
     field = BASE[ADAPTER_CONFIG]
     try:
         settings = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))

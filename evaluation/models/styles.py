@@ -23,6 +23,7 @@ from evenhand.evaluation.models.checkpoints import (
     best_device,
     load_network,
     model_settings,
+    on_its_device,
     pad_with_eos,
 )
 from evenhand.evaluation.models.classifier_labels import place_of_label
@@ -50,14 +51,15 @@ def load_style_classifier(model: Described, field: str = "style_classifier") -> 
             missing or pickled.
     """
     model = model_settings(model)
-    device, revision = best_device(model.device), model_revision(model.name, model.revision)
+    best_device(model.device)  # before a model is read for one that is not there
+    revision = model_revision(model.name, model.revision, model.base)
     network, tokenizer = load_network(model, lambda of, config: _classifying_class(of, config, field))
     pad_with_eos(tokenizer, field, model.name)
     if network.config.pad_token_id is None:
         network.config.pad_token_id = tokenizer.pad_token_id  # classifiers on decoders find the last token by it
     labels = _labels(network.config)
     digest = sha256("\n".join(labels).encode()).hexdigest()
-    return StyleClassifier(network.to(device).eval(), tokenizer, labels, digest, model.name, revision)
+    return StyleClassifier(on_its_device(network, model), tokenizer, labels, digest, model.name, revision)
 
 
 def _labels(config: PreTrainedConfig) -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """The tuned model's folder: written whole or not at all, readable elsewhere, and loaded back onto the base."""
 
-import copy
 import json
 import math
 import os
@@ -12,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from peft import PeftModel
-from safetensors.torch import load_file
+from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
+from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import FACTS
 from evenhand.evaluation.runs.files import write_json
+from evenhand.mitigation.training.networks import on_same_tensors, serve_merged
 from evenhand.mitigation.training.quiet import quiet
 
 WEIGHTS = ("*.safetensors*", "config.json", "generation_config.json", "adapter_config.json")
@@ -51,14 +52,25 @@ def copy_weights(checkpoint: Path, folder: Path, base: DialogueModel) -> int:
         name, revision = (str(Path(base.name).resolve()), None) if is_local else (base.name, base.revision)
         write_json(config, {**settings, "base_model_name_or_path": name, "revision": revision})
     base.tokenizer.save_pretrained(str(folder))
-    return sum(tensor.numel() for file in folder.glob("*.safetensors") for tensor in load_file(file).values())
+    return sum(_numbers_in(file) for file in folder.glob("*.safetensors"))
+
+
+def _numbers_in(file: Path) -> int:
+    """Return how many numbers the tensors of a file have, by its header alone."""
+    with safe_open(file, "pt") as tensors:
+        return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
 
 
 def load_tuned(base: DialogueModel, folder: Path, lora: bool) -> DialogueModel:
-    """Load what `copy_weights` wrote: an adapter onto a copy of the base, or the whole model."""
+    """Load what `copy_weights` wrote, as it will be served: an adapter merged into the base, or the whole model.
+
+    A quantized base keeps its adapter apart: merged, most of it would be rounded away.
+    """
     with quiet():
         if lora:
-            model = PeftModel.from_pretrained(copy.deepcopy(base.model), str(folder))
+            model = PeftModel.from_pretrained(on_same_tensors(base.model), str(folder))
+            if not is_quantized(base.model):
+                serve_merged(model)
         else:
             auto_class = AutoModelForSeq2SeqLM if base.kind == "encoder_decoder" else AutoModelForCausalLM
             model = auto_class.from_pretrained(str(folder), dtype=base.model.dtype).to(base.model.device)

@@ -27,7 +27,7 @@ def random_states_kept() -> Iterator[None]:
 
 
 class BiasCallback(TrainerCallback):
-    """Measures the model before the first step and every k steps, and logs the values beside the loss.
+    """Measures the model before the first step, every k steps and after the last, and logs the values beside the loss.
 
     Training is the same with it as without: the model is in evaluation mode and without gradients while it is
     measured, and all random states are put back.
@@ -36,17 +36,23 @@ class BiasCallback(TrainerCallback):
     def __init__(self, measure: Callable[[torch.nn.Module], Mapping[str, float]], every: int) -> None:
         """Take `measure`, whose values have names with a slash ("bias/fgb_pooled_corrected"), and `every`, the k."""
         self.measure, self.every = measure, every
-        self.trainer: Trainer | None = None  # set where the trainer is made: a callback cannot log without
+        self.trainer: Trainer | None = None  # set while it trains: a callback cannot log without
+        self.measured_at = -1
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if state.global_step == 0:
             self._measure(state, control)
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if state.global_step % self.every == 0:
+        if state.global_step % self.every == 0 or control.should_training_stop:
+            self._measure(state, control)
+
+    def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if control.should_training_stop and self.measured_at < state.global_step:  # stopped early, by this validation
             self._measure(state, control)
 
     def _measure(self, state: TrainerState, control: Any) -> None:
+        self.measured_at = state.global_step
         model, was_training = self.trainer.model, self.trainer.model.training
         model.eval()
         with random_states_kept(), torch.no_grad():

@@ -1,6 +1,7 @@
 """Training itself: encoded rows → one of TRL's trainers → checkpoints, gone on with where a kill left them."""
 
 import copy
+import gc
 import logging
 import math
 from collections.abc import Sequence
@@ -9,13 +10,14 @@ from typing import Any
 
 from datasets import Dataset
 from peft import LoraConfig
-from transformers import EarlyStoppingCallback, PreTrainedModel, PrinterCallback, Trainer, TrainerCallback, TrainerState
+from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, TrainerCallback, TrainerState
 
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.progress import progress
 from evenhand.mitigation.training.callbacks import BiasCallback, StepCallback, tensorboard_callback
 from evenhand.mitigation.training.checkpoints import STATE, is_finished, last_checkpoint
 from evenhand.mitigation.training.data import Reward
+from evenhand.mitigation.training.networks import on_same_tensors, trainable
 from evenhand.mitigation.training.quiet import quiet
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import TrainerModule
@@ -34,7 +36,7 @@ def fit(
     callbacks: Sequence[TrainerCallback],
     report_to: str,
 ) -> TrainerState:
-    """Train a copy of the base, or go on training it, and return the state; its best checkpoint is on disk.
+    """Train on the base's tensors, or go on training, and return the state; its best checkpoint is on disk.
 
     Args:
         rows: to train and to validate on, encoded by `kind`.
@@ -58,8 +60,16 @@ def fit(
         trainer = _trainer(base, kind, rows, settings, arguments, lora, rewards, told)
         if report_to == "tensorboard":
             trainer.add_callback(tensorboard_callback(checkpoints.with_name("tensorboard")))
-        trainer.train(resume_from_checkpoint=str(last) if last else None)
-    return trainer.state
+        try:
+            trainer.train(resume_from_checkpoint=str(last) if last else None)
+        finally:
+            for callback in callbacks:
+                if isinstance(callback, BiasCallback):
+                    callback.trainer = None
+    state = trainer.state
+    del trainer, told
+    gc.collect()  # a trainer and what it holds refer to each other; its memory is wanted for the checks
+    return state
 
 
 def _trainer(
@@ -73,10 +83,10 @@ def _trainer(
     callbacks: Sequence[TrainerCallback],
 ) -> Trainer:
     train, validation = rows
-    model = _trainable_copy(base, settings)
+    model = trainable(base.model, settings)
     further: dict[str, Any] = {"reward_funcs": list(rewards)} if rewards else {}
     if kind.NEEDS_REFERENCE and lora is None:  # with an adapter, the model without it
-        further["ref_model"] = _trainable_copy(base, settings)
+        further["ref_model"] = on_same_tensors(base.model).float()
     tokenizer = copy.deepcopy(base.tokenizer)
     pad_token_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.pad_token_id  # or the trainer warns
@@ -96,8 +106,3 @@ def _trainer(
         if isinstance(callback, BiasCallback):
             callback.trainer = trainer
     return trainer
-
-
-def _trainable_copy(base: DialogueModel, settings: TuningSettings) -> PreTrainedModel:
-    model = copy.deepcopy(base.model)
-    return model.float() if settings.dtype == "float32" or not settings.lora else model

@@ -29,5 +29,5 @@ def inputs(told: "Told") -> dict[str, Any]:
     settings = told.settings
     references = references_sha256(settings.references)
     load_references(settings.references, settings.split, settings.languages, "embedding_bias.languages")
-    model = model_revision(told.place(told.model.name, "model"), told.model.revision)
+    model = model_revision(told.place(told.model.name, "model"), told.model.revision, told.model.base)
     return {"references": references, "model": model}

@@ -68,7 +68,7 @@ def _judged_by_the_base(
     if not measured:
         return undefined_changes("the first run does not say which model was measured", signature)
     try:
-        revision = model_revision(model.name, model.revision)
+        revision = model_revision(model.name, model.revision, model.base)
         if revision != measured["revision"]:
             reason = f"{told.name} is no more the model that was measured: its revision is another"
             return undefined_changes(reason, signature)

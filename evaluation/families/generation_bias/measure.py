@@ -135,7 +135,7 @@ def _offensiveness(judge: StyleClassifier, measured: StyledRun, told: Told) -> p
 def _facts(name: str, judge: StyleClassifier, told: Told) -> dict[str, Any]:
     """Return what a score's signature says of the classifier behind it; its name is the one that was given."""
     found = as_settings(wanted_classifiers(told)[name])
-    del found["device"]  # two runs on two devices can be compared
+    del found["device"], found["device_map"]  # two runs on two devices can be compared
     found |= {"revision": judge.revision, "labels_sha256": judge.labels_sha256}
     if name == FIRST:
         found["clusters"] = told.settings.style_clusters
@@ -147,7 +147,12 @@ def _signature(
 ) -> dict[str, Any]:
     prompts = run.folder / f"{PROMPTS}.parquet"
     return {
-        "model": {**as_settings(told.model), "revision": model.revision, "control_tag": tag},
+        "model": {
+            **as_settings(told.model),
+            "revision": model.revision,
+            "dtype": str(model.model.dtype).removeprefix("torch."),  # what "auto" was
+            "control_tag": tag,
+        },
         "dataset": {"name": str(told.prompts.file or told.prompts.dataset), "sha256": sha256_of(prompts)},
         "decoding": dict(arguments),
         FIRST: judge,

@@ -102,12 +102,12 @@ def inputs(told: "Told") -> dict[str, Any]:
     from evenhand.evaluation.runs.files import sha256_of
 
     settings, models = told.settings, classifiers(told)
-    found = {"model": model_revision(told.place(told.model.name, "model"), told.model.revision)}
-    found |= {name: model_revision(model.name, model.revision) for name, model in models.items()}
+    found = {"model": model_revision(told.place(told.model.name, "model"), told.model.revision, told.model.base)}
+    found |= {name: model_revision(model.name, model.revision, model.base) for name, model in models.items()}
     if found[FIRST] == found.get(SECOND):
         name = models[SECOND].name
         raise InputError(f"{SECOND}: {name} is the first one again, and confirms nothing; give another.")
-    labels = {name: classifier_labels(model.name, model.revision) for name, model in models.items()}
+    labels = {name: classifier_labels(model.name, model.revision, model.base) for name, model in models.items()}
     load_style_clusters(settings.style_clusters, labels[FIRST])
     if OFFENSIVE in models:
         judge = settings.offensiveness

@@ -27,6 +27,6 @@ def inputs(told: "Told") -> dict[str, Any]:
     from evenhand.evaluation.models.revisions import model_revision
 
     return {
-        "model": model_revision(told.place(told.model.name, "model"), told.model.revision),
+        "model": model_revision(told.place(told.model.name, "model"), told.model.revision, told.model.base),
         "dataset": sentences_sha256(told.prompts),
     }

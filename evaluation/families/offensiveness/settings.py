@@ -33,8 +33,7 @@ def inputs(told: "Told") -> dict[str, Any]:
             f"offensiveness.classifier: name is {judge.name!r} and label {judge.label!r}; give a classifier and its "
             "label that means offensive (`evenhand train_classifier` makes one)."
         )
-    revision = model_revision(judge.name, judge.revision)
-    place_of_label(
-        classifier_labels(judge.name, judge.revision), judge.label, judge.name, "offensiveness.classifier.label"
-    )
+    revision = model_revision(judge.name, judge.revision, judge.base)
+    labels = classifier_labels(judge.name, judge.revision, judge.base)
+    place_of_label(labels, judge.label, judge.name, "offensiveness.classifier.label")
     return {"classifier": revision, "dataset": sentences_sha256(told.prompts)}

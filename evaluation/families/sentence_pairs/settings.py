@@ -37,7 +37,7 @@ def inputs(told: "Told") -> dict[str, str]:
     file = pairs_path(told)
     read_pairs(file, told.settings.columns)
     model = told.place(told.model.name, "model")
-    return {"model": model_revision(model, told.model.revision), "pairs": sha256_of(file)}
+    return {"model": model_revision(model, told.model.revision, told.model.base), "pairs": sha256_of(file)}
 
 
 def pairs_path(told: "Told") -> Path:

@@ -54,7 +54,7 @@ def inputs(told: "Told") -> dict[str, Any]:
     settings = told.settings
     found: dict[str, Any] = {"references": references_sha256(settings.references)}
     if settings.translations is None:
-        found["model"] = model_revision(told.place(told.model.name, "model"), told.model.revision)
+        found["model"] = model_revision(told.place(told.model.name, "model"), told.model.revision, told.model.base)
     sources = source_tables(comparable_references(settings).table, settings.directions)
     if settings.translations is not None:
         found["translations"] = translation_hashes(settings.translations.expanduser(), sources)
@@ -63,7 +63,7 @@ def inputs(told: "Told") -> dict[str, Any]:
     if judge.name is None and judge.label is not None:
         raise InputError(f"toxicity.name: none is given with the label {judge.label!r}; give the classifier too.")
     if judge.name is not None:
-        found["toxicity"] = model_revision(judge.name, judge.revision)
-        labels = classifier_labels(judge.name, judge.revision)
+        found["toxicity"] = model_revision(judge.name, judge.revision, judge.base)
+        labels = classifier_labels(judge.name, judge.revision, judge.base)
         place_of_label(labels, judge.label, judge.name, "toxicity.label")
     return found

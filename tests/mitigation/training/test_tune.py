@@ -298,7 +298,7 @@ def test_measuring_on_the_way_changes_nothing_and_is_logged_beside_the_loss(tmp_
 
     result = tuned(tmp_path, callbacks=[BiasCallback(measure, every=10)])
     assert modes == [(False, False)] * len(modes)
-    curve = ((0, 1.0), (10, 2.0), (20, 3.0), (30, 4.0), (40, 5.0))
+    curve = ((0, 1.0), (10, 2.0), (20, 3.0), (30, 4.0), (40, 5.0), (48, 6.0))  # and after the last step
     assert result.measured == {"bias/fgb_pooled_corrected": curve}
     assert result.train_losses == undisturbed.train_losses
     assert weights(result.path) == weights(undisturbed.path)
@@ -312,7 +312,9 @@ def test_an_undefined_measurement_is_null_in_the_record(tmp_path):
     callback = BiasCallback(lambda model: {"bias/fgb_pooled_corrected": math.nan}, every=100)
     few = replace_settings(epochs=1)
     facts = json.loads((tuned(tmp_path, few, callbacks=[callback]).path / "evenhand.json").read_text())
-    assert facts["training"]["measured"] == {"bias/fgb_pooled_corrected": [[0, None]]}
+    assert facts["training"]["measured"] == {
+        "bias/fgb_pooled_corrected": [[0, None], [8, None]]
+    }  # before, and after the last step
 
 
 def test_tuning_leaves_the_callers_random_states_alone(tmp_path):

@@ -1,0 +1,109 @@
+"""What tuning keeps in memory, beside what LoRA promises: weights + optimizer + activations, and no second copy.
+
+    python -m benchmarks.tuning_memory [--dtype bfloat16] [--rows 8] [--bound 1.35]
+
+A model of Qwen3-0.6B's shape with random weights is tuned for two steps by KTO with LoRA, one thread on the CPU, in a
+process of its own, whose peak of resident memory is read at the end. Another process computes the plan:
+
+- weights: the bytes of all parameters, once;
+- optimizer: of each trained parameter its float32 value, its gradient and Adam's two moments, 16 bytes;
+- activations: what autograd keeps from the forward pass of a step for its backward pass, storage by storage, without
+  the parameters (`torch.autograd.graph.saved_tensors_hooks`).
+
+What the libraries take before there is a model is read too, and taken off the peak.
+"""
+
+import argparse
+import json
+import logging
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback
+
+from benchmarks.real_model_rates import full_size, peak_memory, tuning_data
+from evenhand.mitigation.training.guards import Refused
+from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.training.tune import tune
+
+MODEL, METHOD = "qwen_chat", "kto"
+SETTINGS = TuningSettings(learning_rate=2e-5, evaluations_per_epoch=1)
+
+
+class KeptForBackward(TrainerCallback):
+    """Counts the bytes that autograd keeps of a step's forward pass, and those of the trained parameters."""
+
+    def __init__(self) -> None:
+        self.parameters: set[int] = set()
+        self.storages: dict[int, int] = {}
+        self.trained = 0
+        self.hooks = torch.autograd.graph.saved_tensors_hooks(self.keep, lambda tensor: tensor)
+
+    def keep(self, tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self.parameters:
+            self.storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    def on_train_begin(self, *arguments: Any, model: torch.nn.Module, **_: Any) -> None:
+        self.parameters = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+        self.trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+    def on_step_begin(self, *arguments: Any, **_: Any) -> None:
+        self.storages.clear()
+        self.hooks.__enter__()
+
+    def on_step_end(self, *arguments: Any, **_: Any) -> None:
+        self.hooks.__exit__()
+
+
+def tuned(dtype: str, rows: int, counted: bool) -> dict[str, float]:
+    """Tune for two steps of `rows` rows; return what it took, or what it should, in GiB."""
+    libraries = peak_memory()
+    torch.set_default_dtype(getattr(torch, dtype))  # so that no float32 copy of the weights was ever there
+    model = full_size(MODEL)
+    torch.set_default_dtype(torch.float32)
+    settings, data = tuning_data(MODEL, METHOD, SETTINGS, rows)
+    kept = KeptForBackward()
+    with tempfile.TemporaryDirectory() as folder, suppress(Refused):  # two steps may not be enough to matter
+        tune(model, data, settings, Path(folder), callbacks=[kept] if counted else [])
+    if not counted:
+        return {"libraries": libraries, "peak": peak_memory()}
+    weights = sum(parameter.numel() * parameter.element_size() for parameter in model.model.parameters())
+    found = {"weights": weights, "optimizer": 16 * kept.trained, "activations": sum(kept.storages.values())}
+    return {name: size / 2**30 for name, size in found.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float32"], help="of the weights")
+    parser.add_argument("--rows", type=int, default=8, help="rows of each of two steps")
+    parser.add_argument("--bound", type=float, default=1.35, help="largest ratio of the peak to the plan")
+    parser.add_argument("--part", choices=["plan", "peak"], help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    torch.set_num_threads(1)
+    if options.part:
+        print(json.dumps(tuned(options.dtype, options.rows, options.part == "plan")))
+        return
+    command = [sys.executable, "-m", "benchmarks.tuning_memory", "--dtype", options.dtype, "--rows", str(options.rows)]
+    plan, found = (
+        json.loads(subprocess.run([*command, "--part", part], check=True, capture_output=True, text=True).stdout)
+        for part in ("plan", "peak")
+    )
+    planned, taken = sum(plan.values()), found["peak"] - found["libraries"]
+    print(f"{METHOD} with LoRA, {options.dtype}, {options.rows} rows a step, rank {SETTINGS.lora_rank}; GiB:")
+    print("  plan: " + " + ".join(f"{name} {size:.2f}" for name, size in plan.items()) + f" = {planned:.2f}")
+    print(f"  peak: {found['peak']:.2f}, of it {found['libraries']:.2f} before there was a model; {taken:.2f} tuning")
+    print(f"  tuning / plan: {taken / planned:.2f} (whole process / plan: {found['peak'] / planned:.2f})")
+    if taken > options.bound * planned:
+        sys.exit(f"more than {options.bound} × the plan")
+
+
+if __name__ == "__main__":
+    main()
