@@ -35,6 +35,10 @@ MODEL, METHOD = "qwen_chat", "kto"
 SETTINGS = TuningSettings(learning_rate=2e-5, evaluations_per_epoch=1)
 
 
+class Counted(Exception):
+    """One step was enough to count."""
+
+
 class KeptForBackward(TrainerCallback):
     """Counts the bytes that autograd keeps of a step's forward pass, and those of the trained parameters."""
 
@@ -60,6 +64,7 @@ class KeptForBackward(TrainerCallback):
 
     def on_step_end(self, *arguments: Any, **_: Any) -> None:
         self.hooks.__exit__()
+        raise Counted
 
 
 def tuned(dtype: str, rows: int, counted: bool) -> dict[str, float]:
@@ -70,7 +75,7 @@ def tuned(dtype: str, rows: int, counted: bool) -> dict[str, float]:
     torch.set_default_dtype(torch.float32)
     settings, data = tuning_data(MODEL, METHOD, SETTINGS, rows)
     kept = KeptForBackward()
-    with tempfile.TemporaryDirectory() as folder, suppress(Refused):  # two steps may not be enough to matter
+    with tempfile.TemporaryDirectory() as folder, suppress(Counted, Refused):  # two steps may not be enough to matter
         tune(model, data, settings, Path(folder), callbacks=[kept] if counted else [])
     if not counted:
         return {"libraries": libraries, "peak": peak_memory()}
@@ -93,7 +98,11 @@ def main() -> None:
         return
     command = [sys.executable, "-m", "benchmarks.tuning_memory", "--dtype", options.dtype, "--rows", str(options.rows)]
     plan, found = (
-        json.loads(subprocess.run([*command, "--part", part], check=True, capture_output=True, text=True).stdout)
+        json.loads(
+            subprocess.run([*command, "--part", part], check=True, capture_output=True, text=True).stdout.splitlines()[
+                -1
+            ]
+        )
         for part in ("plan", "peak")
     )
     planned, taken = sum(plan.values()), found["peak"] - found["libraries"]

@@ -27,8 +27,8 @@ MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt")
 def model_revision(name: str, revision: str | None = None, base: str | None = None) -> str:
     """Return what pins a model's bytes: the hub's commit hash, or a SHA-256 over a local folder's model files.
 
-    The hash of an adapter covers the revision of its base model (`base`, if given), wherever that lies; that of a sentence encoder the folders
-    that its modules.json names. No weights are loaded.
+    The hash of an adapter covers the revision of its base model (`base`, if given), wherever that lies; that of a
+    sentence encoder the folders that its modules.json names. No weights are loaded.
 
     Raises:
         InputError: the name is no model, its weights are not in safetensors, or a base is given for what is no adapter.

@@ -61,15 +61,15 @@ def _numbers_in(file: Path) -> int:
         return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
 
 
-def load_tuned(base: DialogueModel, folder: Path, lora: bool) -> DialogueModel:
+def load_tuned(base: DialogueModel, folder: Path, lora: bool, merged: bool = True) -> DialogueModel:
     """Load what `copy_weights` wrote, as it will be served: an adapter merged into the base, or the whole model.
 
-    A quantized base keeps its adapter apart: merged, most of it would be rounded away.
+    A quantized base keeps its adapter apart: merged, most of it would be rounded away. So does any if not `merged`.
     """
     with quiet():
         if lora:
             model = PeftModel.from_pretrained(on_same_tensors(base.model), str(folder))
-            if not is_quantized(base.model):
+            if merged and not is_quantized(base.model):
                 serve_merged(model)
         else:
             auto_class = AutoModelForSeq2SeqLM if base.kind == "encoder_decoder" else AutoModelForCausalLM

@@ -7,20 +7,42 @@ from typing import Any
 
 import torch
 from peft import LoraConfig
+from transformers import SchedulerType
 from transformers.pytorch_utils import Conv1D
+from transformers.training_args import OptimizerNames
 
+from evenhand.evaluation.errors import unknown_name
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.mitigation.training.passed import adapter_config
 from evenhand.mitigation.training.settings import TuningSettings
 
 LOGS_PER_EVALUATION = 5
 TASK_TYPES = {"encoder_decoder": "SEQ_2_SEQ_LM"}
 
 
+def steps_per_epoch(settings: TuningSettings, n_train: int) -> int:
+    """Return how many steps a pass over the rows takes."""
+    return math.ceil(math.ceil(n_train / settings.batch_size) / settings.gradient_accumulation_steps)
+
+
 def training_arguments(
-    settings: TuningSettings, seed: int, n_train: int, checkpoints: Path, report_to: str, run_name: str | None
+    settings: TuningSettings,
+    seed: int,
+    n_train: int,
+    checkpoints: Path,
+    report_to: str,
+    run_name: str | None,
+    device: torch.device,
 ) -> dict[str, Any]:
-    """Return what all trainers are told, whether they start or go on."""
-    per_epoch = math.ceil(n_train / settings.batch_size)
+    """Return what all trainers are told, whether they start or go on; they train on the device of the base.
+
+    Raises:
+        InputError: there is no such optimizer or scheduler.
+    """
+    for name, kinds in (("optimizer", OptimizerNames), ("scheduler", SchedulerType)):
+        if (value := getattr(settings, name)) is not None and value not in (allowed := [kind.value for kind in kinds]):
+            raise unknown_name(f"training.{name}", value, allowed)
+    per_epoch = steps_per_epoch(settings, n_train)
     evaluate_every = max(1, per_epoch // settings.evaluations_per_epoch)
     # Every checkpoint is at a logged step, so that a resumed run logs the same losses.
     log_every = max(1, evaluate_every // LOGS_PER_EVALUATION)
@@ -33,12 +55,14 @@ def training_arguments(
         "learning_rate": settings.learning_rate,
         "weight_decay": settings.weight_decay,
         "warmup_steps": settings.warmup,
-        "lr_scheduler_type": "linear",
+        "lr_scheduler_type": settings.scheduler,
+        **({"optim": settings.optimizer} if settings.optimizer else {}),
+        "gradient_accumulation_steps": settings.gradient_accumulation_steps,
         "seed": seed,
         "bf16": settings.dtype == "bfloat16",
-        "use_cpu": not torch.cuda.is_available(),
-        "dataloader_pin_memory": torch.cuda.is_available(),
-        "gradient_checkpointing": False,
+        "use_cpu": device.type == "cpu",
+        "dataloader_pin_memory": device.type == "cuda",
+        "gradient_checkpointing": settings.gradient_checkpointing,
         "logging_steps": log_every,
         "eval_strategy": "steps",
         "eval_steps": evaluate_every,
@@ -56,14 +80,18 @@ def training_arguments(
 
 
 def lora_config(base: DialogueModel, tags: Sequence[str], settings: TuningSettings) -> LoraConfig:
-    """Return the adapter: on all linear layers, and on the embeddings of the tokens in `tags`."""
+    """Return the adapter: on all linear layers, or on those of `settings.peft`, and on the embeddings of `tags`.
+
+    Raises:
+        InputError: `settings.peft` has what PEFT's config has not.
+    """
     tokens = {token for tag in tags for token in base.tokenizer(tag, add_special_tokens=False)["input_ids"]}
-    return LoraConfig(
-        r=settings.lora_rank,
-        lora_alpha=settings.lora_alpha,
-        target_modules="all-linear",
+    told = {
+        "r": settings.lora_rank,
+        "lora_alpha": settings.lora_alpha,
         # GPT-2's layers hold their weights transposed.
-        fan_in_fan_out=any(isinstance(module, Conv1D) for module in base.model.modules()),
-        trainable_token_indices=sorted(tokens) or None,
-        task_type=TASK_TYPES.get(base.kind, "CAUSAL_LM"),
-    )
+        "fan_in_fan_out": any(isinstance(module, Conv1D) for module in base.model.modules()),
+        "trainable_token_indices": sorted(tokens) or None,
+        "task_type": TASK_TYPES.get(base.kind, "CAUSAL_LM"),
+    }
+    return adapter_config(told, settings)

@@ -38,6 +38,10 @@ def model_card(
         "against its base": f"{change['greedy_share']:.0%} of {change['n']} greedy responses differ; "
         f"the largest change of a logit is {change['max_logit_change']:.3g}",
     }
+    if change["max_rounding"]:
+        table["merged, as it is loaded"] = (
+            f"rounding moves a logit by up to {change['max_rounding']:.3g} from the adapter kept apart"
+        )
     return CARD.format(
         library="peft" if settings["lora"] else "transformers",
         table="\n".join(f"| {name} | {_cell(value)} |" for name, value in table.items()),

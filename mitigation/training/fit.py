@@ -3,17 +3,24 @@
 import copy
 import gc
 import logging
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
 from peft import LoraConfig
-from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, TrainerCallback, TrainerState
+from transformers import (
+    EarlyStoppingCallback,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerState,
+    TrainingArguments,
+)
 
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.progress import progress
+from evenhand.mitigation.training.arguments import steps_per_epoch
 from evenhand.mitigation.training.callbacks import BiasCallback, StepCallback, tensorboard_callback
 from evenhand.mitigation.training.checkpoints import STATE, is_finished, last_checkpoint
 from evenhand.mitigation.training.data import Reward
@@ -30,7 +37,7 @@ def fit(
     kind: TrainerModule,
     rows: tuple[Dataset, Dataset],
     settings: TuningSettings,
-    common: dict[str, Any],
+    arguments: TrainingArguments,
     lora: LoraConfig | None,
     rewards: Sequence[Reward],
     callbacks: Sequence[TrainerCallback],
@@ -40,12 +47,12 @@ def fit(
 
     Args:
         rows: to train and to validate on, encoded by `kind`.
-        common: what all trainers are told, see `training_arguments`.
+        arguments: what the trainer is told.
         lora: the adapter; None trains all weights.
         rewards: what responses are worth to a trainer that draws them; none for all others.
-        report_to: "tensorboard" writes curves beside the checkpoints; "wandb" is in `common`.
+        report_to: "tensorboard" writes curves beside the checkpoints; "wandb" is in `arguments`.
     """
-    checkpoints = Path(common["output_dir"])
+    checkpoints = Path(arguments.output_dir)
     last, done = last_checkpoint(checkpoints), 0
     if last is not None:
         state = TrainerState.load_from_json(str(last / STATE))
@@ -53,8 +60,8 @@ def fit(
             return state
         done = state.global_step
         log.info("tuning: going on from step %d", done)
-    arguments = {**common, "eval_on_start": last is None}
-    steps = settings.epochs * math.ceil(len(rows[0]) / settings.batch_size)
+    arguments.eval_on_start = last is None
+    steps = settings.epochs * steps_per_epoch(settings, len(rows[0]))
     with progress(steps, "tuning", "steps", done) as advance, quiet():
         told = [EarlyStoppingCallback(settings.patience), StepCallback(advance), *callbacks]
         trainer = _trainer(base, kind, rows, settings, arguments, lora, rewards, told)
@@ -77,7 +84,7 @@ def _trainer(
     kind: TrainerModule,
     rows: tuple[Dataset, Dataset],
     settings: TuningSettings,
-    arguments: dict[str, Any],
+    arguments: TrainingArguments,
     lora: LoraConfig | None,
     rewards: Sequence[Reward],
     callbacks: Sequence[TrainerCallback],
@@ -92,7 +99,7 @@ def _trainer(
     model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.pad_token_id  # or the trainer warns
     trainer = kind.Trainer(
         model,
-        args=kind.arguments(arguments, settings, train),
+        args=arguments,
         data_collator=kind.data_collator(base, pad_token_id),
         train_dataset=train,
         eval_dataset=validation,

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,25 +24,34 @@ class OutputChange:
     """How a tuned model differs from its base on `n` contexts.
 
     `max_logit_change` is the largest absolute difference of a logit of the response's first token, in nats;
-    `greedy_share` the share of contexts with another greedy response (its first 20 tokens).
+    `greedy_share` the share of contexts with another greedy response (its first 20 tokens). `max_rounding` is the
+    largest difference of such a logit from the adapter kept apart: what merging it rounds away, 0 in float32.
     """
 
     n: int
     max_logit_change: float
     greedy_share: float
+    max_rounding: float = 0.0
 
     @property
     def outputs_changed(self) -> bool:
         return self.max_logit_change > LEAST_LOGIT_CHANGE
 
 
-def output_change(base: DialogueModel, tuned: DialogueModel, contexts: Sequence[str]) -> OutputChange:
-    """Compare two models' first-token logits and greedy responses on rendered contexts."""
+def output_change(
+    base: DialogueModel, tuned: DialogueModel, apart: DialogueModel, contexts: Sequence[str]
+) -> OutputChange:
+    """Compare two models' first-token logits and greedy responses on rendered contexts.
+
+    `apart` is the tuned model with its adapter beside the base; the tuned one itself where that is the same.
+    """
     contexts = list(dict.fromkeys(contexts))[:CHECKED_CONTEXTS]
-    largest = 0.0
+    largest = rounded = 0.0
     for token_ids in encode_contexts(base, contexts):
         first, second = (_first_logits(model, token_ids) for model in (base, tuned))
         largest = max(largest, float((first - second).abs().max()))
+        if apart is not tuned:
+            rounded = max(rounded, float((_first_logits(apart, token_ids) - second).abs().max()))
     greedy = {"do_sample": False, "max_new_tokens": CHECKED_TOKENS}
     answers = []
     for model in (base, tuned):
@@ -51,7 +61,7 @@ def output_change(base: DialogueModel, tuned: DialogueModel, contexts: Sequence[
                 responses[index] = text
         answers.append(responses)
     differ = [before != after for before, after in zip(*answers, strict=True)]
-    return OutputChange(len(contexts), largest, sum(differ) / len(differ))
+    return OutputChange(len(contexts), largest, sum(differ) / len(differ), rounded)
 
 
 @torch.inference_mode()
@@ -71,9 +81,12 @@ def refuse_unchanged(change: OutputChange, base: DialogueModel, settings: Tuning
         Refused: no logit moved enough.
     """
     if not change.outputs_changed:
+        dtype = str(base.model.dtype).removeprefix("torch.")
+        rounding = f" once rounded to {dtype}, which took up to {change.max_rounding:.1g} of a logit"
         raise Refused(
             f"learning_rate: {settings.learning_rate} left {base.name} as it was (the largest change of a logit "
-            f"is {change.max_logit_change:.1g}); raise it, or epochs, and give another --output_dir."
+            f"is {change.max_logit_change:.1g}{rounding if change.max_rounding else ''}); raise it, or epochs, and "
+            "give another --output_dir."
         )
 
 
@@ -95,6 +108,20 @@ def refuse_spoiled(before: float, after: float, settings: TuningSettings) -> Non
             f"learning_rate: {settings.learning_rate} spoiled the model: the perplexity of ordinary dialogue went from "
             f"{before:.3f} to {after:.3f}, and largest_perplexity_rise is {settings.largest_perplexity_rise}. Lower "
             "the rate, or raise preference_beta, and give another --output_dir."
+        )
+
+
+def refuse_several_gpus(network: torch.nn.Module) -> None:
+    """Refuse what a trainer would spread over all GPUs that it sees, batch by batch, whatever the model's device.
+
+    Raises:
+        InputError: there are several, none is chosen, and neither a launcher nor a device map says who does what.
+    """
+    seen = torch.cuda.device_count() if network.device.type == "cuda" else 1
+    if seen > 1 and "LOCAL_RANK" not in os.environ and not getattr(network, "hf_device_map", None):
+        raise InputError(
+            f"model.device: {seen} GPUs are visible, and the trainer would use them all; set CUDA_VISIBLE_DEVICES to "
+            "one of them, spread the model by model.device_map, or start with `accelerate launch`."
         )
 
 

@@ -1,4 +1,4 @@
-"""The network in training, and as it will be served: other modules on the base's own tensors, so that there is one copy.
+"""The network in training and as it will be served: other modules on the base's own tensors, of which one copy is.
 
 An adapter is small, and so is what an optimizer keeps of it (Hu et al. 2021, "LoRA", §4.2): what is left to save is the
 second and the third copy of the base.
@@ -28,7 +28,7 @@ def trainable(network: PreTrainedModel, settings: TuningSettings) -> PreTrainedM
     shared = on_same_tensors(network)
     if not is_quantized(network):
         return shared
-    return prepare_model_for_kbit_training(shared, use_gradient_checkpointing=False)
+    return prepare_model_for_kbit_training(shared, use_gradient_checkpointing=settings.gradient_checkpointing)
 
 
 def on_same_tensors(network: PreTrainedModel) -> PreTrainedModel:

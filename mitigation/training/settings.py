@@ -1,7 +1,7 @@
 """How a model is tuned: a dataclass read strictly, apart from the trainer so that the command line starts at once."""
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
@@ -26,9 +26,7 @@ class TuningSettings:
     lora: bool = Field(True, description="train a LoRA adapter; false: all of the weights")
     lora_rank: Count = Field(16, description="rank of the adapter")
     lora_alpha: Positive = Field(32.0, description="the adapter's product is scaled by alpha / rank")
-    learning_rate: Positive | None = Field(
-        None, description="peak, reached after the warmup, then linear to 0; null: the method's own"
-    )
+    learning_rate: Positive | None = Field(None, description="peak, reached after the warmup; null: the method's own")
     preference_learning_rate: Positive | None = Field(
         None, description="learning rate of KTO, DPO and GRPO, where it is another; null: learning_rate"
     )
@@ -46,7 +44,17 @@ class TuningSettings:
         None, description="train on so many rows at most, drawn; null: the method's own, else all"
     )
     epochs: Count | None = Field(None, description="passes over the rows, at most; null: the method's own, else 1")
-    batch_size: Count | None = Field(None, description="rows per step; null: the method's own, else 64")
+    batch_size: Count | None = Field(None, description="rows at once; null: the method's own, else 64")
+    gradient_accumulation_steps: Count = Field(1, description="a step is of so many times batch_size rows")
+    gradient_checkpointing: bool = Field(False, description="compute activations twice, and keep few of them")
+    optimizer: str | None = Field(None, description="transformers' `optim`, such as paged_adamw_8bit; null: AdamW")
+    scheduler: str = Field("linear", description="transformers' `lr_scheduler_type`, after the warmup")
+    trainer: dict[str, Any] = Field(
+        default_factory=dict, description="any further fields of TRL's config (SFTConfig, KTOConfig, …), {name: value}"
+    )
+    peft: dict[str, Any] = Field(
+        default_factory=dict, description="any further fields of PEFT's LoraConfig, such as target_modules"
+    )
     weight_decay: Annotated[float, Field(ge=0)] = Field(0.0, description="of AdamW")
     warmup: Annotated[float, Field(ge=0, lt=1)] = Field(0.05, description="share of the steps in which the rate rises")
     validation_fraction: Share = Field(0.05, description="share of the rows held out, by context")

@@ -12,9 +12,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from peft.tuners.lora import LoraLayer
 from transformers import TrainerCallback, TrainerState
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.generation import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import ADAPTER
@@ -36,11 +39,13 @@ from evenhand.mitigation.training.guards import (
     OutputChange,
     output_change,
     perplexity,
+    refuse_several_gpus,
     refuse_spoiled,
     refuse_touched,
     refuse_unchanged,
     weights_sha256,
 )
+from evenhand.mitigation.training.quiet import quiet
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import TrainerModule, load_trainer
 from evenhand.mitigation.training.trainers.encoding import PROMPT
@@ -106,13 +111,15 @@ def tune(
     """
     start, untouched = time.monotonic(), weights_sha256(base.model)
     kind, checkpoints = load_trainer(data.trainer), output_dir / CHECKPOINTS
-    _check(base, data, kind, report_to)
+    _check(base, data, kind, settings, report_to)
     recorded = {**asdict(settings), "seed": seed}
     train, validation = (kind.encode_rows(base, rows, settings, seed) for rows in (data.train, data.validation))
-    claim(checkpoints, settings=recorded, rows=rows_sha256(train, validation), model=untouched)
-    common = training_arguments(settings, seed, len(train), checkpoints, report_to, run_name)
+    common = training_arguments(settings, seed, len(train), checkpoints, report_to, run_name, base.model.device)
+    with quiet():
+        arguments = kind.arguments(common, settings, train)
     lora = lora_config(base, data.tags, settings) if settings.lora else None
-    state = fit(base, kind, (train, validation), settings, common, lora, data.rewards, callbacks, report_to)
+    claim(checkpoints, settings=recorded, rows=rows_sha256(train, validation), model=untouched)
+    state = fit(base, kind, (train, validation), settings, arguments, lora, data.rewards, callbacks, report_to)
     with folder_written_whole(output_dir / ADAPTER) as folder:
         trainable = copy_weights(best_checkpoint(checkpoints, state), folder, base)
         perplexities, change = _examined(base, folder, kind, data, settings, neutral)
@@ -127,7 +134,9 @@ def tune(
     return result
 
 
-def _check(base: DialogueModel, data: TuningData, kind: TrainerModule, report_to: str) -> None:
+def _check(
+    base: DialogueModel, data: TuningData, kind: TrainerModule, settings: TuningSettings, report_to: str
+) -> None:
     if base.kind == "encoder_decoder" and not kind.TAKES_ENCODER_DECODER:
         raise InputError(
             f"model: {base.name} is an encoder-decoder model, which TRL's {data.trainer.upper()} trainer does not "
@@ -138,11 +147,26 @@ def _check(base: DialogueModel, data: TuningData, kind: TrainerModule, report_to
             f"model: {base.name} was tuned to be asked with {base.control_tag!r}, this method asks with "
             f"{data.control_tag!r}; go on with the same method, or tune the model it was made from."
         )
+    if settings.peft and not settings.lora:
+        raise InputError(f"training.peft: {settings.peft} is of an adapter, and training.lora is false; leave it out.")
+    if is_quantized(base.model):
+        _check_quantized(base, settings)
+    refuse_several_gpus(base.model)
     if report_to == "wandb":
         import wandb
 
         if wandb.run is None:  # the trainer would start one by itself, and ask the user for an account
             raise InputError("report_to: there is no W&B run at hand; start one before tuning, or give none.")
+
+
+def _check_quantized(base: DialogueModel, settings: TuningSettings) -> None:
+    if not settings.lora:
+        raise InputError(f"training.lora: false; {base.name} is quantized, and its weights stay as they are: use LoRA.")
+    if any(isinstance(module, LoraLayer) for module in base.model.modules()):
+        raise InputError(
+            f"model.quantization: {base.name} is an adapter on a quantized base, into which it cannot be merged to be "
+            "tuned on; use rounds 1, or no quantization."
+        )
 
 
 def _examined(
@@ -155,6 +179,8 @@ def _examined(
 ) -> tuple[tuple[float, float], OutputChange]:
     """Load what was saved; return its perplexity after the base's, and what it changed, or refuse it."""
     tuned = load_tuned(base, folder, settings.lora)
+    rounds = settings.lora and base.model.dtype != torch.float32 and not is_quantized(base.model)
+    apart = load_tuned(base, folder, settings.lora, merged=False) if rounds else tuned
     if neutral is None:
         pairs = [kind.wanted(data.validation)] * 2
     else:
@@ -163,7 +189,7 @@ def _examined(
         pairs = [(render_contexts(base, prompts, [""] * len(prompts), tag), responses) for tag in tags]
     before, after = (perplexity(model, *pair) for model, pair in zip((base, tuned), pairs, strict=True))
     refuse_spoiled(before, after, settings)
-    change = output_change(base, tuned, data.validation[PROMPT])
+    change = output_change(base, tuned, apart, data.validation[PROMPT])
     refuse_unchanged(change, base, settings)
     return (before, after), change
 

@@ -7,6 +7,7 @@ from datasets import Dataset
 from trl import DPOConfig, DPOTrainer
 
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.mitigation.training.passed import trainer_config
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers.encoding import PROMPT, check_columns, prompt_ids, response_ids
 
@@ -39,13 +40,14 @@ def wanted(rows: Dataset) -> tuple[list[str], list[str]]:
 
 def arguments(common: dict[str, Any], settings: TuningSettings, train: Dataset) -> DPOConfig:
     """Return the trainer's settings; it takes rows in their order, so that a resumed run goes on with the next one."""
-    return DPOConfig(
+    told = {
         **common,
-        max_length=None,
-        pad_to_multiple_of=None,
-        beta=settings.preference_beta,
-        train_sampling_strategy="sequential",
-    )
+        "max_length": None,
+        "pad_to_multiple_of": None,
+        "beta": settings.preference_beta,
+        "train_sampling_strategy": "sequential",
+    }
+    return trainer_config(DPOConfig, told, settings)
 
 
 def data_collator(base: DialogueModel, pad_token_id: int) -> None:

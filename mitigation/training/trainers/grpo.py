@@ -13,6 +13,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.generation import PRESETS
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.training.callbacks import random_states_kept
+from evenhand.mitigation.training.passed import trainer_config
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers.encoding import COMPLETION, PROMPT, check_columns, prompt_ids, response_ids
 
@@ -56,18 +57,20 @@ def arguments(common: dict[str, Any], settings: TuningSettings, train: Dataset) 
         "per_device_train_batch_size": contexts * settings.generations,
         "per_device_eval_batch_size": 4 * contexts * settings.generations,
     }
-    return GRPOConfig(
-        **{**common, **sizes},
-        num_generations=settings.generations,
-        max_completion_length=LONGEST,
-        beta=settings.preference_beta,
+    told = {
+        **common,
+        **sizes,
+        "num_generations": settings.generations,
+        "max_completion_length": LONGEST,
+        "beta": settings.preference_beta,
         # Rewards as they are: divided by their spread in a group, as in the paper, they would count as much for a
         # descriptor without bias, where that spread is noise, as for one with much (Liu et al. 2025, "Understanding
         # R1-Zero-Like Training", find the same for easy and hard questions).
-        scale_rewards="none",
-        shuffle_dataset=False,
-        disable_dropout=True,  # it makes another model of each pass, and the distance between two passes is the KL
-    )
+        "scale_rewards": "none",
+        "shuffle_dataset": False,
+        "disable_dropout": True,  # it makes another model of each pass, and the distance between two passes is the KL
+    }
+    return trainer_config(GRPOConfig, told, settings)
 
 
 def data_collator(base: DialogueModel, pad_token_id: int) -> None:

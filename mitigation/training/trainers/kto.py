@@ -7,6 +7,7 @@ from datasets import Dataset
 from trl import KTOConfig, KTOTrainer
 
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.mitigation.training.passed import trainer_config
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers.encoding import COMPLETION, PROMPT, check_columns, prompt_ids, response_ids
 
@@ -51,14 +52,15 @@ def wanted(rows: Dataset) -> tuple[list[str], list[str]]:
 def arguments(common: dict[str, Any], settings: TuningSettings, train: Dataset) -> KTOConfig:
     """Return the trainer's settings; the rarer class weighs more, so that both count the same, 1 on average."""
     desirable = sum(train[LABEL])
-    return KTOConfig(
+    told = {
         **common,
-        max_length=None,
-        pad_to_multiple_of=None,
-        beta=settings.preference_beta,
-        desirable_weight=len(train) / (2 * max(desirable, 1)),
-        undesirable_weight=len(train) / (2 * max(len(train) - desirable, 1)),
-    )
+        "max_length": None,
+        "pad_to_multiple_of": None,
+        "beta": settings.preference_beta,
+        "desirable_weight": len(train) / (2 * max(desirable, 1)),
+        "undesirable_weight": len(train) / (2 * max(len(train) - desirable, 1)),
+    }
+    return trainer_config(KTOConfig, told, settings)
 
 
 def data_collator(base: DialogueModel, pad_token_id: int) -> None:

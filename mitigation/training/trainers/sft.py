@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Sampler
 from trl import SFTConfig, SFTTrainer
 
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.mitigation.training.passed import trainer_config
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers.encoding import COMPLETION, PROMPT, check_columns, prompt_ids, response_ids
 
@@ -56,7 +57,8 @@ def wanted(rows: Dataset) -> tuple[list[str], list[str]]:
 def arguments(common: dict[str, Any], settings: TuningSettings, train: Dataset) -> SFTConfig:
     """Return the trainer's settings."""
     # Rows are encoded already, and none may be cut short in silence.
-    return SFTConfig(**common, max_length=None, dataset_kwargs={"skip_prepare_dataset": True})
+    told = {**common, "max_length": None, "dataset_kwargs": {"skip_prepare_dataset": True}}
+    return trainer_config(SFTConfig, told, settings)
 
 
 def data_collator(base: DialogueModel, pad_token_id: int) -> Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]:
