@@ -65,7 +65,8 @@ def load_network(
         # Merged into packed weights, most of an adapter would be rounded away.
         weights = adapted.get_base_model() if is_quantized(weights) else adapted.merge_and_unload(safe_merge=True)
     except FROM_PRETRAINED_ERRORS as error:
-        why = f"the adapter {folder} does not fit {base}: {first_line(error)}"
+        reason = " ".join(str(error).split("\n")[:2])  # the first line only says that there are some
+        why = f"the adapter {folder} does not fit {base}: {reason}"
         raise InputError(f"model{'.base' if model.base else ''}: {why}") from None
     if (folder / "tokenizer_config.json").exists():
         tokenizer = load_tokenizer(replace(model, revision=None), weights.config)

@@ -1,0 +1,79 @@
+"""QLoRA: an adapter on packed weights, served beside them, and what cannot be done with such a model."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.settings import ModelSettings
+from evenhand.mitigation.training.data import TuningData
+from evenhand.mitigation.training.guards import weights_sha256
+from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.training.tune import tune
+
+WORDS = ["<eos>", "<pad>", "<unk>", "red", "sun", "blue", "sky", *"abcdefghij"]
+QUICK = TuningSettings(
+    epochs=3,
+    batch_size=16,
+    learning_rate=1e-2,
+    preference_beta=0.1,
+    evaluations_per_epoch=1,
+    largest_perplexity_rise=99,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    pytest.importorskip("bitsandbytes")
+    path = tmp_path_factory.mktemp("models") / "qwen"
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "head_dim": 32}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "eos_token_id": 0, "pad_token_id": 1}
+    config = Qwen3Config(vocab_size=len(WORDS), **sizes, **heads, initializer_range=0.2)
+    Qwen3ForCausalLM(config).bfloat16().save_pretrained(path)
+    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    special = {"eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    PreTrainedTokenizerFast(tokenizer_object=words, **special).save_pretrained(path)
+    return path
+
+
+def packed(folder, bits):
+    return load_dialogue_model(ModelSettings(name=str(folder), device="cpu", dtype="bfloat16", quantization=bits))
+
+
+def data():
+    said = [f"{a} {b} c<eos>" for a in "abcdefgh" for b in "abcdefgh"]
+    rows = {"prompt": said, "context": said, "completion": ["red sun", "blue sky"] * 32, "label": [True, False] * 32}
+    rows = Dataset.from_dict(rows)
+    parts = {"train": rows.select(range(48)), "validation": rows.select(range(48, 64))}
+    return TuningData(method="kto", trainer="kto", **parts)
+
+
+@pytest.mark.parametrize("bits", ["4bit", "8bit"])
+def test_what_was_tuned_on_packed_weights_is_loaded_as_it_was_checked(folder, tmp_path, bits):
+    base = packed(folder, bits)
+    before = weights_sha256(base.model)
+    result = tune(base, data(), replace(QUICK, gradient_checkpointing=bits == "4bit"), tmp_path)
+    assert result.change.outputs_changed and result.change.max_rounding == 0
+    assert weights_sha256(base.model) == before
+    assert {parameter.dtype for parameter in base.model.model.norm.parameters()} == {torch.bfloat16}  # not prepared
+    again = packed(result.path, bits)
+    ids = torch.tensor([[7, 8, 9, 0]])
+    with torch.inference_mode():
+        change = (again.model(ids).logits - packed(folder, bits).model(ids).logits).float().abs().max()
+    assert change > 1e-3
+    with pytest.raises(InputError, match=r"model\.quantization: .* is an adapter on a quantized base"):
+        tune(again, data(), QUICK, tmp_path / "second")
+
+
+def test_packed_weights_themselves_are_not_tuned(folder, tmp_path):
+    with pytest.raises(InputError, match=r"training\.lora: false; .* is quantized"):
+        tune(packed(folder, "8bit"), data(), replace(QUICK, lora=False), tmp_path)
+    with pytest.raises(InputError, match=r"training\.peft: .* training\.lora is false"):
+        tune(packed(folder, "8bit"), data(), replace(QUICK, lora=False, peft={"use_dora": True}), tmp_path)
