@@ -27,7 +27,7 @@ import torch
 from transformers import TrainerCallback
 
 from benchmarks.real_model_rates import full_size, peak_memory, tuning_data
-from evenhand.mitigation.training.guards import Refused
+from evenhand.evaluation.errors import Refused
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.tune import tune
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from evenhand.evaluation.errors import Refused
+from evenhand.evaluation.errors import InputError, Refused
 from evenhand.evaluation.models.generation import encode_contexts, generate_responses
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel

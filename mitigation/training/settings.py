@@ -45,16 +45,12 @@ class TuningSettings:
     )
     epochs: Count | None = Field(None, description="passes over the rows, at most; null: the method's own, else 1")
     batch_size: Count | None = Field(None, description="rows at once; null: the method's own, else 64")
-    gradient_accumulation_steps: Count = Field(1, description="a step is of so many times batch_size rows")
-    gradient_checkpointing: bool = Field(False, description="compute activations twice, and keep few of them")
-    optimizer: str | None = Field(None, description="transformers' `optim`, such as paged_adamw_8bit; null: AdamW")
-    scheduler: str = Field("linear", description="transformers' `lr_scheduler_type`, after the warmup")
-    trainer: dict[str, Any] = Field(
-        default_factory=dict, description="any further fields of TRL's config (SFTConfig, KTOConfig, …), {name: value}"
-    )
-    peft: dict[str, Any] = Field(
-        default_factory=dict, description="any further fields of PEFT's LoraConfig, such as target_modules"
-    )
+    gradient_accumulation_steps: Count = Field(1, description="batches to a step")
+    gradient_checkpointing: bool = Field(False, description="keep few activations, compute them twice")
+    optimizer: str | None = Field(None, description="transformers' `optim`; null: AdamW")
+    scheduler: str = Field("linear", description="transformers' `lr_scheduler_type`")
+    trainer: dict[str, Any] = Field(default_factory=dict, description="any other fields of TRL's config")
+    peft: dict[str, Any] = Field(default_factory=dict, description="any other fields of PEFT's LoraConfig")
     weight_decay: Annotated[float, Field(ge=0)] = Field(0.0, description="of AdamW")
     warmup: Annotated[float, Field(ge=0, lt=1)] = Field(0.05, description="share of the steps in which the rate rises")
     validation_fraction: Share = Field(0.05, description="share of the rows held out, by context")

@@ -1,13 +1,15 @@
 """One copy of the base: other modules on its tensors, adapters merged a layer at a time as they are served."""
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausalLM
 
-from evenhand.mitigation.training.guards import weights_sha256
+from evenhand.evaluation.errors import InputError
+from evenhand.mitigation.training.guards import refuse_several_gpus, weights_sha256
 from evenhand.mitigation.training.networks import on_same_tensors, serve_merged
 
 IDS = torch.tensor([[3, 1, 4, 1, 5]])
@@ -92,3 +94,16 @@ def test_a_change_too_small_for_the_precision_is_gone_where_it_is_served():
     assert float(model(signs[None].bfloat16())) == pytest.approx(64 * 4e-4, rel=0.01)
     serve_merged(model)
     assert float(model(signs[None].bfloat16())) == 0.0
+
+
+def test_several_gpus_and_no_launcher_are_refused(monkeypatch):
+    """Unless the model is spread over them, or on none."""
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    on_gpu = SimpleNamespace(device=torch.device("cuda"))
+    with pytest.raises(InputError, match=r"model\.device: 3 GPUs are visible, .* set CUDA_VISIBLE_DEVICES to one"):
+        refuse_several_gpus(on_gpu)
+    refuse_several_gpus(SimpleNamespace(device=torch.device("cpu")))
+    refuse_several_gpus(SimpleNamespace(device=torch.device("cuda"), hf_device_map={"": 0, "lm_head": 1}))
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    refuse_several_gpus(on_gpu)
