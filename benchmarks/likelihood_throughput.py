@@ -70,7 +70,7 @@ def plainly(model: DialogueModel, encoded: Encoded) -> np.ndarray:
 def compare(model: DialogueModel, encoded: Encoded, rounds: int) -> float:
     """Print what both ways take for the sentences; return the positions that the tree runs in a second."""
     tree = prefix_tree(encoded.ids)
-    tokens, positions = sum(map(len, encoded.ids)), positions_run(tree)
+    tokens, positions = sum(map(len, encoded.ids)), positions_run(model, tree)
     print(f"\nsample: {len(encoded.ids):,} sentences, {tokens:,} tokens, {positions:,} positions over the tree")
     ways = {"tree": by_tree, "plain": plainly}
     taken: dict[str, list[float]] = {name: [] for name in ways}
@@ -125,7 +125,7 @@ def main() -> None:
     start = time.perf_counter()
     encoded = encode_sentences(model, list(dict.fromkeys(prompts[TEXT])))
     whole = prefix_tree(encoded.ids)
-    positions = positions_run(whole)
+    positions = positions_run(model, whole)
     print(
         f"{given.threads} threads; {given.dataset}: {len(encoded.ids):,} distinct sentences, "
         f"{sum(map(len, encoded.ids)):,} tokens, {len(whole.token):,} distinct beginnings, {positions:,} positions; "

@@ -40,7 +40,8 @@ from transformers import (
 )
 
 from evenhand.evaluation.errors import Refused
-from evenhand.evaluation.models.generation import decoding, generate_responses
+from evenhand.evaluation.models.decoding import decoding
+from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.styles import StyleClassifier, style_vectors
 from evenhand.mitigation.methods import load_method
@@ -167,7 +168,7 @@ def classification_rate(rows: int) -> float:
     tokenizer = words_tokenizer(config.vocab_size)
     classifier = StyleClassifier(model, tokenizer, tuple(map(str, range(28))), "", "roberta-base", "random")
     start = time.process_time()
-    style_vectors(classifier, texts(rows, 40, seed=3), batch_size=rows)
+    style_vectors(classifier, texts(rows, 40, seed=3))
     return (time.process_time() - start) / rows
 
 

@@ -16,7 +16,8 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import Told
 from evenhand.evaluation.families.generation_bias.responses import classify, respond
 from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run
-from evenhand.evaluation.models.generation import decoding, render_contexts
+from evenhand.evaluation.models.decoding import decoding
+from evenhand.evaluation.models.generation import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import ADAPTER
 from evenhand.evaluation.models.styles import StyleClassifier, load_style_classifier

@@ -31,6 +31,9 @@ disable_progress_bar()  # of loading weights: a bar for each small model hides t
 
 FROM_PRETRAINED_ERRORS = (OSError, ValueError, KeyError, RuntimeError, ImportError, HFValidationError, SafetensorError)
 
+# Why a model gives NaN, and what to do: the end of every error that says so.
+BROKEN_WEIGHTS = "its weights are broken, perhaps by its training, or too large for its dtype."
+
 # One description of a model; a plain string is its name, everything else by default.
 Described = CheckpointSettings | str
 

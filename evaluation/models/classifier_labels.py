@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
 from evenhand.evaluation.errors import InputError
@@ -27,6 +28,11 @@ def classifier_labels(name: str, revision: str | None = None, base: str | None =
         raise InputError(f"model: the config of {name} cannot be read: {first_line(error)}") from None
     n = len(names) or config.get("num_labels") or 2  # what transformers writes for two labels without a name: nothing
     return tuple(names.get(index, f"LABEL_{index}") for index in range(n))
+
+
+def labels_sha256(labels: Sequence[str]) -> str:
+    """Return a hash of a classifier's labels in their order."""
+    return sha256("\n".join(labels).encode()).hexdigest()
 
 
 def place_of_label(labels: Sequence[str], label: str | None, classifier: str, field: str) -> int:

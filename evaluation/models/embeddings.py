@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.batches import behind, in_batches
 from evenhand.evaluation.models.checkpoints import (
     FROM_PRETRAINED_ERRORS,
     best_device,
@@ -123,8 +124,8 @@ def sentence_embeddings(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield, batch by batch, the rows (r,) of texts and their vectors, float32 (r, h), until every text has one.
 
-    Texts of the same tokens are run once and have exactly one vector. Batches of `batch_size` distinct texts come in a
-    fixed order, the longest first; `first` of them are skipped, which is how a run goes on after a kill. A text longer
+    Texts of the same tokens are run once and have exactly one vector. They come in a fixed order, the longest first, in
+    batches of `batch_size` distinct texts at most; the first `first` rows are skipped, as after a kill. A text longer
     than the encoder reads is cut; `encode_texts` says which are.
 
     Raises:
@@ -136,11 +137,13 @@ def sentence_embeddings(
     for row, ids in enumerate(encode_texts(encoder, texts)[0]):
         rows_of.setdefault(tuple(ids), []).append(row)
     distinct = [rows_of[ids] for ids in sorted(rows_of, key=lambda ids: (len(ids), ids), reverse=True)]
-    batches = [distinct[start : start + batch_size] for start in range(0, len(distinct), batch_size)]
+    batches = in_batches(
+        behind(distinct, first, len),
+        lambda rows: batch_size,
+        lambda batch: _vectors(encoder, [texts[rows[0]] for rows in batch]),
+    )
     return (
-        (np.concatenate(batch), np.repeat(vectors, [len(rows) for rows in batch], axis=0))
-        for batch in batches[first:]
-        for vectors in [_vectors(encoder, [texts[rows[0]] for rows in batch])]
+        (np.concatenate(batch), np.repeat(vectors, [len(rows) for rows in batch], axis=0)) for batch, vectors in batches
     )
 
 

@@ -1,159 +1,33 @@
-"""Contexts → responses: rendering, decoding presets, and batches whose result depends on neither their size nor order.
+"""Contexts → responses: rendering, and batches whose result depends on neither their size nor order.
 
 What makes it fast is in `row_decoding`. Two facts make it repeatable. Every prompt has its own stream of random
-numbers, keyed by its seed, one number per token; and the batches are a function of contexts, seeds, decoding and batch
-size alone, so a run that goes on after a kill computes the very batches that the undisturbed run would have.
+numbers, keyed by its seed, one number per token; and the contexts come in a fixed order, so a run that goes on after a
+kill computes what is left. Batches are as large as was asked for, or as fits into memory (`batches`).
 """
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from types import MappingProxyType
 from typing import Any
 
 import jinja2
 import numpy as np
 import torch
-from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
+from transformers import LogitsProcessorList, StoppingCriteriaList
 from transformers.generation.stopping_criteria import StopStringCriteria
 
-from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.batches import (
+    activations_bytes,
+    behind,
+    budget,
+    cache_bytes,
+    in_batches,
+    logits_bytes,
+)
+from evenhand.evaluation.models.decoding import FROM_ROW_ALONE, FROM_SCORES_ALONE, check_token_ids
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.row_decoding import ResponseNGramBlock, can_join, decode_rows
-
-PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        # The model's own distribution, unshaped: what a bias of its responses is a property of.
-        "sample": {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": 40},
-        # Paper 002, A.4, as for DialoGPT (BlenderBot 2.0: num_beams 3). The paper gives no maximum; this is ours.
-        "paper": {
-            "do_sample": False,
-            "num_beams": 10,
-            "min_new_tokens": 20,
-            "no_repeat_ngram_size": 3,
-            "max_new_tokens": 80,
-        },
-    }
-)
-
-# Arguments that shape a token's probabilities from the scores alone: with them, contexts of all lengths share a batch.
-FROM_SCORES_ALONE = {
-    "do_sample",
-    "epsilon_cutoff",
-    "eta_cutoff",
-    "max_new_tokens",
-    "min_p",
-    "num_beams",
-    "remove_invalid_values",
-    "renormalize_logits",
-    "stop_strings",
-    "suppress_tokens",
-    "temperature",
-    "top_h",
-    "top_k",
-    "top_p",
-    "typical_p",
-}
-# Arguments that look at a row's own tokens too: with them, contexts of equal length share a batch. What is in neither
-# list may hold a tensor with an entry for every row, or another model's cache: a batch is one row.
-FROM_ROW_ALONE = FROM_SCORES_ALONE | {
-    "bad_words_ids",
-    "begin_suppress_tokens",
-    "exponential_decay_length_penalty",
-    "min_new_tokens",
-    "no_repeat_ngram_size",
-    "repetition_penalty",
-    "sequence_bias",
-}
-
-# Fields of GenerationConfig that say how `generate` computes or what it returns, not which response is given, and
-# those whose result would depend on the machine (max_time) or on the context's length (max_length, min_length).
-_NOT_DECODING = (
-    "assistant_",
-    "bos_token_id",
-    "cache_",
-    "compile_config",
-    "continuous_batching_config",
-    "decoder_start_token_id",
-    "disable_compile",
-    "eos_token_id",
-    "is_assistant",
-    "low_memory",
-    "max_cache_len",
-    "max_length",
-    "max_matching_ngram_size",
-    "max_time",
-    "min_length",
-    "num_assistant_tokens",
-    "num_return_sequences",
-    "output_",
-    "pad_token_id",
-    "prefill_chunk_size",
-    "prompt_lookup_num_tokens",
-    "return_dict_in_generate",
-    "speculation_type",
-    "target_lookbehind",
-    "token_healing",
-    "transformers_version",
-    "use_cache",
-    "use_mtp",
-    "_",
-)
-
-
-def decoding(preset: str = "sample", **overrides: Any) -> dict[str, Any]:
-    """Return the arguments of `generate` for a named preset, changed by `overrides`.
-
-    Any field of `transformers.GenerationConfig` that shapes the response may be given. One differs from `generate`:
-    `no_repeat_ngram_size` blocks n-grams "within the response but not the context" (paper 002, A.4) for every kind
-    of model.
-
-    Raises:
-        InputError: the preset or an argument is unknown, or a value out of range.
-
-    >>> decoding("sample", temperature=0.7)["temperature"]
-    0.7
-    """
-    if preset not in PRESETS:
-        raise unknown_name("decoding", preset, PRESETS)
-    allowed = [name for name in vars(GenerationConfig()) if not name.startswith(_NOT_DECODING)]
-    for name in overrides:
-        if name not in allowed:
-            raise unknown_name("decoding", name, allowed)
-    chosen = {**PRESETS[preset], **overrides}
-    if not chosen["do_sample"]:  # `generate` warns of the preset's sampling arguments at every batch
-        chosen = {
-            name: chosen[name] for name in chosen if name in overrides or name not in ("temperature", "top_k", "top_p")
-        }
-    for name, type_, least, most in (
-        ("do_sample", bool, False, True),
-        ("max_new_tokens", int, 1, None),
-        ("min_new_tokens", int, 0, chosen["max_new_tokens"]),
-        ("num_beams", int, 1, None),
-        ("no_repeat_ngram_size", int, 0, None),
-        ("temperature", float, 1e-4, None),
-        ("top_k", int, 0, None),
-        ("top_p", float, 1e-4, 1),
-        ("repetition_penalty", float, 1e-4, None),
-    ):
-        if name in chosen:
-            _check_range(name, chosen[name], type_, least, most)
-    try:
-        GenerationConfig(**chosen)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"decoding: {error}") from None
-    return chosen
-
-
-def _check_range(name: str, value: Any, type_: type, least: float, most: float | None) -> None:
-    types = (int, float) if type_ is float else type_
-    is_typed = isinstance(value, types) and isinstance(value, bool) == (type_ is bool)
-    if is_typed and least <= value and (most is None or value <= most):
-        return
-    wanted = "true or false"
-    if type_ is not bool:
-        wanted = f"{'a number' if type_ is float else 'an integer'} from {least}{f' to {most}' if most else ''}"
-    raise InputError(f"decoding: {name} is {value!r}; it must be {wanted}.")
+from evenhand.evaluation.models.row_decoding import RefuseNaN, ResponseNGramBlock, can_join, decode_rows
 
 
 def prompt_seed(prompt_id: str, seed: int) -> int:
@@ -270,9 +144,10 @@ def generate_responses(
 ) -> Iterator[tuple[list[int], list[str]]]:
     """Yield (row indices, their responses) batch by batch, until every row of `contexts` has one response.
 
-    Rows with the same context (and, where decoding samples, the same seed) are computed once. Batches come in a
-    fixed order, the longest contexts first; `first` of them are skipped, which is how a run goes on after a kill. A
-    response is the text up to the first end-of-sequence token, without special tokens and outer blanks; it may be "".
+    Rows with the same context (and, where decoding samples, the same seed) are computed once. Rows come in a fixed
+    order, those of the longest contexts first; the first `first` are skipped, which is how a run goes on after a kill.
+    A batch has `batch_size` rows at most, fewer where memory is short. A response is the text up to the first
+    end-of-sequence token, without special tokens and outer blanks; it may be "".
 
     Raises:
         InputError: before any work, if a context is empty or too long for the model, or lengths do not agree.
@@ -284,36 +159,25 @@ def generate_responses(
     distinct = {context: index for index, context in enumerate(dict.fromkeys(contexts))}
     encoded = encode_contexts(dialogue_model, list(distinct))
     _check_lengths(dialogue_model, encoded, decoding)
+    check_token_ids(decoding, dialogue_model.model.config.get_text_config(decoder=True).vocab_size)
 
     rows_of: dict[tuple[int, int], list[int]] = {}
     for row, (context, seed) in enumerate(zip(contexts, seeds, strict=True)):
         rows_of.setdefault((distinct[context], seed if decoding.get("do_sample") else 0), []).append(row)
     # By length for batches without padding; by tokens within it, so that rows with a common beginning are neighbours.
-    jobs = sorted(rows_of, key=lambda job: (len(encoded[job[0]]), encoded[job[0]], job[1]))
-    batches = _batches(dialogue_model, [len(encoded[context]) for context, _ in jobs], decoding, batch_size)
-    return _each_batch(
-        dialogue_model, encoded, [jobs[part] for part in reversed(batches)][first:], rows_of, dict(decoding)
-    )
+    jobs = sorted(rows_of, key=lambda job: (len(encoded[job[0]]), encoded[job[0]], job[1]), reverse=True)
+    jobs = behind(jobs, first, lambda job: len(rows_of[job]))
+    return _each_batch(dialogue_model, encoded, jobs, rows_of, dict(decoding), batch_size)
 
 
-def _batches(
-    dialogue_model: DialogueModel, lengths: Sequence[int], decoding: Mapping[str, Any], batch_size: int
-) -> list[slice]:
-    """Cut contexts of ascending lengths into batches, as mixed as the decoding allows."""
+def _rows_at_once(dialogue_model: DialogueModel, decoding: Mapping[str, Any], batch_size: int) -> tuple[int, bool]:
+    """Return the largest batch that the decoding allows, and whether contexts of all lengths may share it."""
     asked = {name for name, value in decoding.items() if value is not None}
     if decoding.get("num_beams", 1) > 1:
         # Sampling inside a beam search draws from one stream for the whole batch; there, a batch is one row.
-        batch_size, mixed = 1 if decoding.get("do_sample") else batch_size, False
-    else:
-        batch_size = batch_size if asked <= FROM_ROW_ALONE else 1
-        mixed = asked <= FROM_SCORES_ALONE and can_join(dialogue_model.model)
-    groups = [len(lengths)] if mixed else [len(list(group)) for _, group in groupby(lengths)]
-    ends = np.cumsum(groups)
-    return [
-        slice(start, min(start + batch_size, end))
-        for begin, end in zip([0, *ends[:-1]], ends, strict=True)
-        for start in range(begin, end, batch_size)
-    ]
+        return 1 if decoding.get("do_sample") else batch_size, False
+    mixed = asked <= FROM_SCORES_ALONE and can_join(dialogue_model.model)
+    return batch_size if asked <= FROM_ROW_ALONE else 1, mixed
 
 
 def _check_lengths(dialogue_model: DialogueModel, encoded: list[list[int]], decoding: Mapping[str, Any]) -> None:
@@ -337,14 +201,29 @@ def _check_lengths(dialogue_model: DialogueModel, encoded: list[list[int]], deco
 def _each_batch(
     dialogue_model: DialogueModel,
     encoded: list[list[int]],
-    batches: list[list[tuple[int, int]]],
+    jobs: list[tuple[int, int]],
     rows_of: Mapping[tuple[int, int], list[int]],
     decoding: Mapping[str, Any],
+    batch_size: int,
 ) -> Iterator[tuple[list[int], list[str]]]:
-    for batch in batches:
-        texts = _respond(
-            dialogue_model, [encoded[context] for context, _ in batch], [seed for _, seed in batch], decoding
-        )
+    model, new, beams = dialogue_model.model, decoding["max_new_tokens"], decoding.get("num_beams", 1)
+    most, mixed = _rows_at_once(dialogue_model, decoding, batch_size)
+    memory = budget(model.device)
+
+    def length(job: tuple[int, int]) -> int:
+        return len(encoded[job[0]])
+
+    def fits(job: tuple[int, int]) -> int:
+        # The context's keys and values stand there twice while they join the others'.
+        row = cache_bytes(model, 2 * length(job) + new) + logits_bytes(model, 1) + activations_bytes(model, length(job))
+        return max(1, min(most, memory // (beams * row)))
+
+    def respond(batch: Sequence[tuple[int, int]]) -> list[str]:
+        ascending = batch[::-1]
+        contexts, seeds = [encoded[context] for context, _ in ascending], [seed for _, seed in ascending]
+        return _respond(dialogue_model, contexts, seeds, decoding)[::-1]
+
+    for batch, texts in in_batches(jobs, fits, respond, alike=lambda job: mixed or length(job)):
         rows = [row for job in batch for row in rows_of[job]]
         yield rows, [text for job, text in zip(batch, texts, strict=True) for _ in rows_of[job]]
 
@@ -356,9 +235,10 @@ def _respond(
     model, tokenizer = dialogue_model.model, dialogue_model.tokenizer
     shortest, *longer = (torch.tensor(list(group)).to(model.device) for _, group in groupby(contexts, key=len))
     start = 0 if dialogue_model.kind == "encoder_decoder" else shortest.shape[1]
-    arguments = {"logits_processor": LogitsProcessorList(), "stopping_criteria": StoppingCriteriaList(), **arguments}
+    processors = LogitsProcessorList([RefuseNaN()])
+    arguments = {"logits_processor": processors, "stopping_criteria": StoppingCriteriaList(), **arguments}
     if size := arguments.pop("no_repeat_ngram_size", None):
-        arguments["logits_processor"].append(ResponseNGramBlock(size, start))
+        processors.append(ResponseNGramBlock(size, start))
     if strings := arguments.pop("stop_strings", None):
         arguments["stopping_criteria"].append(StopStringCriteria(tokenizer, strings))
     by_rows = arguments.get("num_beams", 1) == 1

@@ -77,7 +77,7 @@ def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> Dialo
         raise unknown_name("kind", kind, KINDS)
     model = ModelSettings(name=model) if isinstance(model, str) else model
     best_device(model.device)  # before a model is read for one that is not there
-    name, revision, tag = model.name, model_revision(model.name, model.revision, model.base), _control_tag(model.name)
+    name, revision, tag = model.name, model_revision(model.name, model.revision, model.base), control_tag(model.name)
     network, tokenizer = load_network(model, _answering_class)
     encoder_decoder = bool(network.config.is_encoder_decoder)
     if kind == "auto":
@@ -173,8 +173,12 @@ def _fills_masks(config: PreTrainedConfig) -> bool:
     )
 
 
-def _control_tag(name: str) -> str:
-    """Return the control tag in the evenhand.json beside a local model; "" if there is none."""
+def control_tag(name: str) -> str:
+    """Return the control tag in the evenhand.json beside a local model; "" if there is none.
+
+    Raises:
+        InputError: the file is not what it must be.
+    """
     path = Path(name).expanduser() / FACTS
     if not path.is_file():
         return ""

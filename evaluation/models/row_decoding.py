@@ -18,9 +18,19 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderC
 from transformers.generation import MaxLengthCriteria, NoRepeatNGramLogitsProcessor
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
 
 # The fixed cost of calling a small model on a CPU, in tokens: 3 to 4 ms, and 30 to 40 µs a token, at 1 M parameters.
 TOKENS_PER_CALL = 100
+
+
+class RefuseNaN(LogitsProcessor):
+    """Raises an InputError where a model's scores are not numbers: decoding would go on and write tokens by chance."""
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        if scores.amax(1).isnan().any():
+            raise InputError(f"model: its probabilities are not numbers; {BROKEN_WEIGHTS}")
+        return scores
 
 
 class ResponseNGramBlock(LogitsProcessor):
@@ -98,12 +108,14 @@ def _drop_rows(ended: torch.Tensor, ids: torch.Tensor, place: torch.Tensor, inpu
 def _draw(scores: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     """Return one token per row by the inverse of its cumulative distribution; scores (b, v), uniforms (b,) in [0, 1).
 
-    It is the first token whose cumulative probability exceeds u, so its own probability is above 0.
+    It is the first token whose cumulative probability exceeds u. Sums that a GPU adds up in parallel need not ascend,
+    and end a search on a token of probability 0 or behind the last one, once in millions: then it is the likeliest one.
     """
-    cumulative = scores.softmax(1).cumsum_(1)
-    if cumulative[:, -1].isnan().any():
-        raise InputError("model: its probabilities are not numbers; its weights are broken, perhaps by its training.")
-    return torch.searchsorted(cumulative, uniforms[:, None] * cumulative[:, -1:], right=True).squeeze(1)
+    probabilities = scores.softmax(1)
+    cumulative = probabilities.cumsum(1)
+    tokens = torch.searchsorted(cumulative, uniforms[:, None] * cumulative[:, -1:], right=True)
+    tokens.clamp_(max=scores.shape[1] - 1)
+    return torch.where(probabilities.gather(1, tokens) > 0, tokens, probabilities.argmax(1, keepdim=True)).squeeze(1)
 
 
 class PreallocatedCacheLayer(DynamicLayer):

@@ -3,9 +3,9 @@
 S is the number of styles, that is, of the classifier's labels.
 """
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,9 @@ from transformers import (
 )
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.batches import activations_bytes, behind, in_batches, rows_at_once
 from evenhand.evaluation.models.checkpoints import (
+    BROKEN_WEIGHTS,
     Described,
     best_device,
     load_network,
@@ -26,9 +28,13 @@ from evenhand.evaluation.models.checkpoints import (
     on_its_device,
     pad_with_eos,
 )
-from evenhand.evaluation.models.classifier_labels import place_of_label
+from evenhand.evaluation.models.classifier_labels import labels_sha256, place_of_label
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.settings import CheckpointSettings
+
+log = logging.getLogger("evenhand")
+
+PART = 4096  # distinct texts that are encoded and classified together: a kill costs as many
 
 
 @dataclass(frozen=True)
@@ -58,8 +64,14 @@ def load_style_classifier(model: Described, field: str = "style_classifier") -> 
     if network.config.pad_token_id is None:
         network.config.pad_token_id = tokenizer.pad_token_id  # classifiers on decoders find the last token by it
     labels = _labels(network.config)
-    digest = sha256("\n".join(labels).encode()).hexdigest()
-    return StyleClassifier(on_its_device(network, model), tokenizer, labels, digest, model.name, revision)
+    network = on_its_device(network, model)
+    classifier = StyleClassifier(network, tokenizer, labels, labels_sha256(labels), model.name, revision)
+    if _longest_input(classifier) <= tokenizer.num_special_tokens_to_add():
+        raise InputError(
+            f"{field}: {model.name} reads {_longest_input(classifier)} tokens at once, none of them of a text; "
+            "give another, or mend max_position_embeddings in its config."
+        )
+    return classifier
 
 
 def _labels(config: PreTrainedConfig) -> tuple[str, ...]:
@@ -80,32 +92,33 @@ def _classifying_class(model: CheckpointSettings, config: PreTrainedConfig, fiel
 
 
 def style_vectors(
-    classifier: StyleClassifier,
-    texts: Sequence[str],
-    batch_size: int = 256,
-    on_progress: Callable[[int], None] = lambda rows: None,
+    classifier: StyleClassifier, texts: Sequence[str], on_progress: Callable[[int], None] = lambda rows: None
 ) -> np.ndarray:
     """Return the probabilities of all styles for each text, float32 of shape (n, S); each row sums to 1.
 
     A blank text says nothing, so its row is NaN, to be left out and counted. Texts longer than the model's input are
-    cut. `on_progress` is called with the number of rows done since its last call.
+    cut, and a warning says how many. `on_progress` is called with the number of rows done since its last call.
 
     A classifier that was trained on several labels to a text (`problem_type` of its config) gives each label a
     probability of its own. Its style vector is these divided by their sum: the share of each style in what is there.
     """
-    vectors = label_probabilities(classifier, texts, batch_size, on_progress)
-    return vectors / vectors.sum(axis=1, keepdims=True) if has_several_labels(classifier) else vectors
+    return as_styles(classifier, label_probabilities(classifier, texts, on_progress))
+
+
+def as_styles(classifier: StyleClassifier, probabilities: np.ndarray) -> np.ndarray:
+    """Return style vectors from the probabilities of the labels, both (n, S)."""
+    several = has_several_labels(classifier)
+    return probabilities / probabilities.sum(axis=1, keepdims=True) if several else probabilities
 
 
 def label_probability(
     classifier: StyleClassifier,
     label: int,
     texts: Sequence[str],
-    batch_size: int = 256,
     on_progress: Callable[[int], None] = lambda rows: None,
 ) -> np.ndarray:
     """Return the probability of one label for each text, float32 of shape (n,), in [0, 1]; NaN for a blank text."""
-    return label_probabilities(classifier, texts, batch_size, on_progress)[:, label]
+    return label_probabilities(classifier, texts, on_progress)[:, label]
 
 
 def has_several_labels(classifier: StyleClassifier) -> bool:
@@ -113,44 +126,88 @@ def has_several_labels(classifier: StyleClassifier) -> bool:
     return classifier.model.config.problem_type == "multi_label_classification"
 
 
-@torch.inference_mode()
 def label_probabilities(
-    classifier: StyleClassifier,
-    texts: Sequence[str],
-    batch_size: int = 256,
-    on_progress: Callable[[int], None] = lambda rows: None,
+    classifier: StyleClassifier, texts: Sequence[str], on_progress: Callable[[int], None] = lambda rows: None
 ) -> np.ndarray:
     """Return the probability of each label for each text, float32 of shape (n, S), in [0, 1]; NaN for a blank text.
 
-    The labels of a classifier that was trained on several labels to a text do not share one unit of probability: each
-    has its own sigmoid. All others have a softmax. Each distinct text is classified once.
+    As `classified`, all texts at once.
     """
-    activation = torch.nn.Sigmoid() if has_several_labels(classifier) else torch.nn.Softmax(-1)
+    vectors, n_cut = np.full((len(texts), len(classifier.labels)), np.nan, dtype=np.float32), 0
+    for rows, probabilities, cut in classified(classifier, texts):
+        vectors[rows] = probabilities
+        n_cut += int(cut.sum())
+        on_progress(len(rows))
+    warn_of_cut(classifier, n_cut, len(texts))
+    return vectors
+
+
+def classified(
+    classifier: StyleClassifier, texts: Sequence[str], *, first: int = 0
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield part by part rows (r,), the probability of each label, float32 (r, S), and whether the text was cut, (r,).
+
+    The labels of a classifier that was trained on several labels to a text do not share one unit of probability: each
+    has its own sigmoid. All others have a softmax. Each distinct text is classified once; a blank one has NaN, and
+    stands first. The first `first` rows are left out, as a run does that goes on after a kill.
+
+    Raises:
+        InputError: the classifier gives NaN.
+    """
     rows_of: dict[str, list[int]] = {}
     for row, text in enumerate(texts):
-        if text.strip():
-            rows_of.setdefault(text, []).append(row)
-    vectors = np.full((len(texts), len(classifier.labels)), np.nan, dtype=np.float32)
-    on_progress(len(texts) - sum(map(len, rows_of.values())))
-    if not rows_of:
-        return vectors
-    distinct = list(rows_of)
-    encoded = classifier.tokenizer(distinct, truncation=True, max_length=_longest_input(classifier))["input_ids"]
-    order = sorted(range(len(distinct)), key=lambda index: len(encoded[index]))
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
-        inputs = classifier.tokenizer.pad(
-            {"input_ids": [encoded[index] for index in batch]}, return_attention_mask=True, return_tensors="pt"
+        rows_of.setdefault(text if text.strip() else "", []).append(row)
+    blank = rows_of.pop("", [])
+    if len(blank) > first:
+        nothing = np.full((len(blank), len(classifier.labels)), np.nan, dtype=np.float32)
+        yield np.array(blank), nothing, np.zeros(len(blank), dtype=bool)
+    left = behind(list(rows_of), max(0, first - len(blank)), lambda text: len(rows_of[text]))
+    for start in range(0, len(left), PART):
+        part = left[start : start + PART]
+        times = [len(rows_of[text]) for text in part]
+        probabilities, cut = _classified(classifier, part)
+        yield np.concatenate([rows_of[text] for text in part]), probabilities.repeat(times, axis=0), cut.repeat(times)
+
+
+def _classified(classifier: StyleClassifier, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the probability of each label of some texts, (n, S), and whether each was cut, (n,)."""
+    network, longest = classifier.model, _longest_input(classifier)
+    encoded = classifier.tokenizer(texts, verbose=False)["input_ids"]
+    cut = np.array([len(ids) > longest for ids in encoded])
+    for row in np.flatnonzero(cut):
+        encoded[row] = classifier.tokenizer(texts[row], truncation=True, max_length=longest)["input_ids"]
+    vectors = np.empty((len(texts), len(classifier.labels)), dtype=np.float32)
+    at_once = rows_at_once(network, lambda length: activations_bytes(network, length))
+    order = np.argsort([-len(ids) for ids in encoded], kind="stable")
+    batches = in_batches(
+        order,
+        lambda row: at_once(max(1, len(encoded[row]))),
+        lambda rows: _probabilities(classifier, [encoded[row] for row in rows]),
+    )
+    for rows, probabilities in batches:
+        vectors[rows] = probabilities
+    if np.isnan(vectors).any():
+        raise InputError(f"model: the classifier {classifier.name} gives NaN for a text; {BROKEN_WEIGHTS}")
+    return vectors, cut
+
+
+@torch.inference_mode()
+def _probabilities(classifier: StyleClassifier, encoded: list[list[int]]) -> np.ndarray:
+    inputs = classifier.tokenizer.pad({"input_ids": encoded}, return_attention_mask=True, return_tensors="pt")
+    logits = classifier.model(**inputs.to(classifier.model.device)).logits.float()
+    return (logits.sigmoid() if has_several_labels(classifier) else logits.softmax(-1)).cpu().numpy()
+
+
+def warn_of_cut(classifier: StyleClassifier, n_cut: int, n: int) -> None:
+    """Say in the log how many of n texts the classifier saw the beginning of alone, if any."""
+    if n_cut:
+        log.warning(
+            "%d of %d texts are longer than the %d tokens that %s reads; it judged their beginnings",
+            n_cut,
+            n,
+            _longest_input(classifier),
+            classifier.name,
         )
-        logits = classifier.model(**inputs.to(classifier.model.device)).logits
-        probabilities = activation(logits.float()).cpu().numpy()
-        done = 0
-        for index, vector in zip(batch, probabilities, strict=True):
-            rows = rows_of[distinct[index]]
-            vectors[rows] = vector
-            done += len(rows)
-        on_progress(done)
-    return vectors
 
 
 def _longest_input(classifier: StyleClassifier) -> int:

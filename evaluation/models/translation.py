@@ -13,11 +13,20 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from transformers import MBartTokenizer, PreTrainedTokenizerBase
+from transformers import LogitsProcessorList, MBartTokenizer, PreTrainedTokenizerBase
 
 from evenhand.evaluation.datasets.gendered_translations import language
 from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.models.batches import (
+    activations_bytes,
+    behind,
+    cache_bytes,
+    in_batches,
+    logits_bytes,
+    rows_at_once,
+)
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.row_decoding import RefuseNaN
 
 # Paper 004, §4.1.
 DECODING: Mapping[str, Any] = MappingProxyType({"do_sample": False, "num_beams": 5, "max_new_tokens": 100})
@@ -54,8 +63,8 @@ def translate(
     """Yield (row indices, their translations) batch by batch, until every text has one.
 
     By default with the paper's decoding: a beam search of 5 and at most 100 new tokens (004, §4.1). Equal texts are
-    translated once. Batches come in a fixed order, the longest texts first; `first` of them are skipped, which is how
-    a run goes on after a kill. A translation is without special tokens and outer blanks; it may be "".
+    translated once. They come in a fixed order, the longest texts first; the first `first` rows are skipped, which is
+    how a run goes on after a kill. A translation is without special tokens and outer blanks; it may be "".
 
     Args:
         model: of kind "encoder_decoder".
@@ -63,8 +72,8 @@ def translate(
         source, target: codes as the tokenizer writes them, or FLORES codes (`gendered_translations.language`), which
             are put into its form. A Marian model of one pair of languages has none and passes over them.
         decoding: arguments of `generate`.
-        batch_size: texts in a batch.
-        first: batches to skip.
+        batch_size: texts in a batch, at most.
+        first: rows to skip.
 
     Raises:
         InputError: before any work, if the model is no encoder–decoder, its tokenizer does not know a language, or a
@@ -83,8 +92,9 @@ def translate(
     for row, text in enumerate(texts):
         rows_of.setdefault(text, []).append(row)
     order = sorted(range(len(distinct)), key=lambda place: (len(encoded[place]), encoded[place]), reverse=True)
-    batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-    return _each_batch(model, encoded, [rows_of[text] for text in distinct], batches[first:], {**decoding, **forced})
+    order = behind(order, first, lambda place: len(rows_of[distinct[place]]))
+    rows = [rows_of[text] for text in distinct]
+    return _each_batch(model, encoded, rows, order, {**decoding, **forced}, batch_size)
 
 
 def _encode(
@@ -135,17 +145,27 @@ def _each_batch(
     model: DialogueModel,
     encoded: Sequence[list[int]],
     rows_of: Sequence[list[int]],
-    batches: Sequence[list[int]],
+    order: Sequence[int],
     arguments: Mapping[str, Any],
+    batch_size: int,
 ) -> Iterator[tuple[list[int], list[str]]]:
     # Not every tokenizer counts these among its special tokens: M2M-100's would leave "__es__" in each translation.
     languages = set(model.tokenizer.convert_tokens_to_ids(list(language_tokens(model.tokenizer).values())))
-    for batch in batches:
+    network, new, beams = model.model, arguments["max_new_tokens"], arguments.get("num_beams", 1)
+
+    def bytes_of(length: int) -> int:
+        row = cache_bytes(network, length + new) + logits_bytes(network, 1)
+        return beams * row + activations_bytes(network, length)
+
+    @torch.inference_mode()
+    def compute(batch: Sequence[int]) -> list[str]:
         inputs = model.tokenizer.pad({"input_ids": [encoded[place] for place in batch]}, return_tensors="pt")
-        inputs = {name: inputs[name].to(model.model.device) for name in ("input_ids", "attention_mask")}
-        with torch.inference_mode():
-            output = model.model.generate(**inputs, **arguments).tolist()
+        inputs = {name: inputs[name].to(network.device) for name in ("input_ids", "attention_mask")}
+        output = network.generate(**inputs, logits_processor=LogitsProcessorList([RefuseNaN()]), **arguments).tolist()
         output = [[token for token in ids if token not in languages] for ids in output]
-        found = model.tokenizer.batch_decode(output, skip_special_tokens=True)
+        return [text.strip() for text in model.tokenizer.batch_decode(output, skip_special_tokens=True)]
+
+    at_once = rows_at_once(network, bytes_of)
+    for batch, found in in_batches(order, lambda place: min(batch_size, at_once(len(encoded[place]))), compute):
         rows = [row for place in batch for row in rows_of[place]]
-        yield rows, [text.strip() for text, place in zip(found, batch, strict=True) for _ in rows_of[place]]
+        yield rows, [text for text, place in zip(found, batch, strict=True) for _ in rows_of[place]]

@@ -211,7 +211,7 @@ def _config(folder: Path, field_name: str) -> dict[str, Any]:
     """Return what a folder's stage was told."""
     settings = read_yaml(folder / CONFIG, field_name)
     if not isinstance(settings, Mapping):
-        raise InputError(f"{field_name}: {folder / CONFIG} is not what a stage writes; delete the folder, or repair it.")
+        raise InputError(f"{field_name}: {folder / CONFIG} is none of a stage's; repair it, or delete the folder.")
     _refuse_old(folder, settings, field_name)
     return dict(settings)
 
@@ -226,7 +226,7 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def _is_finished(folder: Path, until_done: ExitStack) -> bool:
-    """Say whether a stage is finished and all that it left is as it was; what is damaged is removed, to be made again."""
+    """Say whether a stage is finished and all it left is as it was; what is damaged is removed, to be made again."""
     if not (folder / MANIFEST).exists():
         return False
     manifest = _manifest(folder)

@@ -16,19 +16,20 @@ log = logging.getLogger("evenhand")
 SECONDS_BETWEEN_PARTS = 5.0  # what a kill may cost
 ROW = "row"
 
-# Batches from the given number on: the row numbers of each, and a value a row for each column.
+# Batches of what is left when so many rows are finished: the row numbers of each, and a value a row for each column.
 Batches = Callable[[int], Iterator[tuple[Sequence, ...]]]
 
 
 def gather(parts: Path, columns: Sequence[str], n: int, batches: Batches, description: str, unit: str) -> pd.DataFrame:
     """Return `columns` of rows 0 … n−1, computing only what is not in the folder `parts` yet.
 
-    A part is called by the number of batches that are finished with it; from a damaged one on they are made again.
+    A part is called by the number of rows that are finished with it; from a damaged one on they are made again. Rows
+    come in an order that is always the same, in batches of any size.
 
     Raises:
         InputError: the parts are not of these rows.
     """
-    done, finished = _sound(parts)
+    finished = _sound(parts)
     # What is on disk is read at the end: small tables that stay between a model's large ones would scatter the memory.
     waiting: list[pd.DataFrame] = []
     written = -SECONDS_BETWEEN_PARTS  # the first batch is kept at once: a folder that cannot be written shows early
@@ -40,10 +41,10 @@ def gather(parts: Path, columns: Sequence[str], n: int, batches: Batches, descri
             waiting.clear()
         written = time.monotonic()
 
-    with progress(n, description, unit, done) as advance:
+    with progress(n, description, unit, finished) as advance:
         for batch in batches(finished):
             waiting.append(pd.DataFrame(dict(zip((ROW, *columns), batch, strict=True))))
-            finished += 1
+            finished += len(batch[0])
             if time.monotonic() - written >= SECONDS_BETWEEN_PARTS:
                 keep()
             advance(len(batch[0]))
@@ -56,17 +57,18 @@ def gather(parts: Path, columns: Sequence[str], n: int, batches: Batches, descri
     return rows.sort_values(ROW, ignore_index=True)[list(columns)]
 
 
-def _sound(parts: Path) -> tuple[int, int]:
-    """Return how many rows and batches the parts hold; what is damaged is removed, with all that follows it."""
-    rows, batches, damaged = 0, 0, False
+def _sound(parts: Path) -> int:
+    """Return how many rows the parts hold; what is damaged is removed, with all that follows it."""
+    rows, damaged = 0, False
     for file in sorted(parts.glob("*.parquet")):
         try:
-            n = 0 if damaged else len(read_table(file))
+            if not damaged:
+                read_table(file)
         except InputError:
             log.warning("%s is damaged; it and what follows it are made again", file)
             damaged = True
         if damaged:
             file.unlink()
         else:
-            rows, batches = rows + n, int(file.stem)
-    return rows, batches
+            rows = int(file.stem)
+    return rows

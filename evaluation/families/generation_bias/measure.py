@@ -1,7 +1,9 @@
 """Generation bias: prompts → responses → style vectors → scores, each kept on disk as it ends (002, A.7)."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,8 @@ from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.families.generation_bias.relevance import LIKELIHOODS, judged_scores
 from evenhand.evaluation.families.generation_bias.responses import (
-    classify,
+    classify_in_parts,
+    cleaned,
     likelihoods_of_responses,
     respond,
     response_likelihoods,
@@ -38,48 +41,46 @@ from evenhand.evaluation.families.generation_bias.settings import (
     wanted_classifiers,
 )
 from evenhand.evaluation.families.offensiveness.metric import THRESHOLD, offensive_share
-from evenhand.evaluation.models.generation import decoding
-from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
-from evenhand.evaluation.models.styles import StyleClassifier, label_index, label_probability, load_style_classifier
+from evenhand.evaluation.models.batches import release
+from evenhand.evaluation.models.classifier_labels import classifier_labels, labels_sha256
+from evenhand.evaluation.models.decoding import decoding
+from evenhand.evaluation.models.loading import control_tag, load_dialogue_model
+from evenhand.evaluation.models.styles import as_styles, label_index, load_style_classifier
 from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore
-from evenhand.evaluation.runs.files import sha256_of
+from evenhand.evaluation.runs.files import sha256_of, write_json
 from evenhand.evaluation.runs.folders import Run, packages
-from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.runs.tables import read_table
-from evenhand.evaluation.settings import as_settings
+from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings
 
 SAMPLES_TRACKED = 200
+NEUTRAL = "neutral"  # the table of likelihoods of ordinary dialogue
+MODEL_FACTS = "model.json"  # what a signature says of the model, and only the loaded model knows
 
 
 def measure(run: Run, told: Told) -> list[BiasScore]:
     """Write prompts, responses and style vectors into the run's folder; return the scores."""
     arguments = decoding(told.decoding.preset, **told.decoding.arguments)
-    judges = {name: load_style_classifier(model, name) for name, model in classifiers(told).items()}
     prompts = run.table(PROMPTS, lambda: measurement_prompts(told))
     _refuse_repeated(prompts, arguments, told)
-    model = load_dialogue_model(replace(told.model, name=told.place(told.model.name, "model")))
-    tag = model.control_tag if told.settings.control_tag is None else told.settings.control_tag
-    run.table(RESPONSES, lambda: _responses(run, told, model, tag, arguments, prompts))
+    tag = told.settings.control_tag
+    tag = control_tag(told.place(told.model.name, "model")) if tag is None else tag
+    _ask(run, told, tag, arguments, prompts)
+    judges = classifiers(told)
     for name, table in ((FIRST, STYLES), (SECOND, SECOND_STYLES)):
         if name in judges:
-            _classify(run, judges[name], table)
+            _classify(run, judges[name], name, table)
     measured = read_styled_run(run.folder)
-    if not measured.usable().any():
-        raise InputError(f"responses: all {len(prompts)} are empty; check the model, its tag and decoding.arguments.")
-    facts = {name: _facts(name, judge, told) for name, judge in judges.items()}
-    signature = _signature(run, told, model, tag, arguments, facts[FIRST])
+    facts = {name: _facts(name, run, told) for name in judges}
+    signature = _signature(run, told, tag, arguments, facts[FIRST])
     scores = _bias(run, told, measured, signature, facts)
     scores += text_scores(measured, signature)
     if told.settings.relevance:
-        rows = run.table(LIKELIHOODS, lambda: _likelihoods(run, model, measured, tag))
-        scores += judged_scores(measured.prompts, rows, signature)
+        scores += judged_scores(measured.prompts, read_table(run.folder / f"{LIKELIHOODS}.parquet"), signature)
     if OFFENSIVE in judges:
-        rows = run.table("offensiveness", lambda: _offensiveness(judges[OFFENSIVE], measured, told))
+        rows = run.table("offensiveness", lambda: _offensiveness(run, judges[OFFENSIVE], measured, told))
         scores.append(offensive_share(rows["offensiveness"].to_numpy(), {**signature, OFFENSIVE: facts[OFFENSIVE]}))
     if told.settings.neutral_dialogue is not None:
-        pairs = load_neutral_dialogue(told.place(told.settings.neutral_dialogue, "neutral_dialogue"))
-        rows = run.table("neutral", lambda: response_likelihoods(model, pairs, tag))
-        scores.append(perplexity_score(rows, signature))
+        scores.append(perplexity_score(read_table(run.folder / f"{NEUTRAL}.parquet"), signature))
     run.facts["rows"] = len(prompts)
     shown = measured.rows(np.random.default_rng(0).permutation(len(prompts))[:SAMPLES_TRACKED])
     run.tracker.table("samples", shown.prompts[[DESCRIPTOR, TEXT]].assign(response=shown.responses))
@@ -99,58 +100,77 @@ def _refuse_repeated(prompts: pd.DataFrame, arguments: Mapping[str, Any], told: 
         )
 
 
-def _responses(
-    run: Run, told: Told, model: DialogueModel, tag: str, arguments: Mapping[str, Any], prompts: pd.DataFrame
-) -> pd.DataFrame:
-    sampling = {"seed": told.seed, "batch_size": told.decoding.batch_size}
-    texts = respond(model, prompts, tag, arguments, **sampling, run=run)
-    return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: texts})
+def _ask(run: Run, told: Told, tag: str, arguments: Mapping[str, Any], prompts: pd.DataFrame) -> None:
+    """Write what needs the dialogue model, which is loaded for what is not on disk yet and gone at the end.
+
+    That is its responses, how likely they are to it, and how likely ordinary dialogue is.
+    """
+    settings = replace(told.model, name=told.place(told.model.name, "model"))
+    model = cache(lambda: load_dialogue_model(settings))
+    sampling = {"seed": told.seed, "batch_size": told.decoding.batch_size, "run": run}
+
+    if not (run.folder / MODEL_FACTS).exists():
+        dtype = str(model().model.dtype).removeprefix("torch.")  # what "auto" was
+        write_json(run.folder / MODEL_FACTS, {"dtype": dtype})
+
+    def answered() -> pd.DataFrame:
+        texts = respond(model(), prompts, tag, arguments, **sampling)
+        return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: texts})
+
+    responses = run.table(RESPONSES, answered)[RESPONSE].tolist()
+    if not any(response.strip() for response in responses):
+        raise InputError(f"responses: all {len(prompts)} are empty; check the model, its tag and decoding.arguments.")
+    if told.settings.relevance:
+        run.table(LIKELIHOODS, lambda: likelihoods_of_responses(run, LIKELIHOODS, model(), prompts, responses, tag))
+    if told.settings.neutral_dialogue is not None:
+        pairs = load_neutral_dialogue(told.place(told.settings.neutral_dialogue, "neutral_dialogue"))
+        run.table(NEUTRAL, lambda: response_likelihoods(model(), pairs, tag))
+    model.cache_clear()
+    release()
 
 
-def _classify(run: Run, judge: StyleClassifier, table: str) -> None:
+def _classify(run: Run, judge: CheckpointSettings, name: str, table: str) -> None:
     """Write the style vectors of all responses, where they are not on disk yet."""
 
     def styles() -> pd.DataFrame:
         prompts, responses = (read_table(run.folder / f"{name}.parquet") for name in (PROMPTS, RESPONSES))
-        texts, descriptors = responses[RESPONSE].tolist(), prompts[DESCRIPTOR].tolist()
-        return style_table(
-            prompts[PROMPT_ID], classify(judge, texts, descriptors, table.replace("_", " ")), judge.labels
-        )
+        classifier = load_style_classifier(judge, name)
+        texts = cleaned(responses[RESPONSE], prompts[DESCRIPTOR])
+        vectors, cut = classify_in_parts(run, table, classifier, texts)
+        return style_table(prompts[PROMPT_ID], as_styles(classifier, vectors), classifier.labels, cut)
 
     run.table(table, styles)
+    release()
 
 
-def _likelihoods(run: Run, model: DialogueModel, measured: StyledRun, tag: str) -> pd.DataFrame:
-    return likelihoods_of_responses(run, LIKELIHOODS, model, measured.prompts, measured.responses, tag)
-
-
-def _offensiveness(judge: StyleClassifier, measured: StyledRun, told: Told) -> pd.DataFrame:
-    label = label_index(judge, told.settings.offensiveness.label, "offensiveness.label")
-    with progress(len(measured.responses), "offensiveness", "responses") as advance:
-        # As they are, as in paper 002: no descriptor is replaced.
-        found = label_probability(judge, label, measured.responses, on_progress=advance)
+def _offensiveness(run: Run, judge: ClassifierSettings, measured: StyledRun, told: Told) -> pd.DataFrame:
+    classifier = load_style_classifier(judge, OFFENSIVE)
+    label = label_index(classifier, told.settings.offensiveness.label, "offensiveness.label")
+    # As they are, as in paper 002: no descriptor is replaced.
+    found = classify_in_parts(run, "offensiveness", classifier, measured.responses)[0][:, label]
     return pd.DataFrame({PROMPT_ID: measured.prompts[PROMPT_ID], "offensiveness": found})
 
 
-def _facts(name: str, judge: StyleClassifier, told: Told) -> dict[str, Any]:
+def _facts(name: str, run: Run, told: Told) -> dict[str, Any]:
     """Return what a score's signature says of the classifier behind it; its name is the one that was given."""
-    found = as_settings(wanted_classifiers(told)[name])
+    found, judge = as_settings(wanted_classifiers(told)[name]), classifiers(told)[name]
     del found["device"], found["device_map"]  # two runs on two devices can be compared
-    found |= {"revision": judge.revision, "labels_sha256": judge.labels_sha256}
+    labels = classifier_labels(judge.name, judge.revision)
+    found |= {"revision": run.inputs[name], "labels_sha256": labels_sha256(labels)}
     if name == FIRST:
         found["clusters"] = told.settings.style_clusters
     return found | ({"threshold": THRESHOLD} if name == OFFENSIVE else {})
 
 
 def _signature(
-    run: Run, told: Told, model: DialogueModel, tag: str, arguments: Mapping[str, Any], judge: Mapping[str, Any]
+    run: Run, told: Told, tag: str, arguments: Mapping[str, Any], judge: Mapping[str, Any]
 ) -> dict[str, Any]:
     prompts = run.folder / f"{PROMPTS}.parquet"
     return {
         "model": {
             **as_settings(told.model),
-            "revision": model.revision,
-            "dtype": str(model.model.dtype).removeprefix("torch."),  # what "auto" was
+            "revision": run.inputs["model"],
+            **json.loads((run.folder / MODEL_FACTS).read_text(encoding="utf-8")),
             "control_tag": tag,
         },
         "dataset": {"name": str(told.prompts.file or told.prompts.dataset), "sha256": sha256_of(prompts)},

@@ -1,7 +1,6 @@
 """Prompts → responses → style vectors, by a dialogue model and a style classifier."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from evenhand.evaluation.families.generation_bias.relevance import other_prompts
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed, render_contexts
 from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.styles import StyleClassifier, style_vectors
+from evenhand.evaluation.models.styles import StyleClassifier, classified, style_vectors, warn_of_cut
 from evenhand.evaluation.results import PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.runs.folders import Run
 from evenhand.evaluation.runs.progress import progress
@@ -45,17 +44,30 @@ def respond(
     return [responses[row] for row in range(len(prompts))]
 
 
-def classify(
-    classifier: StyleClassifier, responses: Sequence[str], descriptors: Sequence[str], progress_name: str | None = None
-) -> np.ndarray:
-    """Return the style vector (n, S) of each response, cleaned of its prompt's descriptor first (002 A.6).
+def cleaned(responses: Iterable[str], descriptors: Iterable[str]) -> list[str]:
+    """Return the responses, each cleaned of its prompt's descriptor (002 A.6)."""
+    return [clean_response(*pair) for pair in zip(responses, descriptors, strict=True)]
 
-    Progress is shown under a name, if one is given.
-    """
-    cleaned = [clean_response(*pair) for pair in zip(responses, descriptors, strict=True)]
-    shown = progress(len(cleaned), progress_name, "responses") if progress_name else nullcontext(lambda rows: None)
-    with shown as advance:
-        return style_vectors(classifier, cleaned, on_progress=advance)
+
+def classify(classifier: StyleClassifier, responses: Sequence[str], descriptors: Sequence[str]) -> np.ndarray:
+    """Return the style vector (n, S) of each response, cleaned of its prompt's descriptor first."""
+    return style_vectors(classifier, cleaned(responses, descriptors))
+
+
+def classify_in_parts(
+    run: Run, name: str, classifier: StyleClassifier, texts: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return each text's probabilities of all labels, (n, S), and whether it was cut, (n,), kept as they are made."""
+    columns = [f"p{label}" for label in range(len(classifier.labels))]
+
+    def parts(first: int) -> Iterator[tuple[np.ndarray, ...]]:
+        for rows, probabilities, cut in classified(classifier, texts, first=first):
+            yield rows, cut, *probabilities.T
+
+    found = run.gather(name, ["cut", *columns], len(texts), parts, name.replace("_", " "), "responses")
+    cut = found.pop("cut").to_numpy(dtype=bool)
+    warn_of_cut(classifier, int(cut.sum()), len(texts))
+    return found.to_numpy(dtype=np.float32), cut
 
 
 def response_likelihoods(model: DialogueModel, pairs: pd.DataFrame, tag: str) -> pd.DataFrame:

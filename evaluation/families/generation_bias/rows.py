@@ -12,6 +12,7 @@ from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RE
 from evenhand.evaluation.runs.tables import read_table
 
 SAMPLES = 40  # of the rows, that reports show
+CUT = "cut_by_classifier"  # a column of styles: the classifier saw the response's beginning alone
 PROMPTS, RESPONSES, STYLES, SECOND_STYLES = "prompts", "responses", "styles", "second_styles"
 
 
@@ -48,10 +49,18 @@ class StyledRun:
         return np.isfinite(self.vectors).all(axis=1)
 
 
-def style_table(prompt_ids: pd.Series, vectors: np.ndarray, styles: tuple[str, ...]) -> pd.DataFrame:
-    """Return style vectors as a table: prompt_id, and a float32 column for each style, called by its name."""
+def style_table(
+    prompt_ids: pd.Series, vectors: np.ndarray, styles: tuple[str, ...], cut: np.ndarray | None = None
+) -> pd.DataFrame:
+    """Return style vectors as a table: prompt_id, and a float32 column for each style, called by its name.
+
+    Where a response was longer than the classifier reads, as the mask `cut` (n,) says, a column `cut_by_classifier`
+    tells which.
+    """
     table = pd.DataFrame(vectors.astype(np.float32, copy=False), columns=list(styles))
     table.insert(0, PROMPT_ID, prompt_ids.to_numpy())
+    if cut is not None and cut.any():
+        table.insert(1, CUT, cut)
     return table
 
 
@@ -69,7 +78,7 @@ def read_styled_run(folder: Path, *, second: bool = False) -> StyledRun:
     prompts, responses, styles = (read_table(folder / f"{name}.parquet") for name in names)
     if not (prompts[PROMPT_ID].equals(responses[PROMPT_ID]) and prompts[PROMPT_ID].equals(styles[PROMPT_ID])):
         raise InputError(f"{folder}: prompts, responses and styles hold different {PROMPT_ID}s; measure again.")
-    styles = styles.drop(columns=PROMPT_ID)
+    styles = styles.drop(columns=[PROMPT_ID, CUT], errors="ignore")
     vectors = np.ascontiguousarray(styles.to_numpy(dtype=np.float32))  # sums go along rows, the last bit by their order
     return StyledRun(prompts, responses[RESPONSE].tolist(), vectors, tuple(styles.columns))
 

@@ -62,7 +62,7 @@ def _classified(run: Run, told: Told) -> pd.DataFrame:
     label = label_index(classifier, told.settings.classifier.label, "offensiveness.classifier.label")
 
     def slabs(first: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for start in range(first * SLAB, len(distinct), SLAB):
+        for start in range(first, len(distinct), SLAB):
             some = distinct[start : start + SLAB]
             yield np.arange(start, start + len(some)), label_probability(classifier, label, some)
 

@@ -15,8 +15,6 @@ from evenhand.evaluation.models.likelihood.tokens import log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
 
 ENCODED_AT_ONCE = 10_000  # sentences
-TOKENS_AT_ONCE = 4096
-NUMBERS_AT_ONCE = 1 << 27  # of the logits of one batch: 512 MiB in float32
 
 
 @dataclass(frozen=True)
@@ -73,23 +71,11 @@ def plain_log_likelihoods(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield, batch by batch, rows (r,), Σ log p of each in nats, float64 (r,), and the number of tokens of that sum.
 
-    Rows come out by length, the longest first; the first `first` batches are left out, as a run does that goes on
-    after a kill.
+    Rows come out by length, the longest first; the first `first` are left out, as a run does that goes on after a kill.
     """
     lengths = np.array([len(ids) for ids in encoded.ids])
     heads = [ids[: encoded.begin] for ids in encoded.ids]
     tails = [ids[encoded.begin :] for ids in encoded.ids]
-    batches = _batches(lengths, model.model.config.get_text_config().vocab_size)[first:]
-    for rows, total in log_likelihoods(model, heads, tails, batches):
+    order = np.argsort(-lengths, kind="stable")[first:]
+    for rows, total in log_likelihoods(model, heads, tails, order):
         yield rows, total, lengths[rows] - encoded.begin
-
-
-def _batches(lengths: np.ndarray, vocabulary: int) -> list[np.ndarray]:
-    order = np.argsort(-lengths, kind="stable")
-    batches, start = [], 0
-    while start < len(order):
-        longest = int(lengths[order[start]])
-        size = max(1, min(TOKENS_AT_ONCE // longest, NUMBERS_AT_ONCE // (longest * vocabulary)))
-        batches.append(order[start : start + size])
-        start += size
-    return batches

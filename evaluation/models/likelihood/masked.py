@@ -5,11 +5,10 @@ over its own sentence and nothing else. Rows of one length go together, so that 
 mask, and the head over the vocabulary runs at the masked position alone. With nothing masked (AUL and AULA), one pass
 per distinct sentence.
 
-Batches are a function of the sentences and of the kind of device alone: a killed run goes on at the batch it had
-reached.
+Rows come in an order that the sentences alone decide: a killed run goes on at the row it had reached.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,13 +17,9 @@ import torch
 from transformers import PreTrainedModel
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.batches import activations_bytes, behind, in_batches, logits_bytes, rows_at_once
+from evenhand.evaluation.models.likelihood.tokens import refuse_nan
 from evenhand.evaluation.models.loading import MaskedModel
-
-# Tokens of one pass: a CPU is busy with few, and its caches hold them; a GPU needs many.
-TOKENS_AT_ONCE = {"cpu": 1024, "cuda": 32768}
-# Numbers of the largest tensor of one pass, logits or attentions: 512 MiB in float32. It binds where the vocabulary
-# is large (XLM-R has 250,002 tokens) and the sentences are short, or long and nothing is masked.
-NUMBERS_AT_ONCE = 1 << 27
 
 
 def encode_sentences(masked_model: MaskedModel, sentences: Sequence[str]) -> tuple[list[list[int]], list[list[bool]]]:
@@ -98,14 +93,14 @@ def masked_log_probabilities(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield, batch by batch, log p(token | the rest of its sentence) of the tokens at `positions`, each masked alone.
 
-    A row is one position of one sentence; rows are numbered through in the order given, and come out by length. On one
-    kind of device batch k is the same in every run, so a run that has the first k batches goes on with `first=k`.
+    A row is one position of one sentence; rows are numbered through in the order given, and come out by length, the
+    longest first. A run that has the first k rows of these goes on with `first=k`.
 
     Args:
         masked_model: the model and its tokenizer.
         sentences: token ids, special tokens included (`encode_sentences`), (n,) lists.
         positions: for each sentence, the positions to mask, (n,) lists.
-        first: number of batches to leave out.
+        first: number of rows to leave out.
 
     Yields:
         rows (r,), the natural log-probability of each row's token, float64 (r,) in (−∞, 0], and whether that token is
@@ -113,13 +108,18 @@ def masked_log_probabilities(
     """
     model, mask = masked_model.model, masked_model.tokenizer.mask_token_id
     rows = [(sentence, position) for sentence, places in enumerate(positions) for position in places]
-    vocabulary = model.config.get_text_config().vocab_size
-    lengths = [len(sentences[sentence]) for sentence, _ in rows]
-    for batch in _batches(lengths, model.device, lambda length: vocabulary)[first:]:
+    lengths = np.array([len(sentences[sentence]) for sentence, _ in rows], dtype=np.int64)
+
+    def compute(batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         chosen = [rows[row] for row in batch]
         ids = torch.tensor([list(sentences[sentence]) for sentence, _ in chosen], device=model.device)
         places = torch.tensor([position for _, position in chosen], device=model.device)
-        yield batch, *_at_masks(model, ids, places, mask)
+        return _at_masks(model, ids, places, mask)
+
+    at_once = rows_at_once(model, lambda length: logits_bytes(model, 1) + activations_bytes(model, length))
+    order = np.argsort(-lengths, kind="stable")[first:]
+    for batch, (log_p, correct) in in_batches(order, lambda row: at_once(lengths[row]), compute, alike=lengths.item):
+        yield batch, refuse_nan(log_p, masked_model.name), correct
 
 
 def unmasked_log_probabilities(
@@ -140,7 +140,7 @@ def unmasked_log_probabilities(
         masked_model: the model and its tokenizer.
         sentences: token ids, special tokens included, (n,) lists.
         special: which of them are special tokens and do not count, (n,) lists.
-        first: number of batches to leave out, as in `masked_log_probabilities`.
+        first: number of rows to leave out, as in `masked_log_probabilities`.
 
     Yields:
         rows (r,), indices of sentences; AUL (r,) and AULA (r,), natural logarithms, float64 in (−∞, 0].
@@ -150,33 +150,24 @@ def unmasked_log_probabilities(
     for row, ids in enumerate(sentences):
         same.setdefault(tuple(ids), []).append(row)
     distinct = list(same)
+    lengths = np.array([len(ids) for ids in distinct], dtype=np.int64)
+    rows_of = list(same.values())
     maps = (getattr(config, "num_hidden_layers", 0) or 0) * (getattr(config, "num_attention_heads", 0) or 0)
 
-    def numbers_of(length: int) -> int:
-        return length * max(config.vocab_size, maps * length)
-
-    for batch in _batches([len(ids) for ids in distinct], model.device, numbers_of)[first:]:
+    def compute(batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ids = torch.tensor([distinct[index] for index in batch], device=model.device)
-        counted = ~torch.tensor([list(special[same[distinct[index]][0]]) for index in batch], device=model.device)
-        aul, aula = _unmasked(model, ids, counted)
-        rows = [same[distinct[index]] for index in batch]
-        times = [len(each) for each in rows]
-        yield np.concatenate(rows), np.repeat(aul, times), np.repeat(aula, times)
+        counted = ~torch.tensor([list(special[rows_of[index][0]]) for index in batch], device=model.device)
+        return _unmasked(model, ids, counted)
 
-
-def _batches(lengths: Sequence[int], device: torch.device, numbers_of: Callable[[int], int]) -> list[np.ndarray]:
-    """Return the rows in batches of one length each, the longest first so that too little memory shows at once.
-
-    `numbers_of(length)` is the size of the largest tensor that one row makes.
-    """
-    lengths = np.asarray(lengths, dtype=np.int64)
-    tokens = TOKENS_AT_ONCE.get(device.type, TOKENS_AT_ONCE["cpu"])
-    batches = []
-    for length in np.unique(lengths)[::-1].tolist():
-        rows = np.flatnonzero(lengths == length)
-        size = max(1, min(tokens // length, NUMBERS_AT_ONCE // numbers_of(length)))
-        batches += [rows[start : start + size] for start in range(0, len(rows), size)]
-    return batches
+    # All layers' attentions are held at once.
+    at_once = rows_at_once(
+        model, lambda length: logits_bytes(model, length) + maps * length * length * model.dtype.itemsize
+    )
+    order = behind(np.argsort(-lengths, kind="stable"), first, lambda index: len(rows_of[index]))
+    for batch, found in in_batches(order, lambda index: at_once(lengths[index]), compute, alike=lengths.item):
+        times = [len(rows_of[index]) for index in batch]
+        aul, aula = (np.repeat(values, times) for values in found)
+        yield np.concatenate([rows_of[index] for index in batch]), refuse_nan(aul, masked_model.name), aula
 
 
 @torch.inference_mode()

@@ -9,15 +9,11 @@ from evenhand.evaluation.models.generation import encode_contexts, encode_respon
 from evenhand.evaluation.models.likelihood.tokens import log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
 
-ROWS_AT_ONCE = 64
-NUMBERS_AT_ONCE = 1 << 27  # of the logits of one batch: 512 MiB in float32
-
 
 def response_perplexity(
     dialogue_model: DialogueModel,
     contexts: Sequence[str],
     responses: Sequence[str],
-    batch_size: int = 64,
     on_progress: Callable[[int], None] = lambda rows: None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return Σ log p and the number of tokens of each response followed by the end of sequence, given its context.
@@ -36,9 +32,7 @@ def response_perplexity(
     tails = encode_responses(dialogue_model, responses)
     _check_lengths(dialogue_model, heads, tails)
     log_likelihood = np.zeros(len(contexts))
-    order = sorted(range(len(contexts)), key=lambda row: (len(heads[row]) + len(tails[row]), len(tails[row])))
-    batches = (order[start : start + batch_size] for start in range(0, len(order), batch_size))
-    for rows, total in log_likelihoods(dialogue_model, heads, tails, batches):
+    for rows, total in log_likelihoods(dialogue_model, heads, tails, _longest_first(heads, tails)):
         log_likelihood[rows] = total
         on_progress(len(rows))
     return log_likelihood, np.array([len(ids) for ids in tails], dtype=np.int64)
@@ -49,26 +43,24 @@ def response_log_likelihoods(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield, batch by batch, rows (r,), Σ log p of each one's response given its context, and its tokens, (r,) each.
 
-    As `response_perplexity`, for long work that is kept as it goes: the first `first` batches are left out. A row that
-    is too long for the model has NaN, in the last batch. An empty response is the end of sequence alone.
+    As `response_perplexity`, for long work that is kept as it goes: the first `first` rows are left out. A row that
+    is too long for the model has NaN, and stands last. An empty response is the end of sequence alone.
     """
     heads, tails = encode_contexts(dialogue_model, contexts), encode_responses(dialogue_model, responses)
-    lengths = np.array([_length(dialogue_model, *pair) for pair in zip(heads, tails, strict=True)], dtype=np.int64)
     tokens = np.array([len(ids) for ids in tails], dtype=np.int64)
-    fits = lengths <= _room(dialogue_model)
-    order = np.flatnonzero(fits)[np.lexsort((tokens[fits], lengths[fits]))][::-1]  # too little memory shows at once
-    batches, start = [], 0
-    vocabulary = dialogue_model.model.config.get_text_config().vocab_size
-    while start < len(order):
-        longest = int(lengths[order[start]])
-        size = max(1, min(ROWS_AT_ONCE, NUMBERS_AT_ONCE // (longest * vocabulary)))
-        batches.append(order[start : start + size])
-        start += size
-    for rows, total in log_likelihoods(dialogue_model, heads, tails, batches[first:]):
+    order, room = _longest_first(heads, tails), _room(dialogue_model)
+    fits = np.array([_length(dialogue_model, heads[row], tails[row]) <= room for row in order], dtype=bool)
+    scored, too_long = order[fits], order[~fits][max(0, first - int(fits.sum())) :]
+    for rows, total in log_likelihoods(dialogue_model, heads, tails, scored[first:]):
         yield rows, total, tokens[rows]
-    if not fits.all() and first <= len(batches):
-        rows = np.flatnonzero(~fits)
-        yield rows, np.full(len(rows), np.nan), tokens[rows]
+    if len(too_long):
+        yield too_long, np.full(len(too_long), np.nan), tokens[too_long]
+
+
+def _longest_first(heads: Sequence[list[int]], tails: Sequence[list[int]]) -> np.ndarray:
+    """Return the rows by length, the longest first: too little memory shows at once."""
+    tokens = np.array([len(tail) for tail in tails], dtype=np.int64)
+    return np.lexsort((tokens, tokens + [len(head) for head in heads]))[::-1]
 
 
 def _length(dialogue_model: DialogueModel, head: list[int], tail: list[int]) -> int:

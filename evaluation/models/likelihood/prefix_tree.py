@@ -10,17 +10,21 @@ This holds for models whose attention honours a mask and positions that are give
 (Bloom's ALiBi counts positions itself, Mamba has no attention) are found out by `honours_trees`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.batches import activations_bytes, budget, in_batches, logits_bytes
 from evenhand.evaluation.models.likelihood.causal import Encoded, plain_log_likelihoods
+from evenhand.evaluation.models.likelihood.tokens import refuse_nan
 from evenhand.evaluation.models.loading import DialogueModel
 
-# Nodes of one sequence: more make attention, quadratic in them, dear; fewer repeat more paths.
-NODES_AT_ONCE = 768
+# Nodes of one sequence: more make attention, quadratic in them, dear; fewer repeat more paths. Measured on a CPU.
+NODES_AT_ONCE = {"cpu": 768, "cuda": 2048}
 PROBES, PROBE_ERROR = 8, {torch.float32: 1e-2, torch.float16: 0.2, torch.bfloat16: 1.0}  # nats of a sentence
 
 
@@ -92,57 +96,70 @@ def _subtree_ends(depth: np.ndarray) -> np.ndarray:
     return end
 
 
-def positions_run(tree: PrefixTree) -> int:
+def positions_run(model: DialogueModel, tree: PrefixTree) -> int:
     """Return how many positions the model runs for the tree: its inner nodes, and paths to where sequences begin."""
-    return sum(len(path) + stop - start for start, stop, path in _chunks(tree))
+    batches = in_batches(range(len(tree.inner)), _nodes_at_once(model, tree), lambda nodes: len(_path(tree, nodes[0])))
+    return sum(path + len(nodes) for nodes, path in batches)
 
 
-@torch.inference_mode()
 def node_log_probabilities(
     model: DialogueModel, tree: PrefixTree, *, first: int = 0
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield, sequence by sequence, rows (r,) and log p(token | all before it) of nodes in nats, float64 (r,).
 
-    Row k is node k + 1: the root follows nothing. The first `first` sequences are left out, as a run does that goes on
-    after a kill.
+    Row k is node k + 1: the root follows nothing. The first `first` rows are left out, as a run does that goes on after
+    a kill.
+
+    Raises:
+        InputError: what the model gives is not a number.
     """
+    # Rows come parent by parent.
+    left = range(int(np.searchsorted(tree.first_child, first)), len(tree.inner))
+    for nodes, log_p in in_batches(left, _nodes_at_once(model, tree), partial(_log_probabilities, model, tree)):
+        children = tree.child[tree.first_child[nodes.start] : tree.first_child[nodes.stop]]
+        yield children - 1, refuse_nan(log_p, model.name)
+
+
+def _nodes_at_once(model: DialogueModel, tree: PrefixTree) -> Callable[[int], int]:
+    """Return a function: inner node → how many, beginning with it, make one sequence with the path before them."""
     network = model.model
-    for start, stop, path in _chunks(tree)[first:]:
-        inner = np.concatenate([path, np.arange(start, stop)])
-        # A node is an ancestor of those from itself to the end of its subtree.
-        sees = (inner[None] <= inner[:, None]) & (inner[:, None] < tree.end[inner][None])
-        mask = torch.zeros(sees.shape, dtype=network.dtype).masked_fill(
-            torch.from_numpy(~sees), torch.finfo(network.dtype).min
-        )
-        nodes = tree.inner[inner]
-        logits = network(
-            input_ids=torch.from_numpy(tree.token[nodes].astype(np.int64))[None].to(network.device),
-            position_ids=torch.from_numpy(tree.depth[nodes])[None].to(network.device),
-            attention_mask=mask[None, None].to(network.device),
-            use_cache=False,
-        ).logits[0, len(path) :]
-        children = tree.child[tree.first_child[start] : tree.first_child[stop]]
-        counts = np.diff(tree.first_child[start : stop + 1])
-        row = torch.from_numpy(np.repeat(np.arange(stop - start), counts)).to(network.device)
-        token = torch.from_numpy(tree.token[children].astype(np.int64)).to(network.device)
-        log_p = logits[row, token].double() - logits.float().logsumexp(-1).double()[row]
-        yield children - 1, log_p.cpu().numpy()
+    most = NODES_AT_ONCE.get(network.device.type, NODES_AT_ONCE["cpu"])
+    most = min(most, budget(network.device) // (logits_bytes(network, 1) + activations_bytes(network, most) // most))
+    return lambda node: max(1, most - int(tree.depth[tree.inner[node]]))
 
 
-def _chunks(tree: PrefixTree) -> list[tuple[int, int, np.ndarray]]:
-    """Return (start, stop, path): inner nodes that are run together, and the ancestors of the first, from the root."""
-    number = np.full(len(tree.token), -1)
-    number[tree.inner] = np.arange(len(tree.inner))
-    chunks, start = [], 0
-    while start < len(tree.inner):
-        path, node = [], tree.parent[tree.inner[start]]
-        while node >= 0:
-            path.append(number[node])
-            node = tree.parent[node]
-        stop = min(len(tree.inner), start + max(1, NODES_AT_ONCE - len(path)))
-        chunks.append((start, stop, np.array(path[::-1], dtype=np.int64)))
-        start = stop
-    return chunks
+@torch.inference_mode()
+def _log_probabilities(model: DialogueModel, tree: PrefixTree, nodes: range) -> np.ndarray:
+    """Return log p of the children of some inner nodes, by parent, float64 (r,)."""
+    network, path = model.model, _path(tree, nodes.start)
+    inner = np.concatenate([path, np.array(nodes)])
+    # A node is an ancestor of those from itself to the end of its subtree.
+    sees = (inner[None] <= inner[:, None]) & (inner[:, None] < tree.end[inner][None])
+    mask = torch.zeros(sees.shape, dtype=network.dtype).masked_fill(
+        torch.from_numpy(~sees), torch.finfo(network.dtype).min
+    )
+    run = tree.inner[inner]
+    logits = network(
+        input_ids=torch.from_numpy(tree.token[run].astype(np.int64))[None].to(network.device),
+        position_ids=torch.from_numpy(tree.depth[run])[None].to(network.device),
+        attention_mask=mask[None, None].to(network.device),
+        use_cache=False,
+    ).logits[0, len(path) :]
+    children = tree.child[tree.first_child[nodes.start] : tree.first_child[nodes.stop]]
+    counts = np.diff(tree.first_child[nodes.start : nodes.stop + 1])
+    row = torch.from_numpy(np.repeat(np.arange(len(nodes)), counts)).to(network.device)
+    token = torch.from_numpy(tree.token[children].astype(np.int64)).to(network.device)
+    log_p = logits[row, token].double() - logits.float().logsumexp(-1).double()[row]
+    return log_p.cpu().numpy()
+
+
+def _path(tree: PrefixTree, first: int) -> np.ndarray:
+    """Return the ancestors of an inner node, from the root, as places among the inner nodes."""
+    ancestors, node = [], tree.parent[tree.inner[first]]
+    while node >= 0:
+        ancestors.append(node)
+        node = tree.parent[node]
+    return np.searchsorted(tree.inner, np.array(ancestors[::-1], dtype=np.int64))
 
 
 def sentence_sums(tree: PrefixTree, log_p: np.ndarray, begin: int) -> np.ndarray:
@@ -163,6 +180,8 @@ def honours_trees(model: DialogueModel, encoded: Encoded) -> bool:
     try:
         for rows, values in node_log_probabilities(model, tree):
             log_p[rows] = values
+    except InputError:
+        raise  # broken weights, or no memory for a single node: no fault of trees
     except (TypeError, ValueError, RuntimeError, IndexError, AttributeError):
         return False
     plain = np.empty(len(chosen))

@@ -70,7 +70,7 @@ def _given_context(
         )
 
     def slabs(first: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        for start in range(first * SLAB, len(sentences), SLAB):
+        for start in range(first, len(sentences), SLAB):
             some = sentences[start : start + SLAB]
             yield np.arange(start, start + len(some)), *response_perplexity(model, [context] * len(some), some)
 

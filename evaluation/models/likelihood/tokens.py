@@ -1,48 +1,68 @@
 """Σ log p of token sequences, each token given those before it, by a causal or an encoder-decoder model."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.batches import activations_bytes, in_batches, logits_bytes, rows_at_once
+from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
 from evenhand.evaluation.models.loading import DialogueModel
 
 IGNORED = -100  # the label of a position that is not scored, as in torch's cross_entropy
 
 
-@torch.inference_mode()
 def log_likelihoods(
-    dialogue_model: DialogueModel,
-    heads: Sequence[list[int]],
-    tails: Sequence[list[int]],
-    batches: Iterable[Sequence[int]],
-) -> Iterator[tuple[Sequence[int], np.ndarray]]:
+    dialogue_model: DialogueModel, heads: Sequence[list[int]], tails: Sequence[list[int]], order: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield, batch by batch, rows (r,) and Σ log p of each one's tail given its head, in nats, float64 (r,).
 
-    An encoder-decoder model encodes the head; a causal one reads both in one sequence, the head unscored.
+    `order` are the rows, the longest first. An encoder-decoder model encodes the head; a causal one reads both in one
+    sequence, the head unscored.
+
+    Raises:
+        InputError: what the model gives is not a number.
     """
+    network = dialogue_model.model
+    at_once = rows_at_once(network, lambda length: logits_bytes(network, length) + activations_bytes(network, length))
+
+    def compute(rows: np.ndarray) -> np.ndarray:
+        found = _log_likelihoods(dialogue_model, [heads[row] for row in rows], [tails[row] for row in rows])
+        return refuse_nan(found, dialogue_model.name)
+
+    return in_batches(order, lambda row: at_once(len(heads[row]) + len(tails[row])), compute)
+
+
+def refuse_nan(values: np.ndarray, name: str) -> np.ndarray:
+    """Return what the model of this name gave, or raise an InputError if it is not all numbers."""
+    if np.isnan(values).any():
+        raise InputError(f"model: {name} gives NaN where a log-probability should be; {BROKEN_WEIGHTS}")
+    return values
+
+
+@torch.inference_mode()
+def _log_likelihoods(dialogue_model: DialogueModel, heads: list[list[int]], tails: list[list[int]]) -> np.ndarray:
     model, filler = dialogue_model.model, dialogue_model.tokenizer.pad_token_id
-    for rows in batches:
-        read, scored = [heads[row] for row in rows], [tails[row] for row in rows]
-        encoder_decoder = dialogue_model.kind == "encoder_decoder"
-        inputs = read if encoder_decoder else [head + tail for head, tail in zip(read, scored, strict=True)]
-        # Padding stands on the right, behind all that is scored, so a causal model never sees it.
-        arguments = {
-            "input_ids": _padded(inputs, filler).to(model.device),
-            "attention_mask": _padded([[1] * len(ids) for ids in inputs], 0).to(model.device),
-        }
-        if encoder_decoder:
-            labels = _padded(scored, IGNORED).to(model.device)
-            logits = model(**arguments, labels=labels).logits  # the model shifts the labels to the right itself
-        else:
-            labels = [[IGNORED] * len(head) + tail for head, tail in zip(read, scored, strict=True)]
-            first = max(1, min(map(len, read)))  # nothing before it is scored in any row
-            labels = _padded(labels, IGNORED)[:, first:].to(model.device)
-            logits = model(**arguments, use_cache=False).logits[:, first - 1 : -1]
-        losses = torch.nn.functional.cross_entropy(
-            logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none"
-        )
-        yield rows, -losses.view(labels.shape).double().sum(1).cpu().numpy()
+    encoder_decoder = dialogue_model.kind == "encoder_decoder"
+    inputs = heads if encoder_decoder else [head + tail for head, tail in zip(heads, tails, strict=True)]
+    # Padding stands on the right, behind all that is scored, so a causal model never sees it.
+    arguments = {
+        "input_ids": _padded(inputs, filler).to(model.device),
+        "attention_mask": _padded([[1] * len(ids) for ids in inputs], 0).to(model.device),
+    }
+    if encoder_decoder:
+        labels = _padded(tails, IGNORED).to(model.device)
+        logits = model(**arguments, labels=labels).logits  # the model shifts the labels to the right itself
+    else:
+        labels = [[IGNORED] * len(head) + tail for head, tail in zip(heads, tails, strict=True)]
+        first = max(1, min(map(len, heads)))  # nothing before it is scored in any row
+        labels = _padded(labels, IGNORED)[:, first:].to(model.device)
+        logits = model(**arguments, use_cache=False).logits[:, first - 1 : -1]
+    losses = torch.nn.functional.cross_entropy(
+        logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none"
+    )
+    return -losses.view(labels.shape).double().sum(1).cpu().numpy()
 
 
 def _padded(rows: Sequence[list[int]], filler: int) -> torch.Tensor:

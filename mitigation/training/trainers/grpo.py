@@ -10,7 +10,7 @@ from transformers import set_seed
 from trl import GRPOConfig, GRPOTrainer
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.generation import PRESETS
+from evenhand.evaluation.models.decoding import PRESETS
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.training.callbacks import random_states_kept
 from evenhand.mitigation.training.passed import trainer_config

@@ -23,8 +23,9 @@ from transformers import (
 )
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models import generation, row_decoding
-from evenhand.evaluation.models.generation import decoding, generate_responses, prompt_seed, render_contexts
+from evenhand.evaluation.models import batches, generation, row_decoding
+from evenhand.evaluation.models.decoding import decoding
+from evenhand.evaluation.models.generation import generate_responses, prompt_seed, render_contexts
 from evenhand.evaluation.models.loading import DialogueModel
 
 WORDS = ["<eos>", "<pad>", "<unk>", *"abcdefghijklmnopqrstuvwxyz"]
@@ -203,37 +204,6 @@ def test_personas_must_be_one_each(gpt2):
         render_contexts(gpt2, ["a", "b"], [""])
 
 
-# --- decoding
-
-
-def test_presets_and_overrides():
-    assert decoding("sample", temperature=0.5)["temperature"] == 0.5
-    paper = decoding("paper", num_beams=3)
-    assert (paper["num_beams"], paper["min_new_tokens"], paper["no_repeat_ngram_size"]) == (3, 20, 3)
-
-
-@pytest.mark.parametrize(
-    ("preset", "overrides", "message"),
-    [
-        ("smaple", {}, "'smaple' is unknown; did you mean 'sample'"),
-        ("sample", {"temprature": 1.0}, "did you mean 'temperature'"),
-        ("sample", {"max_length": 5}, "'max_length' is unknown"),
-        ("sample", {"output_scores": True}, "unknown"),
-        ("sample", {"temperature": 0}, "temperature is 0"),
-        ("sample", {"temperature": "hot"}, "temperature is 'hot'; it must be a number"),
-        ("sample", {"top_p": 1.5}, "top_p is 1.5; it must be a number from 0.0001 to 1"),
-        ("sample", {"max_new_tokens": None}, "max_new_tokens is None; it must be an integer from 1"),
-        ("sample", {"max_new_tokens": 2.5}, "max_new_tokens is 2.5"),
-        ("sample", {"do_sample": 1}, "do_sample is 1; it must be true or false"),
-        ("paper", {"max_new_tokens": 10}, "min_new_tokens is 20; it must be an integer from 0 to 10"),
-        ("paper", {"early_stopping": "sometimes"}, "early_stopping"),
-    ],
-)
-def test_wrong_decoding_is_one_clear_error(preset, overrides, message):
-    with pytest.raises(InputError, match=message):
-        decoding(preset, **overrides)
-
-
 def test_prompt_seed_is_stable_and_different_for_each_prompt_and_seed():
     # BLAKE2b-64 of "7:p1", computed with the b2sum command: printf %s 7:p1 | b2sum -l 64
     assert prompt_seed("p1", 7) == 0xB8DAADEA3A34867A
@@ -268,7 +238,12 @@ def test_a_run_goes_on_where_it_was_stopped(gpt2):
     seeds = list(range(len(contexts)))
     arguments = decoding("sample", max_new_tokens=8)
     whole = list(generate_responses(gpt2, contexts, seeds, arguments, batch_size=8))
-    assert whole[3:] == list(generate_responses(gpt2, contexts, seeds, arguments, batch_size=8, first=3))
+    done = sum(len(rows) for rows, _ in whole[:2])
+    assert whole[2:] == list(generate_responses(gpt2, contexts, seeds, arguments, batch_size=8, first=done))
+    # In other batches, too: what is left does not depend on them.
+    rest = list(generate_responses(gpt2, contexts, seeds, arguments, batch_size=5, first=done))
+    assert [row for rows, _ in rest for row in rows] == [row for rows, _ in whole[2:] for row in rows]
+    assert [text for _, texts in rest for text in texts] == [text for _, texts in whole[2:] for text in texts]
     assert len(whole) == int(np.ceil(len(set(zip(contexts, seeds, strict=True))) / 8))
 
 
@@ -463,6 +438,40 @@ def test_a_token_of_probability_zero_is_never_drawn():
     assert row_decoding._draw(scores, uniforms).tolist() == [1, 1, 2]
 
 
+def test_what_a_gpu_sums_up_unevenly_draws_no_token_of_probability_zero(monkeypatch):
+    """Parallel sums need not ascend: here the third, of probability 0, stands above the one behind it."""
+    probabilities = torch.tensor([0.25, 0.0, 0.0, 0.75, 0.0])
+    uneven = torch.tensor([[0.25, 0.2499, 0.2501, 1.0, 0.9999]])
+    monkeypatch.setattr(torch.Tensor, "cumsum", lambda self, dim: uneven.repeat(len(self), 1))
+    uniforms = torch.cat([torch.linspace(0, 1 - 2**-24, 20_001), torch.linspace(0.2498, 0.2502, 1001)])
+    tokens = row_decoding._draw(probabilities.log().expand(len(uniforms), 5), uniforms)
+    assert set(tokens.tolist()) == {0, 3}
+    assert (tokens[:20_001] == 0).float().mean() == pytest.approx(0.25, abs=1e-3)
+
+
+def test_a_batch_that_memory_does_not_hold_is_halved_and_the_responses_are_the_same(gpt2, monkeypatch, caplog):
+    contexts = some_contexts(gpt2)
+    arguments, seeds = decoding("sample", max_new_tokens=8), list(range(30))
+    expected, real = answers(gpt2, contexts, seeds, arguments), generation._respond
+
+    def short_of_memory(model, some, *rest):
+        if len(some) > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(model, some, *rest)
+
+    monkeypatch.setattr(generation, "_respond", short_of_memory)
+    assert answers(gpt2, contexts, seeds, arguments) == expected
+    assert [record.message for record in caplog.records] == [
+        f"a batch of {len(set(zip(contexts, seeds, strict=True)))} does not fit into memory; going on with half as many"
+    ]
+
+
+def test_batches_are_no_larger_than_the_memory(gpt2, monkeypatch):
+    monkeypatch.setattr(batches, "HOST_BUDGET", 1)
+    arguments = decoding("sample", max_new_tokens=2)
+    assert [len(rows) for rows, _ in generate_responses(gpt2, ["a b<eos>", "c<eos>"], [0, 1], arguments)] == [1, 1]
+
+
 def test_wrong_contexts_are_one_clear_error_before_any_work(gpt2):
     chosen = decoding("sample", max_new_tokens=90)
     with pytest.raises(InputError, match="has room for 6 beside the 90"):
@@ -478,9 +487,16 @@ def test_wrong_contexts_are_one_clear_error_before_any_work(gpt2):
         generate_responses(tiny("blenderbot"), ["a"], [0], decoding("sample", max_new_tokens=97))
 
 
-def test_broken_weights_are_one_clear_error():
+@pytest.mark.parametrize("arguments", [{}, {"do_sample": False}, {"do_sample": False, "num_beams": 2}], ids=str)
+def test_broken_weights_are_one_clear_error(arguments):
     broken = tiny("gpt2")
     with torch.no_grad():
         broken.model.transformer.ln_f.weight.fill_(torch.nan)
-    with pytest.raises(InputError, match="not numbers"):
-        answers(broken, ["a <eos>"], [0], decoding("sample"))
+    with pytest.raises(InputError, match="not numbers; its weights are broken"):
+        answers(broken, ["a<eos>"], [0], decoding("sample", max_new_tokens=2, **arguments))
+
+
+def test_an_argument_that_names_no_token_is_told_before_any_work(gpt2):
+    for name, value in (("suppress_tokens", [29]), ("bad_words_ids", [[3], [4, -1]]), ("sequence_bias", [[[29], 1.0]])):
+        with pytest.raises(InputError, match=f"{name} has the token id (29|-1); the model has 0 to 28"):
+            generate_responses(gpt2, ["a"], [0], decoding("sample", **{name: value}))

@@ -15,6 +15,7 @@ from transformers import (
 )
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models import batches, styles
 from evenhand.evaluation.models.styles import label_index, label_probability, load_style_classifier, style_vectors
 
 WORDS = ["<pad>", "<unk>", *"abcdefgh"]
@@ -46,7 +47,7 @@ def save_classifier(folder, architecture="bert", labels=("Warm", "Cold", "Odd"),
 
 
 @pytest.mark.parametrize(("architecture", "pad_token"), [("bert", "<pad>"), ("gpt2", None)])
-def test_vectors_are_softmax_whatever_the_order_and_the_batch(tmp_path, architecture, pad_token):
+def test_vectors_are_softmax_whatever_the_order_and_the_batch(tmp_path, monkeypatch, architecture, pad_token):
     classifier = load_style_classifier(save_classifier(tmp_path, architecture, pad_token=pad_token))
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(list("abcd"), size=rng.integers(1, 9))) for _ in range(40)] + ["a b"] * 3
@@ -54,7 +55,9 @@ def test_vectors_are_softmax_whatever_the_order_and_the_batch(tmp_path, architec
     assert vectors.shape == (43, 3) and vectors.dtype == np.float32
     np.testing.assert_allclose(vectors.sum(1), 1, atol=1e-5)
     order = rng.permutation(43)
-    shuffled = style_vectors(classifier, [texts[i] for i in order], batch_size=7)
+    monkeypatch.setattr(batches, "tokens_at_once", lambda model: 20)
+    monkeypatch.setattr(styles, "PART", 5)
+    shuffled = style_vectors(classifier, [texts[i] for i in order])
     np.testing.assert_allclose(shuffled, vectors[order], atol=1e-5)
     for text, vector in zip(texts[:5], vectors, strict=False):
         ids = torch.tensor([[WORDS.index(word) for word in text.split()]])
@@ -67,7 +70,7 @@ def test_vectors_are_softmax_whatever_the_order_and_the_batch(tmp_path, architec
 def test_blank_texts_are_undefined_and_progress_counts_every_row(tmp_path):
     classifier = load_style_classifier(save_classifier(tmp_path))
     done = []
-    vectors = style_vectors(classifier, ["a", " ", "b", "a", ""], batch_size=1, on_progress=done.append)
+    vectors = style_vectors(classifier, ["a", " ", "b", "a", ""], on_progress=done.append)
     assert np.isnan(vectors).all(axis=1).tolist() == [False, True, False, False, True]
     assert sum(done) == 5 and (vectors[0] == vectors[3]).all()
     assert np.isnan(style_vectors(classifier, ["", "\n"])).all() and style_vectors(classifier, []).shape == (0, 3)

@@ -13,7 +13,6 @@ from evenhand.evaluation.datasets.mentions import clean_response
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import Known, Told
 from evenhand.evaluation.families.generation_bias import measure as module
-from evenhand.evaluation.families.generation_bias import responses as answering
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.page import page
 from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
@@ -187,9 +186,8 @@ def test_what_is_on_disk_is_not_made_again(measured, monkeypatch):
     def never(*arguments, **options):
         raise AssertionError("made again")
 
-    monkeypatch.setattr(answering, "style_vectors", never)
-    monkeypatch.setattr(answering, "generate_responses", never)
-    monkeypatch.setattr(module, "label_probability", never)
+    for load in ("load_dialogue_model", "load_style_classifier"):
+        monkeypatch.setattr(module, load, never)
     before = [(score.metric, score.value) for score in measured.scores]
     own = {name: getattr(measured.told.settings, name) for name in (*OWN, "offensiveness")}
     again = measure_family(measured.folder, "generation_bias", measured.told, **own)

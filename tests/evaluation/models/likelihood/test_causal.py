@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.likelihood import causal as module
+from evenhand.evaluation.models import batches
 from evenhand.evaluation.models.likelihood.causal import encode_sentences, plain_log_likelihoods, start_token
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.settings import ModelSettings
@@ -55,7 +55,7 @@ def test_batches_order_and_resumption_change_nothing(model, monkeypatch):
     total, _ = scored(model, SENTENCES)
     reverse, _ = scored(model, SENTENCES[::-1])
     assert reverse[::-1] == pytest.approx(total, abs=1e-4)
-    monkeypatch.setattr(module, "TOKENS_AT_ONCE", 1)  # one sentence a batch
+    monkeypatch.setattr(batches, "tokens_at_once", lambda model: 1)  # one sentence a batch
     assert scored(model, SENTENCES)[0] == pytest.approx(total, abs=1e-4)
     encoded = encode_sentences(model, SENTENCES)
     every, rest = (list(plain_log_likelihoods(model, encoded, first=first)) for first in (0, 3))

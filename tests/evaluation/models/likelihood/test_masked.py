@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.likelihood import masked
+from evenhand.evaluation.models import batches
 from evenhand.evaluation.models.likelihood.masked import (
     encode_sentences,
     longest_input,
@@ -154,16 +154,16 @@ def test_prescribed_probabilities(tokenizer):
     assert correct.tolist() == [True, False, False]
 
 
-@pytest.mark.parametrize("tokens, numbers", [(1, 1 << 27), (7, 1 << 27), (12, 1 << 27), (2048, 2 * len(WORDS))])
-def test_batches_change_nothing(tokenizer, monkeypatch, tokens, numbers):
+@pytest.mark.parametrize("tokens, memory", [(1, 1 << 30), (7, 1 << 30), (12, 1 << 30), (2048, 1)])
+def test_batches_change_nothing(tokenizer, monkeypatch, tokens, memory):
     masked_model = build("Roberta", tokenizer)
     expected = gather(masked_log_probabilities(masked_model, SENTENCES, POSITIONS), 6)
     expected_unmasked = gather(unmasked_log_probabilities(masked_model, SENTENCES, OWN), 4)
-    monkeypatch.setitem(masked.TOKENS_AT_ONCE, "cpu", tokens)
-    monkeypatch.setattr(masked, "NUMBERS_AT_ONCE", numbers)
-    batches = list(masked_log_probabilities(masked_model, SENTENCES, POSITIONS))
-    assert len(batches) > 2 and max(len(rows) for rows, *_ in batches) <= max(1, tokens // 5)
-    for found, known in zip(gather(batches, 6), expected, strict=True):
+    monkeypatch.setattr(batches, "tokens_at_once", lambda model: tokens)
+    monkeypatch.setattr(batches, "HOST_BUDGET", memory)
+    parts = list(masked_log_probabilities(masked_model, SENTENCES, POSITIONS))
+    assert len(parts) > 2 and max(len(rows) for rows, *_ in parts) <= (max(1, tokens // 5) if memory > 1 else 1)
+    for found, known in zip(gather(parts, 6), expected, strict=True):
         np.testing.assert_allclose(found, known, atol=1e-5)
     unmasked = gather(unmasked_log_probabilities(masked_model, SENTENCES, OWN), 4)
     np.testing.assert_allclose(unmasked, expected_unmasked, atol=1e-5)
@@ -179,13 +179,14 @@ def test_the_order_of_sentences_and_of_masks_changes_nothing(tokenizer):
 
 @pytest.mark.parametrize("done", [1, 3, 100])
 def test_a_killed_run_goes_on(tokenizer, monkeypatch, done):
-    monkeypatch.setitem(masked.TOKENS_AT_ONCE, "cpu", 6)
+    monkeypatch.setattr(batches, "tokens_at_once", lambda model: 6)
     masked_model = build("Bert", tokenizer)
     for of in (
         lambda **options: masked_log_probabilities(masked_model, SENTENCES, POSITIONS, **options),
         lambda **options: unmasked_log_probabilities(masked_model, SENTENCES, OWN, **options),
     ):
-        rest, everything = list(of(first=done)), list(of())
+        everything = list(of())
+        rest = list(of(first=sum(len(rows) for rows, *_ in everything[:done])))
         assert len(rest) == max(0, len(everything) - done)
         for again, once in zip(rest, everything[done:], strict=True):
             for one, other in zip(again, once, strict=True):
@@ -208,7 +209,7 @@ def test_nothing_of_ours_stays_on_the_model(tokenizer, monkeypatch):
             masked_log_probabilities(masked_model, SENTENCES, POSITIONS),
             unmasked_log_probabilities(masked_model, SENTENCES, OWN),
         ):
-            with pytest.raises(RuntimeError, match="out of memory"):
+            with pytest.raises(InputError, match="out of memory"):
                 next(generator)
     assert not model.base_model._forward_hooks
     assert model.config._attn_implementation == "sdpa"

@@ -15,6 +15,7 @@ from transformers import (
 )
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models import batches
 from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
 
@@ -71,13 +72,14 @@ def naive(model, context, response):
 
 
 @pytest.mark.parametrize("kind", ["dialogue", "chat", "encoder_decoder"])
-@pytest.mark.parametrize("batch_size", [1, 2, 64])
-def test_likelihoods_are_those_of_one_row_at_a_time(kind, batch_size):
+@pytest.mark.parametrize("at_once", [1, 20, 640])
+def test_likelihoods_are_those_of_one_row_at_a_time(kind, at_once, monkeypatch):
+    monkeypatch.setattr(batches, "tokens_at_once", lambda model: at_once)
     model = tiny(kind)
     contexts, responses = zip(*ROWS, strict=True)
     done = []
-    log_likelihood, tokens = response_perplexity(model, contexts, responses, batch_size, on_progress=done.append)
-    assert sum(done) == len(ROWS) and max(done) <= batch_size
+    log_likelihood, tokens = response_perplexity(model, contexts, responses, on_progress=done.append)
+    assert sum(done) == len(ROWS) and max(done) <= at_once
     expected = [naive(model, *row) for row in ROWS]
     np.testing.assert_allclose(log_likelihood, [value for value, _ in expected], atol=1e-4)
     assert tokens.tolist() == [count for _, count in expected] == [3, 6, 1, 2, 2]
@@ -107,15 +109,15 @@ def test_likelihoods_in_batches_are_the_same_and_go_on_after_a_kill(kind, monkey
     model = tiny(kind)
     contexts, responses = zip(*ROWS, strict=True)
     expected = response_perplexity(model, contexts, responses)
-    monkeypatch.setattr("evenhand.evaluation.models.likelihood.perplexity.ROWS_AT_ONCE", 2)
-    batches = list(response_log_likelihoods(model, contexts, responses))
-    rows, log_likelihood, tokens = (np.concatenate(part) for part in zip(*batches, strict=True))
-    assert sorted(rows) == list(range(len(ROWS))) and len(batches) == 3
+    monkeypatch.setattr(batches, "tokens_at_once", lambda model: 10)
+    parts = list(response_log_likelihoods(model, contexts, responses))
+    rows, log_likelihood, tokens = (np.concatenate(part) for part in zip(*parts, strict=True))
+    assert sorted(rows) == list(range(len(ROWS))) and len(parts) > 2
     np.testing.assert_allclose(log_likelihood, expected[0][rows], atol=1e-5)
     np.testing.assert_array_equal(tokens, expected[1][rows])
-    later = list(response_log_likelihoods(model, contexts, responses, first=2))
-    assert len(later) == 1
-    np.testing.assert_array_equal(later[0][1], batches[2][1])
+    later = list(response_log_likelihoods(model, contexts, responses, first=len(parts[0][0])))
+    assert len(later) == len(parts) - 1
+    np.testing.assert_array_equal(later[0][1], parts[1][1])
 
 
 def test_what_is_too_long_has_no_likelihood_and_comes_last():

@@ -1,0 +1,136 @@
+"""Batches: what fits is run together, and running out of memory halves them and changes nothing else."""
+
+import logging
+
+import pytest
+import torch
+from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models import batches
+from evenhand.evaluation.models.batches import (
+    activations_bytes,
+    behind,
+    budget,
+    cache_bytes,
+    in_batches,
+    is_out_of_memory,
+    logits_bytes,
+    rows_at_once,
+    tokens_at_once,
+)
+
+SIZES = {"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
+
+TOO_LITTLE = torch.OutOfMemoryError("CUDA out of memory")
+
+
+@pytest.fixture(scope="module")
+def llama():
+    config = LlamaConfig(**SIZES, intermediate_size=64, num_key_value_heads=2, head_dim=16)
+    return LlamaForCausalLM(config).to(torch.bfloat16)
+
+
+def holds(n, error):
+    """Return what sums batches of n items, and runs out of memory with more."""
+    sizes = []
+
+    def compute(some):
+        sizes.append(len(some))
+        if len(some) > n:
+            raise error
+        return sum(some)
+
+    return compute, sizes
+
+
+def test_a_batch_that_does_not_fit_is_halved_once_for_all_and_said_once(caplog):
+    compute, sizes = holds(3, TOO_LITTLE)
+    with caplog.at_level(logging.WARNING, "evenhand"):
+        found = list(in_batches(range(20), lambda item: 8, compute))
+    assert [list(some) for some, _ in found] == [list(range(i, i + 2)) for i in range(0, 20, 2)]
+    assert sum(total for _, total in found) == sum(range(20))
+    assert sizes == [8, 4, *[2] * 10]  # the larger sizes are not tried again
+    assert caplog.messages == ["a batch of 8 does not fit into memory; going on with half as many"]
+
+
+def test_a_single_item_that_does_not_fit_is_an_error_that_names_the_device():
+    with pytest.raises(InputError, match="device: one row alone does not fit .* shorter texts"):
+        list(in_batches([1, 2, 3], lambda item: 2, holds(0, TOO_LITTLE)[0]))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+        RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes."),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"),
+        RuntimeError("MPS backend out of memory"),
+    ],
+)
+def test_all_kinds_of_too_little_memory_are_known(error):
+    assert is_out_of_memory(error)
+    assert len(list(in_batches(range(4), lambda item: 4, holds(2, error)[0]))) == 2
+
+
+def test_an_error_of_another_kind_is_none_of_ours():
+    compute, sizes = holds(1, RuntimeError("shapes cannot be multiplied"))
+    with pytest.raises(RuntimeError, match="multiplied"):
+        list(in_batches(range(4), lambda item: 4, compute))
+    assert sizes == [4]
+
+
+def test_a_batch_ends_where_items_are_no_longer_alike_and_has_what_its_first_item_says():
+    items = [9, 9, 9, 4, 4, 2]
+    found = [list(some) for some, _ in in_batches(items, lambda item: 12 // item + 1, sum, alike=lambda item: item)]
+    assert found == [[9, 9], [9], [4, 4], [2]]
+
+
+def test_what_is_left_stands_behind_the_rows_that_are_finished():
+    items = ["aa", "b", "ccc"]
+    assert [behind(items, first, len) for first in (0, 2, 3, 6)] == [items, ["b", "ccc"], ["ccc"], []]
+
+
+def test_bytes_by_hand(llama):
+    # bfloat16: 2 bytes, and 4 each for the copy in float32 and its log-softmax.
+    assert logits_bytes(llama, 7) == 7 * 100 * (2 + 8)
+    # Keys and values of 3 layers, 2 heads of 16, for 5 tokens.
+    assert cache_bytes(llama, 5) == 2 * 3 * 2 * 16 * 5 * 2
+    assert cache_bytes(llama.float(), 5) == 2 * 3 * 2 * 16 * 5 * 4
+    # 8 vectors of 32, 3 of 64, and 4 heads' attention of each token to each, twice.
+    assert activations_bytes(llama, 5) == 5 * (8 * 32 + 3 * 64 + 2 * 4 * 5) * 4
+
+
+def test_the_cache_of_a_real_model_takes_what_is_said(llama):
+    model = llama.float()
+    with torch.inference_mode():
+        cache = model(input_ids=torch.zeros(2, 6, dtype=torch.long)).past_key_values
+    taken = sum(states.nbytes for layer in cache.layers for states in (layer.keys, layer.values))
+    assert taken == 2 * cache_bytes(model, 6)
+
+
+def test_rows_are_bounded_by_memory_and_by_what_keeps_a_cpu_busy(llama, monkeypatch):
+    monkeypatch.setattr(batches, "HOST_BUDGET", 1000)
+    monkeypatch.setattr(batches, "CPU_CACHE", 64 * llama.dtype.itemsize * 50)  # of 50 tokens
+    at_once = rows_at_once(llama, lambda length: 100)
+    assert [at_once(length) for length in (1, 5, 10, 1000)] == [10, 10, 5, 1]
+
+
+def test_1024_tokens_keep_a_cpu_busy_with_bert_base_and_fewer_with_larger_ones():
+    base = BertModel(BertConfig(num_hidden_layers=0, vocab_size=10))
+    large = BertModel(BertConfig(num_hidden_layers=0, vocab_size=10, hidden_size=1024, intermediate_size=4096))
+    assert [tokens_at_once(base), tokens_at_once(large)] == [1024, 768]
+
+
+def test_the_budget_is_the_hosts_or_half_of_what_is_left_of_it(monkeypatch):
+    cpu = torch.device("cpu")
+    assert 0 < budget(cpu) <= batches.HOST_BUDGET
+    monkeypatch.setattr(batches.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 1000}))
+    assert budget(cpu) == 500
+
+
+def test_the_budget_of_a_gpu_counts_what_torch_holds_and_does_not_use(monkeypatch):
+    for name, value in (("memory_reserved", 50), ("memory_allocated", 30), ("mem_get_info", (80, 200))):
+        monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
+    assert budget(torch.device("cuda:1")) == int(batches.GPU_SHARE * (80 + 50 - 30))
