@@ -94,11 +94,15 @@ class PromptSettings:
     """What a model is asked: which prompts, how many of them, and which side of the split."""
 
     dataset: str = option("paper", "taxonomy: 'paper' (shipped), 'v1.0', 'v1.1', or a folder in that format")
-    file: Folder | None = option(None, "Parquet, CSV or JSONL of your own prompts, taken whole as they are")
+    file: Folder | None = option(None, "Parquet, CSV or JSONL of your own prompts, each per_cell times")
+    train_file: Folder | None = option(None, "another such file, to train on")
     filters: dict[str, Any] = option(
         lambda: dict(NOUN_PHRASES), "keep prompts by column: {column: values}; noun_phrase_type stays unless named"
     )
-    split_by: Literal["noun", "descriptor", "template"] = option("noun", "what train and measure side do not share")
+    split_by: str | None = option(
+        None,
+        "what train and measure side do not share: a column; null: noun, and a file is taken whole",
+    )
     train_fraction: Share = option(0.5, "share of the nouns, descriptors or templates on the train side")
     unseen_by: Literal["descriptor", "axis", "template"] | None = option(
         None, "leave some of them out of the train side, and measure all: does tuning help people it never saw?"
@@ -108,6 +112,14 @@ class PromptSettings:
     per_cell: PerCell = option(4, "responses per (template, descriptor); intervals need 2, better 4")
     personas: str = option("none", "'none', 'default' (ours) or a file of your own")
     variations: bool = option(False, "apply the four stylistic variations (002 A.3), each with probability 1/2")
+
+    def __post_init__(self) -> None:
+        """Refuse a second file without the first, and beside a split of the first; unseen people in a file."""
+        if self.file and self.unseen_by:
+            raise InputError("unseen_by: a prompts file is split by split_by; give a dataset, or leave this out.")
+        if self.train_file and (self.split_by or not self.file):
+            other = "a file is split, or has another to train on" if self.file else "it goes with prompts.file"
+            raise InputError(f"train_file: {self.train_file}: {other}; give one of the two.")
 
     def kept(self) -> dict[str, Any]:
         """Return what prompts are kept by: the filters, and phrases of a noun and a descriptor unless that is named.

@@ -320,5 +320,9 @@ def _prepare_worker(threads: int, parent: int, level: int) -> None:
 def _check(loop: LoopSettings) -> None:
     if loop.measure.metrics[0] != FAMILY:
         raise InputError(f"measure.metrics: {loop.measure.metrics} must begin with {FAMILY}, which the loop reduces.")
-    if loop.measure.prompts.file:
-        raise InputError("measure.prompts.file: the loop needs prompts to train on besides; give a dataset folder.")
+    prompts = loop.measure.prompts
+    if prompts.file and not (prompts.train_file or prompts.split_by):
+        raise InputError(
+            "measure.prompts.file: the loop needs prompts to train on besides; give measure.prompts.train_file, or "
+            "measure.prompts.split_by, a column whose values the two sides do not share."
+        )

@@ -1,5 +1,6 @@
 """Measure: a model and what it is measured on → scores and a report for each family of metrics that is named."""
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import Measured
+from evenhand.evaluation.families.generation_bias.given import write_asked
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.results import write_scores
 from evenhand.evaluation.runs.folders import read_run, stage
@@ -15,11 +17,17 @@ from evenhand.recipes.settings import FAMILY, MeasureSettings, told_of
 from evenhand.recipes.testbed.known import known, known_scores
 from evenhand.recipes.tuned_on import tuned_on_warnings
 
+log = logging.getLogger("evenhand")
+
 SCORES = "scores.json"
 
 
 def measure(settings: MeasureSettings) -> None:
-    """Measure one model by every family of metrics that is asked for."""
+    """Measure one model by every family of metrics that is asked for, or write what is to be answered elsewhere."""
+    if settings.write_prompts:
+        n = write_asked(settings.write_prompts, told_of(settings, FAMILY))
+        log.info("measure: %s prompts to be answered are in %s", f"{n:,}", settings.write_prompts)
+        return
     names = list(dict.fromkeys(settings.metrics))
     told = {name: told_of(settings, name) for name in names}
     inputs = {name: families.settings_of(name).inputs(told[name]) for name in names}

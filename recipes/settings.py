@@ -15,6 +15,7 @@ from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import Told
 from evenhand.evaluation.settings import (
+    TESTBED,
     Count,
     DecodingSettings,
     Finite,
@@ -95,11 +96,22 @@ class MeasureSettings(Measurement):
     """Measure a model by one or more families of metrics: rows → scores and a report."""
 
     side: Literal["measure", "train", "all"] = option("measure", "which side of the split of prompts to use")
+    write_prompts: Folder | None = option(None, "write what is to be answered here, and stop")
+    responses: Folder | None = option(None, "score the responses of this file; no model is loaded")
     seed: Seed = option(0, "of sampling prompts and responses, and of the bootstrap")
     show: bool = option(True, SHOW)
     report_to: ReportTo = option("wandb", TRACKED)
     group: str | None = option(None, GROUP)
     output_dir: Folder = option(Path("runs/measure"), WHERE)
+
+    def __post_init__(self) -> None:
+        """Refuse responses for families that ask the model themselves, and those of nobody; see `Measurement`."""
+        Measurement.__post_init__(self)
+        for name in ("write_prompts", "responses"):
+            if getattr(self, name) and self.metrics != [FAMILY]:
+                raise InputError(f"{name}: {', '.join(self.metrics)}: only {FAMILY} has responses; name it alone.")
+        if self.responses and self.model.name == TESTBED:
+            raise InputError("responses: say which model gave them, by --model NAME; it is not loaded.")
 
 
 @strict
@@ -251,7 +263,7 @@ COMMANDS: dict[str, type] = {
 def told_of(settings: Any, family: str) -> Told:
     """Return what a family is told by the settings of a measurement."""
     shared = (settings.model, settings.prompts, settings.decoding, getattr(settings, family))
-    return Told(*shared, settings.seed, settings.side, testbed.EMBEDDED.get(family, {}))
+    return Told(*shared, settings.seed, settings.side, testbed.EMBEDDED.get(family, {}), settings.responses)
 
 
 def check_inputs(settings: MeasureSettings) -> None:
@@ -260,5 +272,7 @@ def check_inputs(settings: MeasureSettings) -> None:
     Raises:
         InputError: something is not there, or cannot be used.
     """
+    if settings.write_prompts:  # nothing else is read
+        return
     for name in dict.fromkeys(settings.metrics):
         families.settings_of(name).inputs(told_of(settings, name))

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.evaluation.datasets.prompt_files import read_prompts
+from evenhand.evaluation.datasets.response_files import own_prompts, read_responses
 from evenhand.recipes.command_line import command_parser, merged, parsed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,6 +48,15 @@ def test_links_lead_somewhere(page):
         if not target.startswith("http"):
             path, _, _ = target.partition("#")
             assert not path or (page.parent / path).exists(), target
+
+
+def test_the_files_shown_can_be_read(tmp_path):
+    logs, prompts = re.findall(r"```csv\n(.*?)```", (ROOT / "docs" / "own_data.md").read_text(encoding="utf-8"), re.S)
+    path = tmp_path / "file.csv"
+    path.write_text(logs, encoding="utf-8")
+    assert own_prompts(read_responses(path), path)["descriptor"][:] == ["hard-of-hearing", "veteran"]
+    path.write_text(prompts, encoding="utf-8")
+    assert len(read_prompts(path)) == 2 * 8
 
 
 def test_the_tree_in_the_readme_is_true():

@@ -1,8 +1,10 @@
 """Prompts and personas from files: the user's own, or the personas that ship with the project."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -11,8 +13,10 @@ from datasets import Dataset
 from evenhand.evaluation.datasets.holistic_bias import PHRASE_COLUMNS
 from evenhand.evaluation.datasets.prompts import NO_VARIATION, REQUIRED, led_by, need, prompt_ids, times_before
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import PERSONA, PROMPT_ID
+from evenhand.evaluation.results import PERSONA, PROMPT_ID, RESPONSE, TEXT
 
+REPEATS = "repeats"  # column of a prompts file: how many responses to each row
+CONTROL_TAG = "control_tag"  # column of a file of responses
 PERSONAS = Path(__file__).resolve().parent / "data" / "personas.txt"
 
 
@@ -45,49 +49,86 @@ def load_personas(path: Path | None = None) -> tuple[str, ...]:
     return tuple(personas)
 
 
-def read_prompts(path: Path) -> Dataset:
-    """Return the prompts of a user's Parquet, CSV or JSONL file.
+def read_prompts(path: Path, per_cell: int = 1) -> Dataset:
+    """Return the prompts of a user's Parquet, CSV or JSONL file, a row for each response that is asked for.
 
-    It needs the columns text, template, axis and descriptor, filled in every row. `prompt_id` is made where there is
-    none, `persona` is "" where there is none; other columns stay as they are.
+    It needs the columns text, template, axis and descriptor, filled in every row. Each row is repeated as often as its
+    column `repeats` says, else `per_cell` times. `prompt_id` is made where there is none (a repeat of one that is there
+    gets an ending: "a", "a#2", …), `persona` is "" where there is none; other columns stay as they are.
 
-    The rows of a cell are taken for independent draws. Where each of n sentences stands once in every cell they are
-    not, and FGB* is too low, by what sentences matter (the variance of their mean styles) over n − 1.
+    The rows of a cell are taken for independent draws. Where each of n sentences stands equally often in every cell
+    they are not, and FGB* is too low, by what sentences matter (the variance of their mean styles) over n − 1.
 
     Raises:
-        InputError: the file cannot be read, a column is missing, a row of one is empty or not text, or a prompt_id
-            stands twice.
+        InputError: the file cannot be read, columns are missing, a row of one is empty or not text, a prompt_id stands
+            twice, or a number of repeats is none.
     """
-    columns = _read_columns(path)
+    columns = read_columns(path, "prompts")
     need(list(columns), REQUIRED, str(path))
-    n = len(columns[REQUIRED[0]])
-    if not n:
+    check_texts(columns, path)
+    return prompts_of(_repeated(columns, per_cell, path), path)
+
+
+def check_texts(columns: Mapping[str, list], path: Path) -> None:
+    """Check that the columns of a prompts file hold text in every row, and no prompt_id twice.
+
+    Raises:
+        InputError: as said, or there are no rows.
+    """
+    if not len(columns[TEXT]):
         raise InputError(f"{path} has no rows; write one for each prompt.")
     for name in (*REQUIRED, PROMPT_ID, PERSONA):
         for row, value in enumerate(columns.get(name, ()), start=1):
             if not isinstance(value, str) or not (value.strip() or name == PERSONA):
                 raise InputError(f"{path}: column {name}, row {row} is {value!r}; write text there.")
-    personas = columns.get(PERSONA, [""] * n)
-    keys = [columns[name] for name in REQUIRED]
-    ids = columns.get(PROMPT_ID) or prompt_ids(
-        keys, personas, times_before(zip(*keys, personas, strict=True)), [NO_VARIATION] * n
-    )
     first: dict[str, int] = {}
-    for row, prompt_id in enumerate(ids, start=1):
-        if first.setdefault(prompt_id, row) != row:
-            raise InputError(f"{path}: prompt_id, row {row} is {prompt_id!r} as in row {first[prompt_id]}; change one.")
+    for row, own in enumerate(columns.get(PROMPT_ID, ()), start=1):
+        if first.setdefault(own, row) != row:
+            raise InputError(f"{path}: prompt_id, row {row} is {own!r} as in row {first[own]}; change one.")
+
+
+def prompts_of(columns: Mapping[str, list], path: Path) -> Dataset:
+    """Return prompts from the checked columns of a file, with prompt_id and persona in front.
+
+    Raises:
+        InputError: a column holds values of several kinds.
+    """
+    keys = [columns[name] for name in REQUIRED]
+    personas = columns.get(PERSONA, [""] * len(keys[0]))
+    before = times_before(zip(*keys, personas, strict=True))
+    ids = columns.get(PROMPT_ID) or prompt_ids(keys, personas, before, [NO_VARIATION] * len(personas))
     try:
-        return Dataset(led_by(pa.table(columns), ids, personas))
+        return Dataset(led_by(pa.table(dict(columns)), ids, personas))
     except pa.ArrowException as error:
         raise InputError(f"{path}: a column holds values of several kinds ({error}); write one kind.") from None
 
 
-def _read_columns(path: Path) -> dict[str, list]:
+def _repeated(columns: Mapping[str, list], per_cell: int, path: Path) -> dict[str, list]:
+    """Return the columns with each row as often as its `repeats` says, else `per_cell` times; see `read_prompts`."""
+    n = len(columns[TEXT])
+    times = columns.get(REPEATS, [per_cell] * n)
+    for row, value in enumerate(times, start=1):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InputError(f"{path}: column {REPEATS}, row {row} is {value!r}; write a whole number from 1 on.")
+    rows = np.repeat(np.arange(n), times).tolist()
+    found = {name: [values[row] for row in rows] for name, values in columns.items() if name != REPEATS}
+    if PROMPT_ID in found:
+        again = times_before(found[PROMPT_ID])
+        found[PROMPT_ID] = [f"{own}#{k + 1}" if k else own for own, k in zip(found[PROMPT_ID], again, strict=True)]
+    return found
+
+
+def read_columns(path: Path, what: str) -> dict[str, list]:
+    """Return the columns of a Parquet, CSV or JSONL file of `what`, in which those that are known are text.
+
+    Raises:
+        InputError: the file cannot be read, or has another suffix.
+    """
     try:
         if path.suffix == ".parquet":
             return pyarrow.parquet.read_table(path).to_pydict()
         if path.suffix == ".csv":  # known columns are text: the axis "null" and a noun "1" stay what they are
-            known = dict.fromkeys((*REQUIRED, *PHRASE_COLUMNS, PROMPT_ID, PERSONA), pa.string())
+            known = dict.fromkeys((*REQUIRED, *PHRASE_COLUMNS, PROMPT_ID, PERSONA, RESPONSE, CONTROL_TAG), pa.string())
             parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
             convert = pyarrow.csv.ConvertOptions(column_types=known)
             return pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert).to_pydict()
@@ -97,5 +138,5 @@ def _read_columns(path: Path) -> dict[str, list]:
                 raise ValueError("each line must be one JSON object")
             return {name: [row.get(name) for row in rows] for name in dict.fromkeys(key for row in rows for key in row)}
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise InputError(f"{path} cannot be read as prompts ({error}); give a Parquet, CSV or JSONL file.") from None
-    raise InputError(f"{path}: {path.suffix!r} is no format for prompts; give a .parquet, .csv or .jsonl file.")
+        raise InputError(f"{path} cannot be read as {what} ({error}); give a Parquet, CSV or JSONL file.") from None
+    raise InputError(f"{path}: {path.suffix!r} is no format for {what}; give a .parquet, .csv or .jsonl file.")

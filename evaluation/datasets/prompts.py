@@ -143,24 +143,26 @@ def vary(prompt: Mapping[str, str], flags: Sequence[bool]) -> str:
 
 
 def split(prompts: Dataset, by: str, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
-    """Return (train, measure), which share no value of `by` ("descriptor", "template" or "noun") and no text.
+    """Return (train, measure), which share no value of column `by` and no text.
 
     `fraction` of the values, as near as the strata allow, go to train. Descriptors are split within their axis and
-    nouns within their gender, so that each axis or gender with two values or more is on both sides. Rows without a
-    value ("(none)": a noun alone has no descriptor, a descriptor alone no noun) go to neither side, and a row of train
-    whose text also stands in measure is left out.
+    nouns within their gender, where that is known, so that each axis or gender with two values or more is on both
+    sides. Rows without a value ("(none)": a noun alone has no descriptor, a descriptor alone no noun) go to neither
+    side, and a row of train whose text also stands in measure is left out.
 
     Raises:
         InputError: `by` or `fraction` is not possible, or one side would be empty.
     """
-    if by not in STRATA:
-        raise unknown_name("split", by, STRATA)
     if not 0 < fraction < 1:
         raise InputError(f"split: fraction is {fraction}; give the share for training, above 0 and below 1.")
     table = _table(prompts)
-    need(table.column_names, [by, STRATA[by] or by], f"split by {by}")
-    table = table.filter(pc.not_equal(table[by], NONE))
-    strata = _strata(table, by, STRATA[by])
+    need(table.column_names, [by], f"split by {by}")
+    if table[by].null_count:
+        raise InputError(f"split by {by}: {table[by].null_count} rows have no value there; fill it in for every row.")
+    if by in STRATA:
+        table = table.filter(pc.not_equal(table[by], NONE))
+    stratum = STRATA.get(by)
+    strata = _strata(table, by, stratum if stratum in table.column_names else None)
     total = sum(map(len, strata.values()))
     if total < 2:
         raise InputError(f"split by {by}: the prompts have {total} {by}(s), two sides need 2; split by another column.")
@@ -255,10 +257,11 @@ def led_by(table: pa.Table, ids: Sequence[str], personas: Sequence[str]) -> pa.T
 
 
 def need(columns: Sequence[str], wanted: Iterable[str], purpose: str) -> None:
-    """Raise the error for the first wanted column that is not there."""
-    for name in wanted:
-        if name not in columns:
-            raise InputError(f"{purpose}: column {name!r} is missing; there are: {', '.join(columns)}.")
+    """Raise the error for the wanted columns that are not there, all of them named."""
+    missing = [repr(name) for name in dict.fromkeys(wanted) if name not in columns]
+    if missing:
+        what = f"column {missing[0]} is" if len(missing) == 1 else f"columns {', '.join(missing)} are"
+        raise InputError(f"{purpose}: {what} missing; there are: {', '.join(columns)}.")
 
 
 # Rows and cells.

@@ -41,7 +41,8 @@ class Told:
     """What a family is told: the groups of settings that all share, and its own `settings`.
 
     `side` is the side of the split of prompts: "measure", "train" or "all". `embedded` says what the name "testbed"
-    stands for, by the field that has it ("model", "style_classifier", "pairs", …).
+    stands for, by the field that has it ("model", "style_classifier", "pairs", …). `responses` is a file of responses
+    that a model gave elsewhere; it is then not loaded.
     """
 
     model: ModelSettings = field(default_factory=ModelSettings)
@@ -51,6 +52,7 @@ class Told:
     seed: int = 0
     side: str = "measure"
     embedded: Mapping[str, Path] = field(default_factory=dict)
+    responses: Path | None = None
 
     def place(self, name: str, where: str) -> str:
         """Return what a name stands for in the field `where`: the name itself, or the embedded file or folder.

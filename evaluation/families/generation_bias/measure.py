@@ -14,6 +14,7 @@ from evenhand.evaluation.datasets.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import Told
 from evenhand.evaluation.families.generation_bias.costs import perplexity_score, style_share, text_scores
+from evenhand.evaluation.families.generation_bias.given import answered, given_signature
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.families.generation_bias.relevance import LIKELIHOODS, judged_scores
@@ -59,32 +60,47 @@ MODEL_FACTS = "model.json"  # what a signature says of the model, and only the l
 
 def measure(run: Run, told: Told) -> list[BiasScore]:
     """Write prompts, responses and style vectors into the run's folder; return the scores."""
-    arguments = decoding(told.decoding.preset, **told.decoding.arguments)
-    prompts = run.table(PROMPTS, lambda: measurement_prompts(told))
-    _refuse_repeated(prompts, arguments, told)
-    tag = told.settings.control_tag
-    tag = control_tag(told.place(told.model.name, "model")) if tag is None else tag
-    _ask(run, told, tag, arguments, prompts)
+    prompts = run.table(PROMPTS, lambda: answered(told)[0] if told.responses else measurement_prompts(told))
+    described = _given(run, told) if told.responses else _asked(run, told, prompts)
     judges = classifiers(told)
     for name, table in ((FIRST, STYLES), (SECOND, SECOND_STYLES)):
         if name in judges:
             _classify(run, judges[name], name, table)
     measured = read_styled_run(run.folder)
     facts = {name: _facts(name, run, told) for name in judges}
-    signature = _signature(run, told, tag, arguments, facts[FIRST])
+    signature = _signature(run, told, described, facts[FIRST])
     scores = _bias(run, told, measured, signature, facts)
     scores += text_scores(measured, signature)
-    if told.settings.relevance:
+    if told.settings.relevance and not told.responses:
         scores += judged_scores(measured.prompts, read_table(run.folder / f"{LIKELIHOODS}.parquet"), signature)
     if OFFENSIVE in judges:
         rows = run.table("offensiveness", lambda: _offensiveness(run, judges[OFFENSIVE], measured, told))
         scores.append(offensive_share(rows["offensiveness"].to_numpy(), {**signature, OFFENSIVE: facts[OFFENSIVE]}))
-    if told.settings.neutral_dialogue is not None:
+    if told.settings.neutral_dialogue is not None and not told.responses:
         scores.append(perplexity_score(read_table(run.folder / f"{NEUTRAL}.parquet"), signature))
     run.facts["rows"] = len(prompts)
     shown = measured.rows(np.random.default_rng(0).permutation(len(prompts))[:SAMPLES_TRACKED])
     run.tracker.table("samples", shown.prompts[[DESCRIPTOR, TEXT]].assign(response=shown.responses))
     return scores
+
+
+def _given(run: Run, told: Told) -> dict[str, Any]:
+    """Write the responses that came in a file; return what a signature says of them."""
+    run.table(RESPONSES, lambda: answered(told)[1])
+    return given_signature(told)
+
+
+def _asked(run: Run, told: Told, prompts: pd.DataFrame) -> dict[str, Any]:
+    """Write what the model answers and makes of it; return what a signature says of it."""
+    arguments = decoding(told.decoding.preset, **told.decoding.arguments)
+    _refuse_repeated(prompts, arguments, told)
+    tag = told.settings.control_tag
+    tag = control_tag(told.place(told.model.name, "model")) if tag is None else tag
+    _ask(run, told, tag, arguments, prompts)
+    facts = json.loads((run.folder / MODEL_FACTS).read_text(encoding="utf-8"))
+    model = {**as_settings(told.model), "revision": run.inputs["model"], **facts, "control_tag": tag}
+    dataset = {"name": str(told.prompts.file or told.prompts.dataset)}
+    return {"model": model, "dataset": dataset, "decoding": dict(arguments)}
 
 
 def _refuse_repeated(prompts: pd.DataFrame, arguments: Mapping[str, Any], told: Told) -> None:
@@ -96,7 +112,8 @@ def _refuse_repeated(prompts: pd.DataFrame, arguments: Mapping[str, Any], told: 
     if repeated and told.prompts.file and not arguments.get("do_sample"):
         raise InputError(
             f"decoding: {told.decoding.preset!r} answers a context the same every time, and {repeated} of "
-            f"{len(prompts)} prompts of {told.prompts.file} are repeated; leave them out, or write a persona for each."
+            f"{len(prompts)} prompts of {told.prompts.file} are repeated; sample, or write 1 as `repeats` and "
+            "a persona for each."
         )
 
 
@@ -113,11 +130,11 @@ def _ask(run: Run, told: Told, tag: str, arguments: Mapping[str, Any], prompts: 
         dtype = str(model().model.dtype).removeprefix("torch.")  # what "auto" was
         write_json(run.folder / MODEL_FACTS, {"dtype": dtype})
 
-    def answered() -> pd.DataFrame:
+    def answers() -> pd.DataFrame:
         texts = respond(model(), prompts, tag, arguments, **sampling)
         return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: texts})
 
-    responses = run.table(RESPONSES, answered)[RESPONSE].tolist()
+    responses = run.table(RESPONSES, answers)[RESPONSE].tolist()
     if not any(response.strip() for response in responses):
         raise InputError(f"responses: all {len(prompts)} are empty; check the model, its tag and decoding.arguments.")
     if told.settings.relevance:
@@ -162,19 +179,11 @@ def _facts(name: str, run: Run, told: Told) -> dict[str, Any]:
     return found | ({"threshold": THRESHOLD} if name == OFFENSIVE else {})
 
 
-def _signature(
-    run: Run, told: Told, tag: str, arguments: Mapping[str, Any], judge: Mapping[str, Any]
-) -> dict[str, Any]:
-    prompts = run.folder / f"{PROMPTS}.parquet"
+def _signature(run: Run, told: Told, described: Mapping[str, Any], judge: Mapping[str, Any]) -> dict[str, Any]:
+    prompts = sha256_of(run.folder / f"{PROMPTS}.parquet")
     return {
-        "model": {
-            **as_settings(told.model),
-            "revision": run.inputs["model"],
-            **json.loads((run.folder / MODEL_FACTS).read_text(encoding="utf-8")),
-            "control_tag": tag,
-        },
-        "dataset": {"name": str(told.prompts.file or told.prompts.dataset), "sha256": sha256_of(prompts)},
-        "decoding": dict(arguments),
+        **described,
+        "dataset": {**described["dataset"], "sha256": prompts},
         FIRST: judge,
         "inputs": dict(run.inputs),
         "seed": told.seed,

@@ -12,8 +12,9 @@ from evenhand.evaluation.families.generation_bias import change_tables as change
 from evenhand.evaluation.families.generation_bias import plots, tables
 from evenhand.evaluation.families.generation_bias.changes import chosen_samples
 from evenhand.evaluation.families.generation_bias.content import HEADLINE, Content
+from evenhand.evaluation.families.generation_bias.given import without_templates
 from evenhand.evaluation.families.generation_bias.relevance import JUDGED_METRICS
-from evenhand.evaluation.families.generation_bias.rows import random_samples, read_styled_run
+from evenhand.evaluation.families.generation_bias.rows import PROMPTS, random_samples, read_styled_run
 from evenhand.evaluation.families.generation_bias.warnings import warnings
 from evenhand.evaluation.report.numbers import before_after, visible
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
@@ -35,7 +36,7 @@ def page(measured: Measured, known: Known) -> Page:
             model=measured.told.model.name,
             scores_before=measured.scores,
             truth=known.truth,
-            notes=[*_told_before(measured), *known.notes],
+            notes=[*_told_before(measured), *_given(measured), *known.notes],
             samples=random_samples(read_styled_run(measured.folder)),
             signature=measured.signature(HEADLINE),
         )
@@ -56,7 +57,7 @@ def comparison_page(before: Measured, after: Measured, changes: Measured, known:
             scores_after=judged_by_the_base(after.scores, changes.scores, "after"),
             differences=changes.scores,
             truth=known.truth,
-            notes=[*_told_before(before, after), *known.notes],
+            notes=[*_told_before(before, after), *_given(before, after), *known.notes],
             tables=found,
             samples=random_samples(*rows),
             chosen_samples=chosen_samples(found["bias_values"], *rows) if "bias_values" in found else None,
@@ -71,6 +72,13 @@ def _told_before(*runs: Measured) -> list[str]:
     """Return what the model was told before every prompt: of one run, or of the one before and the one after."""
     prompts = [run.told.model.system_prompt or "" for run in runs]
     return [say.told_before(prompts)] if any(prompts) else []
+
+
+def _given(*runs: Measured) -> list[str]:
+    """Return which responses came in files, and what cannot be said without the model or without templates."""
+    files = [str(run.told.responses) for run in runs if run.told.responses]
+    mixed = any(without_templates(run.table(PROMPTS)) for run in runs if run.told.responses)
+    return [*([say.given(files)] if files else []), *([say.without_templates] if mixed else [])]
 
 
 def content_page(content: Content) -> Page:
@@ -120,7 +128,11 @@ def judged_by_the_base(scores: Sequence[BiasScore], changes: Sequence[BiasScore]
 
 def _decoding(told: Any) -> str:
     """Return how responses were drawn: every number of the report is one of this decoding."""
-    return "" if told is None else say.decoding(told.decoding.title())
+    if told is None:
+        return ""
+    if told.responses:
+        return say.decoding_told(", ".join(f"{name} {value}" for name, value in told.decoding.arguments.items()))
+    return say.decoding(told.decoding.title())
 
 
 def _cost_section(content: Content) -> Section:

@@ -7,10 +7,10 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
 from evenhand.evaluation.datasets.prompt_files import load_personas, read_prompts
-from evenhand.evaluation.datasets.prompts import same_cells, sample_cells, select, split, unseen_rows
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.datasets.prompts import STRATA, same_cells, sample_cells, select, split, unseen_rows
+from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.families import Told
-from evenhand.evaluation.results import UNSEEN
+from evenhand.evaluation.results import NOUN, UNSEEN
 from evenhand.evaluation.runs.files import sha256_of
 from evenhand.evaluation.settings import PromptSettings
 
@@ -26,15 +26,15 @@ def measurement_prompts(told: Told) -> pd.DataFrame:
     """
     settings = told.prompts
     if settings.file:
-        _refuse_unseen(settings)
-        return read_prompts(settings.file).to_pandas()
+        return _of_file(told)
+    by = settings.split_by or NOUN
     prompts = select(generate(load_taxonomy(settings.dataset)), **settings.kept())
     if told.side != "all":
-        train, held_out = split(prompts, settings.split_by, settings.train_fraction, told.seed)
+        train, held_out = split(prompts, by, settings.train_fraction, told.seed)
         prompts = train if told.side == "train" else held_out
         if settings.unseen_by and not same_cells(train, held_out):
             raise InputError(
-                f"unseen_by: split by {settings.split_by}, the two sides do not have the same templates and "
+                f"unseen_by: split by {by}, the two sides do not have the same templates and "
                 "descriptors, so that seen and unseen would not be what is measured. Split by noun, or drop filters."
             )
     sampled = sample_cells(
@@ -53,6 +53,20 @@ def measurement_prompts(told: Told) -> pd.DataFrame:
     return rows[~unseen].reset_index(drop=True) if told.side == "train" else rows.assign(**{UNSEEN: unseen})
 
 
+def _of_file(told: Told) -> pd.DataFrame:
+    """Return the prompts of a file: all of them, one side of its split, or those of the file to train on."""
+    settings = told.prompts
+    if told.side == "train" and settings.train_file:
+        return read_prompts(settings.train_file, settings.per_cell).to_pandas()
+    prompts = read_prompts(settings.file, settings.per_cell)
+    if told.side != "all" and settings.split_by:
+        train, held_out = split(prompts, settings.split_by, settings.train_fraction, told.seed)
+        return (train if told.side == "train" else held_out).to_pandas()
+    if told.side == "train":
+        raise InputError(f"side: {settings.file} has no train side; give prompts.train_file, or prompts.split_by.")
+    return prompts.to_pandas()
+
+
 def personas(settings: PromptSettings) -> Sequence[str]:
     """Return the personas that are drawn from: none, ours, or those of a file."""
     if settings.personas == "none":
@@ -61,20 +75,20 @@ def personas(settings: PromptSettings) -> Sequence[str]:
 
 
 def prompts_fingerprint(settings: PromptSettings) -> dict[str, str]:
-    """Return hashes of the dataset or the prompts' file, and of a file of personas.
+    """Return hashes of the dataset or the prompts' files, and of a file of personas.
 
     Raises:
         InputError: one cannot be read, or is not what it should be.
     """
     if settings.file:
-        _refuse_unseen(settings)
-        read_prompts(settings.file)
-    found = {"dataset": sha256_of(settings.file) if settings.file else load_taxonomy(settings.dataset).sha256}
+        files = list(filter(None, (settings.file, settings.train_file)))
+        for file in files:
+            read_prompts(file)
+        found = {"dataset": sha256_of(*files)}
+    else:
+        if settings.split_by not in (None, *STRATA):
+            raise unknown_name("split_by", settings.split_by, STRATA)
+        found = {"dataset": load_taxonomy(settings.dataset).sha256}
     if personas(settings) and settings.personas != "default":
         found["personas"] = sha256_of(Path(settings.personas))
     return found
-
-
-def _refuse_unseen(settings: PromptSettings) -> None:
-    if settings.unseen_by:
-        raise InputError("unseen_by: a prompts file is taken whole; give a dataset folder, or leave unseen_by out.")

@@ -96,13 +96,16 @@ def inputs(told: "Told") -> dict[str, Any]:
     """
     from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
     from evenhand.evaluation.datasets.style_clusters import load_style_clusters
+    from evenhand.evaluation.families.generation_bias.given import given_fingerprint
     from evenhand.evaluation.families.generation_bias.prompts import prompts_fingerprint
     from evenhand.evaluation.models.classifier_labels import classifier_labels, place_of_label
     from evenhand.evaluation.models.revisions import model_revision
     from evenhand.evaluation.runs.files import sha256_of
 
     settings, models = told.settings, classifiers(told)
-    found = {"model": model_revision(told.place(told.model.name, "model"), told.model.revision, told.model.base)}
+    found = {}
+    if not told.responses:
+        found["model"] = model_revision(told.place(told.model.name, "model"), told.model.revision, told.model.base)
     found |= {name: model_revision(model.name, model.revision, model.base) for name, model in models.items()}
     if found[FIRST] == found.get(SECOND):
         name = models[SECOND].name
@@ -112,7 +115,7 @@ def inputs(told: "Told") -> dict[str, Any]:
     if OFFENSIVE in models:
         judge = settings.offensiveness
         place_of_label(labels[OFFENSIVE], judge.label, judge.name, "generation_bias.offensiveness.label")
-    found |= prompts_fingerprint(told.prompts)
+    found |= given_fingerprint(told) if told.responses else prompts_fingerprint(told.prompts)
     if settings.neutral_dialogue is not None:
         path = told.place(settings.neutral_dialogue, "neutral_dialogue")
         load_neutral_dialogue(path)

@@ -98,7 +98,7 @@ def test_an_id_twice_is_named_by_its_rows(tmp_path, name):
         ("prompts.parquet", "text", "cannot be read as prompts"),
         ("prompts.jsonl", '{"text": "a"', "cannot be read as prompts"),
         ("prompts.jsonl", "[1]\n", "each line must be one JSON object"),
-        ("prompts.jsonl", "", "column 'text' is missing"),
+        ("prompts.jsonl", "", "columns 'text', 'template', 'axis', 'descriptor' are missing"),
         ("prompts.csv", "", "cannot be read as prompts"),
         ("prompts.csv", "text,template,axis,descriptor\n", "has no rows"),
         ("prompts.csv", "text,template,axis,descriptor\na,b\n", "cannot be read as prompts"),
@@ -108,6 +108,24 @@ def test_a_file_that_is_no_table_is_refused(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=message):
         read_prompts(tmp_path / name)
+
+
+@formats
+def test_each_row_is_asked_as_often_as_it_says_else_per_cell_times(tmp_path, name):
+    rows = [row | {"prompt_id": i, "repeats": n} for row, i, n in zip(ROWS, "xyz", [2, 1, 3], strict=True)]
+    prompts = read_prompts(write(tmp_path / name, rows), per_cell=4)
+    assert prompts["prompt_id"][:] == ["x", "x#2", "y", "z", "z#2", "z#3"]
+    assert prompts["weight"][:] == [1, 1, 2, 3, 3, 3] and "repeats" not in prompts.column_names
+    plain = read_prompts(write(tmp_path / f"plain_{name}", ROWS), per_cell=4)
+    assert plain["weight"][:] == [1] * 4 + [2] * 4 + [3] * 4
+    assert len(set(plain["prompt_id"])) == 12  # the third row repeats the first
+
+
+@pytest.mark.parametrize("value", [0, 1.5, None, True, "2"])
+def test_a_number_of_repeats_that_is_none_is_named_by_its_row(tmp_path, value):
+    rows = [ROWS[0] | {"repeats": 1}, ROWS[1] | {"repeats": value}]
+    with pytest.raises(InputError, match="column repeats, row 2 is .*whole number from 1 on"):
+        read_prompts(write(tmp_path / "prompts.jsonl", rows))
 
 
 def test_mixed_values_in_another_column_are_refused(tmp_path):

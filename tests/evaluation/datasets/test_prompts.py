@@ -328,7 +328,7 @@ def test_a_text_of_two_values_stays_in_measure_alone():
 @pytest.mark.parametrize(
     ("by", "fraction", "message"),
     [
-        ("nuon", 0.5, "split: 'nuon' is unknown; did you mean 'noun'"),
+        ("nuon", 0.5, "split by nuon: column 'nuon' is missing; there are: text, "),
         ("noun", 0.0, "fraction is 0.0"),
         ("noun", 1.0, "fraction is 1.0"),
         ("noun", float("nan"), "fraction is nan"),
@@ -342,11 +342,19 @@ def test_a_split_that_is_not_possible_is_refused(small, by, fraction, message):
 def test_a_split_needs_two_values_and_its_columns(small):
     with pytest.raises(InputError, match=r"have 1 noun\(s\), two sides need 2"):
         split(select(small, noun="kid"), "noun", 0.5, 1)
-    with pytest.raises(InputError, match="column 'noun_gender' is missing"):
-        split(small.remove_columns("noun_gender"), "noun", 0.5, 1)
     same = Dataset.from_dict({"text": ["same"] * 2, "template": ["a", "b"], "axis": ["x"] * 2, "descriptor": ["d"] * 2})
     with pytest.raises(InputError, match="each text for training also stands in measure"):
         split(same, "template", 0.5, 1)
+
+
+def test_a_file_is_split_by_any_column_of_it_or_by_nouns_of_unknown_gender(small):
+    rows = {"text": list("abcd"), "template": ["t"] * 4, "axis": ["x"] * 4, "descriptor": ["d"] * 4}
+    train, measure = split(Dataset.from_dict(rows | {"team": [1, 1, 2, 2]}), "team", 0.5, 0)
+    assert {*train["team"], *measure["team"]} == {1, 2} and len(train) == len(measure) == 2
+    with pytest.raises(InputError, match="split by team: 1 rows have no value there"):
+        split(Dataset.from_dict(rows | {"team": [1, None, 2, 2]}), "team", 0.5, 0)
+    train, measure = split(small.remove_columns("noun_gender"), "noun", 0.5, 1)
+    assert not set(train["noun"]) & set(measure["noun"]) and not set(train["text"]) & set(measure["text"])
 
 
 # Unseen people and templates.

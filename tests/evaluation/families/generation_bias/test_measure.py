@@ -92,7 +92,7 @@ def test_what_does_not_fit_is_refused_with_the_field(judge, tmp_path):
     prompts = tmp_path / "p.csv"
     pd.DataFrame({"text": ["Hi."], "template": ["t"], "axis": ["age"]}).to_csv(prompts, index=False)
     assert "column 'descriptor' is missing" in refused(file=prompts)
-    assert refused(file=prompts, unseen_by="axis").startswith("unseen_by: a prompts file is taken whole")
+    assert "split_by: 'nuon' is unknown; did you mean 'noun'" in refused(split_by="nuon")
 
 
 def test_inputs_are_checked_before_anything_heavy_is_imported():
@@ -114,8 +114,8 @@ def test_repeated_prompts_of_a_file_need_sampling_and_drawn_ones_do_not(tmp_path
 
     monkeypatch.setattr(module, "load_dialogue_model", reached)
     prompts, beams = tmp_path / "prompts.csv", DecodingSettings(preset="paper")
-    pd.DataFrame([["Hi!", "t", "age", "old"]] * 2, columns=["text", "template", "axis", "descriptor"]).to_csv(prompts)
-    with pytest.raises(InputError, match="decoding: 'paper' answers a context the same every time, and 1 of 2 prompts"):
+    pd.DataFrame([["Hi!", "t", "age", "old"]], columns=["text", "template", "axis", "descriptor"]).to_csv(prompts)
+    with pytest.raises(InputError, match="decoding: 'paper' answers a context the same every time, and 3 of 4 prompts"):
         measure_family(tmp_path / "file", "generation_bias", replace(told_of(file=prompts), decoding=beams), **OWN)
     with pytest.raises(LookupError):  # 32 draws from some 15 nouns repeat some
         measure_family(tmp_path / "drawn", "generation_bias", replace(told_of(per_cell=32), decoding=beams), **OWN)
@@ -242,5 +242,40 @@ def test_the_train_side_lacks_what_the_measured_side_marks(by):
 def test_sides_that_do_not_share_what_is_unseen_are_refused(tmp_path):
     with pytest.raises(InputError, match="unseen_by: split by descriptor, the two sides"):
         measurement_prompts(told_of(unseen_by="template", split_by="descriptor"))
-    with pytest.raises(InputError, match="unseen_by: a prompts file is taken whole"):
-        measurement_prompts(told_of(unseen_by="axis", file=tmp_path / "p.csv"))
+    with pytest.raises(ValueError, match="unseen_by: a prompts file is split by split_by"):
+        told_of(unseen_by="axis", file=tmp_path / "p.csv")
+
+
+# A file of prompts.
+
+
+@pytest.fixture
+def files(tmp_path):
+    """The paths of two prompts files: three descriptors to each of two templates, and one descriptor more."""
+    columns = ["text", "template", "axis", "descriptor"]
+    rows = [[f"{name} {template}", template, "age", name] for template in "st" for name in ("old", "young", "tall")]
+    found = tmp_path / "asked.csv", tmp_path / "train.csv"
+    for path, part in zip(found, (rows, [["grey s", "s", "age", "grey"]]), strict=True):
+        pd.DataFrame(part, columns=columns).to_csv(path, index=False)
+    return found
+
+
+def test_a_file_is_taken_whole_split_or_has_another_to_train_on(files):
+    def asked(side, **told):
+        return measurement_prompts(told_of(side=side, file=files[0], **told))
+
+    assert len(asked("measure")) == 6 * 4 and asked("all").equals(asked("measure"))  # per_cell is 4
+    train, measure = (asked(side, split_by="template") for side in ("train", "measure"))
+    assert sorted({*train["template"], *measure["template"]}) == ["s", "t"] and len(train) == len(measure) == 12
+    assert set(asked("train", train_file=files[1])["descriptor"]) == {"grey"}
+    assert asked("measure", train_file=files[1]).equals(asked("measure"))
+    with pytest.raises(
+        InputError, match=r"side: .*asked.csv has no train side; give prompts.train_file, or prompts.spl"
+    ):
+        asked("train")
+
+
+@pytest.mark.parametrize("told", [{}, {"file": "p.csv", "split_by": "template"}])
+def test_a_file_to_train_on_goes_with_one_that_is_not_split(told):
+    with pytest.raises(ValueError, match="train_file: .*give one of the two"):
+        PromptSettings(train_file="t.csv", **told)

@@ -1,0 +1,88 @@
+"""Responses that came in a file: nothing is generated, and what only the model itself could say stays unsaid."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from evenhand.evaluation.datasets.prompt_files import CONTROL_TAG
+from evenhand.evaluation.datasets.response_files import (
+    NOT_TOLD,
+    matched,
+    own_prompts,
+    read_responses,
+    tag_of,
+    write_prompts,
+)
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Told
+from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts, prompts_fingerprint
+from evenhand.evaluation.results import PROMPT_ID, RESPONSE, TEMPLATE
+from evenhand.evaluation.runs.files import sha256_of
+
+
+def write_asked(path: Path, told: Told) -> int:
+    """Write what is to be answered, and by which responses are then scored; return the number of rows.
+
+    Raises:
+        InputError: the prompts cannot be had, or the file cannot be written (`write_prompts`).
+    """
+    prompts = measurement_prompts(told)
+    write_prompts(path, prompts, told.model.system_prompt or "", told.settings.control_tag or "")
+    return len(prompts)
+
+
+def answered(told: Told) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the prompts, and row by row prompt_id and response: the file's own prompts, or those that were written.
+
+    Raises:
+        InputError: the file cannot be read, does not answer each prompt once, or has no response with any text.
+    """
+    path = told.responses
+    columns = read_responses(path)
+    if not any(response.strip() for response in columns[RESPONSE]):
+        raise InputError(f"responses: all {len(columns[RESPONSE])} of {path} are empty; there is nothing to measure.")
+    if PROMPT_ID in columns:
+        prompts = measurement_prompts(told)
+        responses = matched(columns, prompts[PROMPT_ID].tolist(), path)
+    elif told.prompts.file:
+        raise InputError(f"prompts.file: {path} brings its own prompts (it has no {PROMPT_ID}); leave this out.")
+    else:
+        rows = own_prompts(columns, path).to_pandas()
+        prompts, responses = rows.drop(columns=[RESPONSE, CONTROL_TAG], errors="ignore"), rows[RESPONSE].tolist()
+    return prompts, pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses})
+
+
+def given_fingerprint(told: Told) -> dict[str, str]:
+    """Return hashes of the file of responses and of what its prompts were drawn from.
+
+    Raises:
+        InputError: as `answered`; the tag is not the one that is told.
+    """
+    answered(told)
+    columns = read_responses(told.responses)
+    tag_of(columns, told.settings.control_tag, told.responses)
+    found = {"responses": sha256_of(told.responses)}
+    return found | (prompts_fingerprint(told.prompts) if PROMPT_ID in columns else {})
+
+
+def given_signature(told: Told) -> dict[str, Any]:
+    """Return what a signature says of responses that were given: the model's name and the decoding are hearsay."""
+    columns, model = read_responses(told.responses), told.model
+    source = told.prompts.file or told.prompts.dataset if PROMPT_ID in columns else told.responses.name
+    return {
+        "model": {
+            "name": model.name,
+            "revision": model.revision,
+            "system_prompt": model.system_prompt,
+            "control_tag": tag_of(columns, told.settings.control_tag, told.responses),
+            "sha256": sha256_of(told.responses),
+        },
+        "dataset": {"name": str(source)},
+        "decoding": dict(told.decoding.arguments),
+    }
+
+
+def without_templates(prompts: pd.DataFrame) -> bool:
+    """Say whether the prompts came without templates, so that what people ask is mixed with who they are."""
+    return bool((prompts[TEMPLATE] == NOT_TOLD).all())
