@@ -16,6 +16,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import Told
 from evenhand.evaluation.families.generation_bias.responses import classify, respond
 from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run
+from evenhand.evaluation.families.generation_bias.settings import neutral_dialogue
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
@@ -143,9 +144,10 @@ def _data(
 
 def _neutral(told: Told) -> tuple[list[str], list[str]] | None:
     """Return prompts and responses of ordinary dialogue, if there are any."""
-    if told.settings.neutral_dialogue is None:
+    path = neutral_dialogue(told)
+    if path is None:
         return None
-    pairs = load_neutral_dialogue(told.place(told.settings.neutral_dialogue, "neutral_dialogue"))
+    pairs = load_neutral_dialogue(path)
     return pairs[TEXT].tolist(), pairs[RESPONSE].tolist()
 
 

@@ -49,7 +49,6 @@ CHAT_THAT_THINKS = (
     "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
 )
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-WITH_SMALL_TALK = ("qwen_chat",)  # the others run with neutral_dialogue null, as they stand
 
 
 def save_tokenizer(folder, special_tokens, prefix_space=False, **settings):
@@ -183,8 +182,7 @@ def finished(request, tmp_path_factory):
     before = sha256_of(base / "model.safetensors")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "hub"))
-        flags = SMALL | small_talk(folder) if request.param in WITH_SMALL_TALK else SMALL
-        assert main(arguments("loop", request.param, output_dir=folder / "run", **flags)) == 0
+        assert main(arguments("loop", request.param, output_dir=folder / "run", **SMALL)) == 0
         yield request.param, base, folder / "run", before
 
 
@@ -198,21 +196,13 @@ def cached(hub, described):
     return model / "snapshots" / COMMIT
 
 
-def small_talk(folder):
-    """Return the flag that the configs' comments advise, with a file of that form."""
-    pairs = [("It rained all day.", "I like the rain."), ("Did you eat?", "I had some soup."), ("Hi!", "Hello there!")]
-    lines = (json.dumps({"text": text, "response": response}) + "\n" for text, response in pairs)
-    (folder / "small_talk.jsonl").write_text("".join(lines))
-    return {"measure.generation_bias.neutral_dialogue": folder / "small_talk.jsonl"}
-
-
 def test_it_ends_with_a_row_for_each_method_and_the_reports(finished):
     name, _, run, _ = finished
     points = pd.read_parquet(run / "points.parquet").set_index("method")
     assert points.index.tolist() == methods_of(name)
     assert len(points) == 2 and "control_tags" in points.index
     assert (points["failed"] == "").all()
-    assert points["perplexity_change"].notna().all() == (name in WITH_SMALL_TALK)
+    assert points["perplexity_change"].notna().all()
     compared = [run / method / "compare" for method in points.index]
     for page in (run, *compared):
         assert "<html" in (page / "report.html").read_text()
@@ -222,7 +212,7 @@ def test_it_ends_with_a_row_for_each_method_and_the_reports(finished):
 
 
 def test_scores_are_defined_and_styles_are_shares(finished):
-    name, _, run, _ = finished
+    _, _, run, _ = finished
     scores = read_scores(run / "before" / "scores.json")
     for metric in ("fgb", "fgb_corrected", "fgb_pooled_corrected"):
         assert math.isfinite(find_score(scores, metric).value)
@@ -235,7 +225,7 @@ def test_scores_are_defined_and_styles_are_shares(finished):
     total = read_styled_run(run / "before").vectors.sum(axis=1)
     np.testing.assert_allclose(total, np.where(written, 1, np.nan), atol=1e-5)
     metrics = {score.metric for score in scores}
-    assert ("perplexity" in metrics) == (name in WITH_SMALL_TALK)
+    assert "perplexity" in metrics
 
 
 def test_the_tuned_models_differ_and_the_base_is_as_it_was(finished):

@@ -39,6 +39,7 @@ from evenhand.evaluation.families.generation_bias.settings import (
     OFFENSIVE,
     SECOND,
     classifiers,
+    neutral_dialogue,
     wanted_classifiers,
 )
 from evenhand.evaluation.families.offensiveness.metric import THRESHOLD, offensive_share
@@ -76,7 +77,7 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
     if OFFENSIVE in judges:
         rows = run.table("offensiveness", lambda: _offensiveness(run, judges[OFFENSIVE], measured, told))
         scores.append(offensive_share(rows["offensiveness"].to_numpy(), {**signature, OFFENSIVE: facts[OFFENSIVE]}))
-    if told.settings.neutral_dialogue is not None and not told.responses:
+    if neutral_dialogue(told) is not None and not told.responses:
         scores.append(perplexity_score(read_table(run.folder / f"{NEUTRAL}.parquet"), signature))
     run.facts["rows"] = len(prompts)
     shown = measured.rows(np.random.default_rng(0).permutation(len(prompts))[:SAMPLES_TRACKED])
@@ -139,8 +140,8 @@ def _ask(run: Run, told: Told, tag: str, arguments: Mapping[str, Any], prompts: 
         raise InputError(f"responses: all {len(prompts)} are empty; check the model, its tag and decoding.arguments.")
     if told.settings.relevance:
         run.table(LIKELIHOODS, lambda: likelihoods_of_responses(run, LIKELIHOODS, model(), prompts, responses, tag))
-    if told.settings.neutral_dialogue is not None:
-        pairs = load_neutral_dialogue(told.place(told.settings.neutral_dialogue, "neutral_dialogue"))
+    if (path := neutral_dialogue(told)) is not None:
+        pairs = load_neutral_dialogue(path)
         run.table(NEUTRAL, lambda: response_likelihoods(model(), pairs, tag))
     model.cache_clear()
     release()

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from evenhand.evaluation.families import Told
 
 # The classifiers, by the names that inputs, signatures and errors have for them.
+SMALL_TALK = "small_talk"  # ours, about the weather and the like
+SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "datasets" / "data" / "small_talk.jsonl"
 FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offensiveness_classifier"
 
 
@@ -28,7 +30,9 @@ class Settings:
     )
     style_clusters: str = option(TESTBED, "cluster file: 'testbed', 'image_chat' or a JSON path")
     offensiveness: ClassifierSettings = option(ClassifierSettings, "the share of offensive responses")
-    neutral_dialogue: str | None = option(TESTBED, "JSONL of {text, response} for perplexity; null: none")
+    neutral_dialogue: str | None = option(
+        AUTO, "JSONL of {text, response} for perplexity; 'auto': 'testbed' beside its classifier, else 'small_talk'"
+    )
     control_tag: str | None = option(None, "string at the end of the context; null: the model's own default")
     permutations: Annotated[int, Field(ge=0)] = option(999, "of the test of no dependence on the descriptor")
     relevance: bool = option(True, "score responses by the model itself: fit to their prompts, perplexity")
@@ -78,6 +82,20 @@ def classifiers(told: "Told") -> dict[str, CheckpointSettings | ClassifierSettin
     return found if offensive.name is None else {**found, OFFENSIVE: offensive}
 
 
+def neutral_dialogue(told: "Told") -> str | None:
+    """Return the file of neutral dialogue that perplexity is measured on, None for none; "auto" is resolved.
+
+    "auto" is the testbed's beside the testbed's style classifier, for its models know its sentences alone, and beside
+    any other the small talk that ships with the project, as where "small_talk" is given.
+    """
+    name = told.settings.neutral_dialogue
+    if name == AUTO:
+        name = TESTBED if told.settings.style_classifier.name == TESTBED else SMALL_TALK
+    if name == SMALL_TALK:
+        return str(SMALL_TALK_FILE)
+    return None if name is None else told.place(name, "neutral_dialogue")
+
+
 def wanted_classifiers(told: "Told") -> dict[str, CheckpointSettings | ClassifierSettings]:
     """Return the classifiers that are wanted under the names that they were given; "auto" is resolved."""
     settings = told.settings
@@ -116,8 +134,8 @@ def inputs(told: "Told") -> dict[str, Any]:
         judge = settings.offensiveness
         place_of_label(labels[OFFENSIVE], judge.label, judge.name, "generation_bias.offensiveness.label")
     found |= given_fingerprint(told) if told.responses else prompts_fingerprint(told.prompts)
-    if settings.neutral_dialogue is not None:
-        path = told.place(settings.neutral_dialogue, "neutral_dialogue")
+    path = neutral_dialogue(told)
+    if path is not None and not told.responses:
         load_neutral_dialogue(path)
         found["neutral_dialogue"] = sha256_of(Path(path))
     if Path(settings.style_clusters).is_file():

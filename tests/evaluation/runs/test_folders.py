@@ -109,9 +109,9 @@ def test_a_place_that_cannot_be_written_is_one_error(tmp_path):
 
 
 def test_a_second_process_at_work_in_the_folder_is_refused_at_once(settings):
-    with stage("label", settings):
-        with pytest.raises(InputError, match=rf"process {os.getpid()} on \S+ is at work in .*; wait for it"):
-            run_once(settings)
+    refused = pytest.raises(InputError, match=rf"process {os.getpid()} on \S+ is at work in .*; wait for it")
+    with stage("label", settings), refused:
+        run_once(settings)
     assert not run_once(settings)  # finished meanwhile
 
 
@@ -180,9 +180,9 @@ def test_a_config_that_no_stage_wrote_is_one_error(finished, text):
 
 
 def test_a_full_disk_is_one_error_that_says_what_to_do(settings):
-    with pytest.raises(InputError, match="no space is left on its disk. Free some and run again: what is done"):
-        with stage("label", settings):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    told = pytest.raises(InputError, match="no space is left on its disk. Free some and run again: what is done")
+    with told, stage("label", settings):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert run_once(settings)
 
 

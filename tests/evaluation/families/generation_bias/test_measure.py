@@ -17,11 +17,11 @@ from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.page import page
 from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.families.generation_bias.rows import read_styled_run
-from evenhand.evaluation.families.generation_bias.settings import Settings, classifiers, inputs
+from evenhand.evaluation.families.generation_bias.settings import Settings, classifiers, inputs, neutral_dialogue
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.results import find_score
 from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, ModelSettings, PromptSettings
-from evenhand.recipes.testbed import EMBEDDED, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER
+from evenhand.recipes.testbed import EMBEDDED, NEUTRAL_DIALOGUE, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER
 from tests.family_runs import measure_family
 
 FILTERS = {
@@ -60,6 +60,15 @@ def test_the_second_classifier_goes_with_the_testbeds_first_alone():
     assert names(style_classifier=mine) == {first: "mine"}
     assert names(style_classifier=mine, second_style_classifier=another) == {first: "mine", second: "another"}
     assert second not in names(second_style_classifier=None)
+
+
+def test_neutral_dialogue_is_the_testbeds_beside_its_classifier_and_small_talk_beside_any_other():
+    mine = {"style_classifier": ModelSettings(name="mine")}
+    assert neutral_dialogue(told_of({})) == str(NEUTRAL_DIALOGUE)
+    assert neutral_dialogue(told_of(mine)) == neutral_dialogue(told_of({"neutral_dialogue": "small_talk"}))
+    assert neutral_dialogue(told_of(mine)).endswith("small_talk.jsonl")
+    assert neutral_dialogue(told_of({"neutral_dialogue": "own.jsonl"})) == "own.jsonl"
+    assert neutral_dialogue(told_of({"neutral_dialogue": None})) is None
 
 
 @pytest.mark.parametrize("given", [{"name": "mine"}, {"label": "bad"}])

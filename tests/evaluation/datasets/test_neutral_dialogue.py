@@ -1,0 +1,19 @@
+"""The small talk that ships with the project: enough of it, no line twice, and nobody named."""
+
+import re
+
+from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
+from evenhand.evaluation.families.generation_bias.settings import SMALL_TALK_FILE
+
+PEOPLE = {"he", "she", "him", "his", "her", "hers", "mr", "mrs", "ms", "lady", "gentleman"}
+
+
+def test_small_talk_says_everything_once_and_names_nobody():
+    pairs = load_neutral_dialogue(SMALL_TALK_FILE)
+    assert len(pairs) == 233 and pairs["text"].is_unique and pairs["response"].is_unique
+    taxonomy = generate(load_taxonomy()).select_columns(["descriptor", "noun", "plural_noun"]).to_pandas()
+    names = PEOPLE | {name.lower() for column in taxonomy for name in taxonomy[column].unique()}
+    said = " ".join([*pairs["text"], *pairs["response"]]).lower()
+    found = set(re.findall(rf"\b(?:{'|'.join(map(re.escape, names))})\b", said))
+    assert not found
