@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 OURS = {
-    "bdi", "body", "caption", "circle", "dd", "details", "div", "dl", "dt", "em", "figcaption", "figure", "h1", "h2",
-    "h3", "head", "header", "html", "li", "line", "link", "main", "mark", "meta", "ol", "p", "polygon", "polyline",
+    "a", "bdi", "body", "caption", "circle", "dd", "details", "div", "dl", "dt", "em", "figcaption", "figure", "h1", "h2",
+    "h3", "head", "header", "html", "li", "line", "link", "main", "mark", "meta", "nav", "ol", "p", "polygon", "polyline",
     "rect", "section", "span", "strong", "style", "summary", "svg", "table", "tbody", "td", "text", "th", "thead",
     "title", "tr", "ul",
 }  # fmt: skip

@@ -19,6 +19,7 @@ def page_markdown(page: Page) -> str:
         f"# {escaped(page.title)}",
         f"{escaped(page.subtitle)} · {escaped(page.date)}",
         f"**{escaped(page.verdict)}**",
+        " · ".join(f"[{escaped(link.text)}]({link.href})" for link in page.links),
         *(f"> **Warning.** {escaped(warning)}" for warning in page.warnings),
         *map(_table, page.tables),
         *map(escaped, page.notes),

@@ -4,6 +4,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable
+from pathlib import PurePath
 
 from evenhand.evaluation.results import BiasScore
 
@@ -68,9 +69,18 @@ def score_text(score: BiasScore) -> str:
     return " ".join(filter(None, (number(PER_UNIT * score.value), interval(bounds), UNIT)))
 
 
+def place_name(name: str) -> str:
+    """Return a model's or a file's name as a title has it: of an absolute path the last three parts.
+
+    >>> place_name("/home/me/runs/loop/kto/tune/adapter"), place_name("org/model")
+    ('kto/tune/adapter', 'org/model')
+    """
+    return "/".join(PurePath(name).parts[1:][-3:]) if PurePath(name).is_absolute() else name
+
+
 def before_after(before: str, after: str) -> str:
     """Return the names of two models with the signs that they have in a comparison."""
-    return f"○ {visible(before, 120)} → ● {visible(after, 120)}"
+    return f"○ {visible(place_name(before), 120)} → ● {visible(place_name(after), 120)}"
 
 
 def undefined(score: BiasScore) -> str:

@@ -7,10 +7,24 @@ from a model or from a file is escaped there, and hidden characters in it are wr
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 from markupsafe import Markup
 
 from evenhand.evaluation.report.tables import Table
+
+
+@dataclass(frozen=True)
+class Link:
+    """Another file of the same runs: what it is, and the way to it from this page's folder, as in a file system."""
+
+    text: str
+    path: str
+
+    @property
+    def href(self) -> str:
+        """The way as an address, which begins with a dot and holds nothing but letters, digits and signs of a path."""
+        return f"./{quote(self.path)}"
 
 
 @dataclass(frozen=True)
@@ -73,7 +87,7 @@ class Page:
 
     `big` is the one large number and `under` the line that says what it is; `tables` are the headline's. `sides` heads
     the table columns whose marks are drawn: one, or two that are drawn as ○ and as ●. `signature_lines` are what to
-    paste into a paper, a line a measurement.
+    paste into a paper, a line a measurement. `links` lead to the reports and rows behind this page.
     """
 
     title: str
@@ -91,3 +105,4 @@ class Page:
     signature: Mapping[str, Any] = field(default_factory=dict)
     signature_lines: Sequence[str] = ()
     sides: tuple[str, ...] = ("value",)
+    links: Sequence[Link] = ()

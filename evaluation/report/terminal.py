@@ -15,6 +15,7 @@ from evenhand.evaluation.report.tables import Cell, Row, Table, shown
 
 COLUMNS_OF_A_LOG = 100
 GAP = 2  # between columns
+LINKS_SHOWN = 8
 SHORTEST_LABEL, SHORTEST_REASON, SHORTEST_PROSE = 24, 16, 32  # narrower than that words are not folded
 
 
@@ -51,6 +52,10 @@ def print_page(page: Page, console: Console | None = None) -> None:
             console.print(_rich_table(_fitting(table, page.sides, console.width), console.width))
             if table.note:
                 console.print(Text(table.note, style="dim"))
+    if page.links:
+        behind = ", ".join(visible(link.path) for link in page.links[:LINKS_SHOWN])
+        more = f" and {len(page.links) - LINKS_SHOWN} more" if len(page.links) > LINKS_SHOWN else ""
+        console.print(Padding(Text(f"Behind it, beside this report: {behind}{more}."), (1, 0, 0, 0)))
     for note in page.notes:
         console.print(Padding(Text(visible(note)), (1, 0, 0, 0)))
 

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 TINY = 1e-9  # of rounding
+REMOVED = ("reduction", "reduction_seen", "reduction_unseen")
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,18 @@ class Bar:
         """Return the columns of a setting's row that the bar asks for and that were not measured."""
         return [name for name, *_ in self._limits(setting) if math.isnan(setting[name])]
 
+    def costs(self, setting: Mapping[str, Any]) -> list[str]:
+        """Return the columns, of what is limited but not removed, that got worse: the interval leaves no change out.
+
+        Sorted by how much of its limit each uses up.
+        """
+        used = {}
+        for name, limit, sign in self._limits(setting):
+            unchanged = 1.0 if name == "relevance_kept" else 0.0
+            if name not in REMOVED and _best(setting, name, sign, unchanged) < -TINY:
+                used[name] = (setting[name] - unchanged) / (limit - unchanged)
+        return sorted(used, key=used.get, reverse=True)
+
     def _limits(self, setting: Mapping[str, Any]) -> list[tuple[str, float, int]]:
         """Return (column, limit, 1 for a lower limit and -1 for an upper one).
 
@@ -85,16 +98,18 @@ class Bar:
 def judged(summary: pd.DataFrame, bar: Bar) -> pd.DataFrame:
     """Return the settings of `summarise` with the columns of the bar that they miss, and that say nothing of it.
 
-    Adds `missed`, `untold` (measured, and neither met nor missed) and `unknown` (not measured), lists of names, and
-    `met`: whether the setting went through, with something removed, and meets all that was measured.
+    Adds `missed`, `untold` (measured, and neither met nor missed), `unknown` (not measured) and `costs` (what got worse,
+    the worst first), lists of names, and `met`: whether the setting went through, with something removed, and meets all
+    that was measured.
     """
     rows = summary.to_dict("records")
-    missed, untold, unknown = ([how(row) for row in rows] for how in (bar.missed, bar.untold, bar.unknown))
+    ways = (bar.missed, bar.untold, bar.unknown, bar.costs)
+    missed, untold, unknown, costs = ([how(row) for row in rows] for how in ways)
     met = [
         bool(row["seeds"]) and not fails and not open_ and math.isfinite(row["reduction"])
         for row, fails, open_ in zip(rows, missed, untold, strict=True)
     ]
-    return summary.assign(missed=missed, untold=untold, unknown=unknown, met=met)
+    return summary.assign(missed=missed, untold=untold, unknown=unknown, costs=costs, met=met)
 
 
 def _best(setting: Mapping[str, Any], name: str, sign: int, limit: float) -> float:

@@ -6,13 +6,14 @@ from itertools import groupby
 
 import pandas as pd
 
-from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.numbers import place_name, visible
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.recipes.sweep import plots, tables
 from evenhand.recipes.sweep.bar import judged, meeting, most_removed, nearest, open_settings
 from evenhand.recipes.sweep.summary import DECODING, Sweep, plan_agreement, planned, several_thresholds, summarise
 from evenhand.recipes.sweep.tables import Setting, say
 
+SETTINGS_TOLD = 3  # by the verdict; of more settings it tells of the leading one alone
 COSTS = {"perplexity": "Pooled FGB* removed, against perplexity", "distinct_2": "The same, against distinct-2"}
 
 
@@ -27,16 +28,17 @@ def page(sweep: Sweep) -> Page:
     whole, partly = meeting(rows)
     chosen, counts = whole or partly, (len(whole), len(partly), len(rows))
     untold, without_bias = open_settings(rows), _all_without_bias(rows)
+    lead = most_removed(chosen) or nearest(rows)
     found = len(rows), *counts[:2], _listed(chosen), most_removed(chosen), nearest(rows)
-    verdict = say.verdict(*found, without_bias, (_listed(untold), len(untold)))
+    verdict = say.verdict(*found, without_bias, (_listed(untold), len(untold)), _told_of(rows, lead))
     unknown = [] if whole else dict.fromkeys(name for row in partly for name in row["unknown"])
     removed = tables.removed_table(rows)
     return Page(
         title=sweep.title,
-        subtitle=f"{visible(sweep.base_model, 120)} · {say.points(len(sweep.points), len(rows))}",
+        subtitle=f"{visible(place_name(sweep.base_model), 120)} · {say.points(len(sweep.points), len(rows))}",
         date=date.today().isoformat(),
-        big=say.big(*counts, without_bias),
-        under=say.under(*counts, without_bias, len(untold), list(settings[DECODING].unique())),
+        big=say.big(lead, without_bias),
+        under=say.under(lead, *counts, without_bias, len(untold), list(settings[DECODING].unique())),
         verdict=" ".join([verdict, say.not_measured(list(unknown))] if unknown else [verdict]),
         warnings=_warnings(rows),
         tables=[removed, tables.judged_table(rows)],
@@ -44,8 +46,15 @@ def page(sweep: Sweep) -> Page:
         sections=[_front_section(settings, sweep), _number_section(rows, sweep), _plan_section(settings, sweep)],
         glossary=list(say.glossary.items()),
         limits=say.limits,
+        links=sweep.links,
         sides=removed.columns[1:2],
     )
+
+
+def _told_of(rows: Sequence[Setting], lead: Setting | None) -> list[Setting]:
+    """Return the settings that the verdict tells of: the leading one first, and the others where there are few."""
+    others = [row for row in rows if row["seeds"] and row is not lead]
+    return [] if lead is None else [lead, *others] if len(others) < SETTINGS_TOLD else [lead]
 
 
 def _front_section(settings: pd.DataFrame, sweep: Sweep) -> Section:

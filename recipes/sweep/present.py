@@ -1,6 +1,8 @@
 """Several tuned models beside one base: finished plans → points, report, and one W&B run a point."""
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -9,22 +11,23 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import Measured
-from evenhand.evaluation.report.files import present
+from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import score_text
+from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.results import find_score, read_scores
-from evenhand.evaluation.runs.files import write_text
-from evenhand.evaluation.runs.tables import write_table
+from evenhand.evaluation.runs.files import write_json, write_text
+from evenhand.evaluation.runs.tables import read_table, write_table
 from evenhand.evaluation.runs.tracking import tracked
 from evenhand.recipes.experiment import Plan
 from evenhand.recipes.measure import SCORES, read_settings
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings, told_of
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.points import HEADLINE, point_row
-from evenhand.recipes.sweep.summary import COLUMNS, METHOD, Sweep
+from evenhand.recipes.sweep.summary import COLUMNS, METHOD, Sweep, setting_label
 from evenhand.recipes.sweep.tables import say
 from evenhand.recipes.testbed.known import notes_on
 
-POINTS, TRACKED = "points", "tracked"
+POINTS, SWEEP, TRACKED = "points", "sweep.json", "tracked"
 
 Fields = Mapping[Path, Mapping[str, Any]]  # what was swept, by the folder of a point's comparison
 
@@ -70,17 +73,51 @@ def summarise_and_present(
         [point_row(it, folder, fields.get(it.comparison, {}), refused.get(str(it.comparison), "")) for it in plans]
     )
     points = points.reindex(columns=list(dict.fromkeys([*points, *COLUMNS])))
+    texts = [name for name in swept if points[name].dtype == object]
     path = folder / f"{POINTS}.parquet"
-    write_table(path, points.astype({name: str for name in swept if points[name].dtype == object}))
+    write_table(path, points.assign(**{name: points[name].map(str, na_action="ignore") for name in texts}))
     measured = settings.measure if isinstance(settings, LoopSettings) else settings.loop.measure
-    notes = [*_bases(plans), *_notes_on(plans[0].before)]
-    if not swept:  # of a sweep's points `points.parquet` says it
-        notes.insert(0, say.reports([f"{name}/report.html" for name in points["folder"][points["failed"] == ""]]))
-    report = page(Sweep(title, measured.model.name, swept, points, notes))
-    files = present(folder, {FAMILY: report}, write=True, show=True)
+    told = {
+        "title": title,
+        "base_model": measured.model.name,
+        "swept": swept,
+        "notes": [*_bases(plans), *_notes_on(plans[0].before)],
+        "links": [asdict(link) for link in _links(folder, plans, points, swept)],
+    }
+    write_json(folder / SWEEP, told)
+    files = present(folder, {FAMILY: page(read_sweep(folder))}, write=True, show=True)
     with tracked("summary", settings, group=folder.name, name=f"{folder.name}-summary") as tracker:
         tracker.table(POINTS, points)
         tracker.artifact("summary", "report", *files, path)
+
+
+def read_sweep(folder: Path) -> Sweep:
+    """Return what a loop or an ablation left in its folder.
+
+    Raises:
+        InputError: there is none, or it cannot be read.
+    """
+    try:
+        told = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
+        links = [Link(**link) for link in told.pop("links")]
+        return Sweep(**told, points=read_table(folder / f"{POINTS}.parquet"), links=links)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(
+            f"{folder} holds no finished loop or ablation ({error}); run `evenhand loop` or `evenhand ablate` into it."
+        ) from None
+
+
+def _links(folder: Path, plans: Sequence[Plan], points: pd.DataFrame, swept: Sequence[str]) -> list[Link]:
+    """Return the reports of all points that went through, and of the measured bases."""
+    found = {}
+    for row in points[points["failed"] == ""].to_dict("records"):
+        seed = f", seed {row['seed']}" if points["seed"].nunique() > 1 else ""
+        found[f"{row['folder']}/{REPORT}.html"] = setting_label(row, points, swept) + seed
+    for before in dict.fromkeys(plan.before for plan in plans):
+        told = read_settings(before, "before")[0]
+        seed = f", seed {told.seed}" if points["seed"].nunique() > 1 else ""
+        found[f"{before.relative_to(folder).as_posix()}/{REPORT}.html"] = f"the base alone{seed}"
+    return [Link(text, path) for path, text in found.items()]
 
 
 def _bases(plans: Sequence[Plan]) -> list[str]:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
 from evenhand.evaluation.statistics.multiple_testing import risen
@@ -42,7 +43,7 @@ NEAR, FACTOR = 0.1, 2.0  # a prediction counts as right within 0.1 of pooled FGB
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep: its points, what was swept, and what a reader must know.
+    """A sweep: its points, what was swept, what a reader must know, and the reports behind it.
 
     `points` has one row per point, with the columns COLUMNS and those named in `swept` (dotted fields of the loop that
     vary; "method" and "seed" may be among them). `failed` says why a guard refused a point ("" if it went through);
@@ -56,6 +57,7 @@ class Sweep:
     swept: Sequence[str]
     points: pd.DataFrame
     notes: Sequence[str] = ()
+    links: Sequence[Link] = ()
     bar: Bar = field(default_factory=Bar)
 
 

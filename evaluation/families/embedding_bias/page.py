@@ -10,7 +10,7 @@ from evenhand.evaluation.datasets.gendered_translations import LANG
 from evenhand.evaluation.families import Known, Measured
 from evenhand.evaluation.families.embedding_bias.metric import similarity_quantiles
 from evenhand.evaluation.families.translation_bias.plots import LINES, GenderRow, Lane, gender_rows, language_name
-from evenhand.evaluation.report.numbers import PER_UNIT, find, finite, number
+from evenhand.evaluation.report.numbers import PER_UNIT, find, finite, number, place_name
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, marks_of, number_cell, p_cell, score_cell
@@ -34,7 +34,7 @@ def page(measured: Measured, known: Known) -> Page:
     big, under, verdict = _headline(gaps, scores)
     return Page(
         title=say.title,
-        subtitle=f"{measured.told.model.name} · {measured.told.settings.references}",
+        subtitle=f"{place_name(measured.told.model.name)} · {place_name(measured.told.settings.references)}",
         date=date.today().isoformat(),
         big=big,
         under=under,

@@ -16,7 +16,7 @@ from evenhand.evaluation.families.generation_bias.given import without_templates
 from evenhand.evaluation.families.generation_bias.relevance import JUDGED_METRICS
 from evenhand.evaluation.families.generation_bias.rows import PROMPTS, random_samples, read_styled_run
 from evenhand.evaluation.families.generation_bias.warnings import warnings
-from evenhand.evaluation.report.numbers import before_after, visible
+from evenhand.evaluation.report.numbers import before_after, place_name, visible
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import undrawn
@@ -87,7 +87,7 @@ def content_page(content: Content) -> Page:
     planted = tables.planted_table(content)
     return Page(
         title="Generation bias before and after tuning" if compared else "Generation bias of a model",
-        subtitle=before_after(content.model, content.model_after) if compared else visible(content.model, 120),
+        subtitle=before_after(content.model, content.model_after) if compared else visible(place_name(content.model), 120),
         date=date.today().isoformat(),
         big=say.big(row, compared),
         under="; ".join(filter(None, [say.under(row, compared), content.decoding])),

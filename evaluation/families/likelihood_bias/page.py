@@ -19,7 +19,7 @@ from evenhand.evaluation.families.likelihood_bias.metric import TESTS
 from evenhand.evaluation.families.likelihood_bias.pairs import effect_matrix, pair_effects
 from evenhand.evaluation.families.likelihood_bias.plots import axis_name, pair_map, share_map, short, spread_map
 from evenhand.evaluation.families.likelihood_bias.rows import MASKED, N_TOKENS, VARIANT, checked_sentences, same_length
-from evenhand.evaluation.report.numbers import before_after, find, finite, number, percent, visible
+from evenhand.evaluation.report.numbers import before_after, find, finite, number, percent, place_name, visible
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, change_row, marks_of, score_cell, truth_table
@@ -55,7 +55,7 @@ def page(measured: Measured, known: Known) -> Page:
     sentences, missing = len(likelihoods), int(quantiles["n_left_out"].sum())
     return Page(
         title="Likelihood Bias of noun phrases" if masked else "Likelihood Bias",
-        subtitle=f"{measured.told.model.name} · {measured.told.prompts.dataset}",
+        subtitle=f"{place_name(measured.told.model.name)} · {measured.told.prompts.dataset}",
         date=date.today().isoformat(),
         big=percent(finite(raw, math.nan), 1),
         under=say.under(raw, masked),

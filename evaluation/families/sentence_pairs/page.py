@@ -14,7 +14,7 @@ from evenhand.evaluation.families import Known, Measured
 from evenhand.evaluation.families.sentence_pairs import tables
 from evenhand.evaluation.families.sentence_pairs.plots import FEW, Spread, spread_plot
 from evenhand.evaluation.families.sentence_pairs.readings import BESIDE, HEADLINES, MEASURES, headline_metric, reading
-from evenhand.evaluation.report.numbers import UNIT, before_after, find, number, visible
+from evenhand.evaluation.report.numbers import UNIT, before_after, find, number, place_name, visible
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Table
@@ -43,7 +43,7 @@ def page(measured: Measured, known: Known) -> Page:
 
     return Page(
         title="Sentence pairs",
-        subtitle=f"{measured.told.model.name} · {measured.told.settings.pairs}",
+        subtitle=f"{place_name(measured.told.model.name)} · {place_name(measured.told.settings.pairs)}",
         date=date.today().isoformat(),
         big=big,
         under=say.under(of),
@@ -115,7 +115,7 @@ def comparison_page(before: Measured, after: Measured, changes: Measured, known:
 
 def _name(told: Any, other: Any) -> str:
     """Return what tells one of the two runs from the other."""
-    parts = [told.model.name]
+    parts = [place_name(told.model.name)]
     this, that = told.settings, other.settings
     parts += [f"on {Path(this.pairs).name}"] * (this.pairs != that.pairs)
     parts += ["perturbed" if this.perturbed else "unperturbed"] * (this.perturbed != that.perturbed)

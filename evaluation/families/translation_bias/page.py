@@ -12,7 +12,7 @@ from evenhand.evaluation.datasets.gendered_translations import ENGLISH_LANGUAGE,
 from evenhand.evaluation.families import Known, Measured
 from evenhand.evaluation.families.translation_bias.cuts import OUTLIER, cut_table, language_table
 from evenhand.evaluation.families.translation_bias.plots import GenderRow, Lane, gap_map, gender_rows, language_name
-from evenhand.evaluation.report.numbers import find, finite, number, percent, undefined, visible
+from evenhand.evaluation.report.numbers import find, finite, number, percent, place_name, undefined, visible
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, count_cells, marks_of, number_cell, p_cell, score_cell
@@ -39,7 +39,7 @@ def page(measured: Measured, known: Known) -> Page:
     gap, languages = find(scores, GAP, direction=main), measured.table("languages")
     return Page(
         title=say.title,
-        subtitle=f"{settings.translations or measured.told.model.name} · {settings.references}",
+        subtitle=f"{place_name(settings.translations or measured.told.model.name)} · {place_name(settings.references)}",
         date=date.today().isoformat(),
         big=number(finite(gap, math.nan), 2, sign=True),
         under=say.under(gap, NAMES[metric]),

@@ -123,7 +123,7 @@ def test_refused_points_stand_in_all_forms_with_their_reasons(wide):
 def test_verdict_bar_notes_and_risen_clusters_stand_in_all_forms(wide):
     for form, text in shown(wide).items():
         text = text.replace("\\", "")
-        assert "settings meets the bar: setting 14 (exchange), which removes 98.0 % [96.0, 100.0]" in text, form
+        assert "exchange removes 98.0 % [96.0, 100.0] of pooled FGB*, and costs perplexity +2.0 %" in text, form
         assert "at least 93 % of pooled FGB* removed for descriptors tuned on" in text and "A tiny model." in text, form
         assert "A style cluster rose significantly in 1 setting: HATE in setting 13." in text, form
         assert "misses: perplexity +90.0 %, rose: HATE" in text, form
