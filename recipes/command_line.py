@@ -4,6 +4,7 @@ jsonargparse has the flags, groups them, lays them over the file and completes t
 said once, by its class in `settings`. Nothing heavy is imported before the settings are known to be good.
 """
 
+import json
 import logging
 import os
 import signal
@@ -36,7 +37,7 @@ from evenhand.recipes.checking import (
     with_groups,
 )
 from evenhand.recipes.help import what_to_show
-from evenhand.recipes.settings import COMMANDS, check_inputs
+from evenhand.recipes.settings import COMMANDS, POSITIONAL, check_inputs
 
 log = logging.getLogger("evenhand")
 
@@ -132,7 +133,15 @@ def parsed(parser: ArgumentParser, arguments: Sequence[str], command: str | None
 
 
 def _spelled_out(arguments: Sequence[str], command: str | None) -> list[str]:
-    """Return the arguments with `--model NAME` as `--model.name NAME`, for each group that has a name."""
+    """Return the arguments with `--model NAME` as `--model.name NAME`, for each group that has a name.
+
+    What stands behind the command without a flag is the field that POSITIONAL names.
+    """
+    if command in POSITIONAL:
+        start = list(arguments).index(command) + 1
+        end = next((place for place in range(start, len(arguments)) if arguments[place][:1] == "-"), len(arguments))
+        bare = [f"--{POSITIONAL[command]}={json.dumps(arguments[start:end])}"] if end > start else []
+        arguments = [*arguments[:start], *bare, *arguments[end:]]
     flags = {f"--{setting.name}" for setting in settings_in(COMMANDS[command])} if command else set()
     parts = [argument.partition("=") for argument in arguments]
     return [flag + (f".{NAME}" if f"{flag}.{NAME}" in flags else "") + sign + text for flag, sign, text in parts]

@@ -31,6 +31,31 @@ def compare(settings: CompareSettings) -> None:
     Raises:
         InputError: the two runs have no family in common, or were not measured alike.
     """
+    measured, manifests = _measured(settings)
+    with stage("compare", settings, _inputs(settings, list(measured), manifests)) as run:
+        if run is not None:
+            changes = [score for name, both in measured.items() for score in _differences(run, settings, name, **both)]
+            write_scores(run.folder / SCORES, changes)
+            run.tracker.scores(changes)
+        if run is None and not settings.show:
+            return
+        files = present(settings.output_dir, pages(settings), write=run is not None, show=settings.show)
+        if run is not None:
+            tables = sorted(run.folder.glob("*.parquet"))
+            run.tracker.artifact("comparison", "report", run.folder / SCORES, *files, *tables)
+
+
+def pages(settings: CompareSettings) -> dict[str, Page]:
+    """Return the report of a finished comparison by each family of metrics."""
+    return {name: _page(settings, name, **both) for name, both in _measured(settings)[0].items()}
+
+
+def _measured(settings: CompareSettings) -> tuple[dict[str, dict[str, Measured]], dict[str, dict[str, Any]]]:
+    """Return both runs as each family that they have in common sees them, and the manifests of both.
+
+    Raises:
+        InputError: they have none in common.
+    """
     told, manifests = {}, {}
     for side in ("before", "after"):
         told[side], manifests[side] = read_settings(getattr(settings, side), side)
@@ -42,21 +67,10 @@ def compare(settings: CompareSettings) -> None:
             f"after: the runs ({both}) have no metrics in common that can be compared, which are {those}; "
             "measure both by one of them."
         )
-    measured = {
+    runs = {
         name: {side: Measured(getattr(settings, side), told_of(told[side], name)) for side in told} for name in names
     }
-    with stage("compare", settings, _inputs(settings, names, manifests)) as run:
-        if run is not None:
-            changes = [score for name in names for score in _differences(run, settings, name, **measured[name])]
-            write_scores(run.folder / SCORES, changes)
-            run.tracker.scores(changes)
-        if run is None and not settings.show:
-            return
-        pages = {name: _page(settings, name, **measured[name]) for name in names}
-        files = present(settings.output_dir, pages, write=run is not None, show=settings.show)
-        if run is not None:
-            tables = sorted(run.folder.glob("*.parquet"))
-            run.tracker.artifact("comparison", "report", run.folder / SCORES, *files, *tables)
+    return runs, manifests
 
 
 def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import Measured
 from evenhand.evaluation.families.generation_bias.given import write_asked
 from evenhand.evaluation.report.files import present
+from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.results import write_scores
 from evenhand.evaluation.runs.folders import read_run, stage
 from evenhand.recipes.checking import checked
@@ -42,16 +43,21 @@ def measure(settings: MeasureSettings) -> None:
             run.tracker.scores(scores)
         if run is None and not settings.show:
             return
-        measured = {name: Measured(settings.output_dir, told[name]) for name in names}
-        pages = {
-            name: families.module_of(name, "page").page(measured[name], known(name, measured[name])) for name in names
-        }
-        if FAMILY in pages:
-            warnings = tuned_on_warnings(settings.output_dir, settings.model.name)
-            pages[FAMILY] = replace(pages[FAMILY], warnings=[*pages[FAMILY].warnings, *warnings])
-        files = present(settings.output_dir, pages, write=run is not None, show=settings.show)
+        files = present(settings.output_dir, pages(settings), write=run is not None, show=settings.show)
         if run is not None:
             run.tracker.artifact("measurement", "report", run.folder / SCORES, *files)
+
+
+def pages(settings: MeasureSettings) -> dict[str, Page]:
+    """Return the report of a finished run by each of its families of metrics."""
+    found = {}
+    for name in dict.fromkeys(settings.metrics):
+        measured = Measured(settings.output_dir, told_of(settings, name))
+        found[name] = families.module_of(name, "page").page(measured, known(name, measured))
+    if FAMILY in found:
+        warnings = tuned_on_warnings(settings.output_dir, settings.model.name)
+        found[FAMILY] = replace(found[FAMILY], warnings=[*found[FAMILY].warnings, *warnings])
+    return found
 
 
 def read_settings(folder: Path, field_name: str, family: str | None = None) -> tuple[MeasureSettings, dict[str, Any]]:

@@ -249,6 +249,16 @@ class TrainClassifierSettings:
     output_dir: Folder = option(Path("runs/classifier"), WHERE)
 
 
+@strict
+class ReportSettings:
+    """Make reports again from finished runs: of one folder its own, of several one page side by side."""
+
+    folders: Annotated[list[Folder], Field(min_length=1)] = option(
+        lambda: [Path("runs/loop")], "finished runs, `evenhand report FOLDER …`: one of any command, or several of `measure`"
+    )
+    output_dir: Folder = option(Path("runs/report"), "where several runs side by side are written")
+
+
 COMMANDS: dict[str, type] = {
     "measure": MeasureSettings,
     "label": LabelSettings,
@@ -256,8 +266,12 @@ COMMANDS: dict[str, type] = {
     "compare": CompareSettings,
     "loop": LoopSettings,
     "ablate": AblateSettings,
+    "report": ReportSettings,
     "train_classifier": TrainClassifierSettings,
 }
+
+
+POSITIONAL = {"report": "folders"}  # the list that stands behind a command without its flag
 
 
 def told_of(settings: Any, family: str) -> Told:

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from evenhand.evaluation.report.beside import summary_page
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.report.page import Page
+from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.report.terminal import print_page
 from evenhand.evaluation.runs.files import write_text
 
@@ -15,19 +16,21 @@ REPORT = "report"
 def present(folder: Path, pages: Mapping[str, Page], *, write: bool, show: bool) -> list[Path]:
     """Write the report of each family of metrics into the folder, and print it, as asked; return the files' paths.
 
-    The first family's page is report.html, a further one's is called by the family as well.
+    One family's page is report.html; of several each is called by its family, and report.html is what all of them found.
     """
-    files: list[Path] = []
-    for family, page in pages.items():
-        stem = f"{REPORT}_{family}" if files else REPORT
-        files += [folder / f"{stem}.html", folder / f"{stem}.md"]
-        if show:
+    stems = {REPORT: page for page in pages.values()}
+    if len(pages) > 1:
+        links = {family: Link(page.title, f"{REPORT}_{family}.html") for family, page in pages.items()}
+        stems = {REPORT: summary_page(pages, links)} | {f"{REPORT}_{family}": page for family, page in pages.items()}
+    if show:
+        for page in pages.values():
             print_page(page)
-        if write:
+            print()
+        print(f"Report: {(folder / f'{REPORT}.html').resolve()}")
+    if write:
+        for stem, page in stems.items():
             write_page(folder, stem, page)
-        if show:
-            print(f"\nReport: {files[-2].resolve()}")
-    return files
+    return [folder / f"{stem}.{suffix}" for stem in stems for suffix in ("html", "md")]
 
 
 def write_page(folder: Path, stem: str, page: Page) -> None:

@@ -1,17 +1,15 @@
 """A page as one HTML file that needs no network, no script and no other file."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from evenhand.evaluation.report import plots
 from evenhand.evaluation.report.numbers import visible
-from evenhand.evaluation.report.page import Page, Section
+from evenhand.evaluation.report.page import Page, Section, signature_rows
 from evenhand.evaluation.report.tables import shown
 
 
@@ -52,22 +50,10 @@ def _environment() -> Environment:
     )
     environment.filters |= {"visible": visible, "shown": lambda text: _unbroken(visible(text))}
     environment.globals |= {"row_scale": plots.row_scale, "row_plot": plots.row_plot, "row_ticks": plots.row_ticks}
-    environment.globals |= {"signature_rows": _signature_rows, "zip": zip}
+    environment.globals |= {"signature_rows": signature_rows, "zip": zip}
     return environment
 
 
 def _unbroken(sentence: str) -> str:
     """Return a sentence that does not begin a line with the unit of a number."""
     return re.sub(r" (?=%|×|= |< )|(?<=[=<]) ", "\u00a0", sentence)
-
-
-def _signature_rows(signature: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return a nested signature as (dotted name, value) rows, in the order given."""
-    rows = []
-    for name, value in signature.items():
-        dotted = f"{prefix}{name}"
-        if isinstance(value, Mapping) and value:
-            rows += _signature_rows(value, f"{dotted}.")
-        else:
-            rows.append((visible(dotted), visible(str(value))))
-    return rows

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.tables import Table
 
 
@@ -106,3 +107,15 @@ class Page:
     signature_lines: Sequence[str] = ()
     sides: tuple[str, ...] = ("value",)
     links: Sequence[Link] = ()
+
+
+def signature_rows(signature: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Return a nested signature as (dotted name, value) rows, in the order given."""
+    rows = []
+    for name, value in signature.items():
+        dotted = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value:
+            rows += signature_rows(value, f"{dotted}.")
+        else:
+            rows.append((visible(dotted), visible(str(value))))
+    return rows

@@ -1,0 +1,86 @@
+"""Report: finished runs → their reports, made again from what is on disk; several measuring runs → one page of all."""
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.report.beside import beside_page
+from evenhand.evaluation.report.files import REPORT, present
+from evenhand.evaluation.report.page import Link, Page
+from evenhand.evaluation.runs.files import read_yaml
+from evenhand.evaluation.runs.folders import CONFIG, MANIFEST, read_run
+from evenhand.recipes import compare, measure
+from evenhand.recipes.checking import checked
+from evenhand.recipes.settings import FAMILY, CompareSettings, ReportSettings
+from evenhand.recipes.sweep.page import page as sweep_page
+from evenhand.recipes.sweep.present import SWEEP, read_sweep
+
+log = logging.getLogger("evenhand")
+
+
+def report(settings: ReportSettings) -> None:
+    """Write the reports of one folder again, of a loop or an ablation those of its stages too; or one page of several.
+
+    Raises:
+        InputError: a folder holds no finished run that has a report; several are not measuring runs of one family.
+    """
+    if len(settings.folders) > 1:
+        present(settings.output_dir, {"": _side_by_side(settings.folders, settings.output_dir)}, write=True, show=True)
+        return
+    (folder,) = settings.folders
+    stages = sorted(path.parent for path in folder.rglob(MANIFEST)) if (folder / SWEEP).exists() else []
+    for stage in stages:
+        if pages := _pages(stage):
+            log.info("report: %s", stage)
+            present(stage, pages, write=True, show=False)
+    found = {FAMILY: sweep_page(read_sweep(folder))} if stages else _pages(folder)
+    if not found:
+        raise InputError(
+            f"folders: {folder} holds no finished run that has a report; those of `measure`, `compare`, `loop` and "
+            "`ablate` have one."
+        )
+    present(folder, found, write=True, show=True)
+
+
+def _pages(folder: Path) -> dict[str, Page]:
+    """Return the pages of a finished run by family; none where its command makes no report."""
+    if not (folder / MANIFEST).exists():
+        return {}
+    command = read_yaml(folder / CONFIG, "folders").get("command")
+    if command == "measure":
+        return measure.pages(measure.read_settings(folder, "folders")[0])
+    if command == "compare":
+        settings, _ = read_run(folder, "compare", "folders")
+        told = {name: value for name, value in settings.items() if name not in ("format", "command", "inputs")}
+        return compare.pages(checked(CompareSettings, told, str(folder)))
+    return {}
+
+
+def _side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
+    """Return the page of several measuring runs, of each family that two of them have."""
+    pages = {name: measure.pages(measure.read_settings(folder, "folders")[0]) for name, folder in _named(folders)}
+    families: dict[str, Mapping[str, Page]] = {}
+    for family in dict.fromkeys(family for found in pages.values() for family in found):
+        having = {name: found[family] for name, found in pages.items() if family in found}
+        if len(having) > 1:
+            families[family] = having
+    if not families:
+        raise InputError("folders: no two of these runs were measured by the same metrics; nothing stands side by side.")
+    return beside_page(families, [Link(name, _way(folder, output_dir)) for name, folder in _named(folders)])
+
+
+def _named(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    """Yield each folder with the shortest end of its path that tells it from the others."""
+    parts = [folder.resolve().parts for folder in folders]
+    if len(set(parts)) < len(parts):
+        raise InputError(f"folders: {', '.join(map(str, folders))}: one of them is there twice; leave it out.")
+    for folder, own in zip(folders, parts, strict=True):
+        others = [other for other in parts if other != own]
+        length = next(n for n in range(1, len(own) + 1) if all(other[-n:] != own[-n:] for other in others))
+        yield "/".join(own[-length:]), folder
+
+
+def _way(folder: Path, output_dir: Path) -> str:
+    return os.path.relpath(folder.resolve() / f"{REPORT}.html", output_dir.resolve())
