@@ -26,6 +26,8 @@ def report(settings: ReportSettings) -> None:
     Raises:
         InputError: a folder holds no finished run that has a report; several are not measuring runs of one family.
     """
+    if not settings.folders:
+        raise InputError("folders: none is given; give those of finished runs, `evenhand report FOLDER …`.")
     if len(settings.folders) > 1:
         present(settings.output_dir, {"": _side_by_side(settings.folders, settings.output_dir)}, write=True, show=True)
         return

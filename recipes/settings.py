@@ -253,8 +253,8 @@ class TrainClassifierSettings:
 class ReportSettings:
     """Make reports again from finished runs: of one folder its own, of several one page side by side."""
 
-    folders: Annotated[list[Folder], Field(min_length=1)] = option(
-        lambda: [Path("runs/loop")], "finished runs, `evenhand report FOLDER …`: one of any command, or several of `measure`"
+    folders: list[Folder] = option(
+        list, "finished runs, `evenhand report FOLDER …`: one of any command, or several of `measure`"
     )
     output_dir: Folder = option(Path("runs/report"), "where several runs side by side are written")
 
