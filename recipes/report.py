@@ -69,7 +69,9 @@ def _side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
         if len(having) > 1:
             families[family] = having
     if not families:
-        raise InputError("folders: no two of these runs were measured by the same metrics; nothing stands side by side.")
+        raise InputError(
+            "folders: no two of these runs were measured by the same metrics; nothing stands side by side."
+        )
     return beside_page(families, [Link(name, _way(folder, output_dir)) for name, folder in _named(folders)])
 
 

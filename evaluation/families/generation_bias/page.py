@@ -87,7 +87,9 @@ def content_page(content: Content) -> Page:
     planted = tables.planted_table(content)
     return Page(
         title="Generation bias before and after tuning" if compared else "Generation bias of a model",
-        subtitle=before_after(content.model, content.model_after) if compared else visible(place_name(content.model), 120),
+        subtitle=before_after(content.model, content.model_after)
+        if compared
+        else visible(place_name(content.model), 120),
         date=date.today().isoformat(),
         big=say.big(row, compared),
         under="; ".join(filter(None, [say.under(row, compared), content.decoding])),
