@@ -1,6 +1,6 @@
 """What tuning keeps in memory, beside what LoRA promises: weights + optimizer + activations, and no second copy.
 
-    python -m benchmarks.tuning_memory [--dtype bfloat16] [--rows 8] [--bound 1.35]
+    python -m benchmarks.tuning_memory [--dtype bfloat16] [--rows 2] [--bound 1.35]
 
 A model of Qwen3-0.6B's shape with random weights is tuned for two steps by KTO with LoRA, one thread on the CPU, in a
 process of its own, whose peak of resident memory is read at the end. Another process computes the plan:
@@ -8,7 +8,7 @@ process of its own, whose peak of resident memory is read at the end. Another pr
 - weights: the bytes of all parameters, once;
 - optimizer: of each trained parameter its float32 value, its gradient and Adam's two moments, 16 bytes;
 - activations: what autograd keeps from the forward pass of a step for its backward pass, storage by storage, without
-  the parameters (`torch.autograd.graph.saved_tensors_hooks`).
+  the parameters (`torch.autograd.graph.saved_tensors_hooks`), counted on models of one and of two layers.
 
 What the libraries take before there is a model is read too, and taken off the peak.
 """
@@ -28,6 +28,7 @@ from transformers import TrainerCallback
 
 from benchmarks.real_model_rates import full_size, peak_memory, tuning_data
 from evenhand.evaluation.errors import Refused
+from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.tune import tune
 
@@ -59,7 +60,6 @@ class KeptForBackward(TrainerCallback):
         self.trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
     def on_step_begin(self, *arguments: Any, **_: Any) -> None:
-        self.storages.clear()
         self.hooks.__enter__()
 
     def on_step_end(self, *arguments: Any, **_: Any) -> None:
@@ -67,37 +67,57 @@ class KeptForBackward(TrainerCallback):
         raise Counted
 
 
-def tuned(dtype: str, rows: int, counted: bool) -> dict[str, float]:
-    """Tune for two steps of `rows` rows; return what it took, or what it should, in GiB."""
-    libraries = peak_memory()
+def base(dtype: str) -> DialogueModel:
     torch.set_default_dtype(getattr(torch, dtype))  # so that no float32 copy of the weights was ever there
     model = full_size(MODEL)
     torch.set_default_dtype(torch.float32)
+    return model
+
+
+def tuned(model: DialogueModel, rows: int, *callbacks: TrainerCallback) -> None:
+    """Tune for two steps of `rows` rows."""
     settings, data = tuning_data(MODEL, METHOD, SETTINGS, rows)
-    kept = KeptForBackward()
     with tempfile.TemporaryDirectory() as folder, suppress(Counted, Refused):  # two steps may not be enough to matter
-        tune(model, data, settings, Path(folder), callbacks=[kept] if counted else [])
-    if not counted:
-        return {"libraries": libraries, "peak": peak_memory()}
-    weights = sum(parameter.numel() * parameter.element_size() for parameter in model.model.parameters())
-    found = {"weights": weights, "optimizer": 16 * kept.trained, "activations": sum(kept.storages.values())}
-    return {name: size / 2**30 for name, size in found.items()}
+        tune(model, data, settings, Path(folder), callbacks=callbacks)
+
+
+def plan(dtype: str, rows: int) -> dict[str, float]:
+    """Return what tuning should take, in bytes: all layers are alike, so one and two of them tell of all."""
+    model, counts = base(dtype), []
+    network = model.model
+    weights = sum(parameter.numel() * parameter.element_size() for parameter in network.parameters())
+    layers = network.model.layers
+    for n in (1, 2):
+        network.model.layers, network.config.num_hidden_layers = layers[:n], n
+        kept = KeptForBackward()
+        tuned(model, rows, kept)
+        counts.append((16 * kept.trained, sum(kept.storages.values())))
+    optimizer, activations = (one + (two - one) * (len(layers) - 1) for one, two in zip(*counts, strict=True))
+    return {"weights": weights, "optimizer": optimizer, "activations": activations}
+
+
+def peak(dtype: str, rows: int) -> dict[str, float]:
+    """Return what tuning takes, and what the libraries took before, in bytes."""
+    libraries = peak_memory()
+    tuned(base(dtype), rows)
+    return {"libraries": libraries * 2**30, "peak": peak_memory() * 2**30}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float32"], help="of the weights")
-    parser.add_argument("--rows", type=int, default=8, help="rows of each of two steps")
+    parser.add_argument("--rows", type=int, default=2, help="rows of each of two steps")
     parser.add_argument("--bound", type=float, default=1.35, help="largest ratio of the peak to the plan")
     parser.add_argument("--part", choices=["plan", "peak"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     if options.part:
-        print(json.dumps(tuned(options.dtype, options.rows, options.part == "plan")))
+        found = {"plan": plan, "peak": peak}[options.part](options.dtype, options.rows)
+        print(json.dumps({name: size / 2**30 for name, size in found.items()}))
         return
     command = [sys.executable, "-m", "benchmarks.tuning_memory", "--dtype", options.dtype, "--rows", str(options.rows)]
-    plan, found = (
+    expected, found = (
         json.loads(
             subprocess.run([*command, "--part", part], check=True, capture_output=True, text=True).stdout.splitlines()[
                 -1
@@ -105,9 +125,9 @@ def main() -> None:
         )
         for part in ("plan", "peak")
     )
-    planned, taken = sum(plan.values()), found["peak"] - found["libraries"]
+    planned, taken = sum(expected.values()), found["peak"] - found["libraries"]
     print(f"{METHOD} with LoRA, {options.dtype}, {options.rows} rows a step, rank {SETTINGS.lora_rank}; GiB:")
-    print("  plan: " + " + ".join(f"{name} {size:.2f}" for name, size in plan.items()) + f" = {planned:.2f}")
+    print("  plan: " + " + ".join(f"{name} {size:.2f}" for name, size in expected.items()) + f" = {planned:.2f}")
     print(f"  peak: {found['peak']:.2f}, of it {found['libraries']:.2f} before there was a model; {taken:.2f} tuning")
     print(f"  tuning / plan: {taken / planned:.2f} (whole process / plan: {found['peak'] / planned:.2f})")
     if taken > options.bound * planned:
