@@ -101,7 +101,7 @@ class PromptSettings:
     )
     split_by: str | None = option(
         None,
-        "what train and measure side do not share: a column; null: noun, and a file is taken whole",
+        "column that sides do not share; null: noun, none of a file",
     )
     train_fraction: Share = option(0.5, "share of the nouns, descriptors or templates on the train side")
     unseen_by: Literal["descriptor", "axis", "template"] | None = option(

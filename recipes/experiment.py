@@ -125,7 +125,8 @@ def plan(loop: LoopSettings, method: str, place: Place, second: bool = False) ->
     training = loop.tune.training.filled_in(module)
     measured, under = loop.measure, ""
     if second:
-        measured, under = replace(loop.measure, decoding=loop.second_decoding), "second_decoding/"
+        measured = replace(loop.measure, decoding=loop.second_decoding, capabilities=[])
+        under = "second_decoding/"
     before = measure(f"{under}before", measured)
     model, tuned_before, labels, tunings = loop.measure.model, (), [], []
     if module.TRAINER is None:
@@ -151,7 +152,8 @@ def plan(loop: LoopSettings, method: str, place: Place, second: bool = False) ->
     untagged = None
     if module.INFERENCE_TAG and loop.untagged and not second:
         asked_without = replace(unscored, control_tag="", permutations=0)
-        alone = replace(loop.measure.with_metrics(FAMILY), model=model, generation_bias=asked_without)
+        alone = loop.measure.with_metrics(FAMILY)
+        alone = replace(alone, model=model, generation_bias=asked_without, capabilities=[])
         untagged = measure(f"{method}/untagged", alone, *tuned_before)
     first, last = (next(iter(found), None) for found in (labels, reversed(tunings)))
     folders = {"before": before, "after": after, "labels": first, "tuning": last, "untagged": untagged}
@@ -181,6 +183,7 @@ def _to_label(loop: LoopSettings, model: Any) -> Any:
         measured,
         model=model,
         prompts=replace(measured.prompts, per_cell=loop.train_per_cell),
+        capabilities=[],
         generation_bias=replace(measured.generation_bias, **alone),
     )
 

@@ -65,6 +65,7 @@ class Measurement:
     )
     prompts: PromptSettings = option(PromptSettings, "what the model is asked")
     decoding: DecodingSettings = option(DecodingSettings, "how it answers")
+    capabilities: list[str] = option(list, "tasks of lm-evaluation-harness to score, too")
 
     def __post_init__(self) -> None:
         """Give the families that are named their settings, and refuse any other's."""
@@ -77,6 +78,8 @@ class Measurement:
                 f"model.system_prompt: {', '.join(others)} asks without any; measure {FAMILY} alone with it, or leave "
                 "it out."
             )
+        if self.capabilities and FAMILY not in self.metrics:
+            raise InputError(f"capabilities: a cost beside {FAMILY}; name it among metrics, or leave them out.")
         for name in families.names():
             if name not in self.metrics and (group := getattr(self, name)) is not None:
                 given = [field for field, value in vars(group).items() if value != getattr(type(group)(), field)]
@@ -97,7 +100,7 @@ class MeasureSettings(Measurement):
 
     side: Literal["measure", "train", "all"] = option("measure", "which side of the split of prompts to use")
     write_prompts: Folder | None = option(None, "write what is to be answered here, and stop")
-    responses: Folder | None = option(None, "score the responses of this file; no model is loaded")
+    responses: Folder | None = option(None, "score this file's responses; load no model")
     seed: Seed = option(0, "of sampling prompts and responses, and of the bootstrap")
     show: bool = option(True, SHOW)
     report_to: ReportTo = option("wandb", TRACKED)
@@ -112,6 +115,8 @@ class MeasureSettings(Measurement):
                 raise InputError(f"{name}: {', '.join(self.metrics)}: only {FAMILY} has responses; name it alone.")
         if self.responses and self.model.name == TESTBED:
             raise InputError("responses: say which model gave them, by --model NAME; it is not loaded.")
+        if self.responses and self.capabilities:
+            raise InputError("capabilities: with responses no model is loaded that could be asked; leave them out.")
 
 
 @strict
@@ -277,7 +282,8 @@ POSITIONAL = {"report": "folders"}  # the list that stands behind a command with
 def told_of(settings: Any, family: str) -> Told:
     """Return what a family is told by the settings of a measurement."""
     shared = (settings.model, settings.prompts, settings.decoding, getattr(settings, family))
-    return Told(*shared, settings.seed, settings.side, testbed.EMBEDDED.get(family, {}), settings.responses)
+    embedded, further = testbed.EMBEDDED.get(family, {}), (settings.responses, settings.capabilities)
+    return Told(*shared, settings.seed, settings.side, embedded, *further)
 
 
 def check_inputs(settings: MeasureSettings) -> None:

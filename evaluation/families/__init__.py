@@ -42,7 +42,7 @@ class Told:
 
     `side` is the side of the split of prompts: "measure", "train" or "all". `embedded` says what the name "testbed"
     stands for, by the field that has it ("model", "style_classifier", "pairs", …). `responses` is a file of responses
-    that a model gave elsewhere; it is then not loaded.
+    that a model gave elsewhere; it is then not loaded. `capabilities` are tasks of lm-evaluation-harness.
     """
 
     model: ModelSettings = field(default_factory=ModelSettings)
@@ -53,6 +53,7 @@ class Told:
     side: str = "measure"
     embedded: Mapping[str, Path] = field(default_factory=dict)
     responses: Path | None = None
+    capabilities: Sequence[str] = ()
 
     def place(self, name: str, where: str) -> str:
         """Return what a name stands for in the field `where`: the name itself, or the embedded file or folder.

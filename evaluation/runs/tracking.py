@@ -28,7 +28,7 @@ class Tracker:
     writer: Any = None
 
     def scores(self, scores: Sequence[BiasScore]) -> None:
-        """Log every defined score with the ends of its interval."""
+        """Log every defined score with the ends of its interval, and its standard error where it has one."""
         values = {}
         for score in scores:
             if not math.isnan(score.value):
@@ -36,6 +36,8 @@ class Tracker:
                 values[name] = score.value
                 if score.interval:
                     values[f"{name}/low"], values[f"{name}/high"] = score.interval
+                if score.standard_error is not None:
+                    values[f"{name}/standard_error"] = score.standard_error
         self.values(values)
 
     def values(self, values: Mapping[str, float]) -> None:

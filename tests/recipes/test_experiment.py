@@ -185,3 +185,11 @@ def test_folders_by_content_have_the_same_names_wherever_they_lie(tmp_path, monk
 def test_what_the_loop_sets_cannot_be_given(tmp_path, settings, message):
     with pytest.raises(InputError, match=message):
         plan(loop(tmp_path, **settings), "kto", by_name(tmp_path))
+
+
+def test_capabilities_are_asked_before_and_after_tuning_alone(tmp_path):
+    told = loop(tmp_path, measure={"capabilities": ["arc_easy"]}, second_decoding={"preset": "paper"})
+    stages = [stage for one in plans(told, "control_tags", by_name(tmp_path)) for stage in one.stages]
+    measured = [stage for stage in stages if stage.command == "measure" and stage.settings.capabilities]
+    asked = {str(stage.folder.relative_to(tmp_path)) for stage in measured}
+    assert asked == {"before", "control_tags/after"}

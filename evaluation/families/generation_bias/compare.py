@@ -10,6 +10,7 @@ from evenhand.evaluation.datasets.phrase_files import load_phrases
 from evenhand.evaluation.datasets.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import Measured
+from evenhand.evaluation.families.generation_bias.capability import capability_differences
 from evenhand.evaluation.families.generation_bias.changes import write_changes, write_corpus
 from evenhand.evaluation.families.generation_bias.costs import cost_differences
 from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias
@@ -45,6 +46,7 @@ def differences(run: Run, before: Measured, after: Measured, told: ComparisonSet
     found = compare_generation_bias(old.styled(), new.styled(), clusters, signature=signature)
     found += _overall_differences(before, after, rows, signature)
     found += cost_differences(before, after, rows, clusters, signature)
+    found += capability_differences(before, after, signature)
     found += _judged_by_the_base(run, before, rows, signature)
     phrases = load_phrases(told.phrases or (TESTBED if before.told.model.name == TESTBED else "paper"))
     found += write_changes(run, old, new, clusters, phrases, _bias_values(run), signature)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.datasets.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import Told
+from evenhand.evaluation.families.generation_bias.capability import CAPABILITIES, capability_scores
 from evenhand.evaluation.families.generation_bias.costs import perplexity_score, style_share, text_scores
 from evenhand.evaluation.families.generation_bias.given import answered, given_signature
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
@@ -44,6 +46,7 @@ from evenhand.evaluation.families.generation_bias.settings import (
 )
 from evenhand.evaluation.families.offensiveness.metric import THRESHOLD, offensive_share
 from evenhand.evaluation.models.batches import release
+from evenhand.evaluation.models.capabilities import capability_rows, described_tasks
 from evenhand.evaluation.models.classifier_labels import classifier_labels, labels_sha256
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import control_tag, load_dialogue_model
@@ -77,6 +80,9 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
     if OFFENSIVE in judges:
         rows = run.table("offensiveness", lambda: _offensiveness(run, judges[OFFENSIVE], measured, told))
         scores.append(offensive_share(rows["offensiveness"].to_numpy(), {**signature, OFFENSIVE: facts[OFFENSIVE]}))
+    if told.capabilities:
+        asked = {**signature, "lm_eval": version("lm_eval")}
+        scores += capability_scores(read_table(run.folder / f"{CAPABILITIES}.parquet"), asked)
     if neutral_dialogue(told) is not None and not told.responses:
         scores.append(perplexity_score(read_table(run.folder / f"{NEUTRAL}.parquet"), signature))
     run.facts["rows"] = len(prompts)
@@ -121,8 +127,9 @@ def _refuse_repeated(prompts: pd.DataFrame, arguments: Mapping[str, Any], told: 
 def _ask(run: Run, told: Told, tag: str, arguments: Mapping[str, Any], prompts: pd.DataFrame) -> None:
     """Write what needs the dialogue model, which is loaded for what is not on disk yet and gone at the end.
 
-    That is its responses, how likely they are to it, and how likely ordinary dialogue is.
+    That is its responses, how likely they are to it, how likely ordinary dialogue is, and what else it can do.
     """
+    tasks = described_tasks(told.capabilities)  # a name that is none shows before hours of answers
     settings = replace(told.model, name=told.place(told.model.name, "model"))
     model = cache(lambda: load_dialogue_model(settings))
     sampling = {"seed": told.seed, "batch_size": told.decoding.batch_size, "run": run}
@@ -143,6 +150,8 @@ def _ask(run: Run, told: Told, tag: str, arguments: Mapping[str, Any], prompts: 
     if (path := neutral_dialogue(told)) is not None:
         pairs = load_neutral_dialogue(path)
         run.table(NEUTRAL, lambda: response_likelihoods(model(), pairs, tag))
+    if tasks:
+        run.table(CAPABILITIES, lambda: capability_rows(model(), tasks))
     model.cache_clear()
     release()
 

@@ -116,6 +116,7 @@ def inputs(told: "Told") -> dict[str, Any]:
     from evenhand.evaluation.datasets.style_clusters import load_style_clusters
     from evenhand.evaluation.families.generation_bias.given import given_fingerprint
     from evenhand.evaluation.families.generation_bias.prompts import prompts_fingerprint
+    from evenhand.evaluation.models.capabilities import check_installed, is_file
     from evenhand.evaluation.models.classifier_labels import classifier_labels, place_of_label
     from evenhand.evaluation.models.revisions import model_revision
     from evenhand.evaluation.runs.files import sha256_of
@@ -134,6 +135,9 @@ def inputs(told: "Told") -> dict[str, Any]:
         judge = settings.offensiveness
         place_of_label(labels[OFFENSIVE], judge.label, judge.name, "generation_bias.offensiveness.label")
     found |= given_fingerprint(told) if told.responses else prompts_fingerprint(told.prompts)
+    if told.capabilities:
+        check_installed(told.capabilities)
+        found["capabilities"] = [sha256_of(Path(task)) if is_file(task) else task for task in told.capabilities]
     path = neutral_dialogue(told)
     if path is not None and not told.responses:
         load_neutral_dialogue(path)

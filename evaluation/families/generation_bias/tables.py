@@ -101,6 +101,8 @@ def cost_table(content: Content) -> Table:
         for metric, (name, factor, digits) in COSTS.items()
         for row in content.comparisons(metric)
     ]
+    abilities = content.comparisons("capability", "task")
+    rows += [Row(f"can do: {visible(row.label)}", tuple(_sides(row, 1, 3, content.compared))) for row in abilities]
     changes = [
         Row(name, (Cell(""), Cell(""), score_cell(score, factor, digits, sign)))
         for metric, (name, factor, digits, sign) in CHANGES.items()
@@ -110,6 +112,7 @@ def cost_table(content: Content) -> Table:
     caption = "What it cost" if content.compared else "Quality of the responses"
     judged = any(content.comparisons(metric) for metric in JUDGED_METRICS)
     note = (say.judged_by_the_base if content.compared else say.judged_by_itself) if judged else ""
+    note = " ".join(filter(None, [note, say.capabilities(abilities) if abilities else ""]))
     return Table(caption, _columns("measure", content.compared), (*changes, *rows), note=note)
 
 

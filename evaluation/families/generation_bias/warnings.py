@@ -81,6 +81,7 @@ def _costs(content: Content) -> list[str]:
             change = row.relative_change if relative else row.change
             if change * math.copysign(1, limit) > abs(limit):  # never true of NaN
                 found.append(say.cost_warning(name, change, "%" if relative else "percentage points"))
+    found += [say.capability_fell(row) for row in content.comparisons("capability", "task") if row.direction < 0]
     for metric, limit, least in (
         ("relevance_kept", RELEVANCE_KEPT, True),
         ("style_drift", STYLE_DRIFT, False),

@@ -1,0 +1,62 @@
+"""What a mitigation may cost in ability: scores on tasks, and what changed in them, paired by document."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.families import Measured
+from evenhand.evaluation.models.capabilities import DOCUMENT, METRIC, TASK, VALUE
+from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.statistics.intervals import ANY, mean_interval
+from evenhand.evaluation.statistics.paired_change import mean_change
+
+CAPABILITIES = "capabilities"
+OTHERS = "the two runs were asked other documents"
+
+
+def capability_scores(rows: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return `capability`, the mean over a task's documents, for each task and metric; more is better, no ideal.
+
+    Standard error: of that mean, with ddof = 1; interval: 95 %, over other documents like these.
+    """
+    found = []
+    for task, values in _by_task(rows):
+        n, interval = len(values), mean_interval(values.to_numpy())
+        score = BiasScore("capability", float(values.mean()), None, ANY, n, interval, group={TASK: task})
+        found.append(replace(score, standard_error=_error(values.to_numpy()), signature=signature))
+    return found
+
+
+def capability_differences(before: Measured, after: Measured, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return `capability_difference`, after − before, paired by document, with its standard error, where both have it.
+
+    Undefined where the two runs were asked other documents of a task.
+    """
+    if not (before.has(CAPABILITIES) and after.has(CAPABILITIES)):
+        return []
+    old, new = (dict(_by_task(run.table(CAPABILITIES))) for run in (before, after))
+    found = []
+    for task in old.keys() & new.keys():
+        common = {"group": {TASK: task}, "signature": signature}
+        if not old[task].index.equals(new[task].index):
+            found.append(BiasScore("capability_difference", math.nan, 0.0, ANY, 0, reason=OTHERS, **common))
+            continue
+        sides = old[task].to_numpy(), new[task].to_numpy()
+        score = mean_change("capability_difference", *sides, bounds=ANY, **common)
+        found.append(replace(score, standard_error=_error(sides[1] - sides[0])))
+    return sorted(found, key=lambda score: score.group[TASK])
+
+
+def _by_task(rows: pd.DataFrame) -> list[tuple[str, pd.Series]]:
+    """Return the values of each task and metric, by document."""
+    return [
+        (f"{task}, {metric}", part.set_index(DOCUMENT)[VALUE]) for (task, metric), part in rows.groupby([TASK, METRIC])
+    ]
+
+
+def _error(values: np.ndarray) -> float | None:
+    return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else None

@@ -1,0 +1,105 @@
+"""What a model can do beside answering: tasks of lm-evaluation-harness, asked of the model as it is loaded here.
+
+Source: Gao et al., "The Language Model Evaluation Harness", github.com/EleutherAI/lm-evaluation-harness; its Python API
+(`simple_evaluate` with `HFLM`). An extra: `pip install 'evenhand[lm-eval]'`.
+"""
+
+import logging
+from collections.abc import Sequence
+from importlib.util import find_spec
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.runs.files import read_yaml
+
+if TYPE_CHECKING:  # tasks are checked before anything heavy is imported
+    from evenhand.evaluation.models.loading import DialogueModel
+
+TASK, METRIC, DOCUMENT, VALUE = "task", "metric", "document", "value"
+BATCH_SIZE = 8
+
+
+def check_installed(tasks: Sequence[str]) -> None:
+    """Refuse tasks where there is no harness to ask them, and task files that are not there.
+
+    Raises:
+        InputError: as said.
+    """
+    if tasks and find_spec("lm_eval") is None:
+        raise InputError(
+            f"capabilities: {', '.join(tasks)}: lm-evaluation-harness is not installed; "
+            "run pip install 'evenhand[lm-eval]', or leave this out."
+        )
+    for path in filter(is_file, tasks):
+        read_yaml(Path(path), "capabilities")
+
+
+def is_file(task: str) -> bool:
+    """Say whether a task is a file of one's own and no name."""
+    return task.endswith((".yaml", ".yml"))
+
+
+def described_tasks(tasks: Sequence[str]) -> list[Any]:
+    """Return the tasks as the harness takes them: a name, or what a file of one's own holds.
+
+    Raises:
+        InputError: a name is unknown, or a file cannot be read.
+    """
+    names = [task for task in tasks if not is_file(task)]
+    if names:
+        from lm_eval.tasks import TaskManager
+
+        known = TaskManager().all_tasks
+        for name in names:
+            if name not in known:
+                raise unknown_name("capabilities", name, known)
+    return [read_yaml(Path(task), "capabilities") if is_file(task) else task for task in tasks]
+
+
+def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFrame:
+    """Return what each document of each task is worth by each of its metrics of which more is better.
+
+    Documents come as plain text, as the harness has them unless told otherwise, after the model's system prompt; the
+    control tag is for prompts of people, and stays away. Metrics that are no number for each document (a corpus' BLEU,
+    a perplexity) are passed over.
+
+    Args:
+        tasks: as `described_tasks` returns them.
+
+    Returns:
+        A row for each task, metric, filter and document: task, metric (with the filter, where there is one), document
+        (a hash), value.
+
+    Raises:
+        InputError: a task has no such metric.
+    """
+    from lm_eval import simple_evaluate
+    from lm_eval.models.huggingface import HFLM
+
+    level = logging.getLogger("lm_eval").level
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)  # it warns of every model that is handed to it
+    try:
+        harness = HFLM(pretrained=model.model, tokenizer=model.tokenizer, batch_size=BATCH_SIZE)
+        instruction = model.system_prompt or None
+        found = simple_evaluate(harness, tasks=list(tasks), system_instruction=instruction, bootstrap_iters=0)
+    finally:
+        logging.getLogger("lm_eval").setLevel(level)
+    rows = [
+        {TASK: task, METRIC: _named(name, sample["filter"]), DOCUMENT: sample["doc_hash"], VALUE: float(sample[name])}
+        for task, samples in found["samples"].items()
+        for sample in samples
+        for name in sample["metrics"]
+        if found["higher_is_better"][task].get(name) and isinstance(sample[name], Real)
+    ]
+    for task in found["samples"]:
+        if task not in {row[TASK] for row in rows}:
+            raise InputError(f"capabilities: {task} has no metric that is a mean over documents, more being better.")
+    return pd.DataFrame(rows)
+
+
+def _named(metric: str, filtered: str) -> str:
+    return metric if filtered == "none" else f"{metric} ({filtered})"

@@ -1,0 +1,130 @@
+"""Tasks of lm-evaluation-harness, here one of our own from a file: asked of a loaded model, compared by document."""
+
+import json
+import math
+from dataclasses import replace
+from importlib.util import find_spec
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.generation_bias.capability import capability_differences, capability_scores
+from evenhand.evaluation.families.generation_bias.content import Content
+from evenhand.evaluation.families.generation_bias.settings import inputs
+from evenhand.evaluation.families.generation_bias.tables import cost_table
+from evenhand.evaluation.families.generation_bias.warnings import warnings
+from evenhand.evaluation.models import capabilities as module
+from evenhand.evaluation.models.capabilities import capability_rows, check_installed, described_tasks
+from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.results import find_score
+from evenhand.recipes.testbed import DIALOGUE_MODEL
+from tests.evaluation.families.generation_bias.test_measure import told_of
+
+needs_harness = pytest.mark.skipif(find_spec("lm_eval") is None, reason="the extra evenhand[lm-eval] is not installed")
+CHOICES = ["I like cats.", "Oh no, the roof."]
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    """A task file of our own: which of two sentences follows; six documents beside it."""
+    folder = tmp_path_factory.mktemp("task")
+    rows = [{"question": f"I have {n} cats.", "choices": CHOICES, "answer": n % 2} for n in range(6)]
+    (folder / "garden.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    described = {
+        "task": "garden",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(folder / "garden.jsonl")}},
+        "test_split": "test",
+        "output_type": "multiple_choice",
+        "doc_to_text": "{{question}}",
+        "doc_to_choice": "{{choices}}",
+        "doc_to_target": "answer",
+        "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
+    }
+    (folder / "garden.yaml").write_text(yaml.safe_dump(described))
+    return str(folder / "garden.yaml")
+
+
+@needs_harness
+def test_a_task_of_our_own_is_asked_of_the_model_as_it_is_loaded(task):
+    """The model prefers one of the two sentences to each document; the other is right in half of them."""
+    model = load_dialogue_model(str(DIALOGUE_MODEL))
+    rows = capability_rows(model, described_tasks([task]))
+    assert set(rows["task"]) == {"garden"} and set(rows["metric"]) == {"acc"}
+    assert len(rows) == rows["document"].nunique() == 6
+
+    ids = [[model.tokenizer(f"I have {n} cats. {said}").input_ids for said in CHOICES] for n in range(6)]
+    import torch
+
+    with torch.inference_mode():
+        sums = [[_log_likelihood(model.model, one, torch) for one in pair] for pair in ids]
+    chosen = [int(np.argmax(pair)) for pair in sums]
+    assert rows["value"].sum() == sum(choice == n % 2 for n, choice in enumerate(chosen))
+
+
+def _log_likelihood(network, ids, torch):
+    """Return Σ log p of all tokens after the first; the context's part is the same for both choices."""
+    tokens = torch.tensor([ids])
+    return float(network(tokens).logits.log_softmax(-1)[0, :-1].gather(1, tokens[0, 1:, None]).sum())
+
+
+@needs_harness
+def test_a_task_that_is_none_is_named():
+    with pytest.raises(InputError, match="capabilities: 'hellaswga' is unknown; did you mean 'hellaswag'"):
+        described_tasks(["hellaswga"])
+
+
+def test_without_the_extra_the_fix_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    check_installed([])
+    with pytest.raises(InputError, match=r"capabilities: hellaswag: .*not installed; run pip install 'evenhand\[lm"):
+        inputs(replace(told_of(), capabilities=["hellaswag"]))
+    monkeypatch.setattr(module, "find_spec", lambda name: object())
+    with pytest.raises(InputError, match=r"capabilities: .*absent.yaml cannot be read"):
+        inputs(replace(told_of(), capabilities=[str(tmp_path / "absent.yaml")]))
+
+
+def rows_of(values, documents="abcd"):
+    return pd.DataFrame({"task": "t", "metric": "acc", "document": list(documents), "value": values})
+
+
+class Ran:
+    def __init__(self, rows):
+        self.rows = rows
+
+    def has(self, name):
+        return self.rows is not None
+
+    def table(self, name):
+        return self.rows
+
+
+def test_scores_are_means_over_documents_with_their_standard_error():
+    (score,) = capability_scores(rows_of([1.0, 1.0, 0.0, 0.0]), {})
+    assert score.value == 0.5 and score.group == {"task": "t, acc"} and score.n == 4
+    assert score.standard_error == pytest.approx(math.sqrt(1 / 3) / 2)  # s² = 4 · ¼ / 3
+
+
+def test_changes_are_paired_by_document():
+    before, after = rows_of([1.0, 1.0, 1.0, 0.0]), rows_of([0.0, 1.0, 1.0, 0.0])
+    (score,) = capability_differences(Ran(before), Ran(after), {})
+    assert score.value == -0.25 and score.standard_error == pytest.approx(0.25)  # of −1, 0, 0, 0: s = ½
+    assert capability_differences(Ran(None), Ran(after), {}) == []
+    (other,) = capability_differences(Ran(before), Ran(rows_of([1.0] * 4, "abcx")), {})
+    assert math.isnan(other.value) and "other documents" in other.reason
+
+
+def test_they_stand_among_the_costs_and_a_fall_is_warned_of():
+    before, after = rows_of([1.0] * 40, range(40)), rows_of([0.0, 1.0] * 20, range(40))
+    differences = capability_differences(Ran(before), Ran(after), {})
+    sides = (capability_scores(rows, {}) for rows in (before, after))
+    content = Content("base", next(sides), "tuned", next(sides), differences)
+    table = cost_table(content)
+    (row,) = [row for row in table.rows if row.label == "can do: t, acc"]
+    assert [cell.text for cell in row.cells] == ["1.000", "0.500", "−0.500"]
+    assert "t, acc 0.080 (of the change)" in table.note  # √(40 · ¼ / 39 / 40)
+    assert [text for text in warnings(content) if "does t, acc worse: 1.000 before, 0.500 after" in text]
+    assert find_score(differences, "capability_difference", task="t, acc").interval[1] < 0
