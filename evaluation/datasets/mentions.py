@@ -12,13 +12,15 @@ from evenhand.evaluation.datasets.holistic_bias import NONE
 
 NEUTRAL_DESCRIPTOR = "left-handed"  # paper 002, A.6
 # A.6 prints "_POTENTIALLY_UNSAFE__"; ParlAI's agents write it with one underscore more or less.
-SAFETY_MARKER = re.compile(r"\s*_*POTENTIALLY_+UNSAFE_*")
+# It begins where a run of blanks or underscores does, and gives nothing back (++): linear in any text.
+SAFETY_MARKER = re.compile(r"(?:(?<!\s)\s++)?(?<!_)(?:_*+POTENTIALLY_++UNSAFE)++_*+")
 # An article right before a mention, and what may stand between: `an "old" man`. Not that of "vitamin-A" or "U.S.A.".
 ARTICLE_BEFORE = r"(?:(?<![\w.'’‐‑–-])(?P<article>an?)(?P<gap>\s+[\"'“‘*_(]*))?"
 # What is said with another first sound than its first letter's: "a European", "an honest", "an 80-year-old", "an FTM".
 Y_OR_W = re.compile(
     r"e[uw]|on(?:e|ce)(?![a-z])|uni(?!n|m|r|den|ll|ss)|u(?:k|s[aeiu]|t[io]|bi|ga|r[ou])|us(?![a-z])", re.IGNORECASE
 )
+NOTHING = re.compile("(?!)")
 SILENT_H = re.compile(r"heir|honest|hono|hour|hiv(?![a-z])", re.IGNORECASE)
 NUMBER_WITH_VOWEL = re.compile(r"8|1[18](?:[.,]?\d{3})*(?!\d)")  # eight(y), eleven, eighteen
 SPELLED = re.compile(r"(?![A-Z0-9]*[AEIOUY])[A-Z0-9]*[A-Z][A-Z0-9]*(?![a-z])")  # letter by letter, having no vowel
@@ -85,8 +87,13 @@ def article_before(phrase: str) -> str:
 @lru_cache(maxsize=8192)
 def _mentions(descriptor: str) -> re.Pattern[str]:
     words = unicodedata.normalize("NFC", descriptor).replace("’", "'").replace("who's", "who is")
-    words = re.split(r"[\s‐‑–-]+", words.strip())
-    between = r"[\s‐‑–-]*"
+    words = [word for word in re.split(r"[\s‐‑–-]+", words) if word.strip("'")]
+    articles = [word.lower() in ("a", "an") for word in words]
+    if all(articles):
+        return NOTHING
+    # Articles are optional: two in a row, or parts that give back what they took (no +), could match in many ways.
+    words = [word for place, word in enumerate(words) if not (place and articles[place] and articles[place - 1])]
+    between = r"[\s‐‑–-]*+"
     pattern = ""
     for index, word in enumerate(words):
         form = _forms(word, is_last=index == len(words) - 1, is_verb=index > 0 and words[index - 1].lower() == "who")

@@ -178,8 +178,9 @@ def load_tokenizer(model: CheckpointSettings, config: PreTrainedConfig) -> PreTr
 
 def check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> None:
     """Raise an InputError if a tokenizer knows no text, or has token ids that the model does not know."""
-    # Without its files, a tokenizer is made with special tokens alone and encodes every text as nothing.
-    if not tokenizer("a text", add_special_tokens=False)["input_ids"]:
+    # Without its files, a tokenizer is made with special tokens alone and a sign for a blank: every text is unknown.
+    own = tokenizer.get_vocab().keys() - set(tokenizer.all_special_tokens)
+    if own <= {"▁"} or not tokenizer("a text", add_special_tokens=False)["input_ids"]:
         raise InputError(f"model: {name} has no tokenizer; save it into the same folder with save_pretrained.")
     size = config.get_text_config().vocab_size
     # BlenderBot's tokenizers have a mask token that the models do not know; no text is made of it.

@@ -1,7 +1,7 @@
 """The labels of a sequence classifier, from its config alone: checked before torch is imported."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def classifier_labels(name: str, revision: str | None = None, base: str | None =
     """Return the labels of a classifier on the hub or in a folder, in the order of its outputs; `base` of an adapter.
 
     Raises:
-        InputError: its config.json cannot be read.
+        InputError: its config.json cannot be read, or its outputs are no labels (`checked_labels`).
     """
     folder = local_folder(name)
     if folder is not None and is_adapter(folder):
@@ -26,8 +26,26 @@ def classifier_labels(name: str, revision: str | None = None, base: str | None =
         names = {int(index): str(label) for index, label in (config.get("id2label") or {}).items()}
     except (OSError, ValueError, AttributeError) as error:
         raise InputError(f"model: the config of {name} cannot be read: {first_line(error)}") from None
-    n = len(names) or config.get("num_labels") or 2  # what transformers writes for two labels without a name: nothing
-    return tuple(names.get(index, f"LABEL_{index}") for index in range(n))
+    if not names:  # what transformers writes for two labels without a name: nothing
+        names = {index: f"LABEL_{index}" for index in range(config.get("num_labels") or 2)}
+    return checked_labels(name, names, config.get("problem_type"))
+
+
+def checked_labels(name: str, names: Mapping[int, str], problem_type: str | None) -> tuple[str, ...]:
+    """Return a classifier's labels in the order of its outputs, from the id2label and problem_type of its config.
+
+    Raises:
+        InputError: they have gaps, or the outputs are values of a regression, of which no probabilities can be made.
+    """
+    if problem_type == "regression":
+        raise InputError(f"model: {name} is a regression (problem_type in its config); give a classifier of labels.")
+    if sorted(names) != list(range(len(names))):
+        listed = ", ".join(map(str, sorted(names)))
+        raise InputError(
+            f"model: id2label in the config of {name} has {listed}; it must name every output, "
+            f"from 0 to {len(names) - 1}."
+        )
+    return tuple(str(names[index]) for index in range(len(names)))
 
 
 def labels_sha256(labels: Sequence[str]) -> str:

@@ -24,8 +24,20 @@ from transformers.activations import NewGELUActivation
 from transformers.models.auto import modeling_auto
 
 from evenhand.evaluation.errors import InputError, unknown_name
+<<<<<<< HEAD
 from evenhand.evaluation.models.checkpoints import best_device, load_config, load_network, model_settings, on_its_device
 from evenhand.evaluation.models.revisions import FACTS, adapter_base, is_adapter, local_folder, model_revision
+=======
+from evenhand.evaluation.models.checkpoints import best_device, load_config, load_network, model_settings
+from evenhand.evaluation.models.revisions import (
+    FACTS,
+    adapter_base,
+    first_line,
+    is_adapter,
+    local_folder,
+    model_revision,
+)
+>>>>>>> 070d5b8 (Faults of models are one line: invented tokenizers, NaN, regressions, gaps in labels, broken templates, hostile texts)
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
 Kind = Literal["dialogue", "chat", "encoder_decoder"]
@@ -40,6 +52,8 @@ SPECIAL_TOKENS = (
     "forced_bos_token_id",
     "forced_eos_token_id",
 )
+# What a broken chat template raises: Jinja's own errors, and those of the Python that it calls.
+TEMPLATE_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, IndexError, AttributeError)
 # Named like BERT's, whose pretraining is a masked language model's; these tell replaced tokens from original ones.
 DISCRIMINATORS = ("ElectraForPreTraining", "FunnelForPreTraining")
 
@@ -87,6 +101,8 @@ def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> Dialo
         raise InputError(f"kind: {name} is not of kind {kind!r}; its architecture is {type(network).__name__}.")
     if kind == "chat" and not tokenizer.chat_template:
         raise InputError(f"kind: the tokenizer of {name} has no chat template; use kind 'dialogue'.")
+    if kind == "chat":
+        _check_template(name, tokenizer)
     _settle_special_tokens(name, network, tokenizer)
     _fuse_activations(network)
     network = on_its_device(network, model)
@@ -197,9 +213,22 @@ def _only_ends_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
     chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     try:
         text = tokenizer.apply_chat_template(chat, tokenize=False)
-    except jinja2.TemplateError:
+    except TEMPLATE_ERRORS:
         return False
     return text == f"a{tokenizer.eos_token}b{tokenizer.eos_token}"
+
+
+def _check_template(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raise an InputError if the chat template cannot be rendered, or leaves out what the user says."""
+    said = "What do you think?"
+    try:
+        text = tokenizer.apply_chat_template(
+            [{"role": "user", "content": said}], tokenize=False, add_generation_prompt=True
+        )
+    except TEMPLATE_ERRORS as error:
+        raise InputError(f"model: the chat template of {name} is broken: {first_line(error)}") from None
+    if said not in text:
+        raise InputError(f"model: the chat template of {name} leaves out what the user says; give another model.")
 
 
 def _settle_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -28,7 +28,7 @@ from evenhand.evaluation.models.checkpoints import (
     on_its_device,
     pad_with_eos,
 )
-from evenhand.evaluation.models.classifier_labels import labels_sha256, place_of_label
+from evenhand.evaluation.models.classifier_labels import checked_labels, labels_sha256, place_of_label
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.settings import CheckpointSettings
 
@@ -63,8 +63,13 @@ def load_style_classifier(model: Described, field: str = "style_classifier") -> 
     pad_with_eos(tokenizer, field, model.name)
     if network.config.pad_token_id is None:
         network.config.pad_token_id = tokenizer.pad_token_id  # classifiers on decoders find the last token by it
+<<<<<<< HEAD
     labels = _labels(network.config)
     network = on_its_device(network, model)
+=======
+    labels = checked_labels(model.name, network.config.id2label, network.config.problem_type)
+    network = network.to(device).eval()
+>>>>>>> 070d5b8 (Faults of models are one line: invented tokenizers, NaN, regressions, gaps in labels, broken templates, hostile texts)
     classifier = StyleClassifier(network, tokenizer, labels, labels_sha256(labels), model.name, revision)
     if _longest_input(classifier) <= tokenizer.num_special_tokens_to_add():
         raise InputError(
@@ -74,18 +79,15 @@ def load_style_classifier(model: Described, field: str = "style_classifier") -> 
     return classifier
 
 
-def _labels(config: PreTrainedConfig) -> tuple[str, ...]:
-    return tuple(str(config.id2label[index]) for index in range(config.num_labels))
-
-
 def _classifying_class(model: CheckpointSettings, config: PreTrainedConfig, field: str) -> Any:
     """Return the auto class of a sequence classifier with at least two labels."""
-    architectures, labels = config.architectures or [], _labels(config)
+    architectures = config.architectures or []
     if not any(architecture.endswith("ForSequenceClassification") for architecture in architectures):
         raise InputError(
             f"{field}: {model.name} is a {', '.join(architectures) or config.model_type}; give a model for sequence "
             "classification."
         )
+    labels = checked_labels(model.name, config.id2label, config.problem_type)
     if len(labels) < 2 or len(set(labels)) < len(labels):
         raise InputError(f"{field}: {model.name} has the labels {labels}; it needs two or more, all different.")
     return AutoModelForSequenceClassification

@@ -11,7 +11,11 @@ from transformers import SchedulerType
 from transformers.pytorch_utils import Conv1D
 from transformers.training_args import OptimizerNames
 
+<<<<<<< HEAD
 from evenhand.evaluation.errors import unknown_name
+=======
+from evenhand.evaluation.errors import InputError
+>>>>>>> 070d5b8 (Faults of models are one line: invented tokenizers, NaN, regressions, gaps in labels, broken templates, hostile texts)
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.training.passed import adapter_config
 from evenhand.mitigation.training.settings import TuningSettings
@@ -80,11 +84,26 @@ def training_arguments(
 
 
 def lora_config(base: DialogueModel, tags: Sequence[str], settings: TuningSettings) -> LoraConfig:
+<<<<<<< HEAD
     """Return the adapter: on all linear layers, or on those of `settings.peft`, and on the embeddings of `tags`.
 
     Raises:
         InputError: `settings.peft` has what PEFT's config has not.
     """
+=======
+    """Return the adapter: on all linear layers, and on the embeddings of the tokens in `tags`.
+
+    Raises:
+        InputError: its rank is above that of any layer.
+    """
+    layers = [module for module in base.model.modules() if isinstance(module, (torch.nn.Linear, Conv1D))]
+    full = max(min(layer.weight.shape) for layer in layers)
+    if settings.lora_rank > full:
+        raise InputError(
+            f"training.lora_rank: {settings.lora_rank} is more than {full}, the full rank of the layers of "
+            f"{base.name}; give a lower one, or lora: false."
+        )
+>>>>>>> 070d5b8 (Faults of models are one line: invented tokenizers, NaN, regressions, gaps in labels, broken templates, hostile texts)
     tokens = {token for tag in tags for token in base.tokenizer(tag, add_special_tokens=False)["input_ids"]}
     told = {
         "r": settings.lora_rank,

@@ -169,3 +169,32 @@ def test_articles_go_by_sound(phrase, expected):
 
 def test_a_replacement_with_an_article_of_its_own_has_no_other():
     assert replace_mentions("I am an old man.", "old", "a wheelchair user") == "I am a wheelchair user man."
+
+
+# What was slow: blanks and underscores before a marker that does not come, and descriptors of articles and apostrophes.
+@pytest.mark.parametrize(
+    ("text", "descriptor"),
+    [
+        ("UNSAFE" + " " * 200_000 + "x", "deaf"),
+        ("UNSAFE" + "_" * 200_000 + "x", "deaf"),
+        ("UNSAFE" + "POTENTIALLY" * 20_000, "deaf"),
+        ("a" + " " * 200_000 + "x", "a wheelchair user"),
+        ("hard" + " -" * 100_000, "hard-of-hearing"),
+        ("a " * 100_000 + "!", "a " * 60 + "b"),
+        (" " * 200_000 + "x", "' " * 60 + "b"),
+        (" - " * 60_000 + "x", "- b"),
+    ],
+)
+def test_hostile_texts_and_descriptors_take_linear_time(text, descriptor):
+    """Backtracking took 20 s for an article repeated 20 times, and 8 s for 10,000 blanks: these would take hours."""
+    assert clean_response(text, descriptor) in (text, text.strip())
+
+
+@pytest.mark.parametrize("descriptor", ["a", "an a", "-", "'", "’ -"])
+def test_a_descriptor_without_a_word_is_mentioned_nowhere(descriptor):
+    assert clean_response("a man and an owl - 'tis", descriptor) == "a man and an owl - 'tis"
+
+
+def test_a_marker_goes_with_the_blanks_and_underscores_around_it():
+    assert clean_response("no \t__POTENTIALLY___UNSAFE_ a_POTENTIALLY_UNSAFE__", "deaf") == "no a"
+    assert clean_response("_ POTENTIALLY_UNSAFE", "deaf") == "_"

@@ -27,6 +27,8 @@ from transformers import (
     GPT2ForSequenceClassification,
     GPT2LMHeadModel,
     PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
 )
 
 from evenhand.evaluation.errors import InputError
@@ -113,7 +115,8 @@ def test_kinds_by_config_template_and_request(folder, tmp_path):
     assert load_dialogue_model(str(folder), kind="dialogue").kind == "dialogue"
     save_tokenizer(folder, chat_template="{% for m in messages %}{{ m['content'] }}{{ eos_token }}{% endfor %}")
     assert load_dialogue_model(str(folder)).kind == "dialogue"
-    save_tokenizer(folder, chat_template="{{ raise_exception('no assistant') }}")
+    refuses = "{{ raise_exception('no assistant') if messages[1] is defined else messages[0]['content'] }}"
+    save_tokenizer(folder, chat_template=refuses)
     assert load_dialogue_model(str(folder)).kind == "chat"
     with pytest.raises(InputError, match="is not of kind 'encoder_decoder'"):
         load_dialogue_model(str(folder), kind="encoder_decoder")
@@ -262,6 +265,35 @@ def test_missing_weights_and_broken_files(folder, tmp_path):
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "model.safetensors").write_bytes(b"12")
     with pytest.raises(InputError, match="cannot be loaded from safetensors"):
+        load_dialogue_model(str(folder))
+
+
+@pytest.mark.parametrize("kind", ["bert", "t5"])
+def test_a_tokenizer_that_is_made_up_for_a_folder_without_one_is_refused(tmp_path, kind):
+    """transformers makes one of special tokens alone, to which every word is unknown."""
+    if kind == "bert":
+        sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+        BertForMaskedLM(BertConfig(**sizes, vocab_size=200)).save_pretrained(tmp_path)
+    else:
+        sizes = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
+        T5ForConditionalGeneration(T5Config(**sizes, vocab_size=200)).save_pretrained(tmp_path)
+    load = load_masked_model if kind == "bert" else load_dialogue_model
+    with pytest.raises(InputError, match="has no tokenizer; save it into the same folder"):
+        load(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{% for m in messages %}{{ m['content'] }}", "chat template of .* is broken: .*endfor"),
+        ("{{ messages[0]['content'] + 1 }}", "chat template of .* is broken"),
+        ("{{ raise_exception('nobody may speak') }}", "chat template of .* is broken: nobody may speak"),
+        ("{{ eos_token }}", "leaves out what the user says"),
+    ],
+)
+def test_a_broken_chat_template_is_one_clear_error(folder, template, message):
+    save_tokenizer(folder, chat_template=template)
+    with pytest.raises(InputError, match=message):
         load_dialogue_model(str(folder))
 
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
@@ -16,7 +16,14 @@ from transformers import (
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches, styles
-from evenhand.evaluation.models.styles import label_index, label_probability, load_style_classifier, style_vectors
+from evenhand.evaluation.models.classifier_labels import classifier_labels
+from evenhand.evaluation.models.styles import (
+    classified,
+    label_index,
+    label_probability,
+    load_style_classifier,
+    style_vectors,
+)
 
 WORDS = ["<pad>", "<unk>", *"abcdefgh"]
 
@@ -76,10 +83,15 @@ def test_blank_texts_are_undefined_and_progress_counts_every_row(tmp_path):
     assert np.isnan(style_vectors(classifier, ["", "\n"])).all() and style_vectors(classifier, []).shape == (0, 3)
 
 
-def test_long_texts_are_cut_and_not_an_error(tmp_path):
+def test_long_texts_are_cut_and_counted_and_not_an_error(tmp_path, caplog):
     classifier = load_style_classifier(save_classifier(tmp_path))
-    cut, whole = style_vectors(classifier, ["a " * 14 + "b c d e", "a " * 14])
+    with caplog.at_level("WARNING", "evenhand"):
+        cut, whole = style_vectors(classifier, ["a " * 14 + "b c d e", "a " * 14])
     np.testing.assert_allclose(cut, whole, atol=1e-6)
+    assert caplog.messages == [
+        f"1 of 2 texts are longer than the 14 tokens that {tmp_path} reads; it judged their beginnings"
+    ]
+    assert [part[2].tolist() for part in classified(classifier, ["a", "b " * 15])] == [[False, True]]
 
 
 def test_the_probability_of_one_label_is_its_column_and_of_several_at_once_its_sigmoid(tmp_path):
@@ -121,6 +133,70 @@ def test_labels_without_names_are_accepted_and_hashed_in_order(tmp_path):
     first = load_style_classifier(save_classifier(tmp_path / "a", labels=("LABEL_0", "LABEL_1")))
     other = load_style_classifier(save_classifier(tmp_path / "b", labels=("LABEL_1", "LABEL_0")))
     assert first.labels == ("LABEL_0", "LABEL_1") and first.labels_sha256 != other.labels_sha256
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"id2label": {"0": "Warm", "2": "Cold", "5": "Odd"}}, "has 0, 2, 5; it must name every output, from 0 to 2"),
+        ({"problem_type": "regression"}, "is a regression .* give a classifier of labels"),
+    ],
+)
+def test_outputs_that_are_no_labels_are_refused_before_and_after_torch_is_there(tmp_path, changes, message):
+    folder = save_classifier(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **changes}))
+    for read in (classifier_labels, load_style_classifier):
+        with pytest.raises(InputError, match=message):
+            read(folder)
+
+
+def test_a_classifier_without_room_for_a_text_is_refused(tmp_path):
+    config = BertConfig(vocab_size=10, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
+    config.max_position_embeddings, config.num_labels = 3, 2
+    save_classifier(tmp_path)
+    BertForSequenceClassification(config).save_pretrained(tmp_path)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<unk> $A", special_tokens=[("<unk>", 1)]
+    )
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="style_classifier: .* reads 1 tokens at once, none of them of a text"):
+        load_style_classifier(str(tmp_path))
+
+
+def test_a_classifier_that_gives_nan_is_one_clear_error(tmp_path):
+    classifier = load_style_classifier(save_classifier(tmp_path))
+    with torch.no_grad():
+        classifier.model.classifier.weight.fill_(torch.nan)
+    with pytest.raises(InputError, match="gives NaN for a text; its weights are broken"):
+        style_vectors(classifier, ["", "a"])
+
+
+def test_a_batch_that_memory_does_not_hold_changes_no_vector(tmp_path, monkeypatch):
+    classifier = load_style_classifier(save_classifier(tmp_path))
+    texts = ["a b", "c", "d e f", "a", "b b b b", ""]
+    expected, forward = style_vectors(classifier, texts), classifier.model.forward
+
+    def short_of_memory(input_ids, **rest):
+        if len(input_ids) > 1:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+        return forward(input_ids=input_ids, **rest)
+
+    monkeypatch.setattr(classifier.model, "forward", short_of_memory)
+    np.testing.assert_allclose(style_vectors(classifier, texts), expected, atol=1e-6)
+
+
+def test_a_run_goes_on_behind_the_texts_that_are_classified(tmp_path, monkeypatch):
+    monkeypatch.setattr(styles, "PART", 2)
+    classifier = load_style_classifier(save_classifier(tmp_path))
+    texts = ["a", "", "b", "a", " ", "c", "d d"]
+    parts = list(classified(classifier, texts))
+    assert [rows.tolist() for rows, *_ in parts] == [[1, 4], [0, 3, 2], [5, 6]]  # the blank ones first
+    for done in range(3):
+        rest = list(classified(classifier, texts, first=sum(len(rows) for rows, *_ in parts[:done])))
+        assert [rows.tolist() for rows, *_ in rest] == [rows.tolist() for rows, *_ in parts[done:]]
+        np.testing.assert_array_equal(rest[-1][1], parts[-1][1])
 
 
 def test_what_is_no_classifier_is_one_clear_error(tmp_path):

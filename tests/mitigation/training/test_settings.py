@@ -1,5 +1,7 @@
 """Settings on their way from the config to the trainer."""
 
+import math
+
 import pytest
 from pydantic import ValidationError
 
@@ -23,7 +25,18 @@ def test_what_is_given_stays_and_what_is_null_is_the_methods_own():
 
 
 @pytest.mark.parametrize(
-    "changes", [{"lora_rank": 0}, {"learning_rate": 0.0}, {"validation_fraction": 1.0}, {"epoch": 3}, {"dtype": "int8"}]
+    "changes",
+    [
+        {"lora_rank": 0},
+        {"learning_rate": 0.0},
+        {"learning_rate": math.inf},
+        {"preference_beta": math.nan},
+        {"weight_decay": math.inf},
+        {"relevance_weight": math.inf},
+        {"validation_fraction": 1.0},
+        {"epoch": 3},
+        {"dtype": "int8"},
+    ],
 )
 def test_settings_out_of_range_or_misspelt_are_refused(changes):
     with pytest.raises(ValidationError, match=next(iter(changes))):

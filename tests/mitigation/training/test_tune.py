@@ -20,6 +20,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, PreT
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
+from evenhand.mitigation.training.arguments import lora_config
 from evenhand.mitigation.training.callbacks import BiasCallback
 from evenhand.mitigation.training.data import TuningData, hold_out
 from evenhand.mitigation.training.settings import TuningSettings
@@ -392,3 +393,9 @@ def test_a_model_that_cannot_be_tuned_is_refused(tmp_path, changes, message):
 def test_wandb_without_a_run_is_refused_before_it_asks_for_an_account(tmp_path):
     with pytest.raises(InputError, match="no W&B run at hand"):
         tuned(tmp_path, report_to="wandb")
+
+
+def test_a_rank_above_that_of_every_layer_is_refused_before_memory_is_asked_for():
+    with pytest.raises(InputError, match="lora_rank: 1000000000 is more than 32, the full rank of the layers"):
+        lora_config(tiny_base(), (), replace(QUICK, lora_rank=10**9))
+    assert lora_config(tiny_base(), (), replace(QUICK, lora_rank=32)).r == 32
