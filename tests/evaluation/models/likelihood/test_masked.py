@@ -293,3 +293,15 @@ def test_nothing_to_score(tokenizer):
     masked_model = build("Bert", tokenizer)
     assert list(masked_log_probabilities(masked_model, SENTENCES, [[]] * 4)) == []
     assert list(unmasked_log_probabilities(masked_model, [], [])) == []
+
+
+def test_broken_weights_are_one_clear_error(tokenizer):
+    masked_model = build("Bert", tokenizer)
+    with torch.no_grad():
+        masked_model.model.cls.predictions.bias.fill_(torch.nan)
+    for scores in (
+        masked_log_probabilities(masked_model, SENTENCES, POSITIONS),
+        unmasked_log_probabilities(masked_model, SENTENCES, OWN),
+    ):
+        with pytest.raises(InputError, match="gives NaN where a log-probability should be"):
+            list(scores)

@@ -26,6 +26,7 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.likelihood import prefix_tree as module
 from evenhand.evaluation.models.likelihood.causal import encode_sentences, plain_log_likelihoods
 from evenhand.evaluation.models.likelihood.prefix_tree import (
@@ -173,3 +174,29 @@ def test_one_sentence_is_a_tree_too():
     model = built("gpt2")
     encoded = encode_sentences(model, ["i am tall"])
     assert by_tree(model, encoded) == pytest.approx(plain(model, encoded), abs=1e-4)
+
+
+def test_broken_weights_are_an_error_and_no_fault_of_trees():
+    model = built("gpt2")
+    encoded = encode_sentences(model, SENTENCES)
+    with torch.no_grad():
+        model.model.transformer.ln_f.weight.fill_(torch.nan)
+    for score in (plain, by_tree, honours_trees):
+        with pytest.raises(InputError, match="gives NaN where a log-probability should be; its weights are broken"):
+            score(model, encoded)
+
+
+def test_too_little_memory_halves_the_tree_and_does_not_say_that_the_model_takes_none(monkeypatch, caplog):
+    model = built("gpt2")
+    encoded = encode_sentences(model, SENTENCES)
+    expected, forward = plain(model, encoded), model.model.forward
+
+    def short_of_memory(input_ids, **rest):
+        if input_ids.numel() > 12:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(input_ids=input_ids, **rest)
+
+    monkeypatch.setattr(model.model, "forward", short_of_memory)
+    assert honours_trees(model, encoded)
+    assert by_tree(model, encoded) == pytest.approx(expected, abs=1e-4)
+    assert "does not fit into memory; going on with half as many" in caplog.messages[0]
