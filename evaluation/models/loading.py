@@ -24,11 +24,7 @@ from transformers.activations import NewGELUActivation
 from transformers.models.auto import modeling_auto
 
 from evenhand.evaluation.errors import InputError, unknown_name
-<<<<<<< HEAD
 from evenhand.evaluation.models.checkpoints import best_device, load_config, load_network, model_settings, on_its_device
-from evenhand.evaluation.models.revisions import FACTS, adapter_base, is_adapter, local_folder, model_revision
-=======
-from evenhand.evaluation.models.checkpoints import best_device, load_config, load_network, model_settings
 from evenhand.evaluation.models.revisions import (
     FACTS,
     adapter_base,
@@ -37,7 +33,6 @@ from evenhand.evaluation.models.revisions import (
     local_folder,
     model_revision,
 )
->>>>>>> 070d5b8 (Faults of models are one line: invented tokenizers, NaN, regressions, gaps in labels, broken templates, hostile texts)
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
 Kind = Literal["dialogue", "chat", "encoder_decoder"]

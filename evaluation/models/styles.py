@@ -63,13 +63,8 @@ def load_style_classifier(model: Described, field: str = "style_classifier") -> 
     pad_with_eos(tokenizer, field, model.name)
     if network.config.pad_token_id is None:
         network.config.pad_token_id = tokenizer.pad_token_id  # classifiers on decoders find the last token by it
-<<<<<<< HEAD
-    labels = _labels(network.config)
-    network = on_its_device(network, model)
-=======
     labels = checked_labels(model.name, network.config.id2label, network.config.problem_type)
-    network = network.to(device).eval()
->>>>>>> 070d5b8 (Faults of models are one line: invented tokenizers, NaN, regressions, gaps in labels, broken templates, hostile texts)
+    network = on_its_device(network, model)
     classifier = StyleClassifier(network, tokenizer, labels, labels_sha256(labels), model.name, revision)
     if _longest_input(classifier) <= tokenizer.num_special_tokens_to_add():
         raise InputError(

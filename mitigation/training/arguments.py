@@ -11,11 +11,7 @@ from transformers import SchedulerType
 from transformers.pytorch_utils import Conv1D
 from transformers.training_args import OptimizerNames
 
-<<<<<<< HEAD
-from evenhand.evaluation.errors import unknown_name
-=======
-from evenhand.evaluation.errors import InputError
->>>>>>> 070d5b8 (Faults of models are one line: invented tokenizers, NaN, regressions, gaps in labels, broken templates, hostile texts)
+from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.training.passed import adapter_config
 from evenhand.mitigation.training.settings import TuningSettings
@@ -84,26 +80,17 @@ def training_arguments(
 
 
 def lora_config(base: DialogueModel, tags: Sequence[str], settings: TuningSettings) -> LoraConfig:
-<<<<<<< HEAD
     """Return the adapter: on all linear layers, or on those of `settings.peft`, and on the embeddings of `tags`.
 
     Raises:
-        InputError: `settings.peft` has what PEFT's config has not.
+        InputError: its rank is above that of any layer; `settings.peft` has what PEFT's config has not.
     """
-=======
-    """Return the adapter: on all linear layers, and on the embeddings of the tokens in `tags`.
-
-    Raises:
-        InputError: its rank is above that of any layer.
-    """
-    layers = [module for module in base.model.modules() if isinstance(module, (torch.nn.Linear, Conv1D))]
-    full = max(min(layer.weight.shape) for layer in layers)
+    full = max(map(_rank, base.model.modules()))
     if settings.lora_rank > full:
         raise InputError(
             f"training.lora_rank: {settings.lora_rank} is more than {full}, the full rank of the layers of "
             f"{base.name}; give a lower one, or lora: false."
         )
->>>>>>> 070d5b8 (Faults of models are one line: invented tokenizers, NaN, regressions, gaps in labels, broken templates, hostile texts)
     tokens = {token for tag in tags for token in base.tokenizer(tag, add_special_tokens=False)["input_ids"]}
     told = {
         "r": settings.lora_rank,
@@ -114,3 +101,10 @@ def lora_config(base: DialogueModel, tags: Sequence[str], settings: TuningSettin
         "task_type": TASK_TYPES.get(base.kind, "CAUSAL_LM"),
     }
     return adapter_config(told, settings)
+
+
+def _rank(module: torch.nn.Module) -> int:
+    """Return the full rank of a layer that an adapter goes onto; 0 for any other. Quantized weights are packed."""
+    if isinstance(module, torch.nn.Linear):
+        return min(module.in_features, module.out_features)
+    return min(module.weight.shape) if isinstance(module, Conv1D) else 0

@@ -45,7 +45,6 @@ class TuningSettings:
         None, description="train on so many rows at most, drawn; null: the method's own, else all"
     )
     epochs: Count | None = Field(None, description="passes over the rows, at most; null: the method's own, else 1")
-<<<<<<< HEAD
     batch_size: Count | None = Field(None, description="rows at once; null: the method's own, else 64")
     gradient_accumulation_steps: Count = Field(1, description="batches to a step")
     gradient_checkpointing: bool = Field(False, description="keep few activations, compute them twice")
@@ -53,11 +52,7 @@ class TuningSettings:
     scheduler: str = Field("linear", description="transformers' `lr_scheduler_type`")
     trainer: dict[str, Any] = Field(default_factory=dict, description="any other fields of TRL's config")
     peft: dict[str, Any] = Field(default_factory=dict, description="any other fields of PEFT's LoraConfig")
-    weight_decay: Annotated[float, Field(ge=0)] = Field(0.0, description="of AdamW")
-=======
-    batch_size: Count | None = Field(None, description="rows per step; null: the method's own, else 64")
     weight_decay: NotNegative = Field(0.0, description="of AdamW")
->>>>>>> 070d5b8 (Faults of models are one line: invented tokenizers, NaN, regressions, gaps in labels, broken templates, hostile texts)
     warmup: Annotated[float, Field(ge=0, lt=1)] = Field(0.05, description="share of the steps in which the rate rises")
     validation_fraction: Share = Field(0.05, description="share of the rows held out, by context")
     evaluations_per_epoch: Count = Field(4, description="validations, and checkpoints, in one pass")
