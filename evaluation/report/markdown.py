@@ -7,7 +7,7 @@ from typing import Any
 
 from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.page import Example, Page, Section
-from evenhand.evaluation.report.tables import Table
+from evenhand.evaluation.report.tables import Table, shown
 
 # What can begin markup anywhere in a line, and what would make a bare address a link.
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~!$@&]|:(?=/)|(?<=www)\.)", re.IGNORECASE)
@@ -58,6 +58,7 @@ def _section(title: str, parts: Iterable[str]) -> str:
 
 def _table(table: Table) -> str:
     """Return a table under its caption."""
+    table = shown(table)
     parts = [f"{escaped(table.caption)}:", _grid(table), escaped(table.note)]
     return "\n\n".join(part for part in parts if part) if table.rows or table.note else ""
 
@@ -67,7 +68,7 @@ def _grid(table: Table) -> str:
         return ""
     body = [
         [f"{escaped(row.label)}{' **rose**' if row.direction > 0 else ''}"]
-        + [f"{escaped(cell.full)} {cell.interval}".rstrip() for cell in row.cells]
+        + [f"{escaped(cell.text)} {cell.interval}".rstrip() for cell in row.cells]
         for row in table.rows
     ]
     prose = [True, *(any(row.cells[place].prose for row in table.rows) for place in range(len(table.columns) - 1))]

@@ -10,6 +10,8 @@ from evenhand.evaluation.results import BiasScore
 
 UNIT = "×10⁻³"
 NO_NUMBER = "–"
+MOST_DECIMALS = 6
+TINY = 1e-9  # of rounding
 PER_UNIT = 1000.0  # bias metrics are shown times 1000, as in paper 002, Table 4
 
 # Characters that would hide, reorder or break what is around them. Joiners stay: emoji and several scripts need them.
@@ -30,7 +32,22 @@ def finite(score: BiasScore | None, otherwise: float) -> float:
 def decimals_for(values: Iterable[float]) -> int:
     """Return how many decimals a column needs: two, or more where its largest number is below 0.1 in size."""
     largest = max((abs(value) for value in values if math.isfinite(value)), default=1.0)
-    return 2 if largest == 0 else min(6, max(2, 1 - math.floor(math.log10(largest))))
+    return 2 if largest == 0 else min(MOST_DECIMALS, max(2, 1 - math.floor(math.log10(largest))))
+
+
+def decimals_to_see(bounds: tuple[float, float] | None, decimals: int) -> int:
+    """Return the decimals, or more, so that the ends of an interval differ by two steps of the last one.
+
+    No more than two significant digits of its larger end take: what is narrow beside its value may look so.
+
+    >>> decimals_to_see((0.0004, 0.0041), 2), decimals_to_see((15.7799, 15.7801), 2)
+    (3, 2)
+    """
+    half, largest = (0.0, 0.0) if bounds is None else ((bounds[1] - bounds[0]) / 2, max(map(abs, bounds)))
+    if not (half > 0 and math.isfinite(largest)):
+        return decimals
+    needed = min(math.ceil(-math.log10(half) - TINY), 1 - math.floor(math.log10(largest)))
+    return max(decimals, min(needed, MOST_DECIMALS))
 
 
 def number(value: float, decimals: int = 2, sign: bool = False) -> str:
@@ -66,7 +83,8 @@ def score_text(score: BiasScore) -> str:
     if math.isnan(score.value):
         return undefined(score)
     bounds = score.interval and (PER_UNIT * score.interval[0], PER_UNIT * score.interval[1])
-    return " ".join(filter(None, (number(PER_UNIT * score.value), interval(bounds), UNIT)))
+    decimals = decimals_to_see(bounds, 2)
+    return " ".join(filter(None, (number(PER_UNIT * score.value, decimals), interval(bounds, decimals), UNIT)))
 
 
 def place_name(name: str) -> str:

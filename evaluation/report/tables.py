@@ -4,24 +4,20 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from evenhand.evaluation.report.numbers import find, interval, number, p_value, visible
+from evenhand.evaluation.report.numbers import NO_NUMBER, decimals_to_see, find, interval, number, p_value, visible
 from evenhand.evaluation.results import BiasScore
+
+RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A number as text and its interval; or "undefined" and the reason why; or a text of several words."""
+    """A number as text and its interval; or "undefined" and the reason why, which a note says; or several words."""
 
     text: str
     interval: str = ""
     reason: str = ""
     prose: bool = False
-
-    @property
-    def full(self) -> str:
-        """The text with the reason."""
-        return f"{self.text}: {self.reason}" if self.reason else self.text
-
 
 @dataclass(frozen=True)
 class Mark:
@@ -59,22 +55,27 @@ class Table:
 
 
 def shown(table: Table) -> Table:
-    """Return the table with what is hidden in its texts written out."""
+    """Return the table with what is hidden in its texts written out, and why cells are undefined in one footnote."""
+    reasons = list(dict.fromkeys(cell.reason for row in table.rows for cell in row.cells if cell.reason))
+    marks = {it: NO_NUMBER + (str(n).translate(RAISED) if reasons[1:] else "") for n, it in enumerate(reasons, 1)}
     rows = (
         replace(
             row,
             label=visible(row.label),
             instead=visible(row.instead),
-            cells=tuple(replace(cell, text=visible(cell.text), reason=visible(cell.reason)) for cell in row.cells),
+            cells=tuple(
+                replace(cell, text=marks.get(cell.reason) or visible(cell.text), reason="") for cell in row.cells
+            ),
         )
         for row in table.rows
     )
+    footnote = "; ".join(f"{mark} undefined: {visible(reason).rstrip('.')}" for reason, mark in marks.items())
     return replace(
         table,
         caption=visible(table.caption),
         columns=tuple(map(visible, table.columns)),
         rows=tuple(rows),
-        note=visible(table.note),
+        note=" ".join(filter(None, [visible(table.note), footnote and f"{footnote}."])),
     )
 
 
@@ -90,12 +91,14 @@ def score_cell(score: BiasScore | None, factor: float, digits: int, sign: bool =
     if math.isnan(score.value):
         return Cell("undefined", reason=visible(score.reason or "no reason was given"))
     bounds = score.interval and (score.interval[0] * factor, score.interval[1] * factor)
+    digits = decimals_to_see(bounds, digits)
     return Cell(number(score.value * factor, digits, sign), interval(bounds, digits, sign))
 
 
 def number_cell(value: float, decimals: int = 1, sign: bool = False, bounds: tuple[float, float] | None = None) -> Cell:
     """Return a number with its interval, if it has one; a dash where it is NaN."""
     known = bounds is not None and not any(map(math.isnan, (value, *bounds)))
+    decimals = decimals_to_see(bounds, decimals) if known else decimals
     return Cell(number(value, decimals, sign), interval(bounds, decimals, sign) if known else "")
 
 

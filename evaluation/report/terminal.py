@@ -16,7 +16,7 @@ from evenhand.evaluation.report.tables import Cell, Row, Table, shown
 COLUMNS_OF_A_LOG = 100
 GAP = 2  # between columns
 LINKS_SHOWN = 8
-SHORTEST_LABEL, SHORTEST_REASON, SHORTEST_PROSE = 24, 16, 32  # narrower than that words are not folded
+SHORTEST_LABEL, SHORTEST_PROSE = 24, 32  # narrower than that words are not folded
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ def print_page(page: Page, console: Console | None = None) -> None:
 
 def _first_screen(page: Page) -> Iterator[tuple[Sequence[str], list[Table]]]:
     """Yield the sentences and tables of the headline and of the sections that belong to the first screen."""
-    yield (), [_narrow(shown(table)) for table in page.tables if table.rows]
+    yield (), [shown(_narrow(table)) for table in page.tables if table.rows]
     for part in (part for top in page.sections for part in (top, *top.parts)):
         if part.first_screen:
-            yield part.sentences, [_narrow(shown(table)) for table in part.tables if table.rows]
+            yield part.sentences, [shown(_narrow(table)) for table in part.tables if table.rows]
 
 
 def _narrow(table: Table) -> Table:
@@ -100,7 +100,7 @@ def _label(row: Row) -> str:
 
 
 def _rich_table(table: Table, width: int) -> RichTable:
-    """Return a table of at most `width` columns: a number is never broken; names, reasons and prose are folded."""
+    """Return a table of at most `width` columns: a number is never broken; names and prose are folded."""
     grid = RichTable(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
     columns, label = _columns(table), _longest_label(table)
     spare = width - label - sum(GAP + column.least for column in columns)
@@ -131,14 +131,12 @@ def _column(name: str, cells: Sequence[Cell]) -> _Column:
     """Return a column, its numbers flush right, and their intervals flush right beside them."""
     word = max(map(len, name.split()), default=0)
     if any(cell.prose for cell in cells):
-        texts = [f"{cell.full} {cell.interval}".rstrip() for cell in cells]
+        texts = [f"{cell.text} {cell.interval}".rstrip() for cell in cells]
         longest = max(len(text) for text in (name, *texts))
         return _Column([name, *texts], max(word, min(SHORTEST_PROSE, longest)), longest, flush_right=False)
-    number = max((len(cell.text) for cell in cells if not cell.reason), default=0)
+    number = max((len(cell.text) for cell in cells), default=0)
     beside = max((len(cell.interval) for cell in cells), default=0)
-    texts = [cell.full if cell.reason else f"{cell.text:>{number}} {cell.interval:>{beside}}" for cell in cells]
+    texts = [f"{cell.text:>{number}} {cell.interval:>{beside}}" for cell in cells]
     texts = [text.rstrip() if not beside else text for text in texts]
-    widest = max((len(text) for text, cell in zip(texts, cells, strict=True) if not cell.reason), default=0)
-    reason = max((len(cell.full) for cell in cells if cell.reason), default=0)
-    least = max(word, widest, min(SHORTEST_REASON, reason))
+    least = max(word, max(map(len, texts), default=0))
     return _Column([name, *texts], least, max(least, len(name)), flush_right=True)

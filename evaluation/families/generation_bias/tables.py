@@ -167,7 +167,7 @@ def descriptor_tables(content: Content) -> list[Table]:
         rows = []
         for row in part.to_dict("records"):
             values = {side: row[side] * PER_UNIT for side in sides}
-            cells = [Cell("undefined" if math.isnan(value) else number(value, digits)) for value in values.values()]
+            cells = [Cell(number(value, digits)) for value in values.values()]
             marks = tuple(Mark(side, value, None) for side, value in values.items() if math.isfinite(value))
             cells = (Cell(visible(row["axis"], LONGEST_NAME)), *cells, Cell(f"{row['n']:,}"))
             rows.append(Row(visible(row["descriptor"], LONGEST_NAME), cells, marks))

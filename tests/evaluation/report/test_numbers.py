@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from evenhand.evaluation.report.numbers import decimals_for, interval, number, p_value, visible
+from evenhand.evaluation.report.numbers import decimals_for, decimals_to_see, interval, number, p_value, place_name, visible
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,31 @@ def test_small_columns_get_more_decimals():
     assert decimals_for([0.5, 0.2]) == 2
     assert decimals_for([0.05]) == 3  # two significant digits
     assert decimals_for([math.nan]) == decimals_for([0.0]) == 2
+
+
+@pytest.mark.parametrize(
+    ("bounds", "decimals", "enough"),
+    [
+        ((0.0004, 0.0041), 2, 3),  # half of the width is 0.00185: two steps of 0.001
+        ((-0.00132, -0.00078), 3, 4),  # was "−0.001 [−0.001, −0.001]"
+        ((14.52, 17.04), 2, 2),
+        ((15.7799, 15.7801), 2, 2),  # two digits of 15 are enough
+        ((0.5, 0.5), 2, 2),
+        ((-math.inf, 1.0), 2, 2),
+        ((0.0, 1e-12), 2, 6),
+        (None, 1, 1),
+    ],
+)
+def test_an_interval_has_digits_enough_to_be_seen(bounds, decimals, enough):
+    assert decimals_to_see(bounds, decimals) == enough
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("/a/b/loop/kto/tune/adapter", "kto/tune/adapter"), ("/model", "model"), ("org/m", "org/m"), ("./m", "./m")],
+)
+def test_a_title_has_the_end_of_an_absolute_path(name, shown):
+    assert place_name(name) == shown
 
 
 def test_interval_and_p_value_as_text():

@@ -15,7 +15,7 @@ from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
-from evenhand.evaluation.report.tables import Cell, Mark, Row, Table
+from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, shown
 from evenhand.evaluation.report.terminal import print_page
 from tests.parsed_page import OURS, ParsedPage
 from tests.report_pages import HOSTILE
@@ -200,6 +200,15 @@ def test_a_legend_stands_with_its_figure_and_is_escaped():
     )
     source = page_html(replace(PAGE, sections=[Section("Drawn", figures=[figure])]))
     assert re.search(r'class="note legend"><span><circle [^>]*/><bdi>&lt;b&gt;</bdi></span>', source)
+
+
+def test_what_is_undefined_is_a_dash_with_one_footnote():
+    rows = [Row(label, (Cell("undefined", reason=why), Cell("2.0"))) for label, why in (("a", "no rows"), ("b", "odd."))]
+    both, one = (Table("T", ("x", "value", "n"), tuple(it), note="A note.") for it in (rows, [rows[0]] * 2))
+    assert [row.cells[0].text for row in shown(both).rows] == ["–¹", "–²"]
+    assert shown(both).note == "A note. –¹ undefined: no rows; –² undefined: odd."
+    assert [row.cells[0].text for row in shown(one).rows] == ["–", "–"]
+    assert shown(one).note == "A note. – undefined: no rows." and shown(shown(one)) == shown(one)
 
 
 def test_prose_is_flush_left_and_folded_in_its_column(capsys, monkeypatch):

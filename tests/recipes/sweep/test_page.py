@@ -137,13 +137,14 @@ def test_numbers_of_a_setting(wide):
     # quantile 0.4: three equal seeds of 1.2 − 0.4 = 80 %, so an interval without width
     first = removed.rows[0]
     assert first.label == "1 control_tags · quantile 0.4"
-    assert [cell.full for cell in first.cells] == ["80.0", "80.0", "80.0", "3"]
+    assert [cell.text for cell in first.cells] == ["80.0", "80.0", "80.0", "3"]
     assert [cell.interval for cell in first.cells] == ["[80.0, 80.0]"] * 3 + [""]
     assert first.marks[0].value == pytest.approx(80) and removed.ideal == 100
+    # parroting is 0 ± 0.0001 points, and shows it
     # relevance, drift, perplexity, distinctness; perplexity, distinct-2, length, parroting, worst cluster; second
     # classifier, minutes
     assert texts(listening)["14 exchange"] == ["95.0", "4.0", "+2.0", "−1.0"]
-    assert texts(costs)["14 exchange"] == ["+2.0", "−1.0", "+1.0", "0.00", "CARE −0.40"]
+    assert texts(costs)["14 exchange"] == ["+2.0", "−1.0", "+1.0", "0.0000", "CARE −0.40"]
     assert texts(checks)["14 exchange"] == ["98.0", "2.0"]
     # the slope is the quantile; the lowest, where 20 % were left, is the pilot
     by_pilot = 100 * share_left(0.5, strength_of(0.4, 0.2))
