@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from evenhand.evaluation.errors import InputError
@@ -52,17 +53,23 @@ def _pages(folder: Path) -> dict[str, Page]:
         return {}
     command = read_yaml(folder / CONFIG, "folders").get("command")
     if command == "measure":
-        return measure.pages(measure.read_settings(folder, "folders")[0])
+        return _measured(folder)
     if command == "compare":
         settings, _ = read_run(folder, "compare", "folders")
         told = {name: value for name, value in settings.items() if name not in ("format", "command", "inputs")}
-        return compare.pages(checked(CompareSettings, told, str(folder)))
+        return compare.pages(checked(CompareSettings, told | {"output_dir": folder}, str(folder)))
     return {}
+
+
+def _measured(folder: Path) -> dict[str, Page]:
+    """Return the pages of a measuring run, which may have been moved since."""
+    settings, _ = measure.read_settings(folder, "folders")
+    return measure.pages(replace(settings, output_dir=folder))
 
 
 def _side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
     """Return the page of several measuring runs, of each family that two of them have."""
-    pages = {name: measure.pages(measure.read_settings(folder, "folders")[0]) for name, folder in _named(folders)}
+    pages = {name: _measured(folder) for name, folder in _named(folders)}
     families: dict[str, Mapping[str, Page]] = {}
     for family in dict.fromkeys(family for found in pages.values() for family in found):
         having = {name: found[family] for name, found in pages.items() if family in found}

@@ -1,5 +1,7 @@
 """A page as tags, attributes and text."""
 
+import base64
+import hashlib
 import re
 from html.parser import HTMLParser
 
@@ -7,9 +9,23 @@ VOID = {"meta", "link", "br", "img", "hr", "input"}
 OURS = {
     "a", "bdi", "body", "caption", "circle", "dd", "details", "div", "dl", "dt", "em", "figcaption", "figure", "h1", "h2",
     "h3", "head", "header", "html", "li", "line", "link", "main", "mark", "meta", "nav", "ol", "p", "polygon", "polyline",
-    "rect", "section", "span", "strong", "style", "summary", "svg", "table", "tbody", "td", "text", "th", "thead",
+    "pre", "rect", "script", "section", "span", "strong", "style", "summary", "svg", "table", "tbody", "td", "text", "th", "thead",
     "title", "tr", "ul",
 }  # fmt: skip
+
+
+def is_ours(address: str) -> bool:
+    """Say whether an address leads nowhere but into this page, or to a file of the same folder of runs."""
+    return address == "data:," or address.startswith("#") or (address.startswith("./") and ":" not in address)
+
+
+def without_script(source: str) -> str:
+    """Return a page without its one script, which is ours: the policy names its hash and allows nothing else."""
+    (script,) = re.findall(r"<script>(.*?)</script>", source, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+    assert f'http-equiv="Content-Security-Policy" content="{policy}' in source
+    return source.replace(f"<script>{script}</script>", "")
 
 
 class ParsedPage(HTMLParser):
@@ -34,7 +50,7 @@ class ParsedPage(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if self.open and self.open[-1] != "style":
+        if self.open and self.open[-1] not in ("style", "script"):
             self.texts.append(data)
 
     @property

@@ -1,20 +1,24 @@
-"""A page as one HTML file that needs no network, no script and no other file."""
+"""A page as one HTML file that needs no network and no other file, and is whole without its script."""
 
 import re
+from base64 import b64encode
 from dataclasses import replace
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from evenhand.evaluation.report import plots
+from evenhand.evaluation.report.citation import bibtex, markdown_line
 from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.page import Page, Section, signature_rows
 from evenhand.evaluation.report.tables import shown
 
 
 def page_html(page: Page) -> str:
-    """Return the page as HTML that needs no network, no script and no other file."""
+    """Return the page as HTML that needs no network and no other file; its script only sorts, filters and saves."""
     return (
         _environment()
         .get_template("page.html.j2")
@@ -24,9 +28,23 @@ def page_html(page: Page) -> str:
             sections=[_ready(part) for part in page.sections if part.shown],
             sides=tuple(map(visible, page.sides)),
             css=plots.style(),
+            script=(script := script_text("report")),
+            script_hash=script_hash(script),
+            markdown_line=markdown_line(page),
+            bibtex=bibtex(page),
             body_class="single" if len(page.sides) == 1 else "",
         )
     )
+
+
+def script_text(name: str) -> Markup:
+    """Return a script of this folder, as it stands in a page."""
+    return Markup(Path(__file__).with_name(f"{name}.js").read_text(encoding="utf-8"))
+
+
+def script_hash(script: str) -> str:
+    """Return what a page's policy names the script by, so that no other one runs there."""
+    return f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}"
 
 
 def _ready(part: Section) -> Section:

@@ -17,7 +17,7 @@ from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
 from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, shown
 from evenhand.evaluation.report.terminal import print_page
-from tests.parsed_page import OURS, ParsedPage
+from tests.parsed_page import OURS, ParsedPage, is_ours, without_script
 from tests.report_pages import HOSTILE
 
 ROWS = (
@@ -103,7 +103,7 @@ def test_nothing_can_run_or_be_fetched_and_all_is_closed(page):
     assert set(parsed.tags) <= OURS
     for tag, name, value in parsed.attributes:
         assert not name.startswith("on") and name not in {"src", "srcset", "style", "action"}, (tag, name)
-        assert name != "href" or value == "data:,", (tag, value)
+        assert name != "href" or is_ours(value), (tag, value)
     ids = [value for _, name, value in parsed.attributes if name == "id"]
     labels = [value for _, name, value in parsed.attributes if name == "aria-labelledby"]
     assert len(ids) == len(set(ids)) and set(labels) <= set(ids)
@@ -117,7 +117,7 @@ def test_every_hostile_string_is_shown_as_text():
     for string in filter(None, HOSTILE):
         assert re.sub(r"\s+", " ", visible(string)) in text, string
     for raw in ("<script", "<img", "<b>", "\x1b", "\x00", "\u202e", "\u2028"):
-        assert raw not in source
+        assert raw not in without_script(source)
     source.encode("utf-8")
 
 

@@ -11,7 +11,7 @@ from evenhand.evaluation.families.generation_bias.page import content_page
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.report.numbers import visible
-from tests.parsed_page import OURS, ParsedPage
+from tests.parsed_page import OURS, ParsedPage, is_ours, without_script
 from tests.report_pages import HOSTILE, printed
 
 # As HTML.
@@ -26,13 +26,12 @@ def test_nothing_can_run_or_be_fetched(kind, request):
     for tag, name, value in page.attributes:
         assert not name.startswith("on"), (tag, name)
         assert name not in {"src", "srcset", "action", "formaction", "style", "xlink:href", "srcdoc"}, (tag, name)
-        assert name != "href" or value == "data:,", (tag, value)
+        assert name != "href" or is_ours(value), (tag, value)
         assert name in {"aria-label", "data-label"} or not re.search(r"url\(|javascript:|//", value), (tag, value)
     style = re.search(r"<style>(.*?)</style>", source, re.DOTALL).group(1)
     assert "url(" not in style and "@import" not in style
     assert ("meta", "http-equiv", "Content-Security-Policy") in page.attributes
-    (policy,) = [value for _, name, value in page.attributes if name == "content" and "default-src" in value]
-    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:")
+    assert "<script" not in without_script(source)
     assert source.count("<style>") == 1
 
 
@@ -43,7 +42,7 @@ def test_every_hostile_string_is_shown_as_text(hostile):
         shown = re.sub(r"\s+", " ", visible(string))
         assert shown in text, string
     for raw in ("<script", "<img", "<b>", "\x1b", "\x00", "\u202e", "\u2028"):
-        assert raw not in source
+        assert raw not in without_script(source)
     source.encode("utf-8")
 
 

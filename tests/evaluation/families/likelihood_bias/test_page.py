@@ -19,7 +19,7 @@ from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.results import BiasScore, find_score
-from tests.parsed_page import ParsedPage
+from tests.parsed_page import ParsedPage, is_ours, without_script
 from tests.report_pages import HOSTILE, measured, printed, table_named, texts
 
 HI = "Hi, I'm {noun_phrase}."
@@ -213,9 +213,10 @@ def test_hostile_names_are_shown_as_text():
     source = page_html(page)
     parsed = ParsedPage(source)
     assert parsed.open == []
-    assert set(parsed.tags) & {"script", "img", "b", "a", "foreignobject", "iframe"} == set()
+    assert set(parsed.tags) & {"img", "b", "foreignobject", "iframe"} == set()
+    assert "<script" not in without_script(source)
     assert not any(
-        name.startswith("on") or (name in {"href", "src"} and value != "data:,") for _, name, value in parsed.attributes
+        name.startswith("on") or (name in {"href", "src"} and not is_ours(value)) for _, name, value in parsed.attributes
     )
     for raw in ("\x1b", "\x00", "\u202e", "\u2028"):
         assert raw not in source

@@ -1,0 +1,183 @@
+"use strict";
+// What a reader can do with a report: sort and filter its tables, save tables and figures, copy a citation.
+// The page says the same without any of it.
+{
+  const make = (tag, properties, ...children) => {
+    const element = Object.assign(document.createElement(tag), properties);
+    element.append(...children);
+    return element;
+  };
+  const button = (text, onclick) => make("button", { type: "button", textContent: text, onclick });
+  const plain = (text) => text.replace(/\s+/g, " ").trim();
+  const shown = (cell) => plain((cell.querySelector(".value") ?? cell).textContent);
+  const ascii = (text) => text.replace(/−/g, "-").replace(/(\d),(?=\d{3})/g, "$1");
+  const number = (text) => parseFloat(ascii(text).replace(/^[<>+\s]+/, ""));
+
+  const save = (name, content, type) => {
+    const link = make("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  };
+  const fileName = (title, suffix) =>
+    `${plain(title).toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 60)}.${suffix}`;
+
+  // --- tables
+
+  /** The names of a table and the cells of its rows, without the column that is drawn. */
+  const grid = (table) => {
+    const kept = (row) => [...row.cells].filter((cell) => !cell.classList.contains("plot"));
+    return { names: kept(table.tHead.rows[0]), rows: [...table.tBodies[0].rows].map(kept) };
+  };
+
+  const sort = (table, place, descending) => {
+    const rows = [...table.tBodies[0].rows];
+    const key = new Map(rows.map((row, n) => [row, shown(grid(table).rows[n][place])]));
+    const numeric = rows.filter((row) => !isNaN(number(key.get(row)))).length * 2 > rows.length;
+    const worth = (row) => (numeric ? number(key.get(row)) : key.get(row));
+    const nothing = (row) => (numeric ? isNaN(worth(row)) : !worth(row));
+    const order = (a, b) => (numeric ? worth(a) - worth(b) : worth(a).localeCompare(worth(b)));
+    rows.sort((a, b) => nothing(a) - nothing(b) || (descending ? -1 : 1) * order(a, b));
+    table.tBodies[0].append(...rows);
+    grid(table).names.forEach((name, n) => {
+      if (n === place) name.setAttribute("aria-sort", descending ? "descending" : "ascending");
+      else name.removeAttribute("aria-sort");
+    });
+  };
+
+  const makeSortable = (table, tools) => {
+    const { names } = grid(table);
+    const turned = (place) => sort(table, place, names[place].getAttribute("aria-sort") !== "descending");
+    names.forEach((name, place) => {
+      const label = name.textContent;
+      name.replaceChildren(make("button", { type: "button", className: "sort", textContent: label, onclick: () => turned(place) }));
+    });
+    const choice = make("select", { ariaLabel: "Sort by", onchange: () => choice.value && turned(+choice.value) });
+    choice.append(make("option", { value: "", textContent: "Sort by …" }));
+    names.forEach((name, place) => choice.append(make("option", { value: place, textContent: name.textContent })));
+    tools.append(choice);
+  };
+
+  const makeFilterable = (table, tools) => {
+    const told = make("span", { role: "status" });
+    const filter = () => {
+      const rows = [...table.tBodies[0].rows], wanted = input.value.toLowerCase();
+      rows.forEach((row) => (row.hidden = !row.textContent.toLowerCase().includes(wanted)));
+      told.textContent = wanted ? `${rows.filter((row) => !row.hidden).length} of ${rows.length}` : "";
+    };
+    const input = make("input", { type: "search", placeholder: "Filter rows", ariaLabel: "Filter rows", oninput: filter });
+    tools.append(input, told);
+  };
+
+  /** The cells as text, an interval in two columns of its own. */
+  const csv = (table) => {
+    const { names, rows } = grid(table);
+    const wide = names.map((_, place) => rows.some((row) => row[place].querySelector(".interval")));
+    const ends = (cell) => ascii(cell.querySelector(".interval")?.textContent ?? "[, ]").replace(/[[\]\s]/g, "").split(",");
+    const quoted = (text) => {
+      const safe = /^[=+@-]/.test(text) && !/^[+-][\d.]/.test(text) ? `'${text}` : text; // no formula in a spreadsheet
+      return /[",\n]/.test(safe) ? `"${safe.replace(/"/g, '""')}"` : safe;
+    };
+    const line = (cells) => cells.map(quoted).join(",");
+    const head = names.flatMap((name, n) => (wide[n] ? ["", " low", " high"].map((end) => shown(name) + end) : [shown(name)]));
+    const body = rows.map((row) => row.flatMap((cell, n) => [ascii(shown(cell)), ...(wide[n] ? ends(cell) : [])]));
+    return [head, ...body].map(line).join("\n") + "\n";
+  };
+
+  const latex = (table) => {
+    const { names, rows } = grid(table);
+    const special = { "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}" };
+    const math = { "−": "$-$", "×": "$\\times$", "±": "$\\pm$", "<": "$<$", ">": "$>$", "⁻": "$^-$", "³": "$^3$", "○": "", "●": "" };
+    const escaped = (text) => text.replace(/[\\~^&%$#_{}]/g, (it) => special[it] ?? `\\${it}`).replace(/[−×±<>⁻³○●]/g, (it) => math[it]);
+    const full = (cell) => escaped([shown(cell), plain(cell.querySelector(".interval")?.textContent ?? "")].join(" ").trim());
+    const line = (cells) => `${cells.map(full).join(" & ")} \\\\`;
+    const columns = "l" + "r".repeat(names.length - 1);
+    return [
+      "% \\usepackage{booktabs}", `% ${plain(table.caption.textContent)}`, `\\begin{tabular}{${columns}}`, "\\toprule",
+      line(names), "\\midrule", ...rows.map(line), "\\bottomrule", "\\end{tabular}", "",
+    ].join("\n");
+  };
+
+  for (const table of document.querySelectorAll(".scroll > table")) {
+    const tools = make("div", { className: "tools" });
+    const caption = table.caption.textContent, count = table.tBodies[0].rows.length;
+    if (count > 8) makeFilterable(table, tools);
+    if (count > 1) makeSortable(table, tools);
+    tools.append(
+      button("CSV", () => save(fileName(caption, "csv"), csv(table), "text/csv")),
+      button("LaTeX", () => save(fileName(caption, "tex"), latex(table), "text/plain")),
+    );
+    table.parentElement.after(tools);
+  }
+
+  // --- figures
+
+  const DRAWN = [
+    "fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "stroke-linecap", "opacity",
+    "font-family", "font-size", "font-weight", "text-anchor", "dominant-baseline", "paint-order", "vector-effect", "overflow",
+  ];
+
+  /** The drawing as it is seen, with its styles in it and the page's colour behind it. */
+  const standalone = (svg) => {
+    const { width, height } = svg.getBoundingClientRect(), copy = svg.cloneNode(true);
+    const originals = [svg, ...svg.querySelectorAll("*")];
+    [copy, ...copy.querySelectorAll("*")].forEach((element, place) => {
+      const seen = getComputedStyle(originals[place]);
+      element.setAttribute("style", DRAWN.map((name) => `${name}:${seen.getPropertyValue(name)}`).join(";"));
+      element.removeAttribute("class");
+    });
+    const margin = 12, paper = getComputedStyle(document.body).backgroundColor;
+    const sizes = { xmlns: "http://www.w3.org/2000/svg", width: width + 2 * margin, height: height + 2 * margin };
+    const inner = { x: margin, y: margin, width, height };
+    const outer = copy.cloneNode(false);
+    for (const [name, value] of Object.entries(sizes)) outer.setAttribute(name, value);
+    for (const [name, value] of Object.entries(inner)) copy.setAttribute(name, value);
+    const behind = document.createElementNS(sizes.xmlns, "rect");
+    for (const [name, value] of [["width", "100%"], ["height", "100%"], ["fill", paper]]) behind.setAttribute(name, value);
+    outer.append(behind, copy);
+    return new XMLSerializer().serializeToString(outer);
+  };
+
+  const savePng = async (svg, name) => {
+    const image = new Image(), source = standalone(svg), sharp = 2;
+    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(source)}`;
+    await image.decode();
+    const canvas = make("canvas", { width: image.width * sharp, height: image.height * sharp });
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    canvas.toBlob((blob) => save(name, blob, "image/png"), "image/png");
+  };
+
+  for (const figure of document.querySelectorAll("figure")) {
+    const svg = figure.querySelector(".drawing > svg");
+    const title = figure.querySelector("figcaption")?.textContent || svg?.getAttribute("aria-label") || "figure";
+    if (!svg) continue;
+    figure.append(
+      make("div", { className: "tools" },
+        button("SVG", () => save(fileName(title, "svg"), standalone(svg), "image/svg+xml")),
+        button("PNG", () => savePng(svg, fileName(title, "png")))),
+    );
+  }
+
+  // --- citation, contents, scrolling
+
+  for (const text of document.querySelectorAll("pre.paste")) {
+    const copy = button("Copy", async () => {
+      getSelection().selectAllChildren(text); // stays selected where nothing may be copied
+      await navigator.clipboard?.writeText(text.textContent).then(() => (copy.textContent = "Copied"), () => {});
+    });
+    text.after(make("div", { className: "tools" }, copy));
+  }
+
+  const contents = document.querySelector(".toc > details"), wide = matchMedia("(min-width: 76rem)");
+  const unfold = () => contents && (contents.open = wide.matches);
+  wide.addEventListener("change", unfold);
+  unfold();
+
+  // A region that does not scroll is no stop for the keyboard.
+  const stops = new ResizeObserver((seen) => {
+    for (const { target } of seen) {
+      if (target.scrollWidth > target.clientWidth + 1) target.tabIndex = 0;
+      else target.removeAttribute("tabindex");
+    }
+  });
+  document.querySelectorAll("[role=region][tabindex]").forEach((region) => stops.observe(region));
+}
