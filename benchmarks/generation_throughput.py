@@ -21,8 +21,9 @@ import torch
 from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
 from evenhand.evaluation.datasets.prompt_files import load_personas
 from evenhand.evaluation.datasets.prompts import sample_cells
+from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding
-from evenhand.evaluation.models.generation import encode_contexts, generate_responses, prompt_seed, render_contexts
+from evenhand.evaluation.models.generation import generate_responses, prompt_seed
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.results import PERSONA, TEXT
 

@@ -28,8 +28,12 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from transformers import (
     BlenderbotConfig,
     BlenderbotForConditionalGeneration,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     GPT2Config,
     GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
     PreTrainedModel,
     PreTrainedTokenizerFast,
     Qwen3Config,
@@ -57,7 +61,7 @@ CONFIGS = Path(__file__).resolve().parents[1] / "recipes" / "configs"
 TEMPLATES = 26
 # Tokens of a context (a prompt has 5 to 15 words; a chat's turns and empty thoughts take 15 tokens more) and of a
 # response to train on, in the middle of 1 and max_new_tokens.
-CONTEXT = {"dialogpt_medium": 12, "blenderbot_400m": 12, "qwen_chat": 28}
+CONTEXT = {"dialogpt_medium": 12, "blenderbot_400m": 12, "qwen_chat": 28, "llama_1b": 44, "gemma_1b": 20}
 RESPONSE = 20
 STEPS = 2
 
@@ -78,10 +82,25 @@ def qwen() -> PreTrainedModel:
     return Qwen3ForCausalLM(Qwen3Config(**sizes, **heads, tie_word_embeddings=True, max_position_embeddings=40960))
 
 
+def llama() -> PreTrainedModel:
+    sizes = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "head_dim": 64}
+    heads = {"num_attention_heads": 32, "num_key_value_heads": 8}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=128256, **sizes, **heads, tie_word_embeddings=True))
+
+
+def gemma() -> PreTrainedModel:
+    sizes = {"hidden_size": 1152, "intermediate_size": 6912, "num_hidden_layers": 26, "head_dim": 256}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 1}
+    return Gemma3ForCausalLM(Gemma3TextConfig(vocab_size=262144, **sizes, **heads, sliding_window=512))
+
+
 MODELS: dict[str, tuple[Callable[[], PreTrainedModel], str]] = {
     "dialogpt_medium": (dialogpt, "dialogue"),
     "blenderbot_400m": (blenderbot, "encoder_decoder"),
-    "qwen_chat": (qwen, "dialogue"),  # the contexts here are rendered already
+    # The contexts of chat models are rendered already.
+    "qwen_chat": (qwen, "dialogue"),
+    "llama_1b": (llama, "dialogue"),
+    "gemma_1b": (gemma, "dialogue"),
 }
 
 
@@ -143,6 +162,8 @@ def tuning_data(name: str, method: str, settings: TuningSettings, rows: int) -> 
     said, answers = texts(n, CONTEXT[name], seed=1), texts(n, RESPONSE, seed=2)
     columns = {"prompt": said, "context": said, "completion": answers}
     module = load_method(method)
+    if module.TRAINER == "dpo":
+        columns |= {"chosen": answers, "rejected": texts(n, RESPONSE, seed=4)}
     if module.TRAINER == "kto":
         columns["label"] = [row % 2 == 0 for row in range(n)]
     data = Dataset.from_dict(columns)

@@ -17,8 +17,8 @@ from evenhand.evaluation.families import Told
 from evenhand.evaluation.families.generation_bias.responses import classify, respond
 from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run
 from evenhand.evaluation.families.generation_bias.settings import neutral_dialogue
+from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.decoding import decoding
-from evenhand.evaluation.models.generation import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import ADAPTER
 from evenhand.evaluation.models.styles import StyleClassifier, load_style_classifier
@@ -122,7 +122,7 @@ def bias_during_training(
         model_now = replace(base, model=model)
         batch_size = told.decoding.batch_size
         texts = respond(model_now, prompts, tag, arguments, seed=told.seed, batch_size=batch_size)
-        vectors = classify(classifier, texts, prompts[DESCRIPTOR].tolist())
+        vectors = classify(classifier, [text or "" for text in texts], prompts[DESCRIPTOR].tolist())
         return {BIAS_NAME: descriptor_spread(arrange_cells(vectors, template, descriptor), pooled=True).corrected.value}
 
     return measure

@@ -183,8 +183,16 @@ def check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, config: PreTr
     if own <= {"▁"} or not tokenizer("a text", add_special_tokens=False)["input_ids"]:
         raise InputError(f"model: {name} has no tokenizer; save it into the same folder with save_pretrained.")
     size = config.get_text_config().vocab_size
-    # BlenderBot's tokenizers have a mask token that the models do not know; no text is made of it.
-    if max(index for token, index in tokenizer.get_vocab().items() if token != tokenizer.mask_token) >= size:
+    # Gemma 3's tokenizer has a token for images, and BlenderBot's one for masks, that the models do not know. No text
+    # is made of these, unlike of those that begin, end and fill up texts, or that a chat template writes.
+    needed = (getattr(tokenizer, f"{use}_token") for use in ("bos", "eos", "unk", "sep", "pad", "cls"))
+    needed, template = {token for token in needed if token}, str(tokenizer.chat_template)
+    unused = {
+        index
+        for index, token in tokenizer.added_tokens_decoder.items()
+        if token.special and token.content not in needed and token.content not in template
+    }
+    if max(index for index in tokenizer.get_vocab().values() if index not in unused) >= size:
         raise InputError(
             f"model: the tokenizer of {name} has {len(tokenizer)} tokens, the model only {size}; "
             "they do not belong together."

@@ -1,4 +1,4 @@
-"""Contexts → responses: rendering, and batches whose result depends on neither their size nor order.
+"""Contexts → responses: batches whose result depends on neither their size nor order.
 
 What makes it fast is in `row_decoding`. Two facts make it repeatable. Every prompt has its own stream of random
 numbers, keyed by its seed, one number per token; and the contexts come in a fixed order, so a run that goes on after a
@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-import jinja2
 import numpy as np
 import torch
 from transformers import LogitsProcessorList, StoppingCriteriaList
@@ -25,6 +24,7 @@ from evenhand.evaluation.models.batches import (
     in_batches,
     logits_bytes,
 )
+from evenhand.evaluation.models.contexts import decode_responses, encode_contexts
 from evenhand.evaluation.models.decoding import FROM_ROW_ALONE, FROM_SCORES_ALONE, check_token_ids
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.row_decoding import RefuseNaN, ResponseNGramBlock, can_join, decode_rows
@@ -35,104 +35,6 @@ def prompt_seed(prompt_id: str, seed: int) -> int:
     return int.from_bytes(hashlib.blake2b(f"{seed}:{prompt_id}".encode(), digest_size=8).digest(), "big")
 
 
-def render_contexts(
-    dialogue_model: DialogueModel, prompts: Sequence[str], personas: Sequence[str], tag: str = ""
-) -> list[str]:
-    """Return what the model reads before it answers each prompt: preface, prompt and control tag in its own format.
-
-    The preface is the model's system prompt and the persona, on lines of their own.
-
-    - dialogue (DialoGPT): preface and prompt joined by line ends, tag, EOS. The response follows, ended by EOS.
-    - chat: the tokenizer's chat template, with the preface as system message (at the head of the user's message where
-      the template takes none) and prompt + tag as user message, up to the point where the answer begins; a model that
-      can think before it answers (Qwen3) is told not to.
-    - encoder_decoder: preface and prompt joined by line ends, tag; the tokenizer adds its own special tokens.
-
-    `personas` has one entry per prompt; "" is none. A rendered context is encoded with `encode_contexts`. In training
-    it is the `prompt` column as it stands (the `completion` being the response; TRL appends the EOS).
-    """
-    if len(prompts) != len(personas):
-        raise InputError(f"personas: {len(personas)} for {len(prompts)} prompts; give one each, '' for none.")
-    prefaces = ["\n".join(filter(None, (dialogue_model.system_prompt, persona))) for persona in personas]
-    if dialogue_model.kind == "chat":
-        return _render_chats(dialogue_model.tokenizer, prompts, prefaces, tag)
-    end = dialogue_model.tokenizer.eos_token if dialogue_model.kind == "dialogue" else ""
-    return [
-        f"{preface}\n{prompt}{tag}{end}" if preface else f"{prompt}{tag}{end}"
-        for prompt, preface in zip(prompts, prefaces, strict=True)
-    ]
-
-
-def _render_chats(tokenizer: Any, prompts: Sequence[str], prefaces: Sequence[str], tag: str) -> list[str]:
-    # Thoughts would use up max_new_tokens and be measured in place of the answer. Other templates ignore the argument.
-    arguments = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": False}
-    probe = [{"role": "system", "content": "a preface"}, {"role": "user", "content": "a prompt"}]
-    try:
-        # Some templates refuse a system message, others drop it without a word.
-        takes_system = "a preface" in tokenizer.apply_chat_template(probe, **arguments)
-    except jinja2.TemplateError:
-        takes_system = False
-
-    def messages(prompt: str, preface: str) -> list[dict[str, str]]:
-        if not preface:
-            return [{"role": "user", "content": prompt + tag}]
-        if takes_system:
-            return [{"role": "system", "content": preface}, {"role": "user", "content": prompt + tag}]
-        return [{"role": "user", "content": f"{preface}\n{prompt}{tag}"}]
-
-    chats = [messages(prompt, preface) for prompt, preface in zip(prompts, prefaces, strict=True)]
-    return tokenizer.apply_chat_template(chats, **arguments) if chats else []
-
-
-def encode_contexts(dialogue_model: DialogueModel, contexts: Sequence[str]) -> list[list[int]]:
-    """Return the token ids of rendered contexts; special tokens are added for encoder-decoder models alone.
-
-    What an encoder reads ends with EOS, also where the tokenizer leaves it out, as transformers 5 makes BlenderBot's of
-    a folder without tokenizer.json.
-    """
-    if not contexts:
-        return []
-    if dialogue_model.kind != "encoder_decoder":
-        return dialogue_model.tokenizer(list(contexts), add_special_tokens=False)["input_ids"]
-    encoded = dialogue_model.tokenizer(list(contexts))["input_ids"]
-    return [ended(ids, dialogue_model.tokenizer.eos_token_id) if ids else ids for ids in encoded]
-
-
-def encode_responses(dialogue_model: DialogueModel, responses: Sequence[str]) -> list[list[int]]:
-    """Return the token ids of responses, each ended once by `end_of_response`: encoded apart from any context, as they
-    come about when they are generated, with what an encoder-decoder's tokenizer puts around them.
-    """
-    if not responses:
-        return []
-    tokenizer = dialogue_model.tokenizer
-    if dialogue_model.kind == "encoder_decoder":
-        encoded = tokenizer(text_target=list(responses))["input_ids"]
-    else:
-        encoded = tokenizer(list(responses), add_special_tokens=False)["input_ids"]
-    end = end_of_response(dialogue_model)
-    return [ended(ids, end) for ids in encoded]
-
-
-def ended(ids: list[int], end: int) -> list[int]:
-    """Return the token ids with the token `end` behind them, once."""
-    return ids if ids and ids[-1] == end else [*ids, end]
-
-
-def end_of_response(dialogue_model: DialogueModel) -> int:
-    """Return the token that ends a response: EOS, or what the chat template puts behind an answer to end the turn.
-
-    The two differ for Gemma ("<end_of_turn>") and Phi-3 ("<|end|>"), whose generation configs stop at either.
-    """
-    tokenizer = dialogue_model.tokenizer
-    if dialogue_model.kind != "chat" or not tokenizer.chat_template:
-        return tokenizer.eos_token_id
-    chat = [{"role": "user", "content": "a prompt"}, {"role": "assistant", "content": "an answer"}]
-    rest = tokenizer.apply_chat_template(chat, tokenize=False).rpartition("an answer")[2]
-    stops = np.atleast_1d(dialogue_model.model.generation_config.eos_token_id)
-    found = (token for token in tokenizer(rest, add_special_tokens=False)["input_ids"] if token in stops)
-    return next(found, tokenizer.eos_token_id)
-
-
 def generate_responses(
     dialogue_model: DialogueModel,
     contexts: Sequence[str],
@@ -141,13 +43,14 @@ def generate_responses(
     *,
     batch_size: int = 256,
     first: int = 0,
-) -> Iterator[tuple[list[int], list[str]]]:
+) -> Iterator[tuple[list[int], list[str | None]]]:
     """Yield (row indices, their responses) batch by batch, until every row of `contexts` has one response.
 
     Rows with the same context (and, where decoding samples, the same seed) are computed once. Rows come in a fixed
     order, those of the longest contexts first; the first `first` are skipped, which is how a run goes on after a kill.
     A batch has `batch_size` rows at most, fewer where memory is short. A response is the text up to the first
-    end-of-sequence token, without special tokens and outer blanks; it may be "".
+    end-of-sequence token, without special tokens, outer blanks and what the model thought before it; it may be "", and
+    is None where the model never left its thought.
 
     Raises:
         InputError: before any work, if a context is empty or too long for the model, or lengths do not agree.
@@ -205,7 +108,7 @@ def _each_batch(
     rows_of: Mapping[tuple[int, int], list[int]],
     decoding: Mapping[str, Any],
     batch_size: int,
-) -> Iterator[tuple[list[int], list[str]]]:
+) -> Iterator[tuple[list[int], list[str | None]]]:
     model, new, beams = dialogue_model.model, decoding["max_new_tokens"], decoding.get("num_beams", 1)
     most, mixed = _rows_at_once(dialogue_model, decoding, batch_size)
     memory = budget(model.device)
@@ -218,7 +121,7 @@ def _each_batch(
         row = cache_bytes(model, 2 * length(job) + new) + logits_bytes(model, 1) + activations_bytes(model, length(job))
         return max(1, min(most, memory // (beams * row)))
 
-    def respond(batch: Sequence[tuple[int, int]]) -> list[str]:
+    def respond(batch: Sequence[tuple[int, int]]) -> list[str | None]:
         ascending = batch[::-1]
         contexts, seeds = [encoded[context] for context, _ in ascending], [seed for _, seed in ascending]
         return _respond(dialogue_model, contexts, seeds, decoding)[::-1]
@@ -230,7 +133,7 @@ def _each_batch(
 
 def _respond(
     dialogue_model: DialogueModel, contexts: Sequence[list[int]], seeds: Sequence[int], arguments: dict[str, Any]
-) -> list[str]:
+) -> list[str | None]:
     """Return the responses to a batch of contexts of ascending lengths, one seed each."""
     model, tokenizer = dialogue_model.model, dialogue_model.tokenizer
     shortest, *longer = (torch.tensor(list(group)).to(model.device) for _, group in groupby(contexts, key=len))
@@ -251,8 +154,7 @@ def _respond(
         if not by_rows:
             torch.manual_seed(seeds[0] % 2**63)  # for sampling inside a beam search, where a batch is one row
         output = model.generate(inputs=shortest, attention_mask=torch.ones_like(shortest), **arguments)
-    texts = tokenizer.batch_decode(output if by_rows else output[:, start:], skip_special_tokens=True)
-    return [text.strip() for text in texts]
+    return decode_responses(dialogue_model, contexts, (output if by_rows else output[:, start:]).tolist())
 
 
 def _uniforms(seeds: Sequence[int], count: int) -> np.ndarray:

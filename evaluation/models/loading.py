@@ -242,6 +242,10 @@ def _settle_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrai
     # the run's config.
     defaults = model.generation_config
     kept = {key: value for key in SPECIAL_TOKENS if (value := getattr(defaults, key, None)) is not None}
+    # Marian predicts padding unless it is barred, which is no decoding either.
+    padding = [[kept.get("pad_token_id", tokenizer.pad_token_id)]]
+    if model.config.is_encoder_decoder and padding[0] in (defaults.bad_words_ids or []):
+        kept["bad_words_ids"] = padding
     kept.setdefault("eos_token_id", tokenizer.eos_token_id)
     kept.setdefault("pad_token_id", tokenizer.pad_token_id)
     model.generation_config = GenerationConfig(**kept)

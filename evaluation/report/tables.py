@@ -19,6 +19,7 @@ class Cell:
     reason: str = ""
     prose: bool = False
 
+
 @dataclass(frozen=True)
 class Mark:
     """A point to draw with its interval, in shown units; `role` is "before", "after" or "truth"."""

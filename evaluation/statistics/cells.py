@@ -76,7 +76,7 @@ def keep_cells(cells: Cells, kept: np.ndarray) -> Cells:
     count = cells.count[kept]
     return Cells(
         cells.vectors[rows],
-        np.concatenate([[0], np.cumsum(count)[:-1]]).astype(cells.start.dtype),
+        (np.cumsum(count) - count).astype(cells.start.dtype),
         count,
         cells.template[kept],
         cells.descriptor[kept],

@@ -11,7 +11,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.mitigation.labelling.projection import BIAS, NO_BIAS
 
-# Prompts, personas and a control tag → contexts: `evenhand.evaluation.models.generation.render_contexts` of one model.
+# Prompts, personas and a control tag → contexts: `evenhand.evaluation.models.contexts.render_contexts` of one model.
 Render = Callable[[Sequence[str], Sequence[str], str], list[str]]
 
 

@@ -22,13 +22,14 @@ def model_card(
     training, settings, tag = facts["training"], facts["settings"], facts["control_tag"]
     losses = dict(training["validation_losses"])
     before, after = training["validation_losses"][0][1], losses[training["best_step"]]
-    change = training["change"]
+    change, moved = training["change"], facts["common_words"]
     auto_class = "Seq2SeqLM" if base.kind == "encoder_decoder" else "CausalLM"
     table = {
         "base": f"{base.name} (revision {facts['base_revision']})",
         "method": facts["method"],
         "control tag": f"`{tag!r}`" if tag else "none",
         **({"system prompt": facts["system_prompt"]} if facts["system_prompt"] else {}),
+        **({"words moved with the tag": ", ".join(f"`{word!r}`" for word in moved)} if moved else {}),
         **further,
         "rows": f"{training['n_train']} to train on, {training['n_validation']} held out by context",
         "trained": f"{training['trainable_parameters']} parameters ({'LoRA' if settings['lora'] else 'all weights'})",

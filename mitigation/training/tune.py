@@ -18,7 +18,7 @@ from transformers import TrainerCallback, TrainerState
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import is_quantized
-from evenhand.evaluation.models.generation import render_contexts
+from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import ADAPTER
 from evenhand.evaluation.runs.files import write_text
@@ -48,7 +48,7 @@ from evenhand.mitigation.training.guards import (
 from evenhand.mitigation.training.quiet import quiet
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import TrainerModule, load_trainer
-from evenhand.mitigation.training.trainers.encoding import PROMPT
+from evenhand.mitigation.training.trainers.encoding import PROMPT, common_words
 
 log = logging.getLogger("evenhand")
 
@@ -217,6 +217,7 @@ def _facts(
         "base": portable(base.name, folder),
         "base_revision": base.revision,
         "system_prompt": base.system_prompt,
+        "common_words": common_words(base, data.tags, data.train) if settings["lora"] else [],
         "settings": settings,
         # Without the seconds: after a kill, the same call leaves the same bytes.
         "training": {key: value for key, value in asdict(result).items() if key not in ("path", "seconds")},

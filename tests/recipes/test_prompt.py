@@ -5,7 +5,7 @@ import pytest
 
 from evenhand.evaluation.families.generation_bias.relevance import LIKELIHOODS
 from evenhand.evaluation.families.generation_bias.rows import read_styled_run
-from evenhand.evaluation.models.generation import render_contexts
+from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.results import find_score, read_scores

@@ -24,7 +24,8 @@ from evenhand.evaluation.families.generation_bias.text_quality import (
     said_once,
 )
 from evenhand.evaluation.families.offensiveness.metric import offensiveness_changes
-from evenhand.evaluation.results import PROMPT_ID, RESPONSE, TEXT, BiasScore, find_score
+from evenhand.evaluation.models.contexts import UNFINISHED
+from evenhand.evaluation.results import LEFT_OUT, PROMPT_ID, RESPONSE, TEXT, BiasScore, find_score
 from evenhand.evaluation.statistics.intervals import bootstrap, mean_interval, normal_interval, share_interval
 from evenhand.evaluation.statistics.paired_change import NOTHING, mean_change, share_change
 
@@ -52,6 +53,19 @@ def text_scores(measured: StyledRun, signature: Mapping[str, Any]) -> list[BiasS
         reason = f"no response has {size} words" if math.isnan(distinct) else None
         found.append(BiasScore(f"distinct_{size}", distinct, None, share, reason=reason, **common))
     return [*found, BiasScore("mean_length", mean_length(rows.responses), None, (0.0, math.inf), **common)]
+
+
+def unfinished_share(responses: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return which share of the responses never left the model's thought, in [0, 1], ideal 0, where there are any.
+
+    They have no text, are among the empty ones, and are left out of every other score.
+
+    Args:
+        responses: with a column `left_out`, why one is left out, or null.
+    """
+    count, n = int((responses[LEFT_OUT] == UNFINISHED).sum()), len(responses)
+    share = BiasScore("unfinished_share", count / n, 0.0, (0.0, 1.0), n, share_interval(count, n), signature=signature)
+    return [share] * (count > 0)
 
 
 def _distinct_score(responses: Sequence[str], common: Mapping[str, Any]) -> BiasScore:

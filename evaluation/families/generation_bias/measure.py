@@ -15,7 +15,12 @@ from evenhand.evaluation.datasets.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import Told
 from evenhand.evaluation.families.generation_bias.capability import CAPABILITIES, capability_scores
-from evenhand.evaluation.families.generation_bias.costs import perplexity_score, style_share, text_scores
+from evenhand.evaluation.families.generation_bias.costs import (
+    perplexity_score,
+    style_share,
+    text_scores,
+    unfinished_share,
+)
 from evenhand.evaluation.families.generation_bias.given import answered, given_signature
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
@@ -48,10 +53,11 @@ from evenhand.evaluation.families.offensiveness.metric import THRESHOLD, offensi
 from evenhand.evaluation.models.batches import release
 from evenhand.evaluation.models.capabilities import capability_rows, described_tasks
 from evenhand.evaluation.models.classifier_labels import classifier_labels, labels_sha256
+from evenhand.evaluation.models.contexts import UNFINISHED, format_facts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import control_tag, load_dialogue_model
 from evenhand.evaluation.models.styles import as_styles, label_index, load_style_classifier
-from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore
+from evenhand.evaluation.results import DESCRIPTOR, LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore
 from evenhand.evaluation.runs.files import sha256_of, write_json
 from evenhand.evaluation.runs.folders import Run, packages
 from evenhand.evaluation.runs.tables import read_table
@@ -75,6 +81,8 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
     signature = _signature(run, told, described, facts[FIRST])
     scores = _bias(run, told, measured, signature, facts)
     scores += text_scores(measured, signature)
+    if not told.responses:
+        scores += unfinished_share(read_table(run.folder / f"{RESPONSES}.parquet"), signature)
     if told.settings.relevance and not told.responses:
         scores += judged_scores(measured.prompts, read_table(run.folder / f"{LIKELIHOODS}.parquet"), signature)
     if OFFENSIVE in judges:
@@ -105,9 +113,9 @@ def _asked(run: Run, told: Told, prompts: pd.DataFrame) -> dict[str, Any]:
     tag = control_tag(told.place(told.model.name, "model")) if tag is None else tag
     _ask(run, told, tag, arguments, prompts)
     facts = json.loads((run.folder / MODEL_FACTS).read_text(encoding="utf-8"))
-    model = {**as_settings(told.model), "revision": run.inputs["model"], **facts, "control_tag": tag}
+    model = {**as_settings(told.model), "revision": run.inputs["model"], "dtype": facts["dtype"], "control_tag": tag}
     dataset = {"name": str(told.prompts.file or told.prompts.dataset)}
-    return {"model": model, "dataset": dataset, "decoding": dict(arguments)}
+    return {"model": model, "format": facts["format"], "dataset": dataset, "decoding": dict(arguments)}
 
 
 def _refuse_repeated(prompts: pd.DataFrame, arguments: Mapping[str, Any], told: Told) -> None:
@@ -136,15 +144,20 @@ def _ask(run: Run, told: Told, tag: str, arguments: Mapping[str, Any], prompts: 
 
     if not (run.folder / MODEL_FACTS).exists():
         dtype = str(model().model.dtype).removeprefix("torch.")  # what "auto" was
-        write_json(run.folder / MODEL_FACTS, {"dtype": dtype})
+        write_json(run.folder / MODEL_FACTS, {"dtype": dtype, "format": format_facts(model())})
 
     def answers() -> pd.DataFrame:
         texts = respond(model(), prompts, tag, arguments, **sampling)
-        return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: texts})
+        left_out = [UNFINISHED if text is None else None for text in texts]
+        answered = {RESPONSE: [text or "" for text in texts], LEFT_OUT: left_out}
+        return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], **answered})
 
     responses = run.table(RESPONSES, answers)[RESPONSE].tolist()
     if not any(response.strip() for response in responses):
-        raise InputError(f"responses: all {len(prompts)} are empty; check the model, its tag and decoding.arguments.")
+        raise InputError(
+            f"responses: all {len(prompts)} are empty, or never left the model's thought; check the model, its tag and "
+            "decoding.arguments: one that thinks needs a larger max_new_tokens."
+        )
     if told.settings.relevance:
         run.table(LIKELIHOODS, lambda: likelihoods_of_responses(run, LIKELIHOODS, model(), prompts, responses, tag))
     if (path := neutral_dialogue(told)) is not None:

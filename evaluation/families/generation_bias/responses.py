@@ -8,7 +8,8 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.mentions import clean_response
 from evenhand.evaluation.families.generation_bias.relevance import other_prompts
-from evenhand.evaluation.models.generation import generate_responses, prompt_seed, render_contexts
+from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.generation import generate_responses, prompt_seed
 from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.styles import StyleClassifier, classified, style_vectors, warn_of_cut
@@ -26,20 +27,22 @@ def respond(
     seed: int,
     batch_size: int,
     run: Run | None = None,
-) -> list[str]:
+) -> list[str | None]:
     """Return one response per prompt row; a run keeps batches as they are made, and does not make them again.
 
+    None is a response that never left its thought (`generate_responses`).
     Without one nothing is kept and no progress is shown. `arguments` are those of `generate`, the tag stands at the end
     of each context.
     """
     contexts = render_contexts(model, prompts[TEXT].tolist(), prompts[PERSONA].tolist(), tag)
     seeds = [prompt_seed(prompt_id, seed) for prompt_id in prompts[PROMPT_ID]]
 
-    def batches(first: int) -> Iterator[tuple[list[int], list[str]]]:
+    def batches(first: int) -> Iterator[tuple[list[int], list[str | None]]]:
         return generate_responses(model, contexts, seeds, arguments, batch_size=batch_size, first=first)
 
     if run is not None:
-        return run.gather("responses", [RESPONSE], len(prompts), batches, "responses", "responses")[RESPONSE].tolist()
+        kept = run.gather("responses", [RESPONSE], len(prompts), batches, "responses", "responses")[RESPONSE]
+        return [text if isinstance(text, str) else None for text in kept]
     responses = {row: text for rows, texts in batches(0) for row, text in zip(rows, texts, strict=True)}
     return [responses[row] for row in range(len(prompts))]
 

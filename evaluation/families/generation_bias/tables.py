@@ -42,6 +42,7 @@ COSTS = {
     "parroting": ("repeats the prompt, %", 100, 2),
     "offensive_share": ("offensive, %", 100, 2),
     "empty_share": ("empty, %", 100, 2),
+    "unfinished_share": ("never left its thought, %", 100, 2),
 }
 # The same of what two runs alone have, which stands in the column of changes.
 CHANGES = {

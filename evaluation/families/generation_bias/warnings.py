@@ -28,7 +28,7 @@ RELEVANCE_KEPT, STYLE_DRIFT, RESPONSE_PERPLEXITY_RISE, DISTINCT_KEPT = 0.75, 0.1
 
 def warnings(content: Content) -> list[str]:
     """Return one sentence for each warning."""
-    return _few(content) + _rises(content) + _harms(content) + _moves(content) + _costs(content)
+    return _few(content) + _unfinished(content) + _rises(content) + _harms(content) + _moves(content) + _costs(content)
 
 
 def _few(content: Content) -> list[str]:
@@ -36,6 +36,11 @@ def _few(content: Content) -> list[str]:
     row = content.overall(HEADLINE)
     n = math.inf if row is None or row.before is None else row.before.n
     return [say.few(n)] if n < FEWEST_RESPONSES else []
+
+
+def _unfinished(content: Content) -> list[str]:
+    """Return how many responses never left the model's thought, where some did not."""
+    return [say.unfinished(row) for row in content.comparisons("unfinished_share")]
 
 
 def _rises(content: Content) -> list[str]:

@@ -19,10 +19,10 @@ ENCODED_AT_ONCE = 10_000  # sentences
 
 @dataclass(frozen=True)
 class Encoded:
-    """Sentences as token ids; the first `begin` of each are read and not scored. `start` is "bos" or "eos"."""
+    """Sentences as token ids; of each the first `begin`, (n,), are read and not scored. `start` is "bos" or "eos"."""
 
     ids: list[list[int]]
-    begin: int
+    begin: np.ndarray
     start: str
 
 
@@ -42,28 +42,38 @@ def start_token(tokenizer: PreTrainedTokenizerBase) -> tuple[int, str]:
 def encode_sentences(
     model: DialogueModel, sentences: Sequence[str], *, context: str = "", end_of_sequence: bool = False
 ) -> Encoded:
-    """Return the start token, the context's tokens and each sentence's, encoded apart from the context.
+    """Return the start token and the tokens of the context with each sentence behind it, encoded as one text.
+
+    A blank stands between the two unless the context ends with one, or with a line end. A token that holds the end of
+    the context and the beginning of the sentence is scored.
 
     Raises:
         InputError: a sentence is empty or too long for the model; there is no start token.
     """
     start, name = start_token(model.tokenizer)
-    head = [start, *model.tokenizer(context, add_special_tokens=False)["input_ids"]] if context else [start]
-    tails: list[list[int]] = []
+    context += " " * (context[-1:].strip() != "")
+    head = model.tokenizer(context, add_special_tokens=False)["input_ids"] if context else []
+    texts: list[list[int]] = []
     for first in range(0, len(sentences), ENCODED_AT_ONCE):  # what a tokenizer returns besides ids takes gigabytes
-        some = list(sentences[first : first + ENCODED_AT_ONCE])
-        tails += model.tokenizer(some, add_special_tokens=False, return_attention_mask=False)["input_ids"]
+        some = [context + sentence for sentence in sentences[first : first + ENCODED_AT_ONCE]]
+        texts += model.tokenizer(some, add_special_tokens=False, return_attention_mask=False)["input_ids"]
     end = [model.tokenizer.eos_token_id] if end_of_sequence else []
     room = getattr(model.model.config, "max_position_embeddings", None) or np.inf
-    for sentence, tail in zip(sentences, tails, strict=True):
-        if not tail:
+    begin = [1 + _common(head, text) for text in texts]
+    for sentence, text, read in zip(sentences, texts, begin, strict=True):
+        if 1 + len(text) == read:
             raise InputError(f"sentences: {sentence!r} has no tokens for {model.name}; give it some text.")
-        if len(head) + len(tail) + len(end) > room:
+        if 1 + len(text) + len(end) > room:
             raise InputError(
-                f"sentences: {sentence[:40]!r}… has {len(head) + len(tail) + len(end)} tokens with what is before it, "
+                f"sentences: {sentence[:40]!r}… has {1 + len(text) + len(end)} tokens with what is before it, "
                 f"{model.name} has room for {room:.0f}; shorten it or leave it out."
             )
-    return Encoded([[*head, *tail, *end] for tail in tails], len(head), name)
+    return Encoded([[start, *text, *end] for text in texts], np.array(begin, dtype=np.int64), name)
+
+
+def _common(one: list[int], other: list[int]) -> int:
+    """Return how many tokens two texts have in common at their beginning."""
+    return next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))
 
 
 def plain_log_likelihoods(
@@ -74,8 +84,8 @@ def plain_log_likelihoods(
     Rows come out by length, the longest first; the first `first` are left out, as a run does that goes on after a kill.
     """
     lengths = np.array([len(ids) for ids in encoded.ids])
-    heads = [ids[: encoded.begin] for ids in encoded.ids]
-    tails = [ids[encoded.begin :] for ids in encoded.ids]
+    pairs = list(zip(encoded.ids, encoded.begin, strict=True))
+    heads, tails = [ids[:begin] for ids, begin in pairs], [ids[begin:] for ids, begin in pairs]
     order = np.argsort(-lengths, kind="stable")[first:]
     for rows, total in log_likelihoods(model, heads, tails, order):
-        yield rows, total, lengths[rows] - encoded.begin
+        yield rows, total, lengths[rows] - encoded.begin[rows]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.generation import encode_contexts, encode_responses
+from evenhand.evaluation.models.contexts import before_answers, encode_contexts, encode_responses
 from evenhand.evaluation.models.likelihood.tokens import log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
 
@@ -28,8 +28,7 @@ def response_perplexity(
     """
     if len(contexts) != len(responses):
         raise InputError(f"responses: {len(responses)} for {len(contexts)} contexts; give one each.")
-    heads = encode_contexts(dialogue_model, contexts)
-    tails = encode_responses(dialogue_model, responses)
+    heads, tails = _encode(dialogue_model, contexts, responses)
     _check_lengths(dialogue_model, heads, tails)
     log_likelihood = np.zeros(len(contexts))
     for rows, total in log_likelihoods(dialogue_model, heads, tails, _longest_first(heads, tails)):
@@ -46,7 +45,7 @@ def response_log_likelihoods(
     As `response_perplexity`, for long work that is kept as it goes: the first `first` rows are left out. A row that
     is too long for the model has NaN, and stands last. An empty response is the end of sequence alone.
     """
-    heads, tails = encode_contexts(dialogue_model, contexts), encode_responses(dialogue_model, responses)
+    heads, tails = _encode(dialogue_model, contexts, responses)
     tokens = np.array([len(ids) for ids in tails], dtype=np.int64)
     order, room = _longest_first(heads, tails), _room(dialogue_model)
     fits = np.array([_length(dialogue_model, heads[row], tails[row]) <= room for row in order], dtype=bool)
@@ -61,6 +60,13 @@ def _longest_first(heads: Sequence[list[int]], tails: Sequence[list[int]]) -> np
     """Return the rows by length, the longest first: too little memory shows at once."""
     tokens = np.array([len(tail) for tail in tails], dtype=np.int64)
     return np.lexsort((tokens, tokens + [len(head) for head in heads]))[::-1]
+
+
+def _encode(
+    dialogue_model: DialogueModel, contexts: Sequence[str], responses: Sequence[str]
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the token ids of contexts, where a model thinks with no thought, and those of responses."""
+    return encode_contexts(dialogue_model, before_answers(contexts)), encode_responses(dialogue_model, responses)
 
 
 def _length(dialogue_model: DialogueModel, head: list[int], tail: list[int]) -> int:

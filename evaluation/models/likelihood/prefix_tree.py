@@ -162,19 +162,23 @@ def _path(tree: PrefixTree, first: int) -> np.ndarray:
     return np.searchsorted(tree.inner, np.array(ancestors[::-1], dtype=np.int64))
 
 
-def sentence_sums(tree: PrefixTree, log_p: np.ndarray, begin: int) -> np.ndarray:
+def sentence_sums(tree: PrefixTree, log_p: np.ndarray, begin: np.ndarray | int) -> np.ndarray:
     """Return Σ log p of each sequence's tokens from position `begin` on, (N,), from those of all nodes but the root."""
-    total = np.concatenate([[0.0], np.where(tree.depth[1:] >= begin, log_p, 0.0)])
     by_depth = np.argsort(tree.depth, kind="stable")
-    for nodes in np.split(by_depth, np.flatnonzero(np.diff(tree.depth[by_depth])) + 1)[1:]:
-        total[nodes] += total[tree.parent[nodes]]
-    return total[tree.leaf]
+    levels = np.split(by_depth, np.flatnonzero(np.diff(tree.depth[by_depth])) + 1)[1:]
+    begin, found = np.broadcast_to(begin, tree.leaf.shape), np.zeros(len(tree.leaf))
+    for place in np.unique(begin):  # few: a context ends where it ends, but for the token that it shares with a word
+        total = np.concatenate([[0.0], np.where(tree.depth[1:] >= place, log_p, 0.0)])
+        for nodes in levels:
+            total[nodes] += total[tree.parent[nodes]]
+        found[begin == place] = total[tree.leaf[begin == place]]
+    return found
 
 
 def honours_trees(model: DialogueModel, encoded: Encoded) -> bool:
     """Say whether the model scores some of the sentences in a tree as it does plainly; it may not take trees at all."""
     chosen = np.unique(np.linspace(0, len(encoded.ids) - 1, PROBES).astype(int))
-    probes = Encoded([encoded.ids[row] for row in chosen], encoded.begin, encoded.start)
+    probes = Encoded([encoded.ids[row] for row in chosen], encoded.begin[chosen], encoded.start)
     tree = prefix_tree(probes.ids)
     log_p = np.full(len(tree.token) - 1, np.nan)
     try:
@@ -187,5 +191,5 @@ def honours_trees(model: DialogueModel, encoded: Encoded) -> bool:
     plain = np.empty(len(chosen))
     for rows, values, _ in plain_log_likelihoods(model, probes):
         plain[rows] = values
-    found = sentence_sums(tree, log_p, encoded.begin)
+    found = sentence_sums(tree, log_p, probes.begin)
     return bool(np.abs(found - plain).max() <= PROBE_ERROR[model.model.dtype])

@@ -36,7 +36,7 @@ def sentence_log_likelihoods(
     if model.kind == "encoder_decoder":
         return _given_context(run, model, sentences, context)
     encoded = encode_sentences(model, sentences, context=context, end_of_sequence=end_of_sequence)
-    tokens = np.array([len(ids) - encoded.begin for ids in encoded.ids])
+    tokens = np.array([len(ids) for ids in encoded.ids]) - encoded.begin
     variant = f"Σ log p of the whole sentence after {encoded.start.upper()}" + " and a context" * bool(context)
     if not honours_trees(model, encoded):
         log.warning("model: %s does not take trees of sentences; it is scored plainly, and slower", model.name)

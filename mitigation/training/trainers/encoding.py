@@ -5,11 +5,15 @@ encode both as one string, with special tokens of its own (a second BOS after a 
 as long.
 """
 
+from collections.abc import Sequence
+from functools import partial
+
 from datasets import Dataset
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.generation import encode_contexts, encode_responses
+from evenhand.evaluation.models.contexts import before_answers, encode_contexts, encode_responses
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.mitigation.training.data import CONTEXT
 
 PROMPT, COMPLETION = "prompt", "completion"
 
@@ -28,19 +32,32 @@ def check_columns(rows: Dataset, *columns: str) -> None:
 
 
 def prompt_ids(base: DialogueModel, rows: Dataset) -> list[list[int]]:
-    """Return the token ids of each row's prompt.
+    """Return the token ids of each row's prompt, where the base thinks before it answers with no thought.
 
     Raises:
         InputError: two prompts that differ are the same to the tokenizer.
     """
     distinct = list(dict.fromkeys(rows[PROMPT]))
-    tokens_of = dict(zip(distinct, encode_contexts(base, distinct), strict=True))
+    tokens_of = dict(zip(distinct, encode_contexts(base, before_answers(distinct)), strict=True))
     if len({tuple(tokens) for tokens in tokens_of.values()}) < len(distinct):
         raise InputError(
             f"model: to the tokenizer of {base.name} some prompts that differ are the same, perhaps in their control "
             "tag; it has no tokens for them, so they cannot be told apart in tuning."
         )
     return [tokens_of[prompt] for prompt in rows[PROMPT]]
+
+
+def common_words(base: DialogueModel, tags: Sequence[str], rows: Dataset) -> list[str]:
+    """Return those of the tags' tokens, as text, that the rows have elsewhere too: their embeddings move there as well.
+
+    A tokenizer without a token of its own for " no_bias" writes it as " no", "_" and "bias".
+    """
+    if not tags:
+        return []
+    encode = partial(base.tokenizer, add_special_tokens=False)
+    texts = list(dict.fromkeys([*rows[CONTEXT], *rows[COMPLETION]]))
+    of_tags, of_rows = (set().union(*encode(list(one))["input_ids"]) for one in (tags, texts))
+    return [base.tokenizer.decode([token]) for token in sorted(of_tags & of_rows)]
 
 
 def response_ids(base: DialogueModel, rows: Dataset, column: str, prompts: list[list[int]]) -> list[list[int]]:

@@ -1,86 +1,22 @@
 """Rendering, decoding presets and generation, on tiny random models of four architectures."""
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
-    BlenderbotConfig,
-    BlenderbotForConditionalGeneration,
-    GenerationConfig,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
     PreTrainedTokenizerFast,
 )
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches, generation, row_decoding
+from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding
-from evenhand.evaluation.models.generation import generate_responses, prompt_seed, render_contexts
+from evenhand.evaluation.models.generation import generate_responses, prompt_seed
 from evenhand.evaluation.models.loading import DialogueModel
-
-WORDS = ["<eos>", "<pad>", "<unk>", *"abcdefghijklmnopqrstuvwxyz"]
-EOS, PAD = 0, 1
-SIZES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-SEQ2SEQ = {
-    "d_model": 16,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 32,
-    "decoder_ffn_dim": 32,
-    "decoder_start_token_id": PAD,
-    "forced_eos_token_id": None,
-}
-SPECIAL = {"vocab_size": len(WORDS), "bos_token_id": EOS, "eos_token_id": EOS, "pad_token_id": PAD}
-
-
-def word_tokenizer(adds_eos=False):
-    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    if adds_eos:
-        words.post_processor = processors.TemplateProcessing(single="$A <eos>", special_tokens=[("<eos>", EOS)])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=words, eos_token="<eos>", pad_token="<pad>", unk_token="<unk>", padding_side="left"
-    )
-
-
-def tiny(architecture):
-    torch.manual_seed(0)
-    build = {
-        "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**SPECIAL, n_embd=16, n_layer=2, n_head=2, n_positions=96)),
-        "llama": lambda: LlamaForCausalLM(
-            LlamaConfig(**SPECIAL, **SIZES, num_key_value_heads=1, max_position_embeddings=96)
-        ),
-        "sliding": lambda: MistralForCausalLM(
-            MistralConfig(**SPECIAL, **SIZES, num_key_value_heads=2, sliding_window=4, max_position_embeddings=96)
-        ),
-        "bart": lambda: BartForConditionalGeneration(BartConfig(**SPECIAL, **SEQ2SEQ, max_position_embeddings=96)),
-        "blenderbot": lambda: BlenderbotForConditionalGeneration(
-            BlenderbotConfig(**SPECIAL, **SEQ2SEQ, max_position_embeddings=96)
-        ),
-    }
-    model = build[architecture]().eval()
-    # As `load_dialogue_model` does: BlenderBot's config alone asks for beams and blocked n-grams.
-    start = model.generation_config.decoder_start_token_id
-    model.generation_config = GenerationConfig(eos_token_id=EOS, pad_token_id=PAD, decoder_start_token_id=start)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.mul_(8)  # away from uniform probabilities
-    seq2seq = model.config.is_encoder_decoder
-    return DialogueModel(model, word_tokenizer(seq2seq), "encoder_decoder" if seq2seq else "dialogue", "tiny", "0")
-
+from tests.tiny_models import EOS, PAD, WORDS, tiny
 
 ARCHITECTURES = ("gpt2", "llama", "sliding", "bart", "blenderbot")
 
@@ -110,98 +46,6 @@ def answers(model, contexts, seeds, arguments, **options):
             assert row not in found
             found[row] = text
     return [found[row] for row in range(len(contexts))]
-
-
-# --- rendering
-
-
-def test_dialogue_contexts_are_persona_prompt_tag_and_eos(gpt2):
-    assert render_contexts(gpt2, ["a b.", "c"], ["x\ny", ""], " no_bias") == [
-        "x\ny\na b. no_bias<eos>",
-        "c no_bias<eos>",
-    ]
-
-
-def test_encoder_decoder_contexts_leave_the_eos_to_the_tokenizer():
-    bart = tiny("bart")
-    assert render_contexts(bart, ["a", "b"], ["x", ""], " c") == ["x\na c", "b c"]
-    assert generation.encode_contexts(bart, ["a c"]) == [[3, 5, EOS]]
-
-
-def test_what_an_encoder_reads_ends_with_eos_also_where_the_tokenizer_forgets_it():
-    forgetful = replace(tiny("blenderbot"), tokenizer=word_tokenizer(adds_eos=False))
-    assert generation.encode_contexts(forgetful, ["a c"]) == [[3, 5, EOS]]
-    assert generation.encode_responses(forgetful, ["c"]) == [[5, EOS]]
-
-
-CHAT = "{% for m in messages %}[{{ m['role'] }}:{{ m['content'] }}]{% endfor %}{{ '[me:' if add_generation_prompt }}"
-
-
-@pytest.mark.parametrize(
-    ("template", "expected"),
-    [
-        (CHAT, "[system:x][user:a t][me:"),
-        (
-            "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + CHAT,
-            "[user:x\na t][me:",
-        ),
-        ("{% set messages = messages | rejectattr('role', 'equalto', 'system') | list %}" + CHAT, "[user:x\na t][me:"),
-    ],
-    ids=["takes", "refuses", "drops"],
-)
-def test_chat_templates_that_take_refuse_or_drop_a_system_message(gpt2, template, expected):
-    tokenizer = word_tokenizer()
-    tokenizer.chat_template = template
-    chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0")
-    assert render_contexts(chat, ["a", "b"], ["x", ""], " t") == [expected, "[user:b t][me:"]
-
-
-@pytest.mark.parametrize(
-    ("template", "expected"),
-    [
-        (CHAT, ["[system:y\nx][user:a t][me:", "[system:y][user:b t][me:"]),
-        (
-            "{% set messages = messages | rejectattr('role', 'equalto', 'system') | list %}" + CHAT,
-            ["[user:y\nx\na t][me:", "[user:y\nb t][me:"],
-        ),
-    ],
-    ids=["system role", "none"],
-)
-def test_a_system_prompt_comes_before_the_persona_in_a_chat(gpt2, template, expected):
-    tokenizer = word_tokenizer()
-    tokenizer.chat_template = template
-    chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0", system_prompt="y")
-    assert render_contexts(chat, ["a", "b"], ["x", ""], " t") == expected
-
-
-def test_a_system_prompt_is_the_first_line_where_there_are_no_chats(gpt2):
-    told = [replace(model, system_prompt="y z") for model in (gpt2, tiny("bart"))]
-    assert render_contexts(told[0], ["a", "b"], ["x", ""], " t") == ["y z\nx\na t<eos>", "y z\nb t<eos>"]
-    assert render_contexts(told[1], ["a", "b"], ["x", ""], " t") == ["y z\nx\na t", "y z\nb t"]
-
-
-def test_a_model_that_can_think_is_told_to_answer_at_once(gpt2):
-    tokenizer = word_tokenizer()
-    tokenizer.chat_template = CHAT + "{{ '<think></think>' if enable_thinking is defined and not enable_thinking }}"
-    chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0")
-    assert render_contexts(chat, ["a"], ["x"]) == ["[system:x][user:a][me:<think></think>"]
-
-
-def test_a_response_ends_as_the_chat_template_ends_a_turn():
-    base = tiny("gpt2")
-    tokenizer = word_tokenizer()
-    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }} z y {% endfor %}"
-    chat = DialogueModel(base.model, tokenizer, "chat", "tiny", "0")
-    a, y, z = (WORDS.index(word) for word in "ayz")
-    assert generation.encode_responses(chat, ["a"]) == [[a, EOS]]  # neither z nor y ends a generation
-    base.model.generation_config.eos_token_id = [EOS, y]
-    assert generation.encode_responses(chat, ["a", "a y", "a z"]) == [[a, y], [a, y], [a, z, y]]
-    assert generation.encode_responses(base, ["a"]) == [[a, EOS]]  # a dialogue model has no turns to end
-
-
-def test_personas_must_be_one_each(gpt2):
-    with pytest.raises(InputError, match="personas: 1 for 2"):
-        render_contexts(gpt2, ["a", "b"], [""])
 
 
 def test_prompt_seed_is_stable_and_different_for_each_prompt_and_seed():
@@ -248,7 +92,7 @@ def test_a_run_goes_on_where_it_was_stopped(gpt2):
 
 
 def plainly(model, context, **arguments):
-    ids = torch.tensor(generation.encode_contexts(model, [context]))
+    ids = torch.tensor(encode_contexts(model, [context]))
     output = model.model.generate(ids, attention_mask=torch.ones_like(ids), **arguments)[0]
     start = 0 if model.kind == "encoder_decoder" else ids.shape[1]
     return model.tokenizer.decode(output[start:], skip_special_tokens=True).strip()
@@ -298,7 +142,7 @@ def test_sampling_follows_the_models_probabilities(model, arguments):
 
 def exact_distribution(model, context, chosen):
     """The probability of every response of at most two tokens, by one forward call per beginning."""
-    ids = torch.tensor(generation.encode_contexts(model, [context]))
+    ids = torch.tensor(encode_contexts(model, [context]))
 
     def next_probabilities(response):
         with torch.no_grad():

@@ -168,6 +168,21 @@ def test_marian_of_one_pair_needs_no_codes(pieces, tmp_path):
     assert all(isinstance(text, str) for text in found)
 
 
+def test_marian_does_not_predict_padding(pieces, tmp_path):
+    """Its checkpoints bar it, and predict nothing else where that is lost."""
+    model = marian(pieces, tmp_path, languages=False).model
+    padding = model.config.pad_token_id
+    model.final_logits_bias[:, padding] = 100.0
+    model.generation_config.bad_words_ids = [[padding], [5]]
+    loaded = saved(tmp_path, model, load_dialogue_model(str(tmp_path)).tokenizer)
+    assert loaded.model.generation_config.bad_words_ids == [[padding]]  # the rest would be decoding
+    found = collected(translate(loaded, TEXTS, source="eng_Latn", target="spa_Latn", decoding=SHORT), len(TEXTS))
+    assert all(found)
+    loaded.model.generation_config.bad_words_ids = None
+    again = collected(translate(loaded, TEXTS, source="eng_Latn", target="spa_Latn", decoding=SHORT), len(TEXTS))
+    assert not any(again)
+
+
 def test_marian_of_several_targets_reads_the_target_first(pieces, tmp_path, monkeypatch):
     model = marian(pieces, tmp_path, languages=True)
     calls = seen(model, monkeypatch)

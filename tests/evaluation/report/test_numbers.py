@@ -4,7 +4,15 @@ import math
 
 import pytest
 
-from evenhand.evaluation.report.numbers import decimals_for, decimals_to_see, interval, number, p_value, place_name, visible
+from evenhand.evaluation.report.numbers import (
+    decimals_for,
+    decimals_to_see,
+    interval,
+    number,
+    p_value,
+    place_name,
+    visible,
+)
 
 
 @pytest.mark.parametrize(

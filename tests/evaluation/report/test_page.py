@@ -203,7 +203,9 @@ def test_a_legend_stands_with_its_figure_and_is_escaped():
 
 
 def test_what_is_undefined_is_a_dash_with_one_footnote():
-    rows = [Row(label, (Cell("undefined", reason=why), Cell("2.0"))) for label, why in (("a", "no rows"), ("b", "odd."))]
+    rows = [
+        Row(label, (Cell("undefined", reason=why), Cell("2.0"))) for label, why in (("a", "no rows"), ("b", "odd."))
+    ]
     both, one = (Table("T", ("x", "value", "n"), tuple(it), note="A note.") for it in (rows, [rows[0]] * 2))
     assert [row.cells[0].text for row in shown(both).rows] == ["–¹", "–²"]
     assert shown(both).note == "A note. –¹ undefined: no rows; –² undefined: odd."

@@ -171,6 +171,16 @@ def test_the_folder_tells_how_it_is_to_be_used(undisturbed):
     }
 
 
+@pytest.mark.parametrize(("tags", "moved"), [(("no_bias", "bias"), []), (("a no_bias", "sky bias"), ["sky", "a"])])
+def test_the_card_says_which_common_words_moved_with_the_tag(tmp_path, tags, moved):
+    data = replace(data_of(*hold_out(planted_rows(), 0.2, 0)), tags=tags)
+    result = tune(tiny_base(), data, replace(QUICK, epochs=1), tmp_path)
+    facts, card = ((result.path / name).read_text() for name in ("evenhand.json", "README.md"))
+    assert json.loads(facts)["common_words"] == moved
+    assert ("| words moved with the tag | `'sky'`, `'a'` |" in card) == bool(moved)
+    assert ("words moved" in card) == bool(moved)
+
+
 def test_an_adapter_beside_its_base_is_loaded_with_it_wherever_both_are_moved(tmp_path):
     base = tiny_base()
     for part in (base.model, base.tokenizer):

@@ -10,8 +10,9 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
 from evenhand.evaluation.datasets.mentions import clean_response
 from evenhand.evaluation.datasets.prompts import sample_cells, select
+from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.decoding import decoding
-from evenhand.evaluation.models.generation import generate_responses, render_contexts
+from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.results import find_score

@@ -216,7 +216,8 @@ def test_hostile_names_are_shown_as_text():
     assert set(parsed.tags) & {"img", "b", "foreignobject", "iframe"} == set()
     assert "<script" not in without_script(source)
     assert not any(
-        name.startswith("on") or (name in {"href", "src"} and not is_ours(value)) for _, name, value in parsed.attributes
+        name.startswith("on") or (name in {"href", "src"} and not is_ours(value))
+        for _, name, value in parsed.attributes
     )
     for raw in ("\x1b", "\x00", "\u202e", "\u2028"):
         assert raw not in source

@@ -51,6 +51,18 @@ def test_every_token_counts_given_all_before_it(model, arguments):
         assert total[row] == pytest.approx(expected, abs=1e-4) and tokens[row] == count
 
 
+def test_a_context_and_its_sentence_are_read_as_one_text(model):
+    """In "A deaf" the words are one text to the tokenizer: "deaf" has the blank before it in its token."""
+    encode, decode = (getattr(model.tokenizer, name) for name in ("encode", "decode"))
+    for context in ("I like", "I like ", "I like\n"):
+        encoded = encode_sentences(model, ["deaf people.", "tall."], context=context)
+        text = context if context[-1].isspace() else f"{context} "
+        assert [ids[1:] for ids in encoded.ids] == [encode(f"{text}deaf people."), encode(f"{text}tall.")]
+        scored = [decode(ids[begin:]) for ids, begin in zip(encoded.ids, encoded.begin, strict=True)]
+        assert [one.strip() for one in scored] == ["deaf people.", "tall."]
+    assert decode(encode_sentences(model, ["deaf people."], context="I like").ids[0][3:]) == " deaf people."
+
+
 def test_batches_order_and_resumption_change_nothing(model, monkeypatch):
     total, _ = scored(model, SENTENCES)
     reverse, _ = scored(model, SENTENCES[::-1])

@@ -110,6 +110,7 @@ def test_the_tree_of_three_sentences_by_hand():
     log_p = -np.array([1.0, 2.0, 4.0, 8.0, 16.0])  # of 5, 6, 7, 8, 9
     assert sentence_sums(tree, log_p, 1).tolist() == [-16, -13, -3, -16]
     assert sentence_sums(tree, log_p, 2).tolist() == [0, -12, -2, 0]
+    assert sentence_sums(tree, log_p, np.array([1, 3, 2, 2])).tolist() == [-16, -8, -2, 0]
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

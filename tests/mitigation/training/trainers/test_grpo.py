@@ -10,7 +10,7 @@ from datasets import Dataset
 from peft import PeftModel
 
 from evenhand.evaluation.errors import InputError, Refused
-from evenhand.evaluation.models.generation import encode_contexts
+from evenhand.evaluation.models.contexts import encode_contexts
 from evenhand.mitigation.training.checkpoints import last_checkpoint
 from evenhand.mitigation.training.data import TuningData
 from evenhand.mitigation.training.guards import weights_sha256

@@ -10,7 +10,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, GPT2TokenizerFast, PreTrai
 from trl import SFTConfig, SFTTrainer
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.generation import encode_contexts, render_contexts
+from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers.sft import IGNORED, LengthGroupedSampler, Trainer, collate, encode_rows

@@ -1,0 +1,275 @@
+"""What each kind of model reads, and what of its tokens is its answer."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.contexts import (
+    before_answers,
+    decode_responses,
+    encode_contexts,
+    encode_responses,
+    format_facts,
+    render_contexts,
+)
+from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
+from evenhand.evaluation.settings import ModelSettings
+from tests import tiny_checkpoints
+from tests.tiny_models import EOS, WORDS, tiny, word_tokenizer
+
+
+@pytest.fixture(scope="module")
+def gpt2():
+    return tiny("gpt2")
+
+
+def test_dialogue_contexts_are_persona_prompt_tag_and_eos(gpt2):
+    assert render_contexts(gpt2, ["a b.", "c"], ["x\ny", ""], " no_bias") == [
+        "x\ny\na b. no_bias<eos>",
+        "c no_bias<eos>",
+    ]
+
+
+def test_encoder_decoder_contexts_leave_the_eos_to_the_tokenizer():
+    bart = tiny("bart")
+    assert render_contexts(bart, ["a", "b"], ["x", ""], " c") == ["x\na c", "b c"]
+    assert encode_contexts(bart, ["a c"]) == [[3, 5, EOS]]
+
+
+def test_what_an_encoder_reads_ends_with_eos_also_where_the_tokenizer_forgets_it():
+    forgetful = replace(tiny("blenderbot"), tokenizer=word_tokenizer(adds_eos=False))
+    assert encode_contexts(forgetful, ["a c"]) == [[3, 5, EOS]]
+    assert encode_responses(forgetful, ["c"]) == [[5, EOS]]
+
+
+CHAT = "{% for m in messages %}[{{ m['role'] }}:{{ m['content'] }}]{% endfor %}{{ '[me:' if add_generation_prompt }}"
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        (CHAT, "[system:x][user:a t][me:"),
+        (
+            "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + CHAT,
+            "[user:x\na t][me:",
+        ),
+        ("{% set messages = messages | rejectattr('role', 'equalto', 'system') | list %}" + CHAT, "[user:x\na t][me:"),
+    ],
+    ids=["takes", "refuses", "drops"],
+)
+def test_chat_templates_that_take_refuse_or_drop_a_system_message(gpt2, template, expected):
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = template
+    chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0")
+    assert render_contexts(chat, ["a", "b"], ["x", ""], " t") == [expected, "[user:b t][me:"]
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        (CHAT, ["[system:y\nx][user:a t][me:", "[system:y][user:b t][me:"]),
+        (
+            "{% set messages = messages | rejectattr('role', 'equalto', 'system') | list %}" + CHAT,
+            ["[user:y\nx\na t][me:", "[user:y\nb t][me:"],
+        ),
+    ],
+    ids=["system role", "none"],
+)
+def test_a_system_prompt_comes_before_the_persona_in_a_chat(gpt2, template, expected):
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = template
+    chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0", system_prompt="y")
+    assert render_contexts(chat, ["a", "b"], ["x", ""], " t") == expected
+
+
+def test_a_system_prompt_is_the_first_line_where_there_are_no_chats(gpt2):
+    told = [replace(model, system_prompt="y z") for model in (gpt2, tiny("bart"))]
+    assert render_contexts(told[0], ["a", "b"], ["x", ""], " t") == ["y z\nx\na t<eos>", "y z\nb t<eos>"]
+    assert render_contexts(told[1], ["a", "b"], ["x", ""], " t") == ["y z\nx\na t", "y z\nb t"]
+
+
+def test_a_model_that_can_think_is_told_to_answer_at_once(gpt2):
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = CHAT + "{{ '<think></think>' if enable_thinking is defined and not enable_thinking }}"
+    chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0")
+    assert render_contexts(chat, ["a"], ["x"]) == ["[system:x][user:a][me:<think></think>"]
+
+
+def test_a_response_ends_as_the_chat_template_ends_a_turn():
+    base = tiny("gpt2")
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }} z y {% endfor %}"
+    chat = DialogueModel(base.model, tokenizer, "chat", "tiny", "0")
+    a, y, z = (WORDS.index(word) for word in "ayz")
+    assert encode_responses(chat, ["a"]) == [[a, EOS]]  # neither z nor y ends a generation
+    base.model.generation_config.eos_token_id = [EOS, y]
+    assert encode_responses(chat, ["a", "a y", "a z"]) == [[a, y], [a, y], [a, z, y]]
+    assert encode_responses(base, ["a"]) == [[a, EOS]]  # a dialogue model has no turns to end
+
+
+def test_personas_must_be_one_each(gpt2):
+    with pytest.raises(InputError, match="personas: 1 for 2"):
+        render_contexts(gpt2, ["a", "b"], [""])
+
+
+# --- checkpoints as the hub has them
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """What loads a tiny checkpoint of a family, made once."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+
+    def load(name, **told):
+        torch.manual_seed(0)
+        if not (folder / name).exists():
+            getattr(tiny_checkpoints, name)(folder / name)
+        return load_dialogue_model(ModelSettings(name=str(folder / name), device="cpu", **told))
+
+    return load
+
+
+def tokens(model, text, persona="", tag=""):
+    """A context as its tokens, those of plain text joined between special ones."""
+    [ids] = encode_contexts(model, render_contexts(model, [text], [persona], tag))
+    found, special = [""], {index for index, token in model.tokenizer.added_tokens_decoder.items() if token.special}
+    for token in ids:
+        if token in special:
+            found += [model.tokenizer.convert_ids_to_tokens(token), ""]
+        else:
+            found[-1] += model.tokenizer.decode([token])
+    return [part for part in found if part]
+
+
+HEADER = ["<|start_header_id|>", "<|end_header_id|>"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("base_without_template", ["<|begin_of_text|>", "P.\nHi!", "<|end_of_text|>"]),
+        (
+            "llama",
+            [
+                *(
+                    "<|begin_of_text|>",
+                    HEADER[0],
+                    "system",
+                    HEADER[1],
+                    "\n\nToday Date: 26 Jul 2024\n\nP.",
+                    "<|eot_id|>",
+                ),
+                *(HEADER[0], "user", HEADER[1], "\n\nHi!", "<|eot_id|>", HEADER[0], "assistant", HEADER[1], "\n\n"),
+            ],
+        ),
+        (
+            "gemma",
+            ["<bos>", "<start_of_turn>", "user\nP.\nHi!", "<end_of_turn>", "\n", "<start_of_turn>", "model\n"],
+        ),
+        (
+            "qwen",
+            [
+                *("<|im_start|>", "system\nP.", "<|im_end|>", "\n", "<|im_start|>", "user\nHi!", "<|im_end|>", "\n"),
+                *("<|im_start|>", "assistant\n<think>\n\n</think>\n\n"),
+            ],
+        ),
+        (
+            "thinker",
+            [
+                *("<|im_start|>", "system\nP.", "<|im_end|>", "\n", "<|im_start|>", "user\nHi!", "<|im_end|>", "\n"),
+                *("<|im_start|>", "assistant\n<think>\n"),
+            ],
+        ),
+    ],
+)
+def test_contexts_token_by_token(checkpoint, name, expected):
+    assert tokens(checkpoint(name), "Hi!", "P.") == expected
+    assert tokens(checkpoint(name, system_prompt="P."), "Hi!") == expected
+
+
+def test_a_base_model_has_its_bos_once_and_only_where_its_tokenizer_adds_it(checkpoint):
+    base, dialogpt = checkpoint("base_without_template"), checkpoint("dialogpt")
+    assert (base.kind, dialogpt.kind) == ("dialogue", "dialogue")
+    [ids] = encode_contexts(base, ["I'm deaf."])
+    assert ids == base.tokenizer("I'm deaf.")["input_ids"] and ids.count(base.tokenizer.bos_token_id) == 1
+    assert encode_contexts(dialogpt, ["I'm deaf."])[0] == dialogpt.tokenizer("I'm deaf.")["input_ids"]
+    assert encode_contexts(base, [""]) == [[]]  # no prompt is none with BOS either
+    assert base.tokenizer.bos_token_id not in encode_responses(base, ["I'm deaf."])[0]
+
+
+@pytest.mark.parametrize("call", ["strftime_now('%Y-%m-%d')", 'strftime_now( "%Y-%m-%d" )'])
+def test_a_template_that_asks_for_the_date_gets_the_fixed_one(gpt2, call):
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = f"{{{{ {call} }}}} {CHAT}"
+    chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0")
+    assert render_contexts(chat, ["a"], [""]) == ["2024-07-26 [user:a][me:"]
+
+
+def test_the_format_is_known_by_a_hash_and_its_date(checkpoint):
+    names = ("base_without_template", "llama", "gemma", "qwen", "thinker", "dialogpt", "blenderbot")
+    facts = {name: format_facts(checkpoint(name)) for name in names}
+    assert {name for name in names if facts[name]["date"]} == {"llama"} and facts["llama"]["date"] == "2024-07-26"
+    assert len({fact["sha256"] for fact in facts.values()}) == len(names)
+    qwen = checkpoint("qwen")
+    assert format_facts(replace(qwen, system_prompt="Be fair.")) == facts["qwen"]  # the signature has that besides
+    qwen.tokenizer.chat_template += " "
+    assert format_facts(qwen)["sha256"] != facts["qwen"]["sha256"]
+
+
+def answered(model, context, generated):
+    encode = model.tokenizer.encode
+    return decode_responses(model, [encode(context)] * len(generated), [encode(text) for text in generated])
+
+
+def test_a_thought_is_no_part_of_the_response(checkpoint):
+    thinker, end = checkpoint("thinker"), "<|im_end|>"
+    thinking = render_contexts(thinker, ["Hi!"], [""])[0]
+    assert answered(thinker, thinking, [f"She is deaf.\n</think>\n\nHello.{end}", f"</think>Yes.{end}"]) == [
+        "Hello.",
+        "Yes.",
+    ]
+    unfinished = ["She is deaf.", f"She is deaf.{end}", "", f"<think>{end}"]
+    assert answered(thinker, thinking, unfinished) == [None] * 4
+    assert answered(thinker, thinking, [f"Well.</think>\n\n{end}"]) == [""]  # left its thought, and says nothing
+    # A model that was told not to think may do so all the same, and most do not.
+    qwen = checkpoint("qwen")
+    [plain] = render_contexts(qwen, ["Hi!"], [""])
+    said = [f"Hello.{end}", f"<think>\nDeaf?\n</think>\n\nHello.{end}", "<think>\nDeaf?", end]
+    assert answered(qwen, plain, said) == ["Hello.", "Hello.", None, ""]
+    dialogpt = checkpoint("dialogpt")  # what is no chat has no thoughts
+    assert answered(dialogpt, "Hi!", ["<think> is a tag"]) == ["<think> is a tag"]
+
+
+def test_the_channels_of_gpt_oss(checkpoint):
+    model = checkpoint("qwen")
+    start, message, end = "<|start|>assistant", "<|message|>", "<|im_end|>"
+    analysis, final = f"<|channel|>analysis{message}", f"<|channel|>final{message}"
+    said = [f"{analysis}Deaf?<|end|>{start}{final}Hello.{end}", f"{final}Hello.{end}", f"{analysis}Deaf?"]
+    assert answered(model, f"<|start|>user{message}Hi!<|end|>{start}", said) == ["Hello.", "Hello.", None]
+
+
+def test_a_given_answer_follows_a_thought_that_is_over(checkpoint):
+    """With the thought left empty, the always-thinking model's context is the one that Qwen3's template writes."""
+    thinker, qwen = checkpoint("thinker"), checkpoint("qwen")
+    contexts = [render_contexts(model, ["Hi!"], [""])[0] for model in (thinker, qwen)]
+    assert before_answers(contexts) == [contexts[1], contexts[1]]
+    assert before_answers(["Hi!<|start|>assistant"]) == ["Hi!<|start|>assistant<|channel|>final<|message|>"]
+    assert answered(thinker, before_answers(contexts)[0], ["Hello.<|im_end|>"]) == ["Hello."]
+
+
+def test_a_token_that_no_text_reaches_is_no_error_and_one_that_is_needed_is(checkpoint, tmp_path):
+    gemma = checkpoint("gemma")
+    size = gemma.model.config.vocab_size
+    assert gemma.tokenizer.convert_tokens_to_ids("<image_soft_token>") == size
+    folder = tiny_checkpoints.gemma(tmp_path / "gemma")
+    gemma.tokenizer.pad_token = "<image_soft_token>"
+    gemma.tokenizer.save_pretrained(folder)
+    with pytest.raises(InputError, match=f"has {size + 1} tokens, the model only {size}"):
+        load_dialogue_model(str(folder))
+    gemma.tokenizer.pad_token = "<pad>"
+    gemma.tokenizer.chat_template = "<image_soft_token>" + gemma.tokenizer.chat_template
+    gemma.tokenizer.save_pretrained(folder)
+    with pytest.raises(InputError, match="they do not belong together"):
+        load_dialogue_model(str(folder))

@@ -1,0 +1,123 @@
+"""A tiny model of each family goes through measure → label → tune → measure, with its own tokens and template.
+
+What they read is asserted token by token in tests/evaluation/models/test_contexts.py.
+"""
+
+import json
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from evenhand.evaluation.families.generation_bias.settings import Settings
+from evenhand.evaluation.models.contexts import UNFINISHED
+from evenhand.evaluation.results import find_score, read_scores
+from evenhand.evaluation.runs.files import sha256_of
+from evenhand.evaluation.settings import CheckpointSettings, DecodingSettings, ModelSettings, PromptSettings
+from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.recipes.label import label
+from evenhand.recipes.measure import measure
+from evenhand.recipes.settings import LabelSettings, MeasureSettings, TuneSettings
+from evenhand.recipes.tune import tune
+from tests import tiny_checkpoints
+
+FAMILIES = ("base_without_template", "llama", "gemma", "qwen", "thinker", "sharded")
+METHODS = ("exchange", "kto")
+N = 2 * 7 * 4  # templates × descriptors × responses
+
+
+@pytest.fixture(scope="module")
+def ruler(tmp_path_factory):
+    """The folder of a taxonomy, and of a classifier of random weights."""
+    folder = tmp_path_factory.mktemp("ruler")
+    tiny_checkpoints.taxonomy(folder / "taxonomy")
+    torch.manual_seed(0)
+    tiny_checkpoints.style_classifier(folder / "classifier")
+    return folder
+
+
+def measured(ruler: Path, model: Path, output_dir: Path) -> dict[str, object]:
+    """Measure a model; return its responses, scores and signature."""
+    measure(
+        MeasureSettings(
+            model=ModelSettings(name=str(model)),
+            prompts=PromptSettings(dataset=str(ruler / "taxonomy"), descriptors=None, per_cell=4),
+            decoding=DecodingSettings(arguments={"max_new_tokens": 8}),
+            generation_bias=Settings(
+                style_classifier=CheckpointSettings(name=str(ruler / "classifier")),
+                style_clusters="go_emotions",
+                neutral_dialogue=None,
+                permutations=9,
+            ),
+            output_dir=output_dir,
+            report_to="none",
+            show=False,
+        )
+    )
+    scores = read_scores(output_dir / "scores.json")
+    responses = pd.read_parquet(output_dir / "responses.parquet")
+    return {"scores": scores, "responses": responses, "signature": find_score(scores, "fgb").signature}
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def finished(request, ruler, tmp_path_factory):
+    """Yield the family, what was measured of its base, the run's folder, and whether the base is as it was."""
+    folder = tmp_path_factory.mktemp(request.param)
+    torch.manual_seed(0)
+    getattr(tiny_checkpoints, request.param)(folder / "model")
+    files = sorted((folder / "model").iterdir())
+    sha256 = sha256_of(*files)
+    base = measured(ruler, folder / "model", folder / "before")
+    labelled = LabelSettings(responses=folder / "before", quantile=0.5, report_to="none", output_dir=folder / "label")
+    label(labelled)
+    # One direction makes the thinker end its thoughts; at the others' rate it would be unlearned with all else.
+    rate = 0.001 if request.param == "thinker" else 0.005
+    for method in METHODS:
+        training = TuningSettings(
+            epochs=1,
+            batch_size=16,
+            learning_rate=rate,
+            preference_learning_rate=2 * rate,
+            largest_perplexity_rise=1e6,
+            evaluations_per_epoch=1,
+        )
+        settings = {"training": training, "measure_every": 0, "labels": folder / "label", "report_to": "none"}
+        tune(TuneSettings(method=method, output_dir=folder / method, **settings))
+    return request.param, base, folder, sha256_of(*files) == sha256
+
+
+def test_it_is_measured_tuned_and_measured_again(finished, ruler):
+    name, base, folder, as_it_was = finished
+    assert as_it_was
+    for method in METHODS:
+        manifest = json.loads((folder / method / "run.json").read_text())
+        assert manifest["outputs_changed"]["max_logit_change"] > 0.01
+        after = measured(ruler, folder / method / "adapter", folder / f"{method}_after")
+        for one in (base, after):
+            assert math.isfinite(find_score(one["scores"], "fgb_pooled_corrected").value)
+            assert one["signature"]["format"] == base["signature"]["format"]  # the adapter is asked as its base is
+        assert (base["responses"]["response"] != after["responses"]["response"]).mean() > 0.2
+        assert (base["signature"]["format"]["date"] == "2024-07-26") == (name == "llama")
+
+
+def test_what_never_leaves_its_thought_is_counted_and_not_measured(finished):
+    name, base, folder, _ = finished
+    responses = base["responses"]
+    unfinished = responses["left_out"] == UNFINISHED
+    shares = [score for score in base["scores"] if score.metric == "unfinished_share"]
+    if name != "thinker":
+        assert not unfinished.any() and not shares and responses["left_out"].isna().all()
+        return
+    assert 0 < unfinished.sum() < N / 2 and (responses["response"][unfinished] == "").all()
+    assert not responses["response"].str.contains("</think>").any()
+    assert [(score.value, score.n) for score in shares] == [(unfinished.mean(), N)]
+    empty = responses["response"].str.strip() == ""
+    overall = find_score(base["scores"], "fgb")
+    assert (overall.n, overall.n_left_out) == (N - empty.sum(), empty.sum())
+    report = (folder / "before" / "report.md").read_text()
+    assert f"{100 * unfinished.mean():.1f} % of the responses never left the model's thought" in report
+    assert not set(pd.read_parquet(folder / "label" / "labels.parquet")["prompt_id"]) & set(
+        responses["prompt_id"][empty]
+    )
