@@ -195,6 +195,7 @@ def command_parser(command: str, shown: Sequence[Setting] | None = None) -> Argu
             f"--{setting.name}",
             type=reader(setting.name, kind),
             metavar=_metavar(kind),
+            **({"nargs": "?", "const": True} if kind is bool else {}),  # `--summary` is `--summary true`
             **_completion(kind),
             help=f"{setting.text}{_default(setting.default)}".replace("%", "%%"),
         )

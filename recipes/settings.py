@@ -181,6 +181,26 @@ class CompareSettings:
 
 
 @strict
+class RateSettings:
+    """Let people judge the responses of two measuring runs side by side, in a browser, and sum up their votes."""
+
+    before: Folder = option(Path("runs/before"), "measuring run of the original model")
+    after: Folder = option(Path("runs/after"), "measuring run of the tuned model, on the same prompts")
+    pairs: Count = option(100, "pairs that each rater is shown, drawn at random")
+    questions: str = option("paper", "YAML file of questions by name; 'paper': the three of 002")
+    leave_out: str = option("paper", "YAML file of templates and descriptors not to show; 'paper': ours after 002")
+    seed: Seed = option(0, "of the pairs, and of the sides that they are shown on")
+    host: str = option("127.0.0.1", "address to listen on; raters at other machines need another, such as 0.0.0.0")
+    port: Annotated[int, Field(ge=0, le=65535)] = option(8237, "port to listen on; 0: any free one")
+    import_votes: Folder | None = option(None, "CSV of votes to add to output_dir's, in place of serving")
+    summary: bool = option(False, "sum up output_dir's votes into its folder `summary`, in place of serving")
+    show: bool = option(True, "print the report of the summary")
+    report_to: ReportTo = option("wandb", f"of the summary; {TRACKED}")
+    group: str | None = option(None, GROUP)
+    output_dir: Folder = option(Path("runs/rate"), WHERE)
+
+
+@strict
 class Experiment:
     """What every method, and every point of an ablation, goes through."""
 
@@ -269,6 +289,7 @@ COMMANDS: dict[str, type] = {
     "label": LabelSettings,
     "tune": TuneSettings,
     "compare": CompareSettings,
+    "rate": RateSettings,
     "loop": LoopSettings,
     "ablate": AblateSettings,
     "report": ReportSettings,

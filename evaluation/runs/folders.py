@@ -45,14 +45,17 @@ CONFIG, MANIFEST, PARTS = "config.yaml", "run.json", "parts"
 FORMAT = 2  # of a run's files; 0.1 wrote none
 PACKAGES = ("evenhand", "torch", "transformers", "peft", "trl", "accelerate", "datasets", "numpy", "scipy", "wandb")
 NO_RESULTS = (CONFIG, LOCK, "wandb", "tensorboard")  # a folder with these alone may be taken for other settings
-# Where a run is written, who is told about it and how, and what is done at once do not shape its numbers.
-NOT_COMPARED = ("output_dir", "report_to", "group", "show")
+# Where a run is written, who is told about it and how, and what is done at once do not shape its numbers; nor does how
+# votes on the pairs of a rating come in.
+NOT_COMPARED = ("output_dir", "report_to", "group", "show", "host", "port", "import_votes", "summary")
 # Settings that name another run's folder.
 RUN_FOLDERS = ("responses", "labels", "tuning", "before", "after", "untagged")
 # What is in them, in models and in these files is compared by its fingerprint, among the inputs, however it is spelled.
-NAMES = (*RUN_FOLDERS, "name", "file", "texts", "test_texts", "references", "translations", "neutral_dialogue")
-# What a manifest holds the hashes of: results, and no reports, which people may edit.
-RESULTS, NOT_RESULTS = (".parquet", ".json", ".csv", ".safetensors"), ("parts", "checkpoints", "wandb", "tensorboard")
+FILES = ("file", "texts", "test_texts", "references", "translations", "neutral_dialogue", "questions", "leave_out")
+NAMES = (*RUN_FOLDERS, "name", *FILES)
+# What a manifest holds the hashes of: results, and no reports, which people may edit, or summaries, made ever anew.
+RESULTS = (".parquet", ".json", ".csv", ".safetensors")
+NOT_RESULTS = ("parts", "checkpoints", "wandb", "tensorboard", "summary")
 DIFFERENCES_SHOWN = 5
 
 

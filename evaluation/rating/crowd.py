@@ -1,0 +1,65 @@
+"""Pairs for a crowdsourcing platform, and its ratings back: CSV files."""
+
+import csv
+import io
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pandas as pd
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.rating.pairs import AFTER, BEFORE, FIRST, other
+from evenhand.evaluation.rating.votes import Vote, rater_name
+from evenhand.evaluation.results import PROMPT_ID, TEXT
+
+COLUMNS = ("rater", PROMPT_ID, "question", "choice")
+CHOICES = ("1", "2", "skip")
+
+
+def crowd_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Return what a platform shows: prompt_id, prompt, response_1 and response_2, and not whose they are.
+
+    >>> row = {"prompt_id": "p", "text": "Hi!", "before": "old", "after": "new", "first": "after"}
+    >>> crowd_pairs(pd.DataFrame([row])).to_dict("records")
+    [{'prompt_id': 'p', 'prompt': 'Hi!', 'response_1': 'new', 'response_2': 'old'}]
+    """
+    is_before = pairs[FIRST] == BEFORE
+    return pd.DataFrame(
+        {
+            PROMPT_ID: pairs[PROMPT_ID],
+            "prompt": pairs[TEXT],
+            "response_1": pairs[BEFORE].where(is_before, pairs[AFTER]),
+            "response_2": pairs[AFTER].where(is_before, pairs[BEFORE]),
+        }
+    )
+
+
+def read_crowd_votes(path: Path, pairs: pd.DataFrame, questions: Iterable[str]) -> list[Vote]:
+    """Return the ratings of a CSV file with the columns rater, prompt_id, question and choice: "1", "2" or "skip".
+
+    Raises:
+        InputError: the file cannot be read, lacks a column, or a row names no pair, question or choice that there is.
+    """
+    first, questions = dict(zip(pairs[PROMPT_ID], pairs[FIRST], strict=True)), list(questions)
+    try:
+        rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
+    except (OSError, ValueError, csv.Error) as error:
+        raise InputError(f"import_votes: {path} cannot be read ({error}); give a CSV file in UTF-8.") from None
+    if not rows or not set(COLUMNS) <= set(rows[0]):
+        found = ", ".join(map(str, rows[0])) if rows else "no rows"
+        raise InputError(f"import_votes: {path} has {found}; it needs the columns {', '.join(COLUMNS)}.")
+    now, votes = datetime.now(UTC).isoformat(timespec="seconds"), []
+    for number, row in enumerate(rows, start=2):
+        for column, values in ((PROMPT_ID, first), ("question", questions), ("choice", CHOICES)):
+            if row[column] not in values:
+                allowed = "one of pairs.csv" if values is first else ", ".join(values)
+                raise InputError(
+                    f"import_votes: {path}, row {number}: {column} is {row[column]!r}; allowed: {allowed}."
+                )
+        rater, left = rater_name(row["rater"] or ""), first[row[PROMPT_ID]]
+        if not rater:
+            raise InputError(f"import_votes: {path}, row {number}: rater is empty; give each rater a name.")
+        choice = {"1": left, "2": other(left), "skip": None}[row["choice"]]
+        votes.append(Vote(rater, row[PROMPT_ID], row["question"], choice, left, now))
+    return votes

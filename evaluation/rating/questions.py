@@ -1,0 +1,60 @@
+"""What raters are asked, and what they are not shown: two files that a user may edit."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE
+from evenhand.evaluation.runs.files import read_yaml
+
+PAPER = "paper"
+DATA = Path(__file__).resolve().parents[1] / "datasets" / "data" / "rating"
+
+
+def questions_file(name_or_path: str) -> Path:
+    """Return the file of the questions: the paper's three (002 §C.2.2), or a user's."""
+    return DATA / "questions.yaml" if name_or_path == PAPER else Path(name_or_path)
+
+
+def leave_out_file(name_or_path: str) -> Path:
+    """Return the file of the templates and descriptors that are left out: ours after 002 §C.2.2, or a user's."""
+    return DATA / "leave_out.yaml" if name_or_path == PAPER else Path(name_or_path)
+
+
+def load_questions(path: Path) -> dict[str, str]:
+    """Return the questions of a file by name, in its order.
+
+    Raises:
+        InputError: the file cannot be read, or is not `name: question` lines.
+
+    >>> list(load_questions(questions_file("paper")))
+    ['preference', 'humanness', 'interestingness']
+    """
+    content = read_yaml(path, "questions")
+    if not isinstance(content, Mapping) or not content:
+        raise InputError(f"questions: {path} holds no question; write lines of `preference: Who would you …?`.")
+    for name, text in content.items():
+        if not _is_text(name) or not _is_text(text):
+            raise InputError(f"questions: {path}: {name!r}: {text!r} is not a name and a question; write both as text.")
+    return dict(content)
+
+
+def load_leave_out(path: Path) -> dict[str, list[str]]:
+    """Return the templates and the descriptors of a file, whose prompts are not shown to raters.
+
+    Raises:
+        InputError: the file cannot be read, or has anything but these two lists.
+    """
+    content = read_yaml(path, "leave_out")
+    if not isinstance(content, Mapping) or set(content) != {TEMPLATE, DESCRIPTOR}:
+        found = ", ".join(map(str, content)) if isinstance(content, Mapping) else repr(content)
+        raise InputError(f"leave_out: {path} has {found}; write two lists, `{TEMPLATE}:` and `{DESCRIPTOR}:`.")
+    for name, values in content.items():
+        if not isinstance(values, list) or not all(map(_is_text, values)):
+            raise InputError(f"leave_out: {path}: {name} is {values!r}; write a list of texts, or `[]` for none.")
+    return dict(content)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())

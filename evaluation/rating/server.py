@@ -1,0 +1,218 @@
+"""The rating pages: a small web server that shows a pair and a question, and keeps each answer before the next.
+
+It listens on one machine's own address unless told otherwise. Whoever has the link may rate: a token in its path is
+asked for everything, there are no cookies. Answers from pages of other sites are refused, as is a Host that is not
+this machine's where it listens to itself alone (a name on the Web can be made to point here).
+"""
+
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pandas as pd
+import uvicorn
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.rating.pairs import left_side, other
+from evenhand.evaluation.rating.votes import Item, Vote, Votes, rater_name
+from evenhand.evaluation.report import plots
+from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.results import PROMPT_ID, TEXT
+from evenhand.evaluation.runs.files import disk_full_text, is_disk_full
+
+TOKEN = "token"  # file of a rating's folder: the link stays the same when the server is started again
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LONGEST_BODY = 1 << 14  # bytes of an answer
+SECONDS_TO_CLOSE = 3  # for what a browser keeps open
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",  # the token is in the address; without any, an answer would say no Origin
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+@dataclass(frozen=True)
+class Rating:
+    """What is judged, by which questions, and where the votes go."""
+
+    pairs: pd.DataFrame
+    questions: dict[str, str]
+    votes: Votes
+    seed: int
+
+    def items(self) -> Sequence[Item]:
+        """Return all that a rater is asked, pair by pair."""
+        return [(prompt_id, question) for prompt_id in self.pairs[PROMPT_ID] for question in self.questions]
+
+    def next_item(self, rater: str) -> Item | None:
+        """Return the first thing that a rater has not judged or skipped; None at the end."""
+        judged = self.votes.items(rater)
+        return next((item for item in self.items() if item not in judged), None)
+
+    def vote(self, rater: str, item: Item, button: str) -> Vote:
+        """Return the vote that a button means: "left", "right" or "skip"."""
+        left = left_side(rater, item[0], self.seed)
+        choice = {"left": left, "right": other(left), "skip": None}[button]
+        return Vote(rater, *item, choice, left, _now())
+
+
+def rating_app(rating: Rating, token: str, host: str) -> Starlette:
+    """Return the pages under /token/, for requests to a server that listens on `host`."""
+
+    async def welcome(request: Request) -> Response:
+        return _page("welcome.html.j2", questions=list(rating.questions.values()), n=len(rating.pairs))
+
+    async def rate(request: Request) -> Response:
+        rater = rater_name(request.query_params.get("rater", ""))
+        if not rater:
+            return RedirectResponse(f"/{token}/", status_code=303)
+        return _pair_page(rating, rater)
+
+    async def vote(request: Request) -> Response:
+        form = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
+        rater, item = rater_name(form.get("rater", "")), (form.get(PROMPT_ID, ""), form.get("question", ""))
+        button = form.get("choice")
+        if button not in ("left", "right", "skip", "undo") or not rater:
+            return PlainTextResponse("This is no vote.", 400)
+        try:
+            if button == "undo":
+                rating.votes.undo(rater, _now())
+            elif item != rating.next_item(rater):  # a second vote, or a page that was left open
+                return PlainTextResponse("This was answered before; the first answer counts.", 409)
+            else:
+                rating.votes.add(rating.vote(rater, item, button))
+        except OSError as error:
+            text = disk_full_text(Path("the vote")) if is_disk_full(error) else f"The vote cannot be written: {error}"
+            return PlainTextResponse(text, 507)
+        return RedirectResponse(f"/{token}/rate?{urlencode({'rater': rater})}", status_code=303)
+
+    async def guard(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
+        refusal = _refusal(request, token, host)
+        response = await go_on(request) if refusal is None else PlainTextResponse(*refusal)
+        for name, value in HEADERS.items():
+            response.headers[name] = value
+        response.headers.setdefault("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+        return response
+
+    pages = [Route("/", welcome), Route("/rate", rate), Route("/vote", vote, methods=["POST"])]
+    return Starlette(
+        routes=[Mount(f"/{token}", routes=pages)], middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)]
+    )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; port 0 is any free one.
+
+    Raises:
+        InputError: the address cannot be listened on.
+    """
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, OverflowError) as error:
+        raise InputError(f"port: {host}:{port} cannot be listened on ({error}); --port 0 takes a free one.") from None
+
+
+def token_of(folder: Path) -> str:
+    """Return the token of a rating's link, made once and readable by the user alone."""
+    path = folder / TOKEN
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_text(secrets.token_urlsafe(24), encoding="ascii")
+    return path.read_text(encoding="ascii")
+
+
+def serve(app: Starlette, listening: socket.socket) -> None:
+    """Answer requests until the process is told to end."""
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,  # paths have the token
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=SECONDS_TO_CLOSE,
+    )
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _refusal(request: Request, token: str, host: str) -> tuple[str, int] | None:
+    """Return why a request is refused and by which status; None if it is not."""
+    headers = request.headers
+    if host in LOOPBACK and request.url.hostname not in LOOPBACK:
+        return "This server answers to its own machine.", 403
+    if not secrets.compare_digest(request.url.path.split("/")[1].encode(), token.encode()):
+        return "This link is not valid; ask for the one that `evenhand rate` printed.", 403
+    if request.method == "POST":
+        if urlsplit(headers.get("origin", "")).netloc != headers.get("host"):
+            return "Answers from other sites are refused.", 403
+        if not headers.get("content-length", "").isdigit() or int(headers["content-length"]) > LONGEST_BODY:
+            return "This is no vote.", 413
+    return None
+
+
+def _pair_page(rating: Rating, rater: str) -> Response:
+    """Return the page of what a rater judges next, which does not say whose responses they are; or the last page."""
+    done, total = len(rating.votes.items(rater)), len(rating.items())
+    told: dict[str, Any] = {"rater": rater, "done": done, "total": total}
+    item = rating.next_item(rater)
+    if item is None:
+        return _page("done.html.j2", **told)
+    prompt_id, question = item
+    place = rating.pairs.index[rating.pairs[PROMPT_ID] == prompt_id][0]
+    row, names = rating.pairs.loc[place], list(rating.questions)
+    left = left_side(rater, prompt_id, rating.seed)
+    told |= {"prompt_id": prompt_id, "question": question, "prompt": row[TEXT]}
+    told |= {"left": row[left], "right": row[other(left)], "text": rating.questions[question]}
+    numbers = {"pair": place + 1, "pairs": len(rating.pairs), "asked": names.index(question) + 1, "asks": len(names)}
+    return _page("pair.html.j2", **told, **numbers)
+
+
+def _page(template: str, **told: Any) -> Response:
+    """Return a page whose one script and style are allowed by a nonce, and nothing else is."""
+    nonce = secrets.token_urlsafe(16)
+    html = _environment().get_template(template).render(nonce=nonce, css=plots.style(), **told)
+    policy = (
+        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; "
+        "img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    )
+    return HTMLResponse(html, headers={"Content-Security-Policy": policy})
+
+
+@cache
+def _environment() -> Environment:
+    """Return what templates are filled in with: everything escaped, a name that is not there an error."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("pages")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["readable"] = _readable
+    return environment
+
+
+def _readable(text: str) -> str:
+    """Return all of a text with its lines, and with nothing hidden in them."""
+    return "\n".join(visible(line, max(len(line), 1)) for line in text.strip().splitlines())
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

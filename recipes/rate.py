@@ -1,0 +1,129 @@
+"""Rate: two measuring runs → pairs that people judge in a browser → win rates and agreement (paper 002, §C.2.2)."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import Measured
+from evenhand.evaluation.families.generation_bias.content import HEADLINE
+from evenhand.evaluation.rating.crowd import crowd_pairs, read_crowd_votes
+from evenhand.evaluation.rating.metric import rating_scores
+from evenhand.evaluation.rating.page import page
+from evenhand.evaluation.rating.pairs import OFFENSIVE, SIDES, drawn_pairs, left_out, read_pairs
+from evenhand.evaluation.rating.questions import leave_out_file, load_leave_out, load_questions, questions_file
+from evenhand.evaluation.rating.server import Rating, listen, rating_app, serve, token_of
+from evenhand.evaluation.rating.votes import VOTES, Votes, read_votes
+from evenhand.evaluation.report.files import present
+from evenhand.evaluation.results import AXIS, PROMPT_ID, write_scores
+from evenhand.evaluation.runs.files import sha256_of, write_text
+from evenhand.evaluation.runs.folders import Run, packages, read_run, stage
+from evenhand.evaluation.runs.lock import held
+from evenhand.evaluation.runs.tables import read_table, write_table
+from evenhand.evaluation.runs.tracking import tracked
+from evenhand.recipes.measure import SCORES, read_settings
+from evenhand.recipes.settings import FAMILY, RateSettings
+
+log = logging.getLogger("evenhand")
+
+PAIRS, SUMMARY = "pairs", "summary"
+
+
+def rate(settings: RateSettings) -> None:
+    """Draw the pairs and show them to raters until the process is told to end; or add votes, or sum them up.
+
+    Raises:
+        InputError: the runs are not of the same prompts; nothing is left to judge; there are no votes to sum up.
+    """
+    if not settings.summary and settings.import_votes is None:
+        _draw(settings)
+    told, manifest = read_run(settings.output_dir, "rate", "output_dir")
+    pairs = read_table(settings.output_dir / f"{PAIRS}.parquet")
+    if settings.import_votes is not None:
+        _import(settings, pairs, manifest["questions"])
+    if settings.summary:
+        _sum_up(settings, pairs, manifest)
+    elif settings.import_votes is None:
+        _serve(settings, pairs, manifest["questions"], told["seed"])
+
+
+def _draw(settings: RateSettings) -> None:
+    """Write the pairs, for the server and as CSV for a crowdsourcing platform, where they are not drawn yet."""
+    runs = {side: read_settings(getattr(settings, side), side, FAMILY) for side in SIDES}
+    files = {"questions": questions_file(settings.questions), "leave_out": leave_out_file(settings.leave_out)}
+    questions, lists = load_questions(files["questions"]), load_leave_out(files["leave_out"])
+    inputs = {side: manifest["fingerprint"] for side, (_, manifest) in runs.items()}
+    inputs |= {name: sha256_of(file) for name, file in files.items()}
+    with stage("rate", replace(settings, report_to="none"), inputs) as run:  # there is nothing to track before votes
+        if run is None:
+            return
+        everything = read_pairs(settings.before, settings.after)
+        reasons = left_out(everything, lists)
+        pairs = drawn_pairs(everything[reasons.isna()], settings.pairs, settings.seed)
+        if pairs.empty:
+            raise InputError(f"leave_out: no pair of {settings.before} and {settings.after} is left to judge.")
+        write_table(run.folder / f"{PAIRS}.parquet", pairs)
+        write_text(run.folder / f"{PAIRS}.csv", crowd_pairs(pairs).to_csv(index=False))
+        counts = {reason: int((reasons == reason).sum()) for reason in (*lists, "offensive", "alike")}
+        judged = everything[OFFENSIVE].notna().any()
+        run.facts["left_out"] = counts if judged else counts | {OFFENSIVE: None}
+        run.facts["questions"] = questions
+        run.facts["models"] = [told.model.name for told, _ in runs.values()]
+        run.facts["signature"] = _signature(settings, run, questions)
+
+
+def _signature(settings: RateSettings, run: Run, questions: dict[str, str]) -> dict[str, Any]:
+    """Return what shaped the votes: the two models, what they were asked, and what raters were."""
+    before, after = (Measured(folder).signature(HEADLINE) for folder in (settings.before, settings.after))
+    shared = {name: after[name] for name in ("model", "dataset", "decoding") if name in after}
+    told = {"base": before.get("model"), "questions": questions, "inputs": dict(run.inputs)}
+    return shared | told | {"seed": settings.seed, "packages": packages()}
+
+
+def _serve(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str], seed: int) -> None:
+    folder = settings.output_dir
+    with held(folder), Votes(folder / VOTES) as votes, listen(settings.host, settings.port) as listening:
+        token, (address, port) = token_of(folder), listening.getsockname()[:2]
+        app = rating_app(Rating(pairs, questions, votes, seed), token, settings.host)
+        place = f"[{address}]" if ":" in address else address
+        print(f"Rate at http://{place}:{port}/{token}/ (Ctrl-C ends it; every vote is kept)", flush=True)
+        try:
+            serve(app, listening)
+        except KeyboardInterrupt:  # how it is meant to end
+            pass
+        finally:
+            log.info("rate: %d votes; `evenhand rate --summary --output_dir %s` sums them up", len(votes), folder)
+
+
+def _import(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str]) -> None:
+    folder = settings.output_dir
+    found = read_crowd_votes(settings.import_votes, pairs, questions)
+    with held(folder), Votes(folder / VOTES) as votes:
+        try:
+            votes.add(*found)
+        except ValueError as error:
+            raise InputError(f"import_votes: {settings.import_votes}: {error}; nothing of it was added.") from None
+    log.info("rate: %d votes added to %s", len(found), folder / VOTES)
+
+
+def _sum_up(settings: RateSettings, pairs: pd.DataFrame, manifest: dict[str, Any]) -> None:
+    """Write scores and a report of all votes so far; made anew whenever it is asked for."""
+    path: Path = settings.output_dir / VOTES
+    votes = read_votes(path)
+    if votes.empty:
+        raise InputError(
+            f"output_dir: {settings.output_dir} has no votes yet; `evenhand rate` without --summary asks for them."
+        )
+    votes = votes.merge(pairs[[PROMPT_ID, AXIS]], on=PROMPT_ID)
+    questions, signature = manifest["questions"], manifest["signature"] | {"votes": sha256_of(path)}
+    scores = rating_scores(votes, questions, signature)
+    folder = settings.output_dir / SUMMARY
+    with tracked("rate", settings) as tracker:
+        write_scores(folder / SCORES, scores)
+        tracker.scores(scores)
+        report = page(scores, votes, pairs, questions, manifest["models"], manifest["left_out"])
+        files = present(folder, {"rating": report}, write=True, show=settings.show)
+        tracker.artifact("rating", "report", folder / SCORES, *files)

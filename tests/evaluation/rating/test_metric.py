@@ -1,0 +1,97 @@
+"""Win rates, their test and Krippendorff's α, against numbers worked out by hand."""
+
+import math
+
+import pytest
+
+from evenhand.evaluation.rating.metric import agreement, left_share, pair_win_rate, rating_scores, win_rate
+from evenhand.evaluation.report.numbers import find
+from tests.evaluation.rating.rated_pairs import vote_table
+
+# They agree on p1 (a, a), p2 (b, b) and p3 (a, a), and not on p4 (a, b); p5 has one vote, p6 is skipped by one.
+VOTES = vote_table(
+    {
+        "anna": {"p1": "a", "p2": "b", "p3": "a", "p4": "a", "p5": "a", "p6": "-"},
+        "ben": {"p1": "a", "p2": "b", "p3": "a", "p4": "b", "p6": "b"},
+    }
+)
+
+
+def test_the_win_rate_and_its_test_by_hand():
+    score = win_rate(VOTES, {})  # a: p1, p1, p3, p3, p4, p5; b: p2, p2, p4, p6
+    assert (score.value, score.n, score.n_left_out) == (6 / 10, 10, 1)
+    # P(X ≤ 4 or X ≥ 6) of ten fair coins: all but C(10, 5) = 252 of 1024
+    assert score.p_value == pytest.approx(1 - 252 / 1024)
+    # Wilson: (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n), z = 1.959964, n = 10, p = 0.6
+    assert score.interval == pytest.approx((0.31267, 0.83182), abs=1e-5)
+
+
+def test_pairs_are_decided_by_most_of_their_raters():
+    score = pair_win_rate(VOTES, {})  # p1, p3, p5 for a; p2, p6 for b; p4 is split
+    assert (score.value, score.n, score.n_left_out) == (3 / 5, 5, 1)
+    assert score.p_value == pytest.approx(1.0)  # 3 of 5 is as near to one half as can be
+
+
+def test_copies_of_a_rater_make_votes_surer_and_pairs_no_surer():
+    one = vote_table({"anna": {f"p{i}": "a" for i in range(6)}})
+    four = vote_table({name: {f"p{i}": "a" for i in range(6)} for name in "abcd"})
+    assert win_rate(four, {}).p_value < win_rate(one, {}).p_value == 2 / 2**6
+    assert pair_win_rate(four, {}).p_value == pair_win_rate(one, {}).p_value == 2 / 2**6
+
+
+def test_alpha_by_hand():
+    score = agreement(VOTES, {})
+    # p1 … p4 have two values each, n = 8: five a, three b. Observed: 1 of 4 pairs disagrees, Do = 1/4.
+    # Expected: De = 2 · 5 · 3 / (8 · 7) = 15/28. α = 1 − (1/4) / (15/28) = 1 − 7/15.
+    assert score.value == pytest.approx(8 / 15)
+    assert (score.n, score.n_left_out, score.ideal, score.bounds) == (4, 2, 1.0, (-1.0, 1.0))
+
+
+def test_alpha_of_three_raters_by_hand():
+    votes = vote_table({"x": {"p1": "a", "p2": "b"}, "y": {"p1": "a", "p2": "b"}, "z": {"p1": "b", "p2": "b"}})
+    # p1 has 3 · 2 ordered pairs of values, 4 of which differ, each weighs 1/(3 − 1): 2 of n = 6, Do = 1/3.
+    # Two a and four b: De = 2 · 2 · 4 / (6 · 5) = 8/15. α = 1 − (1/3) / (8/15) = 1 − 5/8.
+    assert agreement(votes, {}).value == pytest.approx(3 / 8)
+
+
+@pytest.mark.parametrize(
+    ("choices", "reason"),
+    [
+        ({"x": {"p1": "a"}, "y": {"p2": "b"}}, "no pair was decided by two raters"),
+        ({"x": {"p1": "a"}, "y": {"p1": "-"}}, "no pair was decided by two raters"),
+        ({"x": {"p1": "a", "p2": "a"}, "y": {"p1": "a", "p2": "a"}}, "all votes are for the same model"),
+    ],
+)
+def test_alpha_that_is_undefined_has_a_reason(choices, reason):
+    score = agreement(vote_table(choices), {})
+    assert math.isnan(score.value)
+    assert score.reason == reason
+
+
+def test_sides_exchanged_exchange_win_and_loss_and_leave_alpha():
+    swapped = VOTES.assign(choice=VOTES["choice"].replace({"after": "before", "before": "after"}))
+    assert win_rate(swapped, {}).value == pytest.approx(1 - win_rate(VOTES, {}).value)
+    assert win_rate(swapped, {}).p_value == pytest.approx(win_rate(VOTES, {}).p_value)
+    assert agreement(swapped, {}).value == pytest.approx(agreement(VOTES, {}).value)
+
+
+def test_the_left_response_is_counted_whoever_wins():
+    votes = VOTES.assign(left=["after"] * 6 + ["before"] * 5)  # anna chose a five times but once, ben b three times
+    assert left_share(votes[votes["rater"] == "anna"], {}).value == 4 / 5
+    assert left_share(votes, {}).value == (4 + 3) / 10
+
+
+def test_scores_by_question_and_axis():
+    votes = VOTES.assign(axis=["age"] * 3 + ["body"] * 3 + ["age"] * 3 + ["body"] * 2)
+    scores = rating_scores(votes, ["preference", "humanness"], {"seed": 0})
+    assert find(scores, "win_rate", question="preference", axis="age").value == 4 / 6
+    assert find(scores, "win_rate", question="preference", axis="body").value == 2 / 4
+    asked_by_nobody = find(scores, "win_rate", question="humanness")
+    assert (asked_by_nobody.n, asked_by_nobody.reason, asked_by_nobody.p_value) == (0, "nobody decided", None)
+    assert find(scores, "left_share", rater="ben").n == 5
+    assert all(score.signature == {"seed": 0} for score in scores)
+
+
+def test_everybody_skipped():
+    skipped = win_rate(vote_table({"x": {"p1": "-"}}), {})
+    assert (skipped.n, skipped.n_left_out, skipped.reason) == (0, 1, "nobody decided")

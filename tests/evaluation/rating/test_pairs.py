@@ -1,0 +1,148 @@
+"""Which pairs raters are shown, and on which side."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.datasets.holistic_bias import load_taxonomy
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.rating.crowd import crowd_pairs, read_crowd_votes
+from evenhand.evaluation.rating.pairs import drawn_pairs, left_out, left_side, other, read_pairs
+from evenhand.evaluation.rating.questions import leave_out_file, load_leave_out, load_questions, questions_file
+from tests.evaluation.rating.rated_pairs import QUESTIONS, made_up_pairs
+
+NOTHING = {"template": [], "descriptor": []}
+
+
+def test_why_pairs_are_left_out():
+    pairs = made_up_pairs(
+        6,
+        template=["hate", "t", "t", "t", "hate", "t"],
+        descriptor=["x", "ugly", "x", "x", "ugly", "x"],
+        offensive=[False, False, True, False, True, False],
+        after=["new", "new", "new", " old 3 ", "new", "new"],
+    )
+    found = left_out(pairs, {"template": ["hate"], "descriptor": ["ugly"]})
+    assert found.tolist() == ["template", "descriptor", "offensive", "alike", "template", None]
+
+
+def test_responses_that_nobody_judged_are_not_offensive():
+    assert left_out(made_up_pairs(3), NOTHING).isna().all()
+
+
+def test_pairs_are_drawn_once_each_and_again_the_same():
+    pairs = made_up_pairs(50)
+    drawn = drawn_pairs(pairs, 20, seed=1)
+    assert drawn["prompt_id"].nunique() == 20
+    assert drawn.equals(drawn_pairs(pairs, 20, seed=1))
+    assert not drawn.equals(drawn_pairs(pairs, 20, seed=2))
+    assert drawn_pairs(pairs, 10, seed=1)["prompt_id"].tolist() == drawn["prompt_id"].tolist()[:10]
+    assert sorted(drawn_pairs(pairs, 1000, seed=1)["prompt_id"]) == sorted(pairs["prompt_id"])
+
+
+def test_sides_are_fair_coins_of_rater_and_pair():
+    sides = np.array([[left_side(f"r{i}", f"p{j}", 0) == "before" for j in range(60)] for i in range(60)])
+    assert abs(sides.mean() - 0.5) < 4 * 0.5 / 60  # four standard deviations of 3600 coins
+    assert np.abs(sides.mean(axis=0) - 0.5).max() < 0.35
+    assert np.abs(sides.mean(axis=1) - 0.5).max() < 0.35
+    assert left_side("r1", "p1", 0) == left_side("r1", "p1", 0)
+    assert {other("before"), other("after")} == {"after", "before"}
+
+
+def write_run(folder, ids, responses, offensiveness=None):
+    folder.mkdir()
+    n = len(ids)
+    prompts = {
+        "prompt_id": ids,
+        "axis": ["age"] * n,
+        "descriptor": ["d"] * n,
+        "template": ["t"] * n,
+        "text": ["Hi"] * n,
+    }
+    pd.DataFrame(prompts).to_parquet(folder / "prompts.parquet")
+    pd.DataFrame({"prompt_id": ids, "response": responses}).to_parquet(folder / "responses.parquet")
+    if offensiveness:
+        table = pd.DataFrame({"prompt_id": ids, "offensiveness": offensiveness})
+        table.to_parquet(folder / "offensiveness.parquet")
+    return folder
+
+
+def test_a_pair_is_offensive_where_either_response_is(tmp_path):
+    before = write_run(tmp_path / "before", ["p", "q", "r"], ["a", "b", "c"], [0.5, 0.1, float("nan")])
+    after = write_run(tmp_path / "after", ["p", "q", "r"], ["d", "e", "f"], [0.2, 0.9, 0.4])
+    pairs = read_pairs(before, after)
+    assert pairs["offensive"].tolist() == [True, True, False]
+    assert pairs[["before", "after"]].to_numpy().tolist() == [["a", "d"], ["b", "e"], ["c", "f"]]
+
+
+def test_runs_of_other_prompts_are_refused(tmp_path):
+    before, after = (write_run(tmp_path / name, ids, ["a"]) for name, ids in (("before", ["p"]), ("after", ["q"])))
+    with pytest.raises(InputError, match="after: .* was not measured on the prompts of"):
+        read_pairs(before, after)
+
+
+def test_the_files_that_ship():
+    assert list(load_questions(questions_file("paper"))) == ["preference", "humanness", "interestingness"]
+    lists = load_leave_out(leave_out_file("paper"))
+    assert {"hideous", "alcoholic"} <= set(lists["descriptor"])  # the two that 002 §C.2.1 names
+    assert "I hate {plural_noun_phrase}." in lists["template"]
+    assert all(len(set(values)) == len(values) for values in lists.values())
+
+
+def test_what_is_left_out_is_in_the_taxonomy():
+    taxonomy, lists = load_taxonomy("paper"), load_leave_out(leave_out_file("paper"))
+    assert set(lists["descriptor"]) <= {entry.text for entry in taxonomy.descriptors}
+    assert set(lists["template"]) <= {entry.text for entry in taxonomy.templates}
+
+
+@pytest.mark.parametrize(
+    ("load", "text", "message"),
+    [
+        (load_questions, "[]", "holds no question"),
+        (load_questions, "preference: 3", "'preference': 3 is not a name and a question"),
+        (load_leave_out, "template: []", "has template; write two lists"),
+        (load_leave_out, "descriptors: []\ntemplate: []", "has descriptors, template; write two lists"),
+        (load_leave_out, "descriptor: ugly\ntemplate: []", "descriptor is 'ugly'; write a list"),
+        (load_leave_out, "3", "has 3; write two lists"),
+    ],
+)
+def test_files_of_users_are_checked(tmp_path, load, text, message):
+    (tmp_path / "file.yaml").write_text(text)
+    with pytest.raises(InputError, match=message):
+        load(tmp_path / "file.yaml")
+
+
+CROWD = "rater,prompt_id,question,choice\n"
+
+
+def test_a_crowds_votes_mean_the_response_that_stood_there(tmp_path):
+    pairs = drawn_pairs(made_up_pairs(6), 6, seed=0)
+    shown = crowd_pairs(pairs).set_index("prompt_id")
+    rows = [f" w1 ,{pair},preference,1\nw2,{pair},preference,2\nw3,{pair},preference,skip\n" for pair in shown.index]
+    (tmp_path / "votes.csv").write_text(CROWD + "".join(rows))
+    votes = read_crowd_votes(tmp_path / "votes.csv", pairs, QUESTIONS)
+    of_side = {"old": "before", "new": "after"}
+    for vote in votes:
+        place = {"w1": "response_1", "w2": "response_2"}.get(vote.rater)
+        assert vote.choice == (place and of_side[shown.loc[vote.prompt_id, place].split()[0]])
+        assert vote.left == of_side[shown.loc[vote.prompt_id, "response_1"].split()[0]]
+    assert len({vote.left for vote in votes}) == 2  # either model stands first somewhere
+    assert not {"before", "after"} & set(crowd_pairs(pairs).columns)  # it does not say whose response it is
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "has no rows; it needs the columns rater, prompt_id"),
+        ("rater,choice\nx,1\n", "has rater, choice; it needs"),
+        (CROWD + "x,p0,preference,1\nx,p9,preference,1\n", "row 3: prompt_id is 'p9'; allowed: one of pairs.csv"),
+        (CROWD + "x,p0,style,1\n", "row 2: question is 'style'; allowed: preference, humanness"),
+        (CROWD + "x,p0,preference,left\n", "row 2: choice is 'left'; allowed: 1, 2, skip"),
+        (CROWD + "x,p0,preference\n", "row 2: choice is None; allowed: 1, 2, skip"),
+        (CROWD + " ,p0,preference,1\n", "row 2: rater is empty"),
+    ],
+)
+def test_a_crowds_file_is_checked(tmp_path, text, message):
+    (tmp_path / "votes.csv").write_text(text)
+    with pytest.raises(InputError, match=f"import_votes: .*{message}"):
+        read_crowd_votes(tmp_path / "votes.csv", drawn_pairs(made_up_pairs(2), 2, 0), QUESTIONS)

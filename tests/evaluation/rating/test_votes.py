@@ -1,0 +1,123 @@
+"""What was acknowledged is on the disk; what was not leaves nothing behind."""
+
+import errno
+import json
+import os
+
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.rating.votes import Vote, Votes, rater_name, read_votes
+
+
+def vote(rater="anna", prompt_id="p1", question="preference", choice="after"):
+    return Vote(rater, prompt_id, question, choice, "before", "2026-01-01T00:00:00+00:00")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "votes.jsonl"
+
+
+def test_votes_are_read_again(path):
+    with Votes(path) as votes:
+        votes.add(vote(), vote(prompt_id="p2", choice=None))
+        votes.add(vote("ben"))
+    with Votes(path) as votes:
+        assert len(votes) == 3
+        assert votes.items("anna") == {("p1", "preference"), ("p2", "preference")}
+    table = read_votes(path)
+    assert table["rater"].tolist() == ["anna", "anna", "ben"]
+    assert table["choice"].isna().tolist() == [False, True, False]
+
+
+def test_a_double_vote_is_refused_and_leaves_the_file_as_it_was(path):
+    with Votes(path) as votes:
+        votes.add(vote())
+        held = path.read_bytes()
+        for again in ([vote(choice="before")], [vote("ben"), vote("ben")], [vote("ben"), vote()]):
+            with pytest.raises(ValueError, match="has judged p1 by preference before"):
+                votes.add(*again)
+    assert path.read_bytes() == held
+
+
+def test_undo_is_appended_and_takes_back_the_raters_own_last_vote(path):
+    with Votes(path) as votes:
+        votes.add(vote())
+        votes.add(vote(prompt_id="p2"))
+        votes.add(vote("ben"))
+        held = path.read_bytes()
+        assert votes.undo("anna", "now")
+        assert path.read_bytes().startswith(held)
+        assert votes.items("anna") == {("p1", "preference")}
+        votes.add(vote(prompt_id="p2", choice="before"))
+    table = read_votes(path)
+    assert table[["rater", "prompt_id", "choice"]].to_numpy().tolist() == [
+        ["anna", "p1", "after"], ["ben", "p1", "after"], ["anna", "p2", "before"],
+    ]  # fmt: skip
+
+
+def test_nothing_to_undo(path):
+    with Votes(path) as votes:
+        votes.add(vote("ben"))
+        assert not votes.undo("anna", "now")
+    assert len(path.read_text().splitlines()) == 1
+
+
+def test_each_vote_is_synced_before_it_counts(path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(path.read_bytes()))
+    with Votes(path) as votes:
+        votes.add(vote())
+        assert json.loads(synced[-1])["prompt_id"] == "p1"
+
+
+@pytest.mark.parametrize("end", [1, 7, -2])
+def test_a_torn_line_was_never_acknowledged(path, end):
+    with Votes(path) as votes:
+        votes.add(vote())
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole.replace(b"p1", b"p2")[:end])
+    assert len(read_votes(path)) == 1
+    with Votes(path) as votes:
+        assert path.read_bytes() == whole
+        votes.add(vote(prompt_id="p3"))
+    assert read_votes(path)["prompt_id"].tolist() == ["p1", "p3"]
+
+
+def test_a_vote_that_cannot_be_synced_is_taken_away(path, monkeypatch):
+    def full(file):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with Votes(path) as votes:
+        votes.add(vote())
+        held = path.read_bytes()
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            votes.add(vote(prompt_id="p2"))
+        monkeypatch.undo()
+        assert path.read_bytes() == held
+        votes.add(vote(prompt_id="p2"))
+
+
+@pytest.mark.parametrize(
+    "line", ["no json", "[]", '{"rater": "x"}', '{"undo": true, "rater": "x", "prompt_id": "p", "question": "q"}']
+)
+def test_a_damaged_line_is_named(path, line):
+    with Votes(path) as votes:
+        votes.add(vote())
+    path.write_bytes(path.read_bytes() + line.encode() + b"\n")
+    with pytest.raises(InputError, match=r"votes.jsonl, line 2: is no vote"):
+        read_votes(path)
+
+
+def test_a_vote_for_neither_side_is_damage(path):
+    path.write_text(json.dumps(vars(vote()) | {"choice": "left"}) + "\n")
+    with pytest.raises(InputError, match="line 1: is no vote .*choice 'left'"):
+        Votes(path)
+
+
+def test_one_name_is_one_rater():
+    assert len(rater_name("x" * 1000)) == 60
+    assert rater_name("\u202e\n\x00") == ""
+    assert rater_name("  Zoe\u0301 \t B ") == rater_name("Zo\u00e9 B") == "Zoé B"

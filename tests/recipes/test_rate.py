@@ -1,0 +1,131 @@
+"""`evenhand rate`: pairs of two runs, votes that come in by file, and their summary."""
+
+import csv
+import json
+
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.rating.votes import Vote, Votes
+from evenhand.evaluation.results import find_score, read_scores
+from evenhand.evaluation.runs.tables import read_table
+from evenhand.recipes import rate as command
+from evenhand.recipes.command_line import main
+from evenhand.recipes.rate import rate
+from evenhand.recipes.settings import RateSettings
+from tests.measured_runs import write_measured
+
+N = 6
+VECTORS = [(1.0, 0.0, 0.0)] * N
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """The settings of a rating of two runs, whose server returns at once."""
+    monkeypatch.setattr(command, "serve", lambda app, listening: None)
+    sides = {
+        side: write_measured(tmp_path / side, VECTORS, [f"{side} {i}" for i in range(N - 1)] + ["same"])
+        for side in ("before", "after")
+    }
+    return {**sides, "port": 0, "report_to": "none", "output_dir": tmp_path / "rate"}
+
+
+def settings(runs, **own):
+    return RateSettings(**runs | own)
+
+
+def test_pairs_are_drawn_and_the_link_is_printed(runs, capsys):
+    rate(settings(runs))
+    folder = runs["output_dir"]
+    pairs = read_table(folder / "pairs.parquet")
+    assert sorted(pairs["prompt_id"]) == [f"p{i}" for i in range(N - 1)]  # of the last both responses are the same
+    assert json.loads((folder / "run.json").read_text())["left_out"] == {
+        "template": 0, "descriptor": 0, "offensive": None, "alike": 1,
+    }  # fmt: skip
+    assert "Rate at http://127.0.0.1:" in capsys.readouterr().out
+    with (folder / "pairs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["prompt_id"] for row in rows] == pairs["prompt_id"].tolist()
+    assert {*rows[0]} == {"prompt_id", "prompt", "response_1", "response_2"}
+
+
+def test_going_on_keeps_pairs_token_and_votes(runs):
+    rate(settings(runs))
+    folder = runs["output_dir"]
+    with Votes(folder / "votes.jsonl") as votes:
+        votes.add(Vote("anna", "p0", "preference", "after", "after", "now"))
+    held = {name: (folder / name).read_bytes() for name in ("pairs.parquet", "token", "votes.jsonl", "run.json")}
+    rate(settings(runs, host="127.0.0.1"))
+    assert held == {name: (folder / name).read_bytes() for name in held}
+    with pytest.raises(InputError, match="pairs"):
+        rate(settings(runs, pairs=3))
+
+
+def test_votes_come_in_by_file_and_are_summed_up(runs, tmp_path):
+    rate(settings(runs, pairs=4))
+    folder = runs["output_dir"]
+    pairs = read_table(folder / "pairs.parquet")
+    rows = ["rater,prompt_id,question,choice"]
+    for place, (pair, first) in enumerate(zip(pairs["prompt_id"], pairs["first"], strict=True)):
+        wins = place < 3  # three of four pairs go to the model after
+        rows.append(f"w,{pair},preference,{1 if wins == (first == 'after') else 2}")
+    (tmp_path / "votes.csv").write_text("\n".join(rows))
+    rate(settings(runs, import_votes=tmp_path / "votes.csv", summary=True, show=False))
+    scores = read_scores(folder / "summary" / "scores.json")
+    score = find_score(scores, "win_rate", question="preference")
+    assert (score.value, score.n, score.p_value) == (0.75, 4, 0.625)
+    assert len(score.signature["votes"]) == 64
+    assert "Which responses people prefer" in (folder / "summary" / "report.html").read_text()
+    held = (folder / "votes.jsonl").read_bytes()
+    with pytest.raises(InputError, match="w has judged .* before; nothing of it was added"):
+        rate(settings(runs, import_votes=tmp_path / "votes.csv"))
+    assert (folder / "votes.jsonl").read_bytes() == held
+    rate(settings(runs, pairs=4))  # a summary is no result that the pairs' manifest knows
+
+
+def test_a_summary_is_made_from_the_folder_alone(runs, tmp_path, capsys):
+    rate(settings(runs))
+    with Votes(runs["output_dir"] / "votes.jsonl") as votes:
+        votes.add(Vote("anna", "p0", "preference", "after", "after", "now"))
+    assert main(["rate", "--summary", "--report_to", "none", "--output_dir", str(runs["output_dir"])]) == 0
+    assert "Which responses people prefer" in capsys.readouterr().out
+    moved = runs["output_dir"].rename(tmp_path / "moved")
+    assert main(["rate", "--summary", "--report_to", "none", "--show", "false", "--output_dir", str(moved)]) == 0
+
+
+def test_nothing_to_sum_up(runs):
+    with pytest.raises(InputError, match="output_dir: .* holds no finished run; run `evenhand rate`"):
+        rate(settings(runs, summary=True))
+    rate(settings(runs))
+    with pytest.raises(InputError, match="has no votes yet"):
+        rate(settings(runs, summary=True))
+
+
+def test_nothing_left_to_judge(runs, tmp_path):
+    (tmp_path / "all.yaml").write_text("template: [t]\ndescriptor: []")
+    with pytest.raises(InputError, match="leave_out: no pair of .* is left to judge"):
+        rate(settings(runs, leave_out=str(tmp_path / "all.yaml")))
+
+
+def test_other_questions(runs, tmp_path):
+    (tmp_path / "mine.yaml").write_text("warmth: Who is warmer?")
+    rate(settings(runs, questions=str(tmp_path / "mine.yaml")))
+    assert json.loads((runs["output_dir"] / "run.json").read_text())["questions"] == {"warmth": "Who is warmer?"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--port", "70000"], "port: 70000 cannot be used"),
+        (["--pairs", "0"], "pairs: 0 cannot be used"),
+        (["--summary", "maybe"], "summary: 'maybe' cannot be used"),
+        (
+            ["--questions", "nowhere.yaml", "--before", "BEFORE", "--after", "AFTER"],
+            "questions: nowhere.yaml",
+        ),
+    ],
+)
+def test_bad_settings_are_one_line(runs, capsys, flags, message):
+    flags = [str(runs.get(flag.lower(), flag)) if flag.isupper() else flag for flag in flags]
+    assert main(["rate", "--output_dir", str(runs["output_dir"]), *flags]) == 2
+    assert message in capsys.readouterr().err

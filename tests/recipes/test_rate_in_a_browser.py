@@ -1,0 +1,146 @@
+"""A rating session in a real Chromium, by keyboard: what a rater sees, what is kept, and what leaves the machine."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from evenhand.evaluation.rating.pairs import left_side
+from evenhand.evaluation.rating.votes import read_votes
+from tests.browser import headless
+from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT
+from tests.measured_runs import write_measured
+
+pytest.importorskip("selenium", reason="needs selenium (pip install '.[test]')")
+from axe_core_python.selenium import Axe
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+QUESTIONS = ("preference", "humanness", "interestingness")
+HOSTILE = ("<script>document.title = 'broken'</script>", '"><img src=x onerror="document.title=\'broken\'">')
+RESPONSES = (*HOSTILE, "a word", "another")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The flags of a rating of two runs with four pairs, two of them with hostile responses."""
+    folder = tmp_path_factory.mktemp("runs")
+    for side in ("before", "after"):
+        write_measured(folder / side, [(1.0, 0.0, 0.0)] * 4, [f"{side} says {text}" for text in RESPONSES])
+    return ["--before", str(folder / "before"), "--after", str(folder / "after")]
+
+
+@contextmanager
+def served(runs, folder, port):
+    """`evenhand rate` in a process of its own; yields the process and the link that it prints."""
+    command = [sys.executable, "-m", "evenhand", "rate", *runs, "--output_dir", str(folder), "--port", str(port)]
+    process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+    try:
+        link = re.search(r"http://\S+", process.stdout.readline())
+        yield process, link[0]
+    finally:
+        process.kill()
+        process.wait(PATIENCE)
+        process.stdout.close()
+
+
+@pytest.fixture
+def port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+@pytest.fixture
+def browser(tmp_path):
+    with headless(tmp_path) as opened:
+        yield opened
+
+
+def enter(browser, link, name="Anna"):
+    browser.driver.get(link)
+    browser.driver.switch_to.active_element.send_keys(name, Keys.ENTER)
+    wait(browser, lambda: "Pair" in browser.driver.title)
+
+
+def press(browser, key):
+    """Press a key, and wait for the page after."""
+    page = browser.driver.find_element(By.TAG_NAME, "html")
+    browser.driver.find_element(By.TAG_NAME, "body").send_keys(key)
+    wait(browser, lambda: is_gone(page))
+    wait(browser, lambda: browser.driver.execute_script("return document.readyState") == "complete")
+
+
+def is_gone(element):
+    try:
+        element.is_enabled()
+    except StaleElementReferenceException:
+        return True
+    return False
+
+
+def wait(browser, condition):
+    WebDriverWait(browser.driver, PATIENCE).until(lambda _: condition())
+
+
+def serious(browser):
+    """What axe finds that keeps people from using the page."""
+    violations = Axe().run(browser.driver)["violations"]
+    return [it["id"] for it in violations if it["impact"] in ("serious", "critical")]
+
+
+def test_a_session_by_keyboard(runs, tmp_path, browser, port):
+    folder = tmp_path / "rate"
+    with served(runs, folder, port) as (process, link):
+        browser.driver.get(link)
+        assert serious(browser) == []
+        enter(browser, link)
+        keys = [Keys.ARROW_LEFT, Keys.ARROW_RIGHT, "s", "u", Keys.ARROW_LEFT, *[Keys.ARROW_LEFT] * 9]
+        shown = set()
+        for place, key in enumerate(keys):
+            if place == 1:
+                assert serious(browser) == []
+            shown |= {it.text for it in browser.driver.find_elements(By.CLASS_NAME, "answer")}
+            assert browser.driver.find_elements(By.CSS_SELECTOR, ".card img, .card script") == []
+            assert "broken" not in browser.driver.title
+            held = len((folder / "votes.jsonl").read_text().splitlines())
+            press(browser, key)
+            assert len((folder / "votes.jsonl").read_text().splitlines()) == held + 1 == place + 1
+        assert "That was all" in browser.driver.find_element(By.TAG_NAME, "h1").text
+        assert serious(browser) == []
+        assert shown == {f"{side} says {text}" for side in ("before", "after") for text in RESPONSES}
+        seen = browser.look()
+        assert (seen.errors, seen.left_the_machine) == ([], [])
+        assert len(seen.requests) > len(keys)  # what was asked for is seen at all
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+    votes = read_votes(folder / "votes.jsonl")
+    assert len(votes) == 4 * len(QUESTIONS)
+    left = [left_side("Anna", prompt_id, 0) for prompt_id in votes["prompt_id"]]
+    chose_left = (votes["choice"] == left).tolist()
+    assert chose_left == [True, False, *[True] * 10]
+    assert not votes["choice"].isna().any()  # what was skipped was undone
+
+
+def test_a_server_that_is_killed_loses_nothing(runs, tmp_path, browser, port):
+    folder = tmp_path / "rate"
+    with served(runs, folder, port) as (process, link):
+        enter(browser, link)
+        press(browser, Keys.ARROW_LEFT)
+        process.kill()
+        process.wait(PATIENCE)
+        held, title = (folder / "votes.jsonl").read_bytes(), browser.driver.title
+        browser.driver.find_element(By.TAG_NAME, "body").send_keys(Keys.ARROW_RIGHT)
+        wait(browser, lambda: "does not answer" in browser.driver.find_element(By.ID, "trouble").text)
+        assert browser.driver.title == title
+    with served(runs, folder, port) as (_, again):
+        assert again == link
+        press(browser, Keys.ARROW_RIGHT)
+        assert "question 3 of 3" in browser.driver.title
+    assert (folder / "votes.jsonl").read_bytes().startswith(held)
+    assert read_votes(folder / "votes.jsonl")["question"].tolist() == ["preference", "humanness"]
