@@ -17,7 +17,7 @@ from evenhand.evaluation.datasets.response_files import (
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import Told
 from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts, prompts_fingerprint
-from evenhand.evaluation.results import PROMPT_ID, RESPONSE, TEMPLATE
+from evenhand.evaluation.results import LEFT_OUT, PROMPT_ID, RESPONSE, TEMPLATE
 from evenhand.evaluation.runs.files import sha256_of
 
 
@@ -50,7 +50,7 @@ def answered(told: Told) -> tuple[pd.DataFrame, pd.DataFrame]:
     else:
         rows = own_prompts(columns, path).to_pandas()
         prompts, responses = rows.drop(columns=[RESPONSE, CONTROL_TAG], errors="ignore"), rows[RESPONSE].tolist()
-    return prompts, pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses})
+    return prompts, pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses, LEFT_OUT: None})
 
 
 def given_fingerprint(told: Told) -> dict[str, str]:
