@@ -17,7 +17,7 @@ from tests.measured_runs import write_measured
 
 pytest.importorskip("selenium", reason="needs selenium (pip install '.[test]')")
 from axe_core_python.selenium import Axe
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -65,7 +65,7 @@ def browser(tmp_path):
 def enter(browser, link, name="Anna"):
     browser.driver.get(link)
     browser.driver.switch_to.active_element.send_keys(name, Keys.ENTER)
-    wait(browser, lambda: "Pair" in browser.driver.title)
+    wait(browser, lambda: "Pair" in browser.driver.title and is_loaded(browser))
 
 
 def press(browser, key):
@@ -73,7 +73,7 @@ def press(browser, key):
     page = browser.driver.find_element(By.TAG_NAME, "html")
     browser.driver.find_element(By.TAG_NAME, "body").send_keys(key)
     wait(browser, lambda: is_gone(page))
-    wait(browser, lambda: browser.driver.execute_script("return document.readyState") == "complete")
+    wait(browser, lambda: is_loaded(browser))
 
 
 def is_gone(element):
@@ -84,8 +84,14 @@ def is_gone(element):
     return False
 
 
+def is_loaded(browser):
+    return browser.driver.execute_script("return document.readyState") == "complete"
+
+
 def wait(browser, condition):
-    WebDriverWait(browser.driver, PATIENCE).until(lambda _: condition())
+    """Wait; what a driver cannot tell while pages change is asked again."""
+    waiting = WebDriverWait(browser.driver, PATIENCE, ignored_exceptions=[WebDriverException])
+    waiting.until(lambda _: condition())
 
 
 def serious(browser):
