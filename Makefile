@@ -25,6 +25,7 @@ human-testbed: .venv/ready
 benchmarks: .venv/ready
 	$(BIN)/python -m benchmarks.generation_throughput
 	$(BIN)/python -m benchmarks.scoring
+	$(BIN)/python -m benchmarks.response_memory
 	$(BIN)/python -m benchmarks.pair_scoring
 	$(BIN)/python -m benchmarks.likelihood_throughput
 	$(BIN)/python -m benchmarks.likelihood_statistics

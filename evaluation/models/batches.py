@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import psutil
 import torch
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from evenhand.evaluation.errors import InputError
 
@@ -24,8 +24,9 @@ Item, Result = TypeVar("Item"), TypeVar("Result")
 GPU_SHARE = 0.6  # of what is free: the rest is for fragments, and for what the estimates leave out
 HOST_BUDGET = 3 << 29  # bytes; more makes no CPU faster, and a measurement fits beside other work
 # A GPU needs many tokens to be busy. A CPU needs few, whose widest activations stay in its caches: 1,024 tokens of
-# BERT-base, which measured best.
-GPU_TOKENS, CPU_CACHE = 32768, 12 << 20
+# BERT-base, which measured best; of tiny models, whose calls are dear, more, but no more than pay.
+GPU_TOKENS, CPU_TOKENS, CPU_CACHE = 32768, 4096, 12 << 20
+ENCODED_AT_ONCE = 10_000  # texts
 OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "ALLOC_FAILED")
 
 
@@ -41,7 +42,7 @@ def tokens_at_once(model: PreTrainedModel) -> int:
     """Return how many tokens keep a model's device busy in one pass; more gain nothing."""
     if model.device.type != "cpu":
         return GPU_TOKENS
-    return max(1, CPU_CACHE // (_shape(model)["inner"] * model.dtype.itemsize))
+    return max(1, min(CPU_TOKENS, CPU_CACHE // (_shape(model)["inner"] * model.dtype.itemsize)))
 
 
 def rows_at_once(model: PreTrainedModel, bytes_of: Callable[[int], int]) -> Callable[[int], int]:
@@ -139,6 +140,16 @@ def behind(items: Sequence[Item], first: int, rows_of: Callable[[Item], int]) ->
     """Return the items behind those that made the first `first` rows: where work that was killed goes on."""
     made = np.cumsum([0, *map(rows_of, items)])
     return items[int(np.searchsorted(made, first)) :]
+
+
+def token_ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], **arguments: Any) -> list[list[int]]:
+    """Return the token ids of texts; equal texts share one list, and no more are encoded at once than memory needs."""
+    distinct, encoded = list(dict.fromkeys(texts)), []
+    for start in range(0, len(distinct), ENCODED_AT_ONCE):  # what a tokenizer returns besides ids takes gigabytes
+        some = distinct[start : start + ENCODED_AT_ONCE]
+        encoded += tokenizer(some, return_attention_mask=False, **arguments)["input_ids"]
+    of_text = dict(zip(distinct, encoded, strict=True))
+    return [of_text[text] for text in texts]
 
 
 def release() -> None:

@@ -17,6 +17,7 @@ import jinja2
 import numpy as np
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.batches import token_ids
 from evenhand.evaluation.models.loading import DialogueModel
 
 # For templates that write the date (Llama 3, Mistral, gpt-oss), or else responses would depend on the day they are
@@ -141,9 +142,9 @@ def encode_contexts(dialogue_model: DialogueModel, contexts: Sequence[str]) -> l
         return []
     tokenizer = dialogue_model.tokenizer
     if dialogue_model.kind == "encoder_decoder":
-        encoded = tokenizer(list(contexts))["input_ids"]
+        encoded = token_ids(tokenizer, contexts)
         return [ended(ids, tokenizer.eos_token_id) if ids else ids for ids in encoded]
-    encoded = tokenizer(list(contexts), add_special_tokens=False)["input_ids"]
+    encoded = token_ids(tokenizer, contexts, add_special_tokens=False)
     if dialogue_model.kind == "dialogue" and adds_bos(tokenizer):
         return [[tokenizer.bos_token_id, *ids] if ids else ids for ids in encoded]
     return encoded
@@ -164,7 +165,7 @@ def encode_responses(dialogue_model: DialogueModel, responses: Sequence[str]) ->
     if dialogue_model.kind == "encoder_decoder":
         encoded = tokenizer(text_target=list(responses))["input_ids"]
     else:
-        encoded = tokenizer(list(responses), add_special_tokens=False)["input_ids"]
+        encoded = token_ids(tokenizer, responses, add_special_tokens=False)
     end = end_of_response(dialogue_model)
     return [ended(ids, end) for ids in encoded]
 

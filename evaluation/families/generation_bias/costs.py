@@ -35,7 +35,8 @@ BOOTSTRAP = 2000
 def text_scores(measured: StyledRun, signature: Mapping[str, Any]) -> list[BiasScore]:
     """Return how often responses are empty and repeat the prompt, and how diverse and long the others are.
 
-    `empty_share` and `parroting` in [0, 1], ideal 0; `distinct_responses`, `distinct_1`, `distinct_2` and `mean_length`
+    `empty_share` and `parroting` in [0, 1], ideal 0, and where there are any `cut_share`, of the responses that are
+    longer than the style classifier reads; `distinct_responses`, `distinct_1`, `distinct_2` and `mean_length`
     have no ideal. The interval of distinct responses is the jackknife's.
     """
     rows = measured.rows(measured.written())
@@ -47,6 +48,8 @@ def text_scores(measured: StyledRun, signature: Mapping[str, Any]) -> list[BiasS
         BiasScore("empty_share", empty / total, 0.0, share, total, share_interval(empty, total), signature=signature),
         BiasScore("parroting", repeats / n, 0.0, share, interval=share_interval(repeats, n), **common),
     ]
+    if cut := measured.n_cut:
+        found.append(BiasScore("cut_share", cut / n, 0.0, share, interval=share_interval(cut, n), **common))
     found.append(_distinct_score(rows.responses, common))
     for size in (1, 2):
         distinct = distinct_n(rows.responses, size)

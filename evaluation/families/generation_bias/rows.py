@@ -18,12 +18,16 @@ PROMPTS, RESPONSES, STYLES, SECOND_STYLES = "prompts", "responses", "styles", "s
 
 @dataclass(frozen=True)
 class StyledRun:
-    """Prompts, and in the same order the response and the style vector (n, S) of each; NaN for an empty response."""
+    """Prompts, and in the same order the response and the style vector (n, S) of each; NaN for an empty response.
+
+    `n_cut` is the number of a whole run's responses that are longer than the style classifier reads.
+    """
 
     prompts: pd.DataFrame
     responses: list[str]
     vectors: np.ndarray
     styles: tuple[str, ...]
+    n_cut: int = 0
 
     def rows(self, kept: np.ndarray) -> "StyledRun":
         """Return the rows where the (n,) mask is true, or at the (m,) positions."""
@@ -78,9 +82,10 @@ def read_styled_run(folder: Path, *, second: bool = False) -> StyledRun:
     prompts, responses, styles = (read_table(folder / f"{name}.parquet") for name in names)
     if not (prompts[PROMPT_ID].equals(responses[PROMPT_ID]) and prompts[PROMPT_ID].equals(styles[PROMPT_ID])):
         raise InputError(f"{folder}: prompts, responses and styles hold different {PROMPT_ID}s; measure again.")
+    n_cut = int(styles[CUT].sum()) if CUT in styles else 0
     styles = styles.drop(columns=[PROMPT_ID, CUT], errors="ignore")
     vectors = np.ascontiguousarray(styles.to_numpy(dtype=np.float32))  # sums go along rows, the last bit by their order
-    return StyledRun(prompts, responses[RESPONSE].tolist(), vectors, tuple(styles.columns))
+    return StyledRun(prompts, responses[RESPONSE].tolist(), vectors, tuple(styles.columns), n_cut)
 
 
 def side_by_side(rows: np.ndarray, before: StyledRun, after: StyledRun | None = None) -> pd.DataFrame:

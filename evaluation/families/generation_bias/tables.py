@@ -43,6 +43,7 @@ COSTS = {
     "offensive_share": ("offensive, %", 100, 2),
     "empty_share": ("empty, %", 100, 2),
     "unfinished_share": ("never left its thought, %", 100, 2),
+    "cut_share": ("longer than the classifier reads, %", 100, 2),
 }
 # The same of what two runs alone have, which stands in the column of changes.
 CHANGES = {

@@ -28,7 +28,8 @@ RELEVANCE_KEPT, STYLE_DRIFT, RESPONSE_PERPLEXITY_RISE, DISTINCT_KEPT = 0.75, 0.1
 
 def warnings(content: Content) -> list[str]:
     """Return one sentence for each warning."""
-    return _few(content) + _unfinished(content) + _rises(content) + _harms(content) + _moves(content) + _costs(content)
+    kinds = (_few, _unfinished, _cut, _rises, _harms, _moves, _costs)
+    return [warning for kind in kinds for warning in kind(content)]
 
 
 def _few(content: Content) -> list[str]:
@@ -41,6 +42,13 @@ def _few(content: Content) -> list[str]:
 def _unfinished(content: Content) -> list[str]:
     """Return how many responses never left the model's thought, where some did not."""
     return [say.unfinished(row) for row in content.comparisons("unfinished_share")]
+
+
+def _cut(content: Content) -> list[str]:
+    """Return how many responses the style classifier saw the beginning of alone, of the run with more of them."""
+    row = content.overall("cut_share")
+    shares = [] if row is None else [score.value for score in (row.before, row.after) if score is not None]
+    return [say.cut(max(shares))] if shares else []
 
 
 def _rises(content: Content) -> list[str]:

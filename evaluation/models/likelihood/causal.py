@@ -11,10 +11,9 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.batches import token_ids
 from evenhand.evaluation.models.likelihood.tokens import log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
-
-ENCODED_AT_ONCE = 10_000  # sentences
 
 
 @dataclass(frozen=True)
@@ -53,10 +52,7 @@ def encode_sentences(
     start, name = start_token(model.tokenizer)
     context += " " * (context[-1:].strip() != "")
     head = model.tokenizer(context, add_special_tokens=False)["input_ids"] if context else []
-    texts: list[list[int]] = []
-    for first in range(0, len(sentences), ENCODED_AT_ONCE):  # what a tokenizer returns besides ids takes gigabytes
-        some = [context + sentence for sentence in sentences[first : first + ENCODED_AT_ONCE]]
-        texts += model.tokenizer(some, add_special_tokens=False, return_attention_mask=False)["input_ids"]
+    texts = token_ids(model.tokenizer, [context + sentence for sentence in sentences], add_special_tokens=False)
     end = [model.tokenizer.eos_token_id] if end_of_sequence else []
     room = getattr(model.model.config, "max_position_embeddings", None) or np.inf
     begin = [1 + _common(head, text) for text in texts]

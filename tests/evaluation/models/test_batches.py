@@ -17,6 +17,7 @@ from evenhand.evaluation.models.batches import (
     is_out_of_memory,
     logits_bytes,
     rows_at_once,
+    token_ids,
     tokens_at_once,
 )
 
@@ -134,3 +135,18 @@ def test_the_budget_of_a_gpu_counts_what_torch_holds_and_does_not_use(monkeypatc
     for name, value in (("memory_reserved", 50), ("memory_allocated", 30), ("mem_get_info", (80, 200))):
         monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
     assert budget(torch.device("cuda:1")) == int(batches.GPU_SHARE * (80 + 50 - 30))
+
+
+def test_texts_are_encoded_some_at_a_time_and_equal_ones_once(monkeypatch):
+    monkeypatch.setattr(batches, "ENCODED_AT_ONCE", 2)
+    asked = []
+
+    def tokenizer(some, **arguments):
+        asked.append((some, arguments))
+        return {"input_ids": [[len(text)] for text in some]}
+
+    found = token_ids(tokenizer, ["a", "bb", "a", "ccc"], add_special_tokens=False)
+    assert found == [[1], [2], [1], [3]]
+    assert [some for some, _ in asked] == [["a", "bb"], ["ccc"]]
+    assert asked[0][1] == {"return_attention_mask": False, "add_special_tokens": False}
+    assert token_ids(tokenizer, []) == []

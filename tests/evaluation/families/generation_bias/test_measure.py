@@ -13,13 +13,15 @@ from evenhand.evaluation.datasets.mentions import clean_response
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import Known, Told
 from evenhand.evaluation.families.generation_bias import measure as module
+from evenhand.evaluation.families.generation_bias.costs import text_scores
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.page import page
 from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
-from evenhand.evaluation.families.generation_bias.rows import read_styled_run
+from evenhand.evaluation.families.generation_bias.rows import read_styled_run, style_table
 from evenhand.evaluation.families.generation_bias.settings import Settings, classifiers, inputs, neutral_dialogue
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.results import find_score
+from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, ModelSettings, PromptSettings
 from evenhand.recipes.testbed import EMBEDDED, NEUTRAL_DIALOGUE, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER
 from tests.family_runs import measure_family
@@ -207,6 +209,21 @@ def test_styles_are_the_columns_of_their_table(measured):
     table, run = measured.table("styles"), read_styled_run(measured.folder)
     assert tuple(table.columns) == ("prompt_id", *run.styles) and set(table.dtypes[1:]) == {np.dtype("float32")}
     assert not table.attrs and run.vectors.flags.c_contiguous
+
+
+def test_cut_responses_are_a_column_of_the_styles_and_a_share_of_the_responses(measured, tmp_path):
+    for name in ("prompts", "responses"):
+        write_table(tmp_path / f"{name}.parquet", measured.table(name))
+    run = read_styled_run(measured.folder)
+    cut = np.arange(len(run.prompts)) < 3
+    table = style_table(run.prompts["prompt_id"], run.vectors, run.styles, cut)
+    write_table(tmp_path / "styles.parquet", table)
+    again = read_styled_run(tmp_path)
+    assert again.styles == run.styles and (run.n_cut, again.n_cut) == (0, 3)
+    shares = {score.metric: score for score in text_scores(again, {})}
+    assert shares["cut_share"].value == 3 / again.written().sum()
+    assert "cut_share" not in {score.metric for score in text_scores(run, {})}
+    assert "cut_by_classifier" not in style_table(run.prompts["prompt_id"], run.vectors, run.styles, cut & False)
 
 
 def test_the_signature_has_all_that_shaped_the_numbers(measured):

@@ -197,6 +197,15 @@ def test_costs_that_stand_out_are_warned_of(tuned, metric, before, after, warned
     assert warnings(content) == ([warned] if warned else [])
 
 
+def test_responses_that_the_classifier_cut_are_warned_of(single):
+    content = replace(single, scores_before=[*single.scores_before, score("cut_share", 0.125)])
+    assert (
+        "12.5 % of the responses are longer than the style classifier reads: it judged their beginnings. Lower "
+        "max_new_tokens, or give a classifier of longer texts."
+    ) in warnings(content)
+    assert not any("beginnings" in warning for warning in warnings(single))
+
+
 def test_the_cost_sentence_and_the_permutation_test(tuned, single):
     (cost, note), (of_one, note_of_one) = (
         (page.sections[0].sentences, page.notes[0]) for page in map(content_page, (tuned, single))

@@ -1,0 +1,108 @@
+"""The host memory that a measurement of many responses takes, stage by stage, with everything kept on disk as it goes.
+
+    python -m benchmarks.response_memory [--responses 240000] [--styles 217] [--words 12]
+
+Prompts and responses are made of random words, the models are tiny and random: what is measured are texts, token ids,
+vectors and tables, which do not grow with the model. Printed is the process' peak after each stage, and its CPU time.
+"""
+
+import argparse
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
+
+from evenhand.evaluation.families.generation_bias.responses import (
+    classify_in_parts,
+    cleaned,
+    likelihoods_of_responses,
+    respond,
+)
+from evenhand.evaluation.families.generation_bias.rows import read_styled_run, style_table
+from evenhand.evaluation.models.decoding import decoding
+from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.models.styles import StyleClassifier
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.runs.folders import Run
+from evenhand.evaluation.runs.tracking import Tracker
+
+TESTBED = Path(__file__).resolve().parents[1] / "recipes" / "testbed" / "dialogue_model"
+TEMPLATES, DESCRIPTORS = 26, 200
+
+
+def prompts_of(n: int, words: list[str], rng: np.random.Generator) -> pd.DataFrame:
+    """Return n different prompts of ten words over TEMPLATES × DESCRIPTORS cells."""
+    cell = np.arange(n) % (TEMPLATES * DESCRIPTORS)
+    return pd.DataFrame(
+        {
+            PROMPT_ID: [f"prompt-{row}" for row in range(n)],
+            TEXT: texts(n, 10, words, rng),
+            PERSONA: "",
+            TEMPLATE: [f"template {i}" for i in cell // DESCRIPTORS],
+            DESCRIPTOR: [f"descriptor {i}" for i in cell % DESCRIPTORS],
+            AXIS: "one",
+        }
+    )
+
+
+def texts(n: int, length: int, words: list[str], rng: np.random.Generator) -> list[str]:
+    """Return n texts of random words."""
+    return [" ".join(words[i] for i in row) for row in rng.integers(len(words), size=(n, length))]
+
+
+def main() -> None:
+    """Run the stages and print each one's peak."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--responses", type=int, default=240_000)
+    parser.add_argument("--styles", type=int, default=217)
+    parser.add_argument("--words", type=int, default=12, help="of a response")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(0)
+    model = load_dialogue_model(str(TESTBED))
+    size = len(model.tokenizer)
+    config = GPT2Config(vocab_size=size, n_embd=16, n_layer=1, n_head=1, n_positions=160)
+    network = GPT2LMHeadModel(config).eval()
+    network.generation_config = model.model.generation_config
+    model = replace(model, model=network)
+    words = [word for word in model.tokenizer.get_vocab() if word.isalpha() and word.islower()]
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 16}
+    judge = BertForSequenceClassification(BertConfig(**sizes, vocab_size=size, num_labels=given.styles)).eval()
+    labels = tuple(f"style {i}" for i in range(given.styles))
+    classifier = StyleClassifier(judge, model.tokenizer, labels, "", "random", "0")
+    prompts, said = prompts_of(given.responses, words, rng), texts(given.responses, given.words, words, rng)
+
+    def report(stage: str, work: Callable[[], object]) -> None:
+        start = time.process_time()
+        work()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        print(f"{stage:40} peak {peak:.2f} GiB, {time.process_time() - start:.0f} s of CPU", flush=True)
+
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(Path(folder), "", Tracker())
+        short = decoding("sample", max_new_tokens=2)
+
+        def classify() -> None:
+            vectors, cut = classify_in_parts(run, "styles", classifier, cleaned(said, prompts[DESCRIPTOR]))
+            run.table("styles", lambda: style_table(prompts[PROMPT_ID], vectors, labels, cut))
+
+        report(f"{given.responses:,} prompts, models loaded", lambda: None)
+        report("answered (2 tokens each)", lambda: respond(model, prompts, "", short, seed=0, batch_size=512, run=run))
+        report(
+            "likelihoods, of two contexts each", lambda: likelihoods_of_responses(run, "fit", model, prompts, said, "")
+        )
+        run.table("prompts", lambda: prompts)
+        run.table("responses", lambda: pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: said}))
+        report(f"classified into {given.styles} styles", classify)
+        report("read back for the scores", lambda: read_styled_run(run.folder))
+
+
+if __name__ == "__main__":
+    main()
