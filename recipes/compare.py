@@ -1,6 +1,7 @@
 """Compare: two measuring runs over the same rows → differences with intervals → the report of both, side by side."""
 
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,16 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import Measured
 from evenhand.evaluation.families.generation_bias.content import HEADLINE
 from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run
-from evenhand.evaluation.report.files import present
-from evenhand.evaluation.report.page import Page
+from evenhand.evaluation.report.files import REPORT, present
+from evenhand.evaluation.report.numbers import before_after
+from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.results import PROMPT_ID, find_score, write_scores
 from evenhand.evaluation.runs.folders import Run, read_run, stage
 from evenhand.mitigation.labelling.by_descriptor import bias_value_changes, cross_fitted_bias_values
 from evenhand.mitigation.labelling.page import plan_section
 from evenhand.mitigation.training.page import method_of, tag_note, training_section
 from evenhand.recipes.measure import SCORES, read_settings
+from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, CompareSettings, told_of
 from evenhand.recipes.testbed.known import known, known_differences
 from evenhand.recipes.tuned_on import tuned_on_warnings
@@ -41,6 +44,7 @@ def compare(settings: CompareSettings) -> None:
             return
         files = present(settings.output_dir, pages(settings), write=run is not None, show=settings.show)
         if run is not None:
+            show_responses(settings)
             tables = sorted(run.folder.glob("*.parquet"))
             run.tracker.artifact("comparison", "report", run.folder / SCORES, *files, *tables)
 
@@ -48,6 +52,14 @@ def compare(settings: CompareSettings) -> None:
 def pages(settings: CompareSettings) -> dict[str, Page]:
     """Return the report of a finished comparison by each family of metrics."""
     return {name: _page(settings, name, **both) for name, both in _measured(settings)[0].items()}
+
+
+def show_responses(settings: CompareSettings) -> None:
+    """Write the page of all responses of both runs, if generation bias was compared."""
+    measured, _ = _measured(settings)
+    if FAMILY in measured:
+        names = (run.told.model.name for run in measured[FAMILY].values())
+        write_responses(settings.output_dir, before_after(*names), settings.before, settings.after)
 
 
 def _measured(settings: CompareSettings) -> tuple[dict[str, dict[str, Measured]], dict[str, dict[str, Any]]]:
@@ -121,8 +133,18 @@ def _page(settings: CompareSettings, name: str, before: Measured, after: Measure
     subtitle = ", ".join(filter(None, (found.subtitle, method_of(model))))
     warnings = tuned_on_warnings(after.folder, model, settings.labels, settings.tuning)
     return replace(
-        found, subtitle=subtitle, warnings=[*found.warnings, *warnings], sections=[*others, *sections, samples]
+        found,
+        subtitle=subtitle,
+        warnings=[*found.warnings, *warnings],
+        sections=[*others, *sections, samples],
+        links=[LINK, *(_link(settings, side) for side in ("before", "after"))],
     )
+
+
+def _link(settings: CompareSettings, side: str) -> Link:
+    """Return the report of one of the two runs."""
+    way = os.path.relpath(getattr(settings, side).resolve(), settings.output_dir.resolve())
+    return Link(f"{side} alone", f"{way}/{REPORT}.html")
 
 
 def _left(settings: CompareSettings, changes: Measured) -> float:

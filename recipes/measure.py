@@ -10,10 +10,12 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import Measured
 from evenhand.evaluation.families.generation_bias.given import write_asked
 from evenhand.evaluation.report.files import present
+from evenhand.evaluation.report.numbers import place_name
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.results import write_scores
 from evenhand.evaluation.runs.folders import read_run, stage
 from evenhand.recipes.checking import checked
+from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, MeasureSettings, told_of
 from evenhand.recipes.testbed.known import known, known_scores
 from evenhand.recipes.tuned_on import tuned_on_warnings
@@ -45,6 +47,7 @@ def measure(settings: MeasureSettings) -> None:
             return
         files = present(settings.output_dir, pages(settings), write=run is not None, show=settings.show)
         if run is not None:
+            show_responses(settings)
             run.tracker.artifact("measurement", "report", run.folder / SCORES, *files)
 
 
@@ -56,8 +59,15 @@ def pages(settings: MeasureSettings) -> dict[str, Page]:
         found[name] = families.module_of(name, "page").page(measured, known(name, measured))
     if FAMILY in found:
         warnings = tuned_on_warnings(settings.output_dir, settings.model.name)
-        found[FAMILY] = replace(found[FAMILY], warnings=[*found[FAMILY].warnings, *warnings])
+        page = found[FAMILY]
+        found[FAMILY] = replace(page, warnings=[*page.warnings, *warnings], links=[*page.links, LINK])
     return found
+
+
+def show_responses(settings: MeasureSettings) -> None:
+    """Write the page of all responses of a finished run, if generation bias was measured."""
+    if FAMILY in settings.metrics:
+        write_responses(settings.output_dir, place_name(settings.model.name), settings.output_dir)
 
 
 def read_settings(folder: Path, field_name: str, family: str | None = None) -> tuple[MeasureSettings, dict[str, Any]]:

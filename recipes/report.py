@@ -14,7 +14,7 @@ from evenhand.evaluation.runs.files import read_yaml
 from evenhand.evaluation.runs.folders import CONFIG, MANIFEST, read_run
 from evenhand.recipes import compare, measure
 from evenhand.recipes.checking import checked
-from evenhand.recipes.settings import FAMILY, CompareSettings, ReportSettings
+from evenhand.recipes.settings import FAMILY, CompareSettings, MeasureSettings, ReportSettings
 from evenhand.recipes.sweep.page import page as sweep_page
 from evenhand.recipes.sweep.present import SWEEP, read_sweep
 
@@ -34,51 +34,51 @@ def report(settings: ReportSettings) -> None:
         return
     (folder,) = settings.folders
     stages = sorted(path.parent for path in folder.rglob(MANIFEST)) if (folder / SWEEP).exists() else []
-    for stage in stages:
-        if pages := _pages(stage):
+    if stages:
+        for stage in stages:
             log.info("report: %s", stage)
-            present(stage, pages, write=True, show=False)
-    found = {FAMILY: sweep_page(read_sweep(folder))} if stages else _pages(folder)
-    if not found:
+            _written_again(stage, show=False)
+        present(folder, {FAMILY: sweep_page(read_sweep(folder))}, write=True, show=True)
+    elif not _written_again(folder, show=True):
         raise InputError(
             f"folders: {folder} holds no finished run that has a report; those of `measure`, `compare`, `loop` and "
             "`ablate` have one."
         )
-    present(folder, found, write=True, show=True)
 
 
-def _pages(folder: Path) -> dict[str, Page]:
-    """Return the pages of a finished run by family; none where its command makes no report."""
+def _written_again(folder: Path, show: bool) -> bool:
+    """Write the pages of a finished run, which may have been moved since; return whether its command makes any."""
     if not (folder / MANIFEST).exists():
-        return {}
+        return False
     command = read_yaml(folder / CONFIG, "folders").get("command")
     if command == "measure":
-        return _measured(folder)
-    if command == "compare":
-        settings, _ = read_run(folder, "compare", "folders")
-        told = {name: value for name, value in settings.items() if name not in ("format", "command", "inputs")}
-        return compare.pages(checked(CompareSettings, told | {"output_dir": folder}, str(folder)))
-    return {}
+        module, settings = measure, _measured(folder)
+    elif command == "compare":
+        told = read_run(folder, "compare", "folders")[0] | {"output_dir": folder}
+        told = {name: value for name, value in told.items() if name not in ("format", "command", "inputs")}
+        module, settings = compare, checked(CompareSettings, told, str(folder))
+    else:
+        return False
+    present(folder, module.pages(settings), write=True, show=show)
+    module.show_responses(settings)
+    return True
 
 
-def _measured(folder: Path) -> dict[str, Page]:
-    """Return the pages of a measuring run, which may have been moved since."""
-    settings, _ = measure.read_settings(folder, "folders")
-    return measure.pages(replace(settings, output_dir=folder))
+def _measured(folder: Path) -> MeasureSettings:
+    """Return the settings of a measuring run as it lies now."""
+    return replace(measure.read_settings(folder, "folders")[0], output_dir=folder)
 
 
 def _side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
     """Return the page of several measuring runs, of each family that two of them have."""
-    pages = {name: _measured(folder) for name, folder in _named(folders)}
+    pages = {name: measure.pages(_measured(folder)) for name, folder in _named(folders)}
     families: dict[str, Mapping[str, Page]] = {}
     for family in dict.fromkeys(family for found in pages.values() for family in found):
         having = {name: found[family] for name, found in pages.items() if family in found}
         if len(having) > 1:
             families[family] = having
     if not families:
-        raise InputError(
-            "folders: no two of these runs were measured by the same metrics; nothing stands side by side."
-        )
+        raise InputError("folders: no two of these runs have metrics in common; nothing can stand side by side.")
     return beside_page(families, [Link(name, _way(folder, output_dir)) for name, folder in _named(folders)])
 
 

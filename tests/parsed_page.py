@@ -7,10 +7,10 @@ from html.parser import HTMLParser
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 OURS = {
-    "a", "bdi", "body", "caption", "circle", "dd", "details", "div", "dl", "dt", "em", "figcaption", "figure", "h1", "h2",
-    "h3", "head", "header", "html", "li", "line", "link", "main", "mark", "meta", "nav", "ol", "p", "polygon", "polyline",
-    "pre", "rect", "script", "section", "span", "strong", "style", "summary", "svg", "table", "tbody", "td", "text", "th", "thead",
-    "title", "tr", "ul",
+    "a", "bdi", "body", "caption", "circle", "dd", "details", "div", "dl", "dt", "em", "figcaption", "figure", "h1",
+    "h2", "h3", "head", "header", "html", "li", "line", "link", "main", "mark", "meta", "nav", "ol", "p", "polygon",
+    "polyline", "pre", "rect", "script", "section", "span", "strong", "style", "summary", "svg", "table", "tbody",
+    "td", "text", "th", "thead", "title", "tr", "ul",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Pages beside each other: the families of metrics of one run under one summary, and any number of runs side by side."""
+"""Pages beside each other: the families of metrics of one run under one summary, and runs side by side."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -16,9 +16,9 @@ REPORT = "report"
 def present(folder: Path, pages: Mapping[str, Page], *, write: bool, show: bool) -> list[Path]:
     """Write the report of each family of metrics into the folder, and print it, as asked; return the files' paths.
 
-    One family's page is report.html; of several each is called by its family, and report.html is what all of them found.
+    One family's page is report.html; of several each is called by its family, and report.html is what all found.
     """
-    stems = {REPORT: page for page in pages.values()}
+    stems = dict(zip([REPORT], pages.values(), strict=False))
     if len(pages) > 1:
         links = {family: Link(page.title, f"{REPORT}_{family}.html") for family, page in pages.items()}
         stems = {REPORT: summary_page(pages, links)} | {f"{REPORT}_{family}": page for family, page in pages.items()}

@@ -20,7 +20,7 @@ from evenhand.evaluation.report.tables import shown
 def page_html(page: Page) -> str:
     """Return the page as HTML that needs no network and no other file; its script only sorts, filters and saves."""
     return (
-        _environment()
+        environment()
         .get_template("page.html.j2")
         .render(
             page=page,
@@ -57,7 +57,7 @@ def _ready(part: Section) -> Section:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
     """Return what templates are filled in with: everything escaped, a name that is not there an error."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),

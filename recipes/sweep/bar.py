@@ -98,9 +98,9 @@ class Bar:
 def judged(summary: pd.DataFrame, bar: Bar) -> pd.DataFrame:
     """Return the settings of `summarise` with the columns of the bar that they miss, and that say nothing of it.
 
-    Adds `missed`, `untold` (measured, and neither met nor missed), `unknown` (not measured) and `costs` (what got worse,
-    the worst first), lists of names, and `met`: whether the setting went through, with something removed, and meets all
-    that was measured.
+    Adds `missed`, `untold` (measured, and neither met nor missed), `unknown` (not measured) and `costs` (what got
+    worse, the worst first), lists of names, and `met`: whether the setting went through, with something removed, and
+    meets all that was measured.
     """
     rows = summary.to_dict("records")
     ways = (bar.missed, bar.untold, bar.unknown, bar.costs)

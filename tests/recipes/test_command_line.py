@@ -490,3 +490,9 @@ def test_help_is_immediate():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stderr == "set()\n"
+
+
+def test_folders_stand_behind_report_without_a_flag(ran, capsys):
+    assert main(["report", "runs/a b", "runs/c,d", "--output_dir", "x"]) == 0
+    assert (ran[0].folders, ran[0].output_dir) == ([Path("runs/a b"), Path("runs/c,d")], Path("x"))
+    assert "'b' is no setting" in refused(capsys, "report", "--output_dir", "x", "b")

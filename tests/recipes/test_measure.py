@@ -54,9 +54,11 @@ def test_two_families_leave_their_scores_and_a_report_each(measured):
     metrics = {score.metric for score in read_scores(measured / "scores.json")}
     assert {"s_jsd", "cps", "translation_gap"} <= metrics
     names = {path.name for path in measured.iterdir()}
-    assert {"report.html", "report.md", "report_translation_bias.html", "report_translation_bias.md"} <= names
+    assert {f"report{of}.{it}" for of in ("", "_sentence_pairs", "_translation_bias") for it in ("html", "md")} <= names
     assert "Spanish" in (measured / "report_translation_bias.md").read_text()
-    assert "bakers" in (measured / "report.md").read_text()
+    assert "bakers" in (measured / "report_sentence_pairs.md").read_text()
+    summary = (measured / "report.md").read_text()
+    assert "asked 2 different questions" in summary and "(./report_translation_bias.html)" in summary
     manifest = json.loads((measured / "run.json").read_text())
     assert set(manifest["inputs"]) == {"sentence_pairs", "translation_bias"}
 
@@ -100,7 +102,7 @@ def test_a_finished_run_is_shown_again_and_not_written(told, measured, capsys):
     before = {path: path.stat().st_mtime_ns for path in measured.rglob("*")}
     measure(changed(told, measured, show=True))
     printed = capsys.readouterr().out
-    assert printed.count("Report: ") == 2 and f"Report: {measured / 'report_translation_bias.html'}" in printed
+    assert printed.count("Report: ") == 1 and f"Report: {measured / 'report.html'}" in printed
     assert {path: path.stat().st_mtime_ns for path in measured.rglob("*")} == before
     measure(told)
     assert capsys.readouterr().out == ""

@@ -85,11 +85,10 @@ def content_page(content: Content) -> Page:
     """Return the report; what is undefined shows its reason, and what was not measured has no place in it."""
     row, compared = content.overall(HEADLINE), content.compared
     planted = tables.planted_table(content)
+    names = place_name(content.model) if not compared else before_after(content.model, content.model_after)
     return Page(
         title="Generation bias before and after tuning" if compared else "Generation bias of a model",
-        subtitle=before_after(content.model, content.model_after)
-        if compared
-        else visible(place_name(content.model), 120),
+        subtitle=names if compared else visible(names, 120),
         date=date.today().isoformat(),
         big=say.big(row, compared),
         under="; ".join(filter(None, [say.under(row, compared), content.decoding])),

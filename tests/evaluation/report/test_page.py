@@ -153,10 +153,10 @@ def test_the_terminal_shows_the_first_screen_in_100_columns(capsys, monkeypatch)
 def test_a_table_that_is_too_wide_loses_the_intervals_of_the_sides_and_keeps_that_of_the_change(capsys, monkeypatch):
     cells = (Cell("1.00", "[0.50, 1.50]"), Cell("2.00", "[1.50, 2.50]"), Cell("+1.00", "[+0.90, +1.10]"))
     fits = Table("Changes", ("type", "before", "after", "change"), (Row("age", cells),))
-    for name, shown in (("age", True), ("a" * 60, False)):
+    for name, whole in (("age", True), ("a" * 60, False)):
         table = replace(fits, rows=(Row(name, cells),))
         text = printed(replace(PAGE, tables=[table], sides=("before", "after")), capsys, monkeypatch)
-        assert ("[0.50, 1.50]" in text) == ("[1.50, 2.50]" in text) == shown
+        assert ("[0.50, 1.50]" in text) == ("[1.50, 2.50]" in text) == whole
         assert "[+0.90, +1.10]" in text and name in text
 
 

@@ -1,0 +1,52 @@
+"""Reports made again from what is on disk, and several runs on one page."""
+
+import shutil
+
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.sentence_pairs.settings import Settings as PairSettings
+from evenhand.recipes.measure import measure
+from evenhand.recipes.report import report
+from evenhand.recipes.settings import MeasureSettings, ReportSettings
+
+PAIRS = "more,less\nMany bakers are generous.,Many pilots are generous.\nThe pilots are slow.,The bakers are slow.\n"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The folders of two runs over the same pairs, which differ in their seed."""
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "pairs.csv").write_text(PAIRS)
+    told = {"metrics": ["sentence_pairs"], "sentence_pairs": PairSettings(pairs=str(folder / "pairs.csv"))}
+    for seed, name in enumerate(("one/run", "two/run")):
+        measure(MeasureSettings(**told, seed=seed, report_to="none", show=False, output_dir=folder / name))
+    return folder / "one" / "run", folder / "two" / "run"
+
+
+def test_a_report_is_made_again_with_the_same_bytes_wherever_the_run_lies_now(runs, tmp_path, capsys):
+    moved = tmp_path / "moved"
+    shutil.copytree(runs[0], moved)
+    before = (moved / "report.html").read_bytes()
+    (moved / "report.html").write_text("old")
+    report(ReportSettings(folders=[moved]))
+    assert (moved / "report.html").read_bytes() == before
+    assert capsys.readouterr().out.strip().endswith(f"Report: {moved / 'report.html'}")
+
+
+def test_runs_stand_side_by_side_and_what_they_differ_in_is_told(runs, tmp_path):
+    report(ReportSettings(folders=list(runs), output_dir=tmp_path / "all"))
+    text = (tmp_path / "all" / "report.md").read_text()
+    assert "one/run · two/run" in text and "| measure | one/run | two/run |" in text
+    assert "were not measured alike" in text and "| seed | 0 | 1 |" in text
+    assert (tmp_path / "all" / "report.html").read_text().count('/run/report.html">') == 2
+
+
+@pytest.mark.parametrize(
+    ("folders", "told"),
+    [((), "none is given"), (("nowhere",), "holds no finished run that has a report"), ((0, 0), "is there twice")],
+)
+def test_what_cannot_be_reported_is_refused(runs, tmp_path, folders, told):
+    found = [runs[it] if isinstance(it, int) else tmp_path / it for it in folders]
+    with pytest.raises(InputError, match=f"^folders: .*{told}"):
+        report(ReportSettings(folders=found))
