@@ -138,7 +138,7 @@ def _spelled_out(arguments: Sequence[str], command: str | None) -> list[str]:
     What stands behind the command without a flag is the field that POSITIONAL names.
     """
     if command in POSITIONAL:
-        start = list(arguments).index(command) + 1
+        start = list(arguments).index(command) + 1 if command in arguments else 0
         end = next((place for place in range(start, len(arguments)) if arguments[place][:1] == "-"), len(arguments))
         bare = [f"--{POSITIONAL[command]}={json.dumps(arguments[start:end])}"] if end > start else []
         arguments = [*arguments[:start], *bare, *arguments[end:]]

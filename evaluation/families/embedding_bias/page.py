@@ -57,12 +57,15 @@ def page(measured: Measured, known: Known) -> Page:
 
 
 def _headline(gaps: Sequence[BiasScore], scores: Sequence[BiasScore]) -> tuple[str, str, str]:
-    """Return the large number, which is the mean over languages, the line under it and the verdict."""
+    """Return the large number (of how many languages the masculine is nearer), the line under it and the verdict."""
     finite_gaps = [gap for gap in gaps if math.isfinite(gap.value)]
     corrected = ((gap, find(scores, HOLM, **gap.group)) for gap in finite_gaps)
     nearer = [gap for gap, score in corrected if score and score.p_value is not None and score.p_value < ALPHA]
     mean = sum(gap.value for gap in finite_gaps) / len(finite_gaps) if finite_gaps else math.nan
-    return number(PER_UNIT * mean, 2, sign=True), say.under(gaps, finite_gaps), say.verdict(gaps, finite_gaps, nearer)
+    masculine = sum(gap.value > 0 for gap in nearer)
+    big = f"{masculine} of {len(finite_gaps)}" if finite_gaps else "–"
+    under = say.under(gaps, finite_gaps, number(PER_UNIT * mean, 2, sign=True))
+    return big, under, say.verdict(gaps, finite_gaps, nearer)
 
 
 def _gap_table(gaps: Sequence[BiasScore], scores: Sequence[BiasScore]) -> Table:

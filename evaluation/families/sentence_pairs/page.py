@@ -36,7 +36,11 @@ def page(measured: Measured, known: Known) -> Page:
     scores, table = measured.scores, _with_differences(measured.table("pairs"))
     used = table[table[LEFT_OUT].isna()]
     of, truth = reading(scores, headline_metric(scores)), tables.truth_table(scores, known.truth)
-    big = "–" if of is None or not of.defined else of.text if of.measure.unit == UNIT else of.valued
+    cps = reading(scores, "cps")
+    cps = (
+        cps if cps and cps.defined and of and of.measure.unit == UNIT else None
+    )  # a share of pairs says more to people
+    big = "–" if of is None or not of.defined else (cps or of).valued
 
     def by_cut(metric: str, cut: str, values: Sequence[str]) -> Table:
         return tables.cut_table(metric, cut, values, scores, known.truth)
@@ -46,7 +50,7 @@ def page(measured: Measured, known: Known) -> Page:
         subtitle=f"{place_name(measured.told.model.name)} · {place_name(measured.told.settings.pairs)}",
         date=date.today().isoformat(),
         big=big,
-        under=say.under(of),
+        under=say.under(of, cps),
         verdict=say.verdict(of, reading(scores, "cps")),
         warnings=_warnings(scores, table),
         tables=[tables.headline_table(scores)],
