@@ -12,7 +12,6 @@ import sys
 import typing
 from argparse import ArgumentError, ArgumentTypeError, HelpFormatter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -50,7 +49,7 @@ set_parsing_settings(add_print_completion_argument=True)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; a user's mistake is one line on stderr and status 2, Ctrl-C 130 and SIGTERM 143."""
-    with suppress(ValueError):  # only the main thread may set a handler
+    if arguments is None:  # as a command: whoever calls it has handlers of their own
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     sys.stdout.reconfigure(errors="replace")  # a terminal that has no "×" shows "?" instead of a traceback
