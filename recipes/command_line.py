@@ -43,6 +43,7 @@ log = logging.getLogger("evenhand")
 INTERRUPTED, TERMINATED = 130, 143  # 128 and the signal, as shells have it
 FLAGS = "command line"  # what errors call the place where flags are given
 GENERAL = ("config", "help", "version", "verbose", "quiet", "print_config")
+SAYING = ("-v", "--verbose", "-q", "--quiet")
 METAVARS = {str: "TEXT", Path: "PATH", int: "INT", float: "NUM", bool: "BOOL", list: "A,B", dict: "{K: V}"}
 set_parsing_settings(add_print_completion_argument=True)
 
@@ -138,6 +139,8 @@ def _spelled_out(arguments: Sequence[str], command: str | None) -> list[str]:
     """
     if command in POSITIONAL:
         start = list(arguments).index(command) + 1 if command in arguments else 0
+        while arguments[start:] and arguments[start] in SAYING:
+            start += 1
         end = next((place for place in range(start, len(arguments)) if arguments[place][:1] == "-"), len(arguments))
         bare = [f"--{POSITIONAL[command]}={json.dumps(arguments[start:end])}"] if end > start else []
         arguments = [*arguments[:start], *bare, *arguments[end:]]
@@ -219,8 +222,8 @@ def help_of(command: str, topic: str, *told: Mapping[str, Any]) -> str:
 
 
 def _add_logging(parser: ArgumentParser) -> None:
-    parser.add_argument("-v", "--verbose", action="store_true", help="say more of what is done")
-    parser.add_argument("-q", "--quiet", action="store_true", help="say only what is wrong, and the report")
+    parser.add_argument(*SAYING[:2], action="store_true", help="say more of what is done")
+    parser.add_argument(*SAYING[2:], action="store_true", help="say only what is wrong, and the report")
 
 
 def _metavar(kind: Any) -> str:
