@@ -191,7 +191,7 @@ def thinker(folder):
     return folder
 
 
-def style_classifier(folder):
+def style_classifier(folder, styles=EMOTIONS):
     size = save_tokenizer(
         folder, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"], tokenizer_class="RobertaTokenizer", model_max_length=512
     )
@@ -200,7 +200,7 @@ def style_classifier(folder):
         vocab_size=size,
         **sizes,
         max_position_embeddings=514,
-        id2label=dict(enumerate(EMOTIONS)),
+        id2label=dict(enumerate(styles)),
         problem_type="multi_label_classification",
     )
     return save_model(folder, RobertaForSequenceClassification(config), scale=30)

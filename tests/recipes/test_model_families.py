@@ -30,11 +30,12 @@ N = 2 * 7 * 4  # templates × descriptors × responses
 
 @pytest.fixture(scope="module")
 def ruler(tmp_path_factory):
-    """The folder of a taxonomy, and of a classifier of random weights."""
+    """The folder of a taxonomy, and of a classifier of few styles with random weights."""
     folder = tmp_path_factory.mktemp("ruler")
     tiny_checkpoints.taxonomy(folder / "taxonomy")
     torch.manual_seed(0)
-    tiny_checkpoints.style_classifier(folder / "classifier")
+    tiny_checkpoints.style_classifier(folder / "classifier", styles=["caring", "curious", "sad", "neutral"])
+    (folder / "clusters.json").write_text(json.dumps({"CARE": ["caring", "sad"], "CURIOSITY": ["curious"]}))
     return folder
 
 
@@ -47,7 +48,7 @@ def measured(ruler: Path, model: Path, output_dir: Path) -> dict[str, object]:
             decoding=DecodingSettings(arguments={"max_new_tokens": 8}),
             generation_bias=Settings(
                 style_classifier=CheckpointSettings(name=str(ruler / "classifier")),
-                style_clusters="go_emotions",
+                style_clusters=str(ruler / "clusters.json"),
                 neutral_dialogue=None,
                 permutations=9,
             ),

@@ -149,8 +149,8 @@ def _ask(run: Run, told: Told, tag: str, arguments: Mapping[str, Any], prompts: 
     def answers() -> pd.DataFrame:
         texts = respond(model(), prompts, tag, arguments, **sampling)
         left_out = [UNFINISHED if text is None else None for text in texts]
-        answered = {RESPONSE: [text or "" for text in texts], LEFT_OUT: left_out}
-        return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], **answered})
+        columns = {RESPONSE: [text or "" for text in texts], LEFT_OUT: left_out}
+        return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], **columns})
 
     responses = run.table(RESPONSES, answers)[RESPONSE].tolist()
     if not any(response.strip() for response in responses):
