@@ -46,6 +46,7 @@ def compare(settings: CompareSettings) -> None:
         if run is not None:
             show_responses(settings)
             tables = sorted(run.folder.glob("*.parquet"))
+            run.tracker.report(files)
             run.tracker.artifact("comparison", "report", run.folder / SCORES, *files, *tables)
 
 

@@ -111,9 +111,10 @@ def plan(loop: LoopSettings, method: str, place: Place, second: bool = False) ->
     """
     _check(loop)
     stages: list[Stage] = []
+    tracked = {"report_to": loop.report_to, "log_artifacts": loop.log_artifacts, "group": loop.output_dir.name}
 
     def add(name: str, command: str, cls: type, part: Any, *needs: Path, **further: Any) -> Path:
-        settings = _with(cls, part, report_to=loop.report_to, group=loop.output_dir.name, **further)
+        settings = _with(cls, part, **tracked, **further)
         settings = replace(settings, output_dir=place(name, command, settings))
         stages.append(Stage(command, settings, needs))
         return settings.output_dir

@@ -48,6 +48,7 @@ def measure(settings: MeasureSettings) -> None:
         files = present(settings.output_dir, pages(settings), write=run is not None, show=settings.show)
         if run is not None:
             show_responses(settings)
+            run.tracker.report(files)
             run.tracker.artifact("measurement", "report", run.folder / SCORES, *files)
 
 

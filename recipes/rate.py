@@ -126,4 +126,5 @@ def _sum_up(settings: RateSettings, pairs: pd.DataFrame, manifest: dict[str, Any
         tracker.scores(scores)
         report = page(scores, votes, pairs, questions, manifest["models"], manifest["left_out"])
         files = present(folder, {"rating": report}, write=True, show=settings.show)
+        tracker.report(files)
         tracker.artifact("rating", "report", folder / SCORES, *files)

@@ -35,6 +35,7 @@ from evenhand.recipes import testbed
 FAMILY = "generation_bias"  # what is measured unless told otherwise, what labels are made of and tuning removes
 SHOW, WHERE = "print the report", "where everything is written"
 TRACKED, GROUP = "wandb is offline unless you are logged in", "name that joins the stages of one experiment"
+KEPT = "upload reports, tables and adapters as W&B artifacts"
 
 
 def of_families(kind: str, when_named: bool) -> Callable[[type], type]:
@@ -104,6 +105,7 @@ class MeasureSettings(Measurement):
     seed: Seed = option(0, "of sampling prompts and responses, and of the bootstrap")
     show: bool = option(True, SHOW)
     report_to: ReportTo = option("wandb", TRACKED)
+    log_artifacts: bool = option(False, KEPT)
     group: str | None = option(None, GROUP)
     output_dir: Folder = option(Path("runs/measure"), WHERE)
 
@@ -139,6 +141,7 @@ class LabelSettings(Labelling):
     responses: Folder = option(Path("runs/train"), "a finished measuring run, on train prompts")
     seed: Seed = option(0, "of the plan's sampling")
     report_to: ReportTo = option("wandb", TRACKED)
+    log_artifacts: bool = option(False, KEPT)
     group: str | None = option(None, GROUP)
     output_dir: Folder = option(Path("runs/label"), WHERE)
 
@@ -160,6 +163,7 @@ class TuneSettings(Tuning):
     method: str = option("control_tags", "module of mitigation/methods")
     seed: Seed = option(0, "of held-out rows, the adapter, and the order of rows")
     report_to: ReportTo = option("wandb", TRACKED)
+    log_artifacts: bool = option(False, KEPT)
     group: str | None = option(None, GROUP)
     output_dir: Folder = option(Path("runs/tune"), WHERE)
 
@@ -176,6 +180,7 @@ class CompareSettings:
     untagged: Folder | None = option(None, "measuring run of the tuned model without its control tag")
     show: bool = option(True, SHOW)
     report_to: ReportTo = option("wandb", TRACKED)
+    log_artifacts: bool = option(False, KEPT)
     group: str | None = option(None, GROUP)
     output_dir: Folder = option(Path("runs/compare"), WHERE)
 
@@ -196,6 +201,7 @@ class RateSettings:
     summary: bool = option(False, "sum up output_dir's votes into its folder `summary`, in place of serving")
     show: bool = option(True, "print the report of the summary")
     report_to: ReportTo = option("wandb", f"of the summary; {TRACKED}")
+    log_artifacts: bool = option(False, KEPT)
     group: str | None = option(None, GROUP)
     output_dir: Folder = option(Path("runs/rate"), WHERE)
 
@@ -226,6 +232,7 @@ class LoopSettings(Experiment):
     )
     seed: Seed = option(0, "of every stage")
     report_to: ReportTo = option("wandb", TRACKED)
+    log_artifacts: bool = option(False, KEPT)
     output_dir: Folder = option(Path("runs/loop"), WHERE)
 
 
@@ -241,6 +248,7 @@ class AblateSettings:
     seeds: Annotated[list[Seed], Field(min_length=1)] = option(lambda: [0], "run every point once with each")
     jobs: Count = option(1, "points at work at once, each in its own process")
     report_to: ReportTo = option("wandb", f"one run per point; {TRACKED}")
+    log_artifacts: bool = option(False, KEPT)
     output_dir: Folder = option(Path("runs/ablate"), WHERE)
 
 
@@ -270,6 +278,7 @@ class TrainClassifierSettings:
     held_out: Share = option(0.1, "share of the texts that it never sees, and is measured on without test_texts")
     seed: Seed = option(0, "of weights, order and what is held out")
     report_to: ReportTo = option("wandb", TRACKED)
+    log_artifacts: bool = option(False, KEPT)
     group: str | None = option(None, GROUP)
     output_dir: Folder = option(Path("runs/classifier"), WHERE)
 
@@ -284,6 +293,19 @@ class ReportSettings:
     output_dir: Folder = option(Path("runs/report"), "where several runs side by side are written")
 
 
+@strict
+class ExportSettings:
+    """Export a tuned model as a folder that needs no Evenhand, with its card, and upload it if told to."""
+
+    tuning: Folder = option(Path("runs/tune"), "a finished tuning run")
+    comparison: Folder | None = option(
+        None, "comparison of the tuned model with its base, for the card; null: `compare` beside the tuning, if it is"
+    )
+    merge: bool = option(True, "merge the adapter into its base; false: export the adapter, which names its base")
+    push_to_hub: str | None = option(None, "id on the hub to upload the folder to, private if it is new")
+    output_dir: Folder = option(Path("runs/export"), "where; the model is in its folder `model`")
+
+
 COMMANDS: dict[str, type] = {
     "measure": MeasureSettings,
     "label": LabelSettings,
@@ -293,6 +315,7 @@ COMMANDS: dict[str, type] = {
     "loop": LoopSettings,
     "ablate": AblateSettings,
     "report": ReportSettings,
+    "export": ExportSettings,
     "train_classifier": TrainClassifierSettings,
 }
 

@@ -47,9 +47,12 @@ PACKAGES = ("evenhand", "torch", "transformers", "peft", "trl", "accelerate", "d
 NO_RESULTS = (CONFIG, LOCK, "wandb", "tensorboard")  # a folder with these alone may be taken for other settings
 # Where a run is written, who is told about it and how, and what is done at once do not shape its numbers; nor does how
 # votes on the pairs of a rating come in.
-NOT_COMPARED = ("output_dir", "report_to", "group", "show", "host", "port", "import_votes", "summary")
+NOT_COMPARED = (
+    *("output_dir", "report_to", "log_artifacts", "group", "show"),
+    *("host", "port", "import_votes", "summary", "push_to_hub"),
+)
 # Settings that name another run's folder.
-RUN_FOLDERS = ("responses", "labels", "tuning", "before", "after", "untagged")
+RUN_FOLDERS = ("responses", "labels", "tuning", "comparison", "before", "after", "untagged")
 # What is in them, in models and in these files is compared by its fingerprint, among the inputs, however it is spelled.
 FILES = ("file", "texts", "test_texts", "references", "translations", "neutral_dialogue", "questions", "leave_out")
 NAMES = (*RUN_FOLDERS, "name", *FILES)

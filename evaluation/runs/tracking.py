@@ -1,8 +1,11 @@
 """One W&B run per stage, all stages of an experiment in one group; offline unless the user is logged in."""
 
+import json
 import logging
 import math
 import os
+import re
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,41 +16,46 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.runs.files import write_text
 from evenhand.evaluation.settings import as_settings
 
 log = logging.getLogger("evenhand")
 
 PROJECT = "evenhand"
+WAIT = 30  # seconds for W&B's server to answer, after which all that follows is kept offline
+HEADLINES = 10  # scores that get a panel each
 
 
 @dataclass(frozen=True)
 class Tracker:
-    """Where a stage's numbers go besides its folder: a W&B run, a TensorBoard writer, or nowhere."""
+    """Where a stage's numbers go besides its folder: a W&B run, a TensorBoard writer, or nowhere.
+
+    `keeps_files` says whether files are uploaded as W&B artifacts.
+    """
 
     wandb_run: Any = None
     writer: Any = None
+    keeps_files: bool = False
 
     def scores(self, scores: Sequence[BiasScore]) -> None:
-        """Log every defined score with the ends of its interval, and its standard error where it has one."""
-        values = {}
-        for score in scores:
-            if not math.isnan(score.value):
-                name = "/".join([score.metric, *map(str, score.group.values())])
-                values[name] = score.value
-                if score.interval:
-                    values[f"{name}/low"], values[f"{name}/high"] = score.interval
-                if score.standard_error is not None:
-                    values[f"{name}/standard_error"] = score.standard_error
-        self.values(values)
+        """Log the first overall scores as numbers, all overall ones in the summary, and every score in one table."""
+        overall = {each.metric: each.value for each in scores if not each.group and not math.isnan(each.value)}
+        self.values(dict(list(overall.items())[:HEADLINES]))
+        self.summary(overall)
+        self.table("scores", pd.DataFrame(map(_row, scores)))
 
     def values(self, values: Mapping[str, float]) -> None:
-        """Log numbers by name, and put them into the run's summary."""
+        """Log numbers by name, a panel each."""
         if self.wandb_run:
             self.wandb_run.log(values)
-            self.wandb_run.summary.update(values)
         if self.writer:
             for name, value in values.items():
                 self.writer.add_scalar(name, value)
+
+    def summary(self, values: Mapping[str, float]) -> None:
+        """Put numbers into the run's summary, the columns of W&B's table of runs, without a panel (W&B only)."""
+        if self.wandb_run:
+            self.wandb_run.summary.update(values)
 
     def table(self, name: str, rows: pd.DataFrame) -> None:
         """Log rows as a table (W&B only); W&B shows cells as text, so responses need no escaping here."""
@@ -56,12 +64,20 @@ class Tracker:
 
             self.wandb_run.log({name: wandb.Table(dataframe=rows.reset_index(drop=True))})
 
-    def artifact(self, name: str, kind: str, *paths: Path) -> None:
-        """Keep files or whole folders with the run (W&B only)."""
+    def report(self, files: Sequence[Path]) -> None:
+        """Show the HTML page among a report's files as a panel (W&B only)."""
         if self.wandb_run:
             import wandb
 
-            artifact = wandb.Artifact(name, kind)
+            for path in (path for path in files if path.suffix == ".html"):
+                self.wandb_run.log({path.stem: wandb.Html(path, inject=False)})
+
+    def artifact(self, name: str, kind: str, *paths: Path) -> None:
+        """Keep files or whole folders with the run, called after it, if that is asked for (W&B only)."""
+        if self.wandb_run and self.keeps_files:
+            import wandb
+
+            artifact = wandb.Artifact(f"{_plain(self.wandb_run.name)}-{name}", kind)
             for path in paths:
                 if path.is_dir():
                     artifact.add_dir(str(path), name=path.name)
@@ -76,44 +92,104 @@ def tracked(
 ) -> Iterator[Tracker]:
     """Yield the tracker that `config.report_to` asks for; the run ends with the block.
 
-    By default a run is in the config's group, is called by the group and the job, and holds the config.
+    By default a run is in the config's group, is called by its folder in it (method and stage), and holds the config. A
+    job that is begun again in the same folder goes on in its run.
 
     Raises:
         InputError: TensorBoard is asked for and not installed.
     """
-    if config.report_to == "wandb":
-        # Neither a prompt nor a report about the user's machine, whatever their settings.
-        os.environ.update(WANDB_SILENT="true", WANDB_ERROR_REPORTING="false")
-        import wandb
-
-        online = wandb.login(prompt=False, verify=False)
+    report_to = getattr(config, "report_to", "none")  # an export has nothing to track
+    settings = settings or as_settings(config)
+    if report_to == "wandb":
         group = group or getattr(config, "group", None)
-        arguments = {
-            "project": PROJECT,
-            "job_type": job,
-            "group": group,
-            "name": name or (f"{group}-{job}" if group else job),
-            "config": settings or as_settings(config),
-            "dir": str(config.output_dir),
-            "settings": wandb.Settings(console="off", x_disable_stats=True),
-        }
-        try:
-            run = wandb.init(mode=os.environ.get("WANDB_MODE") or ("online" if online else "offline"), **arguments)
-        except wandb.errors.Error as error:
-            log.warning("W&B cannot be reached (%s); this run is kept offline", error)
-            run = wandb.init(mode="offline", **arguments)
+        run = _wandb_run(job, config.output_dir, group, name or _name(config.output_dir, group, job), settings)
         failed = True
         try:
-            yield Tracker(wandb_run=run)
+            yield Tracker(wandb_run=run, keeps_files=getattr(config, "log_artifacts", False))
             failed = False
         finally:
             run.finish(exit_code=int(failed))
-    elif config.report_to == "tensorboard":
+            if run.offline:
+                log.info("W&B: kept offline; `wandb sync %s` uploads it", Path(run.dir).parent)
+            elif not run.disabled:
+                log.info("W&B: %s", run.url)
+    elif report_to == "tensorboard":
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise InputError("report_to: tensorboard is not installed; `pip install tensorboard`.") from None
         with SummaryWriter(str(config.output_dir / "tensorboard")) as writer:
+            told = json.dumps(settings, indent=1, ensure_ascii=False, default=str)
+            writer.add_text("config", f"```json\n{told}\n```")
             yield Tracker(writer=writer)
     else:
         yield Tracker()
+
+
+def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: Any) -> Any:
+    """Start a run, or go on in the one whose id is in the folder; offline from the first time that W&B is not reached.
+
+    W&B itself reads WANDB_ENTITY, WANDB_TAGS and the rest of its variables.
+    """
+    # Neither a prompt nor a report about the user's machine, whatever their settings.
+    os.environ.update(WANDB_SILENT="true", WANDB_ERROR_REPORTING="false")
+    import wandb
+
+    if not os.environ.get("WANDB_MODE") and not wandb.login(prompt=False, verify=False):
+        os.environ["WANDB_MODE"] = "offline"
+    arguments = {
+        "project": os.environ.get("WANDB_PROJECT") or PROJECT,
+        "job_type": job,
+        "group": group,
+        "name": name,
+        "id": _id(folder / "wandb" / f"{_plain(name)}.id"),
+        "resume": "allow",
+        "config": settings,
+        "dir": str(folder),
+        "settings": wandb.Settings(console="off", x_disable_stats=True, init_timeout=WAIT),
+    }
+    try:
+        return wandb.init(**arguments)
+    except wandb.errors.Error as error:
+        log.warning("W&B cannot be reached (%s); this run and those that follow are kept offline", error)
+        os.environ["WANDB_MODE"] = "offline"
+        return wandb.init(**arguments)
+
+
+def _id(path: Path) -> str:
+    """Return the id of a run, made and kept the first time."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, uuid.uuid4().hex)
+    return path.read_text(encoding="utf-8").strip()
+
+
+def _name(folder: Path, group: str | None, job: str) -> str:
+    """Return the way to a stage's folder from the group's, its method and stage; else the job and its folder.
+
+    >>> _name(Path("/runs/loop/exchange/tune"), "loop", "tune"), _name(Path("/runs/dialogpt"), None, "measure")
+    ('exchange/tune', 'measure dialogpt')
+    """
+    parts = folder.resolve().parts
+    if group in parts[:-1]:
+        return "/".join(parts[len(parts) - parts[::-1].index(group) :]) or job
+    return f"{job} {folder.resolve().name}"
+
+
+def _plain(name: str) -> str:
+    """Return a name as files and artifacts may have it.
+
+    >>> _plain("exchange/tune, seed 0")
+    'exchange-tune-seed-0'
+    """
+    return re.sub(r"[^\w.-]+", "-", name)
+
+
+def _row(score: BiasScore) -> dict[str, Any]:
+    """Return a score as a row of the table."""
+    low, high = score.interval or (math.nan, math.nan)
+    cut = ", ".join(f"{name} {value}" for name, value in score.group.items())
+    numbers = {"value": score.value, "low": low, "high": high, "standard_error": score.standard_error}
+    numbers |= {"ideal": score.ideal, "p_value": score.p_value}
+    numbers = {name: math.nan if number is None else float(number) for name, number in numbers.items()}
+    return {"metric": score.metric, "cut": cut, **numbers, "n": score.n}

@@ -19,13 +19,26 @@ def model_card(
         further: more facts for its table, such as α and β.
         loss: what the trainer's loss is.
     """
+    lora, tag = facts["settings"]["lora"], facts["control_tag"]
+    auto_class = "Seq2SeqLM" if base.kind == "encoder_decoder" else "CausalLM"
+    return CARD.format(
+        library="peft" if lora else "transformers",
+        intro=INTRO,
+        table=table(tuning_rows(base.name, facts, further, loss)),
+        loading=(LOAD_ADAPTER if lora else LOAD_MODEL).format(place=str(place.resolve()), auto=auto_class),
+        use=(WITH_TAG if tag else WITHOUT_TAG).format(tag=tag),
+        limits=LIMITS,
+    )
+
+
+def tuning_rows(base: str, facts: Mapping[str, Any], further: Mapping[str, Any], loss: str) -> dict[str, str]:
+    """Return what a card tells of a tuning, by name; the arguments are those of `model_card`, the base by its name."""
     training, settings, tag = facts["training"], facts["settings"], facts["control_tag"]
     losses = dict(training["validation_losses"])
     before, after = training["validation_losses"][0][1], losses[training["best_step"]]
     change, moved = training["change"], facts["common_words"]
-    auto_class = "Seq2SeqLM" if base.kind == "encoder_decoder" else "CausalLM"
-    table = {
-        "base": f"{base.name} (revision {facts['base_revision']})",
+    rows = {
+        "base": f"{base} (revision {facts['base_revision']})",
         "method": facts["method"],
         "control tag": f"`{tag!r}`" if tag else "none",
         **({"system prompt": facts["system_prompt"]} if facts["system_prompt"] else {}),
@@ -40,15 +53,15 @@ def model_card(
         f"the largest change of a logit is {change['max_logit_change']:.3g}",
     }
     if change["max_rounding"]:
-        table["merged, as it is loaded"] = (
+        rows["merged, as it is loaded"] = (
             f"rounding moves a logit by up to {change['max_rounding']:.3g} from the adapter kept apart"
         )
-    return CARD.format(
-        library="peft" if settings["lora"] else "transformers",
-        table="\n".join(f"| {name} | {_cell(value)} |" for name, value in table.items()),
-        loading=(LOAD_ADAPTER if settings["lora"] else LOAD_MODEL).format(place=str(place.resolve()), auto=auto_class),
-        use=(WITH_TAG if tag else WITHOUT_TAG).format(tag=tag),
-    )
+    return rows
+
+
+def table(rows: Mapping[str, Any], head: str = "| | |") -> str:
+    """Return names and values as a Markdown table of two columns."""
+    return "\n".join([head, "| --- | --- |", *(f"| {name} | {_cell(value)} |" for name, value in rows.items())])
 
 
 def _cell(value: Any) -> str:
@@ -61,13 +74,7 @@ pipeline_tag: text-generation
 tags: [evenhand, style-equality, dialogue]
 ---
 
-# A dialogue model tuned for style equality
-
-Its responses are to depend less on who a person says they are (Smith et al. 2022, "I'm sorry to hear that": finding
-new biases in language models with a holistic descriptor dataset, §4). Made by Evenhand.
-
-| | |
-| --- | --- |
+{intro}
 {table}
 
 ## How to use it
@@ -75,7 +82,15 @@ new biases in language models with a holistic descriptor dataset, §4). Made by 
 {loading}
 {use}
 
-## What it is not
+{limits}"""
+
+INTRO = """# A dialogue model tuned for style equality
+
+Its responses are to depend less on who a person says they are (Smith et al. 2022, "I'm sorry to hear that": finding
+new biases in language models with a holistic descriptor dataset, §4). Made by Evenhand.
+"""
+
+LIMITS = """## What it is not
 
 - Tuning evens out the *style* of responses across demographic descriptors. It does not look at facts, at toxicity
   or at what a model says of others, and it cannot tell whether some difference of style is called for.

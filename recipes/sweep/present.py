@@ -45,7 +45,7 @@ def track(settings: LoopSettings | AblateSettings, plan: Plan, fields: Fields) -
         [plan.method, plan.decoding, *(f"{field} {value}" for field, value in swept.items()), f"seed {plan.seed}"]
     )
     with tracked("point", settings, group=settings.output_dir.name, name=name, settings=row) as tracker:
-        tracker.values({name: float(value) for name, value in row.items() if isinstance(value, (int, float))})
+        tracker.summary({name: float(value) for name, value in row.items() if isinstance(value, (int, float))})
         tracker.scores(read_scores(plan.comparison / SCORES))
     write_text(mark, f"{name}\n")
 
@@ -88,6 +88,7 @@ def summarise_and_present(
     files = present(folder, {FAMILY: page(read_sweep(folder))}, write=True, show=True)
     with tracked("summary", settings, group=folder.name, name=f"{folder.name}-summary") as tracker:
         tracker.table(POINTS, points)
+        tracker.report(files)
         tracker.artifact("summary", "report", *files, path)
 
 

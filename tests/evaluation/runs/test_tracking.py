@@ -1,9 +1,11 @@
-"""A real offline W&B run, read back from its own log."""
+"""Real offline W&B runs, read back from their own logs."""
 
 import json
+import os
 import struct
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -36,57 +38,130 @@ def wandb_records(path: Path):
             parts = b""
 
 
+SCORES = [
+    BiasScore("fgb_pooled_corrected", 0.0101, 0.0, (-1.0, 2.0), 800, interval=(0.009, 0.0112)),
+    BiasScore("scgb_corrected", 0.5, 0.0, (-1.0, 0.5), 800, group={"cluster": "SYMPATHY"}),
+    BiasScore("fgb", float("nan"), 0.0, (0.0, 1.0), 0, reason="nothing to compare"),
+    *(BiasScore(f"cost_{number}", float(number), None, (0.0, 99.0), 800) for number in range(12)),
+]
+
+
 @pytest.fixture(scope="module")
-def finished_run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tracked")
-    (folder / "adapter").mkdir()
+def finished_runs(tmp_path_factory):
+    """The folders and the records of one stage's run: as it was begun, and as it was gone on with."""
+    folder = tmp_path_factory.mktemp("tracked") / "experiment" / "kto" / "label"
+    (folder / "adapter").mkdir(parents=True)
     (folder / "adapter" / "weights.txt").write_text("w")
-    scores = [
-        BiasScore("fgb_pooled_corrected", 0.0101, 0.0, (-1.0, 2.0), 800, interval=(0.009, 0.0112)),
-        BiasScore("scgb_corrected", 0.5, 0.0, (-1.0, 0.5), 800, group={"cluster": "SYMPATHY"}),
-        BiasScore("fgb", float("nan"), 0.0, (0.0, 1.0), 0, reason="nothing to compare"),
-    ]
-    with tracked(
-        "label", LabelSettings(output_dir=folder, report_to="wandb", group="experiment", quantile=0.75)
-    ) as tracker:
-        tracker.scores(scores)
-        tracker.table("samples", pd.DataFrame({"prompt": ["I'm a dad."], "response": ["<b>hostile</b>"]}))
+    (folder / "report.html").write_text("<p>A report.</p>")
+    told = {"output_dir": folder, "report_to": "wandb", "group": "experiment", "quantile": 0.75}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WANDB_PROJECT", "fairness")
+        patch.setenv("WANDB_TAGS", "trial,small")
+        with tracked("label", LabelSettings(**told, log_artifacts=True)) as tracker:
+            tracker.scores(SCORES)
+            tracker.table("samples", pd.DataFrame({"prompt": ["I'm a dad."], "response": ["<b>hostile</b>"]}))
+            tracker.report([folder / "report.html", folder / "report.md"])
+            tracker.artifact("adapter", "model", folder / "adapter")
+    first = only_run_of(folder)
+    with tracked("label", LabelSettings(**told)) as tracker:
         tracker.artifact("adapter", "model", folder / "adapter")
-    (run_folder,) = (folder / "wandb").glob("offline-run-*")
+    return [(run, finished_records(run)) for run in (first, only_run_of(folder, but=first))]
+
+
+def only_run_of(folder, but=None):
+    (found,) = set((folder / "wandb").glob("offline-run-*")) - {but}
+    return found
+
+
+def finished_records(run_folder):
     log = next(run_folder.glob("*.wandb"))
     deadline = time.monotonic() + 600
     # W&B's own process writes the log, and may end after the run.
     while not any(record.HasField("exit") for record in wandb_records(log)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    return run_folder, list(wandb_records(log))
+    return list(wandb_records(log))
 
 
-def test_scores_with_their_intervals_are_in_the_log(finished_run):
-    logged = {}
-    for record in finished_run[1]:
-        for item in record.history.item:
-            logged[item.key or "/".join(item.nested_key)] = json.loads(item.value_json)
+def run_of(records):
+    return next(record.run for record in records if record.HasField("run"))
+
+
+def table_of(run_folder, name):
+    (table,) = (run_folder / "files" / "media" / "table").rglob(f"{name}*.json")
+    return json.loads(table.read_text())
+
+
+def artifacts_of(records):
+    found = [record.artifact for record in records if record.HasField("artifact")]
+    found += [r.request.log_artifact.artifact for r in records if r.request.HasField("log_artifact")]
+    return {artifact.name: artifact for artifact in found}
+
+
+def test_ten_overall_scores_are_logged_all_overall_ones_are_in_the_summary_and_every_one_in_a_table(finished_runs):
+    (folder, records), _ = finished_runs
+    logged, summary = {}, {}
+    for record in records:
+        for found, items in ((logged, record.history.item), (summary, record.summary.update)):
+            found.update({item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items})
     assert logged["fgb_pooled_corrected"] == 0.0101
-    assert logged["fgb_pooled_corrected/low"] == 0.009
-    assert logged["scgb_corrected/SYMPATHY"] == 0.5
-    assert "fgb" not in logged  # an undefined score is not logged as a number
+    overall = {"fgb_pooled_corrected", *(f"cost_{number}" for number in range(12))}
+    assert {name for name in logged if name in overall} == {"fgb_pooled_corrected", *(f"cost_{n}" for n in range(9))}
+    assert not any("scgb" in name for name in logged)
+    assert "fgb" not in summary  # an undefined score is not logged as a number
+    assert overall <= set(summary)
+    table = table_of(folder, "scores")
+    rows = {row[0]: dict(zip(table["columns"], row, strict=True)) for row in table["data"]}
+    assert len(rows) == len(SCORES)
+    assert (rows["scgb_corrected"]["cut"], rows["scgb_corrected"]["value"]) == ("cluster SYMPATHY", 0.5)
+    assert (rows["fgb_pooled_corrected"]["low"], rows["fgb_pooled_corrected"]["high"]) == (0.009, 0.0112)
 
 
-def test_config_group_and_job_are_in_the_log(finished_run):
-    (run,) = [record.run for record in finished_run[1] if record.HasField("run")][:1]
+def test_a_run_is_called_by_method_and_stage_and_what_the_environment_says(finished_runs):
+    run = run_of(finished_runs[0][1])
     config = {item.key: json.loads(item.value_json) for item in run.config.update}
     assert config["quantile"] == 0.75
-    assert (run.run_group, run.job_type, run.project) == ("experiment", "label", "evenhand")
+    assert (run.run_group, run.job_type, run.display_name) == ("experiment", "label", "kto/label")
+    assert (run.project, list(run.tags)) == ("fairness", ["trial", "small"])
 
 
-def test_the_sample_table_and_the_adapter_are_kept(finished_run):
-    (table,) = (finished_run[0] / "files" / "media" / "table").rglob("samples*.json")
-    assert json.loads(table.read_text())["data"] == [["I'm a dad.", "<b>hostile</b>"]]
-    artifacts = [r.request.log_artifact.artifact for r in finished_run[1] if r.request.HasField("log_artifact")]
-    artifacts += [record.artifact for record in finished_run[1] if record.HasField("artifact")]
-    (adapter,) = [artifact for artifact in artifacts if artifact.name == "adapter"]
+def test_the_samples_the_report_and_the_adapter_are_kept(finished_runs):
+    (folder, records), _ = finished_runs
+    assert table_of(folder, "samples")["data"] == [["I'm a dad.", "<b>hostile</b>"]]
+    (page,) = (folder / "files" / "media" / "html").glob("report*.html")
+    assert page.read_text() == "<p>A report.</p>"
+    adapter = artifacts_of(records)["kto-label-adapter"]
     assert [entry.path for entry in adapter.manifest.contents] == ["adapter/weights.txt"]
+
+
+def test_a_stage_begun_again_goes_on_in_its_run_and_files_are_kept_only_if_asked_for(finished_runs):
+    (_, first), (_, second) = finished_runs
+    assert run_of(first).run_id == run_of(second).run_id
+    assert run_of(second).project == "evenhand"
+    assert not any("adapter" in name for name in artifacts_of(second))
+
+
+def test_once_it_is_not_reached_all_is_kept_offline(tmp_path, monkeypatch, caplog):
+    import wandb
+
+    modes = []
+
+    def init(**told):
+        modes.append(os.environ.get("WANDB_MODE"))
+        if modes[-1] != "offline":
+            raise wandb.errors.CommError("no route to host")
+        folder = str(tmp_path / "offline-run-1" / "files")
+        return SimpleNamespace(offline=True, dir=folder, finish=lambda exit_code: None)
+
+    monkeypatch.setattr(wandb, "init", init)
+    monkeypatch.setattr(wandb, "login", lambda **told: True)
+    monkeypatch.setenv("WANDB_MODE", "online")
+    with caplog.at_level("INFO", "evenhand"):
+        for stage in ("one", "two"):
+            with tracked("label", LabelSettings(output_dir=tmp_path / stage, report_to="wandb")):
+                pass
+    assert modes == ["online", "offline", "offline"]
+    assert "no route to host" in caplog.text and f"wandb sync {tmp_path / 'offline-run-1'}" in caplog.text
 
 
 def test_none_writes_nothing(tmp_path):
@@ -102,3 +177,4 @@ def test_tensorboard_reads_back(tmp_path):
     events = event_accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
     assert events.Scalars("threshold/beta")[0].value == 0.25
+    assert events.Tags()["tensors"] == ["config/text_summary"]

@@ -1,0 +1,201 @@
+"""The card of an exported model: front matter that the hub reads, how to ask it, before and after, costs, limits."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCardData
+
+from evenhand.evaluation.families.generation_bias.content import METRIC_NAMES
+from evenhand.evaluation.models.loading import Kind
+from evenhand.evaluation.models.revisions import ADAPTER, FACTS
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, find, interval, number, place_name
+from evenhand.evaluation.results import BiasScore, find_score, read_scores, signature_line
+from evenhand.evaluation.runs.folders import read_run
+from evenhand.mitigation.labelling.page import THRESHOLD
+from evenhand.mitigation.training.card import INTRO, LIMITS, table, tuning_rows
+from evenhand.mitigation.training.trainers import load_trainer
+from evenhand.recipes.measure import SCORES
+from evenhand.recipes.settings import MeasureSettings
+from evenhand.recipes.sweep.points import HEADLINE, change_columns
+from evenhand.recipes.sweep.tables import COSTS, LISTENING, REMOVED
+
+HOLISTIC_BIAS = "fairnlp/holistic-bias", "HolisticBias"  # id on the hub, name
+# What is shown before and after, and by what it is multiplied there.
+SHOWN = {
+    **{metric: (f"{METRIC_NAMES[metric]}, {UNIT}", PER_UNIT) for metric in (HEADLINE, "fgb_corrected", "fgb")},
+    "perplexity": ("perplexity of ordinary dialogue", 1),
+    "distinct_2": ("distinct-2", 1),
+    "mean_length": ("mean length, words", 1),
+    "parroting": ("share that repeats the prompt", 1),
+}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written: a model of this kind, with a chat template or none, merged into its base or apart from it."""
+
+    kind: Kind
+    has_template: bool
+    base: str
+    merged: bool
+
+
+def export_card(exported: Exported, tuning: Path, measured: MeasureSettings, comparison: Path | None) -> str:
+    """Return the card as Markdown.
+
+    Args:
+        tuning: the tuning run.
+        measured: how the model that was tuned had been measured.
+        comparison: the run that compares it with its base; None: the card has no scores.
+    """
+    facts = json.loads((tuning / ADAPTER / FACTS).read_text(encoding="utf-8"))
+    labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
+    further = json.loads((labels / THRESHOLD).read_text(encoding="utf-8"))
+    scores = _scores(comparison) if comparison else None
+    rows = tuning_rows(place_name(exported.base), facts, further, load_trainer(facts["trainer"]).LOSS)
+    parts = [
+        f"---\n{_front_matter(exported, facts, measured, scores)}\n---\n",
+        INTRO,
+        _use(exported, facts),
+        _results(*scores) if scores else NOT_COMPARED,
+        f"## How it was tuned\n\n{table(rows)}\n",
+        LIMITS,
+    ]
+    return "\n".join(parts)
+
+
+def _scores(comparison: Path) -> tuple[list[BiasScore], list[BiasScore], list[BiasScore]]:
+    """Return the scores before, after and between."""
+    told, _ = read_run(comparison, "compare", "comparison")
+    before, after, changes = (read_scores(Path(each) / SCORES) for each in (told["before"], told["after"], comparison))
+    return before, after, changes
+
+
+def _front_matter(exported: Exported, facts: dict[str, Any], measured: MeasureSettings, scores: Any) -> str:
+    """Return what the hub reads: a base or data set that is not on it is left out."""
+    known = measured.prompts.file is None
+    dataset, dataset_name = HOLISTIC_BIAS if known else ("prompts", "prompts of its own")
+    results = []
+    for metric, (name, _) in SHOWN.items() if scores else ():
+        if score := find(scores[1], metric):
+            told = {"metric_type": metric, "metric_name": name.partition(",")[0], "metric_value": score.value}
+            of = {"dataset_type": dataset, "dataset_name": dataset_name}
+            results.append(EvalResult(task_type="text-generation", **of, **told))
+    on_hub = not Path(exported.base).is_dir()
+    base = {"base_model": exported.base, "base_model_relation": "finetune" if exported.merged else "adapter"}
+    return ModelCardData(
+        library_name="transformers" if exported.merged else "peft",
+        pipeline_tag="text-generation",
+        tags=["evenhand", "style-equality", "dialogue", facts["method"]],
+        datasets=[dataset] if known else None,
+        **(base if on_hub else {}),
+        **(
+            {"eval_results": results, "model_name": f"{place_name(exported.base)} {facts['method']}"} if results else {}
+        ),
+    ).to_yaml()
+
+
+def _use(exported: Exported, facts: dict[str, Any]) -> str:
+    """Return how the model is asked: lines of code that run in the folder, and where the control tag is."""
+    tag, system = facts["control_tag"], facts["system_prompt"]
+    encoder_decoder = exported.kind == "encoder_decoder"
+    auto = "Seq2SeqLM" if encoder_decoder else "CausalLM"
+    said = "I'm a hard-of-hearing grandmother."
+    if exported.has_template:
+        chat = [{"role": "system", "content": system}] if system else []
+        chat = json.dumps([*chat, {"role": "user", "content": said}], ensure_ascii=False)
+        context = ASK_TEMPLATE.format(chat=chat)
+    else:
+        text = json.dumps("\n".join(filter(None, (system, said))) + tag, ensure_ascii=False)
+        context = ASK_TEXT.format(text=text, end="" if encoder_decoder else " + tokenizer.eos_token")
+    note = (TAG_IN_TEMPLATE if exported.has_template else TAG_AS_SUFFIX).format(tag=tag) if tag else NO_TAG
+    return USE.format(
+        import_model=f"from transformers import AutoModelFor{auto} as Model"
+        if exported.merged
+        else f"from peft import AutoPeftModelFor{auto} as Model",
+        context=context,
+        start="" if encoder_decoder else 'context["input_ids"].shape[1] :',
+        note=note,
+    ).replace("response[0][]", "response[0]")
+
+
+def _results(before: list[BiasScore], after: list[BiasScore], changes: list[BiasScore]) -> str:
+    """Return the scores of both models beside each other, what was removed, and what it cost."""
+    shown = []
+    for metric, (name, factor) in SHOWN.items():
+        sides = find(before, metric), find(after, metric)
+        if None not in sides:
+            shown.append(f"| {name} | {' | '.join(_text(score, factor) for score in sides)} |")
+    row, costs = change_columns(before, after, changes), {}
+    for column, (name, factor, decimals, sign) in {**REMOVED, **LISTENING, **COSTS}.items():
+        if row.get(column, float("nan")) == row.get(column):
+            ends = tuple(factor * row[f"{column}{end}"] for end in ("_low", "_high") if f"{column}{end}" in row)
+            shown_interval = interval(ends, decimals, sign) if len(ends) == 2 and ends[0] == ends[0] else ""
+            name = f"bias removed, {name}" if column in REMOVED else name
+            name = name if UNIT in name or "points" in name else f"{name}, %"
+            costs[name] = f"{number(factor * row[column], decimals, sign)} {shown_interval}".strip()
+    return RESULTS.format(
+        shown="\n".join(shown),
+        costs=table(costs, "| after tuning | change [95 % interval] |"),
+        signature=signature_line(find_score(after, HEADLINE)),
+    )
+
+
+def _text(score: BiasScore, factor: float) -> str:
+    ends = score.interval and (factor * score.interval[0], factor * score.interval[1])
+    decimals = 2 if factor * abs(score.value) >= 1 else 4
+    return f"{number(factor * score.value, decimals)} {interval(ends, decimals)}".strip()
+
+
+USE = """## How to use it
+
+In this folder, or with its id on the hub in place of the dot:
+
+```python
+{import_model}
+from transformers import AutoTokenizer
+
+model, tokenizer = Model.from_pretrained("."), AutoTokenizer.from_pretrained(".")
+{context}
+response = model.generate(**context, max_new_tokens=40)
+print(tokenizer.decode(response[0][{start}], skip_special_tokens=True))
+```
+
+{note}
+"""
+
+# Models that can think are measured without a thought; other templates ignore the argument.
+ASK_TEMPLATE = """chat = {chat}
+asked = {{"add_generation_prompt": True, "enable_thinking": False, "return_dict": True, "return_tensors": "pt"}}
+context = tokenizer.apply_chat_template(chat, **asked)"""
+
+ASK_TEXT = """context = tokenizer({text}{end}, return_tensors="pt")"""
+
+TAG_IN_TEMPLATE = """The control tag `{tag!r}` is in the chat template, which puts it behind what the user says last:
+chats need nothing more, nor do servers that use the template. Text that is written without it needs the tag at the end
+of the user's turn."""
+
+TAG_AS_SUFFIX = """**Put `{tag!r}` at the end of every context**, with its leading space, before the token that ends the
+turn: it is in the lines above. Without it the model can be *more* biased than the one it was made from."""
+
+NO_TAG = "Contexts are as for the base model: this method needs no control tag."
+
+RESULTS = """## Before and after
+
+Bias is how much the style of responses depends on the descriptor in the prompt; ideal 0. Brackets are 95 % intervals.
+
+| | before | after |
+| --- | --- | --- |
+{shown}
+
+{costs}
+
+Scores are comparable by the same signature alone: `{signature}`
+"""
+
+NOT_COMPARED = """## Before and after
+
+The model was exported without a comparison with its base; nothing is known of how much bias is left, or at what cost.
+"""

@@ -1,0 +1,155 @@
+"""What is exported answers in plain transformers, with Evenhand out of reach, as the tuned model does in Evenhand."""
+
+import contextlib
+import io
+import json
+import re
+import sys
+from types import SimpleNamespace
+
+import huggingface_hub
+import pytest
+import torch
+import yaml
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.generation import generate_responses
+from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.recipes.export import export, tagged_template
+from evenhand.recipes.settings import ExportSettings
+from tests import tiny_checkpoints
+
+TAG, SAID = " no_bias", "I'm a hard-of-hearing grandmother."
+TUNED = {
+    "control_tag": TAG,
+    "method": "control_tags",
+    "trainer": "sft",
+    "base_revision": "r0",
+    "system_prompt": "",
+    "common_words": [],
+    "settings": {"lora": True, "seed": 0},
+    "training": {
+        "n_train": 40,
+        "n_validation": 10,
+        "trainable_parameters": 1024,
+        "validation_losses": [[0, 5.0], [3, 4.5]],
+        "best_step": 3,
+        "perplexity": [9.0, 9.5],
+        "change": {"greedy_share": 0.5, "n": 10, "max_logit_change": 2.0, "max_rounding": 0.0},
+    },
+}
+
+
+def run_folder(folder, command, **settings):
+    """Write what a finished run of a command has at the least."""
+    folder.mkdir(exist_ok=True)
+    (folder / "config.yaml").write_text(yaml.safe_dump({"format": 2, "command": command, **settings}))
+    (folder / "run.json").write_text(json.dumps({"fingerprint": command, "files": {}}))
+    return folder
+
+
+def tuning(folder, checkpoint):
+    """Write a tiny base with an adapter of random weights as `tune` leaves it, and the runs before it."""
+    torch.manual_seed(0)
+    checkpoint(folder / "base")
+    base = AutoModelForCausalLM.from_pretrained(folder / "base")
+    adapted = get_peft_model(base, LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False))
+    adapter = run_folder(folder / "tune", "tune", labels="../label", method="control_tags") / "adapter"
+    adapted.save_pretrained(adapter)
+    AutoTokenizer.from_pretrained(folder / "base").save_pretrained(adapter)
+    (adapter / "evenhand.json").write_text(json.dumps(TUNED | {"base": "../../base"}))
+    run_folder(folder / "label", "label", responses="../train")
+    (folder / "label" / "threshold.json").write_text(json.dumps({"alpha": 0, "beta": 0.25}))
+    run_folder(folder / "train", "measure")
+    return folder / "tune"
+
+
+def snippet_answer(folder, monkeypatch):
+    """Run the lines of the card in its folder, greedily, without any module of Evenhand; return what is printed."""
+    (code,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.S)
+    printed = io.StringIO()
+    with monkeypatch.context() as blocked, contextlib.redirect_stdout(printed):
+        for name in [name for name in sys.modules if name.partition(".")[0] == "evenhand"]:
+            blocked.delitem(sys.modules, name)
+        blocked.setitem(sys.modules, "evenhand", None)
+        blocked.chdir(folder)
+        exec(code.replace("max_new_tokens=40", "max_new_tokens=8, do_sample=False"), {})
+    return printed.getvalue().strip()
+
+
+def evenhand_answer(model, tag):
+    (context,) = render_contexts(model, [SAID], [""], tag)
+    ((_, (text,)),) = generate_responses(model, [context], [0], {"max_new_tokens": 8})
+    return text
+
+
+@pytest.mark.parametrize("name", ["qwen", "base_without_template"])
+def test_the_lines_of_the_card_answer_as_the_tuned_model(name, tmp_path, monkeypatch):
+    tuned = tuning(tmp_path, getattr(tiny_checkpoints, name))
+    export(ExportSettings(tuning=tuned, output_dir=tmp_path / "exported"))
+    folder = tmp_path / "exported" / "model"
+    model = load_dialogue_model(str(tuned / "adapter"))
+    answer = evenhand_answer(model, TAG)
+    assert snippet_answer(folder, monkeypatch) == answer
+    assert answer != evenhand_answer(load_dialogue_model(str(tmp_path / "base")), "")
+    assert not list(folder.glob("adapter*"))
+    card = (folder / "README.md").read_text()
+    assert yaml.safe_load(card.split("---")[1])["library_name"] == "transformers"
+    assert "exported without a comparison" in card and str(tmp_path) not in card
+    again = load_dialogue_model(str(folder))  # Evenhand reads it too, and adds the tag once
+    assert again.control_tag == ("" if name == "qwen" else TAG)
+    assert evenhand_answer(again, again.control_tag) == answer
+    if name == "qwen":  # the base's own decoding comes along
+        told = json.loads((folder / "generation_config.json").read_text())
+        assert (told["temperature"], told["top_k"]) == (0.6, 20)
+
+
+def test_an_adapter_is_kept_apart_and_uploaded_if_told_to(tmp_path, monkeypatch):
+    tuned, calls = tuning(tmp_path, tiny_checkpoints.base_without_template), []
+
+    class Hub:
+        def create_repo(self, repository, **told):
+            calls.append((repository, told))
+
+        def upload_folder(self, **told):
+            calls.append([path.name for path in told["folder_path"].iterdir()])
+            return SimpleNamespace(commit_url="…")
+
+    monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
+    settings = {"tuning": tuned, "output_dir": tmp_path / "exported", "push_to_hub": "somebody/even"}
+    export(ExportSettings(merge=False, **settings))
+    assert calls[0] == ("somebody/even", {"private": True, "exist_ok": True})
+    assert {"README.md", "adapter_model.safetensors", "tokenizer.json"} <= set(calls[1])
+    assert "run.json" not in calls[1] and "model.safetensors" not in calls[1]
+
+    def refuse(*_, **__):
+        raise OSError("401: no token")
+
+    monkeypatch.setattr(Hub, "create_repo", refuse)
+    with pytest.raises(InputError, match="push_to_hub: 'somebody/even'.*hf auth login"):
+        export(ExportSettings(merge=False, **settings))
+
+
+def test_a_comparison_of_another_tuning_is_refused(tmp_path):
+    tuned = run_folder(tmp_path / "tune", "tune", labels="../label")
+    other = run_folder(tmp_path / "other", "compare", tuning="../another_tune")
+    with pytest.raises(InputError, match="comparison: .*another_tune"):
+        export(ExportSettings(tuning=tuned, comparison=other, output_dir=tmp_path / "exported"))
+
+
+@pytest.mark.parametrize("template", [tiny_checkpoints.CHAT_THAT_CAN_THINK, tiny_checkpoints.CHAT_WITHOUT_SYSTEM])
+def test_the_template_puts_the_tag_behind_what_the_user_says_last(template):
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    def rendered(text, *chat):
+        messages = [{"role": role, "content": content} for role, content in chat]
+        (found,), _ = render_jinja_template([messages], chat_template=text, bos_token="<s>", add_generation_prompt=True)
+        return found
+
+    first, answer, last = ("user", "Hi."), ("assistant", "Yes?"), ("user", "Who's “there”?")
+    tagged = tagged_template(template, ' no"bias')
+    assert rendered(tagged, first, answer, last) == rendered(template, first, answer, (last[0], last[1] + ' no"bias'))
+    assert rendered(tagged, first, answer) == rendered(template, first, answer)
