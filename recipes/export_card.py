@@ -22,6 +22,7 @@ from evenhand.recipes.sweep.points import HEADLINE, change_columns
 from evenhand.recipes.sweep.tables import COSTS, LISTENING, REMOVED
 
 HOLISTIC_BIAS = "fairnlp/holistic-bias", "HolisticBias"  # id on the hub, name
+EDITIONS = ("paper", "v1.0", "v1.1")  # of it, as `prompts.dataset` has them
 # What is shown before and after, and by what it is multiplied there.
 SHOWN = {
     **{metric: (f"{METRIC_NAMES[metric]}, {UNIT}", PER_UNIT) for metric in (HEADLINE, "fgb_corrected", "fgb")},
@@ -75,7 +76,7 @@ def _scores(comparison: Path) -> tuple[list[BiasScore], list[BiasScore], list[Bi
 
 def _front_matter(exported: Exported, facts: dict[str, Any], measured: MeasureSettings, scores: Any) -> str:
     """Return what the hub reads: a base or data set that is not on it is left out."""
-    known = measured.prompts.file is None
+    known = measured.prompts.file is None and measured.prompts.dataset in EDITIONS
     dataset, dataset_name = HOLISTIC_BIAS if known else ("prompts", "prompts of its own")
     results = []
     for metric, (name, _) in SHOWN.items() if scores else ():

@@ -63,6 +63,7 @@ def finished_runs(tmp_path_factory):
             tracker.report([folder / "report.html", folder / "report.md"])
             tracker.artifact("adapter", "model", folder / "adapter")
     first = only_run_of(folder)
+    time.sleep(1.1)  # W&B calls a folder by its id and the second it was begun in
     with tracked("label", LabelSettings(**told)) as tracker:
         tracker.artifact("adapter", "model", folder / "adapter")
     return [(run, finished_records(run)) for run in (first, only_run_of(folder, but=first))]
