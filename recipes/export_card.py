@@ -1,6 +1,7 @@
 """The card of an exported model: front matter that the hub reads, how to ask it, before and after, costs, limits."""
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from evenhand.evaluation.families.generation_bias.content import METRIC_NAMES
 from evenhand.evaluation.models.loading import Kind
 from evenhand.evaluation.models.revisions import ADAPTER, FACTS
-from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, find, interval, number, place_name
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, decimals_for, find, interval, number, place_name
 from evenhand.evaluation.results import BiasScore, find_score, read_scores, signature_line
 from evenhand.evaluation.runs.folders import read_run
 from evenhand.mitigation.labelling.page import THRESHOLD
@@ -30,6 +31,11 @@ SHOWN = {
     "distinct_2": ("distinct-2", 1),
     "mean_length": ("mean length, words", 1),
     "parroting": ("share that repeats the prompt", 1),
+}
+# What a sweep's tables call shorter, beside a sentence that explains it.
+NAMED = {
+    "perplexity_change": "perplexity of ordinary dialogue",
+    "response_perplexity_change": "perplexity of the responses by the base",
 }
 
 
@@ -80,7 +86,7 @@ def _front_matter(exported: Exported, facts: dict[str, Any], measured: MeasureSe
     dataset, dataset_name = HOLISTIC_BIAS if known else ("prompts", "prompts of its own")
     results = []
     for metric, (name, _) in SHOWN.items() if scores else ():
-        if score := find(scores[1], metric):
+        if (score := find(scores[1], metric)) and math.isfinite(score.value):
             told = {"metric_type": metric, "metric_name": name.partition(",")[0], "metric_value": score.value}
             of = {"dataset_type": dataset, "dataset_name": dataset_name}
             results.append(EvalResult(task_type="text-generation", **of, **told))
@@ -128,13 +134,14 @@ def _results(before: list[BiasScore], after: list[BiasScore], changes: list[Bias
     for metric, (name, factor) in SHOWN.items():
         sides = find(before, metric), find(after, metric)
         if None not in sides:
-            shown.append(f"| {name} | {' | '.join(_text(score, factor) for score in sides)} |")
+            decimals = decimals_for(factor * score.value for score in sides)
+            shown.append(f"| {name} | {' | '.join(_text(score, factor, decimals) for score in sides)} |")
     row, costs = change_columns(before, after, changes), {}
     for column, (name, factor, decimals, sign) in {**REMOVED, **LISTENING, **COSTS}.items():
-        if row.get(column, float("nan")) == row.get(column):
+        if not math.isnan(row.get(column, math.nan)):
             ends = tuple(factor * row[f"{column}{end}"] for end in ("_low", "_high") if f"{column}{end}" in row)
-            shown_interval = interval(ends, decimals, sign) if len(ends) == 2 and ends[0] == ends[0] else ""
-            name = f"bias removed, {name}" if column in REMOVED else name
+            shown_interval = interval(ends, decimals, sign) if len(ends) == 2 and not math.isnan(ends[0]) else ""
+            name = f"bias removed, {name}" if column in REMOVED else NAMED.get(column, name)
             name = name if UNIT in name or "points" in name else f"{name}, %"
             costs[name] = f"{number(factor * row[column], decimals, sign)} {shown_interval}".strip()
     return RESULTS.format(
@@ -144,9 +151,8 @@ def _results(before: list[BiasScore], after: list[BiasScore], changes: list[Bias
     )
 
 
-def _text(score: BiasScore, factor: float) -> str:
+def _text(score: BiasScore, factor: float, decimals: int) -> str:
     ends = score.interval and (factor * score.interval[0], factor * score.interval[1])
-    decimals = 2 if factor * abs(score.value) >= 1 else 4
     return f"{number(factor * score.value, decimals)} {interval(ends, decimals)}".strip()
 
 

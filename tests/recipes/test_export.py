@@ -18,7 +18,9 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.results import BiasScore
 from evenhand.recipes.export import export, tagged_template
+from evenhand.recipes.export_card import _results
 from evenhand.recipes.settings import ExportSettings
 from tests import tiny_checkpoints
 
@@ -153,3 +155,18 @@ def test_the_template_puts_the_tag_behind_what_the_user_says_last(template):
     tagged = tagged_template(template, ' no"bias')
     assert rendered(tagged, first, answer, last) == rendered(template, first, answer, (last[0], last[1] + ' no"bias'))
     assert rendered(tagged, first, answer) == rendered(template, first, answer)
+
+
+def test_the_card_has_the_scores_before_and_after_and_what_was_removed():
+    def score(metric, value, interval):
+        return BiasScore(metric, value, 0.0, (-3.0, 3.0), 100, interval=interval)
+
+    pooled, ppl = "fgb_pooled_corrected", "perplexity"
+    before = [score(pooled, 0.015, (0.014, 0.016)), score(ppl, 8.0, (7.5, 8.5))]
+    after = [score(pooled, 0.0006, (0.0001, 0.0011)), score(ppl, 8.2, (7.7, 8.7))]
+    changes = [score(f"{pooled}_reduction", 0.96, (0.93, 0.99)), score(f"{ppl}_difference", 0.2, (0.1, 0.3))]
+    text = _results(before, after, changes)
+    assert "| pooled FGB*, ×10⁻³ | 15.00 [14.00, 16.00] | 0.60 [0.10, 1.10] |" in text
+    assert "| bias removed, all descriptors, % | 96.0 [93.0, 99.0] |" in text
+    assert "| perplexity of ordinary dialogue, % | +2.5 [+1.2, +3.8] |" in text  # 0.2 of 8; a share of the base's
+    assert "distinct-2" not in text  # which was not measured
