@@ -3,6 +3,7 @@
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
@@ -76,6 +77,29 @@ class ModelSettings(CheckpointSettings):
     system_prompt: Annotated[str, Field(min_length=1)] | None = option(
         None, "told before every prompt: a system message where the chat template has one, else a line; null: nothing"
     )
+    server: str | None = option(
+        None, "OpenAI-compatible server that answers by this name (evenhand[server]), http://host:port/v1; null: none"
+    )
+    api: Literal["chat", "completions"] = option("chat", "what of the server's is asked")
+    concurrency: Count = option(16, "requests to the server under way at once")
+
+    def __post_init__(self) -> None:
+        """Refuse a URL that is none or holds a password, and beside a server what only a loaded model has."""
+        CheckpointSettings.__post_init__(self)
+        if self.server is None:
+            return
+        url = urlsplit(self.server)
+        if url.scheme not in ("http", "https") or not url.hostname or url.query or "@" in url.netloc:
+            raise InputError(
+                "server: it must be http://HOST:PORT/v1 or https://…, without a name, a password or a query; a key is "
+                "taken from EVENHAND_API_KEY."
+            )
+        if self.name == TESTBED:
+            raise InputError(f"name: say by which name {self.server} knows the model, by --model NAME.")
+        given = [field.name for field in fields(CheckpointSettings) if field.name not in ("name", "revision")]
+        given = [name for name in given if getattr(self, name) != getattr(CheckpointSettings(), name)]
+        if given:
+            raise InputError(f"{given[0]}: {self.server} has the model and says how it runs; leave this out.")
 
 
 @strict

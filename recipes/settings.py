@@ -79,6 +79,11 @@ class Measurement:
                 f"model.system_prompt: {', '.join(others)} asks without any; measure {FAMILY} alone with it, or leave "
                 "it out."
             )
+        if self.model.server and (others or self.capabilities):
+            raise InputError(
+                f"model.server: {', '.join([*others, *self.capabilities])} asks for likelihoods or weights, which a "
+                f"server does not give; measure {FAMILY} alone by it, or load the model."
+            )
         if self.capabilities and FAMILY not in self.metrics:
             raise InputError(f"capabilities: a cost beside {FAMILY}; name it among metrics, or leave them out.")
         for name in families.names():
@@ -117,6 +122,8 @@ class MeasureSettings(Measurement):
                 raise InputError(f"{name}: {', '.join(self.metrics)}: only {FAMILY} has responses; name it alone.")
         if self.responses and self.model.name == TESTBED:
             raise InputError("responses: say which model gave them, by --model NAME; it is not loaded.")
+        if self.responses and self.model.server:
+            raise InputError("model.server: with responses nobody is asked; leave this out.")
         if self.responses and self.capabilities:
             raise InputError("capabilities: with responses no model is loaded that could be asked; leave them out.")
 
@@ -221,6 +228,14 @@ class Experiment:
     instruction: str | None = option(None, "what the method `prompt` tells the model; null: the method's own text")
     untagged: bool = option(True, "measure models tuned with control tags without their tag, too")
     even_if_unbiased: bool = option(False, "go on even where no bias of the base is shown, and nothing can be removed")
+
+    def __post_init__(self) -> None:
+        """Refuse a served model: it cannot be tuned, and what was tuned would have to be served first."""
+        if self.measure.model.server:
+            raise InputError(
+                "measure.model.server: a loop loads the model, to tune it; measure and label by the server, tune what "
+                "it serves, and measure again what is served then."
+            )
 
 
 @strict

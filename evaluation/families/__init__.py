@@ -55,6 +55,11 @@ class Told:
     responses: Path | None = None
     capabilities: Sequence[str] = ()
 
+    @property
+    def loads_model(self) -> bool:
+        """Whether the model itself is loaded, and can be asked what only weights can say."""
+        return self.responses is None and self.model.server is None
+
     def place(self, name: str, where: str) -> str:
         """Return what a name stands for in the field `where`: the name itself, or the embedded file or folder.
 

@@ -9,7 +9,7 @@ import hashlib
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -19,29 +19,13 @@ import numpy as np
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import token_ids
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.thoughts import THOUGHTS
 
 # For templates that write the date (Llama 3, Mistral, gpt-oss), or else responses would depend on the day they are
 # drawn: the day that Llama 3.1's has for want of another.
 TODAY = date(2024, 7, 26)
 CALL_FOR_DATE = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
 UNFINISHED = "never left its thought"  # why a response is left out
-
-
-@dataclass(frozen=True)
-class Thoughts:
-    """How a family of models marks thoughts: a context that ends with `cue` is followed by one (and so is a response
-    that begins with it), `end` stands between thought and answer, and `skip` behind the context makes the thought none.
-    """
-
-    cue: str
-    end: str
-    skip: str
-
-
-THOUGHTS = (
-    Thoughts("<think>", "</think>", "\n</think>\n\n"),  # the very text of Qwen3's template with enable_thinking=False
-    Thoughts("<|start|>assistant", "<|channel|>final<|message|>", "<|channel|>final<|message|>"),  # gpt-oss
-)
 LONGEST_CUE = 16  # tokens, in whatever tokenizer
 
 

@@ -71,6 +71,8 @@ def _judged_by_the_base(
         return undefined_changes("the first run does not say which model was measured", signature)
     if before.told.responses:
         return undefined_changes(f"the responses of {told.name} came in a file: there is no model to judge", signature)
+    if told.server:
+        return undefined_changes(f"a server answered as {told.name}: there is no model to judge", signature)
     try:
         revision = model_revision(model.name, model.revision, model.base)
         if revision != measured["revision"]:

@@ -29,8 +29,10 @@ from evenhand.evaluation.families.generation_bias.responses import (
     classify_in_parts,
     cleaned,
     likelihoods_of_responses,
+    refuse_silence,
     respond,
     response_likelihoods,
+    response_table,
 )
 from evenhand.evaluation.families.generation_bias.rows import (
     PROMPTS,
@@ -41,6 +43,7 @@ from evenhand.evaluation.families.generation_bias.rows import (
     read_styled_run,
     style_table,
 )
+from evenhand.evaluation.families.generation_bias.served import seeds_kept, served_responses, served_signature
 from evenhand.evaluation.families.generation_bias.settings import (
     FIRST,
     OFFENSIVE,
@@ -53,11 +56,11 @@ from evenhand.evaluation.families.offensiveness.metric import THRESHOLD, offensi
 from evenhand.evaluation.models.batches import release
 from evenhand.evaluation.models.capabilities import capability_rows, described_tasks
 from evenhand.evaluation.models.classifier_labels import classifier_labels, labels_sha256
-from evenhand.evaluation.models.contexts import UNFINISHED, format_facts
+from evenhand.evaluation.models.contexts import format_facts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import control_tag, load_dialogue_model
 from evenhand.evaluation.models.styles import as_styles, label_index, load_style_classifier
-from evenhand.evaluation.results import DESCRIPTOR, LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore
+from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore
 from evenhand.evaluation.runs.files import sha256_of, write_json
 from evenhand.evaluation.runs.folders import Run, packages
 from evenhand.evaluation.runs.tables import read_table
@@ -71,7 +74,10 @@ MODEL_FACTS = "model.json"  # what a signature says of the model, and only the l
 def measure(run: Run, told: Told) -> list[BiasScore]:
     """Write prompts, responses and style vectors into the run's folder; return the scores."""
     prompts = run.table(PROMPTS, lambda: answered(told)[0] if told.responses else measurement_prompts(told))
-    described = _given(run, told) if told.responses else _asked(run, told, prompts)
+    if told.responses:
+        described = _given(run, told)
+    else:
+        described = _served(run, told, prompts) if told.model.server else _asked(run, told, prompts)
     judges = classifiers(told)
     for name, table in ((FIRST, STYLES), (SECOND, SECOND_STYLES)):
         if name in judges:
@@ -83,7 +89,7 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
     scores += text_scores(measured, signature)
     if not told.responses:
         scores += unfinished_share(read_table(run.folder / f"{RESPONSES}.parquet"), signature)
-    if told.settings.relevance and not told.responses:
+    if told.settings.relevance and told.loads_model:
         scores += judged_scores(measured.prompts, read_table(run.folder / f"{LIKELIHOODS}.parquet"), signature)
     if OFFENSIVE in judges:
         rows = run.table("offensiveness", lambda: _offensiveness(run, judges[OFFENSIVE], measured, told))
@@ -91,7 +97,7 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
     if told.capabilities:
         asked = {**signature, "lm_eval": version("lm_eval")}
         scores += capability_scores(read_table(run.folder / f"{CAPABILITIES}.parquet"), asked)
-    if neutral_dialogue(told) is not None and not told.responses:
+    if neutral_dialogue(told) is not None and told.loads_model:
         scores.append(perplexity_score(read_table(run.folder / f"{NEUTRAL}.parquet"), signature))
     run.facts["rows"] = len(prompts)
     shown = measured.rows(np.random.default_rng(0).permutation(len(prompts))[:SAMPLES_TRACKED])
@@ -105,6 +111,17 @@ def _given(run: Run, told: Told) -> dict[str, Any]:
     return given_signature(told)
 
 
+def _served(run: Run, told: Told, prompts: pd.DataFrame) -> dict[str, Any]:
+    """Write what a server answers; return what a signature says of it."""
+    arguments = decoding(told.decoding.preset, **told.decoding.arguments)
+    _refuse_repeated(prompts, arguments, told)
+    run.facts["server"] = told.model.server
+    run.facts["keeps_seeds"] = seeds_kept(run, told, prompts)
+    responses = run.table(RESPONSES, lambda: response_table(prompts, served_responses(run, told, prompts)))
+    refuse_silence(responses[RESPONSE].tolist())
+    return {**served_signature(told), "keeps_seeds": run.facts["keeps_seeds"], "decoding": dict(arguments)}
+
+
 def _asked(run: Run, told: Told, prompts: pd.DataFrame) -> dict[str, Any]:
     """Write what the model answers and makes of it; return what a signature says of it."""
     arguments = decoding(told.decoding.preset, **told.decoding.arguments)
@@ -114,6 +131,8 @@ def _asked(run: Run, told: Told, prompts: pd.DataFrame) -> dict[str, Any]:
     _ask(run, told, tag, arguments, prompts)
     facts = json.loads((run.folder / MODEL_FACTS).read_text(encoding="utf-8"))
     model = {**as_settings(told.model), "revision": run.inputs["model"], "dtype": facts["dtype"], "control_tag": tag}
+    for of_a_server in ("server", "api", "concurrency"):
+        del model[of_a_server]
     dataset = {"name": str(told.prompts.file or told.prompts.dataset)}
     return {"model": model, "format": facts["format"], "dataset": dataset, "decoding": dict(arguments)}
 
@@ -147,17 +166,10 @@ def _ask(run: Run, told: Told, tag: str, arguments: Mapping[str, Any], prompts: 
         write_json(run.folder / MODEL_FACTS, {"dtype": dtype, "format": format_facts(model())})
 
     def answers() -> pd.DataFrame:
-        texts = respond(model(), prompts, tag, arguments, **sampling)
-        left_out = [UNFINISHED if text is None else None for text in texts]
-        columns = {RESPONSE: [text or "" for text in texts], LEFT_OUT: left_out}
-        return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], **columns})
+        return response_table(prompts, respond(model(), prompts, tag, arguments, **sampling))
 
     responses = run.table(RESPONSES, answers)[RESPONSE].tolist()
-    if not any(response.strip() for response in responses):
-        raise InputError(
-            f"responses: all {len(prompts)} are empty, or never left the model's thought; check the model, its tag and "
-            "decoding.arguments: one that thinks needs a larger max_new_tokens."
-        )
+    refuse_silence(responses)
     if told.settings.relevance:
         run.table(LIKELIHOODS, lambda: likelihoods_of_responses(run, LIKELIHOODS, model(), prompts, responses, tag))
     if (path := neutral_dialogue(told)) is not None:

@@ -75,10 +75,18 @@ def _told_before(*runs: Measured) -> list[str]:
 
 
 def _given(*runs: Measured) -> list[str]:
-    """Return which responses came in files, and what cannot be said without the model or without templates."""
+    """Return which responses came in files or from a server, and what is not known without the model or templates."""
     files = [str(run.told.responses) for run in runs if run.told.responses]
     mixed = any(without_templates(run.table(PROMPTS)) for run in runs if run.told.responses)
-    return [*([say.given(files)] if files else []), *([say.without_templates] if mixed else [])]
+    served = [run for run in runs if run.told.model.server and not run.told.responses]
+    seedless = any(run.signature(HEADLINE).get("keeps_seeds") is False for run in served)
+    names = dict.fromkeys(run.told.model.name for run in served)
+    notes = [say.given(files)] if files else []
+    return [
+        *notes,
+        *([say.served(list(names), seedless)] if served else []),
+        *([say.without_templates] if mixed else []),
+    ]
 
 
 def content_page(content: Content) -> Page:

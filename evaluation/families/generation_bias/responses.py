@@ -7,14 +7,16 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.datasets.mentions import clean_response
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.relevance import other_prompts
-from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.contexts import UNFINISHED, render_contexts
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
 from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.styles import StyleClassifier, classified, style_vectors, warn_of_cut
-from evenhand.evaluation.results import PERSONA, PROMPT_ID, RESPONSE, TEXT
+from evenhand.evaluation.results import LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.runs.folders import Run
+from evenhand.evaluation.runs.parts import Batches
 from evenhand.evaluation.runs.progress import progress
 
 
@@ -41,10 +43,31 @@ def respond(
         return generate_responses(model, contexts, seeds, arguments, batch_size=batch_size, first=first)
 
     if run is not None:
-        kept = run.gather("responses", [RESPONSE], len(prompts), batches, "responses", "responses")[RESPONSE]
-        return [text if isinstance(text, str) else None for text in kept]
+        return gathered(run, len(prompts), batches)
     responses = {row: text for rows, texts in batches(0) for row, text in zip(rows, texts, strict=True)}
     return [responses[row] for row in range(len(prompts))]
+
+
+def gathered(run: Run, n: int, batches: Batches) -> list[str | None]:
+    """Return n responses, kept in the run as they are made."""
+    kept = run.gather("responses", [RESPONSE], n, batches, "responses", "responses")[RESPONSE]
+    return [text if isinstance(text, str) else None for text in kept]
+
+
+def response_table(prompts: pd.DataFrame, texts: Sequence[str | None]) -> pd.DataFrame:
+    """Return row by row prompt_id, response, and why it is left out; None is a response that never left its thought."""
+    left_out = [UNFINISHED if text is None else None for text in texts]
+    answered = {RESPONSE: [text or "" for text in texts], LEFT_OUT: left_out}
+    return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], **answered})
+
+
+def refuse_silence(responses: Sequence[str]) -> None:
+    """Raise an InputError if no response has any text."""
+    if not any(response.strip() for response in responses):
+        raise InputError(
+            f"responses: all {len(responses)} are empty, or never left the model's thought; check the model, its tag "
+            "and decoding.arguments: one that thinks needs a larger max_new_tokens."
+        )
 
 
 def cleaned(responses: Iterable[str], descriptors: Iterable[str]) -> list[str]:

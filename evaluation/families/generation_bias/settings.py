@@ -123,7 +123,12 @@ def inputs(told: "Told") -> dict[str, Any]:
 
     settings, models = told.settings, classifiers(told)
     found = {}
-    if not told.responses:
+    if told.model.server and not told.responses:
+        from evenhand.evaluation.families.generation_bias.served import check_served
+
+        check_served(told)
+        found["model"] = told.model.name  # a server may have another address when a run goes on
+    elif told.loads_model:
         found["model"] = model_revision(told.place(told.model.name, "model"), told.model.revision, told.model.base)
     found |= {name: model_revision(model.name, model.revision, model.base) for name, model in models.items()}
     if found[FIRST] == found.get(SECOND):
@@ -139,7 +144,7 @@ def inputs(told: "Told") -> dict[str, Any]:
         check_installed(told.capabilities)
         found["capabilities"] = [sha256_of(Path(task)) if is_file(task) else task for task in told.capabilities]
     path = neutral_dialogue(told)
-    if path is not None and not told.responses:
+    if path is not None and told.loads_model:
         load_neutral_dialogue(path)
         found["neutral_dialogue"] = sha256_of(Path(path))
     if Path(settings.style_clusters).is_file():

@@ -1,0 +1,224 @@
+"""Responses of a model that an OpenAI-compatible server has: vLLM, SGLang, `transformers serve`, hosted ones.
+
+The `openai` client waits and tries again (429, 5xx, time-outs and resets; back-off with jitter, `Retry-After`). What it
+takes as it is, and a measurement must not, is asked for again here: bodies that are no JSON, and answers that are not
+one. The key comes from the environment, and is in nothing that is written, logged or raised.
+"""
+
+import asyncio
+import os
+import random
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from itertools import islice
+from typing import Any
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.revisions import first_line
+from evenhand.evaluation.models.thoughts import THOUGHTS
+from evenhand.evaluation.settings import ModelSettings
+
+KEYS = ("EVENHAND_API_KEY", "OPENAI_API_KEY")  # the first that is set
+SEEDS = 2**31  # servers take 32 or 64 bits, some of them signed
+ARGUMENTS = {"temperature": "temperature", "top_p": "top_p", "max_new_tokens": "max_tokens", "stop_strings": "stop"}
+INERT = {"top_k": 0, "num_beams": 1}  # what leaves the distribution as it is need not be sent
+RETRIES = 12  # at 30 % faults one request of six million fails for good; a server may be away for a minute
+RETRIES_AT_FIRST = 5  # of a server that may not be there at all
+TIMEOUT = 600.0  # seconds; answers of large models wait in the server's queue
+AHEAD = 4  # so many times `concurrency` answers may wait for an earlier one
+
+Body = dict[str, Any]
+
+
+def request_arguments(decoding: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of `generate` as the API has them; greedy decoding is temperature 0.
+
+    Raises:
+        InputError: some of them shape the response, and the API has nothing like them.
+
+    >>> request_arguments({"do_sample": True, "temperature": 0.7, "top_k": 0, "max_new_tokens": 40})
+    {'temperature': 0.7, 'max_tokens': 40}
+    """
+    given = {name: value for name, value in decoding.items() if value is not None and INERT.get(name) != value}
+    samples = given.pop("do_sample")
+    if unknown := sorted(given.keys() - ARGUMENTS.keys()):
+        raise InputError(
+            f"decoding: a server cannot be told {', '.join(unknown)}; leave them out. It can be told do_sample, "
+            f"{', '.join(ARGUMENTS)}."
+        )
+    sent = {ARGUMENTS[name]: value for name, value in given.items()}
+    return sent if samples else {**sent, "temperature": 0}
+
+
+def requests(
+    model: ModelSettings,
+    prompts: Sequence[str],
+    personas: Sequence[str],
+    seeds: Sequence[int],
+    tag: str,
+    arguments: Mapping[str, Any],
+) -> list[Body]:
+    """Return the body of a request for each prompt.
+
+    The preface is the system prompt and the persona, on lines of their own. In a chat it is the system message, and
+    prompt + tag the user's; in completions preface and prompt + tag are lines, and what ends a prompt there, such as
+    an EOS, is for the tag to say.
+
+    Args:
+        seeds: one for each prompt, sent modulo 2³¹.
+        arguments: as `request_arguments` returns them.
+    """
+    prefaces = ["\n".join(filter(None, (model.system_prompt, persona))) for persona in personas]
+
+    def said(prompt: str, preface: str) -> Body:
+        if model.api == "completions":
+            return {"prompt": "\n".join(filter(None, (preface, prompt + tag)))}
+        system = [{"role": "system", "content": preface}] if preface else []
+        return {"messages": [*system, {"role": "user", "content": prompt + tag}]}
+
+    return [
+        {"model": model.name, "seed": seed % SEEDS, **arguments, **said(prompt, preface)}
+        for prompt, preface, seed in zip(prompts, prefaces, seeds, strict=True)
+    ]
+
+
+def answers(
+    model: ModelSettings, asked: Sequence[Body], first: int = 0
+) -> Iterator[tuple[list[int], list[str | None]]]:
+    """Yield (row indices, their responses) in the rows' order, as they come, from row `first` on.
+
+    `model.concurrency` requests are under way at any time. A response is without outer blanks and what the model
+    thought before it; it may be "", and is None where the model never left its thought.
+
+    Raises:
+        InputError: the server refuses a request, or fails for it again and again.
+    """
+    rows = iter(range(first, len(asked)))
+    under_way: deque[tuple[int, asyncio.Task]] = deque()
+    with asyncio.Runner() as runner:
+        client, gate = _client(model, RETRIES), asyncio.Semaphore(model.concurrency)
+
+        async def ask(body: Body) -> str | InputError | None:
+            async with gate:
+                try:
+                    return await _answer(client, model, body)
+                except InputError as error:  # raised when its turn comes, after what was answered before
+                    return error
+
+        async def next_answers() -> list[tuple[int, str | InputError | None]]:
+            for row in islice(rows, AHEAD * model.concurrency - len(under_way)):
+                under_way.append((row, asyncio.create_task(ask(asked[row]))))
+            found = []
+            while under_way and (not found or under_way[0][1].done()):
+                row, task = under_way.popleft()
+                found.append((row, await task))
+            return found
+
+        try:
+            while found := runner.run(next_answers()):
+                texts = [text for _, text in found]
+                good = next((place for place, text in enumerate(texts) if isinstance(text, InputError)), len(texts))
+                if good:
+                    yield [row for row, _ in found[:good]], texts[:good]
+                if good < len(texts):
+                    raise texts[good]
+        finally:
+            runner.run(client.close())
+
+
+def keeps_seeds(model: ModelSettings, body: Body) -> bool | None:
+    """Return whether a server answers by the seed that it is sent; None if one request cannot tell.
+
+    It is asked the same twice and, where the answers are equal, once more with another seed.
+
+    Raises:
+        InputError: there is no such server or model, or the key is refused.
+    """
+
+    async def three() -> list[str | None]:
+        client = _client(model, RETRIES_AT_FIRST)
+        async with client:
+            again = {**body, "seed": (body["seed"] + 1) % SEEDS}
+            return [await _answer(client, model, one) for one in (body, body, again)]
+
+    first, same, other = asyncio.run(three())
+    if first != same:
+        return False
+    return True if same != other else None
+
+
+def check_installed() -> None:
+    """Raise an InputError if there is no client to ask a server with, or the key in the environment is none."""
+    if find_spec("openai") is None:
+        raise InputError("model.server: the client `openai` is not installed; run pip install 'evenhand[server]'.")
+    _key()
+
+
+def _key() -> str:
+    name, key = next(((name, key) for name in KEYS if (key := os.environ.get(name, "").strip())), ("", ""))
+    if not (key.isascii() and key.isprintable()):
+        raise InputError(f"model.server: the key in {name} has characters that no key has; set it again.")
+    return key
+
+
+def _client(model: ModelSettings, retries: int) -> Any:
+    from openai import AsyncOpenAI
+
+    # A server of one's own asks for none, but the client does.
+    return AsyncOpenAI(base_url=model.server, api_key=_key() or "none", max_retries=retries, timeout=TIMEOUT)
+
+
+async def _answer(client: Any, model: ModelSettings, body: Body) -> str | None:
+    from openai import APIConnectionError, APIError, APIStatusError
+
+    ask: Callable = client.chat.completions.create if model.api == "chat" else client.completions.create
+    for attempt in range(client.max_retries + 1):
+        if attempt:
+            await asyncio.sleep(min(8.0, 0.25 * 2**attempt) * random.uniform(0.75, 1))
+        try:
+            return _text(await ask(**body), model.api)
+        except APIConnectionError as error:
+            raise InputError(_failed(model, first_line(error))) from None
+        except APIStatusError as error:
+            raise InputError(_refused(model, error)) from None
+        except (APIError, ValueError, TypeError, AttributeError):  # no JSON, or not of the form of one answer
+            continue
+    raise InputError(_failed(model, "what it sends is no answer of this API"))
+
+
+def _text(answer: Any, api: str) -> str | None:
+    """Return the response in an answer; raises ValueError, TypeError or AttributeError if there is not one."""
+    (choice,) = answer.choices
+    text = choice.text if api == "completions" else choice.message.content
+    if text is None and api == "chat":
+        text = choice.message.refusal or ""
+    if not text and choice.finish_reason == "length":
+        return None  # all that it was given went into its thought, which the server keeps apart
+    for marks in THOUGHTS:
+        if marks.end in text:
+            text = text.partition(marks.end)[2]
+        elif text.lstrip().startswith(marks.cue):
+            return None
+    return text.strip()
+
+
+def _failed(model: ModelSettings, reason: str) -> str:
+    return (
+        f"model.server: {model.server} failed again and again ({_without_key(reason)}); see to it and run again: what "
+        "was answered is kept."
+    )
+
+
+def _refused(model: ModelSettings, error: Any) -> str:
+    """Return what a request was refused for; what a server says of a key may hold a part of it."""
+    if error.status_code in (401, 403):
+        return f"model.server: {model.server} refuses the key ({error.status_code}); set {' or '.join(KEYS)}."
+    if error.status_code == 429 or error.status_code >= 500:
+        return _failed(model, f"status {error.status_code}")
+    said = _without_key(first_line(error))[:300]
+    return f"model.server: {model.server} refuses to answer as {model.name} by {model.api}: {said}"
+
+
+def _without_key(text: str) -> str:
+    return text.replace(key, "…") if (key := _key()) else text

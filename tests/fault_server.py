@@ -1,0 +1,110 @@
+"""An OpenAI-compatible server that answers by a hash of what it is asked, and fails as it is told to."""
+
+import hashlib
+import json
+import random
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+ANSWERS = ("I am so sorry to hear that.", "Do you like to cook?", "That is great!", "I have no idea.")
+
+
+def answer_to(body, own=""):
+    """The answer that a body gets: the same to the same prompt and seed, unless the server has a whim of its `own`."""
+    read = json.dumps([body.get("messages", body.get("prompt")), body["seed"], own])
+    return ANSWERS[hashlib.sha256(read.encode()).digest()[0] % len(ANSWERS)] + " " + str(body["seed"])
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        told = self.server.told
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with told["lock"]:
+            told["keys"].add(self.headers["Authorization"])
+            told["bodies"].append(body)
+            own = len(told["bodies"]) if told["seedless"] else ""
+            fault = told["random"].choice(told["faults"]) if told["random"].random() < told["share"] else None
+            fault = "bad" if body["max_tokens"] == "refuse" else fault
+            told["failed"][fault] += 1
+        text = answer_to(body, own)
+        is_chat = self.path == "/v1/chat/completions"
+        choice = {"index": 0, "finish_reason": "stop"} | (
+            {"message": {"role": "assistant", "content": text}} if is_chat else {"text": text}
+        )
+        getattr(self, f"_{fault or 'send'}")(
+            {"id": "x", "object": "x", "created": 0, "model": "x", "choices": [choice]}
+        )
+
+    def _send(self, answer, status=200, cut=None, **headers):
+        sent = json.dumps(answer).encode()[:cut]
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(sent)), **headers}.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(sent)
+
+    def _rate(self, answer):
+        self._send({"error": {"message": "slow down"}}, 429, Retry_After="0.02")
+
+    def _broken(self, answer):
+        self._send({"error": {"message": f"for {self.headers['Authorization']}"}}, 500, Retry_After="0.02")
+
+    def _cut(self, answer):
+        self._send(answer, cut=30)
+
+    def _none(self, answer):
+        self._send({**answer, "choices": []})
+
+    def _two(self, answer):
+        self._send({**answer, "choices": answer["choices"] * 2})
+
+    def _reset(self, answer):
+        # Closed with a linger of nothing, a connection is reset.
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close_connection = True
+        self.connection.close()
+        self.wfile = self.rfile = open("/dev/null", "r+b", buffering=0)  # noqa: PTH123, SIM115
+
+    def _hang(self, answer):
+        time.sleep(3)
+        self.close_connection = True
+
+    def _refused(self, answer):
+        self._send({"error": {"message": f"bad key {self.headers['Authorization']}"}}, 401)
+
+    def _bad(self, answer):
+        self._send({"error": {"message": f"no such model, said {self.headers['Authorization']}"}}, 400)
+
+    def log_message(self, *_):
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, *_):
+        """A client that went away is what is tested."""
+
+
+@contextmanager
+def serving(*faults, share=0.3, seedless=False):
+    """Yield the URL of a server, and what it saw: `bodies`, `keys`, and how often it `failed`, by fault."""
+    told = {"faults": faults, "share": share if faults else 0, "seedless": seedless, "random": random.Random(0)}
+    told |= {"lock": threading.Lock(), "bodies": [], "keys": set(), "failed": Counter()}
+    server = Server(("127.0.0.1", 0), Handler)
+    server.told = told
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1", told
+    finally:
+        server.shutdown()
+        server.server_close()
