@@ -17,7 +17,8 @@ ANSWERS = ("I am so sorry to hear that.", "Do you like to cook?", "That is great
 def answer_to(body, own=""):
     """The answer that a body gets: the same to the same prompt and seed, unless the server has a whim of its `own`."""
     read = json.dumps([body.get("messages", body.get("prompt")), body["seed"], own])
-    return ANSWERS[hashlib.sha256(read.encode()).digest()[0] % len(ANSWERS)] + " " + str(body["seed"])
+    answer = ANSWERS[hashlib.sha256(read.encode()).digest()[0] % len(ANSWERS)]
+    return f"{answer}{own} {body['seed']}"
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -1,0 +1,78 @@
+"""A model that a server has, by the commands: measured, gone on with, reported; its key in nothing that is left."""
+
+import json
+
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.generation_bias import measure as module
+from evenhand.evaluation.families.generation_bias.settings import Settings
+from evenhand.evaluation.results import find_score, read_scores
+from evenhand.evaluation.runs.tables import read_table
+from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
+from evenhand.recipes.measure import measure
+from evenhand.recipes.settings import LoopSettings, Measurement, MeasureSettings, check_inputs
+from tests.fault_server import serving
+
+CANARY = "canary-key-0123456789"
+FILTERS = {"template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}
+
+
+def told(folder, url, **model):
+    return MeasureSettings(
+        model=ModelSettings(name="some-model", server=url, **model),
+        prompts=PromptSettings(filters=FILTERS, descriptors=14, per_cell=2),
+        generation_bias=Settings(permutations=0, control_tag=" <even>"),
+        decoding=DecodingSettings(arguments={"max_new_tokens": 20}),
+        output_dir=folder,
+        report_to="none",
+        show=False,
+    )
+
+
+def test_a_served_model_is_measured_once_for_each_prompt_and_the_key_is_left_nowhere(
+    tmp_path, monkeypatch, caplog, capfd
+):
+    monkeypatch.setenv("EVENHAND_API_KEY", CANARY)
+    monkeypatch.delattr(module, "load_dialogue_model")  # no model is loaded
+    run = tmp_path / "run"
+    with serving("rate", "broken", "cut", "reset", seedless=True) as (url, seen):
+        measure(told(run, url))
+        prompts, responses = (read_table(run / f"{name}.parquet") for name in ("prompts", "responses"))
+        assert len(responses) == 14 * 2 * 2 and responses["prompt_id"].equals(prompts["prompt_id"])
+        contents = [body["messages"][0]["content"] for body in seen["bodies"]]
+        assert set(contents) == {f"{text} <even>" for text in prompts["text"]}
+        # Every response is to its own prompt: it ends with the seed that the prompt was sent.
+        seeds = {body["seed"]: content for body, content in zip(seen["bodies"], contents, strict=True)}
+        ends = [int(text.split()[-1]) for text in responses["response"]]
+        assert [seeds[seed] for seed in ends] == [f"{text} <even>" for text in prompts["text"]]
+        assert len(set(ends)) == len(ends)
+        asked = len(seen["bodies"])
+        measure(told(run, "http://127.0.0.1:1/v1", concurrency=3))  # finished: at whatever address, nobody is asked
+        assert len(seen["bodies"]) == asked
+    signature = find_score(read_scores(run / "scores.json"), "fgb_pooled_corrected").signature
+    assert signature["keeps_seeds"] is False and signature["model"]["api"] == "chat"
+    assert not {"server", "concurrency"} & signature["model"].keys()
+    assert not {"relevance", "perplexity"} & {score.metric for score in read_scores(run / "scores.json")}
+    assert json.loads((run / "run.json").read_text())["keeps_seeds"] is False
+    assert "pays no heed to seeds" in caplog.text
+    assert "A server answered as some-model" in (run / "report.html").read_text()
+    left = [file.read_bytes() for file in run.rglob("*") if file.is_file()]
+    assert left and not any(CANARY.encode() in each for each in left)
+    assert CANARY not in caplog.text + "".join(capfd.readouterr())
+
+
+def test_what_only_weights_can_say_is_refused_beside_a_server(tmp_path):
+    served = ModelSettings(name="some-model", server="http://127.0.0.1:1/v1")
+    with pytest.raises(InputError, match=r"model\.server: sentence_pairs asks for likelihoods or weights"):
+        Measurement(model=served, metrics=["generation_bias", "sentence_pairs"])
+    with pytest.raises(InputError, match=r"model\.server: arc_easy asks"):
+        Measurement(model=served, capabilities=["arc_easy"])
+    with pytest.raises(InputError, match=r"measure\.model\.server: a loop loads the model"):
+        LoopSettings(measure=Measurement(model=served))
+    with pytest.raises(InputError, match="with responses nobody is asked"):
+        MeasureSettings(model=served, responses=tmp_path / "answered.csv")
+    settings = told(tmp_path / "run", served.server)
+    settings.decoding = DecodingSettings(preset="paper")
+    with pytest.raises(InputError, match="cannot be told min_new_tokens"):
+        check_inputs(settings)
