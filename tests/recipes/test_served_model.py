@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from pydantic import ValidationError
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias import measure as module
@@ -64,13 +65,13 @@ def test_a_served_model_is_measured_once_for_each_prompt_and_the_key_is_left_now
 
 def test_what_only_weights_can_say_is_refused_beside_a_server(tmp_path):
     served = ModelSettings(name="some-model", server="http://127.0.0.1:1/v1")
-    with pytest.raises(InputError, match=r"model\.server: sentence_pairs asks for likelihoods or weights"):
+    with pytest.raises(ValidationError, match=r"model\.server: sentence_pairs asks for likelihoods or weights"):
         Measurement(model=served, metrics=["generation_bias", "sentence_pairs"])
-    with pytest.raises(InputError, match=r"model\.server: arc_easy asks"):
+    with pytest.raises(ValidationError, match=r"model\.server: arc_easy asks"):
         Measurement(model=served, capabilities=["arc_easy"])
-    with pytest.raises(InputError, match=r"measure\.model\.server: a loop loads the model"):
+    with pytest.raises(ValidationError, match=r"measure\.model\.server: a loop loads the model"):
         LoopSettings(measure=Measurement(model=served))
-    with pytest.raises(InputError, match="with responses nobody is asked"):
+    with pytest.raises(ValidationError, match="with responses nobody is asked"):
         MeasureSettings(model=served, responses=tmp_path / "answered.csv")
     settings = told(tmp_path / "run", served.server)
     settings.decoding = DecodingSettings(preset="paper")
