@@ -35,7 +35,7 @@ from evenhand.recipes import testbed
 FAMILY = "generation_bias"  # what is measured unless told otherwise, what labels are made of and tuning removes
 SHOW, WHERE = "print the report", "where everything is written"
 TRACKED, GROUP = "wandb is offline unless you are logged in", "name that joins the stages of one experiment"
-KEPT = "upload reports, tables and adapters as W&B artifacts"
+KEPT = "upload files as W&B artifacts"
 
 
 def of_families(kind: str, when_named: bool) -> Callable[[type], type]:
@@ -107,7 +107,7 @@ class MeasureSettings(Measurement):
     side: Literal["measure", "train", "all"] = option("measure", "which side of the split of prompts to use")
     write_prompts: Folder | None = option(None, "write what is to be answered here, and stop")
     responses: Folder | None = option(None, "score this file's responses; load no model")
-    seed: Seed = option(0, "of sampling prompts and responses, and of the bootstrap")
+    seed: Seed = option(0, "of prompts, responses and the bootstrap")
     show: bool = option(True, SHOW)
     report_to: ReportTo = option("wandb", TRACKED)
     log_artifacts: bool = option(False, KEPT)

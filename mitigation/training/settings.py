@@ -29,7 +29,7 @@ class TuningSettings:
     lora_alpha: Positive = Field(32.0, description="the adapter's product is scaled by alpha / rank")
     learning_rate: Positive | None = Field(None, description="peak, reached after the warmup; null: the method's own")
     preference_learning_rate: Positive | None = Field(
-        None, description="learning rate of KTO, DPO and GRPO, where it is another; null: learning_rate"
+        None, description="of KTO, DPO and GRPO, where it is another rate"
     )
     preference_beta: Positive | None = Field(
         None, description="β of KTO, DPO and GRPO: how dear it is to leave the base model; null: the method's own"
@@ -42,7 +42,7 @@ class TuningSettings:
         description="what a nat of relevance is worth to GRPO, in standard deviations of b; null: the method's own",
     )
     max_rows: Count | None = Field(
-        None, description="train on so many rows at most, drawn; null: the method's own, else all"
+        None, description="so many rows at most, drawn; null: the method's own, else all"
     )
     epochs: Count | None = Field(None, description="passes over the rows, at most; null: the method's own, else 1")
     batch_size: Count | None = Field(None, description="rows at once; null: the method's own, else 64")
