@@ -135,8 +135,8 @@ def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: A
     os.environ.update(WANDB_SILENT="true", WANDB_ERROR_REPORTING="false")
     import wandb
 
-    if not os.environ.get("WANDB_MODE") and not wandb.login(prompt=False, verify=False):
-        os.environ["WANDB_MODE"] = "offline"
+    # Told to `init` besides: W&B has read its variables by now.
+    mode = os.environ.get("WANDB_MODE") or ("online" if wandb.login(prompt=False, verify=False) else "offline")
     arguments = {
         "project": os.environ.get("WANDB_PROJECT") or PROJECT,
         "job_type": job,
@@ -149,11 +149,11 @@ def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: A
         "settings": wandb.Settings(console="off", x_disable_stats=True, init_timeout=WAIT),
     }
     try:
-        return wandb.init(**arguments)
+        return wandb.init(mode=mode, **arguments)
     except wandb.errors.Error as error:
         log.warning("W&B cannot be reached (%s); this run and those that follow are kept offline", error)
         os.environ["WANDB_MODE"] = "offline"
-        return wandb.init(**arguments)
+        return wandb.init(mode="offline", **arguments)
 
 
 def _id(path: Path) -> str:

@@ -3,6 +3,8 @@
 import json
 import os
 import struct
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -148,7 +150,7 @@ def test_once_it_is_not_reached_all_is_kept_offline(tmp_path, monkeypatch, caplo
     modes = []
 
     def init(**told):
-        modes.append(os.environ.get("WANDB_MODE"))
+        modes.append(told["mode"])
         if modes[-1] != "offline":
             raise wandb.errors.CommError("no route to host")
         folder = str(tmp_path / "offline-run-1" / "files")
@@ -179,3 +181,21 @@ def test_tensorboard_reads_back(tmp_path):
     events.Reload()
     assert events.Scalars("threshold/beta")[0].value == 0.25
     assert events.Tags()["tensors"] == ["config/text_summary"]
+
+
+def test_who_is_not_logged_in_and_says_nothing_is_kept_offline(tmp_path):
+    """In a process of its own: W&B reads its variables once."""
+    program = """
+import sys
+from pathlib import Path
+from evenhand.evaluation.runs.tracking import tracked
+from evenhand.recipes.settings import LabelSettings
+for _ in range(2):
+    with tracked("label", LabelSettings(output_dir=Path(sys.argv[1]))) as tracker:
+        assert tracker.wandb_run.offline
+"""
+    away = ("WANDB_MODE", "WANDB_API_KEY")
+    environment = {name: value for name, value in os.environ.items() if name not in away} | {"HOME": str(tmp_path)}
+    command = [sys.executable, "-c", program, str(tmp_path / "run")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
