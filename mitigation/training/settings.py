@@ -41,9 +41,7 @@ class TuningSettings:
         None,
         description="what a nat of relevance is worth to GRPO, in standard deviations of b; null: the method's own",
     )
-    max_rows: Count | None = Field(
-        None, description="so many rows at most, drawn; null: the method's own, else all"
-    )
+    max_rows: Count | None = Field(None, description="so many rows at most, drawn; null: the method's own, else all")
     epochs: Count | None = Field(None, description="passes over the rows, at most; null: the method's own, else 1")
     batch_size: Count | None = Field(None, description="rows at once; null: the method's own, else 64")
     gradient_accumulation_steps: Count = Field(1, description="batches to a step")
