@@ -207,7 +207,7 @@ def _facts(name: str, run: Run, told: Told) -> dict[str, Any]:
     """Return what a score's signature says of the classifier behind it; its name is the one that was given."""
     found, judge = as_settings(wanted_classifiers(told)[name]), classifiers(told)[name]
     del found["device"], found["device_map"]  # two runs on two devices can be compared
-    labels = classifier_labels(judge.name, judge.revision)
+    labels = classifier_labels(judge.name, judge.revision, judge.base)
     found |= {"revision": run.inputs[name], "labels_sha256": labels_sha256(labels)}
     if name == FIRST:
         found["clusters"] = told.settings.style_clusters

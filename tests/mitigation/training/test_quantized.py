@@ -5,26 +5,18 @@ from dataclasses import replace
 import pytest
 import torch
 from datasets import Dataset
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.training.data import TuningData
 from evenhand.mitigation.training.guards import weights_sha256
-from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.tune import tune
+from tests.mitigation.training.trainers.test_preference import QUICK as OF_OTHERS
+from tests.mitigation.training.trainers.test_preference import WORDS, tokenizer
 
-WORDS = ["<eos>", "<pad>", "<unk>", "red", "sun", "blue", "sky", *"abcdefghij"]
-QUICK = TuningSettings(
-    epochs=3,
-    batch_size=16,
-    learning_rate=1e-2,
-    preference_beta=0.1,
-    evaluations_per_epoch=1,
-    largest_perplexity_rise=99,
-)
+QUICK = replace(OF_OTHERS, evaluations_per_epoch=1)
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +28,7 @@ def folder(tmp_path_factory):
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "eos_token_id": 0, "pad_token_id": 1}
     config = Qwen3Config(vocab_size=len(WORDS), **sizes, **heads, initializer_range=0.2)
     Qwen3ForCausalLM(config).bfloat16().save_pretrained(path)
-    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    special = {"eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
-    PreTrainedTokenizerFast(tokenizer_object=words, **special).save_pretrained(path)
+    tokenizer().save_pretrained(path)
     return path
 
 
