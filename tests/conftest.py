@@ -1,10 +1,13 @@
 """Nothing in the tests reaches a network, a hub or a W&B account."""
 
 import os
+import signal
 
 import pytest
 
 os.environ.update(HF_HUB_OFFLINE="1", WANDB_MODE="offline", WANDB_SILENT="true", TOKENIZERS_PARALLELISM="false")
+# Where the tests run in the background (nohup, some CI) Ctrl-C is ignored, and processes that they start inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
