@@ -53,6 +53,7 @@ from evenhand.recipes.settings import TrainClassifierSettings
 CLASSIFIER, CHECKPOINTS, HELD_OUT = "classifier", "checkpoints", "held_out.parquet"
 PAD, UNKNOWN, START, END = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
 VOCABULARY, LONGEST = 8000, 128
+HEAD_LEARNING_RATE = 1e-2
 SIZES = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
 # Nearly a bag of words: one layer, its mean.
 WORDS_ALONE = {
@@ -179,6 +180,7 @@ def _trained(run: Run, settings: TrainClassifierSettings, data: Texts) -> Path:
         trainer = Trainer(
             model=model,
             args=_arguments(settings, checkpoints),
+            optimizers=(_optimizer(model, settings.learning_rate), None),
             train_dataset=rows,
             processing_class=tokenizer,
             data_collator=DataCollatorWithPadding(tokenizer),
@@ -194,6 +196,25 @@ def _trained(run: Run, settings: TrainClassifierSettings, data: Texts) -> Path:
     partial.replace(folder)
     shutil.rmtree(checkpoints, ignore_errors=True)
     return folder
+
+
+def _optimizer(model: PreTrainedModel, learning_rate: float) -> torch.optim.AdamW | None:
+    """Return AdamW that lets a new head on a pretrained encoder learn at a rate of its own; None for other models.
+
+    At the encoder's rate a head of small random weights on a pooler that was never trained (sentence encoders') says
+    the labels' frequencies for a whole epoch.
+    """
+    if not model.config.architectures or _classifies(model.config):
+        return None
+    encoder = list(model.base_model.parameters())
+    known = {id(parameter) for parameter in encoder}
+    head = [parameter for parameter in model.parameters() if id(parameter) not in known]
+    rates = ((encoder, learning_rate), (head, max(HEAD_LEARNING_RATE, learning_rate)))
+    return torch.optim.AdamW([{"params": of, "lr": rate} for of, rate in rates], weight_decay=0)
+
+
+def _classifies(config: PreTrainedConfig) -> bool:
+    return any(name.endswith("ForSequenceClassification") for name in config.architectures or [])
 
 
 def _balanced_loss(counts: np.ndarray) -> Callable[..., torch.Tensor]:
@@ -241,7 +262,7 @@ def _model(
     if settings.model:
         described = ModelSettings(name=settings.model)
         of_model = load_config(described)
-        if not any(name.endswith("ForSequenceClassification") for name in of_model.architectures or []):
+        if not _classifies(of_model):
             model = _on_encoder(described, of_model, labels)
         elif of_model.num_labels != len(names):
             raise InputError(

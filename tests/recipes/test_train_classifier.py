@@ -119,6 +119,8 @@ def test_it_starts_from_an_encoder(tagged, tmp_path):
     # At a rate of nearly nothing its weights are still the encoder's.
     for name, weight in encoder.state_dict().items():
         torch.testing.assert_close(trained.bert.state_dict()[name], weight, atol=1e-5, rtol=0)
+    # Its new head learns at a rate of its own: the biases begin at 0.
+    assert trained.classifier.bias.abs().max() > 1e-3
 
 
 def test_a_label_that_only_a_held_out_text_has_stops_nothing(texts, tmp_path):

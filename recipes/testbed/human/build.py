@@ -31,7 +31,7 @@ CLASSIFIER_TEXTS, NEUTRAL_DIALOGUE = "classifier_texts.jsonl", "neutral_dialogue
 # The first classifier is nearly a bag of words, from scratch; the second, which labels nothing, starts from an encoder
 # that has read much.
 FIRST = {"architecture": "modernbert", "epochs": 4, "batch_size": 64, "learning_rate": 3e-3}
-SECOND = {"epochs": 1, "batch_size": 16, "learning_rate": 2e-4}
+SECOND = {"epochs": 2, "batch_size": 32, "learning_rate": 1e-4}
 log = logging.getLogger("evenhand")
 
 
