@@ -7,7 +7,6 @@ For measuring offensiveness (002, §2.3.4) or styles without a model hub. A text
 import math
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +46,7 @@ from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.statistics.accuracy import accuracy_scores, f1_scores
 from evenhand.mitigation.training.callbacks import StepCallback
 from evenhand.mitigation.training.checkpoints import last_checkpoint
+from evenhand.recipes.classifier_card import Texts, classifier_card
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import TrainClassifierSettings
 
@@ -71,36 +71,6 @@ WORDS_ALONE = {
     "cls_token_id": None,
     "sep_token_id": None,
 }
-CARD = """# A text classifier
-
-Labels: {labels}. Trained by `evenhand train_classifier` on {n_train:,} texts of `{texts}` (SHA-256 {sha256});
-{left_out:,} blank ones were left out. The texts' licence is theirs.
-
-On {n:,} texts that it never saw: {measured}.
-
-What it takes for a label is what the labellers of these texts took for it. Labels of tweets by crowd workers are known
-to call African American English offensive more often than other English (Sap et al. 2019; Davidson et al. 2019), and to
-mark words more than what is meant. Its scores compare texts or models; they are no verdict on any one of them.
-"""
-
-
-@dataclass(frozen=True)
-class Texts:
-    """n labelled texts: `train` and `test` (n,) bool say what each is for, `truth` (n, L) bool its labels of `names`.
-
-    A text to train on that is also among the others is for neither.
-    """
-
-    texts: list[str]
-    truth: np.ndarray
-    names: list[str]
-    train: np.ndarray
-    test: np.ndarray
-    left_out: int
-
-    def of(self, chosen: np.ndarray) -> list[str]:
-        """Return the chosen texts."""
-        return [self.texts[row] for row in np.flatnonzero(chosen)]
 
 
 def train_classifier(settings: TrainClassifierSettings) -> None:
@@ -130,14 +100,12 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
         else:
             scores = accuracy_scores(found, truth.argmax(axis=1), names, signature)
         write_table(settings.output_dir / HELD_OUT, _predictions(texts, truth, found, names, settings.label_separator))
-        measured = "; ".join(f"{s.metric} {' '.join(s.group.values())} {s.value:.3f}" for s in scores)
-        card = {"labels": ", ".join(names), "n_train": data.train.sum(), "n": len(texts), "left_out": data.left_out}
-        text = CARD.format(**card, texts=settings.texts.name, sha256=inputs["texts"], measured=measured)
-        write_text(folder / "README.md", text)
+        write_text(folder / "README.md", classifier_card(settings, data, inputs, scores))
         write_scores(settings.output_dir / SCORES, scores)
         run.tracker.scores(scores)
         labels = dict(zip(names, data.truth.sum(axis=0).tolist(), strict=True))
-        run.facts |= {"signature": signature, "texts": len(data.texts), "left_out": data.left_out, "labels": labels}
+        counts = {"texts": len(data.texts), "left_out": sum(data.blank.values()), "labels": labels}
+        run.facts |= {"signature": signature, **counts}
         for score in scores:
             low, high = score.interval or (math.nan, math.nan)
             name = " ".join([score.metric, *score.group.values()])
@@ -148,10 +116,11 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
 def _read(settings: TrainClassifierSettings) -> Texts:
     """Read the texts, and choose those that it is measured on: a file's, or some held out."""
     asked = (settings.text_column, settings.label_column, settings.labels, settings.label_separator, settings.columns)
-    texts, labels, left_out = read_labelled(settings.texts, *asked)
+    blank = {}
+    texts, labels, blank["texts"] = read_labelled(settings.texts, *asked)
     if settings.test_texts:
         n = len(texts)
-        more, their_labels, _ = read_labelled(settings.test_texts, *asked)
+        more, their_labels, blank["test_texts"] = read_labelled(settings.test_texts, *asked)
         texts, labels = texts + more, labels + their_labels
         test, among_them = np.arange(len(texts)) >= n, set(more)
         train = np.array([text not in among_them for text in texts])
@@ -160,7 +129,7 @@ def _read(settings: TrainClassifierSettings) -> Texts:
         train = ~test
     names = sorted({name for told in labels for name in told})
     truth = np.array([[name in told for name in names] for told in labels])
-    return Texts(texts, truth, names, train, test, left_out)
+    return Texts(texts, truth, names, train, test, blank)
 
 
 def _trained(run: Run, settings: TrainClassifierSettings, data: Texts) -> Path:

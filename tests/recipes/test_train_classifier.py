@@ -1,12 +1,17 @@
 """A classifier trained on a small file: it learns, it is measured on what it never saw, and it can be used."""
 
+import ast
+import contextlib
 import csv
+import io
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from transformers import BertConfig, BertModel
 
 from evenhand.evaluation.datasets.labelled_texts import hold_out
@@ -14,6 +19,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.classifier_labels import place_of_label
 from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier, style_vectors
 from evenhand.evaluation.results import find_score, read_scores
+from evenhand.evaluation.runs.files import sha256_of
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.recipes.settings import TrainClassifierSettings
 from evenhand.recipes.train_classifier import train_classifier, word_tokenizer
@@ -40,7 +46,26 @@ def told(texts, folder, **changes):
     return TrainClassifierSettings(**{**common, **changes}, texts=texts, output_dir=folder)
 
 
-def test_it_learns_and_can_be_used(texts, tmp_path, capsys):
+def answers_of_card(tmp_path, texts, monkeypatch):
+    """Run the card's lines in another directory than the classifier's; return the labels of each text."""
+    folder, elsewhere, printed = tmp_path / "run" / "classifier", tmp_path / "elsewhere", io.StringIO()
+    (code,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.S)
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setattr(sys, "argv", ["label.py", str(folder), *texts])
+    with contextlib.redirect_stdout(printed):
+        exec(code, {})
+    lines = printed.getvalue().splitlines()
+    assert len(lines) == len(texts)
+    return [ast.literal_eval(line.removeprefix(f"{text} ")) for line, text in zip(lines, texts, strict=True)]
+
+
+def shown(score):
+    low, high = score.interval
+    return f"{score.value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def test_it_learns_and_can_be_used(texts, tmp_path, capsys, monkeypatch):
     settings = told(texts, tmp_path / "run", held_out=0.25)
     train_classifier(settings)
     scores = read_scores(tmp_path / "run" / "scores.json")
@@ -57,7 +82,20 @@ def test_it_learns_and_can_be_used(texts, tmp_path, capsys):
         accuracy.value
     )
     card = (tmp_path / "run" / "classifier" / "README.md").read_text()
-    assert "1 blank ones were left out" in card and f"{accuracy.value:.3f}" in card
+    assert f"| texts.csv | 1 | `{sha256_of(texts)}` |" in card and str(tmp_path) not in card
+    counts = [100 - sum(held_out["label"] == "offensive"), sum(held_out["label"] == "offensive")]
+    recall = find_score(scores, "recall", label="offensive")
+    assert f"| offensive | {counts[0]} | {counts[1]} | {shown(recall)} |" in card
+    assert f"accuracy {shown(accuracy)}; area under the ROC curve {shown(area)}" in card
+    assert f"learned from {400 - len(held_out)} of these texts and was measured on {len(held_out)} that" in card
+    of_hub = ModelCard(card).data
+    assert (of_hub.library_name, of_hub.pipeline_tag) == ("transformers", "text-classification")
+    assert "single-label" in of_hub.tags and of_hub.base_model is None
+    results = {result.metric_type: result.metric_value for result in of_hub.eval_results}
+    assert results == {"accuracy": accuracy.value, "roc_auc": area.value}
+    told_by_card = answers_of_card(tmp_path, ["what a nasty dog", "what a gentle song"], monkeypatch)
+    assert [one["offensive"] for one in told_by_card] == pytest.approx([rude, kind], abs=1e-3)
+    assert all(sum(one.values()) == pytest.approx(1, abs=2e-3) for one in told_by_card)
     assert not (tmp_path / "run" / "checkpoints").exists()
     weights = tmp_path / "run" / "classifier" / "model.safetensors"
     before = weights.stat().st_mtime_ns
@@ -87,7 +125,7 @@ def tagged(tmp_path):
     }
 
 
-def test_several_labels_to_a_text(tagged, tmp_path):
+def test_several_labels_to_a_text(tagged, tmp_path, monkeypatch):
     train_classifier(TrainClassifierSettings(**tagged, epochs=20, output_dir=tmp_path / "run"))
     scores = read_scores(tmp_path / "run" / "scores.json")
     assert find_score(scores, "f1", label="rude").value > 0.95 and find_score(scores, "f1", label="kind").value > 0.95
@@ -101,11 +139,25 @@ def test_several_labels_to_a_text(tagged, tmp_path):
     np.testing.assert_allclose(style_vectors(classifier, ["a nasty sunny day 3"])[0], both / both.sum(), atol=1e-6)
     held_out = read_table(tmp_path / "run" / "held_out.parquet")
     assert set(held_out["label"]) == {"rude", "kind", "kind|rude", "strange"}
+    card = (tmp_path / "run" / "classifier" / "README.md").read_text()
+    for name in ("texts", "test"):
+        assert f"| {name}.tsv | 0 | `{sha256_of(tmp_path / f'{name}.tsv')}` |" in card
+    trained_on = len([text for text in _lines(tagged["texts"]) if text not in _lines(tagged["test_texts"])])
+    assert f"learned from {trained_on} of these texts and was measured on 101" in card
+    assert f"macro-F1 {shown(macro)}" in card and f"| {shown(find_score(scores, 'f1', label='rude'))} |" in card
+    assert "| strange | 0 | 1 | 0.000 [0.000, 0.000] |" in card and "from 0.3 on" in card
+    assert "multi-label" in ModelCard(card).data.tags
+    (labels,) = answers_of_card(tmp_path, ["a nasty sunny day 3"], monkeypatch)
+    assert [labels["rude"], labels["kind"]] == pytest.approx([both[rude], both[kind]], abs=1e-3)
+
+
+def _lines(file):
+    return [line.partition("\t")[0] for line in file.read_text(encoding="utf-8").split("\n")]
 
 
 def test_it_starts_from_an_encoder(tagged, tmp_path):
     torch.manual_seed(0)
-    words = word_tokenizer([line.partition("\t")[0] for line in tagged["texts"].read_text().split("\n")])
+    words = word_tokenizer(_lines(tagged["texts"]))
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     encoder = BertModel(BertConfig(**sizes, vocab_size=len(words), max_position_embeddings=32))
     encoder.save_pretrained(tmp_path / "encoder")
