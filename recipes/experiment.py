@@ -29,6 +29,7 @@ from evenhand.evaluation.runs.folders import NOT_COMPARED
 from evenhand.evaluation.runs.progress import start_logging
 from evenhand.evaluation.settings import ClassifierSettings, ModelSettings, as_settings
 from evenhand.mitigation.methods import Method, load_method
+from evenhand.recipes.foreseen import check_stages
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import (
     FAMILY,
@@ -236,8 +237,9 @@ def run(
         Why a plan was refused, by the folder of its comparison.
 
     Raises:
-        InputError: any other mistake, as soon as it shows.
+        InputError: any other mistake, as soon as it shows: of settings before the first stage.
     """
+    check_stages(plans)
     waiting = {stage.folder: stage for plan in plans for stage in plan.stages}
     started, total = 0, len(waiting)
     unfinished = list(plans)

@@ -44,7 +44,7 @@ def label(settings: LabelSettings) -> None:
             cross_fitted=settings.cross_fitted,
         )
         file = measured.generation_bias.style_clusters
-        clusters = _chosen_clusters(file, responses.styles, settings.exclude_clusters)
+        clusters = chosen_clusters(file, responses.styles, settings.exclude_clusters)
         how = {"parrots": settings.exclude_parrots, "clusters": clusters, "above": settings.exclude_above}
         left_out = excluded(labelled, responses.vectors, **how)
         write_table(run.folder / f"{LABELS}.parquet", labelled[~left_out])
@@ -61,7 +61,7 @@ def label(settings: LabelSettings) -> None:
         _say(threshold, len(labelled))
 
 
-def _chosen_clusters(file: str, styles: tuple[str, ...], names: Sequence[str]) -> list[tuple[int, ...]]:
+def chosen_clusters(file: str, styles: tuple[str, ...], names: Sequence[str]) -> list[tuple[int, ...]]:
     """Return the columns of each style cluster whose responses are to be excluded.
 
     Raises:

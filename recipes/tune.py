@@ -31,6 +31,7 @@ from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 from evenhand.mitigation.labelling.page import THRESHOLD
 from evenhand.mitigation.methods import Method, load_method
 from evenhand.mitigation.training.callbacks import BiasCallback
+from evenhand.mitigation.training.checks import check_tuning
 from evenhand.mitigation.training.data import Reward, TuningData, hold_out
 from evenhand.mitigation.training.page import CURVES
 from evenhand.mitigation.training.tune import TuningResult
@@ -63,18 +64,14 @@ def tune(settings: TuneSettings) -> None:
     measured, measured_manifest = read_settings(responses_folder, "labels")
     if measured_manifest["fingerprint"] != label_manifest["inputs"]["responses"]:
         raise InputError(f"labels: {responses_folder} was measured anew since; label it again.")
-    if measured.model.base is not None:
-        raise InputError(
-            f"model.base: {measured.model.name} was measured on another base than it names, and what is tuned on it "
-            f"would be loaded on that one; write {measured.model.base} into its adapter_config.json and measure again."
-        )
-    training = settings.training.filled_in(method)
+    training, told = settings.training.filled_in(method), told_of(measured, FAMILY)
+    model = replace(told.model, name=told.place(told.model.name, "model"))
+    check_tuning(model, method, training)
     inputs = {"labels": label_manifest["fingerprint"], "settings": asdict(training)}
     with stage("tune", settings, inputs) as run:
         if run is None:
             return
-        told = told_of(measured, FAMILY)
-        base = load_dialogue_model(replace(told.model, name=told.place(told.model.name, "model")))
+        base = load_dialogue_model(model)
         responses = read_styled_run(responses_folder)
         labels = read_table(settings.labels / f"{LABELS}.parquet")[[PROMPT_ID, LABEL]]
         answered = {RESPONSE: responses.responses, STYLE_VECTOR: list(responses.vectors)}

@@ -87,7 +87,7 @@ def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> Dialo
     model = ModelSettings(name=model) if isinstance(model, str) else model
     best_device(model.device)  # before a model is read for one that is not there
     name, revision, tag = model.name, model_revision(model.name, model.revision, model.base), control_tag(model.name)
-    network, tokenizer = load_network(model, _answering_class)
+    network, tokenizer = load_network(model, answering_class)
     encoder_decoder = bool(network.config.is_encoder_decoder)
     if kind == "auto":
         kind = "chat" if tokenizer.chat_template and not _only_ends_turns(tokenizer) else "dialogue"
@@ -148,8 +148,12 @@ def is_masked(model: CheckpointSettings | str) -> bool:
     return _fills_masks(load_config(model))
 
 
-def _answering_class(model: CheckpointSettings, config: PreTrainedConfig) -> Any:
-    """Return the auto class of a model that generates text."""
+def answering_class(model: CheckpointSettings, config: PreTrainedConfig) -> Any:
+    """Return the auto class of a model that generates text.
+
+    Raises:
+        InputError: its architecture does not.
+    """
     mapping = "SEQ_TO_SEQ_CAUSAL_LM" if config.is_encoder_decoder else "CAUSAL_LM"
     known = getattr(modeling_auto, f"MODEL_FOR_{mapping}_MAPPING_NAMES").values()
     known = {one for names in known for one in ((names,) if isinstance(names, str) else names)}

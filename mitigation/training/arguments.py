@@ -1,7 +1,7 @@
 """What a trainer is told: settings → the arguments that all of TRL's trainers share, and PEFT's of the adapter."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from evenhand.mitigation.training.passed import adapter_config
 from evenhand.mitigation.training.settings import TuningSettings
 
 LOGS_PER_EVALUATION = 5
-TASK_TYPES = {"encoder_decoder": "SEQ_2_SEQ_LM"}
 
 
 def steps_per_epoch(settings: TuningSettings, n_train: int) -> int:
@@ -85,20 +84,29 @@ def lora_config(base: DialogueModel, tags: Sequence[str], settings: TuningSettin
     Raises:
         InputError: its rank is above that of any layer; `settings.peft` has what PEFT's config has not.
     """
-    full = max(map(_rank, base.model.modules()))
+    tokens = {token for tag in tags for token in base.tokenizer(tag, add_special_tokens=False)["input_ids"]}
+    return adapter_of(base.model, base.name, tokens, settings)
+
+
+def adapter_of(network: torch.nn.Module, name: str, tokens: Collection[int], settings: TuningSettings) -> LoraConfig:
+    """Return the adapter of a network that is called `name`, which need have no weights; `tokens` are embedded anew.
+
+    Raises:
+        InputError: see `lora_config`.
+    """
+    full = max(map(_rank, network.modules()))
     if settings.lora_rank > full:
         raise InputError(
             f"training.lora_rank: {settings.lora_rank} is more than {full}, the full rank of the layers of "
-            f"{base.name}; give a lower one, or lora: false."
+            f"{name}; give a lower one, or lora: false."
         )
-    tokens = {token for tag in tags for token in base.tokenizer(tag, add_special_tokens=False)["input_ids"]}
     told = {
         "r": settings.lora_rank,
         "lora_alpha": settings.lora_alpha,
         # GPT-2's layers hold their weights transposed.
-        "fan_in_fan_out": any(isinstance(module, Conv1D) for module in base.model.modules()),
+        "fan_in_fan_out": any(isinstance(module, Conv1D) for module in network.modules()),
         "trainable_token_indices": sorted(tokens) or None,
-        "task_type": TASK_TYPES.get(base.kind, "CAUSAL_LM"),
+        "task_type": "SEQ_2_SEQ_LM" if network.config.is_encoder_decoder else "CAUSAL_LM",
     }
     return adapter_config(told, settings)
 

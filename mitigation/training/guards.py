@@ -112,14 +112,17 @@ def refuse_spoiled(before: float, after: float, settings: TuningSettings) -> Non
         )
 
 
-def refuse_several_gpus(network: torch.nn.Module) -> None:
+def refuse_several_gpus(device: torch.device, placed: bool) -> None:
     """Refuse what a trainer would spread over all GPUs that it sees, batch by batch, whatever the model's device.
+
+    Args:
+        placed: a map says which part of the model is on which device.
 
     Raises:
         InputError: there are several, none is chosen, and neither a launcher nor a device map says who does what.
     """
-    seen = torch.cuda.device_count() if network.device.type == "cuda" else 1
-    if seen > 1 and "LOCAL_RANK" not in os.environ and not getattr(network, "hf_device_map", None):
+    seen = torch.cuda.device_count() if device.type == "cuda" else 1
+    if seen > 1 and "LOCAL_RANK" not in os.environ and not placed:
         raise InputError(
             f"model.device: {seen} GPUs are visible, and the trainer would use them all; set CUDA_VISIBLE_DEVICES to "
             "one of them, spread the model by model.device_map, or start with `accelerate launch`."

@@ -33,6 +33,7 @@ from evenhand.mitigation.training.arguments import lora_config, training_argumen
 from evenhand.mitigation.training.callbacks import random_states_kept
 from evenhand.mitigation.training.card import model_card
 from evenhand.mitigation.training.checkpoints import CHECKPOINTS, best_checkpoint, claim, curve, measured_names
+from evenhand.mitigation.training.checks import refuse_impossible
 from evenhand.mitigation.training.data import TuningData, rows_sha256
 from evenhand.mitigation.training.fit import fit
 from evenhand.mitigation.training.guards import (
@@ -137,36 +138,22 @@ def tune(
 def _check(
     base: DialogueModel, data: TuningData, kind: TrainerModule, settings: TuningSettings, report_to: str
 ) -> None:
-    if base.kind == "encoder_decoder" and not kind.TAKES_ENCODER_DECODER:
-        raise InputError(
-            f"model: {base.name} is an encoder-decoder model, which TRL's {data.trainer.upper()} trainer does not "
-            "take; give another method."
-        )
-    if base.control_tag and base.control_tag != data.control_tag:
-        raise InputError(
-            f"model: {base.name} was tuned to be asked with {base.control_tag!r}, this method asks with "
-            f"{data.control_tag!r}; go on with the same method, or tune the model it was made from."
-        )
-    if settings.peft and not settings.lora:
-        raise InputError(f"training.peft: {settings.peft} is of an adapter, and training.lora is false; leave it out.")
-    if is_quantized(base.model):
-        _check_quantized(base, settings)
-    refuse_several_gpus(base.model)
+    refuse_impossible(
+        base.name,
+        base.control_tag,
+        data.control_tag,
+        kind,
+        settings,
+        encoder_decoder=base.kind == "encoder_decoder",
+        quantized=is_quantized(base.model),
+        adapted=any(isinstance(module, LoraLayer) for module in base.model.modules()),
+    )
+    refuse_several_gpus(base.model.device, bool(getattr(base.model, "hf_device_map", None)))
     if report_to == "wandb":
         import wandb
 
         if wandb.run is None:  # the trainer would start one by itself, and ask the user for an account
             raise InputError("report_to: there is no W&B run at hand; start one before tuning, or give none.")
-
-
-def _check_quantized(base: DialogueModel, settings: TuningSettings) -> None:
-    if not settings.lora:
-        raise InputError(f"training.lora: false; {base.name} is quantized, and its weights stay as they are: use LoRA.")
-    if any(isinstance(module, LoraLayer) for module in base.model.modules()):
-        raise InputError(
-            f"model.quantization: {base.name} is an adapter on a quantized base, into which it cannot be merged to be "
-            "tuned on; use rounds 1, or no quantization."
-        )
 
 
 def _examined(

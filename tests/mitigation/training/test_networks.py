@@ -1,7 +1,6 @@
 """One copy of the base: other modules on its tensors, adapters merged a layer at a time as they are served."""
 
 import copy
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -100,10 +99,9 @@ def test_several_gpus_and_no_launcher_are_refused(monkeypatch):
     """Unless the model is spread over them, or on none."""
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    on_gpu = SimpleNamespace(device=torch.device("cuda"))
     with pytest.raises(InputError, match=r"model\.device: 3 GPUs are visible, .* set CUDA_VISIBLE_DEVICES to one"):
-        refuse_several_gpus(on_gpu)
-    refuse_several_gpus(SimpleNamespace(device=torch.device("cpu")))
-    refuse_several_gpus(SimpleNamespace(device=torch.device("cuda"), hf_device_map={"": 0, "lm_head": 1}))
+        refuse_several_gpus(torch.device("cuda"), placed=False)
+    refuse_several_gpus(torch.device("cpu"), placed=False)
+    refuse_several_gpus(torch.device("cuda"), placed=True)
     monkeypatch.setenv("LOCAL_RANK", "0")
-    refuse_several_gpus(on_gpu)
+    refuse_several_gpus(torch.device("cuda"), placed=False)

@@ -1,0 +1,59 @@
+"""What would stop an experiment at a later stage, hours after it began: looked for before its first one."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenhand.evaluation.families import Told
+from evenhand.evaluation.families.generation_bias.settings import FIRST, classifiers
+from evenhand.evaluation.models.classifier_labels import classifier_labels
+from evenhand.evaluation.runs.folders import MANIFEST
+from evenhand.mitigation.methods import load_method
+from evenhand.recipes.settings import FAMILY, LabelSettings, TuneSettings, told_of
+
+if TYPE_CHECKING:
+    from evenhand.recipes.experiment import Plan
+
+
+def check_stages(plans: Iterable["Plan"]) -> None:
+    """Refuse stages that must fail whatever those before them find; those that are finished have not.
+
+    Raises:
+        InputError: a decoding, a style cluster to exclude or a tuning cannot be.
+    """
+    checked: set[Path] = set()
+    for plan in plans:
+        told = told_of(plan.stages[0].settings, FAMILY)
+        for stage in plan.stages:
+            if stage.folder in checked or (stage.folder / MANIFEST).exists():
+                continue
+            checked.add(stage.folder)
+            if stage.command == "measure":
+                _check_decoding(told_of(stage.settings, FAMILY))
+            elif stage.command == "label":
+                _check_labelling(told, stage.settings)
+            elif stage.command == "tune":
+                _check_tuning(told, stage.settings, len(plan.tunings))
+
+
+def _check_decoding(told: Told) -> None:
+    from evenhand.evaluation.models.decoding import decoding
+
+    decoding(told.decoding.preset, **told.decoding.arguments)
+
+
+def _check_labelling(told: Told, settings: LabelSettings) -> None:
+    from evenhand.recipes.label import chosen_clusters
+
+    first = classifiers(told)[FIRST]
+    labels = classifier_labels(first.name, first.revision, first.base)
+    chosen_clusters(told.settings.style_clusters, labels, settings.exclude_clusters)
+
+
+def _check_tuning(told: Told, settings: TuneSettings, rounds: int) -> None:
+    from evenhand.mitigation.training.checks import check_tuning
+
+    method = load_method(settings.method)
+    model = replace(told.model, name=told.place(told.model.name, "model"))
+    check_tuning(model, method, settings.training.filled_in(method), rounds)

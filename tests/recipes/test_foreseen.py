@@ -1,0 +1,116 @@
+"""What must fail at a later stage of a loop is refused before its first one, and nothing is written."""
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs.files import write_json
+from evenhand.recipes.ablate import ablate
+from evenhand.recipes.checking import checked
+from evenhand.recipes.experiment import Stage, by_name, plan
+from evenhand.recipes.foreseen import check_stages
+from evenhand.recipes.loop import loop
+from evenhand.recipes.settings import AblateSettings, LoopSettings
+from tests import tiny_checkpoints
+
+
+@pytest.fixture(autouse=True)
+def no_stage(monkeypatch):
+    """Whatever is not refused must not go on for minutes."""
+    monkeypatch.setattr(Stage, "run", lambda stage: pytest.fail(f"{stage.folder} ran"))
+
+
+def told(tmp_path, method="kto", **parts):
+    common = {"output_dir": str(tmp_path / "run"), "report_to": "none", "methods": [method]}
+    return checked(LoopSettings, common | parts, "test")
+
+
+def training(**fields):
+    return {"tune": {"training": fields}}
+
+
+def model(**fields):
+    return {"measure": {"model": {"name": "testbed", **fields}}}
+
+
+NEVER_MERGED = r"model\.quantization: .* use rounds 1"
+
+
+@pytest.mark.parametrize(
+    "parts, error",
+    [
+        (
+            training(trainer={"max_lenth": 5}),
+            r"training\.trainer\.max_lenth: KTOConfig has no such field; did you mean",
+        ),
+        (training(trainer={"beta": 1}), r"training\.trainer\.beta: Evenhand sets it by training\.preference_beta"),
+        (training(peft={"rank": 8}), r"training\.peft\.rank: LoraConfig has no such field"),
+        (training(peft={"lora_dropout": "much"}), r"training\.peft\.lora_dropout: 'much' cannot be used"),
+        (training(peft={"target_modules": ["q"]}), r"training\.peft: PEFT refuses it .*\{'q'\} not found"),
+        (training(peft={"use_rslora": True}, lora=False), r"training\.peft: .* training\.lora is false"),
+        (training(lora_rank=4000), r"training\.lora_rank: 4000 is more than 96"),
+        (training(optimizer="adamx"), r"training\.optimizer: 'adamx' is unknown"),
+        (training(scheduler="liner"), r"training\.scheduler: 'liner' is unknown; did you mean 'linear'"),
+        (model(base="org/base"), r"model\.base: .* write org/base into its adapter_config\.json"),
+        (model(quantization="4bit") | {"rounds": 2}, NEVER_MERGED),
+        (model(quantization="8bit") | training(lora=False), r"training\.lora: false; .* is quantized"),
+        ({"label": {"exclude_clusters": ["AWE"]}}, "exclude_clusters: 'AWE' is unknown. Known: CARE"),
+        ({"second_decoding": {"arguments": {"temperatur": 1}}}, "'temperatur' is unknown; did you mean 'temperature'"),
+        ({"measure": {"decoding": {"arguments": {"top_p": 2}}}}, "decoding: top_p is 2"),
+    ],
+)
+def test_a_setting_of_a_later_stage_is_refused_before_the_first(parts, error, tmp_path):
+    with pytest.raises(InputError, match=error):
+        loop(told(tmp_path, **parts))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_wrong_point_of_an_ablation_is_refused_before_any(tmp_path):
+    sweep = [{"method": "exchange", "tune.training.peft": [{"use_rslora": True}, {"use_rslra": True}]}]
+    settings = {"sweep": sweep, "output_dir": str(tmp_path / "run"), "report_to": "none"}
+    with pytest.raises(InputError, match=r"training\.peft\.use_rslra: LoraConfig has no such field; did you mean"):
+        ablate(checked(AblateSettings, settings, "test"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_that_the_trainer_does_not_take(tmp_path):
+    name = str(tiny_checkpoints.blenderbot(tmp_path / "blender"))
+    with pytest.raises(InputError, match=r"model: .* is an encoder-decoder model, which TRL's KTO trainer"):
+        loop(told(tmp_path, **model(name=name)))
+    check_stages([plan(told(tmp_path, "exchange", **model(name=name)), "exchange", by_name(tmp_path / "run"))])
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_adapter_is_tuned_again_with_its_own_tag_and_not_on_packed_weights(tmp_path):
+    base = tiny_checkpoints.dialogpt(tmp_path / "base")
+    network = get_peft_model(AutoModelForCausalLM.from_pretrained(base), LoraConfig(r=2, target_modules="all-linear"))
+    adapter = tmp_path / "adapter"
+    network.save_pretrained(adapter)
+    AutoTokenizer.from_pretrained(base).save_pretrained(adapter)
+    write_json(adapter / "evenhand.json", {"control_tag": " no_bias"})
+    with pytest.raises(InputError, match=r"was tuned to be asked with ' no_bias', this method asks with ''"):
+        loop(told(tmp_path, **model(name=str(adapter))))
+    with pytest.raises(InputError, match=NEVER_MERGED):
+        loop(told(tmp_path, "control_tags", **model(name=str(adapter), quantization="4bit")))
+    check_stages([plan(told(tmp_path, "control_tags", **model(name=str(adapter))), "control_tags", by_name(tmp_path))])
+    assert not (tmp_path / "run").exists()
+
+
+def test_several_gpus_without_a_launcher(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr("evenhand.mitigation.training.checks.best_device", lambda name: torch.device("cuda"))
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    with pytest.raises(InputError, match=r"model\.device: 2 GPUs are visible"):
+        loop(told(tmp_path))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_finished_tuning_is_not_looked_at_again(tmp_path):
+    planned = plan(told(tmp_path, **training(lora_rank=4000)), "kto", by_name(tmp_path / "run"))
+    write_json(tmp_path / "run" / "kto" / "tune" / "run.json", {})
+    check_stages([planned])
+    (tmp_path / "run" / "kto" / "tune" / "run.json").unlink()
+    with pytest.raises(InputError, match="lora_rank"):
+        check_stages([planned])
