@@ -53,7 +53,8 @@ def training_arguments(
         "per_device_eval_batch_size": 4 * settings.batch_size,
         "learning_rate": settings.learning_rate,
         "weight_decay": settings.weight_decay,
-        "warmup_steps": settings.warmup,
+        # The first step of a warm-up is at a rate of 0; where there is one step alone, nothing would be learned.
+        "warmup_steps": settings.warmup if settings.epochs * per_epoch > 1 else 0,
         "lr_scheduler_type": settings.scheduler,
         **({"optim": settings.optimizer} if settings.optimizer else {}),
         "gradient_accumulation_steps": settings.gradient_accumulation_steps,

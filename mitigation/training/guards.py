@@ -75,8 +75,10 @@ def _first_logits(dialogue_model: DialogueModel, token_ids: list[int]) -> torch.
     return model(**inputs).logits[0, -1].float().cpu()
 
 
-def refuse_unchanged(change: OutputChange, base: DialogueModel, settings: TuningSettings) -> None:
-    """Refuse a tuned model that says what its base says.
+def refuse_unchanged(
+    change: OutputChange, base: DialogueModel, settings: TuningSettings, step: int, steps: int
+) -> None:
+    """Refuse a tuned model that says what its base says; its weights are those after `step` of `steps`.
 
     Raises:
         Refused: no logit moved enough.
@@ -85,9 +87,10 @@ def refuse_unchanged(change: OutputChange, base: DialogueModel, settings: Tuning
         dtype = str(base.model.dtype).removeprefix("torch.")
         rounding = f" once rounded to {dtype}, which took up to {change.max_rounding:.1g} of a logit"
         raise Refused(
-            f"learning_rate: {settings.learning_rate} left {base.name} as it was (the largest change of a logit "
-            f"is {change.max_logit_change:.1g}{rounding if change.max_rounding else ''}); raise it, or epochs, and "
-            "give another --output_dir."
+            f"learning_rate: {settings.learning_rate} left {base.name} as it was: after step {step} of {steps}, of "
+            f"the best validation loss, the largest change of a logit is {change.max_logit_change:.1g}"
+            f"{rounding if change.max_rounding else ''}. Train longer (more prompts or epochs, smaller batch_size) or "
+            "raise the rate, and give another --output_dir."
         )
 
 

@@ -123,7 +123,7 @@ def tune(
     state = fit(base, kind, (train, validation), settings, arguments, lora, data.rewards, callbacks, report_to)
     with folder_written_whole(output_dir / ADAPTER) as folder:
         trainable = copy_weights(best_checkpoint(checkpoints, state), folder, base)
-        perplexities, change = _examined(base, folder, kind, data, settings, neutral)
+        perplexities, change = _examined(base, folder, kind, data, settings, state, neutral)
         refuse_touched(base, untouched)
         proof = {"trainable_parameters": trainable, "perplexity": perplexities, "change": change}
         seconds = time.monotonic() - start
@@ -162,6 +162,7 @@ def _examined(
     kind: TrainerModule,
     data: TuningData,
     settings: TuningSettings,
+    state: TrainerState,
     neutral: tuple[Sequence[str], Sequence[str]] | None,
 ) -> tuple[tuple[float, float], OutputChange]:
     """Load what was saved; return its perplexity after the base's, and what it changed, or refuse it."""
@@ -177,7 +178,7 @@ def _examined(
     before, after = (perplexity(model, *pair) for model, pair in zip((base, tuned), pairs, strict=True))
     refuse_spoiled(before, after, settings)
     change = output_change(base, tuned, apart, data.validation[PROMPT])
-    refuse_unchanged(change, base, settings)
+    refuse_unchanged(change, base, settings, state.best_global_step, state.max_steps)
     return (before, after), change
 
 

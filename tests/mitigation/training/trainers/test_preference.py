@@ -140,6 +140,14 @@ def test_a_spoiled_model_is_refused_by_its_perplexity_on_ordinary_dialogue(tmp_p
     assert not (tmp_path / "adapter").exists()
 
 
+def test_one_step_alone_is_not_spent_on_a_warmup_at_a_rate_of_zero(tmp_path):
+    """As where a user's file has fewer prompts than a batch."""
+    result = tuned("kto", tmp_path, replace(QUICK, epochs=1, batch_size=1000))
+    assert result.best_step == 1 and result.change.max_logit_change > 0.01
+    (_, before), (_, after) = result.validation_losses
+    assert after < before
+
+
 def test_kto_rows_by_hand():
     rows = rows_of("kto", 4)
     encoded = kto.encode_rows(tiny_base(), rows, replace(QUICK, batch_size=3), seed=0)
