@@ -34,7 +34,7 @@ def ablate(settings: AblateSettings) -> None:
                 planned.append(plan)
     if not planned:
         raise InputError(f"sweep: {settings.sweep} has no point; give each field a value, or a list of some.")
-    refused = run(planned, settings.jobs, on_finished=lambda finished: track(settings, finished, fields))
+    refused = run(planned, settings, on_finished=lambda finished: track(settings, finished, fields))
     summarise_and_present("An ablation", settings, planned, refused, fields)
 
 

@@ -8,13 +8,8 @@ common once, in folders named by what is in them.
 import hashlib
 import json
 import logging
-import multiprocessing
-import os
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -26,15 +21,16 @@ from evenhand.evaluation.models.revisions import ADAPTER
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.results import find_score, read_scores
 from evenhand.evaluation.runs.folders import NOT_COMPARED
-from evenhand.evaluation.runs.progress import start_logging
 from evenhand.evaluation.settings import ClassifierSettings, ModelSettings, as_settings
 from evenhand.mitigation.methods import Method, load_method
 from evenhand.recipes.foreseen import check_stages
+from evenhand.recipes.launchers import launched
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import (
     FAMILY,
     CompareSettings,
     LabelSettings,
+    Launching,
     LoopSettings,
     MeasureSettings,
     TuneSettings,
@@ -57,6 +53,11 @@ class Stage:
     @property
     def folder(self) -> Path:
         return self.settings.output_dir
+
+    @property
+    def loads_model(self) -> bool:
+        """Whether a GPU is of use to it: labelling is arithmetic."""
+        return self.command != "label"
 
     def run(self) -> None:
         """Run it, or find that it is finished."""
@@ -226,18 +227,18 @@ def _named_from(folder: Path, value: Any) -> Any:
 
 
 def run(
-    plans: Sequence[Plan], jobs: int = 1, on_finished: Callable[[Plan], None] = lambda plan: None
+    plans: Sequence[Plan], launching: Launching, on_finished: Callable[[Plan], None] = lambda plan: None
 ) -> dict[str, str]:
-    """Run every stage of the plans once, `jobs` at a time; call `on_finished` as a plan's last stage ends.
+    """Run every stage of the plans once, where and how many at once they are told; call `on_finished` as a plan ends.
 
     A tuning that a guard refuses ends its own plan and no other, and so does a base without a bias, before anything is
-    tuned. With several jobs each stage runs in a process of its own with its share of the cores.
+    tuned.
 
     Returns:
         Why a plan was refused, by the folder of its comparison.
 
     Raises:
-        InputError: any other mistake, as soon as it shows: of settings before the first stage.
+        InputError: any other mistake, as soon as it shows, of settings before the first stage; see `launched`.
     """
     check_stages(plans)
     waiting = {stage.folder: stage for plan in plans for stage in plan.stages}
@@ -245,28 +246,31 @@ def run(
     unfinished = list(plans)
     finished: set[Path] = set()
     refused: dict[Path, str] = {}
-    with _workers(jobs) as submit:
-        running: dict[Future[None], Stage] = {}
+    at_once = launching.most_at_once()
+    with launched(launching) as start:
+        running: dict[Future[InputError | None], Stage] = {}
         while waiting or running:
             for stage in list(waiting.values()):
                 reasons = [refused[folder] for folder in stage.needs if folder in refused]
                 if reasons:
                     refused[stage.folder] = reasons[0]
                     del waiting[stage.folder]
-                elif len(running) < jobs and finished.issuperset(stage.needs):
+                elif len(running) < at_once and finished.issuperset(stage.needs):
                     del waiting[stage.folder]
                     started += 1
                     log.info("stage %d of %d: %s → %s", started, total, stage.command, stage.folder)
-                    running[submit(stage)] = stage
+                    running[start(stage)] = stage
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 stage = running.pop(future)
-                try:
-                    future.result()
+                mistake = future.result()
+                if isinstance(mistake, Refused):
+                    log.warning("%s: refused: %s", stage.folder, mistake)
+                    refused[stage.folder] = str(mistake)
+                elif mistake:
+                    raise mistake
+                else:
                     finished.add(stage.folder)
-                except Refused as error:
-                    log.warning("%s: refused: %s", stage.folder, error)
-                    refused[stage.folder] = str(error)
             refused |= _without_bias(plan for plan in unfinished if plan.before in finished)
             for plan in [plan for plan in unfinished if {plan.comparison} & ({*finished} | {*refused})]:
                 unfinished.remove(plan)
@@ -282,45 +286,6 @@ def _without_bias(plans: Iterable[Plan]) -> dict[Path, str]:
     for reason in dict.fromkeys(filter(None, reasons.values())):
         log.warning(reason)
     return {comparison: reason for comparison, reason in reasons.items() if reason}
-
-
-@contextmanager
-def _workers(jobs: int) -> Iterator[Callable[[Stage], Future[None]]]:
-    """Yield what starts a stage: here and at once for one job, else in one of so many processes."""
-    if jobs == 1:
-        yield _run_here
-        return
-    threads = max(1, (os.cpu_count() or 1) // jobs)
-    context = multiprocessing.get_context("spawn")  # a forked torch may hang
-    with ProcessPoolExecutor(
-        jobs, context, initializer=_prepare_worker, initargs=(threads, os.getpid(), log.level)
-    ) as pool:
-        yield lambda stage: pool.submit(stage.run)
-
-
-def _run_here(stage: Stage) -> Future[None]:
-    future: Future[None] = Future()
-    try:
-        future.set_result(stage.run())
-    except Refused as error:
-        future.set_exception(error)
-    return future
-
-
-def _prepare_worker(threads: int, parent: int, level: int) -> None:
-    """Set a worker process up: its threads, its log, and an end when its parent is gone, even if that was just now."""
-    import torch
-
-    torch.set_num_threads(threads)
-    start_logging()
-    log.setLevel(level)
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)  # a kill of the parent must not leave stages at work that the next run starts again
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _check(loop: LoopSettings) -> None:

@@ -13,4 +13,4 @@ def loop(settings: LoopSettings) -> None:
     """
     place = by_name(settings.output_dir)
     planned = [plan for method in dict.fromkeys(settings.methods) for plan in plans(settings, method, place)]
-    summarise_and_present("Generation bias before and after tuning", settings, planned, run(planned))
+    summarise_and_present("Generation bias before and after tuning", settings, planned, run(planned, settings))

@@ -5,6 +5,7 @@ What a run and a stage of an experiment have in common is a class of its own (`M
 to be given.
 """
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -239,7 +240,32 @@ class Experiment:
 
 
 @strict
-class LoopSettings(Experiment):
+class Launching:
+    """Where stages run, and how many at once."""
+
+    launcher: Literal["processes", "ray"] = option(
+        "processes", "what runs stages: this machine, or Ray (evenhand[ray])"
+    )
+    jobs: Count | None = option(None, "stages at work at once, each in its own process; null: one, by ray all that fit")
+    ray_address: str | None = option(None, "of a cluster, 'auto' or host:port; null: a Ray of this machine's own")
+    ray_cpus: Count | None = option(None, "CPUs of a stage; null: one")
+    ray_gpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = option(
+        None, "GPUs of a stage that loads a model; null: one where there is any"
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse what Ray alone reads where it is not asked for."""
+        given = [name for name, value in vars(self).items() if name.startswith("ray_") and value is not None]
+        if given and self.launcher != "ray":
+            raise InputError(f"{given[0]}: read by Ray alone; give --launcher ray, or leave it out.")
+
+    def most_at_once(self) -> float:
+        """Return how many stages may be at work at once."""
+        return self.jobs or (math.inf if self.launcher == "ray" else 1)
+
+
+@strict
+class LoopSettings(Launching, Experiment):
     """The whole loop: measure → label → tune → measure again → report, for each method."""
 
     methods: Annotated[list[str], Field(min_length=1)] = option(
@@ -250,9 +276,14 @@ class LoopSettings(Experiment):
     log_artifacts: bool = option(False, KEPT)
     output_dir: Folder = option(Path("runs/loop"), WHERE)
 
+    def __post_init__(self) -> None:
+        """See `Experiment` and `Launching`."""
+        Experiment.__post_init__(self)
+        Launching.__post_init__(self)
+
 
 @strict
-class AblateSettings:
+class AblateSettings(Launching):
     """Sweep any fields of the loop over shared stages: one table, one plot, the Pareto front."""
 
     loop: Experiment = option(Experiment, "what all points have in common")
@@ -261,7 +292,6 @@ class AblateSettings:
         "grids of points: {`method`, and any field of the loop: one value or a list of them}",
     )
     seeds: Annotated[list[Seed], Field(min_length=1)] = option(lambda: [0], "run every point once with each")
-    jobs: Count = option(1, "points at work at once, each in its own process")
     report_to: ReportTo = option("wandb", f"one run per point; {TRACKED}")
     log_artifacts: bool = option(False, KEPT)
     output_dir: Folder = option(Path("runs/ablate"), WHERE)

@@ -13,12 +13,17 @@ from evenhand.evaluation.errors import InputError
 LOCK = ".lock"
 
 
+class Held(InputError):
+    """Another process is at work in a run folder."""
+
+
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Hold a folder, made where it is not there, until the block ends.
 
     Raises:
-        InputError: another process holds it, or it cannot be written.
+        Held: another process holds it.
+        InputError: it cannot be written.
     """
     lock = FileLock(folder / LOCK, timeout=0)
     try:
@@ -26,7 +31,7 @@ def held(folder: Path) -> Iterator[None]:
         lock.acquire()
     except Timeout:
         holder = (folder / LOCK).read_text(encoding="utf-8") or "another process"
-        raise InputError(f"output_dir: {holder} is at work in {folder}; wait for it, or give another.") from None
+        raise Held(f"output_dir: {holder} is at work in {folder}; wait for it, or give another.") from None
     except OSError as error:
         raise InputError(f"cannot write {folder}: {error.strerror or error}; choose another --output_dir.") from None
     try:

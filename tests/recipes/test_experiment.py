@@ -9,7 +9,9 @@ from evenhand.mitigation.methods import prompt
 from evenhand.recipes import experiment
 from evenhand.recipes.checking import checked
 from evenhand.recipes.experiment import Stage, by_content, by_name, plan, plans, run
-from evenhand.recipes.settings import LoopSettings
+from evenhand.recipes.settings import Launching, LoopSettings
+
+HERE = Launching()
 
 
 def loop(tmp_path, **settings):
@@ -35,7 +37,7 @@ def test_what_two_methods_share_runs_once_and_before_what_needs_it(tmp_path, ran
     names, _ = ran
     told = loop(tmp_path, even_if_unbiased=True)  # these stages leave no scores
     plans = [plan(told, method, by_name(tmp_path)) for method in ("control_tags", "kto")]
-    assert run(plans) == {}
+    assert run(plans, HERE) == {}
     assert [str(Path(name).relative_to(tmp_path)) for name in names] == [
         *("before", "train", "label"),
         *(f"control_tags/{name}" for name in ("tune", "after", "untagged", "compare")),
@@ -49,7 +51,7 @@ def test_a_refused_tuning_ends_its_own_plan_alone(tmp_path, ran):
     plans = [plan(told, method, by_name(tmp_path)) for method in ("control_tags", "kto")]
     refusing.add(tmp_path / "control_tags" / "tune")
     finished = []
-    assert run(plans, on_finished=finished.append) == {str(tmp_path / "control_tags" / "compare"): "spoiled"}
+    assert run(plans, HERE, on_finished=finished.append) == {str(tmp_path / "control_tags" / "compare"): "spoiled"}
     assert str(tmp_path / "kto" / "compare") in names
     assert not any("control_tags" in name for name in names if not name.endswith("tune"))
     assert finished == plans
@@ -61,7 +63,7 @@ def test_any_other_mistake_ends_everything(tmp_path, ran, monkeypatch):
 
     monkeypatch.setattr(experiment.Stage, "run", mistaken)
     with pytest.raises(InputError, match="wrong"):
-        run([plan(loop(tmp_path), "kto", by_name(tmp_path))])
+        run([plan(loop(tmp_path), "kto", by_name(tmp_path))], HERE)
 
 
 def test_the_second_round_answers_labels_and_tunes_what_the_first_left(tmp_path):

@@ -10,8 +10,9 @@ from evenhand.evaluation.results import BiasScore, write_scores
 from evenhand.recipes import experiment
 from evenhand.recipes.experiment import by_name, plan, run
 from evenhand.recipes.loop import loop
-from evenhand.recipes.settings import LoopSettings
+from evenhand.recipes.settings import Launching, LoopSettings
 
+HERE = Launching()
 METHODS = ("control_tags", "kto")
 
 
@@ -52,7 +53,7 @@ def test_nothing_is_tuned_where_the_base_shows_no_bias(tmp_path, started, interv
     plans = plans_of(tmp_path)
     started.intervals = {plans[0].before: interval}
     ended = []
-    refused = run(plans, on_finished=ended.append)
+    refused = run(plans, HERE, on_finished=ended.append)
     assert started.folders == [tmp_path / "before"] and ended == plans
     assert {*refused} == {str(plan.comparison) for plan in plans}
     assert all("no bias of the base model can be shown: pooled FGB* is 0.09" in reason for reason in refused.values())
@@ -63,7 +64,7 @@ def test_nothing_is_tuned_where_the_base_shows_no_bias(tmp_path, started, interv
 def test_a_bias_that_is_shown_is_tuned_and_so_is_none_if_told(tmp_path, started, interval, told):
     plans = plans_of(tmp_path, even_if_unbiased=told)
     started.intervals = {plans[0].before: interval}
-    assert run(plans) == {}
+    assert run(plans, HERE) == {}
     assert {*started.folders} == ({stage.folder for plan in plans for stage in plan.stages})
 
 
@@ -77,7 +78,7 @@ def test_a_point_without_bias_ends_alone(tmp_path, started):
     """Of two points of a sweep the one whose base shows a bias goes on."""
     shown, unshown = (plans_of(tmp_path / name)[0] for name in ("shown", "unshown"))
     started.intervals = {shown.before: (0.001, 0.002), unshown.before: (-0.001, 0.002)}
-    assert {*run([unshown, shown])} == {str(unshown.comparison)}
+    assert {*run([unshown, shown], HERE)} == {str(unshown.comparison)}
     assert started.folders == [unshown.before, *(stage.folder for stage in shown.stages)]
 
 

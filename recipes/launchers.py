@@ -1,0 +1,175 @@
+"""Where the stages of a plan run: here, in processes of this machine, or as tasks of a Ray cluster.
+
+`recipes.experiment.run` says which stage may start; a launcher starts it. All of them read and write the run folder,
+which for a cluster is storage that all its nodes share under one path.
+"""
+
+import logging
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs.lock import Held
+from evenhand.evaluation.runs.progress import start_logging
+from evenhand.recipes.settings import Launching
+
+log = logging.getLogger("evenhand")
+
+RAY = "ray"
+LOOPBACK = "127.0.0.1"
+RETRIES = 3  # of a stage whose node or process is lost
+PATIENCE = 60.0  # seconds that a stage's last process, on a node that is lost, may take to let go of its folder
+
+
+class Startable(Protocol):
+    """What a launcher asks of a stage: to be run, and whether a GPU is of any use to it."""
+
+    folder: Path
+    loads_model: bool
+
+    def run(self) -> None:
+        """Run it, or find that it is finished."""
+
+
+# Starts a stage; what comes of it is the mistake that ended it, if one did.
+Start = Callable[[Startable], "Future[InputError | None]"]
+
+
+@contextmanager
+def launched(settings: Launching) -> Iterator[Start]:
+    """Yield what starts a stage: here and at once for one job, else in one of so many processes, or on a cluster.
+
+    Raises:
+        InputError: Ray is not installed, or there is no such cluster; a process or too many nodes were lost.
+    """
+    if settings.launcher == RAY:
+        with _on_ray(settings) as start:
+            yield start
+    elif settings.jobs in (None, 1):
+        yield _here
+    else:
+        with _in_processes(settings.jobs) as start:
+            yield start
+
+
+def _here(stage: Startable) -> "Future[InputError | None]":
+    future: Future[InputError | None] = Future()
+    future.set_result(_mistake(stage))
+    return future
+
+
+def _mistake(stage: Startable) -> InputError | None:
+    """Run a stage; return the mistake that ends it as a value, which processes and Ray hand over as it is."""
+    try:
+        stage.run()
+    except InputError as error:
+        return error
+    return None
+
+
+@contextmanager
+def _in_processes(jobs: int) -> Iterator[Start]:
+    """Yield what starts a stage in one of so many processes, each with its share of the cores."""
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    context = multiprocessing.get_context("spawn")  # a forked torch may hang
+    arguments = (threads, os.getpid(), log.level)
+    try:
+        with ProcessPoolExecutor(jobs, context, initializer=_prepare_process, initargs=arguments) as pool:
+            yield lambda stage: pool.submit(_mistake, stage)
+    except BrokenProcessPool:
+        raise InputError(
+            f"jobs: one of {jobs} processes was killed, as it is where memory runs out; run again with fewer, what is "
+            "done so far is kept."
+        ) from None
+
+
+def _prepare_process(threads: int, parent: int, level: int) -> None:
+    """Set a process up: an end when its parent is gone, even if that was just now, its threads, its log."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)  # a kill of the parent must not leave stages at work that the next run starts again
+
+    threading.Thread(target=watch, daemon=True).start()  # before torch is imported, which takes its time
+    _prepare(threads, level)
+
+
+def _prepare(threads: int, level: int) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
+    start_logging()
+    log.setLevel(level)
+
+
+@contextmanager
+def _on_ray(settings: Launching) -> Iterator[Start]:
+    """Yield what starts a stage as a task of a cluster, or of a Ray on this machine that ends with the block."""
+    if find_spec("ray") is None:
+        raise InputError("launcher: ray is not installed; pip install 'evenhand[ray]'.")
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # read as ray is imported: nothing is told to anybody
+    import ray
+
+    alone = {"include_dashboard": False, "_node_ip_address": LOOPBACK} if settings.ray_address is None else {}
+    try:
+        # "local" although None is the default: that would read RAY_ADDRESS.
+        ray.init(settings.ray_address or "local", logging_level=logging.WARNING, **alone)
+    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+        told = " ".join(str(error).split())
+        raise InputError(f"ray_address: {settings.ray_address!r} has no Ray cluster to join ({told}).") from None
+    try:
+        cpus, gpus = _resources(settings, [node["Resources"] for node in ray.nodes() if node["Alive"]])
+        task = ray.remote(_task)
+
+        def start(stage: Startable) -> "Future[InputError | None]":
+            needed = {"num_cpus": cpus, "num_gpus": gpus if stage.loads_model else 0}
+            told = (stage, str(Path.cwd()), cpus, log.level)
+            return task.options(**needed, max_retries=RETRIES, name=str(stage.folder)).remote(*told).future()
+
+        yield start
+    except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", error)
+        if not isinstance(cause, ray.exceptions.RayError):
+            raise  # a fault of the stage's own, with its traceback
+        raise InputError(
+            f"launcher: Ray could not run a stage, or lost it {1 + RETRIES} times; every node needs this Evenhand and "
+            f"the folder of the run. What is done so far is kept. Ray says: {' '.join(str(cause).split())}"
+        ) from None
+    finally:
+        ray.shutdown()
+
+
+def _resources(settings: Launching, nodes: list[dict[str, float]]) -> tuple[int, float]:
+    """Return the CPUs of a stage, and the GPUs of one that loads a model: unless told, one where there is any.
+
+    Raises:
+        InputError: this machine, which no other will join, has not as many.
+    """
+    there = any(node.get("GPU") for node in nodes)
+    cpus, gpus = settings.ray_cpus or 1, float(there) if settings.ray_gpus is None else settings.ray_gpus
+    if not any(node.get("CPU", 0) >= cpus and node.get("GPU", 0) >= gpus for node in nodes):
+        lacking = f"ray_cpus, ray_gpus: no node has {cpus} CPUs and {gpus:g} GPUs"
+        if settings.ray_address is None:
+            raise InputError(f"{lacking}; ask for less, or give the ray_address of a cluster.")
+        log.warning("%s yet; stages wait for one that has", lacking)
+    return cpus, gpus
+
+
+def _task(stage: Startable, folder: str, threads: int, level: int) -> InputError | None:
+    """Run a stage on some node, as if from the folder that the command was given in."""
+    os.chdir(folder)
+    _prepare(threads, level)
+    deadline = time.monotonic() + PATIENCE
+    while isinstance(found := _mistake(stage), Held) and time.monotonic() < deadline:
+        time.sleep(1)
+    return found
