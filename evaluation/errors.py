@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
+
+LONGEST_SHOWN = 120  # characters of a value that an error shows
 
 
 class InputError(ValueError):
@@ -15,10 +18,20 @@ class Refused(InputError):
     """A tuning went through and its model is not handed out: it is its base's like, or was spoiled."""
 
 
+def shown(value: Any) -> str:
+    """Return a value as errors show it: its beginning, where it is long.
+
+    >>> len(shown("x" * 5000))
+    121
+    """
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
 def unknown_name(field: str, value: str, allowed: Iterable[str]) -> InputError:
     """Return the error for a name that is not one of `allowed`: with the one likely meant, else with all of them."""
     allowed = sorted(allowed)
     close = get_close_matches(value, allowed, n=1)
     if close:
-        return InputError(f"{field}: {value!r} is unknown; did you mean {close[0]!r}?")
-    return InputError(f"{field}: {value!r} is unknown. Known: {', '.join(allowed)}.")
+        return InputError(f"{field}: {shown(value)} is unknown; did you mean {close[0]!r}?")
+    return InputError(f"{field}: {shown(value)} is unknown. Known: {', '.join(allowed)}.")

@@ -13,10 +13,11 @@ from evenhand.evaluation.errors import InputError
 TESTBED = "testbed"
 AUTO = "auto"
 Share = Annotated[float, Field(gt=0, lt=1)]
-Count = Annotated[int, Field(ge=1)]
-PerCell = Annotated[int, Field(ge=2)]  # of one response alone nothing can be said about noise
+MOST = 2**31 - 1  # what every library can count to
+Count = Annotated[int, Field(ge=1, le=MOST)]
+PerCell = Annotated[int, Field(ge=2, le=MOST)]  # of one response alone nothing can be said about noise
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Seed = Annotated[int, Field(ge=0)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]  # what numpy's older generators, of transformers, take
 Folder = Annotated[Path, Field(strict=False)]  # a file or a folder; YAML has no paths, so text stands for one
 ReportTo = Literal["wandb", "tensorboard", "none"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]

@@ -13,7 +13,7 @@ import yaml
 from jsonargparse import get_loader
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, shown
 from evenhand.evaluation.runs.files import read_yaml as read_file
 
 CANNOT = " cannot be used: "
@@ -84,6 +84,8 @@ def _built(cls: type, told: Mapping[str, Any], source: str, at: str = "") -> Any
     for key, value in told.items():
         if isinstance(value, Mapping) and (group := group_in(hints[key])):
             values[key] = _built(group, value, source, f"{at}{key}.")
+        elif reason := _unusable(value):
+            raise InputError(f"{source}: {at}{key}: {shown(value)}{CANNOT}{reason}.")
     try:
         return cls(**values)
     except ValidationError as error:
@@ -96,7 +98,21 @@ def _built(cls: type, told: Mapping[str, Any], source: str, at: str = "") -> Any
 
 def refusal(name: str, error: Mapping[str, Any]) -> str:
     """Return what pydantic has against a value, in one line."""
-    return f"{name}: {error['input']!r}{CANNOT}{error['msg']}."
+    return f"{name}: {shown(error['input'])}{CANNOT}{error['msg']}."
+
+
+def _unusable(value: Any) -> str:
+    """Return why no file of settings could hold a value, or no library count so far; "" where all is well."""
+    if isinstance(value, (Mapping, list)):
+        inside = [*value, *value.values()] if isinstance(value, Mapping) else value
+        return next(filter(None, map(_unusable, inside)), "")
+    if isinstance(value, (str, Path)):
+        text = str(value)
+        no_text = "\0" in text or text.encode(errors="replace") != text.encode(errors="ignore")
+        return "A null character or half a surrogate pair is in it" * no_text
+    if isinstance(value, int):
+        return "It has more than 64 bits" * (abs(value) >= 1 << 63)
+    return "" if value is None or isinstance(value, float) else f"{type(value).__name__} is no type of a setting"
 
 
 def with_groups(cls: type, told: Mapping[str, Any], source: str, root: type | None = None, at: str = "") -> dict:
@@ -122,7 +138,7 @@ def with_groups(cls: type, told: Mapping[str, Any], source: str, root: type | No
             if NAME not in names and value is not None:
                 if key in MOVED:
                     raise unknown_setting(root or cls, f"{at}{key}", source)
-                raise InputError(f"{source}: {at}{key}: {value!r} is no group of settings ({', '.join(names)}).")
+                raise InputError(f"{source}: {at}{key}: {shown(value)} is no group of settings ({', '.join(names)}).")
             value = {NAME: value} if NAME in names else {}
         found[key] = with_groups(group, value, source, root or cls, f"{at}{key}.")
         if NAME in value and value[NAME] is None and may_be_none:
@@ -187,7 +203,7 @@ def _readings(text: str, kind: Any) -> Iterator[Any]:
         yield [part.strip() for part in text.split(",")] if text[:1] != "[" else text
         written.append(f"[{text}]")
     for each in written:
-        with suppress(yaml.YAMLError):
+        with suppress(yaml.YAMLError, ValueError, RecursionError):  # an integer of 5000 digits is a ValueError
             yield get_loader("yaml")(each)
 
 

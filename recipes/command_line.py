@@ -106,8 +106,8 @@ def merged(command: str, file: Path | None, given: Mapping[str, Any]) -> Any:
     try:
         base = parser.parse_object(there, defaults=False)
         told = parser.parse_object(dict(given), cfg_base=base, defaults=False).as_dict()
-    except ArgumentTypeError as error:
-        raise InputError(f"{file}: {error}") from None
+    except (ArgumentError, ArgumentTypeError) as error:
+        raise InputError(f"{file}: {' '.join(str(error).split())}") from None
     return checked(cls, told, " and ".join([*([str(file)] if file else []), *([FLAGS] if given or not file else [])]))
 
 

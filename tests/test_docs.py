@@ -1,7 +1,9 @@
 """What the README and docs/ tell a reader to type is understood, and what they link to is there."""
 
 import re
+import runpy
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,15 @@ def test_the_files_shown_can_be_read(tmp_path):
     assert own_prompts(read_responses(path), path)["descriptor"][:] == ["hard-of-hearing", "veteran"]
     path.write_text(prompts, encoding="utf-8")
     assert len(read_prompts(path)) == 2 * 8
+
+
+def test_every_dependency_has_its_reason_and_the_page_is_theirs():
+    script = runpy.run_path(str(ROOT / "docs" / "dependencies.py"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    rows = list(script["declared"]())
+    assert len(rows) == sum(map(len, [project["dependencies"], *project["optional-dependencies"].values()]))
+    assert not [name for _, name, _, reason in rows if not reason], "write the reason behind it in pyproject.toml"
+    assert (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8") == script["page"]()
 
 
 def test_the_tree_in_the_readme_is_true():

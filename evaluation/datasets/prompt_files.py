@@ -11,7 +11,15 @@ import pyarrow.parquet
 from datasets import Dataset
 
 from evenhand.evaluation.datasets.holistic_bias import PHRASE_COLUMNS
-from evenhand.evaluation.datasets.prompts import NO_VARIATION, REQUIRED, led_by, need, prompt_ids, times_before
+from evenhand.evaluation.datasets.prompts import (
+    NO_VARIATION,
+    REQUIRED,
+    led_by,
+    need,
+    prompt_ids,
+    refuse_too_many,
+    times_before,
+)
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import PERSONA, PROMPT_ID, RESPONSE, TEXT
 
@@ -110,6 +118,7 @@ def _repeated(columns: Mapping[str, list], per_cell: int, path: Path) -> dict[st
     for row, value in enumerate(times, start=1):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise InputError(f"{path}: column {REPEATS}, row {row} is {value!r}; write a whole number from 1 on.")
+    refuse_too_many(sum(times), f"{path}: {REPEATS}, or else per_cell {per_cell:,},")
     rows = np.repeat(np.arange(n), times).tolist()
     found = {name: [values[row] for row in rows] for name, values in columns.items() if name != REPEATS}
     if PROMPT_ID in found:

@@ -34,6 +34,7 @@ VARIED = (TEXT, TEMPLATE, NOUN, "plural_noun", "noun_phrase", "plural_noun_phras
 STRATA = {DESCRIPTOR: AXIS, NOUN: "noun_gender", TEMPLATE: None}
 UNSEEN_STRATA = {DESCRIPTOR: AXIS, AXIS: None, TEMPLATE: None}
 LISTED_VALUES = 40
+MOST_ROWS = 4_000_000  # of one measurement; 6.4 million took 11.5 GB, before any had been answered
 
 
 def select(prompts: Dataset, **filters: Any) -> Dataset:
@@ -98,8 +99,9 @@ def sample_cells(
         chosen = _chosen_descriptors(table, descriptors, seed)
         table = table.filter(pc.is_in(table[DESCRIPTOR], _like(table[DESCRIPTOR], chosen)))
 
-    rows, persona_of, flags = [], [], []
-    for cell, sentences in _cells(table):
+    rows, persona_of, flags, cells = [], [], [], list(_cells(table))
+    refuse_too_many(len(cells) * per_cell, f"per_cell: {per_cell:,} in each of {len(cells):,} cells")
+    for cell, sentences in cells:
         generator = np.random.default_rng(_hashed(seed, *cell))
         rows.append(generator.choice(sentences, per_cell))
         # Drawn whether they are wanted or not, so that these options never change which sentences are drawn.
@@ -262,6 +264,12 @@ def need(columns: Sequence[str], wanted: Iterable[str], purpose: str) -> None:
     if missing:
         what = f"column {missing[0]} is" if len(missing) == 1 else f"columns {', '.join(missing)} are"
         raise InputError(f"{purpose}: {what} missing; there are: {', '.join(columns)}.")
+
+
+def refuse_too_many(rows: int, what: str) -> None:
+    """Raise the error for more prompts than a measurement holds."""
+    if rows > MOST_ROWS:
+        raise InputError(f"{what} makes {rows:,} rows, and {MOST_ROWS:,} are the most; give less, or measure in parts.")
 
 
 # Rows and cells.

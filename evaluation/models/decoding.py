@@ -1,6 +1,7 @@
 """How a model answers, as arguments of `generate`: presets, and what may be given over them, checked."""
 
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -211,12 +212,13 @@ def _check_lists(chosen: Mapping[str, Any]) -> None:
 
 
 def _is_finite(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _check_range(name: str, value: Any, type_: type, least: float, most: float | None) -> None:
     types = (int, float) if type_ is float else type_
-    is_typed = isinstance(value, types) and isinstance(value, bool) == (type_ is bool) and math.isfinite(value)
+    is_typed = isinstance(value, types) and isinstance(value, bool) == (type_ is bool)
+    is_typed = is_typed and abs(value) <= sys.float_info.max
     if is_typed and least <= value and (most is None or value <= most):
         return
     wanted = "true or false"

@@ -84,7 +84,7 @@ def read_yaml(path: Path, field: str, load: Callable[[str], Any] = yaml.safe_loa
         return load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{field}: {path} cannot be read: {error.strerror or error}.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no UTF-8, a number of 5000 digits, deep nesting
         raise InputError(f"{field}: {path} is not YAML: {' '.join(str(error).split())}") from None
 
 

@@ -191,8 +191,9 @@ def _from_folder(value: Any, folder: Path, name: str = "") -> Any:
     """Return settings with other runs, and models that lie in one, named by their way from `folder`."""
     if isinstance(value, Mapping):
         return {key: _from_folder(item, folder, key) for key, item in value.items()}
-    is_path = name in RUN_FOLDERS and value is not None
-    if is_path or (name == "name" and value is not None and (Path(value).parent / CONFIG).exists()):
+    if not isinstance(value, str):  # a filter of prompts may be called as a folder is
+        return value
+    if name in RUN_FOLDERS or (name == "name" and (Path(value).parent / CONFIG).exists()):
         way = os.path.relpath(Path(value).resolve(), folder)
         return way if way.startswith(".") else f"./{way}"
     return value
@@ -296,7 +297,7 @@ def _compared(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _nameless(key: str, value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _nameless(name, item) for name, item in value.items()}
+        return {str(name): _nameless(name, item) for name, item in value.items()}  # to be sorted, whatever they are
     return "…" if key in NAMES and value is not None else value
 
 

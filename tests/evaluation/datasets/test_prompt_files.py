@@ -121,6 +121,12 @@ def test_each_row_is_asked_as_often_as_it_says_else_per_cell_times(tmp_path, nam
     assert len(set(plain["prompt_id"])) == 12  # the third row repeats the first
 
 
+def test_more_rows_than_fit_are_refused_before_they_are_made(tmp_path):
+    rows = [ROWS[0] | {"repeats": 4_000_000}, ROWS[1] | {"repeats": 1}]
+    with pytest.raises(InputError, match="repeats, or else per_cell 1, makes 4,000,001 rows"):
+        read_prompts(write(tmp_path / "prompts.jsonl", rows))
+
+
 @pytest.mark.parametrize("value", [0, 1.5, None, True, "2"])
 def test_a_number_of_repeats_that_is_none_is_named_by_its_row(tmp_path, value):
     rows = [ROWS[0] | {"repeats": 1}, ROWS[1] | {"repeats": value}]

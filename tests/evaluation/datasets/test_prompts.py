@@ -206,6 +206,10 @@ def test_a_subset_grows_with_the_number(small):
         ({"per_cell": 0}, "per_cell is 0"),
         ({"per_cell": 1, "descriptors": 2}, r"descriptors is 2; give 3 \(one for each axis\) to 10 \(all\)"),
         ({"per_cell": 1, "descriptors": 11}, "descriptors is 11; give 3"),
+        (
+            {"per_cell": 10**8},
+            r"100,000,000 in each of [\d,]+ cells makes [\d,]+00,000,000 rows, and 4,000,000 are",
+        ),
     ],
 )
 def test_a_sample_that_cannot_be_drawn_is_refused(small, options, message):
