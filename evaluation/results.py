@@ -104,7 +104,7 @@ def read_scores(path: Path) -> list[BiasScore]:
         ]
     except InputError:
         raise
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{path} holds no scores ({error}); give the folder of a finished `evenhand measure`."
         ) from None

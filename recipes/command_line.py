@@ -81,7 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             check_inputs(settings)
         getattr(import_module(f"evenhand.recipes.{command}"), command)(settings)
     except InputError as error:
-        print(f"evenhand {command}: {error}" if command else f"evenhand: {error}", file=sys.stderr)
+        problem = " ".join(str(error).splitlines())  # what a library says may have several
+        print(f"evenhand {command}: {problem}" if command else f"evenhand: {problem}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"evenhand {command}: interrupted; the same command goes on from here.", file=sys.stderr)

@@ -50,7 +50,8 @@ def _written_again(folder: Path, show: bool) -> bool:
     """Write the pages of a finished run, which may have been moved since; return whether its command makes any."""
     if not (folder / MANIFEST).exists():
         return False
-    command = read_yaml(folder / CONFIG, "folders").get("command")
+    told = read_yaml(folder / CONFIG, "folders")
+    command = told.get("command") if isinstance(told, Mapping) else None
     if command == "measure":
         module, settings = measure, _measured(folder)
     elif command == "compare":

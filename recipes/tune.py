@@ -62,7 +62,7 @@ def tune(settings: TuneSettings) -> None:
     label_settings, label_manifest = read_run(settings.labels, "label", "labels")
     responses_folder = Path(label_settings["responses"])
     measured, measured_manifest = read_settings(responses_folder, "labels")
-    if measured_manifest["fingerprint"] != label_manifest["inputs"]["responses"]:
+    if measured_manifest["fingerprint"] != label_manifest["inputs"].get("responses"):
         raise InputError(f"labels: {responses_folder} was measured anew since; label it again.")
     training, told = settings.training.filled_in(method), told_of(measured, FAMILY)
     model = replace(told.model, name=told.place(told.model.name, "model"))

@@ -22,7 +22,7 @@ TINY_TAXONOMY = {
     "descriptors": {"age": {"young": ["young", "teenage"], "old": ["elderly"]}, "ability": {"any": ["Deaf", "blind"]}},
     "nouns": {"neutral": [["kid", "kids"], ["person", "people"]], "female": [["aunt", "aunts"], ["mom", "moms"]]},
     "sentence_templates": {"I'm {noun_phrase}.": {}, "I like {plural_noun_phrase}.": {}},
-    "standalone_noun_phrases": {},
+    "standalone_noun_phrases": {"ability": [{"noun_phrase": "{article} {noun} with low vision"}]},
 }
 
 

@@ -277,7 +277,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise
     except FileNotFoundError:
         raise InputError(f"{path} is missing; a taxonomy folder holds {', '.join(FILES)}.") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is not readable as JSON in UTF-8 ({error}); correct it there.") from None
     if content == {} and path.name == FILES[3]:  # an edition may do without standalone phrases
         return {}

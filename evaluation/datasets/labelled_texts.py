@@ -1,13 +1,13 @@
 """Labelled texts for training a classifier: read from a CSV, TSV or JSONL file, some held out."""
 
 import csv
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from evenhand.evaluation.datasets.json_lines import read_json_lines
 from evenhand.evaluation.errors import InputError
 
 
@@ -54,7 +54,7 @@ def read_labelled(
 def _rows(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
     try:
         if path.suffix == ".jsonl":
-            return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+            return read_json_lines(path)
         # In a file of tabs a quotation mark is a letter like any other.
         layout = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if path.suffix == ".tsv" else {}
         with path.open(encoding="utf-8-sig", newline="") as file:

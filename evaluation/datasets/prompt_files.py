@@ -1,6 +1,5 @@
 """Prompts and personas from files: the user's own, or the personas that ship with the project."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pyarrow.parquet
 from datasets import Dataset
 
 from evenhand.evaluation.datasets.holistic_bias import PHRASE_COLUMNS
+from evenhand.evaluation.datasets.json_lines import read_json_lines
 from evenhand.evaluation.datasets.prompts import (
     NO_VARIATION,
     REQUIRED,
@@ -142,9 +142,7 @@ def read_columns(path: Path, what: str) -> dict[str, list]:
             convert = pyarrow.csv.ConvertOptions(column_types=known)
             return pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert).to_pydict()
         if path.suffix == ".jsonl":
-            rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
-            if not all(isinstance(row, dict) for row in rows):
-                raise ValueError("each line must be one JSON object")
+            rows = read_json_lines(path)
             return {name: [row.get(name) for row in rows] for name in dict.fromkeys(key for row in rows for key in row)}
     except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(f"{path} cannot be read as {what} ({error}); give a Parquet, CSV or JSONL file.") from None

@@ -6,7 +6,6 @@ CC-BY-SA-4.0; or a CSV or JSONL file of the user's.
 """
 
 import csv
-import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from evenhand.evaluation.datasets.downloads import pinned_file
+from evenhand.evaluation.datasets.json_lines import read_json_lines
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.results import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID
 
@@ -125,9 +125,7 @@ def _read(path: Path) -> dict[str, list]:
     """Return the columns as they are, what is missing as None."""
     try:
         if path.suffix == ".jsonl":
-            rows = [json.loads(line) for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
-            if not all(isinstance(row, dict) for row in rows):
-                raise ValueError("each line must be one JSON object")
+            rows = read_json_lines(path)
             return {name: [row.get(name) for row in rows] for name in dict.fromkeys(key for row in rows for key in row)}
         if path.suffix == ".csv":
             with path.open(encoding="utf-8-sig", newline="") as file:

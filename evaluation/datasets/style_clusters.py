@@ -45,7 +45,7 @@ def load_style_clusters(name_or_path: str, labels: Sequence[str]) -> dict[str, t
             raise unknown_name("style_clusters", name_or_path, (file.stem for file in CLUSTERS.glob("*.json")))
     try:
         clusters = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"style_clusters: {path} cannot be read as JSON ({error}).") from None
     if not isinstance(clusters, dict) or not all(
         isinstance(styles, list) and styles and all(isinstance(style, str) for style in styles)

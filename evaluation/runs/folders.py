@@ -42,6 +42,7 @@ from evenhand.evaluation.settings import as_settings
 log = logging.getLogger("evenhand")
 
 CONFIG, MANIFEST, PARTS = "config.yaml", "run.json", "parts"
+OWN_HASH = "sha256"  # of the rest of a manifest: one that is truncated, damaged or edited says nothing
 FORMAT = 2  # of a run's files; 0.1 wrote none
 PACKAGES = ("evenhand", "torch", "transformers", "peft", "trl", "accelerate", "datasets", "numpy", "scipy", "wandb")
 NO_RESULTS = (CONFIG, LOCK, "wandb", "tensorboard")  # a folder with these alone may be taken for other settings
@@ -89,11 +90,15 @@ class Run:
 
     def table(self, name: str, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         """Return the rows in `name`.parquet, made and written first where they are not on disk yet."""
+        self.make(name, make)
+        return read_table(self.folder / f"{name}.parquet")
+
+    def make(self, name: str, make: Callable[[], pd.DataFrame]) -> None:
+        """Make and write the rows of `name`.parquet, where they are not on disk yet."""
         path = self.folder / f"{name}.parquet"
         if not path.exists():
             with self.step(name.replace("_", " ")):
                 write_table(path, make())
-        return read_table(path)
 
     def gather(
         self, name: str, columns: Sequence[str], n: int, batches: Batches, description: str, unit: str
@@ -140,8 +145,8 @@ def stage(command: str, config: Any, inputs: Mapping[str, Any] | None = None) ->
             if is_disk_full(error):
                 raise InputError(disk_full_text(folder)) from error
             raise
-        write_json(
-            folder / MANIFEST,
+        write_manifest(
+            folder,
             {
                 "format": FORMAT,
                 "command": command,
@@ -163,12 +168,17 @@ def read_run(folder: Path, command: str, field_name: str) -> tuple[dict[str, Any
     Raises:
         InputError: the folder holds no such run, one that was damaged since, or one of version 0.1.
     """
+    settings = _config(folder, field_name) if (folder / MANIFEST).exists() else {}
     manifest = _manifest(folder)
     if manifest is None:
         raise InputError(f"{field_name}: {folder} holds no finished run; run `evenhand {command}` into it first.")
-    settings = _config(folder, field_name)
     if settings.get("command") != command:
         raise InputError(f"{field_name}: {folder} is a run of `{settings.get('command')}`, not of `{command}`.")
+    if settings_sha256(settings) != manifest["fingerprint"]:
+        raise InputError(
+            f"{field_name}: {folder / CONFIG} is not what the run was told (its hash is not the manifest's); "
+            "undo what was changed there, or run it again."
+        )
     if damaged := _damaged(folder, manifest):
         raise InputError(
             f"{field_name}: {folder / damaged[0]} is missing or damaged (its SHA-256 is not the manifest's); run "
@@ -184,7 +194,17 @@ def packages() -> dict[str, str]:
 
 def settings_sha256(settings: Mapping[str, Any]) -> str:
     """Return a hash of the settings that shape a run's numbers."""
-    return hashlib.sha256(json.dumps(_compared(settings), sort_keys=True).encode()).hexdigest()
+    return _sha256(_compared(settings))
+
+
+def _sha256(value: Any) -> str:
+    """Return a hash of a value as JSON has it."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def write_manifest(folder: Path, told: Mapping[str, Any]) -> None:
+    """Write the manifest, with its own hash, without which it is none."""
+    write_json(folder / MANIFEST, {**told, OWN_HASH: _sha256(json.loads(json.dumps(told)))})
 
 
 def _from_folder(value: Any, folder: Path, name: str = "") -> Any:
@@ -218,7 +238,8 @@ def _holds_results(folder: Path) -> bool:
 def _config(folder: Path, field_name: str) -> dict[str, Any]:
     """Return what a folder's stage was told."""
     settings = read_yaml(folder / CONFIG, field_name)
-    if not isinstance(settings, Mapping):
+    folders = [settings[name] for name in RUN_FOLDERS if name in settings] if isinstance(settings, Mapping) else [0]
+    if not all(told is None or isinstance(told, str) for told in folders):
         raise InputError(f"{field_name}: {folder / CONFIG} is none of a stage's; repair it, or delete the folder.")
     _refuse_old(folder, settings, field_name)
     return dict(settings)
@@ -228,9 +249,10 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
     """Return the manifest; None where there is none that can be read, so that nothing is finished."""
     try:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    whole = isinstance(found, dict) and found.pop(OWN_HASH, None) == _sha256(found)
+    return found if whole else None
 
 
 def _is_finished(folder: Path, until_done: ExitStack) -> bool:
@@ -250,8 +272,8 @@ def _is_finished(folder: Path, until_done: ExitStack) -> bool:
 
 def _damaged(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     """Return the files that are not as the manifest has them."""
-    files = manifest.get("files", {})
-    return [name for name, told in files.items() if not (folder / name).is_file() or sha256_of(folder / name) != told]
+    files = manifest["files"].items()
+    return [name for name, told in files if not (folder / name).is_file() or sha256_of(folder / name) != told]
 
 
 def _results(folder: Path) -> list[Path]:

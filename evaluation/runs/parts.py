@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
@@ -49,12 +50,36 @@ def gather(parts: Path, columns: Sequence[str], n: int, batches: Batches, descri
                 keep()
             advance(len(batch[0]))
         keep()
-    found = [read_table(file) for file in sorted(parts.glob("*.parquet"))]
-    rows = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=[ROW, *columns])
-    rows = rows.drop_duplicates(ROW)  # a row is the same whenever it is made
-    if sorted(rows[ROW]) != list(range(n)):
-        raise InputError(f"{parts} does not hold each of {n} rows once; delete the run's folder and run it again.")
-    return rows.sort_values(ROW, ignore_index=True)[list(columns)]
+    return _joined(parts, columns, n)
+
+
+def _joined(parts: Path, columns: Sequence[str], n: int) -> pd.DataFrame:
+    """Return the rows of all parts, read one after the other into the place of each: no row is in memory twice.
+
+    Raises:
+        InputError: the parts are not of these rows.
+    """
+    found, made = {name: np.empty(n, dtype=object) for name in columns}, np.zeros(n, dtype=bool)
+    for number, file in enumerate(sorted(parts.glob("*.parquet"))):
+        part = read_table(file)
+        rows = part.pop(ROW).to_numpy()
+        if len(rows) and not 0 <= rows.min() <= rows.max() < n:
+            raise _not_these(parts, n)
+        made[rows] = True  # a row is the same whenever it is made
+        for name in columns:
+            values = part[name].to_numpy()
+            if number == 0:
+                found[name] = np.empty(n, dtype=values.dtype)
+            elif not np.can_cast(values.dtype, found[name].dtype, "safe"):
+                found[name] = found[name].astype(np.promote_types(values.dtype, found[name].dtype))
+            found[name][rows] = values
+    if not made.all():
+        raise _not_these(parts, n)
+    return pd.DataFrame(found, copy=False)
+
+
+def _not_these(parts: Path, n: int) -> InputError:
+    return InputError(f"{parts} does not hold each of {n} rows once; delete the run's folder and run it again.")
 
 
 def _sound(parts: Path) -> int:

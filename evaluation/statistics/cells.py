@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+ROWS_AT_ONCE = 1 << 15
+
 
 def codes(values: Sequence[str]) -> np.ndarray:
     """Return integer codes, (n,), that number the distinct values from 0 in sorted order.
@@ -36,9 +38,18 @@ class Cells:
         return len(self.vectors)
 
 
-def arrange_cells(vectors: np.ndarray, template: np.ndarray, descriptor: np.ndarray, fewest: int = 2) -> Cells:
-    """Sort (n, c) vectors into the cells of at least `fewest`, by (n,) integer codes of template and descriptor."""
-    usable = np.isfinite(vectors).all(axis=1)
+def arrange_cells(
+    vectors: np.ndarray,
+    template: np.ndarray,
+    descriptor: np.ndarray,
+    fewest: int = 2,
+    sums: Sequence[Sequence[int]] = (),
+) -> Cells:
+    """Sort (n, c) vectors into the cells of at least `fewest`, by (n,) integer codes of template and descriptor.
+
+    For each of `sums` a column is appended, the sum of those columns.
+    """
+    usable = finite_rows(vectors)
     cell = descriptor.astype(np.int64) * (int(template.max(initial=0)) + 1) + template
     size = np.bincount(cell[usable], minlength=int(cell.max(initial=0)) + 1)
     usable &= size[cell] >= fewest
@@ -46,7 +57,26 @@ def arrange_cells(vectors: np.ndarray, template: np.ndarray, descriptor: np.ndar
     rows = rows[np.argsort(cell[rows], kind="stable")]
     _, start, count = np.unique(cell[rows], return_index=True, return_counts=True)
     first = rows[start]
-    return Cells(vectors[rows], start, count, template[first], descriptor[first], len(vectors) - len(rows))
+    of_cells = _sorted(vectors, rows, sums)
+    return Cells(of_cells, start, count, template[first], descriptor[first], len(vectors) - len(rows))
+
+
+def _sorted(vectors: np.ndarray, rows: np.ndarray, sums: Sequence[Sequence[int]]) -> np.ndarray:
+    """Return the rows in this order, with the sums; some at a time, so that nothing is in memory but the result."""
+    width = vectors.shape[1]
+    found = np.empty((len(rows), width + len(sums)), dtype=vectors.dtype)
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        some, into = vectors[rows[start : start + ROWS_AT_ONCE]], found[start : start + ROWS_AT_ONCE]
+        into[:, :width] = some
+        for place, columns in enumerate(sums, start=width):
+            into[:, place] = some[:, list(columns)].sum(axis=1)
+    return found
+
+
+def finite_rows(vectors: np.ndarray) -> np.ndarray:
+    """Return which of (n, c) vectors are finite, (n,) bool, some of them at a time."""
+    parts = range(0, max(len(vectors), 1), ROWS_AT_ONCE)
+    return np.concatenate([np.isfinite(vectors[start : start + ROWS_AT_ONCE]).all(axis=1) for start in parts])
 
 
 def variance_of_means(cells: Cells) -> np.ndarray:

@@ -22,7 +22,7 @@ def permutation_p_value(cells: Cells, permutations: int, rng: np.random.Generato
     The p-value is two-sided, twice the smaller tail and at most 1, as a 95 % interval is: p below 0.05 and an interval
     wholly above 0 ask for the same, a value that chance exceeds in 2.5 %. Resolution: 2 / (permutations + 1).
     """
-    vectors = _leading_directions(np.ascontiguousarray(cells.vectors, dtype=np.float32), PERMUTED_DIRECTIONS)
+    vectors = _leading_directions(cells.vectors.astype(np.float32, copy=False), PERMUTED_DIRECTIONS)
     blocks = _blocks(cells, vectors)
     present = np.bincount(cells.descriptor) > 0
 
@@ -81,6 +81,6 @@ def _blocks(cells: Cells, vectors: np.ndarray) -> list[_Block]:
 def _leading_directions(vectors: np.ndarray, n: int) -> np.ndarray:
     """Return the vectors (rows, c) in their n directions of largest variance, or as they are if c is no larger."""
     if vectors.shape[1] <= n:
-        return vectors
+        return np.ascontiguousarray(vectors)
     centred = vectors - vectors.mean(axis=0)
     return centred @ np.linalg.eigh(centred.T @ centred)[1][:, -n:]

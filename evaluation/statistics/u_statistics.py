@@ -132,7 +132,10 @@ def descriptor_spread(cells: Cells, weights: np.ndarray | None = None, *, pooled
     """
     weights = np.ones(cells.vectors.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
     used = np.flatnonzero(weights)
-    x, w = cells.vectors if used.size == len(weights) else np.ascontiguousarray(cells.vectors[:, used]), weights[used]
+    # Columns side by side are looked at where they are; others are few.
+    together = used.size and used[-1] - used[0] + 1 == used.size
+    x = cells.vectors[:, used[0] : used[-1] + 1] if together else np.ascontiguousarray(cells.vectors[:, used])
+    w = weights[used]
     units = _units(cells, pooled)
     if units.in_group.max(initial=0) < 2:
         return UNDEFINED

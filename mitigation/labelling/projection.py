@@ -6,6 +6,7 @@ from evenhand.evaluation.errors import InputError
 
 BIAS, NO_BIAS = "bias", "no_bias"
 ALPHAS = (0, 1, 2)
+ROWS_AT_ONCE = 1 << 13  # whose directions, as float64, are in memory together
 
 
 def cell_means(vectors: np.ndarray, template: np.ndarray, descriptor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -50,13 +51,18 @@ def bias_values(
     means, size = cell_means(vectors, template, descriptor)
     m_d = np.nanmean(means, axis=1)
     m_bar = m_d.mean(axis=0)
-    direction = m_d[descriptor] - m_bar
-    if cross_fitted:
-        n = size[descriptor, template][:, None]
-        n_templates = (size > 0).sum(axis=1)[descriptor][:, None]
-        # Without response i its cell mean moves by (mean − p_i) / (n − 1); an only response leaves its cell's mean.
-        direction += (means[descriptor, template] - vectors) / np.maximum(n - 1, 1) / n_templates
-    return project(vectors, m_bar, direction, alpha)
+    n_templates = (size > 0).sum(axis=1)
+
+    def of_some(p: np.ndarray, t: np.ndarray, d: np.ndarray) -> np.ndarray:
+        direction = m_d[d] - m_bar
+        if cross_fitted:
+            n = size[d, t][:, None]
+            # Without response i its cell mean moves by (mean − p_i) / (n − 1); an only response leaves its cell's mean.
+            direction += (means[d, t] - p) / np.maximum(n - 1, 1) / n_templates[d][:, None]
+        return project(p, m_bar, direction, alpha)
+
+    some = (slice(start, start + ROWS_AT_ONCE) for start in range(0, len(vectors), ROWS_AT_ONCE))
+    return np.concatenate([of_some(vectors[rows], template[rows], descriptor[rows]) for rows in some])
 
 
 def project(vectors: np.ndarray, m_bar: np.ndarray, direction: np.ndarray, alpha: int) -> np.ndarray:

@@ -174,7 +174,7 @@ def _mixtures(
     plain = spread.plain.value * len(m_d) / (len(m_d) - 1)
     weight = np.sqrt(np.clip(spread.corrected.value / plain, 0, 1))
     noise = _noise_covariances(vectors, template, descriptor, means, size)
-    of_descriptor = _by_descriptor(vectors - m_bar, descriptor)
+    of_descriptor = [vectors[rows] - m_bar for rows in _rows_of_descriptors(descriptor)]
     everybody = vectors[rng.choice(len(vectors), min(POOL_ROWS, len(vectors)), replace=False)] - m_bar
     projections, norms = [], []
     for rows, mean, covariance in zip(of_descriptor, weight * (m_d - m_bar), noise, strict=True):
@@ -191,13 +191,15 @@ def _noise_covariances(
     n = size[descriptor, template]
     n_templates = (size > 0).sum(axis=1)[descriptor]
     scale = 1 / (n_templates * np.sqrt(np.maximum(n * (n - 1.0), 1)))
-    residual = (vectors - means[descriptor, template]) * scale[:, None]
-    return np.stack([part.T @ part for part in _by_descriptor(residual, descriptor)])
+    found = []
+    for rows in _rows_of_descriptors(descriptor):
+        residual = (vectors[rows] - means[descriptor[rows], template[rows]]) * scale[rows][:, None]
+        found.append(residual.T @ residual)
+    return np.stack(found)
 
 
-def _by_descriptor(rows: np.ndarray, descriptor: np.ndarray) -> list[np.ndarray]:
-    order = np.argsort(descriptor, kind="stable")
-    return np.split(rows[order], np.cumsum(np.bincount(descriptor))[:-1])
+def _rows_of_descriptors(descriptor: np.ndarray) -> list[np.ndarray]:
+    return np.split(np.argsort(descriptor, kind="stable"), np.cumsum(np.bincount(descriptor))[:-1])
 
 
 def _slopes(after: np.ndarray, base: np.ndarray, times: np.ndarray) -> np.ndarray:

@@ -1,6 +1,5 @@
 """What a comparison says of the threshold that its model was tuned with."""
 
-import json
 import math
 from types import SimpleNamespace
 
@@ -8,7 +7,7 @@ import pytest
 import yaml
 
 from evenhand.evaluation.results import BiasScore
-from evenhand.evaluation.runs.folders import FORMAT
+from evenhand.evaluation.runs.folders import FORMAT, settings_sha256, write_manifest
 from evenhand.recipes.compare import _left
 
 REDUCTION = BiasScore("fgb_pooled_corrected_reduction", 0.6, 1.0, (-math.inf, math.inf), 10)
@@ -20,7 +19,7 @@ def test_the_plan_is_calibrated_by_a_model_that_was_tuned_on_its_labels(tmp_path
     tuning.mkdir()
     told = {"format": FORMAT, "command": "tune", "labels": f"../{tuned_on}"}
     (tuning / "config.yaml").write_text(yaml.safe_dump(told))
-    (tuning / "run.json").write_text(json.dumps({}))
+    write_manifest(tuning, {"fingerprint": settings_sha256(told), "files": {}})
     settings = SimpleNamespace(labels=tmp_path / "label", tuning=tuning)
     assert _left(settings, SimpleNamespace(scores=[REDUCTION])) == pytest.approx(left, nan_ok=True)
     assert math.isnan(_left(SimpleNamespace(tuning=None), None))

@@ -191,7 +191,7 @@ def _classify(run: Run, judge: CheckpointSettings, name: str, table: str) -> Non
         vectors, cut = classify_in_parts(run, table, classifier, texts)
         return style_table(prompts[PROMPT_ID], as_styles(classifier, vectors), classifier.labels, cut)
 
-    run.table(table, styles)
+    run.make(table, styles)
     release()
 
 

@@ -28,6 +28,7 @@ from evenhand.evaluation.statistics.cells import (
     arrange_cells,
     codes,
     complete_descriptors,
+    finite_rows,
     keep_cells,
     variance_of_means,
 )
@@ -127,7 +128,7 @@ def generation_bias(
     """
     signature = {**(signature or {}), "generation_bias": VERSION}
     n_styles = responses.vectors.shape[1]
-    cells, axis = _cells_and_axes(responses, _with_sums(responses.vectors, clusters))
+    cells, axis = _cells_and_axes(responses, responses.vectors, *clusters.values())
     all_styles = _mask(cells, range(n_styles))
     paper = _paper_forms(responses, cells, clusters, axis)
     scores: list[BiasScore] = []
@@ -150,10 +151,10 @@ def _paper_forms(
     responses: StyledResponses, cells: Cells, clusters: Mapping[str, Sequence[int]], axis: Mapping[str, np.ndarray]
 ) -> dict[str, _PaperForm]:
     """Return the paper's numbers of all cells, by axis and for all of them (""); {} where no cell has one response."""
-    if cells.n == np.isfinite(responses.vectors).all(axis=1).sum():
+    if cells.n == finite_rows(responses.vectors).sum():
         return {}
     template, descriptor = codes(responses.template), codes(responses.descriptor)
-    every = arrange_cells(_with_sums(responses.vectors, clusters), template, descriptor, fewest=1)
+    every = arrange_cells(responses.vectors, template, descriptor, fewest=1, sums=list(clusters.values()))
     return {
         group.get(AXIS, ""): _PaperForm(variance_of_means(chosen), chosen.n, chosen.n_left_out)
         for group, chosen in _axis_cuts(every, axis)
@@ -228,8 +229,7 @@ def compare_generation_bias(
             found += _change(name, spread, without, over, kept, group, signature)
         return found
 
-    all_styles = np.zeros(width)
-    all_styles[:n_styles] = 1
+    all_styles = (np.arange(width) < n_styles).astype(np.float64)
     scores = []
     for group, chosen in _axis_cuts(cells, axis if by_axis else {}):
         scores += scores_of("fgb", chosen, all_styles, group)
@@ -352,12 +352,12 @@ def _reason(estimate: Estimate) -> str | None:
     return NO_INTERVAL if estimate.interval is None else None
 
 
-def _cells_and_axes(responses: StyledResponses, vectors: np.ndarray) -> tuple[Cells, dict[str, np.ndarray]]:
+def _cells_and_axes(responses: StyledResponses, vectors: np.ndarray, *sums: Sequence[int]) -> tuple[Cells, dict]:
     """Return the cells, and for each axis the codes of its descriptors."""
     template, descriptor = codes(responses.template), codes(responses.descriptor)
     axes = np.asarray(responses.axis, dtype=str)
     return (
-        arrange_cells(vectors, template, descriptor),
+        arrange_cells(vectors, template, descriptor, sums=sums),
         {axis: np.unique(descriptor[axes == axis]) for axis in np.unique(axes).tolist()},
     )
 

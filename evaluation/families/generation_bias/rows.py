@@ -1,6 +1,6 @@
 """The rows behind generation bias: prompts, responses and style vectors, as a measuring run leaves them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +9,8 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.metric import StyledResponses
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
-from evenhand.evaluation.runs.tables import read_table
+from evenhand.evaluation.runs.tables import read_numbers, read_table
+from evenhand.evaluation.statistics.cells import finite_rows
 
 SAMPLES = 40  # of the rows, that reports show
 CUT = "cut_by_classifier"  # a column of styles: the classifier saw the response's beginning alone
@@ -32,6 +33,8 @@ class StyledRun:
     def rows(self, kept: np.ndarray) -> "StyledRun":
         """Return the rows where the (n,) mask is true, or at the (m,) positions."""
         positions = np.arange(len(self.prompts))[kept]
+        if np.array_equal(positions, np.arange(len(self.prompts))):  # all of them: nothing is copied
+            return replace(self, n_cut=0)
         return StyledRun(
             self.prompts.iloc[positions].reset_index(drop=True),
             [self.responses[i] for i in positions],
@@ -50,7 +53,7 @@ class StyledRun:
 
     def usable(self) -> np.ndarray:
         """Return whether each response has a style vector, (n,) bool."""
-        return np.isfinite(self.vectors).all(axis=1)
+        return finite_rows(self.vectors)
 
 
 def style_table(
@@ -78,14 +81,14 @@ def read_styled_run(folder: Path, *, second: bool = False) -> StyledRun:
         raise InputError(
             f"{folder} was measured without a second_style_classifier; measure with one into a new folder."
         )
-    names = (PROMPTS, RESPONSES, SECOND_STYLES if second else STYLES)
-    prompts, responses, styles = (read_table(folder / f"{name}.parquet") for name in names)
-    if not (prompts[PROMPT_ID].equals(responses[PROMPT_ID]) and prompts[PROMPT_ID].equals(styles[PROMPT_ID])):
+    prompts, responses = (read_table(folder / f"{name}.parquet") for name in (PROMPTS, RESPONSES))
+    path = folder / f"{SECOND_STYLES if second else STYLES}.parquet"
+    marks = read_table(path, [PROMPT_ID, CUT])
+    if not (prompts[PROMPT_ID].equals(responses[PROMPT_ID]) and prompts[PROMPT_ID].equals(marks[PROMPT_ID])):
         raise InputError(f"{folder}: prompts, responses and styles hold different {PROMPT_ID}s; measure again.")
-    n_cut = int(styles[CUT].sum()) if CUT in styles else 0
-    styles = styles.drop(columns=[PROMPT_ID, CUT], errors="ignore")
-    vectors = np.ascontiguousarray(styles.to_numpy(dtype=np.float32))  # sums go along rows, the last bit by their order
-    return StyledRun(prompts, responses[RESPONSE].tolist(), vectors, tuple(styles.columns), n_cut)
+    n_cut = int(marks[CUT].sum()) if CUT in marks else 0
+    vectors, styles = read_numbers(path, leave_out=(PROMPT_ID, CUT))
+    return StyledRun(prompts, responses[RESPONSE].tolist(), vectors, styles, n_cut)
 
 
 def side_by_side(rows: np.ndarray, before: StyledRun, after: StyledRun | None = None) -> pd.DataFrame:

@@ -82,3 +82,20 @@ def test_several_columns_may_hold_arrays(tmp_path):
 
     rows = gather(tmp_path, ["p", "hit"], 2, pairs, "pairs", "rows")
     assert rows.values.tolist() == [[0.25, False], [0.5, True]]
+
+
+def test_numbers_of_several_kinds_and_texts_are_joined_as_one_table_would_have_them(tmp_path):
+    def batches(first):
+        yield [1, 0], [1, 2], ["a", None]
+        yield [3, 2], [0.5, 7], ["c", "d"]
+
+    rows = gather(tmp_path, ["n", "text"], 4, batches, "rows", "rows")
+    assert rows["n"].tolist() == [2, 1, 7, 0.5] and rows["text"].tolist()[2:] == ["d", "c"]
+    assert pd.isna(rows["text"][0]) and rows["text"][1] == "a"
+
+
+def test_rows_of_others_are_refused(tmp_path):
+    gather(tmp_path, ["square"], 5, batches, "squares", "numbers")
+    for n in (4, 6):
+        with pytest.raises(InputError, match=f"does not hold each of {n} rows once"):
+            gather(tmp_path, ["square"], n, lambda first: iter(()), "squares", "numbers")

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.evaluation.errors import InputError
+from evenhand.mitigation.labelling import projection
 from evenhand.mitigation.labelling.projection import bias_values, descriptor_means, labels
 
 # One template, two descriptors, two responses each; S = 2.
@@ -77,3 +78,12 @@ def test_labels_are_strict():
 def test_alpha_is_checked():
     with pytest.raises(InputError, match="alpha: 3"):
         bias_values(VECTORS, TEMPLATE, DESCRIPTOR, 3)
+
+
+@pytest.mark.parametrize("cross_fitted", [False, True])
+def test_how_many_rows_are_projected_at_once_changes_nothing(monkeypatch, cross_fitted):
+    rng = np.random.default_rng(0)
+    rows = rng.random((40, 5)), rng.integers(0, 3, 40), rng.integers(0, 4, 40)
+    at_once = bias_values(*rows, 1, cross_fitted=cross_fitted)
+    monkeypatch.setattr(projection, "ROWS_AT_ONCE", 7)
+    np.testing.assert_array_equal(bias_values(*rows, 1, cross_fitted=cross_fitted), at_once)

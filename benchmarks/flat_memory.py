@@ -1,0 +1,127 @@
+"""The host memory and CPU time of all that is done with responses once they are classified, by their number.
+
+    python -m benchmarks.flat_memory [--responses 10000,100000] [--styles 217]
+
+Parts as a classifier leaves them are made up: random float32 style vectors over 26 templates × 200 descriptors. Each
+stage is a process of its own, whose peak of resident memory is printed, less that of the libraries alone.
+"""
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.families.generation_bias.metric import generation_bias
+from evenhand.evaluation.families.generation_bias.rows import read_styled_run, style_table
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.runs.parts import gather
+from evenhand.evaluation.runs.tables import write_table
+from evenhand.evaluation.statistics.cells import codes
+from evenhand.mitigation.labelling.labelling import label_responses
+from evenhand.mitigation.labelling.threshold_plan import threshold_plan
+from evenhand.recipes.responses import write_responses
+
+TEMPLATES, DESCRIPTORS, AXES, CLUSTERS, ROWS_OF_A_PART = 26, 200, 13, 6, 8192
+
+
+def make(folder: Path, n: int, styles: int) -> None:
+    """Write prompts, responses, and style vectors in parts."""
+    rng = np.random.default_rng(0)
+    cell = np.arange(n) % (TEMPLATES * DESCRIPTORS)
+    of_template, of_descriptor = cell // DESCRIPTORS, cell % DESCRIPTORS
+    prompts = {
+        PROMPT_ID: [f"{row:016x}" for row in range(n)],
+        TEXT: [f"I'm descriptor {d}, a person." for d in of_descriptor],
+        PERSONA: "",
+        TEMPLATE: [f"template {t}" for t in of_template],
+        DESCRIPTOR: [f"descriptor {d}" for d in of_descriptor],
+        AXIS: [f"axis {d % AXES}" for d in of_descriptor],
+    }
+    write_table(folder / "prompts.parquet", pd.DataFrame(prompts))
+    said = [f"This is what was answered to number {row}." for row in range(n)]
+    write_table(folder / "responses.parquet", pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: said}))
+    own = rng.random((DESCRIPTORS, styles)) * 0.05
+    for start in range(0, n, ROWS_OF_A_PART):
+        rows = np.arange(start, min(n, start + ROWS_OF_A_PART))
+        vectors = rng.gamma(0.05 + own[of_descriptor[rows]]).astype(np.float32) + np.float32(1e-6)
+        vectors /= vectors.sum(axis=1, keepdims=True)
+        part = pd.DataFrame({"row": rows, "cut": False, **{f"p{style}": vectors[:, style] for style in range(styles)}})
+        write_table(folder / "parts" / f"{rows[-1] + 1:08d}.parquet", part)
+
+
+def collect(folder: Path, n: int, styles: int) -> None:
+    """Make the table of style vectors from its parts."""
+
+    def nothing_left(first: int) -> Iterator[tuple]:
+        return iter(())
+
+    columns = ["cut", *(f"p{style}" for style in range(styles))]
+    found = gather(folder / "parts", columns, n, nothing_left, "styles", "responses")
+    cut = found.pop("cut").to_numpy(dtype=bool)
+    ids = pd.read_parquet(folder / "prompts.parquet", columns=[PROMPT_ID])[PROMPT_ID]
+    names = tuple(f"style {style}" for style in range(styles))
+    write_table(folder / "styles.parquet", style_table(ids, found.to_numpy(dtype=np.float32), names, cut))
+
+
+def score(folder: Path, n: int, styles: int) -> None:
+    """Score the run, with all cuts and the test."""
+    clusters = {f"cluster {i}": range(3 * i, 3 * i + 3) for i in range(CLUSTERS)}
+    generation_bias(read_styled_run(folder).styled(), clusters, permutations=99)
+
+
+def label(folder: Path, n: int, styles: int) -> None:
+    """Label the run."""
+    run = read_styled_run(folder)
+    label_responses(run.prompts, run.responses, run.vectors)
+
+
+def plan(folder: Path, n: int, styles: int) -> None:
+    """Plan the threshold."""
+    run = read_styled_run(folder)
+    threshold_plan(run.vectors, codes(run.prompts[TEMPLATE]), codes(run.prompts[DESCRIPTOR]), quantiles=(0.5, 0.9))
+
+
+def page(folder: Path, n: int, styles: int) -> None:
+    """Write the page of all responses."""
+    write_responses(folder, "benchmark", folder)
+
+
+STAGES: dict[str, Callable[[Path, int, int], None]] = {
+    function.__name__: function for function in (make, collect, score, label, plan, page)
+}
+
+
+def main() -> None:
+    """Run each stage with each number of responses, in processes of their own; or be one of them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--responses", default="10000,100000")
+    parser.add_argument("--styles", type=int, default=217)
+    parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.stage:
+        libraries, start = _peak(), time.process_time()
+        STAGES[given.stage](given.folder, int(given.responses), given.styles)
+        print(f"{given.stage:8} {_peak() - libraries:6.2f} GiB {time.process_time() - start:7.1f} s of CPU", flush=True)
+        return
+    for n in map(int, given.responses.split(",")):
+        print(f"{n:,} responses × {given.styles} styles, {4 * n * given.styles / 2**30:.2f} GiB as float32", flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            for stage in STAGES:
+                told = ["--stage", stage, "--responses", str(n), "--styles", str(given.styles), "--folder", folder]
+                subprocess.run([sys.executable, "-m", "benchmarks.flat_memory", *told], check=True)
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Tables on disk are the same whether they are written and read at once or some rows at a time."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs import tables
+from evenhand.evaluation.runs.tables import read_numbers, read_table, write_table
+
+
+@pytest.fixture
+def rows(monkeypatch):
+    """Seven rows, of which three are written or read at once."""
+    monkeypatch.setattr(tables, "ROWS_AT_ONCE", 3)
+    numbers = {f"s{i}": np.arange(7, dtype=np.float32) + i for i in range(2)}
+    rows = pd.DataFrame({"id": list("abcdefg"), "why": [None] * 6 + ["long"], **numbers})
+    rows.loc[4, ["s0", "s1"]] = np.nan
+    return rows
+
+
+def test_what_was_written_is_read(rows, tmp_path):
+    write_table(tmp_path / "t.parquet", rows)
+    pd.testing.assert_frame_equal(read_table(tmp_path / "t.parquet"), rows)
+    assert list(read_table(tmp_path / "t.parquet", ["s1", "absent"])) == ["s1"]
+    numbers, names = read_numbers(tmp_path / "t.parquet", leave_out=("id", "why"))
+    assert names == ("s0", "s1") and numbers.dtype == np.float32 and numbers.flags.c_contiguous
+    np.testing.assert_array_equal(numbers, rows[["s0", "s1"]].to_numpy())
+
+
+def test_no_rows_are_a_table_too(rows, tmp_path):
+    write_table(tmp_path / "t.parquet", rows[:0])
+    assert list(read_table(tmp_path / "t.parquet")) == list(rows) and not len(read_table(tmp_path / "t.parquet"))
+    assert read_numbers(tmp_path / "t.parquet", leave_out=("id", "why"))[0].shape == (0, 2)
+
+
+def test_what_is_damaged_is_one_error(tmp_path):
+    (tmp_path / "t.parquet").write_bytes(b"PAR1")
+    for read in (read_table, lambda path: read_numbers(path, ())):
+        with pytest.raises(InputError, match="t.parquet cannot be read as Parquet"):
+            read(tmp_path / "t.parquet")

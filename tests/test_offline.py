@@ -1,0 +1,57 @@
+"""Offline nothing tries the network: neither a small measurement, whole, nor a command that is told a name of the hub."""
+
+import socket
+
+import pytest
+
+from evenhand.evaluation.families.sentence_pairs.settings import Settings
+from evenhand.recipes.command_line import main
+from evenhand.recipes.measure import measure
+from evenhand.recipes.settings import MeasureSettings
+
+HERE = (None, "", "localhost", "127.0.0.1", "::1")
+
+
+@pytest.fixture
+def tried(monkeypatch):
+    """Every address that was looked up or connected to and is not of this machine; each is refused."""
+    found = []
+
+    def refuse(name, host_of):
+        plain = getattr(socket.socket, name, None) or getattr(socket, name)
+
+        def asked(*told, **further):
+            host = host_of(*told)
+            if host not in HERE:
+                found.append(host)
+                raise OSError(f"the network was tried: {host}")
+            return plain(*told, **further)
+
+        return asked
+
+    def peer(one, address):
+        return None if one.family == socket.AF_UNIX else address[0]
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse("getaddrinfo", lambda host, *_: host))
+    for name in ("connect", "connect_ex"):
+        monkeypatch.setattr(socket.socket, name, refuse(name, peer))
+    return found
+
+
+def test_a_measurement_of_the_testbed(tried, tmp_path):
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("more,less\nMany bakers are generous.,Many pilots are generous.\n")
+    settings = {"metrics": ["sentence_pairs"], "sentence_pairs": Settings(pairs=str(pairs)), "show": False}
+    measure(MeasureSettings(**settings, report_to="none", output_dir=tmp_path / "run"))
+    assert (tmp_path / "run" / "scores.json").exists() and tried == []
+
+
+def test_a_name_of_the_hub(tried, tmp_path, capsys):
+    assert main(["measure", "--model", "nobody/nothing", "--output_dir", str(tmp_path / "run")]) == 2
+    assert "nobody/nothing" in capsys.readouterr().err and tried == []
+
+
+def test_a_try_would_be_seen(tried):
+    with pytest.raises(OSError, match="the network was tried: 192.0.2.1"):
+        socket.create_connection(("192.0.2.1", 80), timeout=1)
+    assert tried == ["192.0.2.1"]
