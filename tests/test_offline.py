@@ -1,4 +1,4 @@
-"""Offline nothing tries the network: neither a small measurement, whole, nor a command that is told a name of the hub."""
+"""Offline nothing tries the network: no small measurement, whole, and no command that is told a name of the hub."""
 
 import socket
 
