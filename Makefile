@@ -27,6 +27,7 @@ benchmarks: .venv/ready
 	$(BIN)/python -m benchmarks.scoring
 	$(BIN)/python -m benchmarks.response_memory
 	$(BIN)/python -m benchmarks.flat_memory
+	$(BIN)/python -m benchmarks.processes
 	$(BIN)/python -m benchmarks.pair_scoring
 	$(BIN)/python -m benchmarks.likelihood_throughput
 	$(BIN)/python -m benchmarks.likelihood_statistics

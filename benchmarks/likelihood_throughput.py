@@ -141,7 +141,7 @@ def main() -> None:
             given.full,
             ["log_p"],
             len(whole.token) - 1,
-            lambda first: node_log_probabilities(model, whole, first=first),
+            lambda share: node_log_probabilities(model, whole, share=share),
             "distinct beginnings",
             "tokens",
         )

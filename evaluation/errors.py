@@ -10,8 +10,11 @@ LONGEST_SHOWN = 120  # characters of a value that an error shows
 class InputError(ValueError):
     """Input that cannot be used; its message names the field, the value received and the fix.
 
-    The command line prints the message alone and exits with status 2; nothing has been lost by then.
+    The command line prints the message alone and exits with status 2; nothing has been lost by then. One that the main
+    process of several raised and says is raised in the others, too, as `told_by_main`.
     """
+
+    told_by_main = False
 
 
 class Refused(InputError):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.settings import as_settings
 from evenhand.recipes.checking import checked
 from evenhand.recipes.experiment import Plan, by_content, plans, run
@@ -35,7 +36,7 @@ def ablate(settings: AblateSettings) -> None:
     if not planned:
         raise InputError(f"sweep: {settings.sweep} has no point; give each field a value, or a list of some.")
     refused = run(planned, settings, on_finished=lambda finished: track(settings, finished, fields))
-    summarise_and_present("An ablation", settings, planned, refused, fields)
+    processes.from_main(lambda: summarise_and_present("An ablation", settings, planned, refused, fields))
 
 
 def points(settings: AblateSettings) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,6 @@ import typing
 from argparse import ArgumentError, ArgumentTypeError, HelpFormatter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +21,7 @@ from jsonargparse import ArgumentParser, set_parsing_settings
 
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import start_logging
 from evenhand.evaluation.settings import as_settings
 from evenhand.recipes.checking import (
@@ -35,6 +35,7 @@ from evenhand.recipes.checking import (
     unknown_setting,
     with_groups,
 )
+from evenhand.recipes.commands import run_command
 from evenhand.recipes.help import what_to_show
 from evenhand.recipes.settings import COMMANDS, POSITIONAL, check_inputs
 
@@ -51,7 +52,7 @@ set_parsing_settings(add_print_completion_argument=True)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; a user's mistake is one line on stderr and status 2, Ctrl-C 130 and SIGTERM 143."""
     if arguments is None:  # as a command: whoever calls it has handlers of their own
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+        signal.signal(signal.SIGTERM, _end)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     sys.stdout.reconfigure(errors="replace")  # a terminal that has no "×" shows "?" instead of a traceback
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -75,19 +76,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(yaml.safe_dump(as_settings(settings), sort_keys=False, allow_unicode=True), end="")
             return 0
         start_logging()
-        log.setLevel(logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO)
+        level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
+        log.setLevel(level if processes.is_main() else logging.ERROR)  # the others find the same
         log.info("evenhand %s: loading …", command)
         if command == "measure":
             check_inputs(settings)
-        getattr(import_module(f"evenhand.recipes.{command}"), command)(settings)
+        run_command(command, settings)
+        processes.leave()
     except InputError as error:
-        problem = " ".join(str(error).splitlines())  # what a library says may have several
-        print(f"evenhand {command}: {problem}" if command else f"evenhand: {problem}", file=sys.stderr)
+        if processes.is_main() or not error.told_by_main:
+            of, one = f" {command}" if command else "", "" if processes.is_main() else processes.name()
+            problem = " ".join(str(error).splitlines())  # what a library says may have several
+            print(f"evenhand{of}{one}: {problem}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"evenhand {command}: interrupted; the same command goes on from here.", file=sys.stderr)
         return INTERRUPTED
     return 0
+
+
+def _end(*_: Any) -> None:
+    """End after SIGTERM, which the launcher of several processes sends when one of them is lost."""
+    if processes.launched() > 1 and processes.is_main():  # not by `print`, which may be at work
+        os.write(2, b"evenhand: the launcher ends this process and says why; the same command goes on from here.\n")
+    sys.exit(TERMINATED)
 
 
 def read_settings(command: str, file: Path | None = None, overrides: Mapping[str, str] | None = None) -> Any:

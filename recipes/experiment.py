@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, fields, replace
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,11 @@ from evenhand.evaluation.families.generation_bias.content import HEADLINE, bias_
 from evenhand.evaluation.models.revisions import ADAPTER
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.results import find_score, read_scores
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import NOT_COMPARED
 from evenhand.evaluation.settings import ClassifierSettings, ModelSettings, as_settings
 from evenhand.mitigation.methods import Method, load_method
+from evenhand.recipes.commands import run_command
 from evenhand.recipes.foreseen import check_stages
 from evenhand.recipes.launchers import launched
 from evenhand.recipes.measure import SCORES
@@ -61,7 +63,7 @@ class Stage:
 
     def run(self) -> None:
         """Run it, or find that it is finished."""
-        getattr(import_module(f"evenhand.recipes.{self.command}"), self.command)(self.settings)
+        run_command(self.command, self.settings)
 
 
 @dataclass(frozen=True)
@@ -240,7 +242,7 @@ def run(
     Raises:
         InputError: any other mistake, as soon as it shows, of settings before the first stage; see `launched`.
     """
-    check_stages(plans)
+    processes.from_main(lambda: check_stages(plans))
     waiting = {stage.folder: stage for plan in plans for stage in plan.stages}
     started, total = 0, len(waiting)
     unfinished = list(plans)
@@ -274,7 +276,7 @@ def run(
             refused |= _without_bias(plan for plan in unfinished if plan.before in finished)
             for plan in [plan for plan in unfinished if {plan.comparison} & ({*finished} | {*refused})]:
                 unfinished.remove(plan)
-                on_finished(plan)
+                processes.from_main(partial(on_finished, plan))
             wanted = {stage.folder for plan in unfinished for stage in plan.stages}
             waiting = {folder: stage for folder, stage in waiting.items() if folder in wanted}
     return {str(plan.comparison): refused[plan.comparison] for plan in plans if plan.comparison in refused}

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.lock import Held
 from evenhand.evaluation.runs.progress import start_logging
 from evenhand.recipes.settings import Launching
@@ -49,12 +50,19 @@ def launched(settings: Launching) -> Iterator[Start]:
     """Yield what starts a stage: here and at once for one job, else in one of so many processes, or on a cluster.
 
     Raises:
-        InputError: Ray is not installed, or there is no such cluster; a process or too many nodes were lost.
+        InputError: Ray is not installed, or there is no such cluster; a process or too many nodes were lost; several
+            processes share each stage already.
     """
+    here = settings.launcher != RAY and settings.jobs in (None, 1)
+    if not here and processes.count() > 1:
+        raise InputError(
+            f"jobs: stages at a time beside the {processes.count()} processes that share each of them; leave jobs and "
+            "launcher out, or start without `accelerate launch`."
+        )
     if settings.launcher == RAY:
         with _on_ray(settings) as start:
             yield start
-    elif settings.jobs in (None, 1):
+    elif here:
         yield _here
     else:
         with _in_processes(settings.jobs) as start:

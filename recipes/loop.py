@@ -1,5 +1,6 @@
 """The whole loop: measure → label → tune → measure again → report, for each method beside the same base."""
 
+from evenhand.evaluation.runs import processes
 from evenhand.recipes.experiment import by_name, plans, run
 from evenhand.recipes.settings import LoopSettings
 from evenhand.recipes.sweep.present import summarise_and_present
@@ -13,4 +14,7 @@ def loop(settings: LoopSettings) -> None:
     """
     place = by_name(settings.output_dir)
     planned = [plan for method in dict.fromkeys(settings.methods) for plan in plans(settings, method, place)]
-    summarise_and_present("Generation bias before and after tuning", settings, planned, run(planned, settings))
+    refused = run(planned, settings)
+    processes.from_main(
+        lambda: summarise_and_present("Generation bias before and after tuning", settings, planned, refused)
+    )

@@ -1,19 +1,21 @@
 """Measure: a model and what it is measured on → scores and a report for each family of metrics that is named."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Measured
+from evenhand.evaluation.families import Measured, Told
 from evenhand.evaluation.families.generation_bias.given import write_asked
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.numbers import place_name
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.results import write_scores
-from evenhand.evaluation.runs.folders import read_run, stage
+from evenhand.evaluation.results import BiasScore, write_scores
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.folders import Run, read_run, stage
 from evenhand.recipes.checking import checked
 from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, MeasureSettings, told_of
@@ -28,28 +30,37 @@ SCORES = "scores.json"
 def measure(settings: MeasureSettings) -> None:
     """Measure one model by every family of metrics that is asked for, or write what is to be answered elsewhere."""
     if settings.write_prompts:
-        n = write_asked(settings.write_prompts, told_of(settings, FAMILY))
+        n = processes.from_main(lambda: write_asked(settings.write_prompts, told_of(settings, FAMILY)))
         log.info("measure: %s prompts to be answered are in %s", f"{n:,}", settings.write_prompts)
         return
     names = list(dict.fromkeys(settings.metrics))
     told = {name: told_of(settings, name) for name in names}
-    inputs = {name: families.settings_of(name).inputs(told[name]) for name in names}
+    inputs = processes.from_main(lambda: {name: families.settings_of(name).inputs(told[name]) for name in names})
     with stage("measure", settings, inputs) as run:
-        if run is not None:
-            scores = []
-            for name in names:
-                of_family = replace(run, inputs=inputs[name], family=name)
-                found = families.module_of(name, "measure").measure(of_family, told[name])
-                scores += [*found, *known_scores(name, Measured(run.folder, told[name]), found)]
-            write_scores(run.folder / SCORES, scores)
-            run.tracker.scores(scores)
-        if run is None and not settings.show:
-            return
-        files = present(settings.output_dir, pages(settings), write=run is not None, show=settings.show)
-        if run is not None:
-            show_responses(settings)
-            run.tracker.report(files)
-            run.tracker.artifact("measurement", "report", run.folder / SCORES, *files)
+        scores: dict[str, list[BiasScore]] = {}
+        for name in names if run is not None else ():
+            of_family = replace(run, inputs=inputs[name], family=name)
+            scores[name] = families.module_of(name, "measure").measure(of_family, told[name])
+        processes.from_main(lambda: _finish(settings, run, told, scores))
+
+
+def _finish(
+    settings: MeasureSettings, run: Run | None, told: Mapping[str, Told], scores: Mapping[str, list[BiasScore]]
+) -> None:
+    """Write the scores and the report, where they are not there yet, and show the report."""
+    if run is not None:
+        every = []
+        for name, found in scores.items():
+            every += [*found, *known_scores(name, Measured(run.folder, told[name]), found)]
+        write_scores(run.folder / SCORES, every)
+        run.tracker.scores(every)
+    if run is None and not settings.show:
+        return
+    files = present(settings.output_dir, pages(settings), write=run is not None, show=settings.show)
+    if run is not None:
+        show_responses(settings)
+        run.tracker.report(files)
+        run.tracker.artifact("measurement", "report", run.folder / SCORES, *files)
 
 
 def pages(settings: MeasureSettings) -> dict[str, Page]:

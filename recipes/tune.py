@@ -23,6 +23,7 @@ from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_mode
 from evenhand.evaluation.models.revisions import ADAPTER
 from evenhand.evaluation.models.styles import StyleClassifier, load_style_classifier
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, STYLE_VECTOR, TEMPLATE, TEXT
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.runs.folders import read_run, stage
 from evenhand.evaluation.runs.tables import read_table
@@ -38,7 +39,7 @@ from evenhand.mitigation.training.tune import TuningResult
 from evenhand.mitigation.training.tune import tune as train
 from evenhand.recipes.label import LABELS
 from evenhand.recipes.measure import read_settings
-from evenhand.recipes.settings import FAMILY, TuneSettings, told_of
+from evenhand.recipes.settings import FAMILY, MeasureSettings, TuneSettings, told_of
 
 log = logging.getLogger("evenhand")
 
@@ -59,15 +60,11 @@ def tune(settings: TuneSettings) -> None:
             f"method: {settings.method} trains nothing; measure with its instruction as --model.system_prompt, or give "
             "it to `evenhand loop`."
         )
-    label_settings, label_manifest = read_run(settings.labels, "label", "labels")
-    responses_folder = Path(label_settings["responses"])
-    measured, measured_manifest = read_settings(responses_folder, "labels")
-    if measured_manifest["fingerprint"] != label_manifest["inputs"].get("responses"):
-        raise InputError(f"labels: {responses_folder} was measured anew since; label it again.")
+    responses_folder, measured, labelled_by = processes.from_main(lambda: _labelled(settings))
     training, told = settings.training.filled_in(method), told_of(measured, FAMILY)
     model = replace(told.model, name=told.place(told.model.name, "model"))
     check_tuning(model, method, training)
-    inputs = {"labels": label_manifest["fingerprint"], "settings": asdict(training)}
+    inputs = {"labels": labelled_by, "settings": asdict(training)}
     with stage("tune", settings, inputs) as run:
         if run is None:
             return
@@ -82,7 +79,11 @@ def tune(settings: TuneSettings) -> None:
         rewards = method.rewards(base, _first_classifier(told), training.relevance_weight) if rewarded else ()
         data = _data(settings, method, parts, rewards)
         callbacks = []
-        if settings.measure_every:
+        if settings.measure_every and processes.spread_models():
+            log.warning(
+                "tune: measure_every is passed over: no process has the whole of a model that is spread over all"
+            )
+        elif settings.measure_every:
             measure = bias_during_training(base, responses, method.INFERENCE_TAG, told, settings.measure_descriptors)
             callbacks.append(BiasCallback(measure, settings.measure_every))
         with run.step("training"):
@@ -98,9 +99,23 @@ def tune(settings: TuneSettings) -> None:
                 run_name=settings.group,
                 card=json.loads((settings.labels / THRESHOLD).read_text(encoding="utf-8")),
             )
-        write_json(run.folder / CURVES, _curves(result))
+        processes.from_main(lambda: write_json(run.folder / CURVES, _curves(result)))
         run.facts |= _facts(result)
         run.tracker.artifact("adapter", "model", run.folder / ADAPTER)
+
+
+def _labelled(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:
+    """Return the folder of the responses that were labelled, how they were measured, and the labels' fingerprint.
+
+    Raises:
+        InputError: the labels are not those of the responses as they are now.
+    """
+    label_settings, label_manifest = read_run(settings.labels, "label", "labels")
+    folder = Path(label_settings["responses"])
+    measured, measured_manifest = read_settings(folder, "labels")
+    if measured_manifest["fingerprint"] != label_manifest["inputs"].get("responses"):
+        raise InputError(f"labels: {folder} was measured anew since; label it again.")
+    return folder, measured, label_manifest["fingerprint"]
 
 
 def bias_during_training(

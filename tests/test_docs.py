@@ -35,6 +35,7 @@ def test_flags_named_in_the_text_exist(page):
     text = page.read_text(encoding="utf-8")
     known = {f"--{name}" for command in _commands() for name in _names(command)} | {"--help", "--config", "--version"}
     known |= {"--print_config", "--print_completion"}
+    known |= {"--config_file", "--num_processes", "--nproc_per_node", "--cpu"}  # of the launchers
     named = {
         flag
         for code in re.findall(r"`([^`]+)`", text)

@@ -1,21 +1,22 @@
 """How many rows a model runs at once: what a budget of memory holds, and half of that wherever it did not.
 
 The budget is the device's, read when the work begins; what a row takes is estimated out of the model's config. Neither
-shapes a row: work that was killed goes on behind the rows that are finished, whatever batches come then.
+shapes a row: work that was killed goes on with the rows that are not finished, whatever batches come then.
 """
 
 import gc
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, TypeVar
 
-import numpy as np
 import psutil
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs.shares import ALL, Share
 
 log = logging.getLogger("evenhand")
 
@@ -103,19 +104,22 @@ def in_batches(
     compute: Callable[[Sequence[Item]], Result],
     *,
     alike: Callable[[Item], Any] = lambda item: None,
+    share: Share = ALL,
+    row_of: Callable[[Item], int] = int,
 ) -> Iterator[tuple[Sequence[Item], Result]]:
     """Yield batch by batch the items and what `compute` makes of them, in their order.
 
     A batch begins with an item, which says how many like it fit, and goes on while `alike` stays the same; give the
-    largest items first. One that runs out of memory is halved and computed again, and no later one is larger.
+    largest items first. One that runs out of memory is halved and computed again, and no later one is larger. Of a
+    `share` there are its batches alone; `row_of` returns a row that an item makes.
 
     Raises:
         InputError: a single item does not fit.
     """
-    start, most = 0, len(items)
-    while start < len(items):
-        some = items[start : start + min(most, fits(items[start]))]
-        some = some[: sum(1 for _ in takewhile(lambda item, one=some[0]: alike(item) == alike(one), some))]
+    left, most = deque(share.of(_cut(items, fits, alike), row_of)), len(items)
+    while left:
+        batch = left.popleft()
+        some = batch[:most]
         try:
             result = compute(some)
         except (RuntimeError, MemoryError) as error:
@@ -128,18 +132,24 @@ def in_batches(
                 ) from None
         else:
             yield some, result
-            start += len(some)
+            if len(batch) > len(some):
+                left.appendleft(batch[len(some) :])
             continue
+        left.appendleft(batch)
         release()  # out of the handler, where the error no longer holds the batch's tensors
         if most == len(items):
             log.warning("a batch of %d does not fit into memory; going on with half as many", len(some))
         most = len(some) // 2
 
 
-def behind(items: Sequence[Item], first: int, rows_of: Callable[[Item], int]) -> Sequence[Item]:
-    """Return the items behind those that made the first `first` rows: where work that was killed goes on."""
-    made = np.cumsum([0, *map(rows_of, items)])
-    return items[int(np.searchsorted(made, first)) :]
+def _cut(items: Sequence[Item], fits: Callable[[Item], int], alike: Callable[[Item], Any]) -> Iterator[Sequence[Item]]:
+    """Yield the items batch by batch, as they are where memory suffices."""
+    start = 0
+    while start < len(items):
+        some = items[start : start + fits(items[start])]
+        some = some[: sum(1 for _ in takewhile(lambda item, one=some[0]: alike(item) == alike(one), some))]
+        yield some
+        start += len(some)
 
 
 def token_ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], **arguments: Any) -> list[list[int]]:

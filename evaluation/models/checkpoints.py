@@ -4,6 +4,7 @@
 masked model into a causal one, and makes an empty tokenizer for a folder that has none, each with a warning at most.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
@@ -25,6 +26,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.revisions import adapter_base, first_line, is_adapter, local_folder, model_revision
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.settings import AUTO, CheckpointSettings
 
 disable_progress_bar()  # of loading weights: a bar for each small model hides the ones that matter
@@ -125,7 +127,8 @@ def how_it_runs(model: CheckpointSettings) -> dict[str, Any]:
     """Return what `from_pretrained` is told of precision, devices, attention and quantization.
 
     Raises:
-        InputError: bitsandbytes is wanted and not installed, or there is no such device.
+        InputError: bitsandbytes is wanted and not installed, there is no such device, or a map of devices is given to
+            each of several processes.
     """
     # Without dtype a bfloat16 checkpoint stays bfloat16, on a CPU too.
     dtype = model.dtype if model.dtype == AUTO else getattr(torch, model.dtype)
@@ -133,6 +136,11 @@ def how_it_runs(model: CheckpointSettings) -> dict[str, Any]:
     if model.attn_implementation is not None:
         told["attn_implementation"] = model.attn_implementation
     if model.device_map is not None:
+        if processes.launched() > 1:
+            raise InputError(
+                f"model.device_map: {model.device_map!r}; each of {processes.launched()} processes has a model of its "
+                "own on one device: leave the map out, or start without a launcher."
+            )
         told["device_map"] = model.device_map
     if model.quantization is not None:
         if find_spec("bitsandbytes") is None:
@@ -219,11 +227,15 @@ def pad_with_eos(tokenizer: PreTrainedTokenizerBase, field: str, name: str) -> N
 def best_device(device: str) -> torch.device:
     """Return the device of this name; "auto" is a CUDA device where there is one, else the CPU.
 
+    Of the processes on one machine each has another of its CUDA devices, as long as there are any.
+
     Raises:
         InputError: there is no such device.
     """
-    if device == "auto":
+    if device == AUTO:
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and processes.launched() > 1:
+        device = f"cuda:{int(os.environ['LOCAL_RANK']) % max(1, torch.cuda.device_count())}"
     try:
         torch.empty(0, device=device)
         return torch.device(device)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.batches import behind, in_batches
+from evenhand.evaluation.models.batches import in_batches
 from evenhand.evaluation.models.checkpoints import (
     FROM_PRETRAINED_ERRORS,
     best_device,
@@ -36,6 +36,7 @@ from evenhand.evaluation.models.revisions import (
     model_revision,
     module_folders,
 )
+from evenhand.evaluation.runs.shares import ALL, Share
 from evenhand.evaluation.settings import CheckpointSettings
 
 if TYPE_CHECKING:
@@ -120,12 +121,12 @@ def encode_texts(encoder: SentenceEncoder, texts: Sequence[str]) -> tuple[list[l
 
 
 def sentence_embeddings(
-    encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: int = 64, first: int = 0
+    encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: int = 64, share: Share = ALL
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield, batch by batch, the rows (r,) of texts and their vectors, float32 (r, h), until every text has one.
 
     Texts of the same tokens are run once and have exactly one vector. They come in a fixed order, the longest first, in
-    batches of `batch_size` distinct texts at most; the first `first` rows are skipped, as after a kill. A text longer
+    batches of `batch_size` distinct texts at most; of a `share` there are its rows alone. A text longer
     than the encoder reads is cut; `encode_texts` says which are.
 
     Raises:
@@ -138,9 +139,11 @@ def sentence_embeddings(
         rows_of.setdefault(tuple(ids), []).append(row)
     distinct = [rows_of[ids] for ids in sorted(rows_of, key=lambda ids: (len(ids), ids), reverse=True)]
     batches = in_batches(
-        behind(distinct, first, len),
+        distinct,
         lambda rows: batch_size,
         lambda batch: _vectors(encoder, [texts[rows[0]] for rows in batch]),
+        share=share,
+        row_of=lambda rows: rows[0],
     )
     return (
         (np.concatenate(batch), np.repeat(vectors, [len(rows) for rows in batch], axis=0)) for batch, vectors in batches

@@ -2,7 +2,8 @@
 
 What makes it fast is in `row_decoding`. Two facts make it repeatable. Every prompt has its own stream of random
 numbers, keyed by its seed, one number per token; and the contexts come in a fixed order, so a run that goes on after a
-kill computes what is left. Batches are as large as was asked for, or as fits into memory (`batches`).
+kill, or one process of several, computes what is left to it. Batches are as large as was asked for, or as fits
+into memory (`batches`).
 """
 
 import hashlib
@@ -18,7 +19,6 @@ from transformers.generation.stopping_criteria import StopStringCriteria
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import (
     activations_bytes,
-    behind,
     budget,
     cache_bytes,
     in_batches,
@@ -28,6 +28,7 @@ from evenhand.evaluation.models.contexts import decode_responses, encode_context
 from evenhand.evaluation.models.decoding import FROM_ROW_ALONE, FROM_SCORES_ALONE, check_token_ids
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.row_decoding import RefuseNaN, ResponseNGramBlock, can_join, decode_rows
+from evenhand.evaluation.runs.shares import ALL, Share
 
 
 def prompt_seed(prompt_id: str, seed: int) -> int:
@@ -42,15 +43,15 @@ def generate_responses(
     decoding: Mapping[str, Any],
     *,
     batch_size: int = 256,
-    first: int = 0,
+    share: Share = ALL,
 ) -> Iterator[tuple[list[int], list[str | None]]]:
     """Yield (row indices, their responses) batch by batch, until every row of `contexts` has one response.
 
     Rows with the same context (and, where decoding samples, the same seed) are computed once. Rows come in a fixed
-    order, those of the longest contexts first; the first `first` are skipped, which is how a run goes on after a kill.
-    A batch has `batch_size` rows at most, fewer where memory is short. A response is the text up to the first
-    end-of-sequence token, without special tokens, outer blanks and what the model thought before it; it may be "", and
-    is None where the model never left its thought.
+    order, those of the longest contexts first; of a `share` there are its rows alone. A batch has `batch_size` rows at
+    most, fewer where memory is short. A response is the text up to the first end-of-sequence token, without special
+    tokens, outer blanks and what the model thought before it; it may be "", and is None where the model never left its
+    thought.
 
     Raises:
         InputError: before any work, if a context is empty or too long for the model, or lengths do not agree.
@@ -69,8 +70,7 @@ def generate_responses(
         rows_of.setdefault((distinct[context], seed if decoding.get("do_sample") else 0), []).append(row)
     # By length for batches without padding; by tokens within it, so that rows with a common beginning are neighbours.
     jobs = sorted(rows_of, key=lambda job: (len(encoded[job[0]]), encoded[job[0]], job[1]), reverse=True)
-    jobs = behind(jobs, first, lambda job: len(rows_of[job]))
-    return _each_batch(dialogue_model, encoded, jobs, rows_of, dict(decoding), batch_size)
+    return _each_batch(dialogue_model, encoded, jobs, rows_of, dict(decoding), batch_size, share)
 
 
 def _rows_at_once(dialogue_model: DialogueModel, decoding: Mapping[str, Any], batch_size: int) -> tuple[int, bool]:
@@ -108,6 +108,7 @@ def _each_batch(
     rows_of: Mapping[tuple[int, int], list[int]],
     decoding: Mapping[str, Any],
     batch_size: int,
+    share: Share,
 ) -> Iterator[tuple[list[int], list[str | None]]]:
     model, new, beams = dialogue_model.model, decoding["max_new_tokens"], decoding.get("num_beams", 1)
     most, mixed = _rows_at_once(dialogue_model, decoding, batch_size)
@@ -126,7 +127,8 @@ def _each_batch(
         contexts, seeds = [encoded[context] for context, _ in ascending], [seed for _, seed in ascending]
         return _respond(dialogue_model, contexts, seeds, decoding)[::-1]
 
-    for batch, texts in in_batches(jobs, fits, respond, alike=lambda job: mixed or length(job)):
+    mine = {"share": share, "row_of": lambda job: rows_of[job][0]}
+    for batch, texts in in_batches(jobs, fits, respond, alike=lambda job: mixed or length(job), **mine):
         rows = [row for job in batch for row in rows_of[job]]
         yield rows, [text for job, text in zip(batch, texts, strict=True) for _ in rows_of[job]]
 

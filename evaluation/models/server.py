@@ -14,9 +14,12 @@ from importlib.util import find_spec
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.revisions import first_line
 from evenhand.evaluation.models.thoughts import THOUGHTS
+from evenhand.evaluation.runs.shares import ALL, Share
 from evenhand.evaluation.settings import ModelSettings
 
 KEYS = ("EVENHAND_API_KEY", "OPENAI_API_KEY")  # the first that is set
@@ -84,9 +87,9 @@ def requests(
 
 
 def answers(
-    model: ModelSettings, asked: Sequence[Body], first: int = 0
+    model: ModelSettings, asked: Sequence[Body], share: Share = ALL
 ) -> Iterator[tuple[list[int], list[str | None]]]:
-    """Yield (row indices, their responses) in the rows' order, as they come, from row `first` on.
+    """Yield (row indices, their responses) in the rows' order, as they come; of a `share`, its rows alone.
 
     `model.concurrency` requests are under way at any time. A response is without outer blanks and what the model
     thought before it; it may be "", and is None where the model never left its thought.
@@ -94,7 +97,7 @@ def answers(
     Raises:
         InputError: the server refuses a request, or fails for it again and again.
     """
-    rows = iter(range(first, len(asked)))
+    rows = iter(np.flatnonzero(share.left(range(len(asked)))).tolist())
     under_way: deque[tuple[int, asyncio.Task]] = deque()
     with asyncio.Runner() as runner:
         client, gate = _client(model, RETRIES), asyncio.Semaphore(model.concurrency)

@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.batches import activations_bytes, behind, in_batches, rows_at_once
+from evenhand.evaluation.models.batches import activations_bytes, in_batches, rows_at_once
 from evenhand.evaluation.models.checkpoints import (
     BROKEN_WEIGHTS,
     Described,
@@ -30,11 +30,12 @@ from evenhand.evaluation.models.checkpoints import (
 )
 from evenhand.evaluation.models.classifier_labels import checked_labels, labels_sha256, place_of_label
 from evenhand.evaluation.models.revisions import model_revision
+from evenhand.evaluation.runs.shares import ALL, Share
 from evenhand.evaluation.settings import CheckpointSettings
 
 log = logging.getLogger("evenhand")
 
-PART = 4096  # distinct texts that are encoded and classified together: a kill costs as many
+PART = 1024  # distinct texts that are encoded and classified together: a kill costs as many
 
 
 @dataclass(frozen=True)
@@ -140,13 +141,13 @@ def label_probabilities(
 
 
 def classified(
-    classifier: StyleClassifier, texts: Sequence[str], *, first: int = 0
+    classifier: StyleClassifier, texts: Sequence[str], *, share: Share = ALL
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield part by part rows (r,), the probability of each label, float32 (r, S), and whether the text was cut, (r,).
 
     The labels of a classifier that was trained on several labels to a text do not share one unit of probability: each
     has its own sigmoid. All others have a softmax. Each distinct text is classified once; a blank one has NaN, and
-    stands first. The first `first` rows are left out, as a run does that goes on after a kill.
+    stands first. Of a `share` there are its rows alone.
 
     Raises:
         InputError: the classifier gives NaN.
@@ -155,12 +156,12 @@ def classified(
     for row, text in enumerate(texts):
         rows_of.setdefault(text if text.strip() else "", []).append(row)
     blank = rows_of.pop("", [])
-    if len(blank) > first:
+    if share.of([blank[:1]]):
         nothing = np.full((len(blank), len(classifier.labels)), np.nan, dtype=np.float32)
         yield np.array(blank), nothing, np.zeros(len(blank), dtype=bool)
-    left = behind(list(rows_of), max(0, first - len(blank)), lambda text: len(rows_of[text]))
-    for start in range(0, len(left), PART):
-        part = left[start : start + PART]
+    distinct = list(rows_of)
+    parts = (distinct[start : start + PART] for start in range(0, len(distinct), PART))
+    for part in share.of(parts, lambda text: rows_of[text][0]):
         times = [len(rows_of[text]) for text in part]
         probabilities, cut = _classified(classifier, part)
         yield np.concatenate([rows_of[text] for text in part]), probabilities.repeat(times, axis=0), cut.repeat(times)

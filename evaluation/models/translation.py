@@ -19,7 +19,6 @@ from evenhand.evaluation.datasets.gendered_translations import language
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.models.batches import (
     activations_bytes,
-    behind,
     cache_bytes,
     in_batches,
     logits_bytes,
@@ -27,6 +26,7 @@ from evenhand.evaluation.models.batches import (
 )
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.row_decoding import RefuseNaN
+from evenhand.evaluation.runs.shares import ALL, Share
 
 # Paper 004, §4.1.
 DECODING: Mapping[str, Any] = MappingProxyType({"do_sample": False, "num_beams": 5, "max_new_tokens": 100})
@@ -58,13 +58,13 @@ def translate(
     target: str,
     decoding: Mapping[str, Any] = DECODING,
     batch_size: int = 32,
-    first: int = 0,
+    share: Share = ALL,
 ) -> Iterator[tuple[list[int], list[str]]]:
     """Yield (row indices, their translations) batch by batch, until every text has one.
 
     By default with the paper's decoding: a beam search of 5 and at most 100 new tokens (004, §4.1). Equal texts are
-    translated once. They come in a fixed order, the longest texts first; the first `first` rows are skipped, which is
-    how a run goes on after a kill. A translation is without special tokens and outer blanks; it may be "".
+    translated once. They come in a fixed order, the longest texts first. A translation is without special tokens and
+    outer blanks; it may be "".
 
     Args:
         model: of kind "encoder_decoder".
@@ -73,7 +73,7 @@ def translate(
             are put into its form. A Marian model of one pair of languages has none and passes over them.
         decoding: arguments of `generate`.
         batch_size: texts in a batch, at most.
-        first: rows to skip.
+        share: of the rows; by default all.
 
     Raises:
         InputError: before any work, if the model is no encoder–decoder, its tokenizer does not know a language, or a
@@ -92,9 +92,8 @@ def translate(
     for row, text in enumerate(texts):
         rows_of.setdefault(text, []).append(row)
     order = sorted(range(len(distinct)), key=lambda place: (len(encoded[place]), encoded[place]), reverse=True)
-    order = behind(order, first, lambda place: len(rows_of[distinct[place]]))
     rows = [rows_of[text] for text in distinct]
-    return _each_batch(model, encoded, rows, order, {**decoding, **forced}, batch_size)
+    return _each_batch(model, encoded, rows, order, {**decoding, **forced}, batch_size, share)
 
 
 def _encode(
@@ -148,6 +147,7 @@ def _each_batch(
     order: Sequence[int],
     arguments: Mapping[str, Any],
     batch_size: int,
+    share: Share,
 ) -> Iterator[tuple[list[int], list[str]]]:
     # Not every tokenizer counts these among its special tokens: M2M-100's would leave "__es__" in each translation.
     languages = set(model.tokenizer.convert_tokens_to_ids(list(language_tokens(model.tokenizer).values())))
@@ -166,6 +166,7 @@ def _each_batch(
         return [text.strip() for text in model.tokenizer.batch_decode(output, skip_special_tokens=True)]
 
     at_once = rows_at_once(network, bytes_of)
-    for batch, found in in_batches(order, lambda place: min(batch_size, at_once(len(encoded[place]))), compute):
+    mine = {"share": share, "row_of": lambda place: rows_of[place][0]}
+    for batch, found in in_batches(order, lambda place: min(batch_size, at_once(len(encoded[place]))), compute, **mine):
         rows = [row for place in batch for row in rows_of[place]]
         yield rows, [text for text, place in zip(found, batch, strict=True) for _ in rows_of[place]]

@@ -12,7 +12,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -24,6 +24,7 @@ import yaml
 from safetensors import SafetensorError
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import (
     clear_unfinished,
     disk_full_text,
@@ -88,17 +89,30 @@ class Run:
         yield
         self.seconds[name] = round(time.monotonic() - start, 2)
 
-    def table(self, name: str, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-        """Return the rows in `name`.parquet, made and written first where they are not on disk yet."""
-        self.make(name, make)
+    def table(self, name: str, make: Callable[[], pd.DataFrame], *, shared: bool = False) -> pd.DataFrame:
+        """Return the rows in `name`.parquet, made and written first where they are not on disk yet: see `make`."""
+        self.make(name, make, shared=shared)
         return read_table(self.folder / f"{name}.parquet")
 
-    def make(self, name: str, make: Callable[[], pd.DataFrame]) -> None:
-        """Make and write the rows of `name`.parquet, where they are not on disk yet."""
+    def make(self, name: str, make: Callable[[], pd.DataFrame], *, shared: bool = False) -> None:
+        """Make and write the rows of `name`.parquet, where they are not on disk yet.
+
+        The main process makes them alone, or all make them together if they are `shared`: where `make` gathers.
+        """
         path = self.folder / f"{name}.parquet"
-        if not path.exists():
+
+        def made() -> None:
             with self.step(name.replace("_", " ")):
-                write_table(path, make())
+                rows = make()
+                if processes.is_main():
+                    write_table(path, rows)
+
+        if not processes.from_main(path.exists):
+            if shared:
+                made()
+            else:
+                processes.from_main(made)
+            processes.wait_for_all()
 
     def gather(
         self, name: str, columns: Sequence[str], n: int, batches: Batches, description: str, unit: str
@@ -111,7 +125,8 @@ class Run:
 def stage(command: str, config: Any, inputs: Mapping[str, Any] | None = None) -> Iterator[Run | None]:
     """Yield a Run to be filled, or None if this stage was finished before with the same config and inputs.
 
-    `inputs` are fingerprints of what the stage reads, by name, and what else shapes its results.
+    `inputs` are fingerprints of what the stage reads, by name, and what else shapes its results. Of several processes
+    the main one alone holds the folder and writes here; the stage ends for all when it has ended for the main one.
 
     Raises:
         InputError: the folder holds a run with other settings or inputs, or cannot be written.
@@ -124,42 +139,36 @@ def stage(command: str, config: Any, inputs: Mapping[str, Any] | None = None) ->
         "inputs": inputs,
     }
     with ExitStack() as until_done:
-        if not (folder / MANIFEST).exists():  # what is finished is only read
-            until_done.enter_context(held(folder))
-        if not _holds_results(folder):
-            write_text(folder / CONFIG, yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
-        else:
-            _refuse_other(folder, settings)
-            if _is_finished(folder, until_done):
-                log.info("%s: %s is finished; nothing to do", command, folder)
-                yield None
-                return
-            log.info("%s: going on in %s", command, folder)
-            clear_unfinished(folder)
+        if processes.from_main(lambda: _is_done(folder, settings, until_done)):
+            log.info("%s: %s is finished; nothing to do", command, folder)
+            yield None
+            return
         start, began = time.monotonic(), datetime.now(UTC)
         try:
-            with tracked(command, config) as tracker:
+            with tracked(command, config) if processes.is_main() else nullcontext(Tracker()) as tracker:
                 run = Run(folder, settings_sha256(settings), tracker, inputs)
                 yield run
         except (OSError, RuntimeError, SafetensorError) as error:
             if is_disk_full(error):
                 raise InputError(disk_full_text(folder)) from error
             raise
-        write_manifest(
-            folder,
-            {
+
+        def manifest() -> dict[str, Any]:
+            return {
                 "format": FORMAT,
                 "command": command,
                 "fingerprint": run.fingerprint,
                 "began": began.isoformat(timespec="seconds"),
                 "seconds": {**run.seconds, "total": round(time.monotonic() - start, 2)},
+                "processes": processes.launched(),
                 "packages": packages(),
                 "commit": _commit(),
                 "inputs": inputs,
                 "files": {path.relative_to(folder).as_posix(): sha256_of(path) for path in _results(folder)},
                 **run.facts,
-            },
-        )
+            }
+
+        processes.from_main(lambda: write_manifest(folder, manifest()))
 
 
 def read_run(folder: Path, command: str, field_name: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -253,6 +262,21 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
         return None
     whole = isinstance(found, dict) and found.pop(OWN_HASH, None) == _sha256(found)
     return found if whole else None
+
+
+def _is_done(folder: Path, settings: Mapping[str, Any], until_done: ExitStack) -> bool:
+    """Say whether a stage is finished; one that is not is held until then, and its folder ready to be worked in."""
+    if not (folder / MANIFEST).exists():  # what is finished is only read
+        until_done.enter_context(held(folder))
+    if not _holds_results(folder):
+        write_text(folder / CONFIG, yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True))
+        return False
+    _refuse_other(folder, settings)
+    if _is_finished(folder, until_done):
+        return True
+    log.info("%s: going on in %s", settings["command"], folder)
+    clear_unfinished(folder)
+    return False
 
 
 def _is_finished(folder: Path, until_done: ExitStack) -> bool:

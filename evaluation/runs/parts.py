@@ -1,6 +1,7 @@
-"""Long work in batches, kept on disk as it goes: a run that was killed goes on where it was."""
+"""Long work in batches, kept on disk as it goes: a run that was killed goes on where it was, processes share it."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -9,7 +10,9 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import progress
+from evenhand.evaluation.runs.shares import Share
 from evenhand.evaluation.runs.tables import read_table, write_table
 
 log = logging.getLogger("evenhand")
@@ -17,20 +20,36 @@ log = logging.getLogger("evenhand")
 SECONDS_BETWEEN_PARTS = 5.0  # what a kill may cost
 ROW = "row"
 
-# Batches of what is left when so many rows are finished: the row numbers of each, and a value a row for each column.
-Batches = Callable[[int], Iterator[tuple[Sequence, ...]]]
+# Batches of a share of the rows: the row numbers of each, and a value a row for each column.
+Batches = Callable[[Share], Iterator[tuple[Sequence, ...]]]
 
 
 def gather(parts: Path, columns: Sequence[str], n: int, batches: Batches, description: str, unit: str) -> pd.DataFrame:
     """Return `columns` of rows 0 … n−1, computing only what is not in the folder `parts` yet.
 
-    A part is called by the number of rows that are finished with it; from a damaged one on they are made again. Rows
-    come in an order that is always the same, in batches of any size.
+    A part is called by its first row; a damaged one is made again. Several processes make a share each, in parts of
+    their own, so that a run goes on with any number of them.
 
     Raises:
-        InputError: the parts are not of these rows.
+        InputError: the parts are not of these rows, or another process is gone.
     """
-    finished = _sound(parts)
+    processes.from_main(lambda: _remove_damaged(parts))
+    finished = processes.from_main(lambda: _finished(parts))
+    while len(finished) < n:
+        _make(parts, columns, n, batches, finished, description, unit)
+        processes.wait_for_all()
+        # Short of memory, processes may cut batches in different ways: what fell between them is made now.
+        before, finished = len(finished), processes.from_main(lambda: _finished(parts))
+        if len(finished) == before:
+            break
+    return _joined(parts, columns, n)
+
+
+def _make(
+    parts: Path, columns: Sequence[str], n: int, batches: Batches, finished: np.ndarray, description: str, unit: str
+) -> None:
+    """Make this process' share of what is left, and keep it every few seconds."""
+    share = Share(finished, processes.number(), processes.count())
     # What is on disk is read at the end: small tables that stay between a model's large ones would scatter the memory.
     waiting: list[pd.DataFrame] = []
     written = -SECONDS_BETWEEN_PARTS  # the first batch is kept at once: a folder that cannot be written shows early
@@ -38,19 +57,22 @@ def gather(parts: Path, columns: Sequence[str], n: int, batches: Batches, descri
     def keep() -> None:
         nonlocal written
         if waiting:
-            write_table(parts / f"{finished:08d}.parquet", pd.concat(waiting, ignore_index=True))
+            rows = pd.concat(waiting, ignore_index=True)
+            write_table(parts / f"{rows[ROW].iloc[0]:08d}.parquet", rows)
             waiting.clear()
         written = time.monotonic()
 
-    with progress(n, description, unit, finished) as advance:
-        for batch in batches(finished):
-            waiting.append(pd.DataFrame(dict(zip((ROW, *columns), batch, strict=True))))
-            finished += len(batch[0])
+    # What other processes do is not seen from here: of several, the bar is that of this one's share.
+    mine, done = math.ceil((n - len(finished)) / share.processes), len(finished) if share.processes == 1 else 0
+    with progress(done + mine, description + processes.name(), unit, done) as advance:
+        for batch in batches(share):
+            rows = pd.DataFrame(dict(zip((ROW, *columns), batch, strict=True)))
+            if len(new := rows[share.left(rows[ROW])]):
+                waiting.append(new)
             if time.monotonic() - written >= SECONDS_BETWEEN_PARTS:
                 keep()
-            advance(len(batch[0]))
+            advance(len(rows))
         keep()
-    return _joined(parts, columns, n)
 
 
 def _joined(parts: Path, columns: Sequence[str], n: int) -> pd.DataFrame:
@@ -60,7 +82,7 @@ def _joined(parts: Path, columns: Sequence[str], n: int) -> pd.DataFrame:
         InputError: the parts are not of these rows.
     """
     found, made = {name: np.empty(n, dtype=object) for name in columns}, np.zeros(n, dtype=bool)
-    for number, file in enumerate(sorted(parts.glob("*.parquet"))):
+    for number, file in enumerate(_files(parts)):
         part = read_table(file)
         rows = part.pop(ROW).to_numpy()
         if len(rows) and not 0 <= rows.min() <= rows.max() < n:
@@ -82,18 +104,22 @@ def _not_these(parts: Path, n: int) -> InputError:
     return InputError(f"{parts} does not hold each of {n} rows once; delete the run's folder and run it again.")
 
 
-def _sound(parts: Path) -> int:
-    """Return how many rows the parts hold; what is damaged is removed, with all that follows it."""
-    rows, damaged = 0, False
-    for file in sorted(parts.glob("*.parquet")):
+def _files(parts: Path) -> list[Path]:
+    return sorted(parts.glob("*.parquet"))
+
+
+def _finished(parts: Path) -> np.ndarray:
+    """Return the numbers of the rows that the parts hold, each once, ascending."""
+    rows = [read_table(file, [ROW])[ROW].to_numpy() for file in _files(parts)]
+    return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *rows]))
+
+
+def _remove_damaged(parts: Path) -> None:
+    for file in _files(parts):
         try:
-            if not damaged:
-                read_table(file)
+            whole = ROW in read_table(file)
         except InputError:
-            log.warning("%s is damaged; it and what follows it are made again", file)
-            damaged = True
-        if damaged:
+            whole = False
+        if not whole:
+            log.warning("%s is damaged; its rows are made again", file)
             file.unlink()
-        else:
-            rows = int(file.stem)
-    return rows

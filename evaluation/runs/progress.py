@@ -10,6 +10,8 @@ from contextlib import contextmanager
 
 from tqdm import tqdm
 
+from evenhand.evaluation.runs import processes
+
 log = logging.getLogger("evenhand")
 
 SECONDS_BETWEEN_LINES = 15.0
@@ -19,8 +21,11 @@ SECONDS_BETWEEN_LINES = 15.0
 def progress(total: int | None, description: str, unit: str, done: int = 0) -> Iterator[Callable[[int], None]]:
     """Yield `advance(n)`; show rate and remaining time of `total` units, `done` of them from an earlier run.
 
-    Without a total, as for a stream, the remaining time is not known.
+    Without a total, as for a stream, the remaining time is not known. Of several processes the main one shows its own.
     """
+    if not processes.is_main():
+        yield lambda n: None
+        return
     if sys.stderr.isatty():
         with tqdm(total=total, initial=done, desc=description, unit=f" {unit}", dynamic_ncols=True) as bar:
             yield bar.update

@@ -13,6 +13,7 @@ from transformers.training_args import OptimizerNames
 
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.runs import processes
 from evenhand.mitigation.training.passed import adapter_config
 from evenhand.mitigation.training.settings import TuningSettings
 
@@ -35,12 +36,15 @@ def training_arguments(
 ) -> dict[str, Any]:
     """Return what all trainers are told, whether they start or go on; they train on the device of the base.
 
+    A batch is that of all processes together.
+
     Raises:
-        InputError: there is no such optimizer or scheduler.
+        InputError: there is no such optimizer or scheduler; the rows of a batch are no multiple of the processes.
     """
     for name, kinds in (("optimizer", OptimizerNames), ("scheduler", SchedulerType)):
         if (value := getattr(settings, name)) is not None and value not in (allowed := [kind.value for kind in kinds]):
             raise unknown_name(f"training.{name}", value, allowed)
+    rows = rows_each("batch_size", settings.batch_size)
     per_epoch = steps_per_epoch(settings, n_train)
     evaluate_every = max(1, per_epoch // settings.evaluations_per_epoch)
     # Every checkpoint is at a logged step, so that a resumed run logs the same losses.
@@ -49,8 +53,8 @@ def training_arguments(
     return {
         "output_dir": str(checkpoints),
         "num_train_epochs": settings.epochs,
-        "per_device_train_batch_size": settings.batch_size,
-        "per_device_eval_batch_size": 4 * settings.batch_size,
+        "per_device_train_batch_size": rows,
+        "per_device_eval_batch_size": 4 * rows,
         "learning_rate": settings.learning_rate,
         "weight_decay": settings.weight_decay,
         # The first step of a warm-up is at a rate of 0; where there is one step alone, nothing would be learned.
@@ -77,6 +81,20 @@ def training_arguments(
         "report_to": "wandb" if report_to == "wandb" else "none",  # TensorBoard's callback is ours
         "run_name": run_name,
     }
+
+
+def rows_each(setting: str, rows: int) -> int:
+    """Return how many rows of a batch each process has.
+
+    Raises:
+        InputError: they cannot be dealt out evenly.
+    """
+    if rows % processes.count():
+        raise InputError(
+            f"training.{setting}: {rows} rows cannot be dealt out evenly to {processes.count()} processes; give a "
+            f"multiple of {processes.count()}."
+        )
+    return rows // processes.count()
 
 
 def lora_config(base: DialogueModel, tags: Sequence[str], settings: TuningSettings) -> LoraConfig:

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from transformers import Trainer, TrainerCallback, TrainerState
 
+from evenhand.evaluation.runs import processes
+
 log = logging.getLogger("evenhand")
 
 
@@ -56,7 +58,7 @@ class BiasCallback(TrainerCallback):
         model, was_training = self.trainer.model, self.trainer.model.training
         model.eval()
         with random_states_kept(), torch.no_grad():
-            values = dict(self.measure(model))
+            values = processes.from_main(lambda: dict(self.measure(model)))
         model.train(was_training)
         log.info("step %d: %s", state.global_step, ", ".join(f"{name} {value:.4g}" for name, value in values.items()))
         due = control.should_log

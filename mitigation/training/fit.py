@@ -19,6 +19,7 @@ from transformers import (
 )
 
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import progress
 from evenhand.mitigation.training.arguments import steps_per_epoch
 from evenhand.mitigation.training.callbacks import BiasCallback, StepCallback, tensorboard_callback
@@ -53,7 +54,7 @@ def fit(
         report_to: "tensorboard" writes curves beside the checkpoints; "wandb" is in `arguments`.
     """
     checkpoints = Path(arguments.output_dir)
-    last, done = last_checkpoint(checkpoints), 0
+    last, done = processes.from_main(lambda: last_checkpoint(checkpoints)), 0
     if last is not None:
         state = TrainerState.load_from_json(str(last / STATE))
         if is_finished(state, settings.patience):
@@ -65,7 +66,7 @@ def fit(
     with progress(steps, "tuning", "steps", done) as advance, quiet():
         told = [EarlyStoppingCallback(settings.patience), StepCallback(advance), *callbacks]
         trainer = _trainer(base, kind, rows, settings, arguments, lora, rewards, told)
-        if report_to == "tensorboard":
+        if report_to == "tensorboard" and processes.is_main():
             trainer.add_callback(tensorboard_callback(checkpoints.with_name("tensorboard")))
         try:
             trainer.train(resume_from_checkpoint=str(last) if last else None)

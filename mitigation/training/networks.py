@@ -15,6 +15,7 @@ from peft.tuners.lora import LoraLayer
 from transformers import PreTrainedModel
 
 from evenhand.evaluation.models.checkpoints import is_quantized
+from evenhand.evaluation.runs import processes
 from evenhand.mitigation.training.settings import TuningSettings
 
 
@@ -35,8 +36,11 @@ def on_same_tensors(network: PreTrainedModel) -> PreTrainedModel:
     """Return a copy of a network that has the same tensors for weights.
 
     Modules, hooks, config and parameters are its own: adapters, another forward, other gradients or another precision
-    do not touch the network. What writes into a weight would.
+    do not touch the network. What writes into a weight would, and what takes weights apart, to spread them over
+    processes: then the copy has its own.
     """
+    if processes.spread_models():
+        return copy.deepcopy(network)
     memo: dict[int, Any] = {id(buffer): buffer for buffer in network.buffers()}
     for parameter in network.parameters():
         plain = type(parameter) is torch.nn.Parameter  # a quantized one is packed, and nothing writes into it

@@ -21,6 +21,7 @@ from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import ADAPTER
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import write_text
 from evenhand.mitigation.training.adapter import (
     copy_weights,
@@ -96,7 +97,7 @@ def tune(
 
     The folder holds the adapter's weights and config (the whole model's, if `settings.lora` is false), the tokenizer,
     evenhand.json and a model card; `output_dir`/checkpoints what a call with the same arguments goes on from after a
-    kill, to the same weights.
+    kill, to the same weights. Several processes train together, each on its share of a batch; one keeps the model.
 
     Args:
         settings: as `TuningSettings.filled_in` returns them.
@@ -119,18 +120,25 @@ def tune(
     with quiet():
         arguments = kind.arguments(common, settings, train)
     lora = lora_config(base, data.tags, settings) if settings.lora else None
-    claim(checkpoints, settings=recorded, rows=rows_sha256(train, validation), model=untouched)
+    mine = {"settings": recorded, "rows": rows_sha256(train, validation), "model": untouched}
+    processes.from_main(lambda: claim(checkpoints, **mine))
+    claim(checkpoints, **mine)  # all processes train on the same
     state = fit(base, kind, (train, validation), settings, arguments, lora, data.rewards, callbacks, report_to)
-    with folder_written_whole(output_dir / ADAPTER) as folder:
-        trainable = copy_weights(best_checkpoint(checkpoints, state), folder, base)
-        perplexities, change = _examined(base, folder, kind, data, settings, state, neutral)
-        refuse_touched(base, untouched)
-        proof = {"trainable_parameters": trainable, "perplexity": perplexities, "change": change}
-        seconds = time.monotonic() - start
-        result = TuningResult(path=output_dir / ADAPTER, seconds=seconds, **_history(state, data), **proof)
-        facts = _facts(base, data, recorded, result, folder)
-        write_facts(folder, facts)
-        write_text(folder / "README.md", model_card(base, result.path, facts, card or {}, kind.LOSS))
+
+    def kept() -> TuningResult:
+        with folder_written_whole(output_dir / ADAPTER) as folder:
+            trainable = copy_weights(best_checkpoint(checkpoints, state), folder, base)
+            perplexities, change = _examined(base, folder, kind, data, settings, state, neutral)
+            refuse_touched(base, untouched)
+            proof = {"trainable_parameters": trainable, "perplexity": perplexities, "change": change}
+            seconds = time.monotonic() - start
+            result = TuningResult(path=output_dir / ADAPTER, seconds=seconds, **_history(state, data), **proof)
+            facts = _facts(base, data, recorded, result, folder)
+            write_facts(folder, facts)
+            write_text(folder / "README.md", model_card(base, result.path, facts, card or {}, kind.LOSS))
+        return result
+
+    result = processes.from_main(kept)
     _say(result)
     return result
 
@@ -149,7 +157,7 @@ def _check(
         adapted=any(isinstance(module, LoraLayer) for module in base.model.modules()),
     )
     refuse_several_gpus(base.model.device, bool(getattr(base.model, "hf_device_map", None)))
-    if report_to == "wandb":
+    if report_to == "wandb" and processes.is_main():
         import wandb
 
         if wandb.run is None:  # the trainer would start one by itself, and ask the user for an account

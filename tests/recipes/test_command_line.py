@@ -14,13 +14,13 @@ import yaml
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.settings import ClassifierSettings, ModelSettings, as_settings
-from evenhand.recipes import command_line
+from evenhand.recipes import command_line, commands
 from evenhand.recipes.checking import checked, settings_in
 from evenhand.recipes.command_line import main, read_settings
 from evenhand.recipes.settings import COMMANDS, Experiment, LoopSettings, Measurement, MeasureSettings
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes" / "configs"
-CONFIGS = sorted(FOLDER.rglob("*.yaml"))
+CONFIGS = sorted(file for file in FOLDER.rglob("*.yaml") if file.parent.name != "accelerate")
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def ran(monkeypatch):
     """The settings that a command was called with; nothing is imported for it."""
     told = []
     names = dict.fromkeys(COMMANDS, told.append)
-    monkeypatch.setattr(command_line, "import_module", lambda name: SimpleNamespace(**names))
+    monkeypatch.setattr(commands, "import_module", lambda name: SimpleNamespace(**names))
     return told
 
 
@@ -415,6 +415,21 @@ def test_flags_in_the_comments_of_a_config_are_flags(file):
 
 def test_there_are_shipped_configs():
     assert CONFIGS
+
+
+@pytest.mark.parametrize(
+    ("name", "launched_by"), [("ddp", "multi_gpu"), ("fsdp", "use_fsdp"), ("deepspeed_zero3", "use_deepspeed")]
+)
+def test_accelerate_reads_the_configs_for_several_processes(name, launched_by):
+    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+
+    file = FOLDER / "accelerate" / f"{name}.yaml"
+    assert f"--config_file recipes/configs/accelerate/{name}.yaml -m evenhand" in file.read_text(encoding="utf-8")
+    told = launch_command_parser().parse_args(["--config_file", str(file), "--num_processes", "2", "-m", "evenhand"])
+    told, *_ = _validate_launch_command(told)
+    ways = ("multi_gpu", "use_fsdp", "use_deepspeed")
+    assert {way: getattr(told, way) for way in ways} == {way: way == launched_by for way in ways}
+    assert told.num_processes == 2
 
 
 # Help, and what is printed

@@ -2,17 +2,20 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pandas as pd
+import psutil
 import pytest
 
 from evenhand.evaluation.results import find_score, read_scores
 from evenhand.evaluation.runs.files import sha256_of
-from tests.forked_commands import ENVIRONMENT, wait_until
+from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT, wait_until
 
 SETTINGS = """
 measure:
@@ -211,3 +214,41 @@ def test_a_comparison_of_its_own_is_of_the_runs_where_they_are_now(moved, comman
     assert [(s.metric, s.group, s.value, s.interval) for s in ours] == [
         (s.metric, s.group, s.value, s.interval) for s in theirs
     ]
+
+
+# Several processes.
+
+LAUNCHER = [sys.executable, "-m", "accelerate.commands.launch"]
+LAUNCHER += ["--config_file", "recipes/configs/accelerate/ddp.yaml", "--num_processes", "2"]
+
+
+def test_two_processes_make_the_same_tables_and_one_lost_ends_both(finished, tmp_path, commands):
+    (tmp_path / "loop.yaml").write_text(SETTINGS)
+    told, folder = [*arguments(tmp_path / "loop.yaml", tmp_path / "run"), "--methods", UNTAGGED], tmp_path / "run"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    launched = subprocess.Popen([*LAUNCHER, "-m", "evenhand", *told], cwd=ROOT, env=ENVIRONMENT, **pipes)
+    said = []
+    reader = Thread(target=lambda: said.append(launched.communicate()[0]))
+    reader.start()
+    try:
+        after = folder / UNTAGGED / "after"
+        wait_until(lambda: launched.poll() is not None or list(after.glob("parts/*/*/*.parquet")))
+        ranks = {int(one.environ()["RANK"]): one for one in psutil.Process(launched.pid).children()}
+        ranks[1].kill()
+    finally:
+        reader.join(PATIENCE)
+        launched.kill()
+    assert launched.returncode == 1
+    assert re.search(r"rank +: 1 .*\n +exitcode +: -9", said[0]), said[0]
+    assert not any(one.is_running() for one in ranks.values())
+    commands.run(*told)  # one process goes on
+    for stage in (*SHARED, f"{UNTAGGED}/tune"):
+        assert json.loads((folder / stage / "run.json").read_text())["processes"] == 2
+    for stage in SHARED:
+        tables = [path.name for path in (finished[0] / stage).glob("*.parquet")]
+        for name in (*tables, *(["scores.json"] if stage != "label" else [])):
+            assert sha256_of(folder / stage / name) == sha256_of(finished[0] / stage / name), (stage, name)
+    one, two = (json.loads((run / UNTAGGED / "tune" / "curves.json").read_text()) for run in (finished[0], folder))
+    assert [step for step, _ in two["train_loss"]] == [step for step, _ in one["train_loss"]]
+    whole = slice(7)  # steps before the epoch's last, whose short batch is filled up to be dealt out evenly
+    assert dict(two["train_loss"][whole]) == pytest.approx(dict(one["train_loss"][whole]), rel=0.02)

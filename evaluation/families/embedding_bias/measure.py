@@ -11,6 +11,7 @@ from evenhand.evaluation.families import Told
 from evenhand.evaluation.families.embedding_bias.metric import comparisons, embedding_scores, with_cosines
 from evenhand.evaluation.models.embeddings import encode_texts, load_sentence_encoder, sentence_embeddings
 from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import Run, packages
 from evenhand.evaluation.settings import as_settings
 
@@ -19,9 +20,10 @@ CUT = "cut"  # whether the encoder read less than the whole of one of the two te
 
 def measure(run: Run, told: Told) -> list[BiasScore]:
     """Write the cosine of each English sentence with each of its references; return the scores."""
-    table = run.table("cosines", lambda: _cosines(run, told))
+    table = run.table("cosines", lambda: _cosines(run, told), shared=True)
     run.facts["references"] = len(table)
-    return embedding_scores(table, signature=_signature(run, told, int(table[CUT].sum())))
+    signature = _signature(run, told, int(table[CUT].sum()))
+    return processes.from_main(lambda: embedding_scores(table, signature=signature))
 
 
 def _signature(run: Run, told: Told, texts_cut: int) -> dict[str, Any]:
@@ -44,7 +46,7 @@ def _cosines(run: Run, told: Told) -> pd.DataFrame:
         "vectors",
         ["vector"],
         len(texts),
-        lambda first: ((rows, list(vectors)) for rows, vectors in sentence_embeddings(encoder, texts, first=first)),
+        lambda share: ((rows, list(vectors)) for rows, vectors in sentence_embeddings(encoder, texts, share=share)),
         "embeddings",
         "texts",
     )

@@ -61,6 +61,7 @@ from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import control_tag, load_dialogue_model
 from evenhand.evaluation.models.styles import as_styles, label_index, load_style_classifier
 from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import sha256_of, write_json
 from evenhand.evaluation.runs.folders import Run, packages
 from evenhand.evaluation.runs.tables import read_table
@@ -68,6 +69,7 @@ from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings,
 
 SAMPLES_TRACKED = 200
 NEUTRAL = "neutral"  # the table of likelihoods of ordinary dialogue
+OFFENSIVENESS = "offensiveness"  # the table of how probably each response is offensive
 MODEL_FACTS = "model.json"  # what a signature says of the model, and only the loaded model knows
 
 
@@ -83,6 +85,14 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
         if name in judges:
             _classify(run, judges[name], name, table)
     measured = read_styled_run(run.folder)
+    if OFFENSIVE in judges:
+        run.table(OFFENSIVENESS, lambda: _offensiveness(run, judges[OFFENSIVE], measured, told), shared=True)
+    return processes.from_main(lambda: _scores(run, told, measured, described))
+
+
+def _scores(run: Run, told: Told, measured: StyledRun, described: Mapping[str, Any]) -> list[BiasScore]:
+    """Return the scores of what was written; `described` is what a signature says of the model."""
+    judges = classifiers(told)
     facts = {name: _facts(name, run, told) for name in judges}
     signature = _signature(run, told, described, facts[FIRST])
     scores = _bias(run, told, measured, signature, facts)
@@ -92,15 +102,15 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
     if told.settings.relevance and told.loads_model:
         scores += judged_scores(measured.prompts, read_table(run.folder / f"{LIKELIHOODS}.parquet"), signature)
     if OFFENSIVE in judges:
-        rows = run.table("offensiveness", lambda: _offensiveness(run, judges[OFFENSIVE], measured, told))
+        rows = read_table(run.folder / f"{OFFENSIVENESS}.parquet")
         scores.append(offensive_share(rows["offensiveness"].to_numpy(), {**signature, OFFENSIVE: facts[OFFENSIVE]}))
     if told.capabilities:
         asked = {**signature, "lm_eval": version("lm_eval")}
         scores += capability_scores(read_table(run.folder / f"{CAPABILITIES}.parquet"), asked)
     if neutral_dialogue(told) is not None and told.loads_model:
         scores.append(perplexity_score(read_table(run.folder / f"{NEUTRAL}.parquet"), signature))
-    run.facts["rows"] = len(prompts)
-    shown = measured.rows(np.random.default_rng(0).permutation(len(prompts))[:SAMPLES_TRACKED])
+    run.facts["rows"] = len(measured.prompts)
+    shown = measured.rows(np.random.default_rng(0).permutation(len(measured.prompts))[:SAMPLES_TRACKED])
     run.tracker.table("samples", shown.prompts[[DESCRIPTOR, TEXT]].assign(response=shown.responses))
     return scores
 
@@ -116,7 +126,7 @@ def _served(run: Run, told: Told, prompts: pd.DataFrame) -> dict[str, Any]:
     arguments = decoding(told.decoding.preset, **told.decoding.arguments)
     _refuse_repeated(prompts, arguments, told)
     run.facts["server"] = told.model.server
-    run.facts["keeps_seeds"] = seeds_kept(run, told, prompts)
+    run.facts["keeps_seeds"] = processes.from_main(lambda: seeds_kept(run, told, prompts))
     responses = run.table(RESPONSES, lambda: response_table(prompts, served_responses(run, told, prompts)))
     refuse_silence(responses[RESPONSE].tolist())
     return {**served_signature(told), "keeps_seeds": run.facts["keeps_seeds"], "decoding": dict(arguments)}
@@ -161,17 +171,21 @@ def _ask(run: Run, told: Told, tag: str, arguments: Mapping[str, Any], prompts: 
     model = cache(lambda: load_dialogue_model(settings))
     sampling = {"seed": told.seed, "batch_size": told.decoding.batch_size, "run": run}
 
-    if not (run.folder / MODEL_FACTS).exists():
+    if processes.is_main() and not (run.folder / MODEL_FACTS).exists():
         dtype = str(model().model.dtype).removeprefix("torch.")  # what "auto" was
         write_json(run.folder / MODEL_FACTS, {"dtype": dtype, "format": format_facts(model())})
 
     def answers() -> pd.DataFrame:
         return response_table(prompts, respond(model(), prompts, tag, arguments, **sampling))
 
-    responses = run.table(RESPONSES, answers)[RESPONSE].tolist()
+    responses = run.table(RESPONSES, answers, shared=True)[RESPONSE].tolist()
     refuse_silence(responses)
     if told.settings.relevance:
-        run.table(LIKELIHOODS, lambda: likelihoods_of_responses(run, LIKELIHOODS, model(), prompts, responses, tag))
+
+        def likelihoods() -> pd.DataFrame:
+            return likelihoods_of_responses(run, LIKELIHOODS, model(), prompts, responses, tag)
+
+        run.table(LIKELIHOODS, likelihoods, shared=True)
     if (path := neutral_dialogue(told)) is not None:
         pairs = load_neutral_dialogue(path)
         run.table(NEUTRAL, lambda: response_likelihoods(model(), pairs, tag))
@@ -191,7 +205,7 @@ def _classify(run: Run, judge: CheckpointSettings, name: str, table: str) -> Non
         vectors, cut = classify_in_parts(run, table, classifier, texts)
         return style_table(prompts[PROMPT_ID], as_styles(classifier, vectors), classifier.labels, cut)
 
-    run.make(table, styles)
+    run.make(table, styles, shared=True)
     release()
 
 
@@ -199,7 +213,7 @@ def _offensiveness(run: Run, judge: ClassifierSettings, measured: StyledRun, tol
     classifier = load_style_classifier(judge, OFFENSIVE)
     label = label_index(classifier, told.settings.offensiveness.label, "offensiveness.label")
     # As they are, as in paper 002: no descriptor is replaced.
-    found = classify_in_parts(run, "offensiveness", classifier, measured.responses)[0][:, label]
+    found = classify_in_parts(run, OFFENSIVENESS, classifier, measured.responses)[0][:, label]
     return pd.DataFrame({PROMPT_ID: measured.prompts[PROMPT_ID], "offensiveness": found})
 
 

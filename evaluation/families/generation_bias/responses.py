@@ -18,6 +18,7 @@ from evenhand.evaluation.results import LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, 
 from evenhand.evaluation.runs.folders import Run
 from evenhand.evaluation.runs.parts import Batches
 from evenhand.evaluation.runs.progress import progress
+from evenhand.evaluation.runs.shares import ALL, Share
 
 
 def respond(
@@ -39,12 +40,12 @@ def respond(
     contexts = render_contexts(model, prompts[TEXT].tolist(), prompts[PERSONA].tolist(), tag)
     seeds = [prompt_seed(prompt_id, seed) for prompt_id in prompts[PROMPT_ID]]
 
-    def batches(first: int) -> Iterator[tuple[list[int], list[str | None]]]:
-        return generate_responses(model, contexts, seeds, arguments, batch_size=batch_size, first=first)
+    def batches(share: Share) -> Iterator[tuple[list[int], list[str | None]]]:
+        return generate_responses(model, contexts, seeds, arguments, batch_size=batch_size, share=share)
 
     if run is not None:
         return gathered(run, len(prompts), batches)
-    responses = {row: text for rows, texts in batches(0) for row, text in zip(rows, texts, strict=True)}
+    responses = {row: text for rows, texts in batches(ALL) for row, text in zip(rows, texts, strict=True)}
     return [responses[row] for row in range(len(prompts))]
 
 
@@ -86,8 +87,8 @@ def classify_in_parts(
     """Return each text's probabilities of all labels, (n, S), and whether it was cut, (n,), kept as they are made."""
     columns = [f"p{label}" for label in range(len(classifier.labels))]
 
-    def parts(first: int) -> Iterator[tuple[np.ndarray, ...]]:
-        for rows, probabilities, cut in classified(classifier, texts, first=first):
+    def parts(share: Share) -> Iterator[tuple[np.ndarray, ...]]:
+        for rows, probabilities, cut in classified(classifier, texts, share=share):
             yield rows, cut, *probabilities.T
 
     found = run.gather(name, ["cut", *columns], len(texts), parts, name.replace("_", " "), "responses")
@@ -124,8 +125,8 @@ def likelihoods_of_responses(
     contexts = render_contexts(model, asked, [*personas, *personas[there]], tag)
     said = [*responses, *(responses[row] for row in there)]
 
-    def batches(first: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        return response_log_likelihoods(model, contexts, said, first=first)
+    def batches(share: Share) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        return response_log_likelihoods(model, contexts, said, share=share)
 
     columns = ["log_likelihood", "tokens"]
     found = run.gather(name, columns, len(said), batches, "relevance", "responses")

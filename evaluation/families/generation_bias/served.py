@@ -16,6 +16,7 @@ from evenhand.evaluation.models.server import Body, answers, check_installed, ke
 from evenhand.evaluation.results import PERSONA, PROMPT_ID, TEXT
 from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.runs.folders import Run
+from evenhand.evaluation.runs.shares import Share
 
 log = logging.getLogger("evenhand")
 
@@ -53,8 +54,8 @@ def served_responses(run: Run, told: Told, prompts: pd.DataFrame) -> list[str | 
     """Return one response per prompt row, kept in the run as they come; None never left its thought."""
     bodies = _bodies(told, prompts)
 
-    def batches(first: int) -> Iterator[tuple[list[int], list[str | None]]]:
-        return answers(told.model, bodies, first)
+    def batches(share: Share) -> Iterator[tuple[list[int], list[str | None]]]:
+        return answers(told.model, bodies, share)
 
     return gathered(run, len(prompts), batches)
 

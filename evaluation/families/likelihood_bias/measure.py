@@ -27,16 +27,18 @@ from evenhand.evaluation.models.likelihood.masked import encode_sentences, maske
 from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
 from evenhand.evaluation.models.loading import MaskedModel, is_masked, load_dialogue_model, load_masked_model
 from evenhand.evaluation.results import TEXT, BiasScore
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import Run, packages
 from evenhand.evaluation.settings import as_settings
 
 
 def measure(run: Run, told: Told) -> list[BiasScore]:
     """Write the likelihood of each sentence into the run's folder; return the scores."""
-    table = run.table("likelihoods", lambda: _likelihoods(run, told))
+    table = run.table("likelihoods", lambda: _likelihoods(run, told), shared=True)
     run.facts["sentences"] = len(table)
     with run.step("scores"):
-        return likelihood_bias(table, _signature(run, told, table[VARIANT].iloc[0]))
+        signature = _signature(run, told, table[VARIANT].iloc[0])
+        return processes.from_main(lambda: likelihood_bias(table, signature))
 
 
 def _signature(run: Run, told: Told, variant: str) -> dict[str, Any]:
@@ -80,7 +82,7 @@ def _phrase_log_likelihoods(run: Run, model: MaskedModel, phrases: pd.DataFrame)
         "masked",
         ["log_p", "correct"],
         int(tokens.sum()),
-        lambda first: masked_log_probabilities(model, ids, positions, first=first),
+        lambda share: masked_log_probabilities(model, ids, positions, share=share),
         "masked tokens",
         "tokens",
     )

@@ -3,7 +3,7 @@
 That of responses is measured with generation_bias, which generates them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,17 +20,22 @@ from evenhand.evaluation.families.offensiveness.metric import (
 )
 from evenhand.evaluation.models.styles import label_index, label_probability, load_style_classifier
 from evenhand.evaluation.results import TEXT, BiasScore
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import Run, packages
+from evenhand.evaluation.runs.shares import Share
 from evenhand.evaluation.settings import as_settings
 
-SLAB = 4096  # texts classified before they are kept
+SLAB = 1024  # texts classified before they are kept
 
 
 def measure(run: Run, told: Told) -> list[BiasScore]:
     """Write how probably each prompt is offensive, as it is and with a neutral descriptor; return the scores."""
-    table = run.table("offensive_prompts", lambda: _classified(run, told))
+    table = run.table("offensive_prompts", lambda: _classified(run, told), shared=True)
     run.facts["classified_prompts"] = len(table)
-    signature = _signature(run, told)
+    return processes.from_main(lambda: _scores(run, table, _signature(run, told)))
+
+
+def _scores(run: Run, table: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
     with run.step("scores"):
         probability, neutral = (table[name].to_numpy() for name in ("probability", "neutral_probability"))
         share = offensive_share(probability, signature, group={"of": "prompts"})
@@ -61,10 +66,9 @@ def _classified(run: Run, told: Told) -> pd.DataFrame:
     classifier = load_style_classifier(told.settings.classifier, field="offensiveness.classifier")
     label = label_index(classifier, told.settings.classifier.label, "offensiveness.classifier.label")
 
-    def slabs(first: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for start in range(first, len(distinct), SLAB):
-            some = distinct[start : start + SLAB]
-            yield np.arange(start, start + len(some)), label_probability(classifier, label, some)
+    def slabs(share: Share) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for rows in share.of(np.split(np.arange(len(distinct)), range(SLAB, len(distinct), SLAB))):
+            yield rows, label_probability(classifier, label, [distinct[row] for row in rows])
 
     found = run.gather("classified", ["probability"], len(distinct), slabs, "offensiveness", "texts")
     of_text = dict(zip(distinct, found["probability"], strict=True))

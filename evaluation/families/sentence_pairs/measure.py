@@ -18,6 +18,7 @@ from evenhand.evaluation.models.likelihood.masked import (
 from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
 from evenhand.evaluation.models.loading import is_masked, load_dialogue_model, load_masked_model
 from evenhand.evaluation.results import LEFT_OUT, LESS, MORE, BiasScore
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import Run, packages
 from evenhand.evaluation.settings import ModelSettings, as_settings
 
@@ -33,10 +34,10 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
     """
     model = replace(told.model, name=told.place(told.model.name, "model"))
     masked = is_masked(model)
-    table = run.table("pairs", lambda: _pairs(run, told, model, masked))
+    table = run.table("pairs", lambda: _pairs(run, told, model, masked), shared=True)
     with run.step("scores"):
-        of_table = pair_scores if masked else causal_scores
-        scores = of_table(table, signature=_signature(run, told, masked, table), seed=told.seed)
+        of_table, signature = pair_scores if masked else causal_scores, _signature(run, told, masked, table)
+        scores = processes.from_main(lambda: of_table(table, signature=signature, seed=told.seed))
     run.facts["pairs"] = len(table)
     shift = (table["log_likelihood_more"] - table["log_likelihood_less"]).abs()
     shown = table.assign(difference=shift).nlargest(TRACKED, "difference")
@@ -77,7 +78,7 @@ def _masked(run: Run, settings: ModelSettings, pairs: pd.DataFrame) -> pd.DataFr
         "masked",
         ["log_p", "correct"],
         sum(map(len, positions)),
-        lambda first: masked_log_probabilities(model, ids, positions, first=first),
+        lambda share: masked_log_probabilities(model, ids, positions, share=share),
         "masked tokens",
         "tokens",
     )
@@ -85,7 +86,7 @@ def _masked(run: Run, settings: ModelSettings, pairs: pd.DataFrame) -> pd.DataFr
         "unmasked",
         ["aul", "aula"],
         2 * n,
-        lambda first: unmasked_log_probabilities(model, ids, special, first=first),
+        lambda share: unmasked_log_probabilities(model, ids, special, share=share),
         "unmasked sentences",
         "sentences",
     )

@@ -26,6 +26,7 @@ from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_mode
 from evenhand.evaluation.models.styles import label_index, label_probability, load_style_classifier
 from evenhand.evaluation.models.translation import translate
 from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import Run, packages
 from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.settings import ClassifierSettings, as_settings
@@ -36,12 +37,18 @@ LARGEST_BATCH = 32  # a beam search holds five times as many
 
 def measure(run: Run, told: Told) -> list[BiasScore]:
     """Write the languages, translations and scores of single sentences into the run's folder; return the scores."""
-    settings, sets = told.settings, comparable_references(told.settings)
+    sets = comparable_references(told.settings)
     run.table("languages", lambda: sets.languages)
-    translations = run.table("translations", lambda: _translated(run, told, sets.table))
+    translations = run.table("translations", lambda: _translated(run, told, sets.table), shared=True)
+    return processes.from_main(lambda: _scores(run, told, sets.table, translations))
+
+
+def _scores(run: Run, told: Told, references: pd.DataFrame, translations: pd.DataFrame) -> list[BiasScore]:
+    """Write the scores of single sentences into the run's folder; return those of all."""
+    settings = told.settings
     rows = pd.concat(
         [
-            align(part.drop(columns=PAIR), sets.table, source=pair.split("-")[0], target=pair.split("-")[1])
+            align(part.drop(columns=PAIR), references, source=pair.split("-")[0], target=pair.split("-")[1])
             for pair, part in translations.groupby(PAIR, sort=False)
         ],
         ignore_index=True,
@@ -94,7 +101,7 @@ def _by_model(run: Run, model: DialogueModel, pair: str, texts: list[str], batch
     size = min(batch_size, LARGEST_BATCH)
     batches = partial(translate, model, texts, source=source, target=target, batch_size=size)
     name = f"translations/{pair}"
-    rows = run.gather(name, [TRANSLATION], len(texts), lambda first: batches(first=first), pair, "sentences")
+    rows = run.gather(name, [TRANSLATION], len(texts), lambda share: batches(share=share), pair, "sentences")
     return rows[TRANSLATION].tolist()
 
 

@@ -14,6 +14,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import token_ids
 from evenhand.evaluation.models.likelihood.tokens import log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.runs.shares import ALL, Share
 
 
 @dataclass(frozen=True)
@@ -73,15 +74,15 @@ def _common(one: list[int], other: list[int]) -> int:
 
 
 def plain_log_likelihoods(
-    model: DialogueModel, encoded: Encoded, *, first: int = 0
+    model: DialogueModel, encoded: Encoded, *, share: Share = ALL
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield, batch by batch, rows (r,), Σ log p of each in nats, float64 (r,), and the number of tokens of that sum.
 
-    Rows come out by length, the longest first; the first `first` are left out, as a run does that goes on after a kill.
+    Rows come out by length, the longest first; of a `share` there are its rows alone.
     """
     lengths = np.array([len(ids) for ids in encoded.ids])
     pairs = list(zip(encoded.ids, encoded.begin, strict=True))
     heads, tails = [ids[:begin] for ids, begin in pairs], [ids[begin:] for ids, begin in pairs]
-    order = np.argsort(-lengths, kind="stable")[first:]
-    for rows, total in log_likelihoods(model, heads, tails, order):
+    order = np.argsort(-lengths, kind="stable")
+    for rows, total in log_likelihoods(model, heads, tails, order, share):
         yield rows, total, lengths[rows] - encoded.begin[rows]

@@ -17,9 +17,10 @@ import torch
 from transformers import PreTrainedModel
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.batches import activations_bytes, behind, in_batches, logits_bytes, rows_at_once
+from evenhand.evaluation.models.batches import activations_bytes, in_batches, logits_bytes, rows_at_once
 from evenhand.evaluation.models.likelihood.tokens import refuse_nan
 from evenhand.evaluation.models.loading import MaskedModel
+from evenhand.evaluation.runs.shares import ALL, Share
 
 
 def encode_sentences(masked_model: MaskedModel, sentences: Sequence[str]) -> tuple[list[list[int]], list[list[bool]]]:
@@ -89,18 +90,18 @@ def masked_log_probabilities(
     sentences: Sequence[Sequence[int]],
     positions: Sequence[Sequence[int]],
     *,
-    first: int = 0,
+    share: Share = ALL,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield, batch by batch, log p(token | the rest of its sentence) of the tokens at `positions`, each masked alone.
 
     A row is one position of one sentence; rows are numbered through in the order given, and come out by length, the
-    longest first. A run that has the first k rows of these goes on with `first=k`.
+    longest first.
 
     Args:
         masked_model: the model and its tokenizer.
         sentences: token ids, special tokens included (`encode_sentences`), (n,) lists.
         positions: for each sentence, the positions to mask, (n,) lists.
-        first: number of rows to leave out.
+        share: of the rows; by default all.
 
     Yields:
         rows (r,), the natural log-probability of each row's token, float64 (r,) in (−∞, 0], and whether that token is
@@ -117,8 +118,9 @@ def masked_log_probabilities(
         return _at_masks(model, ids, places, mask)
 
     at_once = rows_at_once(model, lambda length: logits_bytes(model, 1) + activations_bytes(model, length))
-    order = np.argsort(-lengths, kind="stable")[first:]
-    for batch, (log_p, correct) in in_batches(order, lambda row: at_once(lengths[row]), compute, alike=lengths.item):
+    order = np.argsort(-lengths, kind="stable")
+    how = {"alike": lengths.item, "share": share}
+    for batch, (log_p, correct) in in_batches(order, lambda row: at_once(lengths[row]), compute, **how):
         yield batch, refuse_nan(log_p, masked_model.name), correct
 
 
@@ -127,7 +129,7 @@ def unmasked_log_probabilities(
     sentences: Sequence[Sequence[int]],
     special: Sequence[Sequence[bool]],
     *,
-    first: int = 0,
+    share: Share = ALL,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield, batch by batch, AUL and AULA of sentences of which nothing is masked.
 
@@ -140,7 +142,7 @@ def unmasked_log_probabilities(
         masked_model: the model and its tokenizer.
         sentences: token ids, special tokens included, (n,) lists.
         special: which of them are special tokens and do not count, (n,) lists.
-        first: number of rows to leave out, as in `masked_log_probabilities`.
+        share: of the rows; by default all.
 
     Yields:
         rows (r,), indices of sentences; AUL (r,) and AULA (r,), natural logarithms, float64 in (−∞, 0].
@@ -163,8 +165,9 @@ def unmasked_log_probabilities(
     at_once = rows_at_once(
         model, lambda length: logits_bytes(model, length) + maps * length * length * model.dtype.itemsize
     )
-    order = behind(np.argsort(-lengths, kind="stable"), first, lambda index: len(rows_of[index]))
-    for batch, found in in_batches(order, lambda index: at_once(lengths[index]), compute, alike=lengths.item):
+    order = np.argsort(-lengths, kind="stable")
+    how = {"alike": lengths.item, "share": share, "row_of": lambda index: rows_of[index][0]}
+    for batch, found in in_batches(order, lambda index: at_once(lengths[index]), compute, **how):
         times = [len(rows_of[index]) for index in batch]
         aul, aula = (np.repeat(values, times) for values in found)
         yield np.concatenate([rows_of[index] for index in batch]), refuse_nan(aul, masked_model.name), aula

@@ -8,6 +8,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import before_answers, encode_contexts, encode_responses
 from evenhand.evaluation.models.likelihood.tokens import log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.runs.shares import ALL, Share
 
 
 def response_perplexity(
@@ -38,21 +39,20 @@ def response_perplexity(
 
 
 def response_log_likelihoods(
-    dialogue_model: DialogueModel, contexts: Sequence[str], responses: Sequence[str], *, first: int = 0
+    dialogue_model: DialogueModel, contexts: Sequence[str], responses: Sequence[str], *, share: Share = ALL
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield, batch by batch, rows (r,), Σ log p of each one's response given its context, and its tokens, (r,) each.
 
-    As `response_perplexity`, for long work that is kept as it goes: the first `first` rows are left out. A row that
+    As `response_perplexity`, for long work that is kept as it goes: of a `share` there are its rows alone. A row that
     is too long for the model has NaN, and stands last. An empty response is the end of sequence alone.
     """
     heads, tails = _encode(dialogue_model, contexts, responses)
     tokens = np.array([len(ids) for ids in tails], dtype=np.int64)
     order, room = _longest_first(heads, tails), _room(dialogue_model)
     fits = np.array([_length(dialogue_model, heads[row], tails[row]) <= room for row in order], dtype=bool)
-    scored, too_long = order[fits], order[~fits][max(0, first - int(fits.sum())) :]
-    for rows, total in log_likelihoods(dialogue_model, heads, tails, scored[first:]):
+    for rows, total in log_likelihoods(dialogue_model, heads, tails, order[fits], share):
         yield rows, total, tokens[rows]
-    if len(too_long):
+    for too_long in share.of([order[~fits]]):
         yield too_long, np.full(len(too_long), np.nan), tokens[too_long]
 
 

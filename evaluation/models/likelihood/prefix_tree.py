@@ -22,6 +22,7 @@ from evenhand.evaluation.models.batches import activations_bytes, budget, in_bat
 from evenhand.evaluation.models.likelihood.causal import Encoded, plain_log_likelihoods
 from evenhand.evaluation.models.likelihood.tokens import refuse_nan
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.runs.shares import ALL, Share
 
 # Nodes of one sequence: more make attention, quadratic in them, dear; fewer repeat more paths. Measured on a CPU.
 NODES_AT_ONCE = {"cpu": 768, "cuda": 2048}
@@ -103,19 +104,19 @@ def positions_run(model: DialogueModel, tree: PrefixTree) -> int:
 
 
 def node_log_probabilities(
-    model: DialogueModel, tree: PrefixTree, *, first: int = 0
+    model: DialogueModel, tree: PrefixTree, *, share: Share = ALL
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield, sequence by sequence, rows (r,) and log p(token | all before it) of nodes in nats, float64 (r,).
 
-    Row k is node k + 1: the root follows nothing. The first `first` rows are left out, as a run does that goes on after
-    a kill.
+    Row k is node k + 1: the root follows nothing. Of a `share` there are its rows alone, all children of a node.
 
     Raises:
         InputError: what the model gives is not a number.
     """
     # Rows come parent by parent.
-    left = range(int(np.searchsorted(tree.first_child, first)), len(tree.inner))
-    for nodes, log_p in in_batches(left, _nodes_at_once(model, tree), partial(_log_probabilities, model, tree)):
+    how = {"share": share, "row_of": lambda node: tree.child[tree.first_child[node]] - 1}
+    compute, inner = partial(_log_probabilities, model, tree), range(len(tree.inner))
+    for nodes, log_p in in_batches(inner, _nodes_at_once(model, tree), compute, **how):
         children = tree.child[tree.first_child[nodes.start] : tree.first_child[nodes.stop]]
         yield children - 1, refuse_nan(log_p, model.name)
 

@@ -16,6 +16,7 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
 )
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.folders import Run
+from evenhand.evaluation.runs.shares import Share
 
 log = logging.getLogger("evenhand")
 
@@ -44,7 +45,7 @@ def sentence_log_likelihoods(
             "sentences",
             ["log_likelihood"],
             len(sentences),
-            lambda first: (batch[:2] for batch in plain_log_likelihoods(model, encoded, first=first)),
+            lambda share: (batch[:2] for batch in plain_log_likelihoods(model, encoded, share=share)),
             "sentences",
             "sentences",
         )
@@ -54,7 +55,7 @@ def sentence_log_likelihoods(
         "beginnings",
         ["log_p"],
         len(tree.token) - 1,
-        lambda first: node_log_probabilities(model, tree, first=first),
+        lambda share: node_log_probabilities(model, tree, share=share),
         "distinct beginnings",
         "tokens",
     )
@@ -69,10 +70,9 @@ def _given_context(
             f"context: {model.name} is an encoder-decoder model and has to read something; give a context."
         )
 
-    def slabs(first: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        for start in range(first, len(sentences), SLAB):
-            some = sentences[start : start + SLAB]
-            yield np.arange(start, start + len(some)), *response_perplexity(model, [context] * len(some), some)
+    def slabs(share: Share) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        for rows in share.of(np.split(np.arange(len(sentences)), range(SLAB, len(sentences), SLAB))):
+            yield rows, *response_perplexity(model, [context] * len(rows), [sentences[row] for row in rows])
 
     found = run.gather("sentences", ["log_likelihood", "tokens"], len(sentences), slabs, "sentences", "sentences")
     return (

@@ -9,17 +9,22 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import activations_bytes, in_batches, logits_bytes, rows_at_once
 from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.runs.shares import ALL, Share
 
 IGNORED = -100  # the label of a position that is not scored, as in torch's cross_entropy
 
 
 def log_likelihoods(
-    dialogue_model: DialogueModel, heads: Sequence[list[int]], tails: Sequence[list[int]], order: np.ndarray
+    dialogue_model: DialogueModel,
+    heads: Sequence[list[int]],
+    tails: Sequence[list[int]],
+    order: np.ndarray,
+    share: Share = ALL,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield, batch by batch, rows (r,) and Σ log p of each one's tail given its head, in nats, float64 (r,).
 
-    `order` are the rows, the longest first. An encoder-decoder model encodes the head; a causal one reads both in one
-    sequence, the head unscored.
+    `order` are the rows, the longest first; of a `share` there are its rows alone. An encoder-decoder model encodes
+    the head; a causal one reads both in one sequence, the head unscored.
 
     Raises:
         InputError: what the model gives is not a number.
@@ -31,7 +36,7 @@ def log_likelihoods(
         found = _log_likelihoods(dialogue_model, [heads[row] for row in rows], [tails[row] for row in rows])
         return refuse_nan(found, dialogue_model.name)
 
-    return in_batches(order, lambda row: at_once(len(heads[row]) + len(tails[row])), compute)
+    return in_batches(order, lambda row: at_once(len(heads[row]) + len(tails[row])), compute, share=share)
 
 
 def refuse_nan(values: np.ndarray, name: str) -> np.ndarray:

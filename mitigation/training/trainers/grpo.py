@@ -12,6 +12,7 @@ from trl import GRPOConfig, GRPOTrainer
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.decoding import PRESETS
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.mitigation.training.arguments import rows_each
 from evenhand.mitigation.training.callbacks import random_states_kept
 from evenhand.mitigation.training.passed import trainer_config
 from evenhand.mitigation.training.settings import TuningSettings
@@ -52,7 +53,7 @@ def wanted(rows: Dataset) -> tuple[list[str], list[str]]:
 
 def arguments(common: dict[str, Any], settings: TuningSettings, train: Dataset) -> GRPOConfig:
     """Return the trainer's settings; `batch_size` counts contexts, each of which is answered `generations` times."""
-    contexts = min(settings.batch_size, len(train))
+    contexts = rows_each("batch_size", min(settings.batch_size, len(train)))
     sizes = {
         "per_device_train_batch_size": contexts * settings.generations,
         "per_device_eval_batch_size": 4 * contexts * settings.generations,

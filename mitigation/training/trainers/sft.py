@@ -113,17 +113,21 @@ class Trainer(SFTTrainer):
             logits = model(**inputs, use_cache=False, logits_to_keep=labels.shape[1]).logits[:, :-1]
             labels = labels[:, 1:]  # the logits at a position are of the next token
         loss = cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum")
-        return loss / ((labels != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch)
+        if num_items_in_batch is None:
+            return loss / (labels != IGNORED).sum()
+        # Those of all processes, whose gradients are averaged.
+        return loss * self.accelerator.num_processes / num_items_in_batch
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         """Write none: every checkpoint would get one, and ours is written once, with what was measured."""
 
     def get_train_dataloader(self) -> DataLoader:
         lengths = [len(tokens) for tokens in self.train_dataset["input_ids"]]
+        rows = self.args.train_batch_size * self.accelerator.num_processes  # a batch of theirs is dealt out in turns
         loader = DataLoader(
             self.train_dataset,
             batch_size=self.args.train_batch_size,
-            sampler=LengthGroupedSampler(lengths, self.args.train_batch_size, self.args.seed),
+            sampler=LengthGroupedSampler(lengths, rows, self.args.seed),
             collate_fn=self.data_collator,
             pin_memory=self.args.dataloader_pin_memory,
         )

@@ -2,6 +2,7 @@
 
 import logging
 
+import numpy as np
 import pytest
 import torch
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
@@ -10,7 +11,6 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches
 from evenhand.evaluation.models.batches import (
     activations_bytes,
-    behind,
     budget,
     cache_bytes,
     in_batches,
@@ -20,6 +20,7 @@ from evenhand.evaluation.models.batches import (
     token_ids,
     tokens_at_once,
 )
+from evenhand.evaluation.runs.shares import Share
 
 SIZES = {"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
 
@@ -88,9 +89,10 @@ def test_a_batch_ends_where_items_are_no_longer_alike_and_has_what_its_first_ite
     assert found == [[9, 9], [9], [4, 4], [2]]
 
 
-def test_what_is_left_stands_behind_the_rows_that_are_finished():
-    items = ["aa", "b", "ccc"]
-    assert [behind(items, first, len) for first in (0, 2, 3, 6)] == [items, ["b", "ccc"], ["ccc"], []]
+def test_a_share_has_whole_batches_cut_as_they_are_without_it():
+    for process, mine in ((0, [[0, 1]]), (1, [[4, 5], [6]])):  # 2, 3 are finished
+        share = Share(np.array([2, 3]), process, 2)
+        assert [list(some) for some, _ in in_batches(range(7), lambda item: 2, sum, share=share)] == mine
 
 
 def test_bytes_by_hand(llama):

@@ -16,6 +16,7 @@ from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
 from evenhand.evaluation.models.loading import DialogueModel
+from tests.shares import after
 from tests.tiny_models import EOS, PAD, WORDS, tiny
 
 ARCHITECTURES = ("gpt2", "llama", "sliding", "bart", "blenderbot")
@@ -82,12 +83,12 @@ def test_a_run_goes_on_where_it_was_stopped(gpt2):
     seeds = list(range(len(contexts)))
     arguments = decoding("sample", max_new_tokens=8)
     whole = list(generate_responses(gpt2, contexts, seeds, arguments, batch_size=8))
-    done = sum(len(rows) for rows, _ in whole[:2])
-    assert whole[2:] == list(generate_responses(gpt2, contexts, seeds, arguments, batch_size=8, first=done))
+    share = after(whole[:2])
+    assert whole[2:] == list(generate_responses(gpt2, contexts, seeds, arguments, batch_size=8, share=share))
     # In other batches, too: what is left does not depend on them.
-    rest = list(generate_responses(gpt2, contexts, seeds, arguments, batch_size=5, first=done))
-    assert [row for rows, _ in rest for row in rows] == [row for rows, _ in whole[2:] for row in rows]
-    assert [text for _, texts in rest for text in texts] == [text for _, texts in whole[2:] for text in texts]
+    rest = generate_responses(gpt2, contexts, seeds, arguments, batch_size=5, share=share)
+    rest = [pair for rows, texts in rest for pair in zip(rows, texts, strict=True) if share.left([pair[0]])]
+    assert rest == [pair for rows, texts in whole[2:] for pair in zip(rows, texts, strict=True)]
     assert len(whole) == int(np.ceil(len(set(zip(contexts, seeds, strict=True))) / 8))
 
 

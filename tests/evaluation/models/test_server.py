@@ -2,12 +2,14 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import server
 from evenhand.evaluation.models.server import answers, keeps_seeds, request_arguments, requests
+from evenhand.evaluation.runs.shares import Share
 from evenhand.evaluation.settings import ModelSettings
 from tests.fault_server import answer_to, serving
 
@@ -46,7 +48,7 @@ def test_what_was_answered_before_a_run_went_on_is_not_asked_for_again():
     with serving() as (url, told):
         model = served(url)
         bodies = asked(model, 5)
-        assert [row for rows, _ in answers(model, bodies, first=3) for row in rows] == [3, 4]
+        assert [row for rows, _ in answers(model, bodies, share=Share(np.arange(3))) for row in rows] == [3, 4]
         assert sorted(body["seed"] for body in told["bodies"]) == [3, 4]
 
 

@@ -24,6 +24,7 @@ from evenhand.evaluation.models.styles import (
     load_style_classifier,
     style_vectors,
 )
+from tests.shares import after
 
 WORDS = ["<pad>", "<unk>", *"abcdefgh"]
 
@@ -194,7 +195,7 @@ def test_a_run_goes_on_behind_the_texts_that_are_classified(tmp_path, monkeypatc
     parts = list(classified(classifier, texts))
     assert [rows.tolist() for rows, *_ in parts] == [[1, 4], [0, 3, 2], [5, 6]]  # the blank ones first
     for done in range(3):
-        rest = list(classified(classifier, texts, first=sum(len(rows) for rows, *_ in parts[:done])))
+        rest = list(classified(classifier, texts, share=after(parts[:done])))
         assert [rows.tolist() for rows, *_ in rest] == [rows.tolist() for rows, *_ in parts[done:]]
         np.testing.assert_array_equal(rest[-1][1], parts[-1][1])
 

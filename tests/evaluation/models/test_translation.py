@@ -23,6 +23,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.translation import DECODING, language_tokens, translate
 from evenhand.evaluation.settings import ModelSettings
+from tests.shares import after
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 
@@ -196,9 +197,9 @@ def test_it_goes_on_after_the_batches_that_are_done(m2m):
     arguments = {"source": "en", "target": "es", "decoding": SHORT, "batch_size": 1}
     batches = list(translate(m2m, TEXTS, **arguments))
     assert [rows for rows, _ in batches] == [[1], [0, 2], [3]]  # the longest first
-    for finished, rows in ((1, 1), (2, 3)):
-        assert list(translate(m2m, TEXTS, first=rows, **arguments)) == batches[finished:]
-    assert list(translate(m2m, TEXTS, first=4, **arguments)) == []
+    for done in (1, 2, 3):
+        share = after(batches[:done])
+        assert list(translate(m2m, TEXTS, share=share, **arguments)) == batches[done:]
     assert list(translate(m2m, [], **arguments)) == []
 
 

@@ -213,7 +213,7 @@ def test_rows_are_gathered_in_the_folder_parts_by_family(tmp_path):
     for family, factor in (("one", 1), ("other", 2)):
         run = Run(tmp_path, "a fingerprint", Tracker(), family=family)
         batches = [([1, 0], [factor, 0])]
-        rows = run.gather("squares", ["square"], 2, lambda first: iter(batches[first:]), "squares", "numbers")  # noqa: B023
+        rows = run.gather("squares", ["square"], 2, lambda share: iter(batches), "squares", "numbers")  # noqa: B023
         assert rows["square"].tolist() == [0, factor]
     places = {path.parent.relative_to(tmp_path) for path in tmp_path.rglob("*.parquet")}
     assert places == {Path("parts/one/squares"), Path("parts/other/squares")}

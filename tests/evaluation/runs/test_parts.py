@@ -11,19 +11,24 @@ from evenhand.evaluation.runs.parts import gather
 ROWS = [[3, 0], [1], [4, 2]]
 
 
-def batches(first):
-    for rows in ROWS[{0: 0, 2: 1, 3: 2, 5: 3}[first] :]:
+def batches(share):
+    for rows in share.of(ROWS):
         yield rows, [row**2 for row in rows]
 
 
 def killed_after(n):
-    def some(first):
-        for number, batch in enumerate(batches(first)):
+    def some(share):
+        for number, batch in enumerate(batches(share)):
             if number == n:
                 raise KeyboardInterrupt
             yield batch
 
     return some
+
+
+def noting(asked):
+    """Return `batches` that writes down which rows are left."""
+    return lambda share: asked.append(np.flatnonzero(share.left(range(5))).tolist()) or batches(share)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
@@ -33,15 +38,15 @@ def test_a_killed_run_goes_on_and_ends_the_same(tmp_path, monkeypatch, n):
         gather(tmp_path, ["square"], 5, killed_after(n), "squares", "numbers")
     assert len(list(tmp_path.glob("*.parquet"))) == n
     asked = []
-    rows = gather(tmp_path, ["square"], 5, lambda first: asked.append(first) or batches(first), "squares", "numbers")
-    assert asked == [sum(map(len, ROWS[:n]))]  # rows: what was finished is not computed again
+    rows = gather(tmp_path, ["square"], 5, noting(asked), "squares", "numbers")
+    assert asked == [sorted(row for rows in ROWS[n:] for row in rows)]  # what was finished is not computed again
     assert rows["square"].tolist() == [0, 1, 4, 9, 16]
 
 
 def test_quick_batches_share_a_part_and_a_finished_run_computes_nothing(tmp_path):
     for _ in range(2):
         assert gather(tmp_path, ["square"], 5, batches, "squares", "numbers")["square"].tolist() == [0, 1, 4, 9, 16]
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["00000002.parquet", "00000005.parquet"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["00000001.parquet", "00000003.parquet"]
 
 
 def test_parts_of_other_rows_are_refused(tmp_path):
@@ -50,34 +55,34 @@ def test_parts_of_other_rows_are_refused(tmp_path):
         gather(tmp_path, ["square"], 6, batches, "squares", "numbers")
 
 
-def test_a_damaged_part_is_made_again_with_what_follows_it(tmp_path, monkeypatch):
+def test_a_damaged_part_is_made_again_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "SECONDS_BETWEEN_PARTS", 0.0)
     whole = gather(tmp_path, ["square"], 5, batches, "squares", "numbers")
-    second = sorted(tmp_path.iterdir())[1]
+    second = tmp_path / "00000001.parquet"
     held = bytearray(second.read_bytes())
     place = held.index((1).to_bytes(8, "little"), 4)  # a value: Parquet alone would read another one
     held[place] ^= 4
     second.write_bytes(held)
     asked = []
-    again = gather(tmp_path, ["square"], 5, lambda first: asked.append(first) or batches(first), "squares", "numbers")
-    assert asked == [2]  # rows
+    again = gather(tmp_path, ["square"], 5, noting(asked), "squares", "numbers")
+    assert asked == [[1]]
     pd.testing.assert_frame_equal(again, whole)
 
 
 def test_rows_that_stand_twice_count_once(tmp_path):
     gather(tmp_path, ["square"], 5, batches, "squares", "numbers")
     copied = sorted(tmp_path.iterdir())[0]
-    (tmp_path / "00000003.parquet").write_bytes(copied.read_bytes())
+    (tmp_path / "00000004.parquet").write_bytes(copied.read_bytes())
     assert gather(tmp_path, ["square"], 5, batches, "squares", "numbers")["square"].tolist() == [0, 1, 4, 9, 16]
 
 
 def test_nothing_to_do_is_no_rows(tmp_path):
-    rows = gather(tmp_path, ["a", "b"], 0, lambda first: iter(()), "nothing", "rows")
+    rows = gather(tmp_path, ["a", "b"], 0, lambda share: iter(()), "nothing", "rows")
     assert rows.columns.tolist() == ["a", "b"] and len(rows) == 0
 
 
 def test_several_columns_may_hold_arrays(tmp_path):
-    def pairs(first):
+    def pairs(share):
         yield np.array([1, 0]), np.array([0.5, 0.25]), np.array([True, False])
 
     rows = gather(tmp_path, ["p", "hit"], 2, pairs, "pairs", "rows")

@@ -10,6 +10,7 @@ from evenhand.evaluation.models.likelihood.causal import encode_sentences, plain
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
+from tests.shares import after
 
 SENTENCES = ["I'm a deaf grandmother.", "Hi!", "I love tall people.", "Hi!", "What do you do for a living?"]
 
@@ -70,7 +71,8 @@ def test_batches_order_and_resumption_change_nothing(model, monkeypatch):
     monkeypatch.setattr(batches, "tokens_at_once", lambda model: 1)  # one sentence a batch
     assert scored(model, SENTENCES)[0] == pytest.approx(total, abs=1e-4)
     encoded = encode_sentences(model, SENTENCES)
-    every, rest = (list(plain_log_likelihoods(model, encoded, first=first)) for first in (0, 3))
+    every = list(plain_log_likelihoods(model, encoded))
+    rest = list(plain_log_likelihoods(model, encoded, share=after(every[:3])))
     assert [rows.tolist() for rows, *_ in every[3:]] == [rows.tolist() for rows, *_ in rest]
 
 

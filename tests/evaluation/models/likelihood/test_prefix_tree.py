@@ -37,6 +37,7 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
     sentence_sums,
 )
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.runs.shares import ALL, Share
 
 WORDS = ["<s>", "</s>", "<pad>", "i", "am", "a", "deaf", "tall", "dad", "mum", "like", "people", "."]
 SENTENCES = [
@@ -89,10 +90,10 @@ def plain(model, encoded):
     return total
 
 
-def by_tree(model, encoded, first=0, known=None):
+def by_tree(model, encoded, share=ALL, known=None):
     tree = prefix_tree(encoded.ids)
     log_p = np.full(len(tree.token) - 1, np.nan) if known is None else known
-    for rows, values in node_log_probabilities(model, tree, first=first):
+    for rows, values in node_log_probabilities(model, tree, share=share):
         log_p[rows] = values
     return sentence_sums(tree, log_p, encoded.begin)
 
@@ -153,8 +154,8 @@ def test_a_killed_run_goes_on_with_the_next_sequence(monkeypatch):
         if number == 2:
             break
     assert np.isnan(log_p).any()
-    done = int(np.isfinite(log_p).sum())
-    assert by_tree(model, encoded, first=done, known=log_p) == pytest.approx(plain(model, encoded), abs=1e-4)
+    share = Share(np.flatnonzero(np.isfinite(log_p)))
+    assert by_tree(model, encoded, share=share, known=log_p) == pytest.approx(plain(model, encoded), abs=1e-4)
 
 
 @pytest.mark.parametrize("architecture", OTHERS)

@@ -1,0 +1,64 @@
+"""Who is who among processes, as a launcher says it in the environment; what they say to each other: test_loop.py."""
+
+import pytest
+
+from evenhand.evaluation.errors import InputError, Refused
+from evenhand.evaluation.runs import processes
+
+
+def of_two(monkeypatch, number):
+    for name, value in (("LOCAL_RANK", number), ("RANK", number), ("WORLD_SIZE", 2)):
+        monkeypatch.setenv(name, str(value))
+
+
+def test_without_a_launcher_there_is_one_process_which_does_all(monkeypatch):
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "4")  # of another kind of launcher
+    assert (processes.launched(), processes.count(), processes.number(), processes.name()) == (1, 1, 0, "")
+    assert processes.is_main() and processes.from_main(lambda: 3) == 3
+    processes.wait_for_all()
+    with pytest.raises(Refused) as refused:
+        processes.from_main(raising)
+    assert not refused.value.told_by_main
+
+
+def raising():
+    raise Refused("model: spoiled.")
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_launcher_says_which_process_it_is(monkeypatch, number):
+    of_two(monkeypatch, number)
+    assert (processes.launched(), processes.count(), processes.number()) == (2, 2, number)
+    assert processes.is_main() == (number == 0) and processes.name() == f" (process {number} of 2)"
+
+
+def test_what_the_main_process_does_alone_it_does_as_the_only_one(monkeypatch):
+    of_two(monkeypatch, 0)
+    monkeypatch.setattr(processes, "_exchange", lambda messages: None)
+    alone = processes.from_main(lambda: (processes.count(), processes.name(), processes.from_main(lambda: "nested")))
+    assert alone == (1, "", "nested") and processes.count() == 2
+
+
+def test_a_process_that_is_gone_is_one_line(monkeypatch):
+    import torch
+
+    of_two(monkeypatch, 1)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+
+    def closed(*_, **__):
+        raise RuntimeError("Connection closed by peer")
+
+    monkeypatch.setattr(torch.distributed, "broadcast_object_list", closed)
+    monkeypatch.setattr(torch.distributed, "all_gather_object", closed)
+    for waiting in (lambda: processes.from_main(lambda: 1), processes.wait_for_all):
+        with pytest.raises(InputError, match="another of the 2 processes is gone.*The same command goes on from here"):
+            waiting()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "spread"), [("FSDP", "true", True), ("DEEPSPEED", "true", True), ("FSDP", "false", False)]
+)
+def test_models_are_spread_where_the_launcher_says_so(monkeypatch, name, value, spread):
+    monkeypatch.setenv(f"ACCELERATE_USE_{name}", value)
+    assert processes.spread_models() == spread
