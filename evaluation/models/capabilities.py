@@ -63,9 +63,9 @@ def described_tasks(tasks: Sequence[str]) -> list[Any]:
 def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFrame:
     """Return what each document of each task is worth by each of its metrics of which more is better.
 
-    Documents come as plain text, as the harness has them unless told otherwise, after the model's system prompt; the
-    control tag is for prompts of people, and stays away. Metrics that are no number for each document (a corpus' BLEU,
-    a perplexity) are passed over.
+    Documents come after the model's system prompt, in a chat model's template as its prompts do, else as plain text;
+    the control tag is for prompts of people, and stays away. Metrics that are no number for each document (a corpus'
+    BLEU, a perplexity) are passed over.
 
     Args:
         tasks: as `described_tasks` returns them.
@@ -80,12 +80,21 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
     from lm_eval import simple_evaluate
     from lm_eval.models.huggingface import HFLM
 
+    from evenhand.evaluation.models.contexts import template_arguments
+
     level = logging.getLogger("lm_eval").level
     logging.getLogger("lm_eval").setLevel(logging.ERROR)  # it warns of every model that is handed to it
     try:
-        harness = HFLM(pretrained=model.model, tokenizer=model.tokenizer, batch_size=BATCH_SIZE)
-        instruction = model.system_prompt or None
-        found = simple_evaluate(harness, tasks=list(tasks), system_instruction=instruction, bootstrap_iters=0)
+        chats = model.kind == "chat"
+        template = {"chat_template_args": template_arguments(model.tokenizer)} if chats else {}
+        harness = HFLM(pretrained=model.model, tokenizer=model.tokenizer, batch_size=BATCH_SIZE, **template)
+        found = simple_evaluate(
+            harness,
+            tasks=list(tasks),
+            system_instruction=model.system_prompt or None,
+            apply_chat_template=chats,
+            bootstrap_iters=0,
+        )
     finally:
         logging.getLogger("lm_eval").setLevel(level)
     rows = [

@@ -60,14 +60,7 @@ def render_contexts(
 def _render_chats(
     tokenizer: Any, prompts: Sequence[str], prefaces: Sequence[str], tag: str, today: date = TODAY
 ) -> list[str]:
-    arguments = {
-        "tokenize": False,
-        "add_generation_prompt": True,
-        # Thoughts would use up max_new_tokens. Templates of models that cannot choose ignore the argument.
-        "enable_thinking": False,
-        "chat_template": _on_day(tokenizer.get_chat_template(), today),
-        "date_string": f"{today:%d %b %Y}",  # what Llama 3 writes in place of the day
-    }
+    arguments = {"tokenize": False, "add_generation_prompt": True, **template_arguments(tokenizer, today)}
     probe = [{"role": "system", "content": "a preface"}, {"role": "user", "content": "a prompt"}]
     try:
         # Some templates refuse a system message, others drop it without a word.
@@ -84,6 +77,16 @@ def _render_chats(
 
     chats = [messages(prompt, preface) for prompt, preface in zip(prompts, prefaces, strict=True)]
     return tokenizer.apply_chat_template(chats, **arguments) if chats else []
+
+
+def template_arguments(tokenizer: Any, today: date = TODAY) -> dict[str, Any]:
+    """Return what a chat template is told besides the chat: no thoughts, and the same day always."""
+    return {
+        # Thoughts would use up max_new_tokens. Templates of models that cannot choose ignore the argument.
+        "enable_thinking": False,
+        "chat_template": _on_day(tokenizer.get_chat_template(), today),
+        "date_string": f"{today:%d %b %Y}",  # what Llama 3 writes in place of the day
+    }
 
 
 def _on_day(template: str, day: date) -> str:

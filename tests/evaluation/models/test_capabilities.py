@@ -18,9 +18,12 @@ from evenhand.evaluation.families.generation_bias.tables import cost_table
 from evenhand.evaluation.families.generation_bias.warnings import warnings
 from evenhand.evaluation.models import capabilities as module
 from evenhand.evaluation.models.capabilities import capability_rows, check_installed, described_tasks
+from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.results import find_score
+from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
+from tests import tiny_checkpoints
 from tests.evaluation.families.generation_bias.test_measure import told_of
 
 needs_harness = pytest.mark.skipif(find_spec("lm_eval") is None, reason="the extra evenhand[lm-eval] is not installed")
@@ -63,6 +66,24 @@ def test_a_task_of_our_own_is_asked_of_the_model_as_it_is_loaded(task):
         sums = [[_log_likelihood(model.model, one, torch) for one in pair] for pair in ids]
     chosen = [int(np.argmax(pair)) for pair in sums]
     assert rows["value"].sum() == sum(choice == n % 2 for n, choice in enumerate(chosen))
+
+
+@needs_harness
+def test_a_chat_model_is_asked_in_its_template(task, tmp_path, monkeypatch):
+    """On the day, and without the thought, of its other contexts; after its system prompt."""
+    from lm_eval.models.huggingface import HFLM
+
+    asked, scored = [], HFLM.loglikelihood
+    monkeypatch.setattr(
+        HFLM, "loglikelihood", lambda self, requests: asked.extend(r.args for r in requests) or scored(self, requests)
+    )
+    for name in ("llama", "qwen"):
+        folder = str(getattr(tiny_checkpoints, name)(tmp_path / name))
+        model = load_dialogue_model(ModelSettings(name=folder, system_prompt="Be brief.", device="cpu"))
+        asked.clear()
+        assert len(capability_rows(model, described_tasks([task]))) == 6
+        contexts = render_contexts(model, [f"I have {n} cats." for n in range(6)], [""] * 6, "")
+        assert sorted(asked) == sorted((context, choice) for context in contexts for choice in CHOICES)
 
 
 def _log_likelihood(network, ids, torch):
