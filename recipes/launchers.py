@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
@@ -26,9 +27,8 @@ from evenhand.recipes.settings import Launching
 log = logging.getLogger("evenhand")
 
 RAY = "ray"
-LOOPBACK = "127.0.0.1"
 RETRIES = 3  # of a stage whose node or process is lost
-PATIENCE = 60.0  # seconds that a stage's last process, on a node that is lost, may take to let go of its folder
+PATIENCE = 120.0  # seconds that a stage's last process, on a node that is lost, may take to let go of its folder
 
 
 class Startable(Protocol):
@@ -101,15 +101,24 @@ def _in_processes(jobs: int) -> Iterator[Start]:
 
 
 def _prepare_process(threads: int, parent: int, level: int) -> None:
-    """Set a process up: an end when its parent is gone, even if that was just now, its threads, its log."""
+    """Set a process up: an end when its parent is gone, its threads, its log."""
+    _end_with(parent)  # before torch is imported, which takes its time
+    _prepare(threads, level)
+
+
+@cache
+def _end_with(parent: int) -> None:
+    """End this process when its parent is gone, even if that was just now.
+
+    A kill of the parent must not leave stages at work that the next run starts again.
+    """
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1)
-        os._exit(1)  # a kill of the parent must not leave stages at work that the next run starts again
+        os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()  # before torch is imported, which takes its time
-    _prepare(threads, level)
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _prepare(threads: int, level: int) -> None:
@@ -126,9 +135,12 @@ def _on_ray(settings: Launching) -> Iterator[Start]:
     if find_spec("ray") is None:
         raise InputError("launcher: ray is not installed; pip install 'evenhand[ray]'.")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # read as ray is imported: nothing is told to anybody
+    alone = {}
+    if settings.ray_address is None:
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # by which Ray keeps to loopback, on Linux too
+        alone = {"include_dashboard": False}
     import ray
 
-    alone = {"include_dashboard": False, "_node_ip_address": LOOPBACK} if settings.ray_address is None else {}
     try:
         # "local" although None is the default: that would read RAY_ADDRESS.
         ray.init(settings.ray_address or "local", logging_level=logging.WARNING, **alone)
@@ -175,6 +187,7 @@ def _resources(settings: Launching, nodes: list[dict[str, float]]) -> tuple[int,
 
 def _task(stage: Startable, folder: str, threads: int, level: int) -> InputError | None:
     """Run a stage on some node, as if from the folder that the command was given in."""
+    _end_with(os.getppid())  # its node's Ray, without which it would be at work for another minute
     os.chdir(folder)
     _prepare(threads, level)
     deadline = time.monotonic() + PATIENCE
