@@ -92,7 +92,7 @@ def read_references(path: Path) -> pd.DataFrame:
         rows[SENTENCE_ID] = [str(code + 1) for code in pd.factorize(rows[ENGLISH])[0]]
     for gender in rows[GENDER].unique():
         if gender not in GENDERS:
-            raise unknown_name("gender", gender, GENDERS)
+            raise unknown_name(f"{path}: gender", gender, GENDERS)
     rows[MARKED] = pd.Series([_marked(path, row, text) for row, text in enumerate(rows[MARKED], 2)], dtype=object)
     return _checked(path, rows[rows[REFERENCE] != ""])
 
