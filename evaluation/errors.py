@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from typing import Any
 
 LONGEST_SHOWN = 120  # characters of a value that an error shows
+LONGEST_LINE = 1200  # of a whole error on a terminal, whatever it quotes
 
 
 class InputError(ValueError):
@@ -29,6 +30,17 @@ def shown(value: Any) -> str:
     """
     text = repr(value)
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
+def one_line(error: Exception) -> str:
+    """Return an error as a terminal shows it: on one line, its middle left out where it is long.
+
+    >>> one_line(ValueError("no such\\ncolumn"))
+    'no such column'
+    """
+    line = " ".join(str(error).splitlines())  # what a library says may have several
+    half = LONGEST_LINE // 2
+    return line if len(line) <= LONGEST_LINE else f"{line[:half]} … {line[-half:]}"
 
 
 def unknown_name(field: str, value: str, allowed: Iterable[str]) -> InputError:

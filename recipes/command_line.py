@@ -20,7 +20,7 @@ import yaml
 from jsonargparse import ArgumentParser, set_parsing_settings
 
 from evenhand.evaluation import families
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, one_line
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import start_logging
 from evenhand.evaluation.settings import as_settings
@@ -86,8 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         if processes.is_main() or not error.told_by_main:
             of, one = f" {command}" if command else "", "" if processes.is_main() else processes.name()
-            problem = " ".join(str(error).splitlines())  # what a library says may have several
-            print(f"evenhand{of}{one}: {problem}", file=sys.stderr)
+            print(f"evenhand{of}{one}: {one_line(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"evenhand {command}: interrupted; the same command goes on from here.", file=sys.stderr)

@@ -247,8 +247,7 @@ def _holds_results(folder: Path) -> bool:
 def _config(folder: Path, field_name: str) -> dict[str, Any]:
     """Return what a folder's stage was told."""
     settings = read_yaml(folder / CONFIG, field_name)
-    folders = [settings[name] for name in RUN_FOLDERS if name in settings] if isinstance(settings, Mapping) else [0]
-    if not all(told is None or isinstance(told, str) for told in folders):
+    if not isinstance(settings, Mapping):
         raise InputError(f"{field_name}: {folder / CONFIG} is none of a stage's; repair it, or delete the folder.")
     _refuse_old(folder, settings, field_name)
     return dict(settings)

@@ -23,7 +23,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.decoding import PRESETS, decoding
 from evenhand.evaluation.runs.folders import _from_folder, settings_sha256
 from evenhand.evaluation.settings import as_settings
-from evenhand.recipes import command_line
+from evenhand.recipes import command_line, commands
 from evenhand.recipes.checking import settings_in
 from evenhand.recipes.command_line import main
 from evenhand.recipes.settings import COMMANDS
@@ -56,7 +56,7 @@ def told():
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(command_line, "command_parser", cache(command_line.command_parser))
         patched.setattr(command_line, "root_parser", cache(command_line.root_parser))
-        patched.setattr(command_line, "import_module", lambda name: SimpleNamespace(**dict.fromkeys(COMMANDS, begin)))
+        patched.setattr(commands, "import_module", lambda name: SimpleNamespace(**dict.fromkeys(COMMANDS, begin)))
         patched.setattr(command_line, "check_inputs", lambda settings: None)
         yield run
 
