@@ -144,9 +144,9 @@ def _on_ray(settings: Launching) -> Iterator[Start]:
     try:
         # "local" although None is the default: that would read RAY_ADDRESS.
         ray.init(settings.ray_address or "local", logging_level=logging.WARNING, **alone)
-    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
-        told = " ".join(str(error).split())
-        raise InputError(f"ray_address: {settings.ray_address!r} has no Ray cluster to join ({told}).") from None
+    except Exception as error:  # Ray has none of its own for this
+        where = "could not be started here" if alone else f"has no cluster to join at {settings.ray_address!r}"
+        raise InputError(f"ray_address: Ray {where} ({' '.join(str(error).split())}).") from None
     try:
         cpus, gpus = _resources(settings, [node["Resources"] for node in ray.nodes() if node["Alive"]])
         task = ray.remote(_task)

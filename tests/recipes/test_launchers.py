@@ -20,15 +20,26 @@ from tests.noted_stages import plan_of
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="the extra evenhand[ray] is not installed")
 
 
+def patiently(start) -> None:
+    """Start a node, again where it took longer than the 30 seconds that Ray waits: the machine may be busy."""
+    for left in reversed(range(20)):
+        try:
+            return start()
+        except Exception as error:
+            if "timed out during startup" not in str(error) or not left:
+                raise
+
+
 @pytest.fixture
 def cluster(monkeypatch):
     """A Ray cluster of two nodes with one CPU each, on this machine."""
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster = Cluster()
     try:
-        cluster.add_node(num_cpus=1)
+        patiently(lambda: cluster.add_node(num_cpus=1, include_dashboard=False))
+        patiently(lambda: cluster.add_node(num_cpus=1))
         yield cluster
     finally:
         cluster.shutdown()
@@ -127,3 +138,17 @@ def test_a_process_that_is_killed_is_one_clear_error():
     message = "jobs: one of 2 processes was killed, as it is where memory runs out; run again"
     with pytest.raises(InputError, match=message), launched(Launching(jobs=2)):
         raise BrokenProcessPool  # as the pool's future says it
+
+
+@needs_ray
+def test_a_cluster_that_is_not_there_is_one_clear_error(monkeypatch):
+    import ray
+
+    def lost(*arguments, **settings):
+        raise ConnectionError("Could not find any running Ray instance.")
+
+    monkeypatch.setattr(ray, "init", lost)
+    told = Launching(launcher="ray", ray_address="auto")
+    message = "ray_address: Ray has no cluster to join at 'auto' .Could not find any running Ray instance"
+    with pytest.raises(InputError, match=message), launched(told):
+        pass
