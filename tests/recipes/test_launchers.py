@@ -22,7 +22,7 @@ needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="the extra evenh
 
 def patiently(start) -> None:
     """Start a node, again where it took longer than the 30 seconds that Ray waits: the machine may be busy."""
-    for left in reversed(range(20)):
+    for left in reversed(range(5)):
         try:
             return start()
         except Exception as error:
