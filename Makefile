@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: loop test lint testbed human-testbed benchmarks
 
 loop: .venv/ready
-	$(BIN)/evenhand loop --config recipes/configs/loop.yaml
+	$(BIN)/evenhand loop --config loop
 
 # Files of tests side by side, one thread each; `.venv/bin/pytest` runs them one after another.
 test: .venv/ready

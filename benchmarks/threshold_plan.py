@@ -1,6 +1,6 @@
 """How right the threshold plan is: what it predicted and what was left, of the models of an `ablate` run.
 
-$ evenhand ablate --config recipes/configs/ablations/thresholds.yaml
+$ evenhand ablate --config thresholds
 $ python -m benchmarks.threshold_plan runs/thresholds
 
 Each method's pilot is one model of the first seed; the plan, calibrated by it, predicts all others.

@@ -15,6 +15,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from evenhand.evaluation.errors import InputError, shown
 from evenhand.evaluation.runs.files import read_yaml as read_file
+from evenhand.recipes.configs import config_file
 
 CANNOT = " cannot be used: "
 STRICT = ConfigDict(strict=True)
@@ -213,12 +214,12 @@ def _is_list(kind: Any) -> bool:
 
 
 def read_yaml(file: Path) -> dict[str, Any]:
-    """Return what a YAML file holds.
+    """Return what a YAML file holds, or a shipped config.
 
     Raises:
-        InputError: it cannot be read, is no YAML, or holds no keys.
+        InputError: it cannot be read, is no YAML, or holds no keys; no config of that name is shipped.
     """
-    settings = read_file(file, "--config", get_loader("yaml"))
+    settings = read_file(config_file(file), "--config", get_loader("yaml"))
     if not isinstance(settings or {}, dict):
         raise InputError(f"--config: {file} holds {type(settings).__name__}, not `field: value` lines.")
     return settings or {}

@@ -78,7 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         start_logging()
         level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
         log.setLevel(level if processes.is_main() else logging.ERROR)  # the others find the same
-        log.info("evenhand %s: loading …", command)
+        if command != "configs":  # of which nothing is loaded
+            log.info("evenhand %s: loading …", command)
         if command == "measure":
             check_inputs(settings)
         run_command(command, settings)
@@ -193,7 +194,12 @@ def command_parser(command: str, shown: Sequence[Setting] | None = None) -> Argu
         print_config=None,  # `main` prints what has been checked
         formatter_class=partial(HelpFormatter, max_help_position=32),
     )
-    parser.add_argument("--config", type=Path, metavar="FILE.yaml", help="settings; flags go over them")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE.yaml",
+        help="file, or one of `evenhand configs`; flags go over it",
+    )
     parser.add_argument("--print_config", action="store_true", help="print all settings as YAML and do nothing")
     parser.add_argument("-h", "--help", nargs="?", const="", metavar="GROUP", help="show this, or a group of settings")
     _add_logging(parser)

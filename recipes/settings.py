@@ -351,6 +351,13 @@ class ExportSettings:
     output_dir: Folder = option(Path("runs/export"), "where; the model is in its folder `model`")
 
 
+@strict
+class ConfigsSettings:
+    """List the configs that ship with Evenhand, for `--config NAME`, or print one of them."""
+
+    names: list[str] = option(list, "`evenhand configs NAME` prints it, to be copied and changed; []: a line on each")
+
+
 COMMANDS: dict[str, type] = {
     "measure": MeasureSettings,
     "label": LabelSettings,
@@ -362,10 +369,11 @@ COMMANDS: dict[str, type] = {
     "report": ReportSettings,
     "export": ExportSettings,
     "train_classifier": TrainClassifierSettings,
+    "configs": ConfigsSettings,
 }
 
 
-POSITIONAL = {"report": "folders"}  # the list that stands behind a command without its flag
+POSITIONAL = {"report": "folders", "configs": "names"}  # the list that stands behind a command without its flag
 
 
 def told_of(settings: Any, family: str) -> Told:

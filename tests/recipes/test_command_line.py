@@ -400,7 +400,8 @@ def command_of(file):
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.name)
 def test_every_shipped_config_is_valid_and_says_how_to_run_it(file):
     lines = file.read_text(encoding="utf-8").splitlines()
-    assert f"--config recipes/configs/{file.relative_to(FOLDER)}" in "\n".join(lines[:8])
+    assert f"--config {file.stem}\n" in "\n".join(lines[:8])
+    assert lines[0][-1] in ".?)"  # `evenhand configs` shows it
     assert max(map(len, lines)) <= 120
     read_settings(command_of(file), file)
 
@@ -424,7 +425,8 @@ def test_accelerate_reads_the_configs_for_several_processes(name, launched_by):
     from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 
     file = FOLDER / "accelerate" / f"{name}.yaml"
-    assert f"--config_file recipes/configs/accelerate/{name}.yaml -m evenhand" in file.read_text(encoding="utf-8")
+    text = file.read_text(encoding="utf-8")
+    assert f"$ evenhand configs {name} > {name}.yaml\n" in text and f"--config_file {name}.yaml -m evenhand" in text
     told = launch_command_parser().parse_args(["--config_file", str(file), "--num_processes", "2", "-m", "evenhand"])
     told, *_ = _validate_launch_command(told)
     ways = ("multi_gpu", "use_fsdp", "use_deepspeed")
@@ -511,3 +513,33 @@ def test_folders_stand_behind_report_without_a_flag(ran, capsys):
     assert main(["report", "runs/a b", "runs/c,d", "--output_dir", "x"]) == 0
     assert (ran[0].folders, ran[0].output_dir) == ([Path("runs/a b"), Path("runs/c,d")], Path("x"))
     assert "'b' is no setting" in refused(capsys, "report", "--output_dir", "x", "b")
+
+
+# Shipped configs
+
+
+def test_each_shipped_config_has_a_name_of_its_own_and_a_line(capsys):
+    assert main(["configs"]) == 0
+    listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    files = list(FOLDER.rglob("*.yaml"))
+    assert len(listed) == len(files)
+    assert {f"# {listed[file.stem]}\n" == file.open(encoding="utf-8").readline() for file in files} == {True}
+
+
+def test_a_shipped_config_is_printed_as_it_is(capsys):
+    assert main(["configs", "loop", "ddp"]) == 0
+    expected = [(FOLDER / name).read_text(encoding="utf-8") for name in ("loop.yaml", "accelerate/ddp.yaml")]
+    assert capsys.readouterr().out == "".join(expected)
+    assert "names: 'lop' is unknown; did you mean 'loop'?" in refused(capsys, "configs", "lop")
+
+
+def test_a_shipped_config_is_given_by_its_name_and_a_file_of_that_name_wins(ran, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").mkdir()  # a folder of that name is no file
+    assert main(["loop", "--config", "loop"]) == 0
+    assert ran == [read_settings("loop", FOLDER / "loop.yaml")]
+    (tmp_path / "human").write_text("jobs: 3", encoding="utf-8")
+    assert main(["loop", "--config", "human"]) == 0 and ran[1].jobs == 3
+    assert "--config: 'zzz' is unknown. Known: " in refused(capsys, "loop", "--config", "zzz")
+    for path in ("zzz.yaml", "runs/zzz"):  # these are files or nothing
+        assert "is unknown" not in refused(capsys, "loop", "--config", path)
