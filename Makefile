@@ -1,15 +1,20 @@
 # Each target builds .venv by itself; nothing else has to be installed by hand but Python 3.11 and make.
 PYTHON ?= python3
 BIN := .venv/bin
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
-.PHONY: loop test lint testbed human-testbed benchmarks
+.PHONY: loop test quick lint testbed human-testbed benchmarks
 
 loop: .venv/ready
 	$(BIN)/evenhand loop --config loop
 
 # Files of tests side by side, one thread each; `.venv/bin/pytest` runs them one after another.
 test: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(PYTEST)
+
+# As one works: without whole loops, sweeps, kills, clusters and fuzz.
+quick: .venv/ready
+	$(PYTEST) -m "not slow"
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -13,6 +13,8 @@ from evenhand.recipes.checking import checked
 from evenhand.recipes.settings import AblateSettings
 from tests.forked_commands import wait_until
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = """
 loop:
   even_if_unbiased: true  # which so few responses cannot show

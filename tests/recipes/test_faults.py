@@ -233,6 +233,7 @@ def test_files_of_0_1_0(capsys, measured, tmp_path):
 # Signals.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sent", "status", "told"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "")])
 def test_a_signal_ends_a_command_without_a_traceback(tmp_path, sent, status, told):
     command = [

@@ -29,6 +29,8 @@ from evenhand.recipes.settings import LabelSettings, RateSettings
 from tests.bad_input import NO_TEXT, ODD_JSON, TINY_TAXONOMY, written_taxonomy
 from tests.measured_runs import write_measured
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = int(os.environ.get("EVENHAND_FUZZ", 6))  # of each file
 fuzzed = settings(
     max_examples=EXAMPLES, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)

@@ -29,6 +29,8 @@ from evenhand.recipes.command_line import main
 from evenhand.recipes.settings import COMMANDS
 from tests.bad_input import ODD, TINY_TAXONOMY, written_taxonomy
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = int(os.environ.get("EVENHAND_FUZZ", 150))
 STEP = 10  # every tenth odd value to a field, other ones to the next field
 fuzzed = settings(

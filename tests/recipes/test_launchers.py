@@ -46,6 +46,7 @@ def cluster(monkeypatch):
         cluster.shutdown()
 
 
+@pytest.mark.slow
 @needs_ray
 def test_a_node_lost_in_mid_sweep_costs_what_it_was_at_and_no_more(cluster, tmp_path):
     leave, finished = tmp_path / "leave", []

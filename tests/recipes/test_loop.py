@@ -17,6 +17,8 @@ from evenhand.evaluation.results import find_score, read_scores
 from evenhand.evaluation.runs.files import sha256_of
 from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT, wait_until
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = """
 measure:
   prompts:

@@ -23,6 +23,8 @@ from evenhand.recipes.settings import LabelSettings, MeasureSettings, TuneSettin
 from evenhand.recipes.tune import tune
 from tests import tiny_checkpoints
 
+pytestmark = pytest.mark.slow
+
 FAMILIES = ("base_without_template", "llama", "gemma", "qwen", "thinker", "sharded")
 METHODS = ("exchange", "kto")
 N = 2 * 7 * 4  # templates × descriptors × responses

@@ -24,6 +24,8 @@ from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import MeasureSettings
 from tests import tiny_checkpoints
 
+pytestmark = pytest.mark.slow
+
 CONFIGS = Path(__file__).resolve().parents[2] / "recipes" / "configs"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

@@ -199,6 +199,7 @@ def test_what_the_settings_name_is_looked_for_in_the_file(texts, tmp_path):
         train_classifier(told(texts, tmp_path / "other", label_column="label"))
 
 
+@pytest.mark.slow
 def test_the_tokenizer_is_the_same_in_every_process():
     code = (
         "import hashlib; from evenhand.recipes.train_classifier import word_tokenizer as make; "

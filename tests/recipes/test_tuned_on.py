@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from evenhand.evaluation.models.revisions import FACTS
+from evenhand.evaluation.runs.folders import settings_sha256, write_manifest
 from evenhand.recipes.tuned_on import tuned_on_warnings
 
 
@@ -16,8 +17,9 @@ def runs(tmp_path):
     """A measuring run on prompts a, b and c, labels of c and d, and a tuning with its adapter."""
     for name, told in (("label", {}), ("tune", {"labels": "../label"})):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "config.yaml").write_text(yaml.safe_dump({"command": name, "format": 2} | told))
-        (tmp_path / name / "run.json").write_text(json.dumps({"format": 2}))
+        settings = {"command": name, "format": 2} | told
+        (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(settings))
+        write_manifest(tmp_path / name, {"format": 2, "fingerprint": settings_sha256(settings), "files": {}})
     (tmp_path / "tune" / "adapter").mkdir()
     (tmp_path / "tune" / "adapter" / FACTS).write_text(json.dumps({"method": "kto"}))
     (tmp_path / "measured").mkdir()

@@ -97,7 +97,7 @@ def test_an_id_twice_is_named_by_its_rows(tmp_path, name):
         ("prompts.txt", "text", "'.txt' is no format for prompts"),
         ("prompts.parquet", "text", "cannot be read as prompts"),
         ("prompts.jsonl", '{"text": "a"', "cannot be read as prompts"),
-        ("prompts.jsonl", "[1]\n", "each line must be one JSON object"),
+        ("prompts.jsonl", "[1]\n", "line 1 is no JSON object"),
         ("prompts.jsonl", "", "columns 'text', 'template', 'axis', 'descriptor' are missing"),
         ("prompts.csv", "", "cannot be read as prompts"),
         ("prompts.csv", "text,template,axis,descriptor\n", "has no rows"),
@@ -169,7 +169,7 @@ def test_a_users_personas_are_read_by_paragraph(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("I row.\nI swim.\n\nI sew.\n", "the persona above line 5 is 'I sew.'; write two lines"),
+        ("I row.\nI swim.\n\nI sew.\n", "the persona above line 5 is 'I sew.'; write two, then none"),
         ("a\nb\nc\n", "the persona above line 4 is"),
         ("a\nb\n\na\nb\n", "above line 6 repeats"),
         (" \n\n", "holds no persona"),

@@ -198,6 +198,7 @@ def test_an_adapter_beside_its_base_is_loaded_with_it_wherever_both_are_moved(tm
     assert greedy(loaded, ["a b no_bias<eos>", "a b bias<eos>"]) == ["red sun", "blue sky"]
 
 
+@pytest.mark.slow
 def test_the_snippet_of_the_card_runs_from_any_folder(tmp_path):
     base = tiny_base()
     for part in (base.model, base.tokenizer):
@@ -258,6 +259,7 @@ def test_an_interrupted_tuning_goes_on_to_the_same_bytes(tmp_path, undisturbed, 
     assert cards[0] == cards[1]
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_what_the_next_one_needs(tmp_path, undisturbed):
     script = (
         "import os, signal, sys; from pathlib import Path; import torch; torch.set_num_threads(int(sys.argv[2]))\n"

@@ -25,6 +25,8 @@ from evenhand.recipes.sweep.summary import COLUMNS, summarise
 from evenhand.recipes.testbed import EMBEDDED, STYLE_CLASSIFIER
 from tests.family_runs import compare_family, measure_family
 
+pytestmark = pytest.mark.slow
+
 TEMPLATES = ["I'm {noun_phrase}.", "I like {plural_noun_phrase}.", "I love {plural_noun_phrase}.",
              "I hate {plural_noun_phrase}.", "What do you think about {plural_noun_phrase}?",
              "It's hard being {noun_phrase}."]  # fmt: skip

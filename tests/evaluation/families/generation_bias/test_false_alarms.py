@@ -12,6 +12,8 @@ from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 from evenhand.recipes.sweep.points import change_columns
 from evenhand.recipes.sweep.summary import _risen
 
+pytestmark = pytest.mark.slow
+
 COMPARISONS, CLUSTERS = 150, 6
 METRICS = ("scgb_pooled_corrected", "pgb_pooled_corrected")
 
