@@ -4,6 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -78,26 +79,31 @@ def _make(
 def _joined(parts: Path, columns: Sequence[str], n: int) -> pd.DataFrame:
     """Return the rows of all parts, read one after the other into the place of each: no row is in memory twice.
 
+    Neighbouring columns of one type lie in one block, (columns, n), so that a matrix of them all is no copy.
+
     Raises:
         InputError: the parts are not of these rows.
     """
-    found, made = {name: np.empty(n, dtype=object) for name in columns}, np.zeros(n, dtype=bool)
+    blocks: list[tuple[list[str], np.ndarray]] = [(list(columns), np.empty((len(columns), 0), dtype=object))]
+    made = np.zeros(n, dtype=bool)
     for number, file in enumerate(_files(parts)):
         part = read_table(file)
         rows = part.pop(ROW).to_numpy()
         if len(rows) and not 0 <= rows.min() <= rows.max() < n:
             raise _not_these(parts, n)
         made[rows] = True  # a row is the same whenever it is made
-        for name in columns:
-            values = part[name].to_numpy()
-            if number == 0:
-                found[name] = np.empty(n, dtype=values.dtype)
-            elif not np.can_cast(values.dtype, found[name].dtype, "safe"):
-                found[name] = found[name].astype(np.promote_types(values.dtype, found[name].dtype))
-            found[name][rows] = values
+        if number == 0:
+            alike = [list(names) for _, names in groupby(columns, key=lambda name: part[name].dtype)]
+            blocks = [(names, np.empty((len(names), n), dtype=part[names[0]].to_numpy().dtype)) for names in alike]
+        for place, (names, block) in enumerate(blocks):
+            values = part[names].to_numpy()
+            if not np.can_cast(values.dtype, block.dtype, "safe"):
+                block = block.astype(np.promote_types(values.dtype, block.dtype))
+                blocks[place] = names, block
+            block[:, rows] = values.T
     if not made.all():
         raise _not_these(parts, n)
-    return pd.DataFrame(found, copy=False)
+    return pd.concat([pd.DataFrame(block.T, columns=names, copy=False) for names, block in blocks], axis=1)
 
 
 def _not_these(parts: Path, n: int) -> InputError:

@@ -64,7 +64,7 @@ def style_table(
     Where a response was longer than the classifier reads, as the mask `cut` (n,) says, a column `cut_by_classifier`
     tells which.
     """
-    table = pd.DataFrame(vectors.astype(np.float32, copy=False), columns=list(styles))
+    table = pd.DataFrame(vectors.astype(np.float32, copy=False), columns=list(styles), copy=False)
     table.insert(0, PROMPT_ID, prompt_ids.to_numpy())
     if cut is not None and cut.any():
         table.insert(1, CUT, cut)

@@ -89,6 +89,17 @@ def test_several_columns_may_hold_arrays(tmp_path):
     assert rows.values.tolist() == [[0.25, False], [0.5, True]]
 
 
+def test_columns_of_one_type_are_a_matrix_without_a_copy(tmp_path):
+    def batches(share):
+        yield [1], [False], np.float32([3]), np.float32([4])
+        yield [0], [True], np.float32([1]), np.float32([2])
+
+    rows = gather(tmp_path, ["cut", "p0", "p1"], 2, batches, "rows", "rows")
+    assert rows.pop("cut").tolist() == [True, False]
+    matrix = rows.to_numpy(dtype=np.float32)
+    assert matrix.tolist() == [[1, 2], [3, 4]] and np.shares_memory(matrix, rows["p1"].to_numpy())
+
+
 def test_numbers_of_several_kinds_and_texts_are_joined_as_one_table_would_have_them(tmp_path):
     def batches(first):
         yield [1, 0], [1, 2], ["a", None]
