@@ -26,7 +26,8 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
-from benchmarks.real_model_rates import full_size, peak_memory, tuning_data
+from benchmarks.model_rates import peak_memory
+from benchmarks.random_models import full_size, tuning_data
 from evenhand.evaluation.errors import Refused
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.training.settings import TuningSettings
@@ -67,13 +68,6 @@ class KeptForBackward(TrainerCallback):
         raise Counted
 
 
-def base(dtype: str) -> DialogueModel:
-    torch.set_default_dtype(getattr(torch, dtype))  # so that no float32 copy of the weights was ever there
-    model = full_size(MODEL)
-    torch.set_default_dtype(torch.float32)
-    return model
-
-
 def tuned(model: DialogueModel, rows: int, *callbacks: TrainerCallback) -> None:
     """Tune for two steps of `rows` rows."""
     settings, data = tuning_data(MODEL, METHOD, SETTINGS, rows)
@@ -83,7 +77,7 @@ def tuned(model: DialogueModel, rows: int, *callbacks: TrainerCallback) -> None:
 
 def plan(dtype: str, rows: int) -> dict[str, float]:
     """Return what tuning should take, in bytes: all layers are alike, so one and two of them tell of all."""
-    model, counts = base(dtype), []
+    model, counts = full_size(MODEL, getattr(torch, dtype)), []
     network = model.model
     weights = sum(parameter.numel() * parameter.element_size() for parameter in network.parameters())
     layers = network.model.layers
@@ -99,7 +93,7 @@ def plan(dtype: str, rows: int) -> dict[str, float]:
 def peak(dtype: str, rows: int) -> dict[str, float]:
     """Return what tuning takes, and what the libraries took before, in bytes."""
     libraries = peak_memory()
-    tuned(base(dtype), rows)
+    tuned(full_size(MODEL, getattr(torch, dtype)), rows)
     return {"libraries": libraries * 2**30, "peak": peak_memory() * 2**30}
 
 

@@ -177,7 +177,7 @@ def test_the_tag_is_learned_where_it_stands_in_the_context(finished):
 @pytest.mark.parametrize("name", MODELS)
 def test_the_estimate_is_of_as_many_responses_as_there_will_be(name, monkeypatch):
     monkeypatch.syspath_prepend(str(CONFIGS.parents[1]))  # benchmarks are not installed
-    work = import_module("benchmarks.real_model_rates").work
+    work = import_module("benchmarks.model_rates").work
     responses, rows = work(read_settings("loop", CONFIGS / f"{name}.yaml"))
     assert f"{responses:,} responses" in (CONFIGS / f"{name}.yaml").read_text()
     assert rows == dict.fromkeys(methods_of(name), 6000)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benchmarks.real_model_rates import full_size, tuning_data
+from benchmarks.random_models import full_size, tuning_data
 from evenhand.evaluation.errors import Refused
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.settings import ModelSettings
