@@ -1,5 +1,6 @@
 """Settings that families of metrics share: dataclasses, read strictly. Imports nothing heavy: `--help` is immediate."""
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -81,12 +82,20 @@ class ModelSettings(CheckpointSettings):
     server: str | None = option(
         None, "OpenAI-compatible server that answers by this name (evenhand[server]), http://host:port/v1; null: none"
     )
-    api: Literal["chat", "completions"] = option("chat", "what of the server's is asked")
+    api: Literal["chat", "completions"] = option("chat", "what of the server's is asked; likelihoods: completions")
     concurrency: Count = option(16, "requests to the server under way at once")
+    tokenizer: str | None = option(
+        None, "of a served model, to ask for likelihoods: Hugging Face id or folder; null: that of its name"
+    )
 
     def __post_init__(self) -> None:
         """Refuse a URL that is none or holds a password, and beside a server what only a loaded model has."""
         CheckpointSettings.__post_init__(self)
+        if self.server is None and self.tokenizer is not None:
+            raise InputError(
+                f"tokenizer: {self.tokenizer!r} is read for a served model alone, a loaded one has its own; give "
+                "model.server too, or leave this out."
+            )
         if self.server is None:
             return
         url = urlsplit(self.server)
@@ -109,6 +118,22 @@ class ClassifierSettings(CheckpointSettings):
 
     name: str | None = option(None, "Hugging Face id or folder of a sequence classifier; null: not measured")
     label: str | None = option(None, "its label that means offensive")
+
+
+OF_SERVERS = ("server", "api", "concurrency", "tokenizer")  # what of a model's settings is read for a served one alone
+
+
+def model_signature(model: ModelSettings, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a signature says of a model; a served one's revision is hearsay, and its address says nothing.
+
+    Args:
+        inputs: the run's fingerprints, by name; those of the model and its tokenizer are looked at.
+    """
+    if model.server is not None:
+        tokenizer = {name: inputs[name] for name in ("tokenizer",) if name in inputs}
+        return {"name": model.name, "revision": model.revision, "api": model.api, **tokenizer}
+    loaded = {name: value for name, value in as_settings(model).items() if name not in OF_SERVERS}
+    return {**loaded, "revision": inputs["model"]}
 
 
 NOUN_PHRASES = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}  # what is asked unless told otherwise

@@ -34,6 +34,8 @@ from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.recipes import testbed
 
 FAMILY = "generation_bias"  # what is measured unless told otherwise, what labels are made of and tuning removes
+SCORED = ("likelihood_bias", "sentence_pairs")  # ask for likelihoods of a model, which some servers say
+SERVED = (*SCORED, "offensiveness")  # need no model here, as FAMILY does not
 SHOW, WHERE = "print the report", "where everything is written"
 TRACKED, GROUP = "wandb is offline unless you are logged in", "name that joins the stages of one experiment"
 KEPT = "upload files as W&B artifacts"
@@ -80,10 +82,15 @@ class Measurement:
                 f"model.system_prompt: {', '.join(others)} asks without any; measure {FAMILY} alone with it, or leave "
                 "it out."
             )
-        if self.model.server and (others or self.capabilities):
+        if self.model.server and (loaded := [*(set(others) - {*SERVED}), *self.capabilities]):
             raise InputError(
-                f"model.server: {', '.join([*others, *self.capabilities])} asks for likelihoods or weights, which a "
-                f"server does not give; measure {FAMILY} alone by it, or load the model."
+                f"model.server: {', '.join(sorted(loaded))} asks for weights, which a server does not give; measure "
+                f"{', '.join((FAMILY, *SERVED))} by it, or load the model."
+            )
+        if self.model.server and self.model.api == "chat" and (asked := [name for name in others if name in SCORED]):
+            raise InputError(
+                f"model.api: {', '.join(asked)} asks how likely sentences are, which no chat says; give --model.api "
+                "completions."
             )
         if self.capabilities and FAMILY not in self.metrics:
             raise InputError(f"capabilities: a cost beside {FAMILY}; name it among metrics, or leave them out.")

@@ -16,9 +16,10 @@ ANSWERS = ("I am so sorry to hear that.", "Do you like to cook?", "That is great
 
 def answer_to(body, own=""):
     """The answer that a body gets: the same to the same prompt and seed, unless the server has a whim of its `own`."""
-    read = json.dumps([body.get("messages", body.get("prompt")), body["seed"], own])
+    seed = body.get("seed")
+    read = json.dumps([body.get("messages", body.get("prompt")), seed, own])
     answer = ANSWERS[hashlib.sha256(read.encode()).digest()[0] % len(ANSWERS)]
-    return f"{answer}{own} {body['seed']}"
+    return f"{answer}{own} {seed}"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -34,14 +35,30 @@ class Handler(BaseHTTPRequestHandler):
             fault = told["random"].choice(told["faults"]) if told["random"].random() < told["share"] else None
             fault = "bad" if body["max_tokens"] == "refuse" else fault
             told["failed"][fault] += 1
+            told["seed"] = body.get("seed")
+        if told["one_generator"]:
+            time.sleep(0.2)
+            body["seed"] = told["seed"]
         text = answer_to(body, own)
         is_chat = self.path == "/v1/chat/completions"
         choice = {"index": 0, "finish_reason": "stop"} | (
-            {"message": {"role": "assistant", "content": text}} if is_chat else {"text": text}
+            {"message": {"role": "assistant", "content": text}} if is_chat else {"text": text, **self._scores(body)}
         )
         getattr(self, f"_{fault or 'send'}")(
             {"id": "x", "object": "x", "created": 0, "model": "x", "choices": [choice]}
         )
+
+    def _scores(self, body):
+        """What is asked for of the prompt's tokens, where this server has it: `echo` or `prompt_logprobs`."""
+        way, log_p = self.server.told["says"]
+        if way not in body:
+            return {}
+        found = [None, *log_p(body["prompt"])]
+        if way == "prompt_logprobs":
+            places = zip(body["prompt"][1:], found[1:], strict=True)
+            return {way: [None, *({"7": {"logprob": -9.0}, str(token): {"logprob": it}} for token, it in places)]}
+        tokens = [*map(str, body["prompt"]), "generated"]
+        return {"logprobs": {"tokens": tokens, "token_logprobs": [*found, -0.5]}}
 
     def _send(self, answer, status=200, cut=None, **headers):
         sent = json.dumps(answer).encode()[:cut]
@@ -96,9 +113,14 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(*faults, share=0.3, seedless=False):
-    """Yield the URL of a server, and what it saw: `bodies`, `keys`, and how often it `failed`, by fault."""
+def serving(*faults, share=0.3, seedless=False, one_generator=False, says=(None, None)):
+    """Yield the URL of a server, and what it saw: `bodies`, `keys`, and how often it `failed`, by fault.
+
+    With `one_generator` a request's seed is that of all that are under way, as with `transformers serve`. `says` is how
+    it says log p of a prompt's tokens ("echo" or "prompt_logprobs"), and what returns it for ids but the first.
+    """
     told = {"faults": faults, "share": share if faults else 0, "seedless": seedless, "random": random.Random(0)}
+    told |= {"one_generator": one_generator, "says": says}
     told |= {"lock": threading.Lock(), "bodies": [], "keys": set(), "failed": Counter()}
     server = Server(("127.0.0.1", 0), Handler)
     server.told = told

@@ -60,6 +60,20 @@ class Told:
         """Whether the model itself is loaded, and can be asked what only weights can say."""
         return self.responses is None and self.model.server is None
 
+    def scored_model(self) -> dict[str, str]:
+        """Return fingerprints of a model that is asked how likely sentences are, loaded or served.
+
+        Raises:
+            InputError: it cannot be found, or not its tokenizer.
+        """
+        from evenhand.evaluation.models.revisions import model_revision
+        from evenhand.evaluation.models.server import scored_fingerprints
+
+        if self.model.server is not None:
+            return scored_fingerprints(self.model)
+        name = self.place(self.model.name, "model")
+        return {"model": model_revision(name, self.model.revision, self.model.base)}
+
     def place(self, name: str, where: str) -> str:
         """Return what a name stands for in the field `where`: the name itself, or the embedded file or folder.
 

@@ -49,6 +49,18 @@ def model_revision(name: str, revision: str | None = None, base: str | None = No
     return digest
 
 
+def tokenizer_revision(name: str, revision: str | None = None) -> str:
+    """Return what pins a tokenizer's bytes: the hub's commit hash, or a SHA-256 over all files of a folder but weights.
+
+    Raises:
+        InputError: the name is neither of the two.
+    """
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        return _commit(name, revision)
+    return sha256_of(*sorted(file for kind in MODEL_FILES[1:] for file in folder.glob(kind)))
+
+
 def local_folder(name: str) -> Path | None:
     """Return the folder that `name` stands for, checked to hold safetensors; None if it is a model id on the hub.
 

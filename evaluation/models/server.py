@@ -1,4 +1,4 @@
-"""Responses of a model that an OpenAI-compatible server has: vLLM, SGLang, `transformers serve`, hosted ones.
+"""Answers of a model that an OpenAI-compatible server has: vLLM, SGLang, `transformers serve`, hosted ones.
 
 The `openai` client waits and tries again (429, 5xx, time-outs and resets; back-off with jitter, `Retry-After`). What it
 takes as it is, and a measurement must not, is asked for again here: bodies that are no JSON, and answers that are not
@@ -12,15 +12,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import islice
-from typing import Any
-
-import numpy as np
+from typing import Any, TypeVar
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.revisions import first_line
+from evenhand.evaluation.models.revisions import first_line, tokenizer_revision
 from evenhand.evaluation.models.thoughts import THOUGHTS
 from evenhand.evaluation.runs.shares import ALL, Share
-from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
 KEYS = ("EVENHAND_API_KEY", "OPENAI_API_KEY")  # the first that is set
 SEEDS = 2**31  # servers take 32 or 64 bits, some of them signed
@@ -30,8 +28,14 @@ RETRIES = 12  # at 30 % faults one request of six million fails for good; a serv
 RETRIES_AT_FIRST = 5  # of a server that may not be there at all
 TIMEOUT = 600.0  # seconds; answers of large models wait in the server's queue
 AHEAD = 4  # so many times `concurrency` answers may wait for an earlier one
+PROBED, AGAIN = 4, 2  # seeds by which it is found out whether a server keeps them, and how often each is asked again
 
 Body = dict[str, Any]
+Read = TypeVar("Read")
+
+
+class NotOffered(InputError):
+    """The server refuses a request, or its answer has not what was asked for: to ask again is of no use."""
 
 
 def request_arguments(decoding: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,30 +90,56 @@ def requests(
     ]
 
 
-def answers(
-    model: ModelSettings, asked: Sequence[Body], share: Share = ALL
-) -> Iterator[tuple[list[int], list[str | None]]]:
-    """Yield (row indices, their responses) in the rows' order, as they come; of a `share`, its rows alone.
+def response(answer: Any, body: Body) -> str | None:
+    """Return the response in an answer, without outer blanks and what the model thought before it.
 
-    `model.concurrency` requests are under way at any time. A response is without outer blanks and what the model
-    thought before it; it may be "", and is None where the model never left its thought.
+    It may be "", and is None where the model never left its thought.
+
+    Raises:
+        ValueError, TypeError, AttributeError: there is not one.
+    """
+    (choice,) = answer.choices
+    chat = "messages" in body
+    text = choice.message.content if chat else choice.text
+    if text is None and chat:
+        text = choice.message.refusal or ""
+    if not text and choice.finish_reason == "length":
+        return None  # all that it was given went into its thought, which the server keeps apart
+    for marks in THOUGHTS:
+        if marks.end in text:
+            text = text.partition(marks.end)[2]
+        elif text.lstrip().startswith(marks.cue):
+            return None
+    return text.strip()
+
+
+def answers(
+    model: ModelSettings,
+    asked: Sequence[Body],
+    share: Share = ALL,
+    read: Callable[[Any, Body], Read] = response,
+) -> Iterator[tuple[list[int], list[Read]]]:
+    """Yield (row indices, what is read from their answers) in the rows' order, as they come; of a `share`, its own.
+
+    `model.concurrency` requests are under way at any time. What `read` raises a ValueError, TypeError or AttributeError
+    for is asked for again.
 
     Raises:
         InputError: the server refuses a request, or fails for it again and again.
     """
-    rows = iter(np.flatnonzero(share.left(range(len(asked)))).tolist())
-    under_way: deque[tuple[int, asyncio.Task]] = deque()
+    rows = (row for alone in share.of([[row] for row in range(len(asked))]) for row in alone)
+    under_way: deque[tuple[int, asyncio.Task[Read | InputError]]] = deque()
     with asyncio.Runner() as runner:
         client, gate = _client(model, RETRIES), asyncio.Semaphore(model.concurrency)
 
-        async def ask(body: Body) -> str | InputError | None:
+        async def ask(body: Body) -> Read | InputError:
             async with gate:
                 try:
-                    return await _answer(client, model, body)
+                    return await _answer(client, model, body, read)
                 except InputError as error:  # raised when its turn comes, after what was answered before
                     return error
 
-        async def next_answers() -> list[tuple[int, str | InputError | None]]:
+        async def next_answers() -> list[tuple[int, Read | InputError]]:
             for row in islice(rows, AHEAD * model.concurrency - len(under_way)):
                 under_way.append((row, asyncio.create_task(ask(asked[row]))))
             found = []
@@ -120,35 +150,81 @@ def answers(
 
         try:
             while found := runner.run(next_answers()):
-                texts = [text for _, text in found]
-                good = next((place for place, text in enumerate(texts) if isinstance(text, InputError)), len(texts))
+                made = [it for _, it in found]
+                good = next((place for place, it in enumerate(made) if isinstance(it, InputError)), len(made))
                 if good:
-                    yield [row for row, _ in found[:good]], texts[:good]
-                if good < len(texts):
-                    raise texts[good]
+                    yield [row for row, _ in found[:good]], made[:good]
+                if good < len(made):
+                    raise made[good]
         finally:
             runner.run(client.close())
 
 
 def keeps_seeds(model: ModelSettings, body: Body) -> bool | None:
-    """Return whether a server answers by the seed that it is sent; None if one request cannot tell.
+    """Return whether a server answers by the seed that it is sent; None if it answers whatever seed alike.
 
-    It is asked the same twice and, where the answers are equal, once more with another seed.
+    It is asked with some seeds, one after the other, and then again with all of them, as many under way as in the run:
+    one that draws from a single generator keeps the seeds of requests that come alone.
 
     Raises:
         InputError: there is no such server or model, or the key is refused.
     """
+    several = [{**body, "seed": (body["seed"] + further) % SEEDS} for further in range(PROBED)]
 
-    async def three() -> list[str | None]:
-        client = _client(model, RETRIES_AT_FIRST)
+    async def probed() -> tuple[list[str | None], list[str | None]]:
+        client, gate = _client(model, RETRIES_AT_FIRST), asyncio.Semaphore(model.concurrency)
+
+        async def ask(one: Body) -> str | None:
+            async with gate:
+                return await _answer(client, model, one, response)
+
         async with client:
-            again = {**body, "seed": (body["seed"] + 1) % SEEDS}
-            return [await _answer(client, model, one) for one in (body, body, again)]
+            alone = [await ask(one) for one in several]
+            return alone, await asyncio.gather(*(ask(one) for one in several * AGAIN))
 
-    first, same, other = asyncio.run(three())
-    if first != same:
+    alone, together = asyncio.run(probed())
+    if together != alone * AGAIN:
         return False
-    return True if same != other else None
+    return True if len(set(alone)) > 1 else None
+
+
+def asked_once(model: ModelSettings, body: Body, read: Callable[[Any, Body], Read]) -> Read:
+    """Return what is read from the answer to one request, of a server that may not be there at all.
+
+    Raises:
+        NotOffered: the server refuses it, or `read` says that what was asked for is not there.
+        InputError: there is no such server, or the key is refused.
+    """
+
+    async def ask() -> Read:
+        async with (client := _client(model, RETRIES_AT_FIRST)):
+            return await _answer(client, model, body, read)
+
+    return asyncio.run(ask())
+
+
+def tokenizer_of(model: ModelSettings) -> CheckpointSettings:
+    """Return where the tokenizer of a served model comes from: as told, else from the model of its name."""
+    if model.tokenizer is not None:
+        return CheckpointSettings(name=model.tokenizer)
+    return CheckpointSettings(name=model.name, revision=model.revision)
+
+
+def scored_fingerprints(model: ModelSettings) -> dict[str, str]:
+    """Return what is known of a served model that is asked for likelihoods: its name, its tokenizer's revision.
+
+    Raises:
+        InputError: there is no client, or no such tokenizer.
+    """
+    check_installed()
+    tokenizer = tokenizer_of(model)
+    try:
+        return {"model": model.name, "tokenizer": tokenizer_revision(tokenizer.name, tokenizer.revision)}
+    except InputError:
+        raise InputError(
+            f"model.tokenizer: a server is asked for likelihoods by token ids, and no tokenizer was found as "
+            f"{tokenizer.name!r}; give that of the served model: its Hugging Face id or a folder."
+        ) from None
 
 
 def check_installed() -> None:
@@ -172,7 +248,7 @@ def _client(model: ModelSettings, retries: int) -> Any:
     return AsyncOpenAI(base_url=model.server, api_key=_key() or "none", max_retries=retries, timeout=TIMEOUT)
 
 
-async def _answer(client: Any, model: ModelSettings, body: Body) -> str | None:
+async def _answer(client: Any, model: ModelSettings, body: Body, read: Callable[[Any, Body], Read]) -> Read:
     from openai import APIConnectionError, APIError, APIStatusError
 
     ask: Callable = client.chat.completions.create if model.api == "chat" else client.completions.create
@@ -180,47 +256,34 @@ async def _answer(client: Any, model: ModelSettings, body: Body) -> str | None:
         if attempt:
             await asyncio.sleep(min(8.0, 0.25 * 2**attempt) * random.uniform(0.75, 1))
         try:
-            return _text(await ask(**body), model.api)
+            return read(await ask(**body), body)
         except APIConnectionError as error:
             raise InputError(_failed(model, first_line(error))) from None
         except APIStatusError as error:
-            raise InputError(_refused(model, error)) from None
+            raise _refused(model, error) from None
+        except NotOffered:
+            raise
         except (APIError, ValueError, TypeError, AttributeError):  # no JSON, or not of the form of one answer
             continue
     raise InputError(_failed(model, "what it sends is no answer of this API"))
 
 
-def _text(answer: Any, api: str) -> str | None:
-    """Return the response in an answer; raises ValueError, TypeError or AttributeError if there is not one."""
-    (choice,) = answer.choices
-    text = choice.text if api == "completions" else choice.message.content
-    if text is None and api == "chat":
-        text = choice.message.refusal or ""
-    if not text and choice.finish_reason == "length":
-        return None  # all that it was given went into its thought, which the server keeps apart
-    for marks in THOUGHTS:
-        if marks.end in text:
-            text = text.partition(marks.end)[2]
-        elif text.lstrip().startswith(marks.cue):
-            return None
-    return text.strip()
-
-
 def _failed(model: ModelSettings, reason: str) -> str:
     return (
-        f"model.server: {model.server} failed again and again ({_without_key(reason)}); see to it and run again: what "
-        "was answered is kept."
+        f"model.server: {model.server}, asked as {model.name} by {model.api}, failed again and again "
+        f"({_without_key(reason)}); see to it and run again: what was answered is kept."
     )
 
 
-def _refused(model: ModelSettings, error: Any) -> str:
+def _refused(model: ModelSettings, error: Any) -> InputError:
     """Return what a request was refused for; what a server says of a key may hold a part of it."""
-    if error.status_code in (401, 403):
-        return f"model.server: {model.server} refuses the key ({error.status_code}); set {' or '.join(KEYS)}."
-    if error.status_code == 429 or error.status_code >= 500:
-        return _failed(model, f"status {error.status_code}")
+    status = error.status_code
+    if status in (401, 403):
+        return InputError(f"model.server: {model.server} refuses the key ({status}); set {' or '.join(KEYS)}.")
+    if status in (408, 409, 429) or status >= 500:  # what the client tries again
+        return InputError(_failed(model, f"status {status}"))
     said = _without_key(first_line(error))[:300]
-    return f"model.server: {model.server} refuses to answer as {model.name} by {model.api}: {said}"
+    return NotOffered(f"model.server: {model.server} refuses to answer as {model.name} by {model.api}: {said}")
 
 
 def _without_key(text: str) -> str:

@@ -57,7 +57,8 @@ NOT_COMPARED = (
 RUN_FOLDERS = ("responses", "labels", "tuning", "comparison", "before", "after", "untagged")
 # What is in them, in models and in these files is compared by its fingerprint, among the inputs, however it is spelled.
 FILES = ("file", "texts", "test_texts", "references", "translations", "neutral_dialogue", "questions", "leave_out")
-SERVING = ("server", "concurrency")  # where a model is served, and how many requests it gets at once
+# Where a model is served, how many requests it gets at once, and where its tokenizer is, whose content is compared.
+SERVING = ("server", "concurrency", "tokenizer")
 NAMES = (*RUN_FOLDERS, "name", *FILES, *SERVING)
 # What a manifest holds the hashes of: results, and no reports, which people may edit, or summaries, made ever anew.
 RESULTS = (".parquet", ".json", ".csv", ".safetensors")

@@ -5,6 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
+from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias import measure as module
 from evenhand.evaluation.families.generation_bias.settings import Settings
@@ -65,8 +66,12 @@ def test_a_served_model_is_measured_once_for_each_prompt_and_the_key_is_left_now
 
 def test_what_only_weights_can_say_is_refused_beside_a_server(tmp_path):
     served = ModelSettings(name="some-model", server="http://127.0.0.1:1/v1")
-    with pytest.raises(ValidationError, match=r"model\.server: sentence_pairs asks for likelihoods or weights"):
+    with pytest.raises(ValidationError, match=r"model\.server: embedding_bias asks for weights"):
+        Measurement(model=served, metrics=["generation_bias", "embedding_bias"])
+    with pytest.raises(ValidationError, match=r"model\.api: sentence_pairs asks how likely .* --model.api completions"):
         Measurement(model=served, metrics=["generation_bias", "sentence_pairs"])
+    with pytest.raises(InputError, match=r"model\.tokenizer: a server is asked for likelihoods by token ids, .*'some-"):
+        families.Told(model=served).scored_model()
     with pytest.raises(ValidationError, match=r"model\.server: arc_easy asks"):
         Measurement(model=served, capabilities=["arc_easy"])
     with pytest.raises(ValidationError, match=r"measure\.model\.server: a loop loads the model"):

@@ -13,7 +13,7 @@ from evenhand.evaluation.models.embeddings import encode_texts, load_sentence_en
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import Run, packages
-from evenhand.evaluation.settings import as_settings
+from evenhand.evaluation.settings import model_signature
 
 CUT = "cut"  # whether the encoder read less than the whole of one of the two texts
 
@@ -29,7 +29,7 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
 def _signature(run: Run, told: Told, texts_cut: int) -> dict[str, Any]:
     settings = told.settings
     return {
-        "model": as_settings(told.model) | {"revision": run.inputs["model"], "texts_cut": texts_cut},
+        "model": model_signature(told.model, run.inputs) | {"texts_cut": texts_cut},
         "references": {"name": str(settings.references), "sha256": run.inputs["references"], "split": settings.split},
         "languages": settings.languages,
         "packages": packages(),

@@ -65,7 +65,7 @@ from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import sha256_of, write_json
 from evenhand.evaluation.runs.folders import Run, packages
 from evenhand.evaluation.runs.tables import read_table
-from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings
+from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings, model_signature
 
 SAMPLES_TRACKED = 200
 NEUTRAL = "neutral"  # the table of likelihoods of ordinary dialogue
@@ -140,9 +140,7 @@ def _asked(run: Run, told: Told, prompts: pd.DataFrame) -> dict[str, Any]:
     tag = control_tag(told.place(told.model.name, "model")) if tag is None else tag
     _ask(run, told, tag, arguments, prompts)
     facts = json.loads((run.folder / MODEL_FACTS).read_text(encoding="utf-8"))
-    model = {**as_settings(told.model), "revision": run.inputs["model"], "dtype": facts["dtype"], "control_tag": tag}
-    for of_a_server in ("server", "api", "concurrency"):
-        del model[of_a_server]
+    model = {**model_signature(told.model, run.inputs), "dtype": facts["dtype"], "control_tag": tag}
     dataset = {"name": str(told.prompts.file or told.prompts.dataset)}
     return {"model": model, "format": facts["format"], "dataset": dataset, "decoding": dict(arguments)}
 

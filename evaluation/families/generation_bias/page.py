@@ -79,12 +79,13 @@ def _given(*runs: Measured) -> list[str]:
     files = [str(run.told.responses) for run in runs if run.told.responses]
     mixed = any(without_templates(run.table(PROMPTS)) for run in runs if run.told.responses)
     served = [run for run in runs if run.told.model.server and not run.told.responses]
-    seedless = any(run.signature(HEADLINE).get("keeps_seeds") is False for run in served)
+    signatures = [run.signature(HEADLINE) for run in served]
+    kept = [each.get("keeps_seeds") for each in signatures if each.get("decoding", {}).get("do_sample")]
     names = dict.fromkeys(run.told.model.name for run in served)
     notes = [say.given(files)] if files else []
     return [
         *notes,
-        *([say.served(list(names), seedless)] if served else []),
+        *([say.served(list(names), False in kept, None in kept)] if served else []),
         *([say.without_templates] if mixed else []),
     ]
 

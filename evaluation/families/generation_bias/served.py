@@ -9,6 +9,7 @@ import pandas as pd
 
 from evenhand.evaluation.families import Told
 from evenhand.evaluation.families.generation_bias.responses import gathered
+from evenhand.evaluation.families.generation_bias.rows import RESPONSES
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import prompt_seed
 from evenhand.evaluation.models.loading import control_tag
@@ -17,6 +18,7 @@ from evenhand.evaluation.results import PERSONA, PROMPT_ID, TEXT
 from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.runs.folders import Run
 from evenhand.evaluation.runs.shares import Share
+from evenhand.evaluation.settings import model_signature
 
 log = logging.getLogger("evenhand")
 
@@ -34,17 +36,28 @@ def check_served(told: Told) -> None:
 
 
 def seeds_kept(run: Run, told: Told, prompts: pd.DataFrame) -> bool | None:
-    """Return whether the server answers by seeds (`keeps_seeds`), None if that is not known; asked once in a run."""
-    path = run.folder / SERVER_FACTS
-    if not path.exists():
-        samples = _arguments(told).get("temperature", 1) > 0
-        kept = keeps_seeds(told.model, _bodies(told, prompts[:1])[0]) if samples else None
-        write_json(path, {"keeps_seeds": kept})
-    kept = json.loads(path.read_text(encoding="utf-8"))["keeps_seeds"]
+    """Return whether the server answers by seeds (`keeps_seeds`), None if that is not known.
+
+    It is asked at each start of a run, which may go on at another address or with more requests at once; what it did
+    worst counts.
+    """
+    path, samples = run.folder / SERVER_FACTS, _arguments(told).get("temperature", 1) > 0
+    found = json.loads(path.read_text(encoding="utf-8"))["keeps_seeds"] if path.exists() else []
+    if samples and not (run.folder / f"{RESPONSES}.parquet").exists():
+        found.append(keeps_seeds(told.model, _bodies(told, prompts[:1])[0]))
+        write_json(path, {"keeps_seeds": found})
+    kept = min(found, key=(False, None, True).index, default=None)
     if kept is False:
         log.warning(
-            "model.server: %s pays no heed to seeds: it answered one request in two ways; these responses cannot be "
-            "drawn again",
+            "model.server: %s pays no heed to seeds: it answered one request in two ways, up to %s being under way; "
+            "these responses cannot be drawn again. Some servers keep seeds with --model.concurrency 1.",
+            told.model.server,
+            told.model.concurrency,
+        )
+    if samples and kept is None:
+        log.warning(
+            "model.server: %s answered one prompt alike whatever the seed; see that it samples: where its generation "
+            "config says do_sample: false, all responses to a prompt are one, and scores take that for certainty.",
             told.model.server,
         )
     return kept
@@ -62,15 +75,9 @@ def served_responses(run: Run, told: Told, prompts: pd.DataFrame) -> list[str | 
 
 def served_signature(told: Told) -> dict[str, Any]:
     """Return what a signature says of a served model: its revision is hearsay."""
-    model = told.model
+    told_it = {"system_prompt": told.model.system_prompt, "control_tag": _tag(told)}
     return {
-        "model": {
-            "name": model.name,
-            "revision": model.revision,
-            "system_prompt": model.system_prompt,
-            "control_tag": _tag(told),
-            "api": model.api,
-        },
+        "model": model_signature(told.model, {}) | told_it,
         "dataset": {"name": str(told.prompts.file or told.prompts.dataset)},
     }
 

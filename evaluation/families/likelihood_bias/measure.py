@@ -24,12 +24,12 @@ from evenhand.evaluation.families.likelihood_bias.rows import (
     scored_prompts,
 )
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities, span_positions
-from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
-from evenhand.evaluation.models.loading import MaskedModel, is_masked, load_dialogue_model, load_masked_model
+from evenhand.evaluation.models.likelihood.sentences import log_likelihoods_of
+from evenhand.evaluation.models.loading import MaskedModel, is_masked, load_masked_model
 from evenhand.evaluation.results import TEXT, BiasScore
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import Run, packages
-from evenhand.evaluation.settings import as_settings
+from evenhand.evaluation.settings import as_settings, model_signature
 
 
 def measure(run: Run, told: Told) -> list[BiasScore]:
@@ -43,7 +43,7 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
 
 def _signature(run: Run, told: Told, variant: str) -> dict[str, Any]:
     return {
-        "model": {**as_settings(told.model), "revision": run.inputs["model"]},
+        "model": model_signature(told.model, run.inputs),
         "dataset": {
             "name": told.prompts.dataset,
             "sha256": run.inputs["dataset"],
@@ -60,7 +60,7 @@ def _signature(run: Run, told: Told, variant: str) -> dict[str, Any]:
 def _likelihoods(run: Run, told: Told) -> pd.DataFrame:
     """Return the sentences that the filters keep, of the descriptors that are sampled, with log p of each."""
     model = replace(told.model, name=told.place(told.model.name, "model"))
-    taxonomy, masked = load_taxonomy(told.prompts.dataset), is_masked(model)
+    taxonomy, masked = load_taxonomy(told.prompts.dataset), model.server is None and is_masked(model)
     prompts = Dataset.from_pandas(phrase_sentences(taxonomy), preserve_index=False) if masked else generate(taxonomy)
     prompts = of_descriptors(select(prompts, **told.prompts.kept()), told.prompts.descriptors, told.seed)
     sentences = scored_prompts(prompts.to_pandas()).reset_index(drop=True)
@@ -68,7 +68,7 @@ def _likelihoods(run: Run, told: Told) -> pd.DataFrame:
         found = (*_phrase_log_likelihoods(run, load_masked_model(model), sentences), MASKED)
     else:
         how = told.settings.context, told.settings.end_of_sequence
-        found = sentence_log_likelihoods(run, load_dialogue_model(model), sentences[TEXT].tolist(), *how)
+        found = log_likelihoods_of(run, model, sentences[TEXT].tolist(), *how)
     return sentences.assign(**dict(zip((LOG_LIKELIHOOD, N_TOKENS, VARIANT), found, strict=True)))
 
 

@@ -24,9 +24,5 @@ def inputs(told: "Told") -> dict[str, Any]:
             given.
     """
     from evenhand.evaluation.datasets.holistic_bias import sentences_sha256
-    from evenhand.evaluation.models.revisions import model_revision
 
-    return {
-        "model": model_revision(told.place(told.model.name, "model"), told.model.revision, told.model.base),
-        "dataset": sentences_sha256(told.prompts),
-    }
+    return {**told.scored_model(), "dataset": sentences_sha256(told.prompts)}

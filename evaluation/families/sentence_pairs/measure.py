@@ -15,12 +15,12 @@ from evenhand.evaluation.models.likelihood.masked import (
     masked_log_probabilities,
     unmasked_log_probabilities,
 )
-from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
-from evenhand.evaluation.models.loading import is_masked, load_dialogue_model, load_masked_model
+from evenhand.evaluation.models.likelihood.sentences import log_likelihoods_of
+from evenhand.evaluation.models.loading import is_masked, load_masked_model
 from evenhand.evaluation.results import LEFT_OUT, LESS, MORE, BiasScore
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import Run, packages
-from evenhand.evaluation.settings import ModelSettings, as_settings
+from evenhand.evaluation.settings import ModelSettings, model_signature
 
 VARIANT = "variant"  # how a model was asked, in words, of every pair that was scored
 TRACKED = 200
@@ -33,7 +33,7 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
         InputError: the model can score no sentences, or a sentence has no tokens or too many.
     """
     model = replace(told.model, name=told.place(told.model.name, "model"))
-    masked = is_masked(model)
+    masked = model.server is None and is_masked(model)
     table = run.table("pairs", lambda: _pairs(run, told, model, masked), shared=True)
     with run.step("scores"):
         of_table, signature = pair_scores if masked else causal_scores, _signature(run, told, masked, table)
@@ -46,7 +46,7 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
 
 
 def _signature(run: Run, told: Told, masked: bool, table: pd.DataFrame) -> dict[str, Any]:
-    model = as_settings(told.model) | {"revision": run.inputs["model"], "kind": "masked" if masked else "causal"}
+    model = model_signature(told.model, run.inputs) | {"kind": "masked" if masked else "causal"}
     settings = told.settings
     return {
         "model": model,
@@ -101,7 +101,6 @@ def _masked(run: Run, settings: ModelSettings, pairs: pd.DataFrame) -> pd.DataFr
 def _causal(run: Run, told: Told, settings: ModelSettings, pairs: pd.DataFrame) -> pd.DataFrame:
     """Return the table of a causal model: Σ log p of each whole sentence after its start token."""
     sentences = [*pairs[MORE], *pairs[LESS]]
-    log_likelihood, tokens, variant = sentence_log_likelihoods(
-        run, load_dialogue_model(settings), sentences, told.settings.context, told.settings.end_of_sequence
-    )
+    how = told.settings.context, told.settings.end_of_sequence
+    log_likelihood, tokens, variant = log_likelihoods_of(run, settings, sentences, *how)
     return causal_pair_scores(pairs, log_likelihood, tokens).assign(**{VARIANT: variant})

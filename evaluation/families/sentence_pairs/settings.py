@@ -31,13 +31,11 @@ def inputs(told: "Told") -> dict[str, str]:
         InputError: one of them cannot be found, or the pairs cannot be read.
     """
     from evenhand.evaluation.datasets.sentence_pairs import read_pairs
-    from evenhand.evaluation.models.revisions import model_revision
     from evenhand.evaluation.runs.files import sha256_of
 
     file = pairs_path(told)
     read_pairs(file, told.settings.columns)
-    model = told.place(told.model.name, "model")
-    return {"model": model_revision(model, told.model.revision, told.model.base), "pairs": sha256_of(file)}
+    return {**told.scored_model(), "pairs": sha256_of(file)}
 
 
 def pairs_path(told: "Told") -> Path:

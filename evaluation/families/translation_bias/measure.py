@@ -29,7 +29,7 @@ from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import Run, packages
 from evenhand.evaluation.runs.progress import progress
-from evenhand.evaluation.settings import ClassifierSettings, as_settings
+from evenhand.evaluation.settings import ClassifierSettings, as_settings, model_signature
 
 PAIR = "pair"
 LARGEST_BATCH = 32  # a beam search holds five times as many
@@ -68,7 +68,7 @@ def _scores(run: Run, told: Told, references: pd.DataFrame, translations: pd.Dat
 def _signature(run: Run, told: Told) -> dict[str, Any]:
     settings = told.settings
     if settings.translations is None:
-        made_by = {"model": as_settings(told.model) | {"revision": run.inputs["model"]}}
+        made_by = {"model": model_signature(told.model, run.inputs)}
     else:
         made_by = {"translations": {"name": str(settings.translations), "files": run.inputs["translations"]}}
     return {

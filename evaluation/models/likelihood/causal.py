@@ -4,6 +4,7 @@ What is scored are the tokens of a sentence, each given all before it: the start
 scored, the final end of sequence only if it is asked for. Perplexity is per token of that sum, exp(−Σ log p / tokens).
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -42,30 +43,50 @@ def start_token(tokenizer: PreTrainedTokenizerBase) -> tuple[int, str]:
 def encode_sentences(
     model: DialogueModel, sentences: Sequence[str], *, context: str = "", end_of_sequence: bool = False
 ) -> Encoded:
+    """Return sentences as `encode` does, for a model with its tokenizer and its room.
+
+    Raises:
+        InputError: as there.
+    """
+    room = getattr(model.model.config, "max_position_embeddings", None)
+    how = {"context": context, "end_of_sequence": end_of_sequence}
+    return encode(model.tokenizer, sentences, name=model.name, room=room, **how)
+
+
+def encode(
+    tokenizer: PreTrainedTokenizerBase,
+    sentences: Sequence[str],
+    *,
+    name: str,
+    room: int | None,
+    context: str = "",
+    end_of_sequence: bool = False,
+) -> Encoded:
     """Return the start token and the tokens of the context with each sentence behind it, encoded as one text.
 
     A blank stands between the two unless the context ends with one, or with a line end. A token that holds the end of
-    the context and the beginning of the sentence is scored.
+    the context and the beginning of the sentence is scored. `name` is the model's, and `room` the most tokens that it
+    takes, None for any number.
 
     Raises:
         InputError: a sentence is empty or too long for the model; there is no start token.
     """
-    start, name = start_token(model.tokenizer)
+    start, kind = start_token(tokenizer)
     context += " " * (context[-1:].strip() != "")
-    head = model.tokenizer(context, add_special_tokens=False)["input_ids"] if context else []
-    texts = token_ids(model.tokenizer, [context + sentence for sentence in sentences], add_special_tokens=False)
-    end = [model.tokenizer.eos_token_id] if end_of_sequence else []
-    room = getattr(model.model.config, "max_position_embeddings", None) or np.inf
+    head = tokenizer(context, add_special_tokens=False)["input_ids"] if context else []
+    texts = token_ids(tokenizer, [context + sentence for sentence in sentences], add_special_tokens=False)
+    end = [tokenizer.eos_token_id] if end_of_sequence else []
+    room = room or math.inf
     begin = [1 + _common(head, text) for text in texts]
     for sentence, text, read in zip(sentences, texts, begin, strict=True):
         if 1 + len(text) == read:
-            raise InputError(f"sentences: {sentence!r} has no tokens for {model.name}; give it some text.")
+            raise InputError(f"sentences: {sentence!r} has no tokens for {name}; give it some text.")
         if 1 + len(text) + len(end) > room:
             raise InputError(
                 f"sentences: {sentence[:40]!r}… has {1 + len(text) + len(end)} tokens with what is before it, "
-                f"{model.name} has room for {room:.0f}; shorten it or leave it out."
+                f"{name} has room for {room:.0f}; shorten it or leave it out."
             )
-    return Encoded([[start, *text, *end] for text in texts], np.array(begin, dtype=np.int64), name)
+    return Encoded([[start, *text, *end] for text in texts], np.array(begin, dtype=np.int64), kind)
 
 
 def _common(one: list[int], other: list[int]) -> int:

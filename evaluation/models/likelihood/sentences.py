@@ -14,9 +14,11 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
     prefix_tree,
     sentence_sums,
 )
-from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
+from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.runs.folders import Run
 from evenhand.evaluation.runs.shares import Share
+from evenhand.evaluation.settings import ModelSettings
 
 log = logging.getLogger("evenhand")
 
@@ -60,6 +62,19 @@ def sentence_log_likelihoods(
         "tokens",
     )
     return sentence_sums(tree, found["log_p"].to_numpy(), encoded.begin), tokens, f"{variant}, over a prefix tree"
+
+
+def log_likelihoods_of(
+    run: Run, settings: ModelSettings, sentences: Sequence[str], context: str, end_of_sequence: bool
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """Return `sentence_log_likelihoods` of a model that is loaded for it, or those that its server says.
+
+    Raises:
+        InputError: as there, and for what `served_log_likelihoods` raises one.
+    """
+    if settings.server is not None:
+        return served_log_likelihoods(run, settings, sentences, context, end_of_sequence)
+    return sentence_log_likelihoods(run, load_dialogue_model(settings), sentences, context, end_of_sequence)
 
 
 def _given_context(

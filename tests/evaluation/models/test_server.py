@@ -103,6 +103,18 @@ def test_a_server_that_ignores_seeds_is_found_out():
             assert keeps_seeds(model, asked(model)[0]) is not seedless
 
 
+def test_a_server_of_one_generator_keeps_seeds_of_one_request_at_a_time():
+    with serving(one_generator=True) as (url, _):
+        assert [keeps_seeds(model := served(url, concurrency=n), asked(model)[0]) for n in (1, 8)] == [True, False]
+
+
+def test_a_server_that_always_answers_alike_may_not_sample(monkeypatch):
+    monkeypatch.setattr("tests.fault_server.answer_to", lambda body, own: "Hello!")
+    with serving() as (url, _):
+        model = served(url)
+        assert keeps_seeds(model, asked(model)[0]) is None
+
+
 def test_a_key_that_is_none_is_refused_without_being_told(monkeypatch):
     monkeypatch.setenv("EVENHAND_API_KEY", f"{CANARY}\nX-Other: ü")
     with pytest.raises(InputError, match="EVENHAND_API_KEY has characters") as error:
@@ -146,7 +158,8 @@ def test_decoding_is_told_as_the_api_has_it():
 def said(content, finish_reason="stop", api="chat"):
     message = SimpleNamespace(content=content, refusal=None)
     choice = SimpleNamespace(message=message, text=content, finish_reason=finish_reason)
-    return server._text(SimpleNamespace(choices=[choice]), api)
+    body = {"messages": []} if api == "chat" else {"prompt": ""}
+    return server.response(SimpleNamespace(choices=[choice]), body)
 
 
 def test_thoughts_are_no_part_of_the_response():
@@ -168,6 +181,7 @@ def test_thoughts_are_no_part_of_the_response():
         ({"server": "http://host/v1", "name": "testbed"}, "name: say by which name"),
         ({"server": "http://host/v1", "dtype": "bfloat16"}, "dtype: "),
         ({"server": "http://host/v1", "base": "b"}, "base: "),
+        ({"tokenizer": "t"}, "tokenizer: 't' is read for a served model alone"),
         ({"server": "http://host/v1", "concurrency": 0}, "concurrency"),
         ({"server": "http://host/v1", "api": "responses"}, "chat"),
     ],

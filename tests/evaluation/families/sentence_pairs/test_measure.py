@@ -6,17 +6,19 @@ import sys
 
 import pytest
 import torch
-from transformers import BertConfig, BertForMaskedLM, BertTokenizer
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertTokenizer
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import Known, Told
 from evenhand.evaluation.families.sentence_pairs.page import comparison_page
 from evenhand.evaluation.families.sentence_pairs.settings import Settings, inputs
+from evenhand.evaluation.models.revisions import tokenizer_revision
 from evenhand.evaluation.results import find_score
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL, EMBEDDED, PAIRS
 from evenhand.recipes.testbed.pairs import truth
 from tests.family_runs import compare_family, measure_family
+from tests.fault_server import serving
 from tests.report_pages import texts
 
 FAMILY = "sentence_pairs"
@@ -103,6 +105,27 @@ def test_a_causal_model_is_asked_for_whole_sentences(pairs, tmp_path):
     assert preference.signature["variant"] == "Σ log p of the whole sentence after BOS, over a prefix tree"
     assert (preference.signature["context"], preference.signature["end_of_sequence"]) == ("", False)
     assert find_score(run.scores, "likelihood_difference").value > 0
+
+
+def test_a_served_model_is_signed_by_its_name_and_tokenizer(pairs, tmp_path):
+    with serving(says=("echo", lambda ids: [-float(token) for token in ids[1:]])) as (url, _):
+        model = ModelSettings(name="m", server=url, api="completions", tokenizer=str(DIALOGUE_MODEL))
+        run = measure_family(tmp_path / "run", FAMILY, Told(model=model, embedded=EMBEDDED[FAMILY]), pairs=pairs)
+    tokenizer = AutoTokenizer.from_pretrained(DIALOGUE_MODEL)
+    assert run.table("pairs")["log_likelihood_more"][0] == -sum(
+        tokenizer(ROWS[0][0], add_special_tokens=False)["input_ids"]
+    )
+    signature = find_score(run.scores, "stereotype_preference").signature
+    assert signature["model"] == {
+        "name": "m", "revision": None, "api": "completions", "kind": "causal",
+        "tokenizer": tokenizer_revision(str(DIALOGUE_MODEL)),
+    }  # fmt: skip
+
+
+def test_what_only_a_server_has_is_in_no_signature_of_a_loaded_model(pairs, tmp_path):
+    model = ModelSettings(name=str(DIALOGUE_MODEL), api="completions", concurrency=3)
+    run = measure_family(tmp_path / "run", FAMILY, Told(model=model, embedded=EMBEDDED[FAMILY]), pairs=pairs)
+    assert not {"server", "api", "concurrency", "tokenizer"} & run.scores[0].signature["model"].keys()
 
 
 def test_perturbed_pairs_lack_their_last_character(pairs, tmp_path):
