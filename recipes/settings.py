@@ -88,10 +88,7 @@ class Measurement:
                 f"{', '.join((FAMILY, *SERVED))} by it, or load the model."
             )
         if self.model.server and self.model.api == "chat" and (asked := [name for name in others if name in SCORED]):
-            raise InputError(
-                f"model.api: {', '.join(asked)} asks how likely sentences are, which no chat says; give --model.api "
-                "completions."
-            )
+            raise InputError(f"model.api: {asked[0]} asks for likelihoods, which no chat says; give completions.")
         if self.capabilities and FAMILY not in self.metrics:
             raise InputError(f"capabilities: a cost beside {FAMILY}; name it among metrics, or leave them out.")
         for name in families.names():

@@ -31,7 +31,7 @@ from tests.measured_runs import write_measured
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = int(os.environ.get("EVENHAND_FUZZ", 6))  # of each file
+EXAMPLES = int(os.environ.get("EVENHAND_FUZZ", 3))  # of each file
 fuzzed = settings(
     max_examples=EXAMPLES, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
 )

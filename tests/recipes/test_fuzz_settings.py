@@ -31,7 +31,7 @@ from tests.bad_input import ODD, TINY_TAXONOMY, written_taxonomy
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = int(os.environ.get("EVENHAND_FUZZ", 150))
+EXAMPLES = int(os.environ.get("EVENHAND_FUZZ", 60))
 STEP = 10  # every tenth odd value to a field, other ones to the next field
 fuzzed = settings(
     max_examples=EXAMPLES, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
