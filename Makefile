@@ -36,6 +36,7 @@ benchmarks: .venv/ready
 	$(BIN)/python -m benchmarks.pair_scoring
 	$(BIN)/python -m benchmarks.likelihood_throughput
 	$(BIN)/python -m benchmarks.likelihood_statistics
+	$(BIN)/python -m benchmarks.model_rates tiny
 	$(BIN)/python -m benchmarks.accuracy --figure docs/fgb_against_responses.png
 
 .venv/ready: constraints.txt pyproject.toml

@@ -23,6 +23,7 @@ def test_what_memory_does_not_hold_is_not_tried():
     assert too_large(1, torch.bfloat16, CPU) == ""
 
 
+@pytest.mark.slow  # it tunes
 def test_each_column_has_a_number_or_a_reason(capsys):
     print_table(["tiny"], Namespace(rows=2, train_rows=2, sentences=20), CPU, torch.float32)
     printed = capsys.readouterr().out
