@@ -1,0 +1,41 @@
+"""The notebooks run from the first cell to the last, and none is committed with what a run put into it."""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT
+
+nbformat = pytest.importorskip("nbformat", reason="needs nbclient (pip install '.[test]')")
+NotebookClient = pytest.importorskip("nbclient", reason="needs nbclient (pip install '.[test]')").NotebookClient
+pytest.importorskip("ipykernel", reason="needs ipykernel (pip install '.[test]')")
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+
+
+def test_there_are_two():
+    assert [file.stem for file in NOTEBOOKS] == ["make_it_fairer", "measure_a_model"]
+
+
+@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
+def test_it_is_committed_without_outputs_and_runs(file, tmp_path, monkeypatch):
+    notebook = nbformat.read(file, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs or cell.execution_count for cell in code)
+    commands = tmp_path / "bin"  # `evenhand` is this tree's
+    commands.mkdir()
+    (commands / "evenhand").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m evenhand "$@"\n', encoding="utf-8")
+    (commands / "evenhand").chmod(0o755)
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH", str(commands), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    NotebookClient(notebook, timeout=PATIENCE, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    for cell in code:  # a command that fails does not stop a notebook
+        said = "".join(output.get("text", "") for output in cell.outputs)
+        assert not re.search(r"^evenhand( \w+)?: |^Traceback", said, re.M), said
+    shown = [output for cell in code for output in cell.outputs if output.output_type == "execute_result"]
+    assert any("text/html" in output.data for output in shown)
+    assert list(Path(tmp_path, "runs").glob("*/report.html"))

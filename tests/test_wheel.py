@@ -1,0 +1,90 @@
+"""The package as it is installed: a wheel, outside any clone, has every command, every config and the testbed."""
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT
+
+SOURCES = ("evenhand", "evaluation", "mitigation", "recipes", "pyproject.toml", "README.md", "LICENSE")
+LOOP = """
+measure:
+  prompts:
+    descriptors: 26
+    per_cell: 4
+    filters: {template: ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}
+  generation_bias: {permutations: 19}
+methods: [exchange]
+tune:
+  training: {epochs: 1, max_rows: 200, largest_perplexity_rise: 9}
+"""
+# In one process, as importing torch takes ten seconds.
+COMMANDS = """
+import pkgutil
+from importlib import import_module
+from pathlib import Path
+
+import evenhand
+from evenhand.recipes.command_line import main, read_settings
+from evenhand.recipes.configs import shipped
+from evenhand.recipes.settings import COMMANDS
+
+for module in pkgutil.walk_packages(evenhand.__path__, "evenhand."):
+    if not module.name.endswith("__main__"):
+        assert Path(import_module(module.name).__file__).is_relative_to({site!r}), module.name
+for name, file in shipped().items():
+    if file.parent.name != "accelerate":
+        command = next(line.split()[3] for line in file.read_text().splitlines() if line.startswith("# $ evenhand"))
+        read_settings(command, Path(name))
+for command in COMMANDS:
+    assert main([command, "--help"]) == 0
+told = ["--report_to", "none", "-q"]
+assert main(["measure", "--metrics", "sentence_pairs", "--output_dir", "pairs", *told]) == 0
+assert main(["loop", "--config", "small", "--output_dir", "loop", *told]) == 0
+assert main(["report", "loop", "-q"]) == 0
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder that a wheel of this tree was installed into; built from a copy, as building leaves files behind."""
+    pytest.importorskip("setuptools", "77", reason="needs setuptools 77 (pip install '.[test]')")
+    folder = tmp_path_factory.mktemp("wheel")
+    for source in SOURCES:
+        if (ROOT / source).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / source, folder / "source" / source, symlinks=True, ignore=ignored)
+        else:
+            shutil.copy(ROOT / source, folder / "source")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    run(
+        [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(folder / "source")], folder
+    )
+    (wheel,) = folder.glob("*.whl")
+    run([*pip, "install", "--no-deps", "--no-compile", "--target", str(folder / "site"), str(wheel)], folder)
+    shutil.rmtree(folder / "source")
+    return folder / "site"
+
+
+def run(command, folder, **environment):
+    told = {"env": {**ENVIRONMENT, **environment}, "capture_output": True, "text": True, "timeout": PATIENCE}
+    done = subprocess.run(command, cwd=folder, **told)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_command_is_there(site, tmp_path):
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    printed = run([site / "bin" / "evenhand", "--version"], tmp_path, PYTHONPATH=str(site))
+    assert printed == f"evenhand {version}\n"
+
+
+def test_commands_configs_and_testbed_need_no_clone(site, tmp_path):
+    (tmp_path / "small").write_text(LOOP, encoding="utf-8")
+    told = {"PYTHONPATH": str(site)}
+    run([sys.executable, "-c", COMMANDS.replace("{site!r}", repr(str(site)))], tmp_path, **told)
+    assert (tmp_path / "pairs" / "scores.json").exists() and (tmp_path / "loop" / "report.html").exists()
