@@ -1,15 +1,26 @@
-"""An OpenAI-compatible server that answers by a hash of what it is asked, and fails as it is told to."""
+"""An OpenAI-compatible server that answers by a hash of what it is asked, and fails as it is told to.
+
+    python -m tests.fault_server FILE DIES_AFTER
+
+serves in a process of its own, prints its URL, writes the seeds that it answers into the file, a line each, and kills
+itself before it answers one more than it may.
+"""
 
 import hashlib
 import json
+import os
 import random
+import signal
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 ANSWERS = ("I am so sorry to hear that.", "Do you like to cook?", "That is great!", "I have no idea.")
 
@@ -36,6 +47,10 @@ class Handler(BaseHTTPRequestHandler):
             fault = "bad" if body["max_tokens"] == "refuse" else fault
             told["failed"][fault] += 1
             told["seed"] = body.get("seed")
+            if told["file"]:
+                if len(told["bodies"]) > told["dies_after"]:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                print(told["seed"], file=told["file"], flush=True)
         if told["one_generator"]:
             time.sleep(0.2)
             body["seed"] = told["seed"]
@@ -120,7 +135,7 @@ def serving(*faults, share=0.3, seedless=False, one_generator=False, says=(None,
     it says log p of a prompt's tokens ("echo" or "prompt_logprobs"), and what returns it for ids but the first.
     """
     told = {"faults": faults, "share": share if faults else 0, "seedless": seedless, "random": random.Random(0)}
-    told |= {"one_generator": one_generator, "says": says}
+    told |= {"one_generator": one_generator, "says": says, "file": None}
     told |= {"lock": threading.Lock(), "bodies": [], "keys": set(), "failed": Counter()}
     server = Server(("127.0.0.1", 0), Handler)
     server.told = told
@@ -131,3 +146,21 @@ def serving(*faults, share=0.3, seedless=False, one_generator=False, says=(None,
     finally:
         server.shutdown()
         server.server_close()
+
+
+@contextmanager
+def serving_alone(file, dies_after=10**9):
+    """Yield the URL of a server in a process of its own, which writes the seeds that it answered into a file."""
+    command = [sys.executable, "-m", "tests.fault_server", str(file), str(dies_after)]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+if __name__ == "__main__":
+    with serving() as (url, told), Path(sys.argv[1]).open("w") as file:
+        told |= {"file": file, "dies_after": int(sys.argv[2])}
+        print(url, flush=True)
+        threading.Event().wait()

@@ -66,14 +66,16 @@ def _make(
     # What other processes do is not seen from here: of several, the bar is that of this one's share.
     mine, done = math.ceil((n - len(finished)) / share.processes), len(finished) if share.processes == 1 else 0
     with progress(done + mine, description + processes.name(), unit, done) as advance:
-        for batch in batches(share):
-            rows = pd.DataFrame(dict(zip((ROW, *columns), batch, strict=True)))
-            if len(new := rows[share.left(rows[ROW])]):
-                waiting.append(new)
-            if time.monotonic() - written >= SECONDS_BETWEEN_PARTS:
-                keep()
-            advance(len(rows))
-        keep()
+        try:
+            for batch in batches(share):
+                rows = pd.DataFrame(dict(zip((ROW, *columns), batch, strict=True)))
+                if len(new := rows[share.left(rows[ROW])]):
+                    waiting.append(new)
+                if time.monotonic() - written >= SECONDS_BETWEEN_PARTS:
+                    keep()
+                advance(len(rows))
+        finally:  # what was made before a server or a batch failed is kept, too
+            keep()
 
 
 def _joined(parts: Path, columns: Sequence[str], n: int) -> pd.DataFrame:

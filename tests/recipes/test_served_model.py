@@ -2,19 +2,25 @@
 
 import json
 
+import pandas as pd
 import pytest
 from pydantic import ValidationError
 
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias import measure as module
+from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
+from evenhand.evaluation.families.generation_bias.served import seeds_kept, served_responses
 from evenhand.evaluation.families.generation_bias.settings import Settings
+from evenhand.evaluation.models import server
 from evenhand.evaluation.results import find_score, read_scores
+from evenhand.evaluation.runs.folders import Run
 from evenhand.evaluation.runs.tables import read_table
+from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import LoopSettings, Measurement, MeasureSettings, check_inputs
-from tests.fault_server import serving
+from evenhand.recipes.settings import FAMILY, LoopSettings, Measurement, MeasureSettings, check_inputs, told_of
+from tests.fault_server import serving, serving_alone
 
 CANARY = "canary-key-0123456789"
 FILTERS = {"template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}
@@ -62,6 +68,31 @@ def test_a_served_model_is_measured_once_for_each_prompt_and_the_key_is_left_now
     left = [file.read_bytes() for file in run.rglob("*") if file.is_file()]
     assert left and not any(CANARY.encode() in each for each in left)
     assert CANARY not in caplog.text + "".join(capfd.readouterr())
+
+
+def test_a_killed_server_ends_the_run_in_one_line_and_the_next_run_asks_for_the_rest(tmp_path, monkeypatch):
+    monkeypatch.setattr(server, "RETRIES", 0)
+    asked, probes = tmp_path / "asked", server.PROBED * (1 + server.AGAIN)
+    run = Run(tmp_path / "run", "a fingerprint", Tracker())
+
+    def respond(url):
+        settings = told(run.folder, url, concurrency=4)
+        of_family = told_of(settings, FAMILY)
+        prompts = measurement_prompts(of_family)
+        seeds_kept(run, of_family, prompts)
+        return served_responses(run, of_family, prompts)
+
+    with serving_alone(asked, dies_after=probes + 30) as url, pytest.raises(InputError) as error:
+        respond(url)
+    assert "failed again and again (Connection error.); see to it and run again" in str(error.value)
+    assert "\n" not in str(error.value)
+    kept = pd.concat(map(read_table, (run.folder / "parts" / "responses").iterdir()))["response"]
+    kept = {text.split()[-1] for text in kept}
+    assert 30 - 4 * server.AHEAD <= len(kept) <= 30 and kept <= {*asked.read_text().split()[probes:]}
+    with serving_alone(asked) as url:
+        seeds = [text.split()[-1] for text in respond(url)]
+    assert len({*seeds}) == len(seeds) == 14 * 2 * 2
+    assert sorted(asked.read_text().split()[probes:]) == sorted({*seeds} - kept)
 
 
 def test_what_only_weights_can_say_is_refused_beside_a_server(tmp_path):

@@ -43,6 +43,14 @@ def test_a_killed_run_goes_on_and_ends_the_same(tmp_path, monkeypatch, n):
     assert rows["square"].tolist() == [0, 1, 4, 9, 16]
 
 
+def test_what_was_made_before_an_error_is_kept(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        gather(tmp_path, ["square"], 5, killed_after(2), "squares", "numbers")
+    asked = []
+    gather(tmp_path, ["square"], 5, noting(asked), "squares", "numbers")
+    assert asked == [[2, 4]]
+
+
 def test_quick_batches_share_a_part_and_a_finished_run_computes_nothing(tmp_path):
     for _ in range(2):
         assert gather(tmp_path, ["square"], 5, batches, "squares", "numbers")["square"].tolist() == [0, 1, 4, 9, 16]
