@@ -13,6 +13,7 @@ pytestmark = pytest.mark.slow
 nbformat = pytest.importorskip("nbformat", reason="needs nbclient (pip install '.[test]')")
 NotebookClient = pytest.importorskip("nbclient", reason="needs nbclient (pip install '.[test]')").NotebookClient
 pytest.importorskip("ipykernel", reason="needs ipykernel (pip install '.[test]')")
+pytestmark = pytest.mark.slow
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
 

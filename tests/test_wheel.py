@@ -10,7 +10,6 @@ import pytest
 from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT
 
 pytestmark = pytest.mark.slow
-
 SOURCES = ("evenhand", "evaluation", "mitigation", "recipes", "pyproject.toml", "README.md", "LICENSE")
 LOOP = """
 measure:
