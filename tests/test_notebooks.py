@@ -9,7 +9,6 @@ import pytest
 
 from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT
 
-pytestmark = pytest.mark.slow
 nbformat = pytest.importorskip("nbformat", reason="needs nbclient (pip install '.[test]')")
 NotebookClient = pytest.importorskip("nbclient", reason="needs nbclient (pip install '.[test]')").NotebookClient
 pytest.importorskip("ipykernel", reason="needs ipykernel (pip install '.[test]')")
