@@ -99,7 +99,7 @@ def test_what_only_weights_can_say_is_refused_beside_a_server(tmp_path):
     served = ModelSettings(name="some-model", server="http://127.0.0.1:1/v1")
     with pytest.raises(ValidationError, match=r"model\.server: embedding_bias asks for weights"):
         Measurement(model=served, metrics=["generation_bias", "embedding_bias"])
-    with pytest.raises(ValidationError, match=r"model\.api: sentence_pairs asks how likely .* --model.api completions"):
+    with pytest.raises(ValidationError, match=r"model\.api: sentence_pairs asks for likelihoods, .*; give completions"):
         Measurement(model=served, metrics=["generation_bias", "sentence_pairs"])
     with pytest.raises(InputError, match=r"model\.tokenizer: a server is asked for likelihoods by token ids, .*'some-"):
         families.Told(model=served).scored_model()
