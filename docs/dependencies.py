@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LINE = re.compile(r' +"([\w-]+)(?:\[\w+\])?([^"]*)",(?:  # (.+))?')
-BEGINS = re.compile(r"([\w-]+) = \[")
+BEGINS = re.compile(r"(?!classifiers)([\w-]+) = \[")
 HEAD = """# Dependencies
 
 What is installed, and why. `python docs/dependencies.py` writes this page from pyproject.toml; the versions that were
