@@ -115,6 +115,9 @@ class Handler(BaseHTTPRequestHandler):
     def _bad(self, answer):
         self._send({"error": {"message": f"no such model, said {self.headers['Authorization']}"}}, 400)
 
+    def _detailed(self, answer):
+        self._send({"detail": f"unexpected field, said {self.headers['Authorization']}"}, 422)
+
     def log_message(self, *_):
         pass
 

@@ -282,7 +282,8 @@ def _refused(model: ModelSettings, error: Any) -> InputError:
         return InputError(f"model.server: {model.server} refuses the key ({status}); set {' or '.join(KEYS)}.")
     if status in (408, 409, 429) or status >= 500:  # what the client tries again
         return InputError(_failed(model, f"status {status}"))
-    said = _without_key(first_line(error))[:300]
+    detail = error.body.get("detail") if isinstance(error.body, Mapping) else None  # FastAPI's, which no message has
+    said = _without_key(str(detail) if detail else first_line(error))[:300]
     return NotOffered(f"model.server: {model.server} refuses to answer as {model.name} by {model.api}: {said}")
 
 

@@ -60,6 +60,12 @@ FILES = ("file", "texts", "test_texts", "references", "translations", "neutral_d
 # Where a model is served, how many requests it gets at once, and where its tokenizer is, whose content is compared.
 SERVING = ("server", "concurrency", "tokenizer")
 NAMES = (*RUN_FOLDERS, "name", *FILES, *SERVING)
+# What shapes no row of a run but the last: the table of each, with which an unfinished run goes on as it is told now.
+LATE = {
+    "generation_bias.neutral_dialogue": "neutral",
+    "inputs.generation_bias.neutral_dialogue": "neutral",
+    "translation_bias.tokenize": "sentence_scores",
+}
 # What a manifest holds the hashes of: results, and no reports, which people may edit, or summaries, made ever anew.
 RESULTS = (".parquet", ".json", ".csv", ".safetensors")
 NOT_RESULTS = ("parts", "checkpoints", "wandb", "tensorboard", "summary")
@@ -269,7 +275,7 @@ def _is_done(folder: Path, settings: Mapping[str, Any], until_done: ExitStack) -
     if not (folder / MANIFEST).exists():  # what is finished is only read
         until_done.enter_context(held(folder))
     if not _holds_results(folder):
-        write_text(folder / CONFIG, yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True))
+        _write_config(folder, settings)
         return False
     _refuse_other(folder, settings)
     if _is_finished(folder, until_done):
@@ -277,6 +283,10 @@ def _is_done(folder: Path, settings: Mapping[str, Any], until_done: ExitStack) -
     log.info("%s: going on in %s", settings["command"], folder)
     clear_unfinished(folder)
     return False
+
+
+def _write_config(folder: Path, settings: Mapping[str, Any]) -> None:
+    write_text(folder / CONFIG, yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True))
 
 
 def _is_finished(folder: Path, until_done: ExitStack) -> bool:
@@ -315,8 +325,15 @@ def _refuse_old(folder: Path, settings: Mapping[str, Any], field_name: str) -> N
 
 
 def _refuse_other(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Refuse other settings; where they shape what is made last, and that is not finished, it is made by these."""
     earlier = _config(folder, "output_dir")
-    changed = list(_differences("", _compared(earlier), _compared(settings)))
+    differences = dict(_differences("", _compared(earlier), _compared(settings)))
+    if differences and differences.keys() <= LATE.keys() and not (folder / MANIFEST).exists():
+        for name in differences:
+            (folder / f"{LATE[name]}.parquet").unlink(missing_ok=True)
+        _write_config(folder, settings)
+        return
+    changed = list(differences.values())
     if len(changed) > DIFFERENCES_SHOWN:
         changed[DIFFERENCES_SHOWN:] = [f"and {len(changed) - DIFFERENCES_SHOWN} more"]
     if changed:
@@ -326,13 +343,13 @@ def _refuse_other(folder: Path, settings: Mapping[str, Any]) -> None:
         )
 
 
-def _differences(name: str, earlier: Any, now: Any) -> Iterator[str]:
-    """Yield what differs, down to the entries of mappings."""
+def _differences(name: str, earlier: Any, now: Any) -> Iterator[tuple[str, str]]:
+    """Yield the name of what differs, down to the entries of mappings, and how."""
     if isinstance(earlier, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys([*earlier, *now]):
             yield from _differences(f"{name}.{key}" if name else key, earlier.get(key), now.get(key))
     elif earlier != now:
-        yield f"{name} was {earlier!r}, now {now!r}"
+        yield name, f"{name} was {earlier!r}, now {now!r}"
 
 
 def _compared(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -343,7 +360,9 @@ def _compared(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _nameless(key: str, value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(name): _nameless(name, item) for name, item in value.items()}  # to be sorted, whatever they are
+        # How many contexts are answered at once shapes no answer, unlike the batches of a training.
+        told = {name: item for name, item in value.items() if not (name == "batch_size" and key.endswith("decoding"))}
+        return {str(name): _nameless(name, item) for name, item in told.items()}  # to be sorted, whatever they are
     return "…" if key in NAMES and value is not None else value
 
 

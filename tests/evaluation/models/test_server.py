@@ -72,6 +72,8 @@ def test_a_server_that_refuses_is_not_asked_again_and_the_key_is_not_told():
         assert "refuses the key (401)" in failure(url) and told["failed"]["refused"] <= 3
     with serving("bad", share=1) as (url, told):
         assert "no such model, said Bearer …" in failure(url) and told["failed"]["bad"] <= 3
+    with serving("detailed", share=1) as (url, _):
+        assert "unexpected field, said Bearer …" in failure(url)
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,12 @@ import pytest
 import yaml
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.generation_bias import settings as generation_bias
+from evenhand.evaluation.families.translation_bias import settings as translation_bias
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.runs.folders import Run, read_run, stage
 from evenhand.evaluation.runs.tracking import Tracker
-from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.recipes.measure import read_settings
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
 
@@ -75,6 +77,44 @@ def test_an_interrupted_stage_is_entered_again(settings):
         raise KeyboardInterrupt
     assert not (settings.output_dir / "run.json").exists()
     assert run_once(settings)
+
+
+def test_what_is_made_last_may_be_told_otherwise_until_the_run_is_finished(tmp_path):
+    def entered(tokenize="13a", dialogue=None, sha=None, batch_size=512, directions=("en-xx",)):
+        settings = MeasureSettings(
+            metrics=["generation_bias", "translation_bias"],
+            generation_bias=generation_bias.Settings(neutral_dialogue=dialogue),
+            translation_bias=translation_bias.Settings(tokenize=tokenize, directions=list(directions)),
+            decoding=DecodingSettings(batch_size=batch_size),
+            output_dir=tmp_path / "run",
+            report_to="none",
+        )
+        return stage("measure", settings, {"generation_bias": {"neutral_dialogue": sha}})
+
+    def tables():
+        return {file.stem for file in (tmp_path / "run").glob("*.parquet")}
+
+    with pytest.raises(KeyboardInterrupt), entered() as run:
+        for name in ("translations", "sentence_scores", "neutral"):
+            run.make(name, lambda: pd.DataFrame({"x": [1]}))
+        raise KeyboardInterrupt
+    with (
+        pytest.raises(InputError, match="directions was .*; translation_bias.tokenize was"),
+        entered("zh", directions=["xx-en"]),
+    ):
+        pass
+    assert tables() == {"translations", "sentence_scores", "neutral"}
+    with pytest.raises(KeyboardInterrupt), entered("zh", batch_size=3):
+        raise KeyboardInterrupt
+    assert tables() == {"translations", "neutral"}
+    with entered("zh", "b.jsonl", "b's") as run:
+        assert tables() == {"translations"}
+    told, manifest = read_run(tmp_path / "run", "measure", "before")  # its config is what it was told last
+    assert told["translation_bias"]["tokenize"] == "zh" and manifest["fingerprint"] == run.fingerprint
+    with entered("zh", "b.jsonl", "b's", batch_size=7) as run:
+        assert run is None
+    with pytest.raises(InputError, match="tokenize was 'zh', now '13a'"), entered("13a", "b.jsonl", "b's"):
+        pass
 
 
 def test_a_folder_without_results_may_be_taken_for_other_settings(settings):
