@@ -24,7 +24,7 @@ def check_stages(plans: Iterable["Plan"]) -> None:
     """
     checked: set[Path] = set()
     for plan in plans:
-        told = told_of(plan.stages[0].settings, FAMILY)
+        base = plan.stages[0]
         for stage in plan.stages:
             if stage.folder in checked or (stage.folder / MANIFEST).exists():
                 continue
@@ -32,9 +32,9 @@ def check_stages(plans: Iterable["Plan"]) -> None:
             if stage.command == "measure":
                 _check_decoding(told_of(stage.settings, FAMILY))
             elif stage.command == "label":
-                _check_labelling(told, stage.settings)
+                _check_labelling(told_of(base.settings, FAMILY), stage.settings)
             elif stage.command == "tune":
-                _check_tuning(told, stage.settings, len(plan.tunings))
+                _check_tuning(told_of(base.settings, FAMILY), stage.settings, len(plan.tunings))
 
 
 def _check_decoding(told: Told) -> None:
