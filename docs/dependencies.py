@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LINE = re.compile(r' +"([\w-]+)(?:\[\w+\])?([^"]*)",(?:  # (.+))?')
-BEGINS = re.compile(r"(?!classifiers)([\w-]+) = \[")
+BEGINS = re.compile(r"([\w-]+) = \[")
 HEAD = """# Dependencies
 
 What is installed, and why. `python docs/dependencies.py` writes this page from pyproject.toml; the versions that were
@@ -33,8 +33,8 @@ def declared() -> Iterator[tuple[str, str, str, str]]:
     for line in (ROOT / "pyproject.toml").read_text(encoding="utf-8").splitlines():
         if line.startswith("[tool"):
             return
-        if begins := BEGINS.match(line):
-            extra = "" if begins[1] == "dependencies" else begins[1]
+        if begins := BEGINS.fullmatch(line):
+            extra = {"dependencies": "", "classifiers": None}.get(begins[1], begins[1])
         elif extra is not None and (found := LINE.fullmatch(line)):
             yield extra, found[1], found[2], found[3] or ""
 
