@@ -76,14 +76,14 @@ def write_scores(path: Path, scores: Sequence[BiasScore]) -> None:
     write_text(path.with_suffix(".csv"), _csv(records))
 
 
-def read_scores(path: Path) -> list[BiasScore]:
+def read_scores(path: Path | str) -> list[BiasScore]:
     """Read what `write_scores` wrote.
 
     Raises:
         InputError: the file is absent, of version 0.1, or does not hold score records.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
         if isinstance(found, list):
             raise InputError(f"{path} was written by Evenhand 0.1, which this version does not read; measure again.")
         return [
