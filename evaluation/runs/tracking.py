@@ -116,7 +116,8 @@ def tracked(
         run = _wandb_run(job, config.output_dir, group, name or _name(config.output_dir, group, job), settings)
         failed = True
         try:
-            yield Tracker(wandb_run=run, folder=config.output_dir, keeps_files=config.log_artifacts and not run.disabled)
+            keeps_files = config.log_artifacts and not run.disabled
+            yield Tracker(wandb_run=run, folder=config.output_dir, keeps_files=keeps_files)
             failed = False
         finally:
             run.finish(exit_code=int(failed))
