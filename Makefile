@@ -1,33 +1,34 @@
-# Each target builds .venv by itself; nothing else has to be installed by hand but Python 3.11 and make.
+# Each target builds .venv by itself; nothing else has to be installed by hand but Python 3.11 to 3.13 and make.
 PYTHON ?= python3
-BIN := .venv/bin
+VENV := .venv
+BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 .PHONY: loop test quick lint testbed human-testbed benchmarks
 
-loop: .venv/ready
+loop: $(VENV)/ready
 	$(BIN)/evenhand loop --config loop
 
 # Files of tests side by side, one thread each; `.venv/bin/pytest` runs them one after another.
-test: .venv/ready
+test: $(VENV)/ready
 	$(PYTEST)
 
 # As one works: without whole loops, sweeps, kills, clusters and fuzz.
-quick: .venv/ready
+quick: $(VENV)/ready
 	$(PYTEST) -m "not slow"
 
-lint: .venv/ready
+lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-testbed: .venv/ready
+testbed: $(VENV)/ready
 	$(BIN)/python -m evenhand.recipes.testbed.build
 
 # Of sentences that people wrote; docs/human_testbed.md says where the data comes from.
-human-testbed: .venv/ready
+human-testbed: $(VENV)/ready
 	$(BIN)/python -m evenhand.recipes.testbed.human.build --data ../shared/data
 
-benchmarks: .venv/ready
+benchmarks: $(VENV)/ready
 	$(BIN)/python -m benchmarks.generation_throughput
 	$(BIN)/python -m benchmarks.scoring
 	$(BIN)/python -m benchmarks.response_memory
@@ -39,8 +40,8 @@ benchmarks: .venv/ready
 	$(BIN)/python -m benchmarks.model_rates tiny
 	$(BIN)/python -m benchmarks.accuracy --figure docs/fgb_against_responses.png
 
-.venv/ready: constraints.txt pyproject.toml
-	$(PYTHON) -m venv .venv
+$(VENV)/ready: constraints.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --constraint constraints.txt --config-settings editable_mode=compat --editable '.[test]'
 	touch $@

@@ -60,6 +60,8 @@ def _finish(
     if run is not None:
         show_responses(settings)
         run.tracker.report(files)
+        rows = sorted(run.folder.glob("*.parquet"))
+        run.tracker.artifact("responses" if FAMILY in settings.metrics else "rows", "dataset", *rows)
         run.tracker.artifact("measurement", "report", run.folder / SCORES, *files)
 
 

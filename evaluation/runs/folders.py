@@ -154,6 +154,8 @@ def stage(command: str, config: Any, inputs: Mapping[str, Any] | None = None) ->
         try:
             with tracked(command, config) if processes.is_main() else nullcontext(Tracker()) as tracker:
                 run = Run(folder, settings_sha256(settings), tracker, inputs)
+                for read in dict.fromkeys(_runs_named(as_settings(config))):
+                    tracker.uses(read)
                 yield run
         except (OSError, RuntimeError, SafetensorError) as error:
             if is_disk_full(error):
@@ -227,12 +229,29 @@ def _from_folder(value: Any, folder: Path, name: str = "") -> Any:
     """Return settings with other runs, and models that lie in one, named by their way from `folder`."""
     if isinstance(value, Mapping):
         return {key: _from_folder(item, folder, key) for key, item in value.items()}
-    if not isinstance(value, str):  # a filter of prompts may be called as a folder is
-        return value
-    if name in RUN_FOLDERS or (name == "name" and (Path(value).parent / CONFIG).exists()):
+    if _run_named(name, value):
         way = os.path.relpath(Path(value).resolve(), folder)
         return way if way.startswith(".") else f"./{way}"
     return value
+
+
+def _runs_named(value: Any, name: str = "") -> Iterator[Path]:
+    """Yield the folders of the runs that settings name: of those that are read, and of a model that lies in one."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _runs_named(item, key)
+    elif run := _run_named(name, value):
+        yield run
+
+
+def _run_named(name: str, value: Any) -> Path | None:
+    """Return the folder of the run that a setting names, if it does."""
+    if not isinstance(value, str):  # a filter of prompts may be called as a folder is
+        return None
+    if name in RUN_FOLDERS:
+        return Path(value)
+    parent = Path(value).parent
+    return parent if name == "name" and (parent / CONFIG).exists() else None
 
 
 def _from_here(value: Any, folder: Path, name: str = "") -> Any:

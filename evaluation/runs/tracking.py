@@ -16,7 +16,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import BiasScore
-from evenhand.evaluation.runs.files import write_text
+from evenhand.evaluation.runs.files import write_json, write_text
 from evenhand.evaluation.settings import as_settings
 
 log = logging.getLogger("evenhand")
@@ -24,17 +24,20 @@ log = logging.getLogger("evenhand")
 PROJECT = "evenhand"
 WAIT = 30  # seconds for W&B's server to answer, after which all that follows is kept offline
 HEADLINES = 10  # scores that get a panel each
+KEPT = "wandb/artifacts.json"  # in a stage's folder: the artifacts that its run kept, for the stages that read them
+REPORT = "report"  # the kind of artifact that no stage reads
 
 
 @dataclass(frozen=True)
 class Tracker:
     """Where a stage's numbers go besides its folder: a W&B run, a TensorBoard writer, or nowhere.
 
-    `keeps_files` says whether files are uploaded as W&B artifacts.
+    `keeps_files` says whether files of `folder` are uploaded as W&B artifacts.
     """
 
     wandb_run: Any = None
     writer: Any = None
+    folder: Path = Path()
     keeps_files: bool = False
 
     def scores(self, scores: Sequence[BiasScore]) -> None:
@@ -73,17 +76,25 @@ class Tracker:
                 self.wandb_run.log({path.stem: wandb.Html(path, inject=False)})
 
     def artifact(self, name: str, kind: str, *paths: Path) -> None:
-        """Keep files or whole folders with the run, called after it, if that is asked for (W&B only)."""
-        if self.wandb_run and self.keeps_files:
-            import wandb
+        """Keep files or whole folders of the stage's folder, called after the run, if that is asked for (W&B only)."""
+        if self.keeps_files:
+            name = f"{_plain(self.wandb_run.name)}-{name}"
+            self.wandb_run.log_artifact(_artifact(name, kind, paths))
+            if kind != REPORT:
+                told = {"kind": kind, "paths": [path.name for path in paths]}
+                write_json(self.folder / KEPT, {**_kept(self.folder), name: told})
 
-            artifact = wandb.Artifact(f"{_plain(self.wandb_run.name)}-{name}", kind)
-            for path in paths:
-                if path.is_dir():
-                    artifact.add_dir(str(path), name=path.name)
-                else:
-                    artifact.add_file(str(path))
-            self.wandb_run.log_artifact(artifact)
+    def uses(self, folder: Path) -> None:
+        """Draw an edge to this run from each artifact that the stage of another folder kept, if files are kept (W&B).
+
+        The artifact is told again, by its name and content: the server finds that it has it, and uploads nothing.
+        """
+        for name, told in _kept(folder).items() if self.keeps_files else ():
+            # By name, so that no such file can have another folder's uploaded.
+            paths = [path for path in sorted(folder.iterdir()) if path.name in told["paths"]]
+            # What `use_artifact` does online; offline it refuses, though `wandb sync` would draw the edge.
+            used = {"is_user_created": True, "use_after_commit": True}
+            self.wandb_run._log_artifact(_artifact(name, told["kind"], paths), **used)
 
 
 @contextmanager
@@ -105,7 +116,8 @@ def tracked(
         run = _wandb_run(job, config.output_dir, group, name or _name(config.output_dir, group, job), settings)
         failed = True
         try:
-            yield Tracker(wandb_run=run, keeps_files=getattr(config, "log_artifacts", False))
+            keeps_files = config.log_artifacts and not run.disabled
+            yield Tracker(wandb_run=run, folder=config.output_dir, keeps_files=keeps_files)
             failed = False
         finally:
             run.finish(exit_code=int(failed))
@@ -154,6 +166,27 @@ def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: A
         log.warning("W&B cannot be reached (%s); this run and those that follow are kept offline", error)
         os.environ["WANDB_MODE"] = "offline"
         return wandb.init(mode="offline", **arguments)
+
+
+def _artifact(name: str, kind: str, paths: Sequence[Path]) -> Any:
+    """Return a W&B artifact of files and folders; only reports are copied, as nothing else is written twice."""
+    import wandb
+
+    artifact, policy = wandb.Artifact(name, kind), "mutable" if kind == REPORT else "immutable"
+    for path in paths:
+        if path.is_dir():
+            artifact.add_dir(str(path), name=path.name, policy=policy)
+        else:
+            artifact.add_file(str(path), policy=policy)
+    return artifact
+
+
+def _kept(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the artifacts, by name, that the run of a stage kept for others; none if it was asked to keep none."""
+    try:
+        return json.loads((folder / KEPT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # there are none; a file that is damaged must not stop a stage
+        return {}
 
 
 def _id(path: Path) -> str:

@@ -89,7 +89,7 @@ def summarise_and_present(
     with tracked("summary", settings, group=folder.name, name=f"{folder.name}-summary") as tracker:
         tracker.table(POINTS, points)
         tracker.report(files)
-        tracker.artifact("summary", "report", *files, path)
+        tracker.artifact(POINTS, "report", *files, path)
 
 
 def read_sweep(folder: Path) -> Sweep:

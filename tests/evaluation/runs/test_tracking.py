@@ -14,6 +14,7 @@ import pytest
 from wandb.proto import wandb_internal_pb2
 
 from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.runs.folders import stage
 from evenhand.evaluation.runs.tracking import tracked
 from evenhand.recipes.settings import LabelSettings
 
@@ -96,9 +97,11 @@ def table_of(run_folder, name):
 
 
 def artifacts_of(records):
+    """Return the artifacts of a run that it kept, by name, and those that it used."""
     found = [record.artifact for record in records if record.HasField("artifact")]
     found += [r.request.log_artifact.artifact for r in records if r.request.HasField("log_artifact")]
-    return {artifact.name: artifact for artifact in found}
+    kept, used = ([each for each in found if each.use_after_commit == is_used] for is_used in (False, True))
+    return {artifact.name: artifact for artifact in kept}, used
 
 
 def test_ten_overall_scores_are_logged_all_overall_ones_are_in_the_summary_and_every_one_in_a_table(finished_runs):
@@ -133,7 +136,7 @@ def test_the_samples_the_report_and_the_adapter_are_kept(finished_runs):
     assert table_of(folder, "samples")["data"] == [["I'm a dad.", "<b>hostile</b>"]]
     (page,) = (folder / "files" / "media" / "html").glob("report*.html")
     assert page.read_text() == "<p>A report.</p>"
-    adapter = artifacts_of(records)["kto-label-adapter"]
+    adapter = artifacts_of(records)[0]["kto-label-adapter"]
     assert [entry.path for entry in adapter.manifest.contents] == ["adapter/weights.txt"]
 
 
@@ -141,7 +144,25 @@ def test_a_stage_begun_again_goes_on_in_its_run_and_files_are_kept_only_if_asked
     (_, first), (_, second) = finished_runs
     assert run_of(first).run_id == run_of(second).run_id
     assert run_of(second).project == "evenhand"
-    assert not any("adapter" in name for name in artifacts_of(second))
+    assert not any("adapter" in name for name in artifacts_of(second)[0])
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_stage_uses_what_the_run_of_the_stage_that_it_reads_kept(finished_runs, tmp_path, asked):
+    """The edge is the same name and content, told with `use_after_commit`, which `wandb sync` makes a use of."""
+    (folder, first), _ = finished_runs
+    read = folder.parents[1]
+    told = {"responses": read, "output_dir": tmp_path, "log_artifacts": asked, "report_to": "wandb"}
+    with stage("label", LabelSettings(**told)) as run:
+        (tmp_path / "report.html").write_text("<p>Read by people.</p>")
+        run.tracker.artifact("comparison", "report", tmp_path / "report.html")
+    with stage("label", LabelSettings(**{**told, "responses": tmp_path, "output_dir": tmp_path / "next"})):
+        pass
+    kept, used = artifacts_of(finished_records(only_run_of(tmp_path)))
+    made = artifacts_of(first)[0]["kto-label-adapter"]
+    assert [(each.name, each.type, each.digest) for each in used] == [(made.name, made.type, made.digest)] * asked
+    assert (f"label-{tmp_path.name}-comparison" in kept) == asked
+    assert not artifacts_of(finished_records(only_run_of(tmp_path / "next")))[1]  # no stage reads a report
 
 
 def test_once_it_is_not_reached_all_is_kept_offline(tmp_path, monkeypatch, caplog):
@@ -188,6 +209,7 @@ def test_who_is_not_logged_in_and_says_nothing_is_kept_offline(tmp_path):
     program = """
 import sys
 from pathlib import Path
+from evenhand.evaluation.runs.folders import stage
 from evenhand.evaluation.runs.tracking import tracked
 from evenhand.recipes.settings import LabelSettings
 for _ in range(2):
