@@ -1,6 +1,7 @@
 """Rate: two measuring runs → pairs that people judge in a browser → win rates and agreement (paper 002, §C.2.2)."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from evenhand.evaluation.rating.questions import leave_out_file, load_leave_out,
 from evenhand.evaluation.rating.server import Rating, listen, rating_app, serve, token_of
 from evenhand.evaluation.rating.votes import VOTES, Votes, read_votes
 from evenhand.evaluation.report.files import present
-from evenhand.evaluation.results import AXIS, PROMPT_ID, write_scores
+from evenhand.evaluation.report.page import Page
+from evenhand.evaluation.results import AXIS, PROMPT_ID, BiasScore, write_scores
 from evenhand.evaluation.runs.files import sha256_of, write_text
 from evenhand.evaluation.runs.folders import Run, packages, read_run, stage
 from evenhand.evaluation.runs.lock import held
@@ -45,7 +47,7 @@ def rate(settings: RateSettings) -> None:
     if settings.import_votes is not None:
         _import(settings, pairs, manifest["questions"])
     if settings.summary:
-        _sum_up(settings, pairs, manifest)
+        _sum_up(settings)
     elif settings.import_votes is None:
         _serve(settings, pairs, manifest["questions"], told["seed"])
 
@@ -109,22 +111,33 @@ def _import(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, st
     log.info("rate: %d votes added to %s", len(found), folder / VOTES)
 
 
-def _sum_up(settings: RateSettings, pairs: pd.DataFrame, manifest: dict[str, Any]) -> None:
+def _sum_up(settings: RateSettings) -> None:
     """Write scores and a report of all votes so far; made anew whenever it is asked for."""
-    path: Path = settings.output_dir / VOTES
-    votes = read_votes(path)
-    if votes.empty:
-        raise InputError(
-            f"output_dir: {settings.output_dir} has no votes yet; `evenhand rate` without --summary asks for them."
-        )
-    votes = votes.merge(pairs[[PROMPT_ID, AXIS]], on=PROMPT_ID)
-    questions, signature = manifest["questions"], manifest["signature"] | {"votes": sha256_of(path)}
-    scores = rating_scores(votes, questions, signature)
-    folder = settings.output_dir / SUMMARY
+    scores, report = summary(settings.output_dir, "output_dir")
     with tracked("rate", settings) as tracker:
-        write_scores(folder / SCORES, scores)
+        files = write_summary(settings.output_dir, scores, report, settings.show)
         tracker.scores(scores)
-        report = page(scores, votes, pairs, questions, manifest["models"], manifest["left_out"])
-        files = present(folder, {"rating": report}, write=True, show=settings.show)
         tracker.report(files)
-        tracker.artifact("rating", "report", folder / SCORES, *files)
+        tracker.artifact("rating", "report", settings.output_dir / SUMMARY / SCORES, *files)
+
+
+def summary(folder: Path, field_name: str) -> tuple[list[BiasScore], Page]:
+    """Return the scores and the report of all votes so far.
+
+    Raises:
+        InputError: the folder holds no pairs, or no votes on them.
+    """
+    manifest = read_run(folder, "rate", field_name)[1]
+    pairs, votes = read_table(folder / f"{PAIRS}.parquet"), read_votes(folder / VOTES)
+    if votes.empty:
+        raise InputError(f"{field_name}: {folder} has no votes yet; `evenhand rate` without --summary asks for them.")
+    votes = votes.merge(pairs[[PROMPT_ID, AXIS]], on=PROMPT_ID)
+    questions, signature = manifest["questions"], manifest["signature"] | {"votes": sha256_of(folder / VOTES)}
+    scores = rating_scores(votes, questions, signature)
+    return scores, page(scores, votes, pairs, questions, manifest["models"], manifest["left_out"])
+
+
+def write_summary(folder: Path, scores: Sequence[BiasScore], report: Page, show: bool) -> list[Path]:
+    """Write scores and report into the folder of the pairs; return the report's files."""
+    write_scores(folder / SUMMARY / SCORES, scores)
+    return present(folder / SUMMARY, {"rating": report}, write=True, show=show)

@@ -1,4 +1,4 @@
-"""Report: finished runs → their reports, made again from what is on disk; several measuring runs → one page of all."""
+"""Report: finished runs → their reports, made again from what is on disk; several runs → one page of all."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.runs.files import read_yaml
 from evenhand.evaluation.runs.folders import CONFIG, MANIFEST, read_run
-from evenhand.recipes import compare, measure
+from evenhand.recipes import compare, measure, rate
 from evenhand.recipes.checking import checked
 from evenhand.recipes.settings import FAMILY, CompareSettings, MeasureSettings, ReportSettings
 from evenhand.recipes.sweep.page import page as sweep_page
@@ -25,7 +25,8 @@ def report(settings: ReportSettings) -> None:
     """Write the reports of one folder again, of a loop or an ablation those of its stages too; or one page of several.
 
     Raises:
-        InputError: a folder holds no finished run that has a report; several are not measuring runs of one family.
+        InputError: a folder holds no finished run that has a report; of several no two are measuring runs of one
+            family.
     """
     if not settings.folders:
         raise InputError("folders: none is given; give those of finished runs, `evenhand report FOLDER …`.")
@@ -41,28 +42,34 @@ def report(settings: ReportSettings) -> None:
         present(folder, {FAMILY: sweep_page(read_sweep(folder))}, write=True, show=True)
     elif not _written_again(folder, show=True):
         raise InputError(
-            f"folders: {folder} holds no finished run that has a report; those of `measure`, `compare`, `loop` and "
-            "`ablate` have one."
+            f"folders: {folder} holds no finished run that has a report; those of `measure`, `compare`, `loop`, "
+            "`ablate` and `rate` have one."
         )
 
 
 def _written_again(folder: Path, show: bool) -> bool:
     """Write the pages of a finished run, which may have been moved since; return whether its command makes any."""
-    if not (folder / MANIFEST).exists():
-        return False
-    told = read_yaml(folder / CONFIG, "folders")
-    command = told.get("command") if isinstance(told, Mapping) else None
+    command = _command(folder)
     if command == "measure":
         module, settings = measure, _measured(folder)
     elif command == "compare":
         told = read_run(folder, "compare", "folders")[0] | {"output_dir": folder}
         told = {name: value for name, value in told.items() if name not in ("format", "command", "inputs")}
         module, settings = compare, checked(CompareSettings, told, str(folder))
+    elif command == "rate":
+        rate.write_summary(folder, *rate.summary(folder, "folders"), show)
+        return True
     else:
         return False
     present(folder, module.pages(settings), write=True, show=show)
     module.show_responses(settings)
     return True
+
+
+def _command(folder: Path) -> str | None:
+    """Return which command the folder holds a finished run of; None if it holds none."""
+    told = read_yaml(folder / CONFIG, "folders") if (folder / MANIFEST).exists() else None
+    return told.get("command") if isinstance(told, Mapping) else None
 
 
 def _measured(folder: Path) -> MeasureSettings:
@@ -71,16 +78,22 @@ def _measured(folder: Path) -> MeasureSettings:
 
 
 def _side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
-    """Return the page of several measuring runs, of each family that two of them have."""
-    pages = {name: measure.pages(_measured(folder)) for name, folder in _named(folders)}
+    """Return the page of several measuring runs, of each family that two of them have, and of ratings beside them."""
+    named = dict(_named(folders))
+    ratings = {name: folder for name, folder in named.items() if _command(folder) == "rate"}
+    pages = {name: measure.pages(_measured(folder)) for name, folder in named.items() if name not in ratings}
     families: dict[str, Mapping[str, Page]] = {}
     for family in dict.fromkeys(family for found in pages.values() for family in found):
         having = {name: found[family] for name, found in pages.items() if family in found}
         if len(having) > 1:
             families[family] = having
     if not families:
-        raise InputError("folders: no two of these runs have metrics in common; nothing can stand side by side.")
-    return beside_page(families, [Link(name, _way(folder, output_dir)) for name, folder in _named(folders)])
+        raise InputError(
+            "folders: no two of these are runs of `measure` with metrics in common; nothing can stand side by side."
+        )
+    rated = [rate.summary(folder, "folders")[1] for folder in ratings.values()]
+    reports = {name: folder / rate.SUMMARY if name in ratings else folder for name, folder in named.items()}
+    return beside_page(families, [Link(name, _way(folder, output_dir)) for name, folder in reports.items()], rated)
 
 
 def _named(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:

@@ -337,7 +337,7 @@ class ReportSettings:
     """Make reports again from finished runs: of one folder its own, of several one page side by side."""
 
     folders: list[Folder] = option(
-        list, "finished runs, `evenhand report FOLDER …`: one of any command, or several of `measure`"
+        list, "finished runs, `evenhand report FOLDER …`: one of any command, or several of `measure` and `rate`"
     )
     output_dir: Folder = option(Path("runs/report"), "where several runs side by side are written")
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+WIDTH, PHONE, HEIGHT = 1280, 390, 1000  # pixels of the window
 DRIVER = "chromedriver"
 LOCAL_SCHEMES = ("file", "data", "blob", "about", "chrome", "chrome-untrusted")
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
@@ -28,6 +29,51 @@ class Browser:
     downloads: Path
     errors: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+
+    def open(self, file: Path, width: int = WIDTH, scheme: str = "light") -> Any:
+        """Show a file at a width in pixels, in light or in dark, and return the driver."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        self.driver.set_window_size(width, HEIGHT)
+        self.driver.get(file.as_uri())
+        return self.driver
+
+    def faults(self, html: str, scheme: str = "light") -> list[str]:
+        """Show a page with all that is folded in it, in light or in dark; return what is wrong.
+
+        That is axe's serious and critical findings, what runs out of the page on a screen or a phone, errors, and what
+        left the machine.
+        """
+        file = self.downloads.with_name("page.html")
+        file.write_text(html, encoding="utf-8")
+        driver = self.open(file, WIDTH, scheme)
+        driver.execute_script("for (const it of document.querySelectorAll('details')) it.open = true")
+        found = self.serious()
+        for width in (WIDTH, PHONE):
+            driver.set_window_size(width, HEIGHT)
+            if driver.execute_script("return document.documentElement.scrollWidth > innerWidth"):
+                found.append(f"wider than {width} pixels")
+        return found + self.look().errors + self.left_the_machine
+
+    def serious(self) -> list[str]:
+        """Return what axe finds in the page that is open and that keeps people from using it."""
+        axe = pytest.importorskip("axe_core_python.base", reason="needs axe-core-python (pip install '.[test]')")
+        self.driver.execute_script(axe.AXE_SCRIPT)
+        told = {"resultTypes": ["violations"], "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
+        found = self.driver.execute_async_script("axe.run(arguments[0]).then(arguments[1])", told)
+        return [
+            f"{it['id']}: {node['html'][:200]}"
+            for it in found["violations"]
+            if it["impact"] in ("serious", "critical")
+            for node in it["nodes"]
+        ]
+
+    def forget(self) -> "Browser":
+        """Forget what the logs have so far, and return itself."""
+        self.look()
+        self.errors.clear()
+        self.requests.clear()
+        return self
 
     def look(self) -> "Browser":
         """Read the logs, and return itself."""
@@ -49,7 +95,7 @@ class Browser:
 
 
 @contextmanager
-def headless(folder: Path, width: int = 1280, height: int = 1000) -> Iterator[Browser]:
+def headless(folder: Path) -> Iterator[Browser]:
     """Yield a browser that saves into `folder`/downloads; skip the test where there is no browser or no driver."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium (pip install '.[test]')")
     binary = shutil.which("chromium") or shutil.which("google-chrome")
@@ -63,7 +109,7 @@ def headless(folder: Path, width: int = 1280, height: int = 1000) -> Iterator[Br
     for flag in (
         *("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "disable-quic", "no-first-run"),
         *("disable-background-networking", "disable-component-update", "disable-sync"),
-        *(f"user-data-dir={folder / 'profile'}", f"window-size={width},{height}"),
+        *(f"user-data-dir={folder / 'profile'}", f"window-size={WIDTH},{HEIGHT}"),
     ):
         options.add_argument(f"--{flag}")
     options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})

@@ -5,6 +5,8 @@ import signal
 
 import pytest
 
+from tests.browser import headless
+
 os.environ.update(HF_HUB_OFFLINE="1", WANDB_MODE="offline", WANDB_SILENT="true", TOKENIZERS_PARALLELISM="false")
 # Where the tests run in the background (nohup, some CI) Ctrl-C is ignored, and processes that they start inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -30,3 +32,16 @@ def judge(tmp_path_factory):
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory):
+    """A headless Chromium, the same for all tests; they are skipped where there is none."""
+    with headless(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def browser(chromium):
+    """The Chromium, as if nothing had been seen in it."""
+    return chromium.forget()

@@ -7,7 +7,8 @@ from evenhand.evaluation.report.page import Link, Page, Section, signature_rows
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table
 
-MODEL = "model."  # what a signature says of the model: runs side by side are there to differ in it
+# What a signature says of the model, or of what it said: runs side by side are there to differ in it.
+OF_MODEL = ("model.", "inputs.model", "inputs.tokenizer", "inputs.responses", "translations", "inputs.translations")
 say = Sentences(__file__)
 
 
@@ -31,15 +32,18 @@ def summary_page(pages: Mapping[str, Page], links: Mapping[str, Link]) -> Page:
     )
 
 
-def beside_page(families: Mapping[str, Mapping[str, Page]], links: Sequence[Link]) -> Page:
+def beside_page(
+    families: Mapping[str, Mapping[str, Page]], links: Sequence[Link], further: Sequence[Page] = ()
+) -> Page:
     """Return several measuring runs side by side.
 
     Args:
         families: the page of each run by its name, of each family of metrics that two of them have at least.
+        further: reports of another kind, whose first screens stand behind.
     """
     pages = next(iter(families.values()))
     names = list(dict.fromkeys(name for runs in families.values() for name in runs))
-    lines = [line for runs in families.values() for page in runs.values() for line in page.signature_lines]
+    reports = [*(page for runs in families.values() for page in runs.values()), *further]
     differing = {name: list(_differing(runs)) for name, runs in families.items()}
     return Page(
         title=say.beside_title,
@@ -58,10 +62,11 @@ def beside_page(families: Mapping[str, Mapping[str, Page]], links: Sequence[Link
                 *_sections(runs),
                 Section(say.differing(name), tables=[Table(say.differing(name), ("setting", *runs), differing[name])]),
             )
-        ],
+        ]
+        + [Section(page.title, [page.subtitle, page.verdict], page.tables, first_screen=True) for page in further],
         glossary=next(iter(pages.values())).glossary,
         limits=next(iter(pages.values())).limits,
-        signature_lines=lines,
+        signature_lines=[line for page in reports for line in page.signature_lines],
         links=links,
     )
 
@@ -123,7 +128,7 @@ def _differing(pages: Mapping[str, Page]) -> Iterator[Row]:
     told = {name: dict(signature_rows(page.signature)) for name, page in pages.items()}
     for setting in dict.fromkeys(setting for found in told.values() for setting in found):
         values = [found.get(setting, "–") for found in told.values()]
-        if len(set(values)) > 1 and not setting.startswith(MODEL):
+        if len(set(values)) > 1 and not setting.startswith(OF_MODEL):
             yield Row(setting, tuple(Cell(value, prose=True) for value in values))
 
 

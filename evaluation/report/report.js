@@ -24,10 +24,8 @@
   // --- tables
 
   /** The names of a table and the cells of its rows, without the column that is drawn. */
-  const grid = (table) => {
-    const kept = (row) => [...row.cells].filter((cell) => !cell.classList.contains("plot"));
-    return { names: kept(table.tHead.rows[0]), rows: [...table.tBodies[0].rows].map(kept) };
-  };
+  const kept = (row) => [...row.cells].filter((cell) => !cell.classList.contains("plot"));
+  const grid = (table) => ({ names: kept(table.tHead.rows[0]), rows: [...table.tBodies[0].rows].map(kept) });
 
   const sort = (table, place, descending) => {
     const rows = [...table.tBodies[0].rows];
@@ -97,19 +95,18 @@
     ].join("\n");
   };
 
-  for (const table of document.querySelectorAll(".scroll > table")) {
-    const tools = make("div", { className: "tools" });
-    const caption = table.caption.textContent, count = table.tBodies[0].rows.length;
-    if (count > 8) makeFilterable(table, tools);
-    if (count > 1) makeSortable(table, tools);
-    tools.append(
-      button("CSV", () => save(fileName(caption, "csv"), csv(table), "text/csv")),
-      button("LaTeX", () => save(fileName(caption, "tex"), latex(table), "text/plain")),
-    );
-    table.parentElement.after(tools);
-  }
+  // --- drawings
 
-  // --- figures
+  const SVG = "http://www.w3.org/2000/svg";
+  const set = (element, attributes) => {
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    return element;
+  };
+  const draw = (tag, attributes, ...children) => {
+    const element = set(document.createElementNS(SVG, tag), attributes);
+    element.append(...children);
+    return element;
+  };
 
   const DRAWN = [
     "fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "stroke-linecap", "opacity",
@@ -126,19 +123,16 @@
       element.removeAttribute("class");
     });
     const margin = 12, paper = getComputedStyle(document.body).backgroundColor;
-    const sizes = { xmlns: "http://www.w3.org/2000/svg", width: width + 2 * margin, height: height + 2 * margin };
+    const sizes = { xmlns: SVG, width: width + 2 * margin, height: height + 2 * margin };
     const inner = { x: margin, y: margin, width, height };
-    const outer = copy.cloneNode(false);
-    for (const [name, value] of Object.entries(sizes)) outer.setAttribute(name, value);
-    for (const [name, value] of Object.entries(inner)) copy.setAttribute(name, value);
-    const behind = document.createElementNS(sizes.xmlns, "rect");
-    for (const [name, value] of [["width", "100%"], ["height", "100%"], ["fill", paper]]) behind.setAttribute(name, value);
-    outer.append(behind, copy);
+    const outer = set(copy.cloneNode(false), sizes);
+    set(copy, inner);
+    outer.append(draw("rect", { width: "100%", height: "100%", fill: paper }), copy);
     return new XMLSerializer().serializeToString(outer);
   };
 
-  const savePng = async (svg, name) => {
-    const image = new Image(), source = standalone(svg), sharp = 2;
+  const savePng = async (source, name) => {
+    const image = new Image(), sharp = 2;
     image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(source)}`;
     await image.decode();
     const canvas = make("canvas", { width: image.width * sharp, height: image.height * sharp });
@@ -146,15 +140,77 @@
     canvas.toBlob((blob) => save(name, blob, "image/png"), "image/png");
   };
 
+  /** A table of dots and whiskers as a drawing: laid out by its texts, the same on every screen. */
+  const picture = (table) => {
+    const PLOT = 340, GAP = 20, HEAD = 60, ROW = 44, LONGEST = 60; // pixels; characters of a label
+    const { names } = grid(table), rows = [...table.tBodies[0].rows].filter((row) => !row.hidden);
+    const svg = draw("svg", { style: "position: absolute; visibility: hidden" });
+    document.body.append(svg); // where its texts have lengths and its styles are found
+    const write = (y, kind, ...parts) => svg.appendChild(draw("text", { y, class: kind }, ...parts));
+    const cut = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text);
+    const middle = (n) => HEAD + ROW * (n + 0.5);
+    const caption = write(16, "cell strong", plain(table.caption.textContent));
+    const columns = names.map((name, place) => {
+      const end = place ? "end" : "", side = ["before", "after"].find((it) => name.classList.contains(it));
+      const mark = side ? [draw("tspan", { class: side }, side === "before" ? "○ " : "● ")] : [];
+      const texts = rows.flatMap((row, n) => {
+        const cell = kept(row)[place], interval = cell.querySelector(".interval");
+        const value = write(middle(n) + (interval ? -2 : 5), `cell ${end}`, cut(shown(cell)));
+        return interval ? [value, write(middle(n) + 14, end, plain(interval.textContent))] : [value];
+      });
+      return [write(HEAD - 10, end, ...mark, shown(name)), ...texts];
+    });
+    const length = (texts) => Math.max(...texts.map((text) => text.getComputedTextLength()));
+    const left = length(columns[0]) + GAP;
+    let width = left + PLOT;
+    for (const texts of columns.slice(1)) {
+      width += GAP + length(texts);
+      texts.forEach((text) => set(text, { x: width }));
+    }
+    const put = (plot, y, height) => {
+      const drawing = plot.querySelector("svg");
+      const sizes = { x: left, y, width: PLOT, height, class: "at", style: `width: ${PLOT}px; height: ${height}px` };
+      if (drawing) svg.append(set(drawing.cloneNode(true), sizes));
+      else set(write(y + height / 2 + 5, "middle", cut(plain(plot.textContent))), { x: left + PLOT / 2 });
+    };
+    put(table.tHead.querySelector("td.plot"), HEAD - 26, 24);
+    rows.forEach((row, n) => {
+      const y = HEAD + ROW * n;
+      svg.append(draw("line", { x1: 0, x2: width, y1: y, y2: y, class: n ? "" : "zero" }));
+      put(row.querySelector("td.plot"), y, ROW);
+    });
+    width = Math.max(width, caption.getComputedTextLength());
+    svg.style.width = `${width}px`;
+    svg.style.height = `${HEAD + ROW * rows.length}px`;
+    const text = standalone(svg);
+    svg.remove();
+    return text;
+  };
+
+  const pictures = (title, source) => [
+    button("SVG", () => save(fileName(title, "svg"), source(), "image/svg+xml")),
+    button("PNG", () => savePng(source(), fileName(title, "png"))),
+  ];
+
+  // --- what can be done with each
+
+  for (const table of document.querySelectorAll(".scroll > table")) {
+    const tools = make("div", { className: "tools" });
+    const caption = table.caption.textContent, count = table.tBodies[0].rows.length;
+    if (count > 8) makeFilterable(table, tools);
+    if (count > 1) makeSortable(table, tools);
+    tools.append(
+      button("CSV", () => save(fileName(caption, "csv"), csv(table), "text/csv")),
+      button("LaTeX", () => save(fileName(caption, "tex"), latex(table), "text/plain")),
+    );
+    if (table.classList.contains("drawn")) tools.append(...pictures(caption, () => picture(table)));
+    table.parentElement.after(tools);
+  }
+
   for (const figure of document.querySelectorAll("figure")) {
     const svg = figure.querySelector(".drawing > svg");
     const title = figure.querySelector("figcaption")?.textContent || svg?.getAttribute("aria-label") || "figure";
-    if (!svg) continue;
-    figure.append(
-      make("div", { className: "tools" },
-        button("SVG", () => save(fileName(title, "svg"), standalone(svg), "image/svg+xml")),
-        button("PNG", () => savePng(svg, fileName(title, "png")))),
-    );
+    if (svg) figure.append(make("div", { className: "tools" }, ...pictures(title, () => standalone(svg))));
   }
 
   // --- citation, contents, scrolling
@@ -179,5 +235,5 @@
       else target.removeAttribute("tabindex");
     }
   });
-  document.querySelectorAll("[role=region][tabindex]").forEach((region) => stops.observe(region));
+  document.querySelectorAll("[role=group][tabindex]").forEach((region) => stops.observe(region));
 }

@@ -80,7 +80,7 @@ def plan_table(plan: ThresholdPlan) -> Table:
         )
         for row in plan.table.sort_values(["alpha", "quantile"], kind="stable").itertuples()
     )
-    columns = ("α", "quantile of b", "β", "labelled bias", "slope", "predicted left", "predicted drift", "")
+    columns = ("α", "quantile of b", "β", "labelled bias", "slope", "predicted left", "predicted drift", "this run")
     return Table("Predicted pooled FGB* left after tuning, % of before, and style drift", columns, rows)
 
 

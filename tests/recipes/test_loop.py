@@ -15,6 +15,8 @@ import pytest
 
 from evenhand.evaluation.results import find_score, read_scores
 from evenhand.evaluation.runs.files import sha256_of
+from evenhand.recipes.report import report
+from evenhand.recipes.settings import ReportSettings
 from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT, wait_until
 
 pytestmark = pytest.mark.slow
@@ -116,6 +118,12 @@ def test_every_stage_leaves_its_config_manifest_and_tables(finished):
     assert signature["model"]["control_tag"] == " no_bias"
     assert {"dataset", "decoding", "style_classifier", "seed", "packages"} <= set(signature)
     assert len((measured / "scores.csv").read_text().splitlines()) == len(scores) + 1
+
+
+def test_its_models_were_measured_alike(finished, tmp_path):
+    sides = [finished[0] / stage for stage in ("before", f"{TAGGED}/after", f"{UNTAGGED}/after")]
+    report(ReportSettings(folders=sides, output_dir=tmp_path))
+    assert "Warning" not in (tmp_path / "report.md").read_text()
 
 
 def test_only_the_base_scores_its_own_responses(finished):

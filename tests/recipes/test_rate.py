@@ -12,7 +12,8 @@ from evenhand.evaluation.runs.tables import read_table
 from evenhand.recipes import rate as command
 from evenhand.recipes.command_line import main
 from evenhand.recipes.rate import rate
-from evenhand.recipes.settings import RateSettings
+from evenhand.recipes.report import report
+from evenhand.recipes.settings import RateSettings, ReportSettings
 from tests.measured_runs import write_measured
 
 N = 6
@@ -91,6 +92,18 @@ def test_a_summary_is_made_from_the_folder_alone(runs, tmp_path, capsys):
     assert "Which responses people prefer" in capsys.readouterr().out
     moved = runs["output_dir"].rename(tmp_path / "moved")
     assert main(["rate", "--summary", "--report_to", "none", "--show", "false", "--output_dir", str(moved)]) == 0
+
+
+def test_a_report_is_made_again_from_the_votes(runs, capsys):
+    rate(settings(runs))
+    with pytest.raises(InputError, match="^folders: .* has no votes yet"):
+        report(ReportSettings(folders=[runs["output_dir"]]))
+    with Votes(runs["output_dir"] / "votes.jsonl") as votes:
+        votes.add(Vote("anna", "p0", "preference", "after", "after", "now"))
+    report(ReportSettings(folders=[runs["output_dir"]]))
+    written = runs["output_dir"] / "summary" / "report.html"
+    assert capsys.readouterr().out.strip().endswith(f"Report: {written}")
+    assert "(100 % of votes for the model after, p = 1)" in written.with_suffix(".md").read_text()
 
 
 def test_nothing_to_sum_up(runs):

@@ -11,12 +11,10 @@ import pytest
 
 from evenhand.evaluation.rating.pairs import left_side
 from evenhand.evaluation.rating.votes import read_votes
-from tests.browser import headless
 from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT
 from tests.measured_runs import write_measured
 
 pytest.importorskip("selenium", reason="needs selenium (pip install '.[test]')")
-from axe_core_python.selenium import Axe
 from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -56,12 +54,6 @@ def port():
         return free.getsockname()[1]
 
 
-@pytest.fixture
-def browser(tmp_path):
-    with headless(tmp_path) as opened:
-        yield opened
-
-
 def enter(browser, link, name="Anna"):
     browser.driver.get(link)
     browser.driver.switch_to.active_element.send_keys(name, Keys.ENTER)
@@ -94,23 +86,17 @@ def wait(browser, condition):
     waiting.until(lambda _: condition())
 
 
-def serious(browser):
-    """What axe finds that keeps people from using the page."""
-    violations = Axe().run(browser.driver)["violations"]
-    return [it["id"] for it in violations if it["impact"] in ("serious", "critical")]
-
-
 def test_a_session_by_keyboard(runs, tmp_path, browser, port):
     folder = tmp_path / "rate"
     with served(runs, folder, port) as (process, link):
         browser.driver.get(link)
-        assert serious(browser) == []
+        assert browser.serious() == []
         enter(browser, link)
         keys = [Keys.ARROW_LEFT, Keys.ARROW_RIGHT, "s", "u", Keys.ARROW_LEFT, *[Keys.ARROW_LEFT] * 9]
         shown = set()
         for place, key in enumerate(keys):
             if place == 1:
-                assert serious(browser) == []
+                assert browser.serious() == []
             shown |= {it.text for it in browser.driver.find_elements(By.CLASS_NAME, "answer")}
             assert browser.driver.find_elements(By.CSS_SELECTOR, ".card img, .card script") == []
             assert "broken" not in browser.driver.title
@@ -118,7 +104,7 @@ def test_a_session_by_keyboard(runs, tmp_path, browser, port):
             press(browser, key)
             assert len((folder / "votes.jsonl").read_text().splitlines()) == held + 1 == place + 1
         assert "That was all" in browser.driver.find_element(By.TAG_NAME, "h1").text
-        assert serious(browser) == []
+        assert browser.serious() == []
         assert shown == {f"{side} says {text}" for side in ("before", "after") for text in RESPONSES}
         seen = browser.look()
         assert (seen.errors, seen.left_the_machine) == ([], [])

@@ -67,3 +67,8 @@ def test_hostile_texts_are_text(text):
     if text.startswith("<script>"):
         assert text in parsed.text
     assert page_markdown(shown) and printed(shown)
+
+
+def test_nothing_keeps_people_from_using_it(browser):
+    shown = report({"anna": {f"p{i}": "a" for i in range(4)}, "ben": {"p0": "a", "p1": "b", "p2": "-"}})
+    assert browser.faults(page_html(shown)) == []

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -9,11 +10,12 @@ import pytest
 
 from evenhand.evaluation.report import plots
 from evenhand.evaluation.report.files import write_page
+from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.responses import responses_html, rows_of
 from evenhand.evaluation.report.tables import Cell, Mark, Row, Table
 from evenhand.evaluation.runs.files import write_text
-from tests.browser import headless
+from tests.browser import PHONE
 from tests.evaluation.report.test_page import PAGE
 
 CSS = "css selector"
@@ -31,15 +33,18 @@ HOSTILE = ('<script>window.hit = 1</script>"><img src=x onerror="window.hit = 1"
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("browser")
-    with headless(folder) as found:
-        report = replace(PAGE, tables=[TALL], sections=[Section("Drawn", figures=[Figure("A picture", DRAWING)])])
-        write_page(folder, "report", report)
-        write_text(folder / "responses.html", responses_page())
-        found.folder = folder
-        yield found
-        assert found.look().errors == [] and found.left_the_machine == []
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    report = replace(PAGE, tables=[TALL], sections=[Section("Drawn", figures=[Figure("A picture", DRAWING)])])
+    write_page(folder, "report", report)
+    write_text(folder / "responses.html", responses_page())
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_wrong(browser):
+    yield
+    assert browser.look().errors == [] and browser.left_the_machine == []
 
 
 def responses_page() -> str:
@@ -52,14 +57,9 @@ def responses_page() -> str:
     return responses_html("All responses", "a model", rows, ["response"])
 
 
-def opened(browser, name):
-    browser.driver.get((browser.folder / name).as_uri())
-    return browser.driver
-
-
-def clicked(browser, text):
-    """Return the file that the button saves."""
-    button = next(it for it in browser.driver.find_elements(CSS, "button") if it.text == text)
+def clicked(browser, text, of="main"):
+    """Return the file that the first such button saves of a part of the page."""
+    button = next(it for it in browser.driver.find_elements(CSS, f"{of} button") if it.text == text)
     before = set(browser.downloads.iterdir())
     button.click()
     deadline = time.monotonic() + 600
@@ -81,8 +81,8 @@ def labels(driver):
     return [it.text for it in driver.find_elements(CSS, ".scroll tbody th") if it.is_displayed()]
 
 
-def test_a_table_is_sorted_by_number_and_by_name(browser):
-    driver = opened(browser, "report.html")
+def test_a_table_is_sorted_by_number_and_by_name(browser, folder):
+    driver = browser.open(folder / "report.html")
     name, value = driver.find_elements(CSS, ".scroll thead button")
     value.click()
     assert labels(driver)[:2] == ["thousand", "row 23"] and labels(driver)[-2:] == ["nine", "none"]
@@ -93,40 +93,61 @@ def test_a_table_is_sorted_by_number_and_by_name(browser):
     assert labels(driver)[0] == "two" and value.find_element("xpath", "..").get_attribute("aria-sort") is None
 
 
-def test_a_long_table_is_filtered(browser):
-    driver = opened(browser, "report.html")
+def test_a_long_table_is_filtered(browser, folder):
+    driver = browser.open(folder / "report.html")
     driver.find_element(CSS, ".tools input").send_keys("ROW 2")
     assert labels(driver) == ["row 20", "row 21", "row 22", "row 23"]
     assert driver.find_element(CSS, ".tools [role=status]").text == "4 of 10"
 
 
-def test_tables_and_figures_are_saved(browser):
-    opened(browser, "report.html")
+def test_tables_and_figures_are_saved(browser, folder):
+    browser.open(folder / "report.html")
     lines = clicked(browser, "CSV").read_text().splitlines()
     assert lines[0] == "type,value,value low,value high"
     assert lines[1:6] == ["nine,-9.5,,", "ten,10.0,,", "thousand,1000.0,,", "none,–,,", "two,+2.0,-1.0,3.0"]
     latex = clicked(browser, "LaTeX").read_text()
     assert "two & +2.0 [$-$1.0, 3.0] \\\\" in latex and "\\begin{tabular}{lr}" in latex
-    svg = clicked(browser, "SVG").read_text()
+    svg = clicked(browser, "SVG", "figure").read_text()
     assert svg.startswith("<svg ") and "class=" not in svg and "stroke:" in svg
+    assert clicked(browser, "PNG", "figure").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_a_table_of_dots_is_saved_as_a_drawing_the_same_on_every_screen(browser, folder):
+    browser.open(folder / "report.html")
+    svg = clicked(browser, "SVG").read_text()
+    places = placed(svg)
+    assert [text for text in places if text in VALUES] == list(VALUES)  # as sorted in the table
+    assert len({x for text, (x, _) in places.items() if text in VALUES.values()}) == 1  # numbers end at one line
+    below = places["[−1.0, 3.0]"][1] - places["+2.0"][1]
+    assert 0 < below < 20 and {"Numbers, ×10⁻³", "type", "value"} <= {*places}
+    assert svg.count("<circle ") == len(ROWS) and "class=" not in svg
     assert clicked(browser, "PNG").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    browser.open(folder / "report.html", PHONE)
+    assert placed(clicked(browser, "SVG").read_text()) == places
+    browser.driver.find_element(CSS, ".tools input").send_keys("row 2")
+    assert [text for text in placed(clicked(browser, "SVG").read_text()) if text in VALUES] == list(VALUES)[-4:]
 
 
-def test_contents_are_open_where_there_is_room_and_fold_on_a_phone(browser):
-    driver = opened(browser, "report.html")
+def placed(svg):
+    """Return where each text of the table that is drawn is, in pixels, from top to bottom."""
+    texts = ElementTree.fromstring(svg).findall("s:svg/s:text", {"s": "http://www.w3.org/2000/svg"})
+    found = {it.text: (float(it.get("x", 0)), float(it.get("y"))) for it in texts}
+    return dict(sorted(found.items(), key=lambda item: item[1][1]))
+
+
+def test_contents_are_open_where_there_is_room_and_fold_on_a_phone(browser, folder):
+    driver = browser.open(folder / "report.html")
     assert [it.text for it in driver.find_elements(CSS, ".toc a")][:2] == ["Headline", "Drawn"]
-    driver.set_window_size(390, 844)
-    driver.refresh()
+    browser.open(folder / "report.html", PHONE)
     assert not driver.find_element(CSS, ".toc a").is_displayed()
     driver.find_element(CSS, ".toc summary").click()
     assert driver.find_element(CSS, ".toc a").is_displayed()
     wide = driver.execute_script("return document.documentElement.scrollWidth - innerWidth")
-    driver.set_window_size(1280, 1000)
     assert wide <= 0
 
 
-def test_responses_are_searched_and_stay_text(browser):
-    driver = opened(browser, "responses.html")
+def test_responses_are_searched_and_stay_text(browser, folder):
+    driver = browser.open(folder / "responses.html")
     status = driver.find_element(CSS, "#search [role=status]")
     assert status.text == "62 of 62" and len(driver.find_elements(CSS, "#found > li")) == 50
     next(it for it in driver.find_elements(CSS, "button") if it.text == "More").click()
@@ -148,3 +169,15 @@ def test_responses_are_searched_and_stay_text(browser):
     assert status.text == "7 of 62"  # b rises by 0.001 from −0.01, and seven are 0.045 or more
     chosen(order, "Largest b, response")
     assert "b 51.0 ×10⁻³" in driver.find_element(CSS, "#found .pair .small").text
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_keeps_people_from_using_them(scheme, browser):
+    assert browser.faults(page_html(PAGE), scheme) == []
+    assert browser.faults(responses_page(), scheme) == []
+
+
+def test_what_keeps_people_from_using_a_page_is_found(browser):
+    found = browser.faults('<title>A page</title><img src="nowhere.png" style="width: 1000px">')
+    assert [it.partition(":")[0] for it in found] == ["html-has-lang", "image-alt", "wider than 390 pixels", "file"]
+    browser.forget()

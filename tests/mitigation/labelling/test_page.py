@@ -1,12 +1,15 @@
 """A labelling run's part of a report: its threshold plan, with the threshold that was taken."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.mitigation.labelling.page import plan_section
 from evenhand.mitigation.labelling.threshold_plan import share_left, strength_of
+from tests.evaluation.report.test_page import PAGE
 
 from .test_plots import PLAN
 
@@ -32,3 +35,7 @@ def test_a_tuned_model_calibrates_the_plan(folder):
     bolder = share_left(-0.2, strength_of(0.6, 0.4))  # the slopes of the quantiles 0.5 and 0.8
     assert [row.cells[4].text for row in table.rows[:2]] == [f"{100 * bolder:.0f} %", "40 %"]
     assert "Calibrated by the tuned model itself, which left 40 %" in section.sentences[1]
+
+
+def test_nothing_keeps_people_from_using_it(folder, browser):
+    assert browser.faults(page_html(replace(PAGE, sections=[plan_section(folder)]))) == []

@@ -2,11 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
+from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.results import BiasScore
 from evenhand.mitigation.training.page import method_of, tag_note, training_section
+from tests.evaluation.report.test_page import PAGE
 
 
 @pytest.fixture
@@ -19,7 +22,7 @@ def pooled(value, interval=None, reason=None):
     return BiasScore("fgb_pooled_corrected", value, 0.0, (-1.0, 2.0), 8, interval, reason=reason)
 
 
-def test_the_curves_are_drawn_and_stand_in_a_table(tmp_path):
+def test_the_curves_are_drawn_and_stand_in_a_table(tmp_path, browser):
     curves = {"train_loss": [[10, 2.5], [20, 1.5]], "validation_loss": [[20, 1.6]], "bias": [[0, 0.0101], [20, 0.002]]}
     (tmp_path / "curves.json").write_text(json.dumps(curves))
     section = training_section(tmp_path)
@@ -29,6 +32,7 @@ def test_the_curves_are_drawn_and_stand_in_a_table(tmp_path):
         ["0", "", "", "10.100"],
         ["20", "1.500", "1.600", "2.000"],
     ]
+    assert browser.faults(page_html(replace(PAGE, sections=[section]))) == []
 
 
 def test_a_model_that_was_not_tuned_here_has_no_method_and_no_tag(tmp_path):

@@ -236,3 +236,9 @@ def test_methods_have_marks_of_their_own():
     assert [name for _, name in methods] == list("abcdef") and len({str(mark) for mark, _ in methods}) == 6
     assert [name for _, name in (filled, hollow, line)] == ["meets", "misses", "front"]
     assert len(sweep_plots.legend(summary.head(1), summary.head(1), "meets", "misses", "front")) == 3
+
+
+@pytest.mark.parametrize("kind", ["wide", "two"])
+def test_nothing_keeps_people_from_using_it(kind, request, browser):
+    scheme = "dark" if kind == "two" else "light"
+    assert browser.faults(page_html(page(request.getfixturevalue(kind))), scheme) == []

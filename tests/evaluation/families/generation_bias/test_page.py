@@ -222,3 +222,9 @@ def test_a_single_measurement_printed(single):
     text = printed(content_page(single))
     assert re.search(r"pooled FGB\* +9\.47 +\[8\.97, 9\.97\]", text)
     assert "before" not in text and "WARNING" not in text and "after" not in text
+
+
+@pytest.mark.parametrize("kind", ["tuned", "single"])
+def test_nothing_keeps_people_from_using_it(kind, request, browser):
+    scheme = "dark" if kind == "single" else "light"
+    assert browser.faults(page_html(content_page(request.getfixturevalue(kind))), scheme) == []

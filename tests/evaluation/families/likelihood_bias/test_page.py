@@ -297,3 +297,7 @@ def test_the_scores_of_the_page_are_those_given():
     scores = likelihood_bias(likelihoods)
     low, high = find_score(scores, "likelihood_bias").interval
     assert f"95 % interval {100 * low:.1f} to {100 * high:.1f};" in page_of(likelihoods, scores).under
+
+
+def test_nothing_keeps_people_from_using_it(browser):
+    assert browser.faults(page_html(page_of(known()))) == []

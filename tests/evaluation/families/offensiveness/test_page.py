@@ -206,3 +206,7 @@ def test_hostile_sentences_and_names_are_shown_as_text():
 
 def test_the_terminal_has_100_columns():
     assert max(map(len, printed(page_of(known())).split("\n"))) <= 100
+
+
+def test_nothing_keeps_people_from_using_it(browser):
+    assert browser.faults(page_html(page_of(known()))) == []

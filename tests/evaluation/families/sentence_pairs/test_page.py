@@ -376,3 +376,7 @@ def test_the_terminal_has_100_columns():
     for page in (pair_page(old, before), pair_comparison_page(old, new, differences, before, after)):
         text = printed(page)
         assert max(map(len, text.split("\n"))) <= 100 and "S_JSD, ×10⁻³; ideal 0" in text and "gender" in text
+
+
+def test_nothing_keeps_people_from_using_it(browser):
+    assert browser.faults(page_html(pair_page(*masked()))) == []

@@ -118,3 +118,7 @@ def test_of_many_pairs_the_ends_are_shown_and_all_are_on_the_map():
     assert len(table.rows) == 20 and "10 smallest of 30" in table.caption
     assert table.rows[0].label.endswith("→ Italian") and table.rows[-1].cells[3].text == "0.00"
     assert page_html(made).count("<rect") >= 30
+
+
+def test_nothing_keeps_people_from_using_it(browser):
+    assert browser.faults(page_html(page(scores()))) == []
