@@ -36,11 +36,15 @@ class Running:
         wait_until(lambda: self.status() is not None)
         return self.status()
 
+    def end(self, by: int) -> None:
+        """Send it a signal, and wait until it is gone."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, by)
+        self.wait()
+
     def kill(self) -> None:
         """Kill it, and wait until it is gone."""
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-        self.wait()
+        self.end(signal.SIGKILL)
 
     @property
     def stdout(self) -> str:
@@ -95,7 +99,20 @@ def serve() -> None:
     """Fork a process for each line: a folder for what it leaves, where it works, and the arguments."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # libraries print when they are imported
-    from evenhand.recipes import ablate, command_line, compare, label, loop, measure, tune  # noqa: F401
+    from evenhand.recipes import (  # noqa: F401
+        ablate,
+        command_line,
+        compare,
+        export,
+        label,
+        loop,
+        measure,
+        rate,
+        report,
+        train_classifier,
+        tune,
+    )
+    from evenhand.mitigation.training.trainers import kto, sft  # noqa: F401
 
     for line in sys.stdin:
         folder, cwd, arguments = json.loads(line)

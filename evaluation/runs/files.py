@@ -18,6 +18,21 @@ UNFINISHED = ".part"  # how the temporary names end
 
 
 @contextmanager
+def room_on_disk(path: Path) -> Iterator[None]:
+    """Let what is written to `path`, or below it, end in one clear error where the disk is full.
+
+    Raises:
+        InputError: it is.
+    """
+    try:
+        yield
+    except Exception as error:  # tokenizers have no class for theirs
+        if is_disk_full(error):
+            raise InputError(disk_full_text(path)) from error
+        raise
+
+
+@contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it into place, on the disk, if the block ends without an error.
 
@@ -26,14 +41,13 @@ def written_whole(path: Path) -> Iterator[Path]:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())  # a rename that outlives a power cut must not outlive what it renames
-        temporary.replace(path)
+        with room_on_disk(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield temporary
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())  # a rename that outlives a power cut must not outlive what it renames
+            temporary.replace(path)
     except OSError as error:
-        if is_disk_full(error):
-            raise InputError(disk_full_text(path)) from error
         raise InputError(f"cannot write {path}: {error.strerror or error}; choose another --output_dir.") from error
     finally:
         with suppress(OSError):  # it is not there after a rename, nor where it could not be written
