@@ -99,6 +99,7 @@ def serve() -> None:
     """Fork a process for each line: a folder for what it leaves, where it works, and the arguments."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # libraries print when they are imported
+    from evenhand.mitigation.training.trainers import kto, sft  # noqa: F401
     from evenhand.recipes import (  # noqa: F401
         ablate,
         command_line,
@@ -112,7 +113,6 @@ def serve() -> None:
         train_classifier,
         tune,
     )
-    from evenhand.mitigation.training.trainers import kto, sft  # noqa: F401
 
     for line in sys.stdin:
         folder, cwd, arguments = json.loads(line)
