@@ -3,7 +3,6 @@
 import hashlib
 import json
 import shutil
-import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -153,7 +152,7 @@ def _draw(forked: ForkedCommands, place: Path) -> None:
     wait_until(
         lambda: running.status() is not None or ((running.folder / "stdout").exists() and "Rate at" in running.stdout)
     )
-    running.end(signal.SIGINT)
+    running.kill()  # it serves by now
     pairs = pd.read_csv(finished / "rate" / "pairs.csv")["prompt_id"]
     questions = json.loads((finished / "rate" / "run.json").read_text(encoding="utf-8"))["questions"]
     rows = [(f"rater {n}", pair, question, 1) for n in range(RATERS) for pair in pairs for question in questions]

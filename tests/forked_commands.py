@@ -36,15 +36,11 @@ class Running:
         wait_until(lambda: self.status() is not None)
         return self.status()
 
-    def end(self, by: int) -> None:
-        """Send it a signal, and wait until it is gone."""
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, by)
-        self.wait()
-
     def kill(self) -> None:
         """Kill it, and wait until it is gone."""
-        self.end(signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        self.wait()
 
     @property
     def stdout(self) -> str:
