@@ -73,10 +73,12 @@ class Command:
 def commands(place: Path) -> dict[str, Command]:
     """Return each command by its name; inputs are written below `place`, later commands read what earlier ones left."""
     inputs, finished = place / "inputs", place / "undisturbed"
-    inputs.mkdir(parents=True)
+    inputs.mkdir(parents=True, exist_ok=True)
     for name, text in FILES.items():
         (inputs / name).write_text(text.replace("INPUTS", str(inputs)) + "\n", encoding="utf-8")
-    translations = written_translations(inputs / "translations", eng_Latn__spa_Latn=[ROWS[0][-1], ROWS[2][-1]])
+    translations = inputs / "translations"
+    if not translations.exists():
+        written_translations(translations, eng_Latn__spa_Latn=[ROWS[0][-1], ROWS[2][-1]])
     references = str(written_references(inputs))
     loop = finished / "loop"
     tag = loop / "control_tags"
@@ -127,11 +129,17 @@ def commands(place: Path) -> dict[str, Command]:
 def run_undisturbed(
     forked: ForkedCommands, place: Path, known: Mapping[str, Command], chosen: Sequence[str]
 ) -> dict[str, float]:
-    """Run the chosen commands, and what they read, below `place`/undisturbed; return the seconds of each."""
+    """Run the chosen commands, and what they read, below `place`/undisturbed; return the seconds of each.
+
+    Those that ran before, into the same place, do not run again.
+    """
     forked.run("--version")  # everything is imported by then
-    seconds: dict[str, float] = {}
-    finished = place / "undisturbed"
+    finished, file = place / "undisturbed", place / "seconds.json"
+    seconds: dict[str, float] = json.loads(file.read_text()) if file.exists() else {}
     for name in dict.fromkeys(["loop", *(["rate --import_votes"] if "rate --summary" in chosen else []), *chosen]):
+        if name in seconds:
+            continue
+        shutil.rmtree(finished / name, ignore_errors=True)
         if name == "rate --import_votes":
             _draw(forked, place)
         folder = known[name].prepare(finished / name)
@@ -140,6 +148,7 @@ def run_undisturbed(
         if running.wait() != 0:
             raise SystemExit(f"{name}: status {running.status()}: {running.stderr}")
         seconds[name] = time.monotonic() - begun
+        file.write_text(json.dumps(seconds))
         print(f"{name}: {seconds[name]:.1f} s undisturbed", flush=True)
     return seconds
 
@@ -147,6 +156,7 @@ def run_undisturbed(
 def _draw(forked: ForkedCommands, place: Path) -> None:
     """Draw the pairs of a rating, and write votes on them."""
     finished = place / "undisturbed"
+    shutil.rmtree(finished / "rate", ignore_errors=True)
     sides = ["--before", str(finished / "loop" / "before"), "--after", str(finished / "loop/control_tags/after")]
     running = forked.start("rate", *QUIET, *sides, "--port", "0", "--output_dir", str(finished / "rate"))
     wait_until(

@@ -39,7 +39,7 @@ COLUMNS = (
 @contextmanager
 def small_disk(folder: Path) -> Iterator[None]:
     """Mount a tmpfs of SIZE bytes at a folder, until the block ends."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "none", str(folder)], check=True)
     try:
         yield
@@ -97,14 +97,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=5, help="that each command runs out of room at")
     parser.add_argument("--commands", default="", help="names of the table, by commas; all")
-    parser.add_argument("--folder", type=Path, help="where the undisturbed runs stay; a temporary one")
+    parser.add_argument(
+        "--folder", type=Path, help="where they run; undisturbed runs that are there are used again; a temporary one"
+    )
     given = parser.parse_args()
     place = given.folder or Path(tempfile.mkdtemp(prefix="full-disk-"))
     known = commands(place)
     chosen = given.commands.split(",") if given.commands else list(known)
-    (place / "commands").mkdir()
     table, wrong = {name: Counter() for name in chosen}, []
-    with ForkedCommands(place / "commands") as forked, small_disk(place / "disk"):
+    with ForkedCommands(Path(tempfile.mkdtemp(prefix="commands-", dir=place))) as forked, small_disk(place / "disk"):
         run_undisturbed(forked, place, known, chosen)
         for name in chosen:
             for point in range(given.points):

@@ -5,7 +5,8 @@
 Every command first runs undisturbed. Then it runs into another folder and, at a moment drawn from the time that it
 took, SIGKILL hits it or a process that it started; the same command is run again, and hit again, up to three times in
 all, and then left to end. What counts as the same: all scores with their intervals, and the bytes of all tables,
-weights and reports. The commands take turns until as many kills are made; the table says what was found of each.
+weights and reports. The command that took the least time so far is next, until as many kills are made; the table says
+what was found of each.
 """
 
 import argparse
@@ -117,23 +118,30 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0, help="of the moments, and of which process is hit")
     parser.add_argument("--commands", default="", help="names of the table, by commas; all")
-    parser.add_argument("--folder", type=Path, help="where they run, and stay; a temporary one")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="where they run, and stay; undisturbed runs that are there are used again; a temporary one",
+    )
     given = parser.parse_args()
     rng, place = random.Random(given.seed), given.folder or Path(tempfile.mkdtemp(prefix="kills-"))
     known = commands(place)
     # Votes that were all added before the kill are refused the second time, as they should be.
     chosen = given.commands.split(",") if given.commands else [name for name in known if "import" not in name]
-    (place / "commands").mkdir()
+    shutil.rmtree(place / "killed", ignore_errors=True)
     table, wrong = {name: Counter() for name in chosen}, []
-    with ForkedCommands(place / "commands") as forked:
+    spent = dict.fromkeys(chosen, 0.0)
+    with ForkedCommands(Path(tempfile.mkdtemp(prefix="commands-", dir=place))) as forked:
         seconds = run_undisturbed(forked, place, known, chosen)
         while (made := sum(counts["kills"] for counts in table.values())) < given.kills:
-            name = chosen[sum(counts["runs"] for counts in table.values()) % len(chosen)]
+            name = min(chosen, key=spent.__getitem__)
+            begun = time.monotonic()
             folder = place / "killed" / f"{name} {table[name]['runs']}"
             kills = min(KILLS_IN_A_ROW, given.kills - made)
             undisturbed = place / "undisturbed" / name
             counts, found = disturbed(known[name], forked, folder, undisturbed, seconds[name], kills, rng)
             table[name] += counts
+            spent[name] += time.monotonic() - begun
             wrong += found
             for text in found:
                 print(f"{folder.name}: {text}", flush=True)

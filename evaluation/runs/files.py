@@ -1,6 +1,7 @@
 """Files are written whole or not at all: a temporary name in the same folder, then a rename."""
 
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -10,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
 from evenhand.evaluation.errors import InputError
@@ -43,6 +45,7 @@ def written_whole(path: Path) -> Iterator[Path]:
     try:
         with room_on_disk(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+            _clear_killed(path)
             yield temporary
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())  # a rename that outlives a power cut must not outlive what it renames
@@ -52,6 +55,14 @@ def written_whole(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # it is not there after a rename, nor where it could not be written
             temporary.unlink()
+
+
+def _clear_killed(path: Path) -> None:
+    """Remove what processes that were killed as they wrote `path` left beside it."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*{UNFINISHED}"):
+        process = left.suffixes[-2][1:]
+        if process.isdecimal() and not psutil.pid_exists(int(process)):
+            left.unlink(missing_ok=True)
 
 
 def is_disk_full(error: BaseException) -> bool:
