@@ -4,13 +4,13 @@
 
 Every command first runs undisturbed. Then it runs into another folder and, at a moment drawn from the time that it
 took, SIGKILL hits it or a process that it started; the same command is run again, and hit again, up to three times in
-all, and then left to end. What counts as the same: all scores with their intervals, and the bytes of all tables and
-weights. The commands take turns until as many kills are made; the table says what was found of each.
+all, and then left to end. What counts as the same: all scores with their intervals, and the bytes of all tables,
+weights and reports. The command that took the least time so far is next, until as many kills are made; the table says
+what was found of each.
 """
 
 import argparse
-import hashlib
-import json
+import os
 import random
 import shutil
 import sys
@@ -19,184 +19,97 @@ import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-from evenhand.evaluation.runs.files import UNFINISHED
-from evenhand.recipes.testbed import STYLE_CLASSIFIER
+from benchmarks.disturbed import Command, commands, differing, left_over, run_undisturbed
 from tests.forked_commands import ForkedCommands, Running
-from tests.gendered_references import ROWS, written_references, written_translations
 
 KILLS_IN_A_ROW = 3
 SECONDS_TO_END = 60.0  # for what a killed process started, on a machine that may be busy
-QUIET = ["--report_to", "none"]
-PROMPTS = """
-prompts:
-  descriptors: 26
-  per_cell: 2
-  filters: {noun_phrase_type: [descriptor_noun], template: ["I'm {noun_phrase}."]}
-"""
-MEASURE = f"""{PROMPTS}
-decoding: {{batch_size: 8}}
-generation_bias: {{permutations: 19}}
-report_to: none
-"""
-STEPS = """
-label: {quantile: 0.7}
-tune:
-  training: {epochs: 1, batch_size: 8, evaluations_per_epoch: 2, max_rows: 60, largest_perplexity_rise: 9}
-  measure_every: 0
-even_if_unbiased: true
-"""
-LOOP = f"""{STEPS}
-measure:{PROMPTS.replace(chr(10), chr(10) + "  ")}
-methods: [control_tags, kto]
-report_to: none
-"""
-ABLATE = f"""
-loop:{(STEPS + "measure:" + PROMPTS.replace(chr(10), chr(10) + "  ")).replace(chr(10), chr(10) + "  ")}
-sweep: [{{method: [exchange, dpo]}}]
-report_to: none
-"""
-FILES = {"measure": MEASURE, "loop": LOOP, "ablate": ABLATE}
+COLUMNS = (
+    "kills",
+    "in the first tenth",
+    "in the last tenth",
+    "runs",
+    "failed",
+    "other results",
+    "orphans",
+    "left over",
+)
 
 
-def commands(inputs: Path) -> dict[str, list[str]]:
-    """Return each command by its name in the table, without its folder; `inputs` is where its inputs are, or will be.
-
-    Later ones read what the loop left, undisturbed.
-    """
-    inputs.mkdir(parents=True)
-    for name, text in FILES.items():
-        (inputs / f"{name}.yaml").write_text(text, encoding="utf-8")
-    rows = [f"{'you awful thing' if n % 2 else 'a lovely day'} {n % 40},{n % 2}" for n in range(240)]
-    (inputs / "texts.csv").write_text("\n".join(["tweet,class", *rows]), encoding="utf-8")
-    translations = written_translations(inputs / "translations", eng_Latn__spa_Latn=[ROWS[0][-1], ROWS[2][-1]])
-    references = ["--translation_bias.references", str(written_references(inputs))]
-    translated = [*references, "--translation_bias.translations", str(translations), "--translation_bias.tokenize"]
-    loop = inputs.parent / "undisturbed" / "loop"
-    tag = loop / "control_tags"
-    prompts = [
-        "--prompts.descriptors",
-        "4",
-        "--prompts.filters",
-        '{axis: [ability], template: ["I\'m {noun_phrase}."]}',
-    ]
-    measure, judge = ["measure", *QUIET, "--metrics"], ["--offensiveness.classifier", str(STYLE_CLASSIFIER)]
-    label = [
-        "--offensiveness.classifier.label",
-        json.loads((STYLE_CLASSIFIER / "config.json").read_text())["id2label"]["0"],
-    ]
-    return {
-        "loop": ["loop", "--config", str(inputs / "loop.yaml")],
-        "ablate --jobs 2": ["ablate", "--config", str(inputs / "ablate.yaml"), "--jobs", "2"],
-        "measure generation_bias": ["measure", "--config", str(inputs / "measure.yaml")],
-        "measure sentence_pairs": [*measure, "sentence_pairs"],
-        "measure likelihood_bias": [*measure, "likelihood_bias", *prompts],
-        "measure offensiveness": [*measure, "offensiveness", *prompts, *judge, *label],
-        "measure translation_bias": [
-            *measure, "translation_bias", *translated, "13a", "--translation_bias.languages", "spa_Latn",
-            "--translation_bias.fewest_masculine", "0",
-        ],
-        "measure embedding_bias": [
-            *measure, "embedding_bias", "--model", str(STYLE_CLASSIFIER), "--embedding_bias.references", references[1],
-            "--embedding_bias.languages", "spa_Latn",
-        ],
-        "label": ["label", *QUIET, "--responses", str(loop / "train")],
-        "tune": ["tune", *QUIET, "--labels", str(loop / "label"), "--method", "dpo", "--measure_every", "0",
-                 "--training.epochs", "1", "--training.batch_size", "8", "--training.max_rows", "60",
-                 "--training.largest_perplexity_rise", "9"],
-        "compare": ["compare", *QUIET, "--before", str(loop / "before"), "--after", str(tag / "after")],
-        "export": ["export", "--tuning", str(tag / "tune"), "--comparison", str(tag / "compare")],
-        "report": ["report", str(loop / "before"), str(tag / "after")],
-        "train_classifier": [
-            "train_classifier", *QUIET, "--texts", str(inputs / "texts.csv"), "--labels", "{0: fine, 1: rude}",
-            "--batch_size", "16", "--epochs", "3",
-        ],
-    }  # fmt: skip
-
-
-def results(folder: Path) -> dict[str, Any]:
-    """Return what a command left that must be the same: its scores, and hashes of its tables and weights."""
-    found: dict[str, Any] = {}
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if path.name == "scores.json":
-            told = json.loads(path.read_text(encoding="utf-8"))
-            found[name] = [(s["metric"], s["group"], s["value"], s["interval"]) for s in told["scores"]]
-        elif path.suffix in (".parquet", ".safetensors") and not unequal(path):
-            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
-
-
-def unequal(path: Path) -> bool:
-    """Return whether a file may differ: parts, which are written by the clock, and points, which have minutes."""
-    return "parts" in path.parts or path.name == "points.parquet"
-
-
-def left_over(folder: Path, undisturbed: Path) -> list[str]:
-    """Return the temporary files in a folder, and those that the undisturbed run did not leave."""
-    files = {path.relative_to(folder) for path in folder.rglob("*") if not unequal(path)}
-    expected = {path.relative_to(undisturbed) for path in undisturbed.rglob("*")}
-    return sorted(str(file) for file in files if file.name.endswith(UNFINISHED) or file not in expected)
-
-
-def killed(running: Running, after: float, rng: random.Random) -> list[psutil.Process] | None:
-    """Kill a command or a process of its own after so many seconds; return what it had started.
+def killed(running: Running, moment: float, rng: random.Random) -> str | None:
+    """Kill a command or a process of its own after so many seconds; return what is wrong with how it ended, or "".
 
     None where it ended before. A child is hit as often as each other process; its parent then has to end by itself.
     """
-    deadline = time.monotonic() + after
+    deadline = time.monotonic() + moment
     while time.monotonic() < deadline and running.status() is None:
         time.sleep(0.005)
     try:
         command = psutil.Process(running.pid)
-        started = command.children(recursive=True)
+        hit = rng.choice([command, *command.children(recursive=True)])
+        if running.status() is not None:
+            return None
+        hit.kill()
     except psutil.NoSuchProcess:
         running.wait()
         return None
-    if running.status() is not None:
-        return None
-    hit = rng.choice([command, *started])
-    with suppress(psutil.NoSuchProcess):
-        hit.kill()
-    running.wait()
-    return started
+    status = running.wait()
+    told = hit is not command and (status not in (0, 2) or "Traceback" in running.stderr)
+    return f"a child of it was killed, status {status}: {running.stderr[-2000:]}" if told else ""
 
 
-def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Return those that live on though they were given time to end, and end them."""
-    _, orphans = psutil.wait_procs(processes, timeout=SECONDS_TO_END)
-    for orphan in orphans:
+def orphans(server: int) -> list[psutil.Process]:
+    """Return those of the server's processes that live on though they were given time to end, and end them."""
+
+    def others() -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter():
+            with suppress(ProcessLookupError, psutil.NoSuchProcess):
+                if os.getpgid(process.pid) == server != process.pid and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    deadline = time.monotonic() + SECONDS_TO_END
+    while (left := others()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for orphan in left:
         with suppress(psutil.NoSuchProcess):
             orphan.kill()
-    return orphans
+    return left
 
 
 def disturbed(
-    start: Any, folder: Path, undisturbed: Path, seconds: float, kills: int, rng: random.Random
+    command: Command,
+    forked: ForkedCommands,
+    folder: Path,
+    undisturbed: Path,
+    seconds: float,
+    kills: int,
+    rng: random.Random,
 ) -> tuple[Counter[str], list[str]]:
     """Run a command into a folder with up to so many kills; return what was counted, and what is wrong."""
     counts, wrong = Counter(runs=1), []
+    command.prepare(folder)
     for _ in range(kills):
-        running = start(folder)
-        started = killed(running, rng.uniform(0, seconds), rng)
-        if started is None:
+        moment = rng.uniform(0, seconds)
+        found = killed(command.start(forked, folder), moment, rng)
+        if found is None:
             break
-        counts["kills"] += 1
-        counts["orphans"] += len(orphans := alive(started))
-        wrong += [f"lives on: {orphan}" for orphan in orphans]
-    last = start(folder)
+        counts += Counter({"kills": 1, COLUMNS[1]: moment < 0.1 * seconds, COLUMNS[2]: moment > 0.9 * seconds})
+        left = orphans(forked.server.pid)
+        counts["orphans"] += len(left)
+        wrong += [*filter(None, [found]), *(f"lives on: {orphan}" for orphan in left)]
+    last = command.start(forked, folder)
     if last.wait() != 0:
         counts["failed"] += 1
         return counts, [*wrong, f"status {last.status()}: {last.stderr.strip().splitlines()[-1:]}"]
-    expected, found = results(undisturbed), results(folder)
-    differing = [name for name in expected | found if expected.get(name) != found.get(name)]
-    left = left_over(folder, undisturbed)
-    counts["other results"] += bool(differing)
+    others, left = differing(folder, undisturbed), left_over(folder, undisturbed)
+    counts["other results"] += bool(others)
     counts["left over"] += len(left)
-    return counts, [*wrong, *(f"differs: {name}" for name in differing), *(f"left over: {name}" for name in left)]
+    return counts, [*wrong, *(f"differs: {name}" for name in others), *(f"left over: {name}" for name in left)]
 
 
 def main() -> None:
@@ -205,40 +118,39 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0, help="of the moments, and of which process is hit")
     parser.add_argument("--commands", default="", help="names of the table, by commas; all")
-    parser.add_argument("--folder", type=Path, help="where they run, and stay; a temporary one")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="where they run, and stay; undisturbed runs that are there are used again; a temporary one",
+    )
     given = parser.parse_args()
     rng, place = random.Random(given.seed), given.folder or Path(tempfile.mkdtemp(prefix="kills-"))
-    known = commands(place / "inputs")
-    chosen = given.commands.split(",") if given.commands else list(known)
-    (place / "commands").mkdir()
+    known = commands(place)
+    # Votes that were all added before the kill are refused the second time, as they should be.
+    chosen = given.commands.split(",") if given.commands else [name for name in known if "import" not in name]
+    shutil.rmtree(place / "killed", ignore_errors=True)
     table, wrong = {name: Counter() for name in chosen}, []
-    with ForkedCommands(place / "commands") as forked:
-        forked.run("--version")  # everything is imported by then
-        seconds = {}
-        loop = str(place / "undisturbed" / "loop")
-        read = ["loop"] if any(loop in text for name in chosen for text in known[name]) else []
-        for name in dict.fromkeys([*read, *chosen]):
-            begun = time.monotonic()
-            forked.run(*known[name], "--output_dir", str(place / "undisturbed" / name))
-            seconds[name] = time.monotonic() - begun
-            print(f"{name}: {seconds[name]:.1f} s undisturbed", flush=True)
+    spent = dict.fromkeys(chosen, 0.0)
+    with ForkedCommands(Path(tempfile.mkdtemp(prefix="commands-", dir=place))) as forked:
+        seconds = run_undisturbed(forked, place, known, chosen)
         while (made := sum(counts["kills"] for counts in table.values())) < given.kills:
-            name = chosen[sum(counts["runs"] for counts in table.values()) % len(chosen)]
+            name = min(chosen, key=spent.__getitem__)
+            begun = time.monotonic()
             folder = place / "killed" / f"{name} {table[name]['runs']}"
-            counts, found = disturbed(
-                lambda folder, name=name: forked.start(*known[name], "--output_dir", str(folder)),
-                folder, place / "undisturbed" / name, seconds[name], min(KILLS_IN_A_ROW, given.kills - made), rng,
-            )  # fmt: skip
+            kills = min(KILLS_IN_A_ROW, given.kills - made)
+            undisturbed = place / "undisturbed" / name
+            counts, found = disturbed(known[name], forked, folder, undisturbed, seconds[name], kills, rng)
             table[name] += counts
-            wrong += [f"{folder.name}: {text}" for text in found]
+            spent[name] += time.monotonic() - begun
+            wrong += found
             for text in found:
                 print(f"{folder.name}: {text}", flush=True)
             if not found:
                 shutil.rmtree(folder)
-    columns = ("kills", "runs", "failed", "other results", "orphans", "left over")
-    print("\n| command | " + " | ".join(columns) + " |\n| --- |" + " ---: |" * len(columns))
+
+    print("\n| command | " + " | ".join(COLUMNS) + " |\n| --- |" + " ---: |" * len(COLUMNS))
     for name, counts in [*table.items(), ("all", sum(table.values(), Counter()))]:
-        print(f"| `{name}` | " + " | ".join(str(counts[column]) for column in columns) + " |")
+        print(f"| `{name}` | " + " | ".join(str(counts[column]) for column in COLUMNS) + " |")
     if not given.folder and not wrong:
         shutil.rmtree(place)
     sys.exit(bool(wrong))

@@ -140,8 +140,8 @@ def _write(settings: ExportSettings, model: ModelSettings, folder: Path) -> Expo
     name, revision = _origin(adapter)
     if settings.merge:
         tuned.model.save_pretrained(folder)
-        with suppress(OSError, ValueError):  # a base may have none
-            shutil.copyfile(_generation_config(name, revision), folder / GENERATION)
+        if (generation := _generation_config(name, revision)) is not None:
+            shutil.copyfile(generation, folder / GENERATION)
     else:
         shutil.copytree(adapter, folder, ignore=shutil.ignore_patterns(*NOT_EXPORTED), dirs_exist_ok=True)
         if Path(name).is_dir():
@@ -170,10 +170,12 @@ def _origin(folder: Path) -> tuple[str, str | None]:
     return name, revision
 
 
-def _generation_config(name: str, revision: str | None) -> Path:
-    """Return the file of a model's own defaults of decoding, which Evenhand does not load."""
+def _generation_config(name: str, revision: str | None) -> Path | None:
+    """Return the file of a model's own defaults of decoding, which Evenhand does not load; None where it has none."""
     from huggingface_hub import hf_hub_download
 
-    return (
-        Path(name) / GENERATION if Path(name).is_dir() else Path(hf_hub_download(name, GENERATION, revision=revision))
-    )
+    if Path(name).is_dir():
+        return path if (path := Path(name) / GENERATION).exists() else None
+    with suppress(OSError, ValueError):
+        return Path(hf_hub_download(name, GENERATION, revision=revision))
+    return None

@@ -7,6 +7,7 @@ which for a cluster is storage that all its nodes share under one path.
 import logging
 import multiprocessing
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ log = logging.getLogger("evenhand")
 
 RAY = "ray"
 RETRIES = 3  # of a stage whose node or process is lost
+SECONDS_TO_ANSWER = 5.0  # of a cluster's address
 PATIENCE = 120.0  # seconds that a stage's last process, on a node that is lost, may take to let go of its folder
 
 
@@ -134,6 +136,8 @@ def _on_ray(settings: Launching) -> Iterator[Start]:
     """Yield what starts a stage as a task of a cluster, or of a Ray on this machine that ends with the block."""
     if find_spec("ray") is None:
         raise InputError("launcher: ray is not installed; pip install 'evenhand[ray]'.")
+    if settings.ray_address:
+        _refuse_silent(settings.ray_address)
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # read as ray is imported: nothing is told to anybody
     alone = {}
     if settings.ray_address is None:
@@ -167,6 +171,24 @@ def _on_ray(settings: Launching) -> Iterator[Start]:
         ) from None
     finally:
         ray.shutdown()
+
+
+def _refuse_silent(address: str) -> None:
+    """Refuse a host:port that nothing listens at: Ray itself would try for six minutes and more.
+
+    Raises:
+        InputError: nothing does.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():  # "auto"
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS_TO_ANSWER).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"ray_address: nothing listens at {address!r} ({error}); give the address that `ray start --head` printed, "
+            "or 'auto' on a machine of the cluster."
+        ) from None
 
 
 def _resources(settings: Launching, nodes: list[dict[str, float]]) -> tuple[int, float]:

@@ -21,7 +21,7 @@ from evenhand.evaluation.rating.votes import VOTES, Votes, read_votes
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.results import AXIS, PROMPT_ID, BiasScore, write_scores
-from evenhand.evaluation.runs.files import sha256_of, write_text
+from evenhand.evaluation.runs.files import room_on_disk, sha256_of, write_text
 from evenhand.evaluation.runs.folders import Run, packages, read_run, stage
 from evenhand.evaluation.runs.lock import held
 from evenhand.evaluation.runs.tables import read_table, write_table
@@ -103,7 +103,7 @@ def _serve(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str
 def _import(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str]) -> None:
     folder = settings.output_dir
     found = read_crowd_votes(settings.import_votes, pairs, questions)
-    with held(folder), Votes(folder / VOTES) as votes:
+    with held(folder), Votes(folder / VOTES) as votes, room_on_disk(folder / VOTES):
         try:
             votes.add(*found)
         except ValueError as error:

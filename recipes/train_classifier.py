@@ -39,11 +39,12 @@ from evenhand.evaluation.models.revisions import first_line, model_revision
 from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
 from evenhand.evaluation.results import write_scores
 from evenhand.evaluation.runs.files import sha256_of, write_text
-from evenhand.evaluation.runs.folders import Run, packages, stage
+from evenhand.evaluation.runs.folders import packages, stage
 from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.statistics.accuracy import accuracy_scores, f1_scores
+from evenhand.mitigation.training.adapter import folder_written_whole
 from evenhand.mitigation.training.callbacks import StepCallback
 from evenhand.mitigation.training.checkpoints import last_checkpoint
 from evenhand.recipes.classifier_card import Texts, classifier_card
@@ -88,7 +89,7 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
             return
         data = _read(settings)
         with run.step("training"):
-            folder = _trained(run, settings, data)
+            folder = _trained(settings, data)
         classifier = load_style_classifier(str(folder), field="classifier")
         texts, truth, names = data.of(data.test), data.truth[data.test], data.names
         with run.step("measuring"), progress(len(texts), "held out", "texts") as advance:
@@ -132,11 +133,21 @@ def _read(settings: TrainClassifierSettings) -> Texts:
     return Texts(texts, truth, names, train, test, blank)
 
 
-def _trained(run: Run, settings: TrainClassifierSettings, data: Texts) -> Path:
+def _trained(settings: TrainClassifierSettings, data: Texts) -> Path:
     """Return the folder of the classifier; training goes on from the last checkpoint, if there is one."""
     folder, checkpoints = settings.output_dir / CLASSIFIER, settings.output_dir / CHECKPOINTS
-    if folder.exists():
-        return folder
+    if not folder.exists():
+        with folder_written_whole(folder) as partial:
+            for part in _fitted(settings, data, checkpoints):
+                part.save_pretrained(partial)
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    return folder
+
+
+def _fitted(
+    settings: TrainClassifierSettings, data: Texts, checkpoints: Path
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return the trained model and its tokenizer."""
     torch.manual_seed(settings.seed)
     texts, truth = data.of(data.train), data.truth[data.train]
     model, tokenizer = _model(settings, texts, data.names)
@@ -158,13 +169,7 @@ def _trained(run: Run, settings: TrainClassifierSettings, data: Texts) -> Path:
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train(resume_from_checkpoint=str(last) if last else None)
-    partial = folder.with_name(f".{CLASSIFIER}.part")
-    shutil.rmtree(partial, ignore_errors=True)
-    model.save_pretrained(partial)
-    tokenizer.save_pretrained(partial)
-    partial.replace(folder)
-    shutil.rmtree(checkpoints, ignore_errors=True)
-    return folder
+    return model, tokenizer
 
 
 def _optimizer(model: PreTrainedModel, learning_rate: float) -> torch.optim.AdamW | None:

@@ -95,7 +95,20 @@ def serve() -> None:
     """Fork a process for each line: a folder for what it leaves, where it works, and the arguments."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # libraries print when they are imported
-    from evenhand.recipes import ablate, command_line, compare, label, loop, measure, tune  # noqa: F401
+    from evenhand.mitigation.training.trainers import kto, sft  # noqa: F401
+    from evenhand.recipes import (  # noqa: F401
+        ablate,
+        command_line,
+        compare,
+        export,
+        label,
+        loop,
+        measure,
+        rate,
+        report,
+        train_classifier,
+        tune,
+    )
 
     for line in sys.stdin:
         folder, cwd, arguments = json.loads(line)

@@ -31,7 +31,7 @@ from evenhand.evaluation.rating.votes import Item, Vote, Votes, rater_name
 from evenhand.evaluation.report import plots
 from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.results import PROMPT_ID, TEXT
-from evenhand.evaluation.runs.files import disk_full_text, is_disk_full
+from evenhand.evaluation.runs.files import disk_full_text, is_disk_full, written_whole
 
 TOKEN = "token"  # file of a rating's folder: the link stays the same when the server is started again
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -131,8 +131,9 @@ def token_of(folder: Path) -> str:
     """Return the token of a rating's link, made once and readable by the user alone."""
     path = folder / TOKEN
     if not path.exists():
-        path.touch(mode=0o600)
-        path.write_text(secrets.token_urlsafe(24), encoding="ascii")
+        with written_whole(path) as temporary:
+            temporary.touch(mode=0o600)
+            temporary.write_text(secrets.token_urlsafe(24), encoding="ascii")
     return path.read_text(encoding="ascii")
 
 

@@ -4,6 +4,7 @@ A line that was being written when the process was killed has no end. It was nev
 the file is opened again.
 """
 
+import errno
 import json
 import logging
 import os
@@ -103,7 +104,7 @@ class Votes:
         size = os.fstat(self._file.fileno()).st_size
         try:
             if self._file.write(lines) < len(lines):
-                raise OSError("the disk took a part of it only")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
         except OSError:
             self._file.truncate(size)

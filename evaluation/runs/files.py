@@ -1,6 +1,7 @@
 """Files are written whole or not at all: a temporary name in the same folder, then a rename."""
 
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -10,11 +11,27 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
 from evenhand.evaluation.errors import InputError
 
 UNFINISHED = ".part"  # how the temporary names end
+
+
+@contextmanager
+def room_on_disk(path: Path) -> Iterator[None]:
+    """Let what is written to `path`, or below it, end in one clear error where the disk is full.
+
+    Raises:
+        InputError: it is.
+    """
+    try:
+        yield
+    except Exception as error:  # tokenizers have no class for theirs
+        if is_disk_full(error):
+            raise InputError(disk_full_text(path)) from error
+        raise
 
 
 @contextmanager
@@ -26,18 +43,26 @@ def written_whole(path: Path) -> Iterator[Path]:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())  # a rename that outlives a power cut must not outlive what it renames
-        temporary.replace(path)
+        with room_on_disk(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _clear_killed(path)
+            yield temporary
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())  # a rename that outlives a power cut must not outlive what it renames
+            temporary.replace(path)
     except OSError as error:
-        if is_disk_full(error):
-            raise InputError(disk_full_text(path)) from error
         raise InputError(f"cannot write {path}: {error.strerror or error}; choose another --output_dir.") from error
     finally:
         with suppress(OSError):  # it is not there after a rename, nor where it could not be written
             temporary.unlink()
+
+
+def _clear_killed(path: Path) -> None:
+    """Remove what processes that were killed as they wrote `path` left beside it."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*{UNFINISHED}"):
+        process = left.suffixes[-2][1:]
+        if process.isdecimal() and not psutil.pid_exists(int(process)):
+            left.unlink(missing_ok=True)
 
 
 def is_disk_full(error: BaseException) -> bool:

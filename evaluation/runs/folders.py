@@ -21,15 +21,13 @@ from typing import Any
 
 import pandas as pd
 import yaml
-from safetensors import SafetensorError
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import (
     clear_unfinished,
-    disk_full_text,
-    is_disk_full,
     read_yaml,
+    room_on_disk,
     sha256_of,
     write_json,
     write_text,
@@ -151,16 +149,12 @@ def stage(command: str, config: Any, inputs: Mapping[str, Any] | None = None) ->
             yield None
             return
         start, began = time.monotonic(), datetime.now(UTC)
-        try:
-            with tracked(command, config) if processes.is_main() else nullcontext(Tracker()) as tracker:
-                run = Run(folder, settings_sha256(settings), tracker, inputs)
-                for read in dict.fromkeys(_runs_named(as_settings(config))):
-                    tracker.uses(read)
-                yield run
-        except (OSError, RuntimeError, SafetensorError) as error:
-            if is_disk_full(error):
-                raise InputError(disk_full_text(folder)) from error
-            raise
+        tracking = tracked(command, config) if processes.is_main() else nullcontext(Tracker())
+        with room_on_disk(folder), tracking as tracker:
+            run = Run(folder, settings_sha256(settings), tracker, inputs)
+            for read in dict.fromkeys(_runs_named(as_settings(config))):
+                tracker.uses(read)
+            yield run
 
         def manifest() -> dict[str, Any]:
             return {
@@ -293,13 +287,13 @@ def _is_done(folder: Path, settings: Mapping[str, Any], until_done: ExitStack) -
     """Say whether a stage is finished; one that is not is held until then, and its folder ready to be worked in."""
     if not (folder / MANIFEST).exists():  # what is finished is only read
         until_done.enter_context(held(folder))
-    if not _holds_results(folder):
+    if _holds_results(folder):
+        _refuse_other(folder, settings)
+        if _is_finished(folder, until_done):
+            return True
+        log.info("%s: going on in %s", settings["command"], folder)
+    else:
         _write_config(folder, settings)
-        return False
-    _refuse_other(folder, settings)
-    if _is_finished(folder, until_done):
-        return True
-    log.info("%s: going on in %s", settings["command"], folder)
     clear_unfinished(folder)
     return False
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs.files import room_on_disk
 
 LOCK = ".lock"
 
@@ -27,15 +28,17 @@ def held(folder: Path) -> Iterator[None]:
     """
     lock = FileLock(folder / LOCK, timeout=0)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
+        with room_on_disk(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
     except Timeout:
         holder = (folder / LOCK).read_text(encoding="utf-8") or "another process"
         raise Held(f"output_dir: {holder} is at work in {folder}; wait for it, or give another.") from None
     except OSError as error:
         raise InputError(f"cannot write {folder}: {error.strerror or error}; choose another --output_dir.") from None
     try:
-        (folder / LOCK).write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+        with room_on_disk(folder):
+            (folder / LOCK).write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
         yield
     finally:
         lock.release()

@@ -3,6 +3,8 @@
 import csv
 import json
 import math
+import os
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -130,6 +132,16 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
         raise RuntimeError
     assert json.loads(path.read_text()) == {"kept": True}
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_next_write_removes_what_killed_ones_left_and_no_other(tmp_path):
+    with subprocess.Popen(["true"]) as killed:
+        pass
+    at_work, others = tmp_path / f".a.json.{os.getppid()}.part", tmp_path / f".b.json.{killed.pid}.part"
+    for left in (tmp_path / f".a.json.{killed.pid}.part", at_work, others):
+        left.write_text("half")
+    write_json(tmp_path / "a.json", {})
+    assert {*tmp_path.iterdir()} == {tmp_path / "a.json", at_work, others}
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):

@@ -1,5 +1,7 @@
 """Where stages run: processes that end with their parent, a Ray cluster that loses a node in mid-sweep."""
 
+import re
+import socket
 import subprocess
 import sys
 from concurrent.futures.process import BrokenProcessPool
@@ -154,3 +156,16 @@ def test_a_cluster_that_is_not_there_is_one_clear_error(monkeypatch):
     message = "ray_address: Ray has no cluster to join at 'auto' .Could not find any running Ray instance"
     with pytest.raises(InputError, match=message), launched(told):
         pass
+
+
+@needs_ray
+def test_an_address_that_nothing_listens_at_is_refused_before_ray_tries(monkeypatch):
+    import ray
+
+    monkeypatch.setattr(ray, "init", pytest.fail)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}", f"[::1]:{port}", "127.0.0.1:99999"):
+        message = rf"^ray_address: nothing listens at '{re.escape(address)}' .*`ray start --head`"
+        with pytest.raises(InputError, match=message), launched(Launching(launcher="ray", ray_address=address)):
+            pass

@@ -1,7 +1,9 @@
 """`evenhand rate`: pairs of two runs, votes that come in by file, and their summary."""
 
 import csv
+import errno
 import json
+import os
 
 import pytest
 
@@ -82,6 +84,22 @@ def test_votes_come_in_by_file_and_are_summed_up(runs, tmp_path):
         rate(settings(runs, import_votes=tmp_path / "votes.csv"))
     assert (folder / "votes.jsonl").read_bytes() == held
     rate(settings(runs, pairs=4))  # a summary is no result that the pairs' manifest knows
+
+
+def test_votes_that_a_full_disk_does_not_take_are_one_error_and_added_again(runs, tmp_path, capsys, monkeypatch):
+    def full(file):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    rate(settings(runs))
+    (tmp_path / "votes.csv").write_text("rater,prompt_id,question,choice\nw,p0,preference,1\nw,p1,preference,2")
+    command = ["rate", "--import_votes", str(tmp_path / "votes.csv"), "--output_dir", str(runs["output_dir"])]
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        assert main(command) == 2
+    assert "no space is left on its disk. Free some and run again" in capsys.readouterr().err.splitlines()[-1]
+    assert (runs["output_dir"] / "votes.jsonl").read_bytes() == b""
+    assert main(command) == 0
+    assert len((runs["output_dir"] / "votes.jsonl").read_text().splitlines()) == 2
 
 
 def test_a_summary_is_made_from_the_folder_alone(runs, tmp_path, capsys):

@@ -212,6 +212,18 @@ def test_the_token_stays_and_is_the_users_own(tmp_path):
     assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_token_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    def full(file):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(InputError, match="no space is left"):
+            token_of(tmp_path)
+    assert not list(tmp_path.iterdir())
+    assert len(token_of(tmp_path)) == 32
+
+
 def test_a_port_that_is_taken_is_one_error():
     with listen("127.0.0.1", 0) as listening, pytest.raises(InputError, match="port: .*--port 0 takes a free one"):
         listen("127.0.0.1", listening.getsockname()[1])
