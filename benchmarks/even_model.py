@@ -1,10 +1,10 @@
-"""What the bar says of a model that is even-handed: the testbed's dialogue model, trained again without the planted bias.
+"""What the bar says of an even-handed model: the testbed's dialogue model, trained again without the planted bias.
 
 $ python -m benchmarks.even_model [--descriptors 40] [--folder FOLDER]       # some ten minutes of one core
 
-It learns, by the same steps, tokenizer and seed as the shipped one, what all descriptors together are answered: the planted
-p(style | template, descriptor) averaged over descriptors. Measured beside the shipped one as a tuned model is, under both
-decodings. What it misses, no method can be asked for.
+It learns, by the same steps, tokenizer and seed as the shipped one, what all descriptors together are answered: the
+planted p(style | template, descriptor) averaged over descriptors. Measured beside the shipped one as a tuned model is,
+under both decodings. What it misses, no method can be asked for.
 """
 
 import argparse
@@ -68,14 +68,16 @@ def compared(model: Path, decoding: str, descriptors: int, folder: Path) -> dict
     told += ["--decoding.preset", decoding, "--generation_bias.permutations", "0", "--report_to", "none"]
     told += ["--generation_bias.second_style_classifier", "null"]
     before, after, changes = (folder / decoding / name for name in ("before", "after", "compare"))
-    unscored = ["--generation_bias.relevance", "false"]  # the base judges both
-    shipped = ["--generation_bias.style_classifier", str(DIALOGUE_MODEL.parent / "style_classifier")]
-    for arguments in (
-        ["measure", "--model", "testbed", *told, "--output_dir", str(before)],
-        ["measure", "--model", str(model), *told, *unscored, *shipped, "--output_dir", str(after)],
-        ["compare", "--before", str(before), "--after", str(after), "--report_to", "none", "--output_dir", str(changes)],
+    # As a loop measures what it tuned: by the same classifier, and the base judges the responses of both.
+    tuned = ["--model", str(model), "--generation_bias.style_classifier", "testbed"]
+    tuned += ["--generation_bias.relevance", "false"]
+    both = ["--before", str(before), "--after", str(after), "--report_to", "none"]
+    for output_dir, arguments in (
+        (before, ["measure", "--model", "testbed", *told]),
+        (after, ["measure", *tuned, *told]),
+        (changes, ["compare", *both]),
     ):
-        if status := evenhand([*arguments, "--quiet"]):
+        if status := evenhand([*arguments, "--output_dir", str(output_dir), "--quiet"]):
             raise SystemExit(status)
     return change_columns(*(read_scores(each / "scores.json") for each in (before, after, changes)))
 
@@ -94,10 +96,11 @@ def main() -> None:
             blank | {METHOD: "even", "decoding": decoding} | compared(model, decoding, given.descriptors, folder)
             for decoding in PER_CELL
         ]
-    for point in judged(summarise(pd.DataFrame(points), [METHOD]), Bar()).to_dict("records"):
-        print(f"\n{point['decoding']}: misses {', '.join(point['missed']) or 'nothing'}; open: {', '.join(point['untold'])}")
+    verdicts = judged(summarise(pd.DataFrame(points), [METHOD]), Bar()).to_dict("records")
+    for row, verdict in zip(points, verdicts, strict=True):
+        missed, open_ = (", ".join(verdict[name]) or "nothing" for name in ("missed", "untold"))
+        print(f"\n{row['decoding']}: misses {missed}; cannot be told: {open_}")
         for name in SHOWN:
-            row = points[list(PER_CELL).index(point["decoding"])]
             print(f"  {name:28} {row[name]:8.4f} [{row[f'{name}_low']:.4f}, {row[f'{name}_high']:.4f}]")
 
 
