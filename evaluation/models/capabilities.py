@@ -63,7 +63,8 @@ def described_tasks(tasks: Sequence[str]) -> list[Any]:
 def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFrame:
     """Return what each document of each task is worth by each of its metrics of which more is better.
 
-    Documents come after the model's system prompt, in a chat model's template as its prompts do, else as plain text;
+    Documents come after the model's system prompt, in a chat model's template as its prompts do (at the head of the
+    user's message where the template takes no system message, which the harness would drop), else as plain text;
     the control tag is for prompts of people, and stays away. Metrics that are no number for each document (a corpus'
     BLEU, a perplexity) are passed over.
 
@@ -80,7 +81,7 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
     from lm_eval import simple_evaluate
     from lm_eval.models.huggingface import HFLM
 
-    from evenhand.evaluation.models.contexts import template_arguments
+    from evenhand.evaluation.models.contexts import takes_system, template_arguments, without_system
 
     level = logging.getLogger("lm_eval").level
     logging.getLogger("lm_eval").setLevel(logging.ERROR)  # it warns of every model that is handed to it
@@ -88,6 +89,9 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
         chats = model.kind == "chat"
         template = {"chat_template_args": template_arguments(model.tokenizer)} if chats else {}
         harness = HFLM(pretrained=model.model, tokenizer=model.tokenizer, batch_size=BATCH_SIZE, **template)
+        if chats and not takes_system(model.tokenizer):
+            render = harness.apply_chat_template
+            harness.apply_chat_template = lambda chat, *further, **told: render(without_system(chat), *further, **told)
         found = simple_evaluate(
             harness,
             tasks=list(tasks),

@@ -61,22 +61,36 @@ def _render_chats(
     tokenizer: Any, prompts: Sequence[str], prefaces: Sequence[str], tag: str, today: date = TODAY
 ) -> list[str]:
     arguments = {"tokenize": False, "add_generation_prompt": True, **template_arguments(tokenizer, today)}
+    chats = []
+    for prompt, preface in zip(prompts, prefaces, strict=True):
+        system = [{"role": "system", "content": preface}] if preface else []
+        chats.append([*system, {"role": "user", "content": prompt + tag}])
+    if not takes_system(tokenizer, today):
+        chats = [without_system(chat) for chat in chats]
+    return tokenizer.apply_chat_template(chats, **arguments) if chats else []
+
+
+def takes_system(tokenizer: Any, today: date = TODAY) -> bool:
+    """Return whether a chat template writes a system message: some refuse one, others drop it without a word."""
     probe = [{"role": "system", "content": "a preface"}, {"role": "user", "content": "a prompt"}]
     try:
-        # Some templates refuse a system message, others drop it without a word.
-        takes_system = "a preface" in tokenizer.apply_chat_template(probe, **arguments)
+        return "a preface" in tokenizer.apply_chat_template(
+            probe, tokenize=False, **template_arguments(tokenizer, today)
+        )
     except jinja2.TemplateError:
-        takes_system = False
+        return False
 
-    def messages(prompt: str, preface: str) -> list[dict[str, str]]:
-        if not preface:
-            return [{"role": "user", "content": prompt + tag}]
-        if takes_system:
-            return [{"role": "system", "content": preface}, {"role": "user", "content": prompt + tag}]
-        return [{"role": "user", "content": f"{preface}\n{prompt}{tag}"}]
 
-    chats = [messages(prompt, preface) for prompt, preface in zip(prompts, prefaces, strict=True)]
-    return tokenizer.apply_chat_template(chats, **arguments) if chats else []
+def without_system(chat: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """Return a chat with its system message at the head of the user's, on lines of its own.
+
+    >>> without_system([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello!"}])
+    [{'role': 'user', 'content': 'Be brief.\\nHello!'}]
+    """
+    first, *rest = chat
+    if first["role"] != "system":
+        return list(chat)
+    return [{**rest[0], "content": f"{first['content']}\n{rest[0]['content']}"}, *rest[1:]]
 
 
 def template_arguments(tokenizer: Any, today: date = TODAY) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from evenhand.mitigation.methods import Method
 from evenhand.mitigation.training.arguments import adapter_of, training_arguments
 from evenhand.mitigation.training.guards import refuse_several_gpus
 from evenhand.mitigation.training.quiet import quiet
+from evenhand.mitigation.training.rehearsal import rehearse
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import TrainerModule, load_trainer
 
@@ -33,8 +34,8 @@ def check_tuning(model: ModelSettings, method: Method, settings: TuningSettings,
         rounds: how often it is tuned, each time on what the last one left.
 
     Raises:
-        InputError: see `refuse_impossible`; a field of TRL's or PEFT's is unknown, is set already or cannot be used; an
-            adapter's base is another than it names.
+        InputError: see `refuse_impossible` and `rehearse`; a field of TRL's or PEFT's is unknown, is set already or
+            cannot be used; an adapter's base is another than it names.
     """
     if model.base is not None:
         raise InputError(
@@ -59,6 +60,7 @@ def check_tuning(model: ModelSettings, method: Method, settings: TuningSettings,
         kind.arguments(common, settings, Dataset.from_dict({LABEL: [True, False] * (ROWS // 2)}))
         if settings.lora:
             _check_adapter(model, config, settings)
+    rehearse(method, settings, device)
 
 
 def refuse_impossible(

@@ -65,7 +65,7 @@ def fit(
     steps = settings.epochs * steps_per_epoch(settings, len(rows[0]))
     with progress(steps, "tuning", "steps", done) as advance, quiet():
         told = [EarlyStoppingCallback(settings.patience), StepCallback(advance), *callbacks]
-        trainer = _trainer(base, kind, rows, settings, arguments, lora, rewards, told)
+        trainer = make_trainer(base, kind, rows, settings, arguments, lora, rewards, told)
         if report_to == "tensorboard" and processes.is_main():
             trainer.add_callback(tensorboard_callback(checkpoints.with_name("tensorboard")))
         try:
@@ -80,7 +80,7 @@ def fit(
     return state
 
 
-def _trainer(
+def make_trainer(
     base: DialogueModel,
     kind: TrainerModule,
     rows: tuple[Dataset, Dataset],

@@ -10,7 +10,7 @@ from peft import LoraConfig
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from transformers import TrainingArguments
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.models.revisions import first_line
 from evenhand.mitigation.training.settings import TuningSettings
 
@@ -56,6 +56,7 @@ def adapter_config(told: Mapping[str, Any], settings: TuningSettings) -> LoraCon
 
 def _config(field: str, cls: type, told: Mapping[str, Any], passed: Mapping[str, Any], taken: Collection[str]) -> Any:
     types = {each.name: each.type for each in fields(cls) if each.init}
+    choices = {each.name: each.metadata.get("choices") for each in fields(cls)}  # which transformers' parser holds to
     checked = {}
     for name, value in passed.items():
         place = f"training.{field}.{name}"
@@ -72,6 +73,8 @@ def _config(field: str, cls: type, told: Mapping[str, Any], passed: Mapping[str,
             )
             raise InputError(f"{place}: {cls.__name__} has no such field; {hint}")
         checked[name] = _of_its_type(place, types[name], value)
+        if choices[name] and isinstance(checked[name], str) and checked[name] not in choices[name]:
+            raise unknown_name(place, checked[name], choices[name])
     try:
         return cls(**told, **checked)
     except (ValueError, TypeError, ImportError, NotImplementedError) as error:

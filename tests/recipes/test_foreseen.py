@@ -67,6 +67,31 @@ def test_a_setting_of_a_later_stage_is_refused_before_the_first(parts, error, tm
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    "method, fields, error",
+    [
+        ("kto", {"trainer": {"loss_type": "ktoo"}}, r"trainer\.loss_type: 'ktoo' is unknown; did you mean 'kto'"),
+        ("kto", {"trainer": {"train_sampling_strategy": "random"}}, r"TRL's KTO trainer refuses it: .*'sequential'"),
+        ("kto", {"batch_size": 1}, r"training\.batch_size: 1: TRL's KTO trainer refuses it: .*must be > 1"),
+        ("dpo", {"trainer": {"loss_type": ["ipoo"]}}, r"training\.trainer: .*refuses it: Unknown loss type: ipoo"),
+        ("dpo", {"trainer": {"sync_ref_model": True}}, r"TRL's DPO trainer refuses it: .*`sync_ref_model=True`"),
+        ("grpo", {"trainer": {"importance_sampling_level": "tok"}}, "Unknown importance sampling level: tok"),
+    ],
+)
+def test_what_a_trainer_refuses_only_when_it_is_made_or_computes_its_loss(method, fields, error, tmp_path):
+    with pytest.raises(InputError, match=error):
+        loop(told(tmp_path, method, **training(**fields)))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("method, loss", [("kto", "apo_zero_unpaired"), ("dpo", ["ipo", "sft"]), ("grpo", "dapo")])
+def test_another_loss_that_the_trainer_has(method, loss, tmp_path):
+    random = torch.get_rng_state()
+    settings = told(tmp_path, method, **training(trainer={"loss_type": loss}))
+    check_stages([plan(settings, method, by_name(tmp_path / "run"))])
+    assert torch.equal(torch.get_rng_state(), random)
+
+
 def test_a_wrong_point_of_an_ablation_is_refused_before_any(tmp_path):
     sweep = [{"method": "exchange", "tune.training.peft": [{"use_rslora": True}, {"use_rslra": True}]}]
     settings = {"sweep": sweep, "output_dir": str(tmp_path / "run"), "report_to": "none"}

@@ -56,8 +56,9 @@ def wanted(rows: Dataset) -> tuple[list[str], list[str]]:
 
 def arguments(common: dict[str, Any], settings: TuningSettings, train: Dataset) -> SFTConfig:
     """Return the trainer's settings."""
-    # Rows are encoded already, and none may be cut short in silence.
-    told = {**common, "max_length": None, "dataset_kwargs": {"skip_prepare_dataset": True}}
+    # Rows are encoded already, and none may be cut short in silence; the loss is ours, whatever else is asked for.
+    own_loss = {"loss_type": "nll", "label_smoothing_factor": 0.0}
+    told = {**common, **own_loss, "max_length": None, "dataset_kwargs": {"skip_prepare_dataset": True}}
     return trainer_config(SFTConfig, told, settings)
 
 

@@ -77,12 +77,13 @@ def test_a_chat_model_is_asked_in_its_template(task, tmp_path, monkeypatch):
     monkeypatch.setattr(
         HFLM, "loglikelihood", lambda self, requests: asked.extend(r.args for r in requests) or scored(self, requests)
     )
-    for name in ("llama", "qwen"):
+    for name in ("llama", "qwen", "gemma"):  # the last takes no system message
         folder = str(getattr(tiny_checkpoints, name)(tmp_path / name))
         model = load_dialogue_model(ModelSettings(name=folder, system_prompt="Be brief.", device="cpu"))
         asked.clear()
         assert len(capability_rows(model, described_tasks([task]))) == 6
         contexts = render_contexts(model, [f"I have {n} cats." for n in range(6)], [""] * 6, "")
+        assert all("Be brief." in context for context in contexts)
         assert sorted(asked) == sorted((context, choice) for context in contexts for choice in CHOICES)
 
 

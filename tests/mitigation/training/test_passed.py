@@ -47,6 +47,8 @@ def test_any_other_field_reaches_the_adapter():
         ({"per_device_train_batch_size": 2}, r"Evenhand sets it by training\.batch_size; leave it out"),
         ({"optim": "sgd"}, r"Evenhand sets it by training\.optimizer; leave it out"),
         ({"activation_checkpointing": True}, r"Evenhand sets it by training\.gradient_checkpointing; leave it out"),
+        ({"loss_type": "dft"}, r"training\.trainer\.loss_type: Evenhand sets it by itself; leave it out"),
+        ({"packing_strategy": "bdf"}, r"trainer\.packing_strategy: 'bdf' is unknown; did you mean 'bfd'"),
         ({"max_length": 10}, r"training\.trainer\.max_length: Evenhand sets it by itself; leave it out"),
         ({"eval_delay": 1, "torch_empty_cache_steps": 0}, r"training\.trainer: SFTConfig refuses it: "),
     ],
