@@ -113,8 +113,8 @@ def main() -> None:
                 counts, found = filled(known[name], forked, place / "disk", undisturbed, point / given.points)
                 table[name] += counts
                 wrong += found
-                for text in found:
-                    print(f"{name}, room for {point}/{given.points}: {text}", flush=True)
+                where = f"{name}, room for {point}/{given.points}"
+                print(f"{where}: {dict(counts)}", *found, sep="\n    ", flush=True)
     print("\n| command | " + " | ".join(COLUMNS) + " |\n| --- |" + " ---: |" * len(COLUMNS))
     for name, counts in [*table.items(), ("all", sum(table.values(), Counter()))]:
         print(f"| `{name}` | " + " | ".join(str(counts[column]) for column in COLUMNS) + " |")
