@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -204,5 +205,6 @@ def _results(folder: Path) -> dict[str, Any]:
         elif path.suffix in (".parquet", ".safetensors") and "parts" not in path.parts and path.stem != "points":
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
         elif path.suffix in (".html", ".md"):
-            found[name] = path.read_text(encoding="utf-8").replace(str(folder), "")
+            text = path.read_text(encoding="utf-8").replace(str(folder), "")
+            found[name] = re.sub(r"[\w./-]*/(?=loop/)", "", text)  # other runs are named by their way from here
     return found

@@ -24,6 +24,7 @@ from tests.forked_commands import ForkedCommands
 
 SIZE = 16 << 20
 FILLER = "filler"
+LEAST = 1 << 18  # bytes that are filled up where a command writes over what is there
 TOLD = "no space is left on its disk. Free some and run again"
 COLUMNS = (
     "out of room",
@@ -67,7 +68,7 @@ def filled(
     free = room(disk)
     command.prepare(folder)
     before = finished(folder)
-    needed = sum(path.stat().st_size for path in undisturbed.rglob("*")) - (free - room(disk))
+    needed = max(LEAST, sum(path.stat().st_size for path in undisturbed.rglob("*")) - (free - room(disk)))
     with (disk / FILLER).open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, room(disk) - int(share * needed))
     first = command.start(forked, folder)
@@ -113,8 +114,8 @@ def main() -> None:
                 counts, found = filled(known[name], forked, place / "disk", undisturbed, point / given.points)
                 table[name] += counts
                 wrong += found
-                for text in found:
-                    print(f"{name}, room for {point}/{given.points}: {text}", flush=True)
+                where = f"{name}, room for {point}/{given.points}"
+                print(f"{where}: {dict(counts)}", *found, sep="\n    ", flush=True)
     print("\n| command | " + " | ".join(COLUMNS) + " |\n| --- |" + " ---: |" * len(COLUMNS))
     for name, counts in [*table.items(), ("all", sum(table.values(), Counter()))]:
         print(f"| `{name}` | " + " | ".join(str(counts[column]) for column in COLUMNS) + " |")

@@ -143,8 +143,7 @@ def main() -> None:
             table[name] += counts
             spent[name] += time.monotonic() - begun
             wrong += found
-            for text in found:
-                print(f"{folder.name}: {text}", flush=True)
+            print(f"{folder.name}: {dict(counts)}", *found, sep="\n    ", flush=True)
             if not found:
                 shutil.rmtree(folder)
 

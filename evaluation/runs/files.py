@@ -69,8 +69,11 @@ def is_disk_full(error: BaseException) -> bool:
     """Say whether an error is that of a full disk, as Python, safetensors and torch tell it."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return True
-    # torch's writer says where it failed, not why.
-    told = ("No space left on device", "os error 28", "Disk quota exceeded", "PytorchStreamWriter failed")
+    # torch's writer says where it failed, not why: the last two are its own.
+    told = (
+        *("No space left on device", "os error 28", "Disk quota exceeded"),
+        *("PytorchStreamWriter failed", "] . unexpected pos "),
+    )
     return any(words in str(error) for words in told)
 
 

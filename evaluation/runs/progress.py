@@ -54,6 +54,7 @@ def start_logging() -> None:
     """Say on stderr what Evenhand does, and of others what is wrong."""
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", level=logging.WARNING)
     log.setLevel(logging.INFO)
+    logging.raiseExceptions = False  # a library's own log that a full disk does not take is no traceback
     # What libraries say of their own future and of each other is nothing that a user could mend.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     warnings.filterwarnings("ignore", category=FutureWarning)
