@@ -31,6 +31,7 @@ from benchmarks.random_models import full_size, tuning_data
 from evenhand.evaluation.errors import Refused
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.training.trainers import load_trainer
 from evenhand.mitigation.training.tune import tune
 
 MODEL, METHOD = "qwen_chat", "kto"
@@ -92,6 +93,7 @@ def plan(dtype: str, rows: int) -> dict[str, float]:
 
 def peak(dtype: str, rows: int) -> dict[str, float]:
     """Return what tuning takes, and what the libraries took before, in bytes."""
+    load_trainer(METHOD)  # else TRL is imported as the tuning begins
     libraries = peak_memory()
     tuned(full_size(MODEL, getattr(torch, dtype)), rows)
     return {"libraries": libraries * 2**30, "peak": peak_memory() * 2**30}
