@@ -3,7 +3,8 @@
     python -m benchmarks.tuning_memory [--dtype bfloat16] [--rows 2] [--bound 1.35]
 
 A model of Qwen3-0.6B's shape with random weights is tuned for two steps by KTO with LoRA, one thread on the CPU, in a
-process of its own, whose peak of resident memory is read at the end. Another process computes the plan:
+process of its own, whose peak of resident memory is read after the second: the optimizer has its moments by then, and
+the checks that follow take less. Another process computes the plan:
 
 - weights: the bytes of all parameters, once;
 - optimizer: of each trained parameter its float32 value, its gradient and Adam's two moments, 16 bytes;
@@ -24,13 +25,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerState
 
 from benchmarks.model_rates import peak_memory
-from benchmarks.random_models import full_size, tuning_data
-from evenhand.evaluation.errors import Refused
+from benchmarks.random_models import STEPS, full_size, tuning_data
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.training.trainers import load_trainer
 from evenhand.mitigation.training.tune import tune
 
 MODEL, METHOD = "qwen_chat", "kto"
@@ -38,7 +39,15 @@ SETTINGS = TuningSettings(learning_rate=2e-5, evaluations_per_epoch=1)
 
 
 class Counted(Exception):
-    """One step was enough to count."""
+    """These steps were enough to count."""
+
+
+class LastStep(TrainerCallback):
+    """Ends the tuning after its second step."""
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
+        if state.global_step == STEPS:
+            raise Counted
 
 
 class KeptForBackward(TrainerCallback):
@@ -71,7 +80,7 @@ class KeptForBackward(TrainerCallback):
 def tuned(model: DialogueModel, rows: int, *callbacks: TrainerCallback) -> None:
     """Tune for two steps of `rows` rows."""
     settings, data = tuning_data(MODEL, METHOD, SETTINGS, rows)
-    with tempfile.TemporaryDirectory() as folder, suppress(Counted, Refused):  # two steps may not be enough to matter
+    with tempfile.TemporaryDirectory() as folder, suppress(Counted):
         tune(model, data, settings, Path(folder), callbacks=callbacks)
 
 
@@ -92,8 +101,9 @@ def plan(dtype: str, rows: int) -> dict[str, float]:
 
 def peak(dtype: str, rows: int) -> dict[str, float]:
     """Return what tuning takes, and what the libraries took before, in bytes."""
+    load_trainer(METHOD)  # else TRL is imported as the tuning begins
     libraries = peak_memory()
-    tuned(full_size(MODEL, getattr(torch, dtype)), rows)
+    tuned(full_size(MODEL, getattr(torch, dtype)), rows, LastStep())
     return {"libraries": libraries * 2**30, "peak": peak_memory() * 2**30}
 
 
