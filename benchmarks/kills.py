@@ -4,8 +4,8 @@
 
 Every command first runs undisturbed. Then it runs into another folder and, at a moment drawn from the time that it
 took, SIGKILL hits it or a process that it started; the same command is run again, and hit again, up to three times in
-all, and then left to end. What counts as the same: all scores with their intervals, and the bytes of all tables,
-weights and reports. The command that took the least time so far is next, until as many kills are made; the table says
+all, and then left to end. What counts as the same: all scores with their intervals, and the bytes of all tables
+and weights. The command that took the least time so far is next, until as many kills are made; the table says
 what was found of each.
 """
 
@@ -142,6 +142,8 @@ def main() -> None:
             counts, found = disturbed(known[name], forked, folder, undisturbed, seconds[name], kills, rng)
             table[name] += counts
             spent[name] += time.monotonic() - begun
+            if not counts["kills"]:  # the machine is less busy than it was
+                seconds[name] = time.monotonic() - begun
             wrong += found
             print(f"{folder.name}: {dict(counts)}", *found, sep="\n    ", flush=True)
             if not found:

@@ -243,6 +243,10 @@ def test_a_mistake_in_a_file_is_one_error_that_names_it(written, command, text, 
     ("arguments", "message"),
     [
         (["label", "--quantile", "2"], "quantile: 2 cannot be used: Input should be less than 1."),
+        (
+            ["tune", "--training={epochs: 1}"],
+            "training is a group of settings; give them one by one, such as --training.",
+        ),
         (["label", "--quantil", "0.5"], "'quantil' is unknown; did you mean 'quantile'?"),
         (["measure", "--prompts.per_cel=3"], "'prompts.per_cel' is unknown; did you mean 'prompts.per_cell'?"),
         (["measure", "--seed"], "seed: expected one argument"),
