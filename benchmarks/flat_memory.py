@@ -12,19 +12,30 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families.generation_bias.metric import generation_bias
-from evenhand.evaluation.families.generation_bias.rows import read_styled_run, style_table
+from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias, generation_bias
+from evenhand.evaluation.families.generation_bias.relevance import cell_codes
+from evenhand.evaluation.families.generation_bias.rows import read_styled_run, style_tables
+from evenhand.evaluation.families.generation_bias.style_changes import (
+    descriptor_styles,
+    moved_descriptors,
+    style_changes,
+)
+from evenhand.evaluation.families.generation_bias.style_drift import style_drift
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
-from evenhand.evaluation.runs.parts import gather
+from evenhand.evaluation.rows import blocks, some_rows
+from evenhand.evaluation.runs.parts import gather_numbers
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.statistics.cells import codes
-from evenhand.mitigation.labelling.labelling import label_responses
+from evenhand.mitigation.labelling.labelling import labelled_rows, threshold_at
+from evenhand.mitigation.labelling.projection import bias_values
 from evenhand.mitigation.labelling.threshold_plan import threshold_plan
 from evenhand.recipes.responses import write_responses
 
@@ -58,16 +69,11 @@ def make(folder: Path, n: int, styles: int) -> None:
 
 def collect(folder: Path, n: int, styles: int) -> None:
     """Make the table of style vectors from its parts."""
-
-    def nothing_left(first: int) -> Iterator[tuple]:
-        return iter(())
-
     columns = ["cut", *(f"p{style}" for style in range(styles))]
-    found = gather(folder / "parts", columns, n, nothing_left, "styles", "responses")
-    cut = found.pop("cut").to_numpy(dtype=bool)
+    cut, found = gather_numbers(folder / "parts", columns, n, lambda share: iter(()), "styles", "responses")
     ids = pd.read_parquet(folder / "prompts.parquet", columns=[PROMPT_ID])[PROMPT_ID]
     names = tuple(f"style {style}" for style in range(styles))
-    write_table(folder / "styles.parquet", style_table(ids, found.to_numpy(dtype=np.float32), names, cut))
+    write_table(folder / "styles.parquet", style_tables(ids, blocks(found), names, cut))
 
 
 def score(folder: Path, n: int, styles: int) -> None:
@@ -76,16 +82,34 @@ def score(folder: Path, n: int, styles: int) -> None:
     generation_bias(read_styled_run(folder).styled(), clusters, permutations=99)
 
 
+def compare(folder: Path, n: int, styles: int) -> None:
+    """Compare the run with itself, its responses in another order: paired differences, drift, the tables of styles."""
+    clusters = {f"cluster {i}": range(3 * i, 3 * i + 3) for i in range(CLUSTERS)}
+    before = read_styled_run(folder)
+    after = replace(before, vectors=some_rows(before.vectors, np.roll(np.arange(n), TEMPLATES * DESCRIPTORS)))
+    compare_generation_bias(before.styled(), after.styled(), clusters)
+    style_drift(before.vectors, after.vectors, cell_codes(before.shared))
+    style_changes(before.styled(), after.styled())
+    moved_descriptors(*(descriptor_styles(side.styled()) for side in (before, after)), before.styles)
+
+
 def label(folder: Path, n: int, styles: int) -> None:
-    """Label the run."""
+    """Label the run, as the command does, without a plan."""
     run = read_styled_run(folder)
-    label_responses(run.prompts, run.responses, run.vectors)
+    template, descriptor = (codes(run.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
+    b = bias_values(run.vectors, template, descriptor)
+    threshold = threshold_at(b, alpha=0)
+    parts = run.texts(PROMPT_ID, DESCRIPTOR, PERSONA, TEXT)
+    ends = accumulate(map(len, run.texts(PROMPT_ID)))
+    labelled = (labelled_rows(part, b[end - len(part) : end], threshold) for part, end in zip(parts, ends, strict=True))
+    write_table(folder / "labels.parquet", labelled)
 
 
 def plan(folder: Path, n: int, styles: int) -> None:
     """Plan the threshold."""
     run = read_styled_run(folder)
-    threshold_plan(run.vectors, codes(run.prompts[TEMPLATE]), codes(run.prompts[DESCRIPTOR]), quantiles=(0.5, 0.9))
+    template, descriptor = (codes(run.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
+    threshold_plan(run.vectors, template, descriptor, quantiles=(0.5, 0.9))
 
 
 def page(folder: Path, n: int, styles: int) -> None:
@@ -94,7 +118,7 @@ def page(folder: Path, n: int, styles: int) -> None:
 
 
 STAGES: dict[str, Callable[[Path, int, int], None]] = {
-    function.__name__: function for function in (make, collect, score, label, plan, page)
+    function.__name__: function for function in (make, collect, score, compare, label, plan, page)
 }
 
 

@@ -12,11 +12,11 @@ from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import Measured
 from evenhand.evaluation.families.generation_bias.content import HEADLINE
-from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run
+from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run, same_prompts
 from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Link, Page
-from evenhand.evaluation.results import PROMPT_ID, find_score, write_scores
+from evenhand.evaluation.results import find_score, write_scores
 from evenhand.evaluation.runs.folders import Run, read_run, stage
 from evenhand.mitigation.labelling.by_descriptor import bias_value_changes, cross_fitted_bias_values
 from evenhand.mitigation.labelling.page import plan_section
@@ -101,7 +101,7 @@ def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, An
 def _differences(run: Run, settings: CompareSettings, name: str, before: Measured, after: Measured) -> list[Any]:
     if name == FAMILY:  # what the treatment knows of the descriptors; the instrument only reads it
         rows = read_styled_run(before.folder), read_styled_run(after.folder)
-        if rows[0].prompts[PROMPT_ID].equals(rows[1].prompts[PROMPT_ID]):  # others are refused below
+        if same_prompts(*rows):  # others are refused below
             run.table("bias_values", lambda: _bias_values(settings.labels, *rows))
     found = families.module_of(name, "compare").differences(run, before, after, getattr(settings, name, None))
     return [*found, *known_differences(name, before, after)]
@@ -110,12 +110,12 @@ def _differences(run: Run, settings: CompareSettings, name: str, before: Measure
 def _bias_values(labels: Path | None, before: StyledRun, after: StyledRun) -> pd.DataFrame:
     """Return each descriptor's mean b: by the directions of the labelled responses, or, without any, by its own."""
     if labels is None:
-        return cross_fitted_bias_values(before.prompts, before.vectors)
+        return cross_fitted_bias_values(before.shared, before.vectors)
     told, manifest = read_run(labels, "label", "labels")
     labelled = read_styled_run(Path(told["responses"]))
     alpha = manifest["threshold"]["alpha"]
-    sides = before.prompts, before.vectors, after.vectors
-    return bias_value_changes(labelled.prompts, labelled.vectors, *sides, alpha)
+    sides = before.shared, before.vectors, after.vectors
+    return bias_value_changes(labelled.shared, labelled.vectors, *sides, alpha)
 
 
 def _page(settings: CompareSettings, name: str, before: Measured, after: Measured) -> Page:

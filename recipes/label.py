@@ -1,22 +1,25 @@
 """Label: responses of a measuring run → bias values, `bias` / `no_bias` labels, and the threshold plan."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.datasets.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import unknown_name
-from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run
-from evenhand.evaluation.results import BIAS_VALUE, DESCRIPTOR, TEMPLATE
+from evenhand.evaluation.families.generation_bias.rows import read_styled_run
+from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT
 from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.runs.folders import stage
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.statistics.cells import codes
 from evenhand.mitigation.labelling.by_descriptor import mean_bias_values
-from evenhand.mitigation.labelling.labelling import Threshold, excluded, label_responses
+from evenhand.mitigation.labelling.labelling import Threshold, excluded, labelled_rows, threshold_at
 from evenhand.mitigation.labelling.page import PLAN, THRESHOLD
+from evenhand.mitigation.labelling.projection import bias_values
 from evenhand.mitigation.labelling.threshold_plan import QUANTILES, threshold_plan
 from evenhand.recipes.measure import read_settings
 from evenhand.recipes.settings import FAMILY, LabelSettings
@@ -34,31 +37,37 @@ def label(settings: LabelSettings) -> None:
             return
         everything = read_styled_run(settings.responses)
         responses = everything.rows(everything.usable())
-        labelled, threshold = label_responses(
-            responses.prompts,
-            responses.responses,
-            responses.vectors,
-            alpha=settings.alpha,
-            beta=settings.beta,
-            quantile=settings.quantile,
-            cross_fitted=settings.cross_fitted,
-        )
+        template, descriptor = (codes(responses.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
+        b = bias_values(responses.vectors, template, descriptor, settings.alpha, cross_fitted=settings.cross_fitted)
+        how = (settings.alpha, settings.beta, settings.quantile)
+        threshold = threshold_at(b, *how, cross_fitted=settings.cross_fitted)
         file = measured.generation_bias.style_clusters
         clusters = chosen_clusters(file, responses.styles, settings.exclude_clusters)
-        how = {"parrots": settings.exclude_parrots, "clusters": clusters, "above": settings.exclude_above}
-        left_out = excluded(labelled, responses.vectors, **how)
-        write_table(run.folder / f"{LABELS}.parquet", labelled[~left_out])
-        n = len(labelled) - int(left_out.sum())
-        counts = {"n": n, "n_left_out": len(everything.prompts) - n, "n_excluded": int(left_out.sum())}
+        kept = np.ones(len(b), dtype=bool)
+
+        def labels() -> Iterator[pd.DataFrame]:
+            start = 0
+            for part in responses.texts(PROMPT_ID, DESCRIPTOR, PERSONA, TEXT):
+                rows = slice(start, start + len(part))
+                labelled, start = labelled_rows(part, b[rows], threshold), rows.stop
+                how = {"parrots": settings.exclude_parrots, "clusters": clusters, "above": settings.exclude_above}
+                kept[rows] = ~excluded(labelled, responses.vectors[rows], **how)
+                yield labelled[kept[rows]]
+
+        write_table(run.folder / f"{LABELS}.parquet", labels())
+        n = int(kept.sum())
+        counts = {"n": n, "n_left_out": len(everything) - n, "n_excluded": len(b) - n}
         run.facts["threshold"] = {**asdict(threshold), **counts}
         write_json(run.folder / THRESHOLD, run.facts["threshold"])
         run.tracker.values({f"threshold/{name}": float(value) for name, value in run.facts["threshold"].items()})
-        by_descriptor = mean_bias_values(responses.prompts, labelled[BIAS_VALUE].to_numpy())
+        by_descriptor = mean_bias_values(responses.shared, b)
         run.tracker.table(DESCRIPTORS, run.table(DESCRIPTORS, lambda: by_descriptor))
-        run.tracker.table(PLAN, run.table(PLAN, lambda: _plan(responses, threshold, settings.seed)))
+        quantiles = sorted({*QUANTILES, threshold.quantile})
+        planned = partial(threshold_plan, responses.vectors, template, descriptor)
+        run.tracker.table(PLAN, run.table(PLAN, lambda: planned(quantiles=quantiles, seed=settings.seed)))
         tables = (run.folder / f"{name}.parquet" for name in (LABELS, PLAN, DESCRIPTORS))
         run.tracker.artifact("labels", "dataset", *tables)
-        _say(threshold, len(labelled))
+        _say(threshold, len(b))
 
 
 def chosen_clusters(file: str, styles: tuple[str, ...], names: Sequence[str]) -> list[tuple[int, ...]]:
@@ -72,12 +81,6 @@ def chosen_clusters(file: str, styles: tuple[str, ...], names: Sequence[str]) ->
         if name not in known:
             raise unknown_name("exclude_clusters", name, known)
     return [known[name] for name in names]
-
-
-def _plan(responses: StyledRun, threshold: Threshold, seed: int) -> pd.DataFrame:
-    template, descriptor = (codes(responses.prompts[name]) for name in (TEMPLATE, DESCRIPTOR))
-    quantiles = sorted({*QUANTILES, threshold.quantile})
-    return threshold_plan(responses.vectors, template, descriptor, quantiles=quantiles, seed=seed)
 
 
 def _say(threshold: Threshold, n: int) -> None:

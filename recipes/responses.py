@@ -3,14 +3,16 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
-from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run
+from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run, some_texts
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.report.responses import responses_html, rows_of
-from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE
+from evenhand.evaluation.results import DESCRIPTOR, RESPONSE, TEMPLATE
 from evenhand.evaluation.runs.files import write_text
 from evenhand.evaluation.statistics.cells import codes
-from evenhand.mitigation.labelling.projection import bias_values, descriptor_means, project
+from evenhand.mitigation.labelling.by_descriptor import Directions
+from evenhand.mitigation.labelling.projection import bias_values
 
 RESPONSES = "responses.html"
 LINK = Link("all responses", RESPONSES)
@@ -21,8 +23,17 @@ def write_responses(folder: Path, subtitle: str, before: Path, after: Path | Non
     runs = {"response": before} if after is None else {"before": before, "after": after}
     read = {side: read_styled_run(run) for side, run in runs.items()}
     base = next(iter(read.values()))
-    said = {side: (run.responses, run.vectors, run.styles, _bias_values(base, run)) for side, run in read.items()}
-    page = responses_html("All responses", subtitle, rows_of(base.prompts, said), list(said))
+    b = {side: _bias_values(base, run) for side, run in read.items()}
+
+    def rows(positions: np.ndarray) -> pd.DataFrame:
+        texts = {side: some_texts(run, positions) for side, run in read.items()}
+        said = {
+            side: (texts[side][RESPONSE], run.vectors[positions], run.styles, b[side][positions])
+            for side, run in read.items()
+        }
+        return rows_of(next(iter(texts.values())), said)
+
+    page = responses_html("All responses", subtitle, len(base), rows, list(read))
     write_text(folder / RESPONSES, page)
     return folder / RESPONSES
 
@@ -32,15 +43,10 @@ def _bias_values(base: StyledRun, run: StyledRun) -> np.ndarray:
 
     The base's own responses are each taken out of their direction.
     """
-    b = np.full(len(run.prompts), np.nan)
-    known = base.usable()
-    template, descriptor = (codes(base.prompts.loc[known, name]) for name in (TEMPLATE, DESCRIPTOR))
-    if run is base:
-        b[known] = bias_values(base.vectors[known], template, descriptor, cross_fitted=True)
-        return b
-    m_d = descriptor_means(base.vectors[known], template, descriptor)
-    names = np.unique(base.prompts.loc[known, DESCRIPTOR].astype(str))
-    there = run.usable() & run.prompts[DESCRIPTOR].isin(names).to_numpy()
-    direction = m_d[np.searchsorted(names, run.prompts.loc[there, DESCRIPTOR].astype(str))] - m_d.mean(axis=0)
-    b[there] = project(run.vectors[there], m_d.mean(axis=0), direction, 0)
+    if run is not base:
+        return Directions.of(base.shared, base.vectors).project(run.vectors, run.shared[DESCRIPTOR])
+    b, known = np.full(len(base), np.nan), base.usable()
+    usable = base.rows(known)
+    template, descriptor = (codes(usable.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
+    b[known] = bias_values(usable.vectors, template, descriptor, cross_fitted=True)
     return b

@@ -11,7 +11,7 @@ import logging
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -70,6 +70,9 @@ NOT_RESULTS = ("parts", "checkpoints", "wandb", "tensorboard", "summary")
 DIFFERENCES_SHOWN = 5
 
 
+Making = Callable[[], pd.DataFrame | Iterable[pd.DataFrame]]  # of a table, whole or in parts (`write_table`)
+
+
 @dataclass
 class Run:
     """A stage at work: its folder, where its numbers are tracked, what it reads, and what it has to tell.
@@ -94,12 +97,12 @@ class Run:
         yield
         self.seconds[name] = round(time.monotonic() - start, 2)
 
-    def table(self, name: str, make: Callable[[], pd.DataFrame], *, shared: bool = False) -> pd.DataFrame:
+    def table(self, name: str, make: Making, *, shared: bool = False) -> pd.DataFrame:
         """Return the rows in `name`.parquet, made and written first where they are not on disk yet: see `make`."""
         self.make(name, make, shared=shared)
         return read_table(self.folder / f"{name}.parquet")
 
-    def make(self, name: str, make: Callable[[], pd.DataFrame], *, shared: bool = False) -> None:
+    def make(self, name: str, make: Making, *, shared: bool = False) -> None:
         """Make and write the rows of `name`.parquet, where they are not on disk yet.
 
         The main process makes them alone, or all make them together if they are `shared`: where `make` gathers.
@@ -123,7 +126,11 @@ class Run:
         self, name: str, columns: Sequence[str], n: int, batches: Batches, description: str, unit: str
     ) -> pd.DataFrame:
         """Return `columns` of rows 0 … n−1, kept in parts as they are made (evaluation/runs/parts.py)."""
-        return gather(self.folder / PARTS / self.family / name, columns, n, batches, description, unit)
+        return gather(self.parts(name), columns, n, batches, description, unit)
+
+    def parts(self, name: str) -> Path:
+        """Return the folder of the parts that the family at work keeps under a name."""
+        return self.folder / PARTS / self.family / name
 
 
 @contextmanager

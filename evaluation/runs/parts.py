@@ -4,13 +4,13 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.rows import RowFile, new_rows
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.runs.shares import Share
@@ -34,6 +34,36 @@ def gather(parts: Path, columns: Sequence[str], n: int, batches: Batches, descri
     Raises:
         InputError: the parts are not of these rows, or another process is gone.
     """
+    _make_all(parts, columns, n, batches, description, unit)
+    found = {}
+    for part, rows in _read(parts, n):
+        for name in columns:
+            values = part[name].to_numpy()
+            kind = np.promote_types(values.dtype, found[name].dtype) if name in found else values.dtype
+            found[name] = found[name].astype(kind, copy=False) if name in found else np.empty(n, dtype=kind)
+            found[name][rows] = values
+    return pd.DataFrame(found if found else {name: np.empty(n, dtype=object) for name in columns})
+
+
+def gather_numbers(
+    parts: Path, columns: Sequence[str], n: int, batches: Batches, description: str, unit: str
+) -> tuple[np.ndarray, np.ndarray | RowFile]:
+    """Return the first column, (n,), and the others as float32 rows (n, c), which lie in a file where they are many.
+
+    Otherwise as `gather`.
+    """
+    _make_all(parts, columns, n, batches, description, unit)
+    numbers, first = new_rows(n, len(columns) - 1, folder=parts), None
+    for part, rows in _read(parts, n):
+        values = part[columns[0]].to_numpy()
+        first = np.empty(n, dtype=values.dtype) if first is None else first
+        first[rows] = values
+        order = np.argsort(rows)  # neighbours are written together
+        numbers[rows[order]] = part[list(columns[1:])].to_numpy(dtype=np.float32)[order]
+    return np.empty(n, dtype=object) if first is None else first, numbers
+
+
+def _make_all(parts: Path, columns: Sequence[str], n: int, batches: Batches, description: str, unit: str) -> None:
     processes.from_main(lambda: _remove_damaged(parts))
     finished = processes.from_main(lambda: _finished(parts))
     while len(finished) < n:
@@ -43,7 +73,6 @@ def gather(parts: Path, columns: Sequence[str], n: int, batches: Batches, descri
         before, finished = len(finished), processes.from_main(lambda: _finished(parts))
         if len(finished) == before:
             break
-    return _joined(parts, columns, n)
 
 
 def _make(
@@ -78,34 +107,22 @@ def _make(
             keep()
 
 
-def _joined(parts: Path, columns: Sequence[str], n: int) -> pd.DataFrame:
-    """Return the rows of all parts, read one after the other into the place of each: no row is in memory twice.
-
-    Neighbouring columns of one type lie in one block, (columns, n), so that a matrix of them all is no copy.
+def _read(parts: Path, n: int) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
+    """Yield all parts, one after the other, and the numbers of their rows.
 
     Raises:
         InputError: the parts are not of these rows.
     """
-    blocks: list[tuple[list[str], np.ndarray]] = [(list(columns), np.empty((len(columns), 0), dtype=object))]
     made = np.zeros(n, dtype=bool)
-    for number, file in enumerate(_files(parts)):
+    for file in _files(parts):
         part = read_table(file)
         rows = part.pop(ROW).to_numpy()
         if len(rows) and not 0 <= rows.min() <= rows.max() < n:
             raise _not_these(parts, n)
         made[rows] = True  # a row is the same whenever it is made
-        if number == 0:
-            alike = [list(names) for _, names in groupby(columns, key=lambda name: part[name].dtype)]
-            blocks = [(names, np.empty((len(names), n), dtype=part[names[0]].to_numpy().dtype)) for names in alike]
-        for place, (names, block) in enumerate(blocks):
-            values = part[names].to_numpy()
-            if not np.can_cast(values.dtype, block.dtype, "safe"):
-                block = block.astype(np.promote_types(values.dtype, block.dtype))
-                blocks[place] = names, block
-            block[:, rows] = values.T
+        yield part, rows
     if not made.all():
         raise _not_these(parts, n)
-    return pd.concat([pd.DataFrame(block.T, columns=names, copy=False) for names, block in blocks], axis=1)
 
 
 def _not_these(parts: Path, n: int) -> InputError:

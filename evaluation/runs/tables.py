@@ -1,7 +1,8 @@
 """The Parquet files that cross stages: written whole, read back or one clear error."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -10,18 +11,28 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.files import written_whole
+from evenhand.evaluation.rows import RowFile, new_rows
+from evenhand.evaluation.runs.files import disk_full_text, is_disk_full, written_whole
 
-ROWS_AT_ONCE = 1 << 15  # that are converted at once
+ROWS_AT_ONCE = 1 << 13  # that are written, or read, at once
 
 
-def write_table(path: Path, rows: pd.DataFrame) -> None:
-    """Write rows as Parquet, some at a time: the whole of a large table is not in memory twice."""
-    schema = pa.Schema.from_pandas(rows, preserve_index=False)
+def write_table(path: Path, rows: pd.DataFrame | Iterable[pd.DataFrame]) -> None:
+    """Write rows, or parts of them one after the other, as Parquet: what is made in parts is never there as a whole.
+
+    The columns and types of all parts are those of the first.
+    """
+    parts = _parts(rows) if isinstance(rows, pd.DataFrame) else iter(rows)
+    first = next(parts)
+    schema = pa.Schema.from_pandas(rows if isinstance(rows, pd.DataFrame) else first, preserve_index=False)
     with written_whole(path) as temporary, pq.ParquetWriter(temporary, schema, write_page_checksum=True) as writer:
-        for start in range(0, max(len(rows), 1), ROWS_AT_ONCE):
-            some = rows.iloc[start : start + ROWS_AT_ONCE]
+        for some in chain([first], parts):
             writer.write_table(pa.Table.from_pandas(some, schema, preserve_index=False))
+
+
+def _parts(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    for start in range(0, max(len(rows), 1), ROWS_AT_ONCE):
+        yield rows.iloc[start : start + ROWS_AT_ONCE]
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -35,17 +46,73 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
         return pd.read_parquet(path, columns=there, page_checksum_verification=True)
 
 
-def read_numbers(path: Path, leave_out: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+def read_categories(path: Path, columns: Sequence[str]) -> pd.DataFrame:
+    """Read those of the columns that are there, texts as categories: each different text is in memory once.
+
+    Raises: as `read_table`.
+    """
+    with _readable(path):
+        schema = pq.read_schema(path)
+        there = [name for name in schema.names if name in columns]
+        texts = [name for name in there if schema.field(name).type in (pa.string(), pa.large_string())]
+        with pq.ParquetFile(path, read_dictionary=texts, page_checksum_verification=True) as file:
+            found = file.read(columns=there).unify_dictionaries().to_pandas(ignore_metadata=True)
+    for name in texts:
+        found[name] = found[name].cat.set_categories(sorted(found[name].cat.categories))
+    return found
+
+
+def same_column(one: Path, other: Path, column: str) -> bool:
+    """Return whether a column of two tables is the same; it is read some rows at a time.
+
+    Raises: as `read_table`.
+    """
+    with _readable(one):
+        n = pq.read_metadata(one).num_rows
+    with _readable(other):
+        if pq.read_metadata(other).num_rows != n:
+            return False
+    parts = read_parts((one, [column]), (other, [column]))
+    return all(bool((part.iloc[:, 0] == part.iloc[:, 1]).all()) for part in parts)
+
+
+def read_parts(*tables: tuple[Path, Sequence[str]]) -> Iterator[pd.DataFrame]:
+    """Yield those columns of several tables side by side, some rows at a time, as far as the shortest goes.
+
+    Raises: as `read_table`.
+    """
+    batches = [_batches(path, columns) for path, columns in tables]
+    waiting = [next(each, pd.DataFrame()) for each in batches]
+    while n := min(map(len, waiting)):
+        yield pd.concat([some.iloc[:n].reset_index(drop=True) for some in waiting], axis=1)
+        waiting = [
+            some.iloc[n:] if len(some) > n else next(each, pd.DataFrame())
+            for some, each in zip(waiting, batches, strict=True)
+        ]
+
+
+def _batches(path: Path, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+    with _readable(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        for batch in file.iter_batches(ROWS_AT_ONCE, columns=list(columns)):
+            if len(batch):
+                yield batch.to_pandas()
+
+
+def read_numbers(path: Path, leave_out: Sequence[str]) -> tuple[np.ndarray | RowFile, tuple[str, ...]]:
     """Return the columns of a table that are not left out as float32 numbers (n, c), read some rows at a time.
+
+    Where they are many they lie in a file beside the table (`new_rows`).
 
     Raises: as `read_table`.
     """
     with _readable(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         names = [name for name in file.schema_arrow.names if name not in leave_out]
-        found, start = np.empty((file.metadata.num_rows, len(names)), dtype=np.float32), 0
+        found, start = new_rows(file.metadata.num_rows, len(names), folder=path.parent), 0
         for batch in file.iter_batches(ROWS_AT_ONCE, columns=names):
+            some = np.empty((len(batch), len(names)), dtype=np.float32)
             for place, column in enumerate(batch.columns):
-                found[start : start + len(batch), place] = column.to_numpy(zero_copy_only=False)
+                some[:, place] = column.to_numpy(zero_copy_only=False)
+            found[start : start + len(batch)] = some
             start += len(batch)
     return found, tuple(names)
 
@@ -55,6 +122,8 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
+        if is_disk_full(error):
+            raise InputError(disk_full_text(path)) from None
         raise InputError(
             f"{path} cannot be read as Parquet ({error}); delete its folder and run the stage again."
         ) from None

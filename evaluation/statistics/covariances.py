@@ -12,13 +12,16 @@ one in ζ₁, is that of other cells: products of different cells have no bias f
 cell e's responses from its mean, Σ̂_e = R_e' R_e / (n_e − 1).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy import sparse
 
-from evenhand.evaluation.statistics.cells import Cells
+from evenhand.evaluation.rows import rows_at_once
+from evenhand.evaluation.statistics.cells import Block, Cells
+from evenhand.evaluation.statistics.hoeffding import PairSums, summed_products
 
 ROUNDING = 1e-6  # what of the largest possible product may be left of 0 by float32
 
@@ -57,25 +60,13 @@ def filled(part: np.ndarray, known: np.ndarray) -> np.ndarray:
     return part
 
 
-def residuals(cells: Cells, x: np.ndarray, mean: np.ndarray, root: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function from rows to their deviations from their cells' means, times the root of each weight."""
-    cell_of_row = np.repeat(np.arange(len(cells.count)), cells.count)
-    return lambda rows: ((x[rows] - mean[cell_of_row[rows]]) * root).astype(np.float32)
-
-
-def covariance_square(
-    cells: Cells, x: np.ndarray, w: np.ndarray, mean: np.ndarray, scale: np.ndarray, index: np.ndarray
-) -> np.ndarray:
+def covariance_square(cells: Cells, w: np.ndarray, scale: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Return tr((V W)²) with V the summed covariances of the means of the cells that share an index, W = diag(w)."""
-    of_rows, result = residuals(cells, x, mean, np.ones(x.shape[1])), []
-    for rows, cell in _rows_by(cells, index):
-        residual = of_rows(rows) * np.sqrt(scale[cell])[:, None].astype(np.float32)
-        result.append(w @ (residual.T @ residual) ** 2 @ w)
-    return np.array(result)
+    return np.array([w @ summed_products(blocks(), scale) ** 2 @ w for _, blocks in _groups(cells, index)])
 
 
 def borrowed_noise(
-    cells: Cells, x: np.ndarray, w: np.ndarray, mean: np.ndarray, deviation: np.ndarray, share: np.ndarray
+    cells: Cells, w: np.ndarray, deviation: np.ndarray, share: np.ndarray, pairs: PairSums
 ) -> tuple[CellNoise, CellNoise]:
     """Return each cell's noise with Σ̄ from its template's other cells, and with the better Σ̄ where cells are small.
 
@@ -84,18 +75,16 @@ def borrowed_noise(
     Descriptors that are answered in a style of their own have covariances of their own.
 
     Args:
-        cells, x, mean: the responses (n, c), and the cells' means (k, c).
+        cells: the responses, (n, c).
         w: of the columns, (c,).
         deviation: Δ, (k, c).
         share: (k,).
+        pairs: of the same w and Δ.
     """
-    root, sign = np.sqrt(np.abs(w)), np.sign(w).astype(np.float32)
-    of_rows, direction = residuals(cells, x, mean, root), (deviation * root * sign).astype(np.float32)
-    n = cells.count.astype(np.float64)
-    own = _products(cells, of_rows, sign, direction, np.arange(len(n)))
+    own = np.stack([pairs.linear, pairs.products / (pairs.n - 1), pairs.n - 1])
 
     def of_others(index: np.ndarray) -> np.ndarray:
-        return np.maximum(_products(cells, of_rows, sign, direction, index) - own, 0.0)
+        return np.maximum(_products(cells, w, deviation, index) - own, 0.0)
 
     return borrowed(cells, of_others, share)
 
@@ -135,13 +124,7 @@ def _mean(sums: np.ndarray) -> np.ndarray:
 
 
 def linear_variance_without_cell(
-    cells: Cells,
-    x: np.ndarray,
-    w: np.ndarray,
-    mean: np.ndarray,
-    deviation: np.ndarray,
-    share: np.ndarray,
-    unit: np.ndarray,
+    cells: Cells, w: np.ndarray, deviation: np.ndarray, share: np.ndarray, unit: np.ndarray, pairs: PairSums
 ) -> np.ndarray:
     """Return 4 ζ₁ / n of each cell, (k,), of units with several cells: Σ̂ of its own, Δ of its unit's other cells.
 
@@ -150,18 +133,17 @@ def linear_variance_without_cell(
     1 / (1 − s)² times what the other cells bring into Δ; what is above that is taken out.
 
     Args:
-        cells, x, w, mean, share: as of `borrowed_noise`.
+        cells, w, share, pairs: as of `borrowed_noise`.
         deviation: of the unit of each cell without the cell, (k, c).
         unit: of each cell, (k,).
     """
-    root, sign = np.sqrt(np.abs(w)), np.sign(w).astype(np.float32)
-    of_rows, n = residuals(cells, x, mean, root), cells.count.astype(np.float64)
-    direction, every = (deviation * root * sign).astype(np.float32), np.arange(len(n))
-    own = _products(cells, of_rows, sign, direction, every)
-    of_unit = _products(cells, of_rows, sign, direction, unit, share**2 / (n * (n - 1)))
-    itself = _products(cells, of_rows, sign, direction, every, share**2 / (n * (n - 1)))
-    surplus = (1 / (1 - share) ** 2 - 1) * share**2 * (of_unit - itself)[1] / n
-    return 4 * (share**2 * own[0] / ((n - 1) * n) - surplus)
+    n, along = pairs.n, np.zeros(len(pairs.n))
+    for block in cells.blocks():
+        along[block.cells] += block.summed((block.deviations * block.of_rows(deviation * w)).sum(axis=1) ** 2)
+    scale = share**2 / (n * (n - 1))
+    of_unit, itself = _products(cells, w, deviation, unit, scale)[1], scale * pairs.products / (n - 1)
+    surplus = (1 / (1 - share) ** 2 - 1) * share**2 * (of_unit - itself) / n
+    return 4 * (share**2 * along / ((n - 1) * n) - surplus)
 
 
 def with_small(
@@ -193,57 +175,38 @@ def noise_freedom(cells: Cells, size: np.ndarray) -> np.ndarray:
 
 
 def _products(
-    cells: Cells,
-    of_rows: Callable[[np.ndarray], np.ndarray],
-    sign: np.ndarray,
-    direction: np.ndarray,
-    index: np.ndarray,
-    scale: np.ndarray | None = None,
+    cells: Cells, w: np.ndarray, direction: np.ndarray, index: np.ndarray, scale: np.ndarray | None = None
 ) -> np.ndarray:
     """Return of each cell the sums that `borrowed` wants, times `scale` of each cell e, over all cells of its index."""
-    result = np.zeros((3, len(cells.count)))
-    freedom = cells.count - 1.0
-    scale = np.ones(len(freedom)) if scale is None else scale
-    if len(np.unique(index)) == len(index):
-        return _own_products(cells, of_rows, sign, direction, scale)
-    for rows, cell in _rows_by(cells, index):
-        chosen, place = np.unique(cell, return_inverse=True)
-        residual = of_rows(rows)
-        scaled = residual * np.sqrt(scale[cell])[:, None].astype(np.float32)
-        square, signed = scaled.T @ scaled, residual * sign
-        products = ((signed @ square) * signed).sum(axis=1, dtype=np.float64)
-        largest = (residual**2).sum(axis=1, dtype=np.float64) * np.trace(square)
-        products[products < ROUNDING * largest] = 0.0
-        result[0, chosen] = ((direction[chosen] @ square) * direction[chosen]).sum(axis=1, dtype=np.float64)
-        result[1, chosen] = np.bincount(place, products) / freedom[chosen]
-        result[2, chosen] = freedom[chosen].sum()
+    result, freedom = np.zeros((3, len(cells.count))), cells.count - 1.0
+    root, sign = np.sqrt(np.abs(w)), np.sign(w).astype(np.float32)
+    direction, roots = direction * root * sign, np.outer(root, root).astype(np.float32)
+    for group, blocks in _groups(cells, index):
+        square = (summed_products(blocks(), scale) * roots).astype(np.float32, copy=False)
+        result[0, group] = ((direction[group] @ square) * direction[group]).sum(axis=1)
+        for block in blocks():
+            residual = (block.deviations * root).astype(np.float32)
+            signed = residual * sign
+            products = ((signed @ square) * signed).sum(axis=1, dtype=np.float64)
+            largest = (residual**2).sum(axis=1, dtype=np.float64) * np.trace(square)
+            products[products < ROUNDING * largest] = 0.0
+            result[1, block.cells] += block.summed(products) / freedom[block.cells]
+        result[2, group] = freedom[group].sum()
     return result
 
 
-def _own_products(
-    cells: Cells,
-    of_rows: Callable[[np.ndarray], np.ndarray],
-    sign: np.ndarray,
-    direction: np.ndarray,
-    scale: np.ndarray,
-) -> np.ndarray:
-    """Return the same where each cell has an index of its own: by responses, not by columns."""
-    result = np.zeros((3, len(cells.count)))
-    result[2] = cells.count - 1.0
-    for n in np.unique(cells.count):
-        same_size = np.flatnonzero(cells.count == n)
-        for chosen in np.array_split(same_size, -(-len(same_size) * n * (n + len(sign)) // (1 << 23))):
-            rows = cells.start[chosen][:, None] + np.arange(n)
-            residual = of_rows(rows.ravel()).reshape(*rows.shape, -1)
-            result[0, chosen] = ((residual @ direction[chosen][:, :, None]) ** 2).sum(axis=(1, 2)) * scale[chosen]
-            gram = (residual * sign) @ residual.transpose(0, 2, 1)
-            result[1, chosen] = (gram**2).sum(axis=(1, 2)) * scale[chosen] / (n - 1)
-    return result
+def _groups(cells: Cells, index: np.ndarray) -> Iterator[tuple[np.ndarray, Callable[[], Iterable[Block]]]]:
+    """Yield the cells of each value of the index, which numbers them from 0, and what gives out their rows.
 
-
-def _rows_by(cells: Cells, index: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return for each value of the cells' index the rows of its cells, and the cell of each row."""
-    cell_of_row = np.repeat(np.arange(len(index)), cells.count)
-    order = np.argsort(index[cell_of_row], kind="stable")
-    groups = np.split(order, np.cumsum(np.bincount(index[cell_of_row]))[:-1])
-    return [(rows, cell_of_row[rows]) for rows in groups]
+    Small groups are read together, once; a large one each time that it is asked for.
+    """
+    groups = np.split(np.argsort(index, kind="stable"), np.cumsum(np.bincount(index))[:-1])
+    rows, half = np.bincount(index, cells.count), rows_at_once(cells.rows.shape[1]) / 2
+    together = ((np.cumsum(rows) - rows) // half).astype(int)
+    for some in np.split(np.arange(len(groups)), np.flatnonzero(np.diff(together)) + 1):
+        if rows[some].max() > half:
+            yield from ((groups[place], partial(cells.blocks, groups[place])) for place in some)
+        else:
+            (whole,) = cells.blocks(np.concatenate([groups[place] for place in some]))
+            parts = whole.split([len(groups[place]) for place in some])
+            yield from ((part.cells, lambda part=part: [part]) for part in parts)

@@ -1,39 +1,108 @@
-"""Hoeffding's variance components of a U-statistic with pairs (W. Hoeffding, 1948, §5)."""
+"""Hoeffding's variance components of a U-statistic with pairs (W. Hoeffding, 1948, §5), from sums over responses.
+
+The pairs of a cell's n responses form a U-statistic whose kernel is, but for a constant, of which no variance depends,
+
+    h_ij = ⟨r_i, r_j⟩ + l_i + l_j,    l_i = ⟨r_i, Δ⟩,
+
+with r_i the responses less their mean and ⟨·,·⟩ weighted over columns. The r_i sum to 0, so that Σ_j ⟨r_i, r_j⟩ = 0 and
+Σ_i l_i = 0, and all that Hoeffding's decomposition asks for follows from five sums: no pair is looked at but for
+Σ_ij ⟨r_i, r_j⟩² = tr((R' R W)²), which takes the smaller of n × n and c × c products.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
-
-def mean_of_pairs_variance(kernel: np.ndarray) -> np.ndarray:
-    """Return the variance of the mean over pairs, 4 ζ₁ / n + 2 ζ₂ / (n (n−1)), from (…, n, n) kernel values."""
-    n = kernel.shape[-1]
-    zeta_1, zeta_2 = hoeffding_components(kernel)
-    return 4 * zeta_1 / n + 2 * zeta_2 / (n * (n - 1))
+from evenhand.evaluation.rows import rows_at_once
+from evenhand.evaluation.statistics.cells import Block, Cells
 
 
-def centred(products: np.ndarray) -> np.ndarray:
-    """Return the products of deviations from the mean, given the (…, n, n) products."""
-    rows = products.mean(axis=-1, keepdims=True)
-    return products - rows - rows.swapaxes(-1, -2) + rows.mean(axis=-2, keepdims=True)
+@dataclass(frozen=True)
+class PairSums:
+    """Of each cell, (k,) or (k, c) by column: Σ l², Σ l q, Σ q and Σ q² with q_i = ⟨r_i, r_i⟩, and Σ_ij ⟨r_i, r_j⟩².
 
-
-def hoeffding_components(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return unbiased estimates of a U-statistic's variance components from its (…, n, n) kernel values, n ≥ 4.
-
-    ζ₁ = Var(E[h(X₁, X₂) | X₁]) and ζ₂ = Var of the rest, so that the mean of h over pairs has variance
-    4 ζ₁ / n + 2 ζ₂ / (n (n−1)) (Hoeffding 1948, §5). The diagonal is ignored. Both may come out negative by noise.
+    n: its responses, (k,) or (k, 1).
     """
-    n = kernel.shape[-1]
-    off = kernel * (1 - np.eye(n))
-    row = off.sum(axis=-1)
-    return components(n, (off**2).sum(axis=(-2, -1)), (row**2).sum(axis=-1), row.sum(axis=-1))
+
+    n: np.ndarray
+    linear: np.ndarray
+    mixed: np.ndarray
+    own: np.ndarray
+    own_squares: np.ndarray
+    products: np.ndarray
+
+    def shared(self, share: np.ndarray) -> "PairSums":
+        """Return the sums of the kernel share² ⟨r_i, r_j⟩ + share (l_i + l_j), for the share of each cell."""
+        return PairSums(
+            self.n,
+            self.linear * share**2,
+            self.mixed * share**3,
+            self.own * share**2,
+            self.own_squares * share**4,
+            self.products * share**4,
+        )
+
+    def variance(self, *, plain: bool = False) -> np.ndarray:
+        """Return the variance of the mean over pairs, 4 ζ₁ / n + 2 ζ₂ / (n (n−1)); undefined for n < 4.
+
+        plain: of the square of the mean, which holds each response's own square as well: the kernel is then
+        (n−1)/n ⟨r_i, r_j⟩ + l_i + l_j + (q_i + q_j) / 2n.
+        """
+        n = self.n
+        a, b = ((n - 1) / n, 1 / (2 * n)) if plain else (1.0, 0.0)
+        spread = self.own_squares - self.own**2 / n
+        linear = self.linear + 2 * b * self.mixed + b**2 * spread  # of l_i + b (q_i − q̄)
+        mixed = self.mixed + b * spread
+        squares = a**2 * (self.products - self.own_squares) + 2 * (n - 2) * linear - 4 * a * mixed
+        squared_rows = a**2 * self.own_squares - 2 * a * (n - 2) * mixed + (n - 2) ** 2 * linear
+        with np.errstate(divide="ignore", invalid="ignore"):
+            zeta_1, zeta_2 = components(n, squares, squared_rows, -a * self.own)
+            return 4 * zeta_1 / n + 2 * zeta_2 / (n * (n - 1))
+
+
+def pair_sums(cells: Cells, w: np.ndarray, direction: np.ndarray) -> PairSums:
+    """Return the sums of each cell, (k,), for the weights of the columns, (c,), and Δ, (k, c)."""
+    c = len(w)
+    sums, of_pairs = np.zeros((4, len(cells.count))), np.zeros(len(cells.count))
+    for block in cells.blocks():
+        deviations = block.deviations
+        for n in np.unique(block.count):
+            same = block.count == n
+            cell, r = block.cells[same], deviations[np.repeat(same, block.count)].reshape(-1, n, c)
+            weighted = r * w
+            along, own = (weighted @ direction[cell][:, :, None])[:, :, 0], np.einsum("knc,knc->kn", weighted, r)
+            for place, values in enumerate((along**2, along * own, own, own**2)):
+                sums[place, cell] += values.sum(axis=1)
+            if n <= c:
+                of_pairs[cell] = ((weighted @ r.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
+            else:
+                of_pairs[cell] = ((r.transpose(0, 2, 1) @ r) ** 2 @ w) @ w
+    for cell in np.flatnonzero(cells.count > rows_at_once(cells.rows.shape[1])):  # which no block holds whole
+        of_pairs[cell] = w @ summed_products(cells.blocks(np.array([cell]))) ** 2 @ w
+    return PairSums(cells.count.astype(np.float64), *sums, of_pairs)
+
+
+def summed_products(blocks: Iterable[Block], scale: np.ndarray | None = None) -> np.ndarray:
+    """Return Σ_e scale_e R_e' R_e over the cells e of the blocks, (c, c): float32 products, summed in float64."""
+    total = None
+    for block in blocks:
+        residual = block.deviations
+        if scale is not None:
+            residual = residual * np.sqrt(block.of_rows(scale))[:, None]
+        residual = residual.astype(np.float32)
+        product = residual.T @ residual
+        total = product if total is None else np.add(total, product, dtype=np.float64)
+    return total
 
 
 def components(
     n: np.ndarray | int, squares: np.ndarray, squared_rows: np.ndarray, total: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return ζ₁, ζ₂ from Σ h_ij², Σ_i (Σ_j h_ij)² and Σ h_ij over i ≠ j.
+    """Return unbiased estimates of ζ₁ and ζ₂ from Σ h_ij², Σ_i (Σ_j h_ij)² and Σ h_ij over i ≠ j, n ≥ 4.
 
-    E h₁₂², E h₁₂h₂₃ and E h₁₂h₃₄ are averages over distinct indices.
+    ζ₁ = Var(E[h(X₁, X₂) | X₁]) and ζ₂ = Var of the rest (Hoeffding 1948, §5). E h₁₂², E h₁₂h₂₃ and E h₁₂h₃₄ are
+    averages over distinct indices. Both may come out negative by noise.
     """
     triples = squared_rows - squares
     quadruples = total**2 - 4 * triples - 2 * squares

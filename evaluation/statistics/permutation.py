@@ -6,9 +6,10 @@ import numpy as np
 from scipy import sparse
 
 from evenhand.evaluation.statistics.cells import Cells
+from evenhand.evaluation.statistics.hoeffding import summed_products
 
 PERMUTED_DIRECTIONS = 32
-ROWS_AT_ONCE = 8192  # of 32 float32 numbers: 1 MiB, which stays in the caches while it is summed in random order
+NUMBERS_AT_ONCE = 1 << 23  # float32 numbers of the means of permutations that are made in one pass: 32 MiB
 
 
 def permutation_p_value(cells: Cells, permutations: int, rng: np.random.Generator) -> float:
@@ -22,65 +23,63 @@ def permutation_p_value(cells: Cells, permutations: int, rng: np.random.Generato
     The p-value is two-sided, twice the smaller tail and at most 1, as a 95 % interval is: p below 0.05 and an interval
     wholly above 0 ask for the same, a value that chance exceeds in 2.5 %. Resolution: 2 / (permutations + 1).
     """
-    vectors = _leading_directions(cells.vectors.astype(np.float32, copy=False), PERMUTED_DIRECTIONS)
-    blocks = _blocks(cells, vectors)
-    present = np.bincount(cells.descriptor) > 0
-
-    def spread() -> float:
-        means = sum(block.means @ block.vectors for block in blocks)
-        return float(means[present].var(axis=0, dtype=np.float64).sum())
-
-    observed, above, below = spread(), 0, 0
-    for _ in range(permutations):
-        for block in blocks:
-            for places, rows in block.templates:
-                rng.shuffle(rows)
-                block.means.indices[places] = rows
-        found = spread()
-        above, below = above + (found >= observed), below + (found <= observed)
+    directions = _leading_directions(cells, PERMUTED_DIRECTIONS)
+    templates, streams = _templates(cells), rng.spawn(len(np.unique(cells.template)))
+    shape = (len(np.unique(cells.descriptor)), directions.shape[1])
+    at_once = max(1, NUMBERS_AT_ONCE // (shape[0] * shape[1]))
+    observed, above, below = np.inf, 0, 0
+    for start in range(0, permutations, at_once):
+        means = np.zeros((min(at_once, permutations - start) + 1, *shape), dtype=np.float32)  # the first: as they are
+        for template, stream in zip(templates, streams, strict=True):
+            _add_means(means, template, _responses(cells, template.cells, directions), stream)
+        spreads = means.var(axis=1, dtype=np.float64).sum(axis=1)
+        observed = spreads[0] if start == 0 else observed
+        above, below = above + (spreads[1:] >= observed).sum(), below + (spreads[1:] <= observed).sum()
     return min(1.0, 2 * (1 + min(above, below)) / (1 + permutations))
 
 
 @dataclass(frozen=True)
-class _Block:
-    """Some templates with their responses.
+class _Template:
+    """The cells of one template, the place of the descriptor of each among all, and its weight in that one's mean."""
 
-    vectors: (r, c). means: (descriptors, r), sparse: times the vectors these templates' part of the descriptors' means.
-    templates: of each the places of its responses in the sparse matrix, and its rows, which are shuffled.
-    """
-
-    vectors: np.ndarray
-    means: sparse.csr_array
-    templates: list[tuple[slice | np.ndarray, np.ndarray]]
+    cells: np.ndarray
+    descriptor: np.ndarray
+    weight: np.ndarray
 
 
-def _blocks(cells: Cells, vectors: np.ndarray) -> list[_Block]:
-    """Return all templates, in blocks of so many responses that their vectors stay in the caches."""
-    weights = 1.0 / (cells.count * np.bincount(cells.descriptor)[cells.descriptor])
-    rows_of = np.bincount(cells.template, weights=cells.count)
-    block_of = (np.cumsum(rows_of) - rows_of).astype(np.int64) // ROWS_AT_ONCE
-    found = []
-    for number in np.unique(block_of[cells.template]):
-        chosen = np.flatnonzero(block_of[cells.template] == number)
-        chosen = chosen[np.argsort(cells.descriptor[chosen], kind="stable")]
-        count, descriptor = cells.count[chosen], cells.descriptor[chosen]
-        positions = np.concatenate(
-            [np.arange(cells.start[cell], cells.start[cell] + cells.count[cell]) for cell in chosen]
-        )
-        template = np.repeat(cells.template[chosen], count)
-        ends = np.cumsum(np.bincount(descriptor, weights=count, minlength=cells.descriptor.max() + 1)).astype(np.int64)
-        weight = np.repeat(weights[chosen], count).astype(np.float32)
-        rows = np.arange(len(positions))
-        means = sparse.csr_array((weight, rows.astype(np.int32), np.append(0, ends)), shape=(len(ends), len(rows)))
-        names = np.unique(template)
-        places = [np.flatnonzero(template == name) if len(names) > 1 else slice(None) for name in names]
-        found.append(_Block(vectors[positions], means, [(place, rows[place].copy()) for place in places]))
-    return found
+def _templates(cells: Cells) -> list[_Template]:
+    descriptor = np.unique(cells.descriptor, return_inverse=True)[1]
+    weight = 1.0 / np.bincount(descriptor)[descriptor]
+    of_template = (np.flatnonzero(cells.template == template) for template in np.unique(cells.template))
+    return [_Template(chosen, descriptor[chosen], weight[chosen]) for chosen in of_template]
 
 
-def _leading_directions(vectors: np.ndarray, n: int) -> np.ndarray:
-    """Return the vectors (rows, c) in their n directions of largest variance, or as they are if c is no larger."""
-    if vectors.shape[1] <= n:
-        return np.ascontiguousarray(vectors)
-    centred = vectors - vectors.mean(axis=0)
-    return centred @ np.linalg.eigh(centred.T @ centred)[1][:, -n:]
+def _responses(cells: Cells, chosen: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the responses in the chosen cells, along the directions, float32, and the number in each cell."""
+    blocks = (block.rows.astype(np.float32, copy=False) @ directions for block in cells.blocks(chosen))
+    return np.concatenate(list(blocks)), cells.count[chosen]
+
+
+def _add_means(
+    means: np.ndarray, template: _Template, responses: tuple[np.ndarray, np.ndarray], rng: np.random.Generator
+) -> None:
+    """Add the template's part of the descriptors' means: as the responses are, and as each permutation has them."""
+    vectors, count = responses
+    n = len(vectors)
+    weight = np.repeat(template.weight / count, count).astype(np.float32)
+    rows, ends = np.arange(n, dtype=np.int32), np.append(0, np.cumsum(count))
+    mean = sparse.csr_array((weight, rows, ends), shape=(len(count), n))
+    for number, found in enumerate(means):
+        if number:
+            mean.indices[:] = rng.permutation(n)
+        found[template.descriptor] += mean @ vectors
+
+
+def _leading_directions(cells: Cells, n: int) -> np.ndarray:
+    """Return the n directions of largest variance, float32 (c, n), or those of the columns if there are no more."""
+    c = len(cells.columns)
+    if c <= n:
+        return np.eye(c, dtype=np.float32)
+    between = (cells.mean - np.average(cells.mean, axis=0, weights=cells.count)) * np.sqrt(cells.count)[:, None]
+    within = summed_products(cells.blocks())
+    return np.linalg.eigh(within + between.T @ between)[1][:, -n:].astype(np.float32)

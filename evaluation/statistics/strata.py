@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 
+from evenhand.evaluation.rows import Rows, blocks
+from evenhand.evaluation.statistics.cells import cell_sums
 from evenhand.evaluation.statistics.intervals import Interval, student_quantile
 
 
-def mean_covariance(values: np.ndarray, strata: np.ndarray) -> tuple[np.ndarray, int]:
+def mean_covariance(values: Rows, strata: np.ndarray) -> tuple[np.ndarray, int]:
     """Return the covariance of the means of (n, k) numbers, (k, k), and the degrees of freedom of its estimate.
 
     Rows are independent within their stratum, and strata would have the same sizes again: Σ_c (n_c/n)² S_c/n_c, S_c
@@ -28,13 +30,17 @@ def mean_covariance(values: np.ndarray, strata: np.ndarray) -> tuple[np.ndarray,
         return np.full((k, k), math.nan), 0
     if size.max() < 2:
         strata, size = np.zeros(n, dtype=int), np.array([n])
-    means = np.stack([np.bincount(strata, column) for column in values.T], axis=1) / size[:, None]
-    deviation = values - means[strata]
-    each = size[strata]
-    weighted = deviation * np.where(each > 1, each / np.maximum(each - 1, 1), 0.0)[:, None]
-    freedom = int((size - 1).sum())
-    pooled = deviation.T @ deviation / freedom
-    return (weighted.T @ deviation + (size == 1).sum() * pooled) / n**2, freedom
+    means = cell_sums(values, strata)[0] / size[:, None]
+    weight = np.sqrt(np.where(size > 1, size / np.maximum(size - 1, 1), 0.0))
+    alone, freedom = int((size == 1).sum()), int((size - 1).sum())
+    within, pooled = np.zeros((2, k, k))
+    for place, some in blocks(values):
+        deviation = some - means[strata[place]]
+        if alone:
+            pooled += deviation.T @ deviation
+        deviation *= weight[strata[place]][:, None]
+        within += deviation.T @ deviation
+    return (within + alone * pooled / freedom) / n**2, freedom
 
 
 def ratio_interval(top: float, bottom: float, covariance: np.ndarray, freedom: int) -> Interval | None:

@@ -32,10 +32,10 @@ from evenhand.evaluation.statistics.covariances import (
     sum_by,
     with_small,
 )
-from evenhand.evaluation.statistics.hoeffding import centred, components, mean_of_pairs_variance
+from evenhand.evaluation.statistics.hoeffding import PairSums, pair_sums
 from evenhand.evaluation.statistics.intervals import interval_around, spread_interval, student_quantile
 
-ELEMENTS_AT_ONCE = 1 << 23  # float64 numbers held by one batch of pairwise products: 64 MiB
+COLUMNS_AT_ONCE = 32  # of `column_spreads`: some arrays (k, c) of theirs are small beside the sums of all columns
 
 
 @dataclass(frozen=True)
@@ -130,36 +130,36 @@ def descriptor_spread(cells: Cells, weights: np.ndarray | None = None, *, pooled
         Both estimates. NaN if fewer than two descriptors can be compared. The variances are unbiased where each cell
         has four responses; cells with two or three borrow covariances of other cells (`covariances`).
     """
-    weights = np.ones(cells.vectors.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
+    weights = np.ones(len(cells.columns)) if weights is None else np.asarray(weights, dtype=np.float64)
     used = np.flatnonzero(weights)
-    # Columns side by side are looked at where they are; others are few.
-    together = used.size and used[-1] - used[0] + 1 == used.size
-    x = cells.vectors[:, used[0] : used[-1] + 1] if together else np.ascontiguousarray(cells.vectors[:, used])
-    w = weights[used]
+    cells, w = cells.of_columns(used), weights[used]
     units = _units(cells, pooled)
     if units.in_group.max(initial=0) < 2:
         return UNDEFINED
 
     share = 1.0 / np.bincount(units.of_cell)[units.of_cell]
-    mean = np.add.reduceat(x, cells.start, axis=0, dtype=np.float64) / cells.count[:, None]
-    unit_mean = sum_by(units.of_cell, mean * share[:, None])
+    unit_mean = sum_by(units.of_cell, cells.mean * share[:, None])
     d = units.in_group[units.group].astype(np.float64)
     deviation = unit_mean - sum_by(units.group, unit_mean / d[:, None])[units.group]
     # The reference of each unit is the mean of its peers, without itself, so that the two are independent.
     peers = unit_mean - deviation * (d / np.maximum(d - 1, 1))[:, None]
-    corrected, plain, noise, block = _pair_components(cells, x, w, units.of_cell, share, unit_mean, peers)
-    within, between = _cross_components(cells, x, w, units, mean, share, block, pooled=pooled)
-    alike, small = borrowed_noise(cells, x, w, mean, (unit_mean - peers)[units.of_cell], share)
+    direction = (unit_mean - peers)[units.of_cell]
+    pairs, n = pair_sums(cells, w, direction), cells.count.astype(np.float64)
+    of_unit = pairs.shared(share)
+    block = of_unit.products / (n * (n - 1)) ** 2  # tr((V W)²), V the covariance of the cell's mean
+    within, between = _cross_components(cells, w, units, share, block, pooled=pooled)
+    alike, small = borrowed_noise(cells, w, direction, share, pairs)
     linear = small.linear_variance
     if pooled and (cells.count < 4).any() and (share < 1).all():
-        without = (unit_mean[units.of_cell] - mean * share[:, None]) / (1 - share)[:, None] - peers[units.of_cell]
-        linear = linear_variance_without_cell(cells, x, w, mean, without, share, units.of_cell)
+        own = cells.mean * share[:, None]
+        without = (unit_mean[units.of_cell] - own) / (1 - share)[:, None] - peers[units.of_cell]
+        linear = linear_variance_without_cell(cells, w, without, share, units.of_cell, pairs)
     scale = (units.in_group - 1) / units.in_group
     return _spread(
         units,
         squares=deviation**2 @ w,
-        noise=noise,
-        variances=with_small(cells, (corrected, plain), linear, small),
+        noise=of_unit.own / (n * (n - 1)),
+        variances=with_small(cells, (of_unit.variance(), of_unit.variance(plain=True)), linear, small),
         alike=alike,
         within=within,
         between=between,
@@ -250,15 +250,7 @@ def _slope(value: float, variance: float, noise: float, raw_spread: float, raw_v
 
 
 def _cross_components(
-    cells: Cells,
-    x: np.ndarray,
-    w: np.ndarray,
-    units: _Units,
-    mean: np.ndarray,
-    share: np.ndarray,
-    block: np.ndarray,
-    *,
-    pooled: bool,
+    cells: Cells, w: np.ndarray, units: _Units, share: np.ndarray, block: np.ndarray, *, pooled: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return tr(V W V' W) summed over pairs of different cells of one unit, and of different units of one group.
 
@@ -266,89 +258,56 @@ def _cross_components(
     of each cell.
     """
     scale = share**2 / (cells.count * (cells.count - 1.0))
-    per_unit = covariance_square(cells, x, w, mean, scale, units.of_cell) if pooled else block
-    per_group = covariance_square(cells, x, w, mean, scale, units.group_of_cell)
+    per_unit = covariance_square(cells, w, scale, units.of_cell) if pooled else block
+    per_group = covariance_square(cells, w, scale, units.group_of_cell)
     return per_unit - sum_by(units.of_cell, block), per_group - sum_by(units.group, per_unit)
-
-
-def _pair_components(
-    cells: Cells,
-    x: np.ndarray,
-    w: np.ndarray,
-    unit: np.ndarray,
-    share: np.ndarray,
-    unit_mean: np.ndarray,
-    peers: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return each cell's part of the variance (corrected, plain), tr(V W) and tr((V W)²), V its mean's covariance.
-
-    Within a unit, the pairs that touch one cell form a U-statistic with kernel
-    share² ⟨z_i, z_j⟩ + share (f_i + f_j), where z = x − peers and f_i = ⟨z_i, what the other cells contribute⟩.
-    """
-    corrected, plain, noise, block = np.full((4, len(cells.count)), np.nan)
-    for n in np.unique(cells.count):
-        same_size = np.flatnonzero(cells.count == n)
-        for chosen in np.array_split(same_size, -(-len(same_size) * n * (n + x.shape[1]) // ELEMENTS_AT_ONCE)):
-            z = x[cells.start[chosen][:, None] + np.arange(n)] - peers[unit[chosen]][:, None]
-            s = share[chosen][:, None]
-            others = (unit_mean - peers)[unit[chosen]] - z.mean(axis=1) * s
-            f = (z @ (others * w)[:, :, None])[:, :, 0] * s
-            products = (z * w) @ z.transpose(0, 2, 1) * s[:, :, None] ** 2
-            deviations = centred(products) / (n * (n - 1))
-            noise[chosen] = np.trace(deviations, axis1=1, axis2=2)
-            block[chosen] = (deviations**2).sum(axis=(1, 2))
-            if n < 4:
-                continue
-            linear = f[:, :, None] + f[:, None, :]
-            corrected[chosen] = mean_of_pairs_variance(products + linear)
-            # The plain square of a cell mean holds each response's own square as well.
-            own = np.diagonal(products, axis1=1, axis2=2)
-            plain[chosen] = mean_of_pairs_variance(
-                products * (n - 1) / n + linear + (own[:, :, None] + own[:, None, :]) / (2 * n)
-            )
-    return corrected, plain, noise, block
 
 
 def column_spreads(cells: Cells) -> list[Spread]:
     """Return `descriptor_spread(cells, one column)` of every column, in one pass.
 
-    For a single column the kernel is a polynomial in z, so the sums over pairs are polynomials in its power sums.
+    For a single column the sums over pairs are those of the deviations' powers.
     """
+    k, c = cells.mean.shape
+    powers = np.zeros((3, k, c))
+    for block in cells.blocks():
+        deviations = block.deviations
+        product = deviations.copy()
+        for power in powers:
+            product *= deviations
+            power[block.cells] += block.summed(product)
     return [
         spread
-        for columns in np.array_split(np.arange(cells.vectors.shape[1]), max(1, cells.vectors.shape[1] // 32))
-        for spread in _some_column_spreads(cells, cells.vectors[:, columns].astype(np.float64))
+        for columns in np.array_split(np.arange(c), max(1, c // COLUMNS_AT_ONCE))
+        for spread in _some_column_spreads(cells.of_columns(columns), *powers[:, :, columns])
     ]
 
 
-def _some_column_spreads(cells: Cells, x: np.ndarray) -> list[Spread]:
+def _some_column_spreads(cells: Cells, second: np.ndarray, third: np.ndarray, fourth: np.ndarray) -> list[Spread]:
+    """Return the spread of each column from the sums of its deviations' powers, (k, c)."""
     group = np.unique(cells.template, return_inverse=True)[1]
     units = _Units(np.arange(len(group)), group, group, np.bincount(group))
     size = units.in_group
     if size.max(initial=0) < 2:
-        return [UNDEFINED] * x.shape[1]
+        return [UNDEFINED] * len(cells.columns)
     n, d = cells.count[:, None].astype(np.float64), size[group][:, None].astype(np.float64)
-    mean = np.add.reduceat(x, cells.start, axis=0) / n
-    deviation = mean - sum_by(group, mean / d)[group]
-    z = x - np.repeat(mean - deviation * (d / np.maximum(d - 1, 1)), cells.count, axis=0)
-    powers = np.stack([np.add.reduceat(z**power, cells.start, axis=0) for power in (1, 2, 3, 4)])
-    within_cell = powers[1] - powers[0] ** 2 / n
-    noise = within_cell / (n * (n - 1))
+    deviation = cells.mean - sum_by(group, cells.mean / d)[group]
+    direction = deviation * d / np.maximum(d - 1, 1)
+    pairs = PairSums(n, direction**2 * second, direction * third, second, fourth, second**2)
+    noise = second / (n * (n - 1))
     between = sum_by(group, noise) ** 2 - sum_by(group, noise**2)
-    deviations = (deviation * d / np.maximum(d - 1, 1)) ** 2
 
     def of_others(index: np.ndarray) -> np.ndarray:
-        others = sum_by(index, within_cell)[index] - within_cell
+        others = sum_by(index, second)[index] - second
         freedom = sum_by(index, n - 1)[index] - (n - 1)
-        return np.stack([deviations * others, others * within_cell / (n - 1), np.broadcast_to(freedom, others.shape)])
+        return np.stack([direction**2 * others, others * second / (n - 1), np.broadcast_to(freedom, others.shape)])
 
     alike, small = borrowed(cells, of_others, np.ones_like(n))
-    variances = (_column_variance(n, powers, 1.0, 0.0), _column_variance(n, powers, (n - 1) / n, 1 / (2 * n)))
     return _spread(
         units,
         squares=deviation**2,
         noise=noise,
-        variances=with_small(cells, variances, small.linear_variance, small),
+        variances=with_small(cells, (pairs.variance(), pairs.variance(plain=True)), small.linear_variance, small),
         alike=alike,
         within=0.0,
         between=between,
@@ -356,17 +315,3 @@ def _some_column_spreads(cells: Cells, x: np.ndarray) -> list[Spread]:
         freedom=noise_freedom(cells, n * noise),
         is_spread=True,
     )
-
-
-def _column_variance(n: np.ndarray, powers: np.ndarray, a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
-    """Return each cell's part of the variance for the kernel a z_i z_j + b (z_i² + z_j²), (k, c).
-
-    n: responses of each cell, (k, 1). powers: Σ z, Σ z², Σ z³ and Σ z⁴ over them, (4, k, c). Undefined for n < 4.
-    """
-    s1, s2, s3, s4 = powers
-    squares = a**2 * (s2**2 - s4) + 4 * a * b * (s1 * s3 - s4) + 2 * b**2 * ((n - 1) * s4 + s2**2 - s4)
-    p, q, r = a * s1, b * (n - 2) - a, b * s2  # the sum of row i is p z_i + q z_i² + r
-    squared_rows = p**2 * s2 + q**2 * s4 + n * r**2 + 2 * (p * q * s3 + p * r * s1 + q * r * s2)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        zeta_1, zeta_2 = components(n, squares, squared_rows, a * (s1**2 - s2) + 2 * b * (n - 1) * s2)
-        return 4 * zeta_1 / n + 2 * zeta_2 / (n * (n - 1))

@@ -64,12 +64,10 @@ def spreads_without(cells: Cells, weights: np.ndarray, over: str, *, pooled: boo
 def _moments(cells: Cells, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the cells' means (k, c), the weighted sum of these means' variances (k,), and the weights used, (c,)."""
     used = np.flatnonzero(weights)
-    w, n = weights[used], cells.count[:, None]
-    x = cells.vectors[:, used]
-    mean = np.add.reduceat(x, cells.start, axis=0, dtype=np.float64) / n
-    deviation = x - np.repeat(mean.astype(np.float32), cells.count, axis=0)
-    squares = np.add.reduceat((deviation**2) @ w, cells.start)
-    return mean, squares / (n * (n - 1.0))[:, 0], w
+    cells, w, squares = cells.of_columns(used), weights[used], np.zeros(len(cells.count))
+    for block in cells.blocks():
+        squares[block.cells] += block.summed(block.deviations**2 @ w)
+    return cells.mean, squares / (cells.count * (cells.count - 1.0)), w
 
 
 def _spread(mean: np.ndarray, noise: np.ndarray, w: np.ndarray) -> float:

@@ -1,10 +1,13 @@
 """Mean bias values by descriptor: to whom responses are most characteristic, before and after (paper 002, C.2)."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE
-from evenhand.evaluation.statistics.cells import codes
+from evenhand.evaluation.rows import Rows, blocks, finite_rows, some_rows
+from evenhand.evaluation.statistics.cells import coded, codes
 from evenhand.mitigation.labelling.projection import bias_values, descriptor_means, project
 
 
@@ -13,7 +16,7 @@ def mean_bias_values(prompts: pd.DataFrame, bias_value: np.ndarray) -> pd.DataFr
     return _means(prompts, mean_bias_value=bias_value)
 
 
-def cross_fitted_bias_values(prompts: pd.DataFrame, vectors: np.ndarray) -> pd.DataFrame:
+def cross_fitted_bias_values(prompts: pd.DataFrame, vectors: Rows) -> pd.DataFrame:
     """Return descriptor, axis, before (mean b, α = 0) and n, largest first, of responses by their own directions.
 
     Each response is taken out of its own direction, since there is no other run whose directions could be used. Those
@@ -23,18 +26,17 @@ def cross_fitted_bias_values(prompts: pd.DataFrame, vectors: np.ndarray) -> pd.D
         prompts: columns template, descriptor and axis; one row per response.
         vectors: style vectors, (n, S), NaN where there is none.
     """
-    known = np.isfinite(vectors).all(axis=1)
-    prompts, vectors = prompts[known], vectors[known]
+    prompts, vectors = _finite(prompts, vectors)
     b = bias_values(vectors, codes(prompts[TEMPLATE]), codes(prompts[DESCRIPTOR]), cross_fitted=True)
     return _means(prompts, before=b)
 
 
 def bias_value_changes(
     labelled_prompts: pd.DataFrame,
-    labelled_vectors: np.ndarray,
+    labelled_vectors: Rows,
     prompts: pd.DataFrame,
-    before: np.ndarray,
-    after: np.ndarray,
+    before: Rows,
+    after: Rows,
     alpha: int = 0,
 ) -> pd.DataFrame:
     """Return descriptor, axis, before, after (mean b) and n, of two models' responses to the same prompts.
@@ -48,19 +50,46 @@ def bias_value_changes(
         labelled_vectors, before, after: style vectors, (n, S), NaN where there is none.
         alpha: exponent of the norm in b, see `bias_values`.
     """
-    finite = np.isfinite(labelled_vectors).all(axis=1)
-    labelled_prompts, labelled_vectors = labelled_prompts[finite], labelled_vectors[finite]
-    names = np.unique(labelled_prompts[DESCRIPTOR])
-    template, descriptor = codes(labelled_prompts[TEMPLATE]), codes(labelled_prompts[DESCRIPTOR])
-    m_d = descriptor_means(labelled_vectors, template, descriptor)
-    m_bar = m_d.mean(axis=0)
-    known = prompts[DESCRIPTOR].isin(names).to_numpy()
-    direction = m_d[np.searchsorted(names, prompts.loc[known, DESCRIPTOR])] - m_bar
+    directions = Directions.of(labelled_prompts, labelled_vectors)
+    known = directions.known(prompts[DESCRIPTOR])
     b = {
-        name: project(vectors[known], m_bar, direction, alpha)
+        name: directions.project(vectors, prompts[DESCRIPTOR], alpha)[known]
         for name, vectors in (("before", before), ("after", after))
     }
     return _means(prompts[known], **b)
+
+
+def _finite(prompts: pd.DataFrame, vectors: Rows) -> tuple[pd.DataFrame, Rows]:
+    """Return the rows that have a style vector."""
+    known = finite_rows(vectors)
+    return (prompts, vectors) if known.all() else (prompts[known], some_rows(vectors, np.flatnonzero(known)))
+
+
+@dataclass(frozen=True)
+class Directions:
+    """The bias directions of some responses' descriptors: their names, sorted, m_d (D, S), and m̄ (S,)."""
+
+    names: np.ndarray
+    m_d: np.ndarray
+    m_bar: np.ndarray
+
+    @classmethod
+    def of(cls, prompts: pd.DataFrame, vectors: Rows) -> "Directions":
+        """Return those of responses with style vectors (n, S), by template and descriptor; NaN is left out."""
+        prompts, vectors = _finite(prompts, vectors)
+        descriptor, names = coded(prompts[DESCRIPTOR])
+        m_d = descriptor_means(vectors, codes(prompts[TEMPLATE]), descriptor)
+        return cls(names, m_d, m_d.mean(axis=0))
+
+    def known(self, descriptor: pd.Series) -> np.ndarray:
+        """Return which of these descriptors have a direction, (n,) bool."""
+        return descriptor.isin(self.names).to_numpy()
+
+    def project(self, vectors: Rows, descriptor: pd.Series, alpha: int = 0) -> np.ndarray:
+        """Return b (n,) of vectors (n, S) by their descriptors' directions; NaN without a direction, or a vector."""
+        place = np.where(self.known(descriptor), np.searchsorted(self.names, descriptor.astype(str)), 0)
+        b = [project(some, self.m_bar, self.m_d[place[rows]] - self.m_bar, alpha) for rows, some in blocks(vectors)]
+        return np.where(self.known(descriptor), np.concatenate([np.zeros(0), *b]), np.nan)
 
 
 def _means(prompts: pd.DataFrame, **values: np.ndarray) -> pd.DataFrame:

@@ -68,6 +68,18 @@ def label_responses(
     ([0.46875, 0.46875, 0.46875, -0.28125], ['bias', 'bias', 'bias', 'no_bias'])
     """
     b = bias_values(vectors, codes(prompts[TEMPLATE]), codes(prompts[DESCRIPTOR]), alpha, cross_fitted=cross_fitted)
+    threshold = threshold_at(b, alpha, beta, quantile, cross_fitted=cross_fitted)
+    return labelled_rows(prompts.assign(**{RESPONSE: list(responses)}), b, threshold), threshold
+
+
+def threshold_at(
+    b: np.ndarray, alpha: int, beta: float | None = None, quantile: float = 0.9, *, cross_fitted: bool = False
+) -> Threshold:
+    """Return the threshold for (n,) bias values: β, or that quantile of all where β is None.
+
+    Raises:
+        InputError: all or none of them are above it.
+    """
     threshold = float(np.quantile(b, quantile)) if beta is None else beta
     share = float((b > threshold).mean())
     if share in (0.0, 1.0):
@@ -75,10 +87,13 @@ def label_responses(
             f"beta: {threshold} labels {share:.0%} of the responses {BIAS!r}; "
             f"give a number between {b.min():.3g} and {b.max():.3g}, or a quantile."
         )
-    labelled = prompts[[PROMPT_ID, DESCRIPTOR, PERSONA, TEXT]].assign(
-        **{RESPONSE: list(responses), BIAS_VALUE: b, LABEL: labels(b, threshold)}
-    )
-    return labelled, Threshold(alpha, threshold, quantile if beta is None else 1 - share, cross_fitted, share)
+    return Threshold(alpha, threshold, quantile if beta is None else 1 - share, cross_fitted, share)
+
+
+def labelled_rows(rows: pd.DataFrame, b: np.ndarray, threshold: Threshold) -> pd.DataFrame:
+    """Return rows, with the columns of prompts and the response, as `label_responses` does, of their bias values."""
+    columns = rows[[PROMPT_ID, DESCRIPTOR, PERSONA, TEXT, RESPONSE]]
+    return columns.assign(**{BIAS_VALUE: b, LABEL: labels(b, threshold.beta)})
 
 
 def excluded(

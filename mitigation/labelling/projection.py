@@ -3,33 +3,32 @@
 import numpy as np
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.rows import Rows, blocks
+from evenhand.evaluation.statistics.cells import cell_sums
 
 BIAS, NO_BIAS = "bias", "no_bias"
 ALPHAS = (0, 1, 2)
-ROWS_AT_ONCE = 1 << 13  # whose directions, as float64, are in memory together
 
 
-def cell_means(vectors: np.ndarray, template: np.ndarray, descriptor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def cell_means(vectors: Rows, template: np.ndarray, descriptor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return mean_i p_tdi as (D, T, S), NaN where a cell is empty, and the cells' sizes N_td as (D, T).
 
     `template` and `descriptor` are (n,) codes from 0.
     """
     n_templates, n_descriptors = int(template.max()) + 1, int(descriptor.max()) + 1
-    cell = descriptor * n_templates + template
-    size = np.bincount(cell, minlength=n_descriptors * n_templates)
-    sums = np.stack([np.bincount(cell, column, len(size)) for column in vectors.T], axis=-1)
+    sums, size = cell_sums(vectors, descriptor.astype(np.int64) * n_templates + template, n_descriptors * n_templates)
     with np.errstate(invalid="ignore"):
         means = sums / size[:, None]
     return means.reshape(n_descriptors, n_templates, -1), size.reshape(n_descriptors, n_templates)
 
 
-def descriptor_means(vectors: np.ndarray, template: np.ndarray, descriptor: np.ndarray) -> np.ndarray:
+def descriptor_means(vectors: Rows, template: np.ndarray, descriptor: np.ndarray) -> np.ndarray:
     """Return m_d = 1/T Σ_t mean_i p_tdi, (D, S), over the templates that descriptor d has (paper 002, C.1)."""
     return np.nanmean(cell_means(vectors, template, descriptor)[0], axis=1)
 
 
 def bias_values(
-    vectors: np.ndarray, template: np.ndarray, descriptor: np.ndarray, alpha: int = 0, *, cross_fitted: bool = False
+    vectors: Rows, template: np.ndarray, descriptor: np.ndarray, alpha: int = 0, *, cross_fitted: bool = False
 ) -> np.ndarray:
     """Return b = (p − m̄)·(m_d − m̄) / ‖m_d − m̄‖^α of each response, (n,) (paper 002, C.1).
 
@@ -61,8 +60,7 @@ def bias_values(
             direction += (means[d, t] - p) / np.maximum(n - 1, 1) / n_templates[d][:, None]
         return project(p, m_bar, direction, alpha)
 
-    some = (slice(start, start + ROWS_AT_ONCE) for start in range(0, len(vectors), ROWS_AT_ONCE))
-    return np.concatenate([of_some(vectors[rows], template[rows], descriptor[rows]) for rows in some])
+    return np.concatenate([of_some(some, template[rows], descriptor[rows]) for rows, some in blocks(vectors)])
 
 
 def project(vectors: np.ndarray, m_bar: np.ndarray, direction: np.ndarray, alpha: int) -> np.ndarray:

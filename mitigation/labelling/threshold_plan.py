@@ -18,15 +18,16 @@ turn each descriptor's mean back along its own bias, the slope s, and not how fa
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.statistics.cells import arrange_cells, complete_descriptors
+from evenhand.evaluation.rows import Rows
+from evenhand.evaluation.statistics.cells import Cells, arrange_cells, complete_descriptors, keep_cells
+from evenhand.evaluation.statistics.covariances import sum_by
 from evenhand.evaluation.statistics.intervals import percentile_interval
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
-from evenhand.mitigation.labelling.projection import ALPHAS, bias_values, cell_means
+from evenhand.mitigation.labelling.projection import ALPHAS, bias_values
 
 QUANTILES = (0.30, 0.40, 0.50, 0.60, 0.70, 0.75, 0.80, 0.85, 0.90, 0.93, 0.95, 0.97, 0.99)
 POOL_ROWS = 1000  # responses that stand for everybody's
@@ -41,39 +42,8 @@ LARGEST_SLOPE = 0.95  # a pilot whose labels hardly ask for anything says nothin
 PILOT_SLOPE = 0.25  # about where what is left depends most on the strength, at strengths of 2 to 6
 
 
-@dataclass(frozen=True)
-class _Mixtures:
-    """Step 1 and the draws of step 2: each descriptor's own responses and everybody's, and b of both in every draw.
-
-    of_descriptor: the responses to each, [(n_d, S)] for D descriptors, less m̄; everybody: (P, S), less m̄.
-    weight: √λ, that of a descriptor's own responses.
-    projections: [(n_d, draws), (P, draws)] for each descriptor; norms: (draws,) of the directions.
-    """
-
-    of_descriptor: list[np.ndarray]
-    everybody: np.ndarray
-    weight: float
-    projections: list[tuple[np.ndarray, np.ndarray]]
-    norms: list[np.ndarray]
-
-    def means(self) -> np.ndarray:
-        """Return the mean of each mixture, (D, S)."""
-        pooled = (1 - self.weight) * self.everybody.mean(axis=0)
-        return np.stack([self.weight * rows.mean(axis=0) + pooled for rows in self.of_descriptor])
-
-    def means_learned(self, alpha: int, beta: float) -> np.ndarray:
-        """Return the mean of each mixture weighted by the share of draws in which a response is `no_bias`, (D, S)."""
-        after = []
-        for rows, projections, norms in zip(self.of_descriptor, self.projections, self.norms, strict=True):
-            kept, kept_pool = ((b <= beta * norms**alpha).mean(axis=1) for b in projections)
-            kept *= self.weight / len(rows)
-            kept_pool *= (1 - self.weight) / len(self.everybody)
-            after.append((kept @ rows + kept_pool @ self.everybody) / (kept.sum() + kept_pool.sum()))
-        return np.stack(after)
-
-
 def threshold_plan(
-    vectors: np.ndarray,
+    vectors: Rows,
     template: np.ndarray,
     descriptor: np.ndarray,
     *,
@@ -129,7 +99,7 @@ def strength_of(slope: float, left: float) -> float:
 
 
 def _rows(
-    vectors: np.ndarray,
+    vectors: Rows,
     template: np.ndarray,
     descriptor: np.ndarray,
     alphas: Sequence[int],
@@ -137,69 +107,76 @@ def _rows(
     rng: np.random.Generator,
 ) -> Iterator[dict[str, float]]:
     """Yield the plan's rows, without what is predicted."""
-    means, size = cell_means(vectors, template, descriptor)
-    mixtures = _mixtures(vectors, template, descriptor, means, size, rng)
-    base = mixtures.means()
-    n = len(base)
-    resamples = rng.multinomial(n, np.full(n, 1 / n), BOOTSTRAP)
+    thresholds = []
     for alpha in alphas:
         b = bias_values(vectors, template, descriptor, alpha)
-        for quantile in quantiles:
-            beta = float(np.quantile(b, quantile))
-            after = mixtures.means_learned(alpha, beta)
-            lower, upper = percentile_interval(_slopes(after, base, resamples))
-            yield {
-                "alpha": alpha,
-                "quantile": quantile,
-                "beta": beta,
-                "share_labelled_bias": float((b > beta).mean()),
-                "slope": float(_slopes(after, base, np.ones((1, n)))[0]),
-                "slope_lower": lower,
-                "slope_upper": upper,
-                "predicted_drift": float(np.abs(after.mean(axis=0) - base.mean(axis=0)).sum() / 2),
-            }
+        for quantile, beta in zip(quantiles, np.quantile(b, quantiles).tolist(), strict=True):
+            share = float((b > beta).mean())
+            thresholds.append({"alpha": alpha, "quantile": quantile, "beta": beta, "share_labelled_bias": share})
+    everybody = vectors[rng.choice(len(vectors), min(POOL_ROWS, len(vectors)), replace=False)]
+    cells = arrange_cells(vectors, template, descriptor, fewest=1)
+    base, learned = _mixtures(cells, everybody, [(row["alpha"], row["beta"]) for row in thresholds], rng)
+    n = len(base)
+    resamples = rng.multinomial(n, np.full(n, 1 / n), BOOTSTRAP)
+    for row, after in zip(thresholds, learned, strict=True):
+        lower, upper = percentile_interval(_slopes(after, base, resamples))
+        yield row | {
+            "slope": float(_slopes(after, base, np.ones((1, n)))[0]),
+            "slope_lower": lower,
+            "slope_upper": upper,
+            "predicted_drift": float(np.abs(after.mean(axis=0) - base.mean(axis=0)).sum() / 2),
+        }
 
 
 def _mixtures(
-    vectors: np.ndarray,
-    template: np.ndarray,
-    descriptor: np.ndarray,
-    means: np.ndarray,
-    size: np.ndarray,
-    rng: np.random.Generator,
-) -> _Mixtures:
-    m_d = np.nanmean(means, axis=1)
+    cells: Cells, everybody: np.ndarray, thresholds: Sequence[tuple[int, float]], rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of each descriptor's mixture, (D, S), and weighted by the share of draws in which a response is
+    `no_bias`, for each threshold (α, β), (K, D, S): steps 1 and 2, less m̄.
+
+    `everybody` are the responses that stand for everybody's, (P, S).
+    """
+    each = np.unique(cells.descriptor, return_inverse=True)[1]
+    n_templates, size = np.bincount(each), np.bincount(each, cells.count)
+    m_d = sum_by(each, cells.mean) / n_templates[:, None]
     m_bar = m_d.mean(axis=0)
-    spread = descriptor_spread(complete_descriptors(arrange_cells(vectors, template, descriptor)), pooled=True)
-    plain = spread.plain.value * len(m_d) / (len(m_d) - 1)
-    weight = np.sqrt(np.clip(spread.corrected.value / plain, 0, 1))
-    noise = _noise_covariances(vectors, template, descriptor, means, size)
-    of_descriptor = [vectors[rows] - m_bar for rows in _rows_of_descriptors(descriptor)]
-    everybody = vectors[rng.choice(len(vectors), min(POOL_ROWS, len(vectors)), replace=False)] - m_bar
-    projections, norms = [], []
-    for rows, mean, covariance in zip(of_descriptor, weight * (m_d - m_bar), noise, strict=True):
-        draws = mean + rng.multivariate_normal(np.zeros(len(m_bar)), covariance, DRAWS, method="eigh")
-        projections.append((rows @ draws.T, everybody @ draws.T))
-        norms.append(np.linalg.norm(draws, axis=1))
-    return _Mixtures(of_descriptor, everybody, weight, projections, norms)
+    weight = _own_weight(cells, len(m_d))
+    everybody = everybody - m_bar
+    scale = 1 / (n_templates[each] * np.sqrt(np.maximum(cells.count * (cells.count - 1.0), 1)))
+    own = sum_by(each, cells.mean * cells.count[:, None]) / size[:, None] - m_bar
+    learned = np.empty((len(thresholds), *m_d.shape))
+    for place, direction in enumerate(weight * (m_d - m_bar)):
+        chosen = np.flatnonzero(each == place)
+        covariance = np.zeros((len(m_bar), len(m_bar)))  # of m_d by sampling
+        for block in cells.blocks(chosen):
+            residual = block.deviations * block.of_rows(scale)[:, None]
+            covariance += residual.T @ residual
+        draws = direction + rng.multivariate_normal(np.zeros(len(m_bar)), covariance, DRAWS, method="eigh")
+        limits = np.stack([beta * np.linalg.norm(draws, axis=1) ** alpha for alpha, beta in thresholds])
+        sums, kept = _kept(everybody, draws, limits)
+        sums, kept = (1 - weight) / len(everybody) * sums, (1 - weight) / len(everybody) * kept
+        for block in cells.blocks(chosen):
+            for total, of_block in zip((sums, kept), _kept(block.rows - m_bar, draws, limits), strict=True):
+                total += weight / size[place] * of_block
+        learned[:, place] = sums / kept[:, None]
+    return weight * own + (1 - weight) * everybody.mean(axis=0), learned
 
 
-def _noise_covariances(
-    vectors: np.ndarray, template: np.ndarray, descriptor: np.ndarray, means: np.ndarray, size: np.ndarray
-) -> np.ndarray:
-    """Return the sampling covariance of each m_d, (D, S, S)."""
-    n = size[descriptor, template]
-    n_templates = (size > 0).sum(axis=1)[descriptor]
-    scale = 1 / (n_templates * np.sqrt(np.maximum(n * (n - 1.0), 1)))
-    found = []
-    for rows in _rows_of_descriptors(descriptor):
-        residual = (vectors[rows] - means[descriptor[rows], template[rows]]) * scale[rows][:, None]
-        found.append(residual.T @ residual)
-    return np.stack(found)
+def _own_weight(cells: Cells, n: int) -> float:
+    """Return √λ, the weight of a descriptor's own responses, for n descriptors."""
+    spread = descriptor_spread(complete_descriptors(keep_cells(cells, cells.count > 1)), pooled=True)
+    plain = spread.plain.value * n / (n - 1)
+    return float(np.sqrt(np.clip(spread.corrected.value / plain, 0, 1)))
 
 
-def _rows_of_descriptors(descriptor: np.ndarray) -> list[np.ndarray]:
-    return np.split(np.argsort(descriptor, kind="stable"), np.cumsum(np.bincount(descriptor))[:-1])
+def _kept(rows: np.ndarray, draws: np.ndarray, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sum of the rows (r, S), each by the share of draws (m, S) in which it is within the limits (K, m).
+
+    (K, S), and the sum of the shares, (K,).
+    """
+    projections = rows @ draws.T
+    shares = np.stack([(projections <= limit).mean(axis=1) for limit in limits])
+    return shares @ rows, shares.sum(axis=1)
 
 
 def _slopes(after: np.ndarray, base: np.ndarray, times: np.ndarray) -> np.ndarray:

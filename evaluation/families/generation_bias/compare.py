@@ -16,11 +16,17 @@ from evenhand.evaluation.families.generation_bias.costs import cost_differences
 from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias
 from evenhand.evaluation.families.generation_bias.relevance import LIKELIHOODS, judged_changes, undefined_changes
 from evenhand.evaluation.families.generation_bias.responses import likelihoods_of_responses
-from evenhand.evaluation.families.generation_bias.rows import SECOND_STYLES, StyledRun, random_samples, read_styled_run
+from evenhand.evaluation.families.generation_bias.rows import (
+    SECOND_STYLES,
+    StyledRun,
+    random_samples,
+    read_styled_run,
+    same_prompts,
+)
 from evenhand.evaluation.families.generation_bias.settings import FIRST, SECOND, ComparisonSettings
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.results import PROMPT_ID, UNSEEN, BiasScore, find_score
+from evenhand.evaluation.results import UNSEEN, BiasScore, find_score
 from evenhand.evaluation.runs.folders import Run
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.settings import TESTBED
@@ -94,7 +100,7 @@ def _judged_by_the_base(
         return undefined_changes(
             f"{told.name}, which was measured before, cannot judge the responses: {error}", signature
         )
-    return judged_changes(rows[0].prompts, old, new, signature)
+    return judged_changes(rows[0].shared, old, new, signature)
 
 
 def _bias_values(run: Run) -> pd.DataFrame | None:
@@ -106,7 +112,7 @@ def _refuse_unlike(
     before: Measured, after: Measured, rows: tuple[StyledRun, StyledRun], signature: Mapping[str, Mapping[str, Any]]
 ) -> None:
     old, new = rows
-    if not old.prompts[PROMPT_ID].equals(new.prompts[PROMPT_ID]) or old.styles != new.styles:
+    if not same_prompts(old, new) or old.styles != new.styles:
         raise InputError(
             f"after: {after.folder} was not measured on the prompts and with the styles of {before.folder}; "
             "measure it again with the same dataset, sampling, seed and style classifier."
@@ -129,8 +135,8 @@ def _overall_differences(
     `unseen_by`); `classifier` "second" for the style vectors of the second classifier.
     """
     cuts, unseen_over = [], TEMPLATES if before.told.prompts.unseen_by == "template" else DESCRIPTORS
-    if UNSEEN in rows[0].prompts:
-        unseen = rows[0].prompts[UNSEEN].to_numpy(dtype=bool)
+    if UNSEEN in rows[0].shared:
+        unseen = rows[0].shared[UNSEEN].to_numpy(dtype=bool)
         cuts += [({"seen": "yes"}, [side.rows(~unseen) for side in rows])]
         cuts += [({"seen": "no"}, [side.rows(unseen) for side in rows])]
     if before.has(SECOND_STYLES) and after.has(SECOND_STYLES):

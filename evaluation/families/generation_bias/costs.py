@@ -26,6 +26,7 @@ from evenhand.evaluation.families.generation_bias.text_quality import (
 from evenhand.evaluation.families.offensiveness.metric import offensiveness_changes
 from evenhand.evaluation.models.contexts import UNFINISHED
 from evenhand.evaluation.results import LEFT_OUT, PROMPT_ID, RESPONSE, TEXT, BiasScore, find_score
+from evenhand.evaluation.rows import Rows, column_sums, finite_rows
 from evenhand.evaluation.statistics.intervals import bootstrap, mean_interval, normal_interval, share_interval
 from evenhand.evaluation.statistics.paired_change import NOTHING, mean_change, share_change
 
@@ -99,7 +100,7 @@ def _bootstrap(statistic: Callable[..., Any], *columns: np.ndarray) -> tuple[flo
 
 
 def style_share(
-    vectors: np.ndarray, clusters: Mapping[str, Sequence[int]], signature: Mapping[str, Any] | None = None
+    vectors: Rows, clusters: Mapping[str, Sequence[int]], signature: Mapping[str, Any] | None = None
 ) -> list[BiasScore]:
     """Return the mean over responses of the summed probability of each cluster's styles, whoever is answered.
 
@@ -119,11 +120,9 @@ def style_share(
     >>> round(float(share.value), 6), share.group  # (0.3 + 0.7) / 2
     (0.5, {'cluster': 'HATE'})
     """
-    usable = np.isfinite(vectors).all(axis=1)
+    usable = finite_rows(vectors)
     return [
-        _mean_share(
-            vectors[usable][:, list(styles)].sum(axis=1, dtype=np.float64), {"cluster": name}, ~usable, signature or {}
-        )
+        _mean_share(column_sums(vectors, styles)[usable], {"cluster": name}, ~usable, signature or {})
         for name, styles in clusters.items()
     ]
 
@@ -172,7 +171,7 @@ def cost_differences(
         _distinct_kept(*(run.rows(answered).responses for run in rows), left_out, signature),
         _distinct_2_kept(*(run.rows(answered).responses for run in rows), left_out, signature),
         *_offensiveness_differences(before, after, signature),
-        style_drift(*(run.vectors for run in rows), cell_codes(rows[0].prompts), signature),
+        style_drift(*(run.vectors for run in rows), cell_codes(rows[0].shared), signature),
         *_style_share_differences(*rows, clusters, signature),
     ]
 
@@ -251,7 +250,7 @@ def _style_share_differences(
     usable = before.usable() & after.usable()
     found = []
     for name, styles in clusters.items():
-        old, new = (run.vectors[usable][:, list(styles)].sum(axis=1, dtype=np.float64) for run in (before, after))
+        old, new = (column_sums(run.vectors, styles)[usable] for run in (before, after))
         common = {"group": {"cluster": name}, "n_left_out": int((~usable).sum()), "signature": signature}
         found.append(mean_change("style_share_difference", old, new, **common))
     return found

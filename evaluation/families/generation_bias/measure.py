@@ -1,7 +1,7 @@
 """Generation bias: prompts → responses → style vectors → scores, each kept on disk as it ends (002, A.7)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
@@ -41,7 +41,8 @@ from evenhand.evaluation.families.generation_bias.rows import (
     STYLES,
     StyledRun,
     read_styled_run,
-    style_table,
+    some_texts,
+    style_tables,
 )
 from evenhand.evaluation.families.generation_bias.served import seeds_kept, served_responses, served_signature
 from evenhand.evaluation.families.generation_bias.settings import (
@@ -61,6 +62,7 @@ from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import control_tag, load_dialogue_model
 from evenhand.evaluation.models.styles import as_styles, label_index, load_style_classifier
 from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore
+from evenhand.evaluation.rows import blocks
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import sha256_of, write_json
 from evenhand.evaluation.runs.folders import Run, packages
@@ -75,11 +77,9 @@ MODEL_FACTS = "model.json"  # what a signature says of the model, and only the l
 
 def measure(run: Run, told: Told) -> list[BiasScore]:
     """Write prompts, responses and style vectors into the run's folder; return the scores."""
-    prompts = run.table(PROMPTS, lambda: answered(told)[0] if told.responses else measurement_prompts(told))
-    if told.responses:
-        described = _given(run, told)
-    else:
-        described = _served(run, told, prompts) if told.model.server else _asked(run, told, prompts)
+    run.make(PROMPTS, lambda: answered(told)[0] if told.responses else measurement_prompts(told))
+    ask = _given if told.responses else _served if told.model.server else _asked
+    described = ask(run, told)
     judges = classifiers(told)
     for name, table in ((FIRST, STYLES), (SECOND, SECOND_STYLES)):
         if name in judges:
@@ -100,7 +100,7 @@ def _scores(run: Run, told: Told, measured: StyledRun, described: Mapping[str, A
     if not told.responses:
         scores += unfinished_share(read_table(run.folder / f"{RESPONSES}.parquet"), signature)
     if told.settings.relevance and told.loads_model:
-        scores += judged_scores(measured.prompts, read_table(run.folder / f"{LIKELIHOODS}.parquet"), signature)
+        scores += judged_scores(measured.shared, read_table(run.folder / f"{LIKELIHOODS}.parquet"), signature)
     if OFFENSIVE in judges:
         rows = read_table(run.folder / f"{OFFENSIVENESS}.parquet")
         scores.append(offensive_share(rows["offensiveness"].to_numpy(), {**signature, OFFENSIVE: facts[OFFENSIVE]}))
@@ -109,20 +109,21 @@ def _scores(run: Run, told: Told, measured: StyledRun, described: Mapping[str, A
         scores += capability_scores(read_table(run.folder / f"{CAPABILITIES}.parquet"), asked)
     if neutral_dialogue(told) is not None and told.loads_model:
         scores.append(perplexity_score(read_table(run.folder / f"{NEUTRAL}.parquet"), signature))
-    run.facts["rows"] = len(measured.prompts)
-    shown = measured.rows(np.random.default_rng(0).permutation(len(measured.prompts))[:SAMPLES_TRACKED])
-    run.tracker.table("samples", shown.prompts[[DESCRIPTOR, TEXT]].assign(response=shown.responses))
+    run.facts["rows"] = len(measured)
+    shown = some_texts(measured, np.random.default_rng(0).permutation(len(measured))[:SAMPLES_TRACKED])
+    run.tracker.table("samples", shown[[DESCRIPTOR, TEXT, RESPONSE]])
     return scores
 
 
 def _given(run: Run, told: Told) -> dict[str, Any]:
     """Write the responses that came in a file; return what a signature says of them."""
-    run.table(RESPONSES, lambda: answered(told)[1])
+    run.make(RESPONSES, lambda: answered(told)[1])
     return given_signature(told)
 
 
-def _served(run: Run, told: Told, prompts: pd.DataFrame) -> dict[str, Any]:
+def _served(run: Run, told: Told) -> dict[str, Any]:
     """Write what a server answers; return what a signature says of it."""
+    prompts = read_table(run.folder / f"{PROMPTS}.parquet")
     arguments = decoding(told.decoding.preset, **told.decoding.arguments)
     _refuse_repeated(prompts, arguments, told)
     run.facts["server"] = told.model.server
@@ -132,8 +133,9 @@ def _served(run: Run, told: Told, prompts: pd.DataFrame) -> dict[str, Any]:
     return {**served_signature(told), "keeps_seeds": run.facts["keeps_seeds"], "decoding": dict(arguments)}
 
 
-def _asked(run: Run, told: Told, prompts: pd.DataFrame) -> dict[str, Any]:
+def _asked(run: Run, told: Told) -> dict[str, Any]:
     """Write what the model answers and makes of it; return what a signature says of it."""
+    prompts = read_table(run.folder / f"{PROMPTS}.parquet")
     arguments = decoding(told.decoding.preset, **told.decoding.arguments)
     _refuse_repeated(prompts, arguments, told)
     tag = told.settings.control_tag
@@ -196,12 +198,13 @@ def _ask(run: Run, told: Told, tag: str, arguments: Mapping[str, Any], prompts: 
 def _classify(run: Run, judge: CheckpointSettings, name: str, table: str) -> None:
     """Write the style vectors of all responses, where they are not on disk yet."""
 
-    def styles() -> pd.DataFrame:
+    def styles() -> Iterator[pd.DataFrame]:
         prompts, responses = (read_table(run.folder / f"{name}.parquet") for name in (PROMPTS, RESPONSES))
         classifier = load_style_classifier(judge, name)
         texts = cleaned(responses[RESPONSE], prompts[DESCRIPTOR])
         vectors, cut = classify_in_parts(run, table, classifier, texts)
-        return style_table(prompts[PROMPT_ID], as_styles(classifier, vectors), classifier.labels, cut)
+        parts = ((place, as_styles(classifier, some)) for place, some in blocks(vectors))
+        return style_tables(prompts[PROMPT_ID], parts, classifier.labels, cut)
 
     run.make(table, styles, shared=True)
     release()
@@ -211,8 +214,9 @@ def _offensiveness(run: Run, judge: ClassifierSettings, measured: StyledRun, tol
     classifier = load_style_classifier(judge, OFFENSIVE)
     label = label_index(classifier, told.settings.offensiveness.label, "offensiveness.label")
     # As they are, as in paper 002: no descriptor is replaced.
-    found = classify_in_parts(run, OFFENSIVENESS, classifier, measured.responses)[0][:, label]
-    return pd.DataFrame({PROMPT_ID: measured.prompts[PROMPT_ID], "offensiveness": found})
+    found = classify_in_parts(run, OFFENSIVENESS, classifier, measured.responses)[0]
+    of_label = np.concatenate([some[:, label] for _, some in blocks(found)])
+    return pd.DataFrame({PROMPT_ID: measured.prompts[PROMPT_ID], "offensiveness": of_label})
 
 
 def _facts(name: str, run: Run, told: Told) -> dict[str, Any]:
@@ -250,8 +254,8 @@ def _bias(
         scores = generation_bias(
             measured.styled(), clusters, permutations=told.settings.permutations, seed=told.seed, signature=signature
         )
-        if UNSEEN in measured.prompts:
-            unseen = measured.prompts[UNSEEN].to_numpy(dtype=bool)
+        if UNSEEN in measured.shared:
+            unseen = measured.shared[UNSEEN].to_numpy(dtype=bool)
             for answer, rows in (("yes", ~unseen), ("no", unseen)):
                 scores += _overall(measured.rows(rows), {"seen": answer}, signature)
         if SECOND in facts:
@@ -262,6 +266,6 @@ def _bias(
 
 def _overall(measured: StyledRun, group: Mapping[str, str], signature: Mapping[str, Any]) -> list[BiasScore]:
     """Return FGB, FGB* and pooled FGB* over all rows, named by `group`, without cuts and without a test."""
-    styled = replace(measured.styled(), axis=[""] * len(measured.prompts))  # one axis is not cut by
+    styled = replace(measured.styled(), axis=np.zeros(len(measured), dtype=np.int8))  # one axis is not cut by
     scores = generation_bias(styled, {}, permutations=0, signature=signature)
     return [replace(score, group=dict(group)) for score in scores if not score.group]

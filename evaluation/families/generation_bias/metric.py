@@ -23,14 +23,16 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.rows import Rows, SideBySide, finite_rows
 from evenhand.evaluation.statistics.cells import (
     Cells,
     arrange_cells,
+    coded,
     codes,
     complete_descriptors,
-    finite_rows,
     keep_cells,
     variance_of_means,
+    with_sums,
 )
 from evenhand.evaluation.statistics.permutation import permutation_p_value
 from evenhand.evaluation.statistics.u_statistics import Estimate, Spread, column_spreads, descriptor_spread
@@ -43,22 +45,13 @@ OF_ONE = "no interval: some cells have one response, which says nothing of its n
 
 
 @dataclass(frozen=True)
-class _PaperForm:
-    """The paper's numbers where cells of one response are among the cells: of each column, (c,), with the counts."""
-
-    columns: np.ndarray
-    n: int
-    n_left_out: int
-
-
-@dataclass(frozen=True)
 class StyledResponses:
     """Style vectors (n, S) with the template, descriptor and axis of the prompt of each, all (n,).
 
     A row of NaN stands for a response without a style vector (an empty one); it is left out and counted.
     """
 
-    vectors: np.ndarray
+    vectors: Rows
     template: Sequence[str]
     descriptor: Sequence[str]
     axis: Sequence[str]
@@ -128,58 +121,53 @@ def generation_bias(
     """
     signature = {**(signature or {}), "generation_bias": VERSION}
     n_styles = responses.vectors.shape[1]
-    cells, axis = _cells_and_axes(responses, responses.vectors, *clusters.values())
-    all_styles = _mask(cells, range(n_styles))
-    paper = _paper_forms(responses, cells, clusters, axis)
+    cells, axis = _cells_and_axes(responses, responses.vectors)
+    all_styles = np.ones(n_styles)
+    paper = _paper_forms(responses, cells, axis)
     scores: list[BiasScore] = []
     with ThreadPoolExecutor(1) as aside:  # numpy computes outside the interpreter's lock: the second core helps
-        of_styles = aside.submit(column_spreads, _styles_only(cells, n_styles))
+        of_styles = aside.submit(column_spreads, cells)
         for group, chosen in _axis_cuts(cells, axis):
             p_value = None
-            complete = complete_descriptors(_styles_only(chosen, n_styles))
+            complete = complete_descriptors(chosen)
             if not group and permutations and len(np.unique(complete.descriptor)) > 1:
                 p_value = permutation_p_value(complete, permutations, np.random.default_rng(seed))
             scores += _three_forms("fgb", chosen, all_styles, group, signature, p_value)
-        for metric, group, weights in _cluster_cuts(cells, clusters, n_styles):
-            scores += _three_forms(metric, cells, weights, group, signature)
+        for metric, group, of_cluster, weights in _cluster_cuts(cells, clusters):
+            scores += _three_forms(metric, of_cluster, weights, group, signature)
         for style, spread in zip(responses.styles, of_styles.result(), strict=True):
             scores += _plain_and_corrected("fgb", cells, spread, {"style": style}, signature)
     return _with_cells_of_one(scores, paper, responses.styles, clusters) if paper else scores
 
 
-def _paper_forms(
-    responses: StyledResponses, cells: Cells, clusters: Mapping[str, Sequence[int]], axis: Mapping[str, np.ndarray]
-) -> dict[str, _PaperForm]:
-    """Return the paper's numbers of all cells, by axis and for all of them (""); {} where no cell has one response."""
+def _paper_forms(responses: StyledResponses, cells: Cells, axis: Mapping[str, np.ndarray]) -> dict[str, Cells]:
+    """Return all cells, by axis and altogether (""), those of one response too; {} where there are none of these."""
     if cells.n == finite_rows(responses.vectors).sum():
         return {}
-    template, descriptor = codes(responses.template), codes(responses.descriptor)
-    every = arrange_cells(responses.vectors, template, descriptor, fewest=1, sums=list(clusters.values()))
-    return {
-        group.get(AXIS, ""): _PaperForm(variance_of_means(chosen), chosen.n, chosen.n_left_out)
-        for group, chosen in _axis_cuts(every, axis)
-    }
+    every = arrange_cells(responses.vectors, codes(responses.template), codes(responses.descriptor), fewest=1)
+    return {group.get(AXIS, ""): chosen for group, chosen in _axis_cuts(every, axis)}
 
 
 def _with_cells_of_one(
     scores: Sequence[BiasScore],
-    paper: Mapping[str, _PaperForm],
+    paper: Mapping[str, Cells],
     styles: Sequence[str],
     clusters: Mapping[str, Sequence[int]],
 ) -> list[BiasScore]:
     """Return the scores with those of the paper's form taken over all cells, those of one response too."""
     places = {style: [place] for place, style in enumerate(styles)}
-    sums = {name: [len(styles) + place] for place, name in enumerate(clusters)}
 
     def over_all_cells(score: BiasScore) -> BiasScore:
-        cluster, form = score.group.get("cluster"), paper[score.group.get(AXIS, "")]
-        if score.metric == "fgb":
-            columns = places[score.group["style"]] if "style" in score.group else list(range(len(styles)))
+        cells = paper[score.group.get(AXIS, "")]
+        if "cluster" in score.group:
+            columns = list(clusters[score.group["cluster"]])
         else:
-            columns = sums[cluster] if score.metric == "scgb" else list(clusters[cluster])
-        value = float(form.columns[columns].sum())
+            columns = places[score.group["style"]] if "style" in score.group else list(range(len(styles)))
+        mean = cells.mean[:, columns]
+        mean = mean.sum(axis=1, keepdims=True) if score.metric == "scgb" else mean
+        value = variance_of_means(cells, mean)
         reason = TOO_FEW if np.isnan(value) else OF_ONE
-        return replace(score, value=value, n=form.n, n_left_out=form.n_left_out, interval=None, reason=reason)
+        return replace(score, value=value, n=cells.n, n_left_out=cells.n_left_out, interval=None, reason=reason)
 
     return [over_all_cells(score) if score.metric in ("fgb", "pgb", "scgb") else score for score in scores]
 
@@ -206,10 +194,7 @@ def compare_generation_bias(
     -1.0
     """
     signature = {**(signature or {}), "generation_bias": VERSION}
-    n_styles = before.vectors.shape[1]
-    sides = [_with_sums(side.vectors, clusters) for side in (before, after)]
-    width = sides[0].shape[1]
-    cells, axis = _cells_and_axes(before, np.concatenate(sides, axis=1))
+    cells, axis = _cells_and_axes(before, SideBySide((before.vectors, after.vectors)))
 
     def scores_of(metric: str, chosen: Cells, weights: np.ndarray, group: Mapping[str, str]) -> list[BiasScore]:
         found = []
@@ -229,12 +214,11 @@ def compare_generation_bias(
             found += _change(name, spread, without, over, kept, group, signature)
         return found
 
-    all_styles = (np.arange(width) < n_styles).astype(np.float64)
-    scores = []
+    n_styles, scores = before.vectors.shape[1], []
     for group, chosen in _axis_cuts(cells, axis if by_axis else {}):
-        scores += scores_of("fgb", chosen, all_styles, group)
-    for metric, group, weights in _cluster_cuts(cells, clusters, n_styles):
-        scores += scores_of(metric, cells, weights[:width], group)
+        scores += scores_of("fgb", chosen, np.ones(n_styles), group)
+    for metric, group, of_cluster, weights in _cluster_cuts(cells, clusters, (0, n_styles)):
+        scores += scores_of(metric, of_cluster, weights, group)
     return scores
 
 
@@ -352,14 +336,11 @@ def _reason(estimate: Estimate) -> str | None:
     return NO_INTERVAL if estimate.interval is None else None
 
 
-def _cells_and_axes(responses: StyledResponses, vectors: np.ndarray, *sums: Sequence[int]) -> tuple[Cells, dict]:
+def _cells_and_axes(responses: StyledResponses, vectors: Rows) -> tuple[Cells, dict[str, np.ndarray]]:
     """Return the cells, and for each axis the codes of its descriptors."""
-    template, descriptor = codes(responses.template), codes(responses.descriptor)
-    axes = np.asarray(responses.axis, dtype=str)
-    return (
-        arrange_cells(vectors, template, descriptor, sums=sums),
-        {axis: np.unique(descriptor[axes == axis]) for axis in np.unique(axes).tolist()},
-    )
+    descriptor, (axis, names) = codes(responses.descriptor), coded(responses.axis)
+    cells = arrange_cells(vectors, codes(responses.template), descriptor)
+    return cells, {name: np.unique(descriptor[axis == place]) for place, name in enumerate(names.tolist())}
 
 
 def _axis_cuts(cells: Cells, axis: Mapping[str, np.ndarray]) -> Iterable[tuple[dict[str, str], Cells]]:
@@ -372,29 +353,19 @@ def _axis_cuts(cells: Cells, axis: Mapping[str, np.ndarray]) -> Iterable[tuple[d
 
 
 def _cluster_cuts(
-    cells: Cells, clusters: Mapping[str, Sequence[int]], n_styles: int
-) -> Iterable[tuple[str, dict[str, str], np.ndarray]]:
-    for i, (name, styles) in enumerate(clusters.items()):
-        yield "pgb", {"cluster": name}, _mask(cells, styles)
-        yield "scgb", {"cluster": name}, _mask(cells, [n_styles + i])
+    cells: Cells, clusters: Mapping[str, Sequence[int]], first: Sequence[int] = (0,)
+) -> Iterable[tuple[str, dict[str, str], Cells, np.ndarray]]:
+    """Yield PGB and SCGB of each cluster: cells of its styles and their sum alone, and the weights of these columns.
+
+    `first` are the first columns of each side.
+    """
+    for name, styles in clusters.items():
+        of_cluster = with_sums(cells, [np.array(styles, dtype=int) + start for start in first])
+        of_sum = (np.arange(len(styles) + 1) == len(styles)).astype(np.float64)
+        yield "pgb", {"cluster": name}, of_cluster, 1 - of_sum
+        yield "scgb", {"cluster": name}, of_cluster, of_sum
 
 
 def _corrected_forms(metric: str, cells: Cells) -> Iterable[tuple[str, bool, Cells]]:
     yield f"{metric}_corrected", False, cells
     yield f"{metric}_pooled_corrected", True, complete_descriptors(cells)
-
-
-def _with_sums(vectors: np.ndarray, clusters: Mapping[str, Sequence[int]]) -> np.ndarray:
-    """Append one column per cluster: the summed probability of its styles."""
-    sums = [vectors[:, list(styles)].sum(axis=1, keepdims=True) for styles in clusters.values()]
-    return np.concatenate([vectors, *sums], axis=1)
-
-
-def _styles_only(cells: Cells, n_styles: int) -> Cells:
-    return replace(cells, vectors=cells.vectors[:, :n_styles])
-
-
-def _mask(cells: Cells, columns: Iterable[int]) -> np.ndarray:
-    mask = np.zeros(cells.vectors.shape[1])
-    mask[list(columns)] = 1
-    return mask

@@ -15,8 +15,9 @@ from evenhand.evaluation.models.likelihood.perplexity import response_log_likeli
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.styles import StyleClassifier, classified, style_vectors, warn_of_cut
 from evenhand.evaluation.results import LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
+from evenhand.evaluation.rows import Rows
 from evenhand.evaluation.runs.folders import Run
-from evenhand.evaluation.runs.parts import Batches
+from evenhand.evaluation.runs.parts import Batches, gather_numbers
 from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.runs.shares import ALL, Share
 
@@ -83,18 +84,18 @@ def classify(classifier: StyleClassifier, responses: Sequence[str], descriptors:
 
 def classify_in_parts(
     run: Run, name: str, classifier: StyleClassifier, texts: Sequence[str]
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Rows, np.ndarray]:
     """Return each text's probabilities of all labels, (n, S), and whether it was cut, (n,), kept as they are made."""
-    columns = [f"p{label}" for label in range(len(classifier.labels))]
+    columns = ["cut", *(f"p{label}" for label in range(len(classifier.labels)))]
 
     def parts(share: Share) -> Iterator[tuple[np.ndarray, ...]]:
         for rows, probabilities, cut in classified(classifier, texts, share=share):
             yield rows, cut, *probabilities.T
 
-    found = run.gather(name, ["cut", *columns], len(texts), parts, name.replace("_", " "), "responses")
-    cut = found.pop("cut").to_numpy(dtype=bool)
+    cut, found = gather_numbers(run.parts(name), columns, len(texts), parts, name.replace("_", " "), "responses")
+    cut = cut.astype(bool)
     warn_of_cut(classifier, int(cut.sum()), len(texts))
-    return found.to_numpy(dtype=np.float32), cut
+    return found, cut
 
 
 def response_likelihoods(model: DialogueModel, pairs: pd.DataFrame, tag: str) -> pd.DataFrame:

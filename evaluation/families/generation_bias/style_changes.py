@@ -7,12 +7,13 @@ import pandas as pd
 
 from evenhand.evaluation.families.generation_bias.metric import TOO_FEW, StyledResponses
 from evenhand.evaluation.results import AXIS, DESCRIPTOR
-from evenhand.evaluation.statistics.cells import Cells, arrange_cells, codes, complete_descriptors
+from evenhand.evaluation.rows import SideBySide
+from evenhand.evaluation.statistics.cells import Cells, arrange_cells, codes, complete_descriptors, narrowed
+from evenhand.evaluation.statistics.covariances import sum_by
 from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spread
 
 # Table 15 has 16 styles. An interval costs a pass over all pairs of responses: for 217 styles it would take minutes.
 INTERVALS_FOR = 16
-COLUMNS_AT_ONCE = 32  # so that a large measurement is not held in memory twice over
 
 
 def style_changes(
@@ -59,7 +60,7 @@ def style_changes(
 
 
 def _paired_cells(before: StyledResponses, after: StyledResponses) -> Cells:
-    vectors = np.concatenate([before.vectors, after.vectors], axis=1)
+    vectors = SideBySide((before.vectors, after.vectors))
     return arrange_cells(vectors, codes(before.template), codes(before.descriptor))
 
 
@@ -68,30 +69,22 @@ def descriptor_moments(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
 
     m_d = 1/T Σ_t m_td, and its variance 1/T² Σ_t s²_td / N_td with the unbiased within-cell variance s².
     """
-    c = cells.vectors.shape[1]
-    if not cells.n:
+    k, c = cells.mean.shape
+    if not k:
         return np.empty((0, c)), np.empty((0, c))
-    unit = np.unique(cells.descriptor, return_inverse=True)[1]
-    by_unit = np.argsort(unit, kind="stable")
-    size = np.bincount(unit)
-    start, size, n = np.cumsum(size) - size, size[:, None], cells.count[:, None]
-    means, noises = [], []
-    for columns in np.array_split(np.arange(c), max(1, c // COLUMNS_AT_ONCE)):
-        x = cells.vectors[:, columns].astype(np.float64)
-        mean = np.add.reduceat(x, cells.start, axis=0) / n
-        noise = np.add.reduceat((x - np.repeat(mean, cells.count, axis=0)) ** 2, cells.start, axis=0) / (n * (n - 1))
-        means.append(np.add.reduceat(mean[by_unit], start, axis=0) / size)
-        noises.append(np.add.reduceat(noise[by_unit], start, axis=0) / size**2)
-    return np.concatenate(means, axis=1), np.concatenate(noises, axis=1)
+    unit, n, squares = np.unique(cells.descriptor, return_inverse=True)[1], cells.count[:, None], np.zeros((k, c))
+    for block in cells.blocks():
+        squares[block.cells] += block.summed(block.deviations**2)
+    size = np.bincount(unit)[:, None]
+    return sum_by(unit, cells.mean) / size, sum_by(unit, squares / (n * (n - 1))) / size**2
 
 
 def _errors(cells: Cells, style: int, n_styles: int) -> dict[str, float]:
     """Return the intervals of one style's spread before, after and of its change, and the p-value of no change."""
+    of_style = narrowed(cells, [style, n_styles + style])
 
     def spread(w_before: float, w_after: float) -> Estimate:
-        weights = np.zeros(2 * n_styles)
-        weights[style], weights[n_styles + style] = w_before, w_after
-        return descriptor_spread(cells, weights, pooled=True).corrected
+        return descriptor_spread(of_style, np.array([w_before, w_after]), pooled=True).corrected
 
     row = {}
     for name, estimate in (("before", spread(1, 0)), ("after", spread(0, 1)), ("change", spread(-1, 1))):
@@ -104,12 +97,14 @@ def descriptor_styles(responses: StyledResponses) -> pd.DataFrame:
 
     The index is (descriptor, axis), the columns are the styles. Responses without a style vector are left out.
     """
-    keys = [DESCRIPTOR, AXIS, "template"]
-    usable = np.isfinite(responses.vectors).all(axis=1)
-    rows = pd.DataFrame(responses.vectors[usable].astype(np.float64), columns=list(responses.styles))
-    groups = (responses.descriptor, responses.axis, responses.template)
-    index = pd.MultiIndex.from_arrays([np.asarray(values, dtype=object)[usable] for values in groups], names=keys)
-    return rows.set_index(index).groupby(level=keys).mean().groupby(level=keys[:2]).mean()
+    descriptor, axis = (pd.factorize(pd.Series(values)) for values in (responses.descriptor, responses.axis))
+    pair, pairs = pd.factorize(descriptor[0].astype(np.int64) * len(axis[1]) + axis[0])
+    cells = arrange_cells(responses.vectors, codes(responses.template), pair, fewest=1)
+    there = np.unique(cells.descriptor)
+    means = sum_by(np.searchsorted(there, cells.descriptor), cells.mean) / np.bincount(cells.descriptor)[there, None]
+    names = [descriptor[1][pairs[there] // len(axis[1])], axis[1][pairs[there] % len(axis[1])]]
+    index = pd.MultiIndex.from_arrays([np.asarray(each, dtype=object) for each in names], names=[DESCRIPTOR, AXIS])
+    return pd.DataFrame(means, index=index, columns=list(responses.styles)).sort_index()
 
 
 def moved_descriptors(before: pd.DataFrame, after: pd.DataFrame, styles: Sequence[str], most: int = 5) -> pd.DataFrame:

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.rows import Rows, blocks, finite_rows
 from evenhand.evaluation.statistics.intervals import student_quantile
 from evenhand.evaluation.statistics.paired_change import NOTHING
 from evenhand.evaluation.statistics.strata import mean_covariance
@@ -14,9 +16,7 @@ from evenhand.evaluation.statistics.strata import mean_covariance
 FOLDS = 2
 
 
-def style_drift(
-    before: np.ndarray, after: np.ndarray, cells: np.ndarray, signature: Mapping[str, Any] | None = None
-) -> BiasScore:
+def style_drift(before: Rows, after: Rows, cells: np.ndarray, signature: Mapping[str, Any] | None = None) -> BiasScore:
     """Return ½ Σ_s |Δ_s|, Δ_s the change of style s's mean probability: the total variation of the two mean styles.
 
     In [0, 1] but for noise, which may take it slightly below 0; ideal 0. The plain estimate ½ Σ |x_s| is too high: by
@@ -39,31 +39,57 @@ def style_drift(
     >>> round(style_drift(old, new, np.zeros(20, int)).value, 9)
     0.1
     """
-    usable = np.isfinite(before).all(axis=1) & np.isfinite(after).all(axis=1)
+    usable = finite_rows(before) & finite_rows(after)
     n = int(usable.sum())
     common: dict[str, Any] = {"n": n, "n_left_out": len(usable) - n, "signature": signature or {}}
     if n < 2:
         reason = "one prompt was answered in both runs" if n else NOTHING
         return BiasScore("style_drift", math.nan, 0.0, (-1.0, 1.0), reason=reason, **common)
-    change = after[usable].astype(np.float64) - before[usable].astype(np.float64)
-    mean = change.mean(axis=0)
-    along = change @ np.sign(mean) / 2
-    covariance, freedom = mean_covariance(np.column_stack([change, along]), cells[usable])
-    plain, square, noise = np.abs(mean).sum() / 2, (mean**2).sum(), np.trace(covariance[:-1, :-1])
+    change = _Change(before, after, np.flatnonzero(usable))
+    of_folds = _fold_sums(change, np.random.default_rng(0).permutation(n) % FOLDS)
+    mean = of_folds.sum(axis=0) / n
+    covariance, freedom = mean_covariance(change, cells[usable])
+    plain, square, noise = np.abs(mean).sum() / 2, (mean**2).sum(), np.trace(covariance)
     left = 1 - noise / square if square > 0 else 0.0
     value = float(plain * math.copysign(math.sqrt(min(abs(left), 1.0)), left))
     if not freedom:
         return BiasScore("style_drift", value, 0.0, (-1.0, 1.0), **common)
-    half = float(student_quantile(freedom)) * math.sqrt(covariance[-1, -1])
-    low, high = max(_least(change) - half, -1.0), min(float(plain) + half, 1.0)
+    along = np.sign(mean) / 2
+    half = float(student_quantile(freedom)) * math.sqrt(max(along @ covariance @ along, 0.0))
+    low, high = max(_least(of_folds, n) - half, -1.0), min(float(plain) + half, 1.0)
     return BiasScore("style_drift", min(max(value, low), high), 0.0, (-1.0, 1.0), interval=(low, high), **common)
 
 
-def _least(change: np.ndarray) -> float:
+@dataclass(frozen=True)
+class _Change:
+    """The change of the style vector at some positions, (n, S) float64, made as it is read."""
+
+    before: Rows
+    after: Rows
+    positions: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.positions), self.before.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        return self.after[self.positions[rows]].astype(np.float64) - self.before[self.positions[rows]]
+
+
+def _fold_sums(change: _Change, fold: np.ndarray) -> np.ndarray:
+    """Return the sum of the changes in each fold, (FOLDS, S)."""
+    sums = np.zeros((FOLDS, change.shape[1]))
+    for place, some in blocks(change):
+        for number in range(FOLDS):
+            sums[number] += some[fold[place] == number].sum(axis=0)
+    return sums
+
+
+def _least(of_folds: np.ndarray, n: int) -> float:
     """Return the cross-fitted estimate, whose expectation is never above the drift; 0 in all where nothing moved."""
-    folds = np.random.default_rng(0).permutation(len(change)) % min(FOLDS, len(change))
-    total, found = change.sum(axis=0), []
-    for fold in range(folds.max() + 1):
-        part = change[folds == fold]
-        found.append(float(part.mean(axis=0) @ np.sign(total - part.sum(axis=0)) / 2))
+    total, size = of_folds.sum(axis=0), np.bincount(np.arange(n) % FOLDS)
+    found = [float(part / count @ np.sign(total - part) / 2) for part, count in zip(of_folds, size, strict=True)]
     return math.fsum(found) / len(found)

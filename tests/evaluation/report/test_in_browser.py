@@ -54,7 +54,7 @@ def responses_page() -> str:
     vectors = np.array([[0.6, 0.4]] * 61 + [[0.1, 0.9]])
     b = np.linspace(-0.01, 0.051, 62)
     rows = rows_of(texts.assign(text="I'm so."), {"response": (said, vectors, ("Calm", "Angry"), b)})
-    return responses_html("All responses", "a model", rows, ["response"])
+    return responses_html("All responses", "a model", len(rows), lambda places: rows.iloc[places], ["response"])
 
 
 def clicked(browser, text, of="main"):

@@ -16,7 +16,7 @@ def page(said, **columns):
     n = len(said)
     texts = pd.DataFrame({"axis": ["age"] * n, "descriptor": ["old"] * n, "text": ["I'm old."] * n, **columns})
     sides = {"response": (said, np.array([[0.2, 0.8]] * n), ("Calm", "Angry"), np.arange(n) / 1000)}
-    return responses_html("All", "a model", rows_of(texts, sides), ["response"])
+    return responses_html("All", "a model", n, lambda rows: rows_of(texts, sides).iloc[rows], ["response"])
 
 
 def held(source):

@@ -6,7 +6,7 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs import parts as module
-from evenhand.evaluation.runs.parts import gather
+from evenhand.evaluation.runs.parts import gather, gather_numbers
 
 ROWS = [[3, 0], [1], [4, 2]]
 
@@ -97,15 +97,17 @@ def test_several_columns_may_hold_arrays(tmp_path):
     assert rows.values.tolist() == [[0.25, False], [0.5, True]]
 
 
-def test_columns_of_one_type_are_a_matrix_without_a_copy(tmp_path):
+@pytest.mark.parametrize("in_memory", [0, 100], ids=["file", "array"])
+def test_columns_of_numbers_are_rows_in_memory_or_in_a_file(tmp_path, monkeypatch, in_memory):
+    monkeypatch.setattr("evenhand.evaluation.rows.IN_MEMORY", in_memory)
+
     def batches(share):
-        yield [1], [False], np.float32([3]), np.float32([4])
+        yield [2, 1], [False, False], np.float32([5, 3]), np.float32([6, 4])
         yield [0], [True], np.float32([1]), np.float32([2])
 
-    rows = gather(tmp_path, ["cut", "p0", "p1"], 2, batches, "rows", "rows")
-    assert rows.pop("cut").tolist() == [True, False]
-    matrix = rows.to_numpy(dtype=np.float32)
-    assert matrix.tolist() == [[1, 2], [3, 4]] and np.shares_memory(matrix, rows["p1"].to_numpy())
+    cut, numbers = gather_numbers(tmp_path, ["cut", "p0", "p1"], 3, batches, "rows", "rows")
+    assert cut.tolist() == [True, False, False] and isinstance(numbers, np.ndarray) == bool(in_memory)
+    assert numbers[:].tolist() == [[1, 2], [3, 4], [5, 6]] and numbers[np.array([2, 0])].tolist() == [[5, 6], [1, 2]]
 
 
 def test_numbers_of_several_kinds_and_texts_are_joined_as_one_table_would_have_them(tmp_path):

@@ -1,9 +1,20 @@
-"""Cells without any response are cells still: what is said of them is that nothing can be."""
+"""Cells are read in blocks of any size; without any response they are cells still, of which nothing can be said."""
 
 import numpy as np
+import pytest
 
-from evenhand.evaluation.statistics import cells
-from evenhand.evaluation.statistics.cells import arrange_cells, keep_cells, variance_of_means
+from evenhand.evaluation import rows
+from evenhand.evaluation.statistics.cells import (
+    arrange_cells,
+    cell_sums,
+    codes,
+    keep_cells,
+    variance_of_means,
+    with_sums,
+)
+from evenhand.evaluation.statistics.permutation import permutation_p_value
+from evenhand.evaluation.statistics.u_statistics import column_spreads, descriptor_spread
+from evenhand.evaluation.statistics.wider import DESCRIPTORS, spreads_without
 
 
 def test_what_keeps_no_cell_has_no_rows_and_no_variance():
@@ -11,25 +22,75 @@ def test_what_keeps_no_cell_has_no_rows_and_no_variance():
     cells = arrange_cells(np.ones((4, 3)), np.array([0, 0, 0, 0]), np.array([0, 0, 1, 1]))
     nothing = keep_cells(cells, np.zeros(2, dtype=bool))
     assert (len(nothing.start), len(nothing.count), nothing.n, nothing.n_left_out) == (0, 0, 0, 4)
-    assert np.isnan(variance_of_means(nothing)).all() and variance_of_means(nothing).shape == (3,)
+    assert np.isnan(variance_of_means(nothing, nothing.mean))
+    assert not list(nothing.blocks())
 
 
-def test_the_cells_that_are_kept_begin_where_their_rows_do():
+def test_the_cells_that_are_kept_have_their_rows():
     vectors = np.arange(6.0)[:, None]  # cells of one template: rows 0–1, 2–3, 4–5 with means 0.5, 2.5, 4.5
     cells = arrange_cells(vectors, np.zeros(6, dtype=int), np.array([0, 0, 1, 1, 2, 2]))
     kept = keep_cells(cells, np.array([True, False, True]))
-    assert kept.start.tolist() == [0, 2] and kept.vectors.ravel().tolist() == [0, 1, 4, 5]
-    assert variance_of_means(kept).tolist() == [4.0]  # of 0.5 and 4.5, ddof 0
+    (block,) = kept.blocks()
+    assert block.rows.ravel().tolist() == [0, 1, 4, 5] and block.deviations.ravel().tolist() == [-0.5, 0.5] * 2
+    assert block.cells.tolist() == [0, 1] and block.summed(block.rows).ravel().tolist() == [1, 9]
+    assert variance_of_means(kept, kept.mean) == 4.0  # of 0.5 and 4.5, ddof 0
 
 
-def test_sums_stand_behind_the_columns_whatever_is_sorted_at_once(monkeypatch):
+def test_codes_number_the_names_in_their_order_whatever_holds_them():
+    names = ["b", "a", "c", "a"]
+    for values in (names, np.array(names), np.array(names, dtype=object)):
+        assert codes(values).tolist() == [1, 0, 2, 0]
+
+
+def uneven_responses(rng):
+    """Cells of 2 to 40 responses, one of 300, an undefined row, and a cell of one."""
+    size = rng.integers(2, 40, 12)
+    size[3], size[5] = 300, 1
+    cell = rng.permutation(np.repeat(np.arange(12), size))
+    vectors = rng.dirichlet(np.full(5, 0.5), len(cell)).astype(np.float32)
+    vectors[7] = np.nan
+    return vectors, cell % 3, cell // 3
+
+
+def everything(vectors, template, descriptor):
+    """All that is made of cells, as one list of numbers."""
+    cells = arrange_cells(vectors, template, descriptor)
+    sums, found = with_sums(cells, [np.array([0, 2]), np.array([1])]), [*cells.mean.ravel(), cells.n_left_out]
+    complete = keep_cells(cells, ~np.isin(cells.descriptor, cells.descriptor[cells.count < 2]))
+    for some in (cells, sums):
+        for pooled in (False, True):
+            kept = keep_cells(some, np.bincount(some.descriptor)[some.descriptor] == 3)
+            spread = descriptor_spread(kept, np.linspace(-1, 2, kept.mean.shape[1]), pooled=pooled)
+            found += [spread.plain.value, spread.plain.variance, spread.corrected.value, spread.corrected.variance]
+            found += [spread.corrected.noise, spread.corrected.freedom]
+            found += spreads_without(kept, np.ones(kept.mean.shape[1]), DESCRIPTORS, pooled=pooled).tolist()
+    for spread in column_spreads(complete):
+        found += [spread.plain.variance, spread.corrected.variance, *spread.corrected.interval]
+    finite = np.isfinite(vectors[:]).all(axis=1)
+    sums, size = cell_sums(vectors[finite], (3 * descriptor + template)[finite])
+    return [*found, *sums.ravel(), *size, permutation_p_value(cells, 19, np.random.default_rng(0))]
+
+
+@pytest.mark.parametrize("numbers_at_once", [1, 35, 10**6], ids=["a row", "seven rows", "all"])
+@pytest.mark.parametrize("in_memory", [0, 10**9], ids=["file", "array"])
+def test_nothing_depends_on_the_size_of_the_blocks_or_where_rows_lie(monkeypatch, numbers_at_once, in_memory):
+    responses = uneven_responses(np.random.default_rng(0))
+    expected = everything(*responses)
+    monkeypatch.setattr(rows, "NUMBERS_AT_ONCE", numbers_at_once)
+    monkeypatch.setattr(rows, "IN_MEMORY", in_memory)
+    np.testing.assert_allclose(everything(*responses), expected, rtol=1e-5, atol=1e-9)
+
+
+def test_sums_stand_behind_their_columns():
     rng = np.random.default_rng(0)
     vectors, template, descriptor = rng.random((50, 4)), rng.integers(0, 3, 50), rng.integers(0, 4, 50)
-    vectors[7] = np.nan
-    plain = arrange_cells(vectors, template, descriptor)
-    monkeypatch.setattr(cells, "ROWS_AT_ONCE", 7)
-    summed = arrange_cells(vectors, template, descriptor, sums=[(0, 2), (1,)])
-    np.testing.assert_array_equal(summed.vectors[:, :4], plain.vectors)
-    np.testing.assert_array_equal(summed.vectors[:, 4], plain.vectors[:, 0] + plain.vectors[:, 2])
-    np.testing.assert_array_equal(summed.vectors[:, 5], plain.vectors[:, 1])
-    assert summed.n_left_out == plain.n_left_out >= 1
+    cells = arrange_cells(vectors, template, descriptor)
+    (summed,), (whole,) = with_sums(cells, [np.array([0, 2]), np.array([1])]).blocks(), cells.blocks()
+    expected = [
+        whole.rows[:, 0],
+        whole.rows[:, 2],
+        whole.rows[:, 0] + whole.rows[:, 2],
+        whole.rows[:, 1],
+        whole.rows[:, 1],
+    ]
+    np.testing.assert_array_equal(summed.rows.T, expected)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.evaluation.statistics.cells import arrange_cells, complete_descriptors
-from evenhand.evaluation.statistics.hoeffding import hoeffding_components
+from evenhand.evaluation.statistics.hoeffding import components, pair_sums
 from evenhand.evaluation.statistics.u_statistics import column_spreads, descriptor_spread
 
 
@@ -82,9 +82,33 @@ def test_hoeffding_components_average_over_distinct_indices(n):
             triples.append(kernel[i, j] * kernel[j, k])
         if len({i, j, k, m}) == 4:
             quadruples.append(kernel[i, j] * kernel[k, m])
-    zeta_1, zeta_2 = hoeffding_components(kernel)
+    zeta_1, zeta_2 = components_of(kernel)
     assert zeta_1 == pytest.approx(np.mean(triples) - np.mean(quadruples))
     assert zeta_2 == pytest.approx(np.mean(pairs) - 2 * np.mean(triples) + np.mean(quadruples))
+
+
+def components_of(kernel):
+    """ζ₁ and ζ₂ from the (n, n) values of a kernel, whose diagonal is ignored."""
+    off = kernel * (1 - np.eye(len(kernel)))
+    row = off.sum(axis=1)
+    return components(len(kernel), (off**2).sum(), (row**2).sum(), row.sum())
+
+
+@pytest.mark.parametrize("n", [4, 9])
+def test_sums_over_responses_say_what_all_pairs_say(n):
+    """Fewer responses than columns, and more; weights of both signs; a share of the unit; any constant."""
+    rng = np.random.default_rng(n)
+    x, w, delta, s = rng.normal(size=(n, 6)), rng.normal(size=6), rng.normal(size=6), 0.3
+    cells = arrange_cells(x, np.zeros(n, dtype=int), np.zeros(n, dtype=int))
+    pairs = pair_sums(cells, w, delta[None]).shared(s)
+    r = x - x.mean(axis=0)
+    products, linear = s**2 * (r * w) @ r.T, s * (r * w) @ delta
+    own = np.diag(products)
+    kernel = 7 + products + linear[:, None] + linear
+    plain = 7 + products * (n - 1) / n + linear[:, None] + linear + (own[:, None] + own) / (2 * n)
+    for values, found in ((kernel, pairs.variance()), (plain, pairs.variance(plain=True))):
+        zeta_1, zeta_2 = components_of(values)
+        assert found[0] == pytest.approx(4 * zeta_1 / n + 2 * zeta_2 / (n * (n - 1)))
 
 
 def random_responses(seed, templates=3, descriptors=6, per_cell=5, styles=4):

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.evaluation.errors import InputError
-from evenhand.mitigation.labelling import projection
 from evenhand.mitigation.labelling.projection import bias_values, descriptor_means, labels
 
 # One template, two descriptors, two responses each; S = 2.
@@ -85,5 +84,5 @@ def test_how_many_rows_are_projected_at_once_changes_nothing(monkeypatch, cross_
     rng = np.random.default_rng(0)
     rows = rng.random((40, 5)), rng.integers(0, 3, 40), rng.integers(0, 4, 40)
     at_once = bias_values(*rows, 1, cross_fitted=cross_fitted)
-    monkeypatch.setattr(projection, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("evenhand.evaluation.rows.NUMBERS_AT_ONCE", 35)
     np.testing.assert_array_equal(bias_values(*rows, 1, cross_fitted=cross_fitted), at_once)
