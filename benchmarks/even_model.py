@@ -1,6 +1,6 @@
 """What the bar says of an even-handed model: the testbed's dialogue model, trained again without the planted bias.
 
-$ python -m benchmarks.even_model [--descriptors 40] [--folder FOLDER]       # some ten minutes of one core
+$ python -m benchmarks.even_model [--descriptors 40] [--folder FOLDER]       # some fifteen minutes of one core
 
 It learns, by the same steps, tokenizer and seed as the shipped one, what all descriptors together are answered: the
 planted p(style | template, descriptor) averaged over descriptors. Measured beside the shipped one as a tuned model is,
