@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
@@ -110,6 +110,15 @@ def read_scores(path: Path | str) -> list[BiasScore]:
         ) from None
 
 
+def place_name(name: str) -> str:
+    """Return a model's or a file's name as reports and cards have it: of an absolute path the last three parts.
+
+    >>> place_name("/home/me/runs/loop/kto/tune/adapter"), place_name("org/model")
+    ('kto/tune/adapter', 'org/model')
+    """
+    return "/".join(PurePath(name).parts[1:][-3:]) if PurePath(name).is_absolute() else name
+
+
 def signature_line(score: BiasScore) -> str:
     """Return a score's signature in one line to paste into a paper, the same for equal measurements.
 
@@ -146,8 +155,8 @@ _LINE = {
 def _short(value: Any) -> str:
     if not isinstance(value, Mapping):
         return str(value)
-    pinned = value.get("revision") or value.get("sha256")
-    return f"{value.get('name', '')}@{pinned[:7]}" if pinned else str(value.get("name") or _digest(value))
+    name, pinned = place_name(str(value.get("name") or "")), value.get("revision") or value.get("sha256")
+    return f"{name}@{pinned[:7]}" if pinned else name or _digest(value)
 
 
 def _digest(value: Any) -> str:

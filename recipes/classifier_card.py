@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from huggingface_hub import EvalResult, ModelCardData
 
-from evenhand.evaluation.report.numbers import NO_NUMBER, find, interval, number, place_name, visible
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.report.numbers import NO_NUMBER, find, interval, number, visible
+from evenhand.evaluation.results import BiasScore, place_name
 from evenhand.mitigation.training.card import table
 from evenhand.recipes.settings import TrainClassifierSettings
 

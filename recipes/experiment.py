@@ -19,7 +19,7 @@ from evenhand.evaluation.errors import InputError, Refused
 from evenhand.evaluation.families.generation_bias.content import HEADLINE, bias_shown
 from evenhand.evaluation.models.revisions import ADAPTER
 from evenhand.evaluation.report.numbers import score_text
-from evenhand.evaluation.results import find_score, read_scores
+from evenhand.evaluation.results import find_score, place_name, read_scores
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import NOT_COMPARED
 from evenhand.evaluation.settings import ClassifierSettings, ModelSettings, as_settings
@@ -89,8 +89,9 @@ class Plan:
         pooled = find_score(read_scores(self.before / SCORES), HEADLINE)
         if bias_shown(pooled):
             return ""
+        place = place_name(str(self.before))
         return (
-            f"no bias of the base model can be shown: pooled FGB* is {score_text(pooled)} ({self.before}), so there is "
+            f"no bias of the base model can be shown: pooled FGB* is {score_text(pooled)} ({place}), so there is "
             "nothing to remove, and tuning could only do harm. Measure with more prompts (measure.prompts.descriptors, "
             "per_cell), or tune it all the same by --even_if_unbiased true."
         )

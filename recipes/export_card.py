@@ -11,8 +11,8 @@ from huggingface_hub import EvalResult, ModelCardData
 from evenhand.evaluation.families.generation_bias.content import METRIC_NAMES
 from evenhand.evaluation.models.loading import Kind
 from evenhand.evaluation.models.revisions import ADAPTER, FACTS
-from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, decimals_for, find, interval, number, place_name
-from evenhand.evaluation.results import BiasScore, find_score, read_scores, signature_line
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, decimals_for, find, interval, number
+from evenhand.evaluation.results import BiasScore, find_score, place_name, read_scores, signature_line
 from evenhand.evaluation.runs.folders import read_run
 from evenhand.mitigation.labelling.page import THRESHOLD
 from evenhand.mitigation.training.card import INTRO, LIMITS, table, tuning_rows
@@ -61,7 +61,7 @@ def export_card(exported: Exported, tuning: Path, measured: MeasureSettings, com
     labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
     further = json.loads((labels / THRESHOLD).read_text(encoding="utf-8"))
     scores = _scores(comparison) if comparison else None
-    rows = tuning_rows(place_name(exported.base), facts, further, load_trainer(facts["trainer"]).LOSS)
+    rows = tuning_rows(exported.base, facts, further, load_trainer(facts["trainer"]).LOSS)
     parts = [
         f"---\n{_front_matter(exported, facts, measured, scores)}\n---\n",
         INTRO,

@@ -11,9 +11,8 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import Measured, Told
 from evenhand.evaluation.families.generation_bias.given import write_asked
 from evenhand.evaluation.report.files import present
-from evenhand.evaluation.report.numbers import place_name
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.results import BiasScore, write_scores
+from evenhand.evaluation.results import BiasScore, place_name, write_scores
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import Run, read_run, stage
 from evenhand.recipes.checking import checked

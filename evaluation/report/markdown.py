@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from evenhand.evaluation.report.numbers import visible
-from evenhand.evaluation.report.page import Example, Page, Section
+from evenhand.evaluation.report.page import Example, Page, Section, without_places
 from evenhand.evaluation.report.tables import Table, shown
 
 # What can begin markup anywhere in a line, and what would make a bare address a link.
@@ -80,7 +80,7 @@ def _signature(signature: Mapping[str, Any]) -> str:
     """Return a signature as JSON in a code block that it cannot end, or nothing if it is empty."""
     if not signature:
         return ""
-    text = json.dumps(signature, indent=1, ensure_ascii=False, default=str)
+    text = json.dumps(without_places(signature), indent=1, ensure_ascii=False, default=str)
     text = "\n".join(visible(line) for line in text.split("\n"))
     fence = _fence(text, at_least=3)
     return f"{fence}json\n{text}\n{fence}"

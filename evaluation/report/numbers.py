@@ -4,9 +4,8 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable
-from pathlib import PurePath
 
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.results import BiasScore, place_name
 
 UNIT = "×10⁻³"
 NO_NUMBER = "–"
@@ -85,15 +84,6 @@ def score_text(score: BiasScore) -> str:
     bounds = score.interval and (PER_UNIT * score.interval[0], PER_UNIT * score.interval[1])
     decimals = decimals_to_see(bounds, 2)
     return " ".join(filter(None, (number(PER_UNIT * score.value, decimals), interval(bounds, decimals), UNIT)))
-
-
-def place_name(name: str) -> str:
-    """Return a model's or a file's name as a title has it: of an absolute path the last three parts.
-
-    >>> place_name("/home/me/runs/loop/kto/tune/adapter"), place_name("org/model")
-    ('kto/tune/adapter', 'org/model')
-    """
-    return "/".join(PurePath(name).parts[1:][-3:]) if PurePath(name).is_absolute() else name
 
 
 def before_after(before: str, after: str) -> str:

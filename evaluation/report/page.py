@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.tables import Table
+from evenhand.evaluation.results import place_name
 
 
 @dataclass(frozen=True)
@@ -117,5 +118,14 @@ def signature_rows(signature: Mapping[str, Any], prefix: str = "") -> list[tuple
         if isinstance(value, Mapping) and value:
             rows += signature_rows(value, f"{dotted}.")
         else:
-            rows.append((visible(dotted), visible(str(value))))
+            rows.append((visible(dotted), visible(str(without_places(value)))))
     return rows
+
+
+def without_places(value: Any) -> Any:
+    """Return a nested signature with models and files by their names, as a page may be read elsewhere."""
+    if isinstance(value, Mapping):
+        return {name: without_places(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_places(item) for item in value]
+    return place_name(value) if isinstance(value, str) else value

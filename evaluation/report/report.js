@@ -118,8 +118,8 @@
     const { width, height } = svg.getBoundingClientRect(), copy = svg.cloneNode(true);
     const originals = [svg, ...svg.querySelectorAll("*")];
     [copy, ...copy.querySelectorAll("*")].forEach((element, place) => {
-      const seen = getComputedStyle(originals[place]);
-      element.setAttribute("style", DRAWN.map((name) => `${name}:${seen.getPropertyValue(name)}`).join(";"));
+      const seen = getComputedStyle(originals[place]), sizes = element.tagName === "rect" ? ["width", "height"] : [];
+      element.setAttribute("style", [...DRAWN, ...sizes].map((name) => `${name}:${seen.getPropertyValue(name)}`).join(";"));
       element.removeAttribute("class");
     });
     const margin = 12, paper = getComputedStyle(document.body).backgroundColor;
@@ -208,7 +208,7 @@
   }
 
   for (const figure of document.querySelectorAll("figure")) {
-    const svg = figure.querySelector(".drawing > svg");
+    const svg = figure.querySelector(".drawing svg");
     const title = figure.querySelector("figcaption")?.textContent || svg?.getAttribute("aria-label") || "figure";
     if (svg) figure.append(make("div", { className: "tools" }, ...pictures(title, () => standalone(svg))));
   }

@@ -73,7 +73,7 @@ def _narrow(table: Table) -> Table:
     if table.columns[-1] != "reduction":
         return table
     rows = tuple(replace(row, cells=row.cells[:-1]) for row in table.rows)
-    return replace(table, columns=table.columns[:-1], rows=rows, note="")
+    return replace(table, columns=table.columns[:-1], rows=rows)
 
 
 def _fitting(table: Table, sides: Sequence[str], width: int) -> Table:

@@ -1,20 +1,17 @@
 """The model card of a tuned model: what it is, how to use it, what it is not."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.results import place_name
 
 
-def model_card(
-    base: DialogueModel, place: Path, facts: Mapping[str, Any], further: Mapping[str, Any], loss: str
-) -> str:
+def model_card(base: DialogueModel, facts: Mapping[str, Any], further: Mapping[str, Any], loss: str) -> str:
     """Return the card as Markdown.
 
     Args:
         base: the model that was tuned.
-        place: the tuned model's folder, which the card's snippet finds from any other.
         facts: what evenhand.json holds, see `evenhand.mitigation.training.tune.tune`.
         further: more facts for its table, such as α and β.
         loss: what the trainer's loss is.
@@ -25,7 +22,7 @@ def model_card(
         library="peft" if lora else "transformers",
         intro=INTRO,
         table=table(tuning_rows(base.name, facts, further, loss)),
-        loading=(LOAD_ADAPTER if lora else LOAD_MODEL).format(place=str(place.resolve()), auto=auto_class),
+        loading=(LOAD_ADAPTER if lora else LOAD_MODEL).format(auto=auto_class),
         use=(WITH_TAG if tag else WITHOUT_TAG).format(tag=tag),
         limits=LIMITS,
     )
@@ -38,7 +35,7 @@ def tuning_rows(base: str, facts: Mapping[str, Any], further: Mapping[str, Any],
     before, after = training["validation_losses"][0][1], losses[training["best_step"]]
     change, moved = training["change"], facts["common_words"]
     rows = {
-        "base": f"{base} (revision {facts['base_revision']})",
+        "base": f"{place_name(base)} (revision {facts['base_revision']})",
         "method": facts["method"],
         "control tag": f"`{tag!r}`" if tag else "none",
         **({"system prompt": facts["system_prompt"]} if facts["system_prompt"] else {}),
@@ -99,26 +96,25 @@ LIMITS = """## What it is not
 - Less bias of one kind may come with more of another, or with blander responses: read the whole report.
 """
 
-LOAD_ADAPTER = """The folder holds an adapter; its base model, named above, is loaded with it:
+LOAD_ADAPTER = """The folder holds an adapter; its base model, named above, is loaded with it. In this folder, or with
+its id on the hub in place of the dot:
 
 ```python
 from peft import AutoPeftModelFor{auto}
 from transformers import AutoTokenizer
 
-folder = {place!r}  # where it was made; or its id on the hub
-model = AutoPeftModelFor{auto}.from_pretrained(folder)
-tokenizer = AutoTokenizer.from_pretrained(folder)
+model = AutoPeftModelFor{auto}.from_pretrained(".")
+tokenizer = AutoTokenizer.from_pretrained(".")
 ```
 """
 
-LOAD_MODEL = """The folder holds the whole model:
+LOAD_MODEL = """The folder holds the whole model. In it, or with its id on the hub in place of the dot:
 
 ```python
 from transformers import AutoModelFor{auto}, AutoTokenizer
 
-folder = {place!r}  # where it was made; or its id on the hub
-model = AutoModelFor{auto}.from_pretrained(folder)
-tokenizer = AutoTokenizer.from_pretrained(folder)
+model = AutoModelFor{auto}.from_pretrained(".")
+tokenizer = AutoTokenizer.from_pretrained(".")
 ```
 """
 

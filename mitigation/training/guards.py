@@ -13,6 +13,7 @@ from evenhand.evaluation.models.contexts import before_answers, encode_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.results import place_name
 from evenhand.mitigation.training.settings import TuningSettings
 
 CHECKED_CONTEXTS, CHECKED_TOKENS = 64, 20
@@ -87,8 +88,8 @@ def refuse_unchanged(
         dtype = str(base.model.dtype).removeprefix("torch.")
         rounding = f" once rounded to {dtype}, which took up to {change.max_rounding:.1g} of a logit"
         raise Refused(
-            f"learning_rate: {settings.learning_rate} left {base.name} as it was: after step {step} of {steps}, of "
-            f"the best validation loss, the largest change of a logit is {change.max_logit_change:.1g}"
+            f"learning_rate: {settings.learning_rate} left {place_name(base.name)} as it was: after step {step} of "
+            f"{steps}, of the best validation loss, the largest change of a logit is {change.max_logit_change:.1g}"
             f"{rounding if change.max_rounding else ''}. Train longer (more prompts or epochs, smaller batch_size) or "
             "raise the rate, and give another --output_dir."
         )

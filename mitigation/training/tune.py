@@ -135,7 +135,7 @@ def tune(
             result = TuningResult(path=output_dir / ADAPTER, seconds=seconds, **_history(state, data), **proof)
             facts = _facts(base, data, recorded, result, folder)
             write_facts(folder, facts)
-            write_text(folder / "README.md", model_card(base, result.path, facts, card or {}, kind.LOSS))
+            write_text(folder / "README.md", model_card(base, facts, card or {}, kind.LOSS))
         return result
 
     result = processes.from_main(kept)

@@ -6,8 +6,9 @@ from itertools import groupby
 
 import pandas as pd
 
-from evenhand.evaluation.report.numbers import place_name, visible
+from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.page import Figure, Page, Section
+from evenhand.evaluation.results import place_name
 from evenhand.recipes.sweep import plots, tables
 from evenhand.recipes.sweep.bar import judged, meeting, most_removed, nearest, open_settings
 from evenhand.recipes.sweep.summary import DECODING, Sweep, plan_agreement, planned, several_thresholds, summarise
@@ -79,11 +80,11 @@ def _number_section(rows: Sequence[Setting], sweep: Sweep) -> Section:
 
 
 def _plan_section(settings: pd.DataFrame, sweep: Sweep) -> Section:
-    """Return how the plan's predictions held, where there were several thresholds to compare."""
+    """Return how the plan's predictions held, where there were several thresholds to compare, and a bias to reduce."""
     title = "The threshold plan, put to the test"
-    if not several_thresholds(sweep.points):
+    rows = planned(settings) if several_thresholds(sweep.points) else ()
+    if not len(rows):
         return Section(title)
-    rows = planned(settings)
     agreements = plan_agreement(rows)
     line = "as predicted; dotted: twice and half of it"
     marks = "predicted by its method’s pilot", "a pilot, where the plan had it before"

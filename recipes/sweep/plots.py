@@ -225,7 +225,7 @@ def _grid(x: Scale, y: Scale, x_name: str, y_name: str) -> list[Markup]:
 def _limit_text(place: float, cost: str) -> Markup:
     """Return the name of the bar's line, on the side that is still allowed."""
     side = ("end", -0.6) if cost == "perplexity" else ("", 0.6)
-    return svg_text("the bar", place + side[1], BOTTOM - 1.5, f"tick {side[0]}".strip())
+    return svg_text("the bar", place + side[1], TOP + 2, f"label {side[0]}".strip())
 
 
 def _front(places: Sequence[tuple[float, float]], cost: str) -> list[Box]:

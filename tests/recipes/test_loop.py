@@ -123,7 +123,7 @@ def test_every_stage_leaves_its_config_manifest_and_tables(finished):
 def test_its_models_were_measured_alike(finished, tmp_path):
     sides = [finished[0] / stage for stage in ("before", f"{TAGGED}/after", f"{UNTAGGED}/after")]
     report(ReportSettings(folders=sides, output_dir=tmp_path))
-    assert "Warning" not in (tmp_path / "report.md").read_text()
+    assert "not measured alike" not in (tmp_path / "report.md").read_text()
 
 
 def test_only_the_base_scores_its_own_responses(finished):

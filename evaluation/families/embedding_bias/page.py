@@ -10,11 +10,11 @@ from evenhand.evaluation.datasets.gendered_translations import LANG
 from evenhand.evaluation.families import Known, Measured
 from evenhand.evaluation.families.embedding_bias.metric import similarity_quantiles
 from evenhand.evaluation.families.translation_bias.plots import LINES, GenderRow, Lane, gender_rows, language_name
-from evenhand.evaluation.report.numbers import PER_UNIT, find, finite, number, place_name
+from evenhand.evaluation.report.numbers import PER_UNIT, find, finite, number
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, marks_of, number_cell, p_cell, score_cell
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.results import BiasScore, place_name
 
 GAP, HOLM, ONE_SIDED = "embedding_gap", "embedding_gap_holm", "embedding_gap_one_sided"
 SIMILARITY = "embedding_similarity"

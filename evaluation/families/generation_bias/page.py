@@ -16,11 +16,11 @@ from evenhand.evaluation.families.generation_bias.given import without_templates
 from evenhand.evaluation.families.generation_bias.relevance import JUDGED_METRICS
 from evenhand.evaluation.families.generation_bias.rows import PROMPTS, random_samples, read_styled_run
 from evenhand.evaluation.families.generation_bias.warnings import warnings
-from evenhand.evaluation.report.numbers import before_after, place_name, visible
+from evenhand.evaluation.report.numbers import before_after, visible
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import undrawn
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.results import BiasScore, place_name
 
 say = Sentences(__file__)
 
@@ -76,7 +76,7 @@ def _told_before(*runs: Measured) -> list[str]:
 
 def _given(*runs: Measured) -> list[str]:
     """Return which responses came in files or from a server, and what is not known without the model or templates."""
-    files = [str(run.told.responses) for run in runs if run.told.responses]
+    files = [place_name(str(run.told.responses)) for run in runs if run.told.responses]
     mixed = any(without_templates(run.table(PROMPTS)) for run in runs if run.told.responses)
     served = [run for run in runs if run.told.model.server and not run.told.responses]
     signatures = [run.signature(HEADLINE) for run in served]

@@ -204,19 +204,17 @@ def bias_table(
 
 
 def _with_reductions(table: Table, comparisons: Sequence[Comparison]) -> Table:
-    """Add a column; what has no reduction gets a dash, and the reason stands under the table once for all rows."""
-    rows, reasons = [], {}
+    """Add a column."""
+    rows = []
     for row, comparison in zip(table.rows, comparisons, strict=True):
         reduction = comparison.reduction
         if reduction is None or math.isnan(reduction.value):
-            reasons[(reduction and reduction.reason) or "it was not compared"] = None
-            cell = Cell("–")
+            cell = Cell("undefined", reason=(reduction and reduction.reason) or "it was not compared")
         else:
             bounds = reduction.interval and (100 * reduction.interval[0], 100 * reduction.interval[1])
             cell = Cell(percent(reduction.value), interval(bounds, 0))
         rows.append(replace(row, cells=(*row.cells, cell)))
-    note = say.no_reduction(list(reasons)) if reasons else ""
-    return replace(table, columns=(*table.columns, "reduction"), rows=tuple(rows), note=note)
+    return replace(table, columns=(*table.columns, "reduction"), rows=tuple(rows))
 
 
 def _table_by(content: Content, metric: str, cut: str, name: str) -> Table:

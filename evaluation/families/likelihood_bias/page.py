@@ -19,11 +19,11 @@ from evenhand.evaluation.families.likelihood_bias.metric import TESTS
 from evenhand.evaluation.families.likelihood_bias.pairs import effect_matrix, pair_effects
 from evenhand.evaluation.families.likelihood_bias.plots import axis_name, pair_map, share_map, short, spread_map
 from evenhand.evaluation.families.likelihood_bias.rows import MASKED, N_TOKENS, VARIANT, checked_sentences, same_length
-from evenhand.evaluation.report.numbers import before_after, find, finite, number, percent, place_name, visible
+from evenhand.evaluation.report.numbers import before_after, find, finite, number, percent, visible
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, change_row, marks_of, score_cell, truth_table
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, place_name
 
 RAW, CORRECTED, PAIRED, PAIRED_CORRECTED = METRICS = tuple(test.metric for test in TESTS)
 LABELS = {

@@ -14,11 +14,11 @@ from evenhand.evaluation.families import Known, Measured
 from evenhand.evaluation.families.sentence_pairs import tables
 from evenhand.evaluation.families.sentence_pairs.plots import FEW, Spread, spread_plot
 from evenhand.evaluation.families.sentence_pairs.readings import BESIDE, HEADLINES, MEASURES, headline_metric, reading
-from evenhand.evaluation.report.numbers import UNIT, before_after, find, number, place_name, visible
+from evenhand.evaluation.report.numbers import UNIT, before_after, find, number, visible
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Table
-from evenhand.evaluation.results import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore
+from evenhand.evaluation.results import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore, place_name
 
 # Beyond these a warning is shown: our judgement of what a reader would want to be told.
 MANY_LEFT_OUT, EASY_TOKENS = 0.10, 0.90

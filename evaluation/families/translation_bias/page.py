@@ -12,11 +12,11 @@ from evenhand.evaluation.datasets.gendered_translations import ENGLISH_LANGUAGE,
 from evenhand.evaluation.families import Known, Measured
 from evenhand.evaluation.families.translation_bias.cuts import OUTLIER, cut_table, language_table
 from evenhand.evaluation.families.translation_bias.plots import GenderRow, Lane, gap_map, gender_rows, language_name
-from evenhand.evaluation.report.numbers import find, finite, number, percent, place_name, undefined, visible
+from evenhand.evaluation.report.numbers import find, finite, number, percent, undefined, visible
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, count_cells, marks_of, number_cell, p_cell, score_cell
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, place_name
 
 DIRECTION, GENDER, XX_XX = "direction", "gender", "xx-xx"
 DIRECTIONS = ("en-xx", "xx-en", XX_XX)

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+from markupsafe import Markup
 
 from evenhand.evaluation.report import plots
 from evenhand.evaluation.report.files import write_page
@@ -26,8 +27,8 @@ ROWS = tuple(
     for place, (label, text) in enumerate(VALUES.items())
 )
 TALL = Table("Numbers, ×10⁻³", ("type", "value"), ROWS)
-DRAWING = plots.svg_figure(
-    "panel", "a picture", plots.svg_circle(50, 50, 9, "after"), plots.svg_line(0, 0, 9, 9, "zero")
+DRAWING = Markup('<div class="scroll">{}</div>').format(  # as wide maps have it
+    plots.svg_figure("panel", "a picture", plots.svg_circle(50, 50, 9, "after"), plots.svg_line(0, 0, 9, 9, "zero"))
 )
 HOSTILE = ('<script>window.hit = 1</script>"><img src=x onerror="window.hit = 1">', "</script><b>b</b><!-- &amp;")
 

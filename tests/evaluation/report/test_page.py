@@ -230,3 +230,9 @@ def test_a_wide_table_of_one_side_loses_its_intervals_and_its_names_are_broken_b
     text = printed(replace(PAGE, tables=[table], sections=[]), capsys, monkeypatch)
     assert "[+0.90, +1.10]" not in text and text.count("+1.00") == 6
     assert max(map(len, text.split("\n"))) <= 100
+
+
+def test_no_page_tells_where_on_a_machine_a_model_lies():
+    signature = {"model": {"name": "/home/me/runs/loop/kto/adapter"}, "files": ["/home/me/a/b/c.txt"], "seed": 0}
+    for text in (page_html(replace(PAGE, signature=signature)), page_markdown(replace(PAGE, signature=signature))):
+        assert "home" not in text and "loop/kto/adapter" in text and "a/b/c.txt" in text

@@ -13,6 +13,7 @@ from evenhand.evaluation.families.generation_bias.page import content_page
 from evenhand.evaluation.families.generation_bias.warnings import warnings
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
+from evenhand.evaluation.report.tables import shown
 from tests.report_pages import printed
 
 from .conftest import changes_of, phrase_row, samples, score, style_rows
@@ -46,8 +47,9 @@ def test_reductions_stand_beside_the_changes_and_a_dash_has_a_reason(tuned):
     ]
     (table,) = tables.watched_tables(replace(tuned, differences=[*tuned.differences, *reductions]), "axis", "axis")
     assert table.columns[-1] == "reduction"
-    assert texts(table)[0][-1] == "68 % [60, 77]" and texts(table)[1][-1] == "–"
-    assert table.note == "–: no reduction is defined: nothing to divide by."
+    assert texts(table)[0][-1] == "68 % [60, 77]"
+    assert texts(shown(table))[1][1:] == ["–¹", "–¹", "", "–²"]
+    assert shown(table).note == "–¹ undefined: only one descriptor; –² undefined: nothing to divide by."
     assert tables.watched_tables(tuned, "axis", "axis")[0].columns[-1] != "reduction"  # as nothing was compared
 
 
@@ -132,8 +134,8 @@ def test_frequencies(changed):
 
 def test_html_and_markdown_show_all_of_it(changed):
     page, source = page_html(content_page(changed)), page_markdown(content_page(changed))
-    for shown in ("Kind", "“so sorry”", "The corpus books holds", "Spearman’s ρ", "deaf 50.0"):
-        assert shown in page and shown in source, shown
+    for text in ("Kind", "“so sorry”", "The corpus books holds", "Spearman’s ρ", "deaf 50.0"):
+        assert text in page and text in source, text
     assert page.count('class="asked"') == 3  # two samples, and one of the descriptor with the highest b
     assert "one of the descriptors with the highest mean b" in page
 
