@@ -12,8 +12,9 @@ the checks that follow take less. Another process computes the plan:
   the parameters (`torch.autograd.graph.saved_tensors_hooks`), counted on models of one and of two layers.
 
 What the libraries take before there is a model is read too, and taken off the peak. Memory that is freed goes back to
-the system at once (MALLOC_MMAP_THRESHOLD_): what glibc keeps of it in holes is no need of the tuning. Products of bfloat16 matrices are
-left out, zeros in their place: what a tensor takes does not depend on its values, and CPUs without bfloat16 are slow.
+the system at once (MALLOC_MMAP_THRESHOLD_): what glibc keeps of it in holes is no need of the tuning. Products of
+bfloat16 matrices are left out, zeros in their place: what a tensor takes does not depend on its values, and CPUs
+without bfloat16 are slow.
 """
 
 import argparse
