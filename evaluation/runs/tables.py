@@ -73,7 +73,7 @@ def same_column(one: Path, other: Path, column: str) -> bool:
         if pq.read_metadata(other).num_rows != n:
             return False
     parts = read_parts((one, [column]), (other, [column]))
-    return all(bool((part.iloc[:, 0] == part.iloc[:, 1]).all()) for part in parts)
+    return all(part.shape[1] == 2 and bool((part.iloc[:, 0] == part.iloc[:, 1]).all()) for part in parts)
 
 
 def read_parts(*tables: tuple[Path, Sequence[str]]) -> Iterator[pd.DataFrame]:
