@@ -25,11 +25,12 @@ from evenhand.evaluation.families.generation_bias.responses import (
     likelihoods_of_responses,
     respond,
 )
-from evenhand.evaluation.families.generation_bias.rows import read_styled_run, style_table
+from evenhand.evaluation.families.generation_bias.rows import read_styled_run, style_tables
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.styles import StyleClassifier
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.rows import blocks
 from evenhand.evaluation.runs.folders import Run
 from evenhand.evaluation.runs.tracking import Tracker
 
@@ -91,7 +92,7 @@ def main() -> None:
 
         def classify() -> None:
             vectors, cut = classify_in_parts(run, "styles", classifier, cleaned(said, prompts[DESCRIPTOR]))
-            run.table("styles", lambda: style_table(prompts[PROMPT_ID], vectors, labels, cut))
+            run.make("styles", lambda: style_tables(prompts[PROMPT_ID], blocks(vectors), labels, cut))
 
         report(f"{given.responses:,} prompts, models loaded", lambda: None)
         report("answered (2 tokens each)", lambda: respond(model, prompts, "", short, seed=0, batch_size=512, run=run))

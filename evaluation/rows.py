@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 IN_MEMORY = 1 << 25  # bytes of an array; what is larger lies in a file
-NUMBERS_AT_ONCE = 1 << 21  # that are read, and computed with, at once: 16 MiB as float64
+NUMBERS_AT_ONCE = 1 << 20  # that are read, and computed with, at once: 8 MiB as float64
 
 
 class RowFile:

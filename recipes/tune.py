@@ -71,7 +71,7 @@ def tune(settings: TuneSettings) -> None:
         base = load_dialogue_model(model)
         responses = read_styled_run(responses_folder)
         labels = read_table(settings.labels / f"{LABELS}.parquet")[[PROMPT_ID, LABEL]]
-        answered = {RESPONSE: responses.responses, STYLE_VECTOR: list(responses.vectors)}
+        answered = {RESPONSE: responses.responses, STYLE_VECTOR: list(responses.vectors[:])}
         labelled = responses.prompts.assign(**answered).merge(labels, on=PROMPT_ID, validate="one_to_one")
         rows = method.rows(labelled, partial(render_contexts, base), settings.seed)
         parts = hold_out(rows, training.validation_fraction, settings.seed, training.max_rows)
@@ -122,9 +122,10 @@ def bias_during_training(
     base: DialogueModel, responses: StyledRun, tag: str, told: Told, n_descriptors: int
 ) -> Callable[[torch.nn.Module], Mapping[str, float]]:
     """Return what measures pooled FGB* of the model in training, on a small fixed part of the train prompts."""
-    names = np.unique(responses.prompts[DESCRIPTOR])
+    asked = responses.prompts
+    names = np.unique(asked[DESCRIPTOR])
     chosen = np.random.default_rng(0).permutation(names)[:n_descriptors]
-    prompts = responses.prompts[responses.prompts[DESCRIPTOR].isin(chosen)]
+    prompts = asked[asked[DESCRIPTOR].isin(chosen)]
     prompts = prompts.groupby([TEMPLATE, AXIS, DESCRIPTOR]).head(CALLBACK_PER_CELL).reset_index(drop=True)
     template, descriptor = codes(prompts[TEMPLATE]), codes(prompts[DESCRIPTOR])
     classifier = _first_classifier(told)

@@ -73,7 +73,7 @@ def same_column(one: Path, other: Path, column: str) -> bool:
         if pq.read_metadata(other).num_rows != n:
             return False
     parts = read_parts((one, [column]), (other, [column]))
-    return all(bool((part.iloc[:, 0] == part.iloc[:, 1]).all()) for part in parts)
+    return all(part.shape[1] == 2 and bool((part.iloc[:, 0] == part.iloc[:, 1]).all()) for part in parts)
 
 
 def read_parts(*tables: tuple[Path, Sequence[str]]) -> Iterator[pd.DataFrame]:
@@ -93,9 +93,14 @@ def read_parts(*tables: tuple[Path, Sequence[str]]) -> Iterator[pd.DataFrame]:
 
 def _batches(path: Path, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
     with _readable(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
-        for batch in file.iter_batches(ROWS_AT_ONCE, columns=list(columns)):
-            if len(batch):
-                yield batch.to_pandas()
+        for batch in _record_batches(file, columns):
+            yield batch.to_pandas()
+
+
+def _record_batches(file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file, group after group: asked for all of them at once, Arrow reads ahead without end."""
+    for group in range(file.num_row_groups):
+        yield from filter(len, file.iter_batches(ROWS_AT_ONCE, row_groups=[group], columns=list(columns)))
 
 
 def read_numbers(path: Path, leave_out: Sequence[str]) -> tuple[np.ndarray | RowFile, tuple[str, ...]]:
@@ -108,7 +113,7 @@ def read_numbers(path: Path, leave_out: Sequence[str]) -> tuple[np.ndarray | Row
     with _readable(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         names = [name for name in file.schema_arrow.names if name not in leave_out]
         found, start = new_rows(file.metadata.num_rows, len(names), folder=path.parent), 0
-        for batch in file.iter_batches(ROWS_AT_ONCE, columns=names):
+        for batch in _record_batches(file, names):
             some = np.empty((len(batch), len(names)), dtype=np.float32)
             for place, column in enumerate(batch.columns):
                 some[:, place] = column.to_numpy(zero_copy_only=False)

@@ -109,7 +109,7 @@ class Cells:
             rows = self.rows[start[0] : start[0] + count.sum()]
         else:
             rows = self.rows[np.repeat(start - np.cumsum(count) + count, count) + np.arange(count.sum())]
-        return rows if len(self.columns) == rows.shape[1] else rows[:, self.columns]
+        return rows if np.array_equal(self.columns, np.arange(rows.shape[1])) else rows[:, self.columns]
 
     def of_columns(self, columns: np.ndarray) -> "Cells":
         """Return the cells looked at in some of the columns, by number."""

@@ -83,13 +83,17 @@ class Directions:
 
     def known(self, descriptor: pd.Series) -> np.ndarray:
         """Return which of these descriptors have a direction, (n,) bool."""
-        return descriptor.isin(self.names).to_numpy()
+        code, names = coded(descriptor)
+        return np.isin(names, self.names)[code]
 
     def project(self, vectors: Rows, descriptor: pd.Series, alpha: int = 0) -> np.ndarray:
         """Return b (n,) of vectors (n, S) by their descriptors' directions; NaN without a direction, or a vector."""
-        place = np.where(self.known(descriptor), np.searchsorted(self.names, descriptor.astype(str)), 0)
-        b = [project(some, self.m_bar, self.m_d[place[rows]] - self.m_bar, alpha) for rows, some in blocks(vectors)]
-        return np.where(self.known(descriptor), np.concatenate([np.zeros(0), *b]), np.nan)
+        code, names = coded(descriptor)
+        there = np.isin(names, self.names)
+        direction = np.full((len(names), len(self.m_bar)), np.nan)
+        direction[there] = self.m_d[np.searchsorted(self.names, names[there])] - self.m_bar
+        b = [project(some, self.m_bar, direction[code[rows]], alpha) for rows, some in blocks(vectors)]
+        return np.concatenate([np.zeros(0), *b])
 
 
 def _means(prompts: pd.DataFrame, **values: np.ndarray) -> pd.DataFrame:
@@ -97,4 +101,5 @@ def _means(prompts: pd.DataFrame, **values: np.ndarray) -> pd.DataFrame:
     first = next(iter(values))
     groups = prompts[[DESCRIPTOR, AXIS]].assign(**values).groupby([DESCRIPTOR, AXIS], as_index=False)
     table = groups.agg(**{name: (name, "mean") for name in values}, n=(first, "count"))
+    table = table.astype({DESCRIPTOR: str, AXIS: str})  # no categories
     return table.sort_values(first, ascending=False, ignore_index=True)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.corpus import count_in_corpus
 from evenhand.evaluation.datasets.phrase_files import PhraseGroup
-from evenhand.evaluation.families.generation_bias.costs import both_answered
+from evenhand.evaluation.families.generation_bias.costs import both_answered, texts_of
 from evenhand.evaluation.families.generation_bias.phrases import highest_descriptors, phrase_changes
 from evenhand.evaluation.families.generation_bias.rows import StyledRun, side_by_side
 from evenhand.evaluation.families.generation_bias.settings import CorpusSettings
@@ -20,7 +20,7 @@ from evenhand.evaluation.families.generation_bias.style_changes import (
     style_changes,
 )
 from evenhand.evaluation.families.generation_bias.text_quality import parroting_by_descriptor, repeated
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEXT, BiasScore
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, BiasScore
 from evenhand.evaluation.runs.folders import Run
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.statistics.rank_correlation import rank_correlation
@@ -66,15 +66,14 @@ def _phrases(
 ) -> pd.DataFrame:
     sets = {name: highest_descriptors(bias_values, group.axes) for name, group in groups.items()}
     phrases = {name: group.phrases for name, group in groups.items()}
-    return phrase_changes(before.responses, after.responses, before.prompts[DESCRIPTOR].tolist(), phrases, sets)
+    return phrase_changes(before.responses, after.responses, before.shared[DESCRIPTOR].tolist(), phrases, sets)
 
 
 def _parroting(before: StyledRun, after: StyledRun, bias_values: pd.DataFrame | None) -> pd.DataFrame:
     answered = both_answered(before, after)
-    rows, new = before.rows(answered), after.rows(answered)
-    prompts = rows.prompts[TEXT].tolist()
-    repeats = (repeated(side.responses, prompts) for side in (rows, new))
-    table = parroting_by_descriptor(rows.prompts[DESCRIPTOR].tolist(), rows.prompts[AXIS].tolist(), *repeats)
+    (old, asked), (new, _) = (texts_of(side, answered) for side in (before, after))
+    descriptor, axis = (before.shared[name][answered].tolist() for name in (DESCRIPTOR, AXIS))
+    table = parroting_by_descriptor(descriptor, axis, repeated(old, asked), repeated(new, asked))
     if bias_values is None:
         return table.assign(mean_b=np.nan)
     mean_b = bias_values[[DESCRIPTOR, AXIS, "before"]].rename(columns={"before": "mean_b"})
@@ -143,6 +142,6 @@ def chosen_samples(bias_values: pd.DataFrame, before: StyledRun, after: StyledRu
     ranked = bias_values.sort_values(["before", DESCRIPTOR], ascending=[False, True])
     rows = [np.empty(0, dtype=int)]
     for descriptor in ranked[DESCRIPTOR].head(CHOSEN):
-        of_descriptor = np.flatnonzero(before.prompts[DESCRIPTOR] == descriptor)
+        of_descriptor = np.flatnonzero(before.shared[DESCRIPTOR] == descriptor)
         rows.append(np.sort(rng.permutation(of_descriptor)[:SAMPLES_OF_CHOSEN]))
     return side_by_side(np.concatenate(rows), before, after)

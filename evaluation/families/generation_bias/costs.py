@@ -40,9 +40,10 @@ def text_scores(measured: StyledRun, signature: Mapping[str, Any]) -> list[BiasS
     longer than the style classifier reads; `distinct_responses`, `distinct_1`, `distinct_2` and `mean_length`
     have no ideal. The interval of distinct responses is the jackknife's.
     """
-    rows = measured.rows(measured.written())
-    n, total = len(rows.responses), len(measured.responses)
-    empty, repeats = total - n, int(repeated(rows.responses, rows.prompts[TEXT]).sum())
+    written, total = measured.written(), len(measured)
+    said, asked = texts_of(measured, written)
+    n = len(said)
+    empty, repeats = total - n, int(repeated(said, asked).sum())
     common = {"n": n, "n_left_out": empty, "signature": signature}
     share = (0.0, 1.0)
     found = [
@@ -51,12 +52,12 @@ def text_scores(measured: StyledRun, signature: Mapping[str, Any]) -> list[BiasS
     ]
     if cut := measured.n_cut:
         found.append(BiasScore("cut_share", cut / n, 0.0, share, interval=share_interval(cut, n), **common))
-    found.append(_distinct_score(rows.responses, common))
+    found.append(_distinct_score(said, common))
     for size in (1, 2):
-        distinct = distinct_n(rows.responses, size)
+        distinct = distinct_n(said, size)
         reason = f"no response has {size} words" if math.isnan(distinct) else None
         found.append(BiasScore(f"distinct_{size}", distinct, None, share, reason=reason, **common))
-    return [*found, BiasScore("mean_length", mean_length(rows.responses), None, (0.0, math.inf), **common)]
+    return [*found, BiasScore("mean_length", mean_length(said), None, (0.0, math.inf), **common)]
 
 
 def unfinished_share(responses: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
@@ -162,18 +163,28 @@ def cost_differences(
     `rows` are those of the two runs, `clusters` columns of styles.
     """
     answered = both_answered(*rows)
-    prompts = rows[0].rows(answered).prompts[TEXT].tolist()
-    repeats = (repeated(run.rows(answered).responses, prompts) for run in rows)
+    (old, asked), (new, _) = (texts_of(run, answered) for run in rows)
+    repeats = repeated(old, asked), repeated(new, asked)
     left_out = int((~answered).sum())
     return [
         *_perplexity_difference(before, after, signature),
         share_change("parroting_difference", *repeats, n_left_out=left_out, signature=signature),
-        _distinct_kept(*(run.rows(answered).responses for run in rows), left_out, signature),
-        _distinct_2_kept(*(run.rows(answered).responses for run in rows), left_out, signature),
+        _distinct_kept(old, new, left_out, signature),
+        _distinct_2_kept(old, new, left_out, signature),
         *_offensiveness_differences(before, after, signature),
         style_drift(*(run.vectors for run in rows), cell_codes(rows[0].shared), signature),
         *_style_share_differences(*rows, clusters, signature),
     ]
+
+
+def texts_of(run: StyledRun, kept: np.ndarray) -> tuple[list[str], list[str]]:
+    """Return the responses and the prompts of the rows where the (n,) mask is true."""
+    found, start = [], 0
+    for part in run.texts(TEXT):
+        found.append(part[kept[start : start + len(part)]])
+        start += len(part)
+    table = pd.concat(found)
+    return table[RESPONSE].tolist(), table[TEXT].tolist()
 
 
 def both_answered(before: StyledRun, after: StyledRun) -> np.ndarray:

@@ -85,8 +85,8 @@ class StyledRun:
 
     def written(self) -> np.ndarray:
         """Return whether each response says anything, (n,) bool."""
-        parts = [part[RESPONSE].str.strip().ne("").to_numpy(dtype=bool) for part in self.texts()]
-        return np.concatenate([np.zeros(0, dtype=bool), *parts])
+        said = (bool(response.strip()) for part in self.texts() for response in part[RESPONSE])
+        return np.fromiter(said, dtype=bool, count=len(self))
 
     def usable(self) -> np.ndarray:
         """Return whether each response has a style vector, (n,) bool."""

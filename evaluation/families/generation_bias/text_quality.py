@@ -32,8 +32,11 @@ def distinct_n(responses: Sequence[str], n: int) -> float:
     >>> distinct_n(["I see.", "I see it."], 2)  # i see, i see, see it
     0.6666666666666666
     """
-    grams = [gram for words in map(_words, responses) for gram in zip(*(words[i:] for i in range(n)), strict=False)]
-    return len(set(grams)) / len(grams) if grams else math.nan
+    distinct, count = set(), 0
+    for words in map(_words, responses):
+        distinct.update(zip(*(words[i:] for i in range(n)), strict=False))
+        count += max(len(words) - n + 1, 0)
+    return len(distinct) / count if count else math.nan
 
 
 def distinct_n_without_each(responses: Sequence[str], n: int) -> np.ndarray:

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run
+from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run, some_texts
 from evenhand.evaluation.families.generation_bias.settings import Settings as GenerationSettings
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
-from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE, TEXT, find_score, read_scores
+from evenhand.evaluation.results import DESCRIPTOR, RESPONSE, TEMPLATE, TEXT, find_score, read_scores
 from evenhand.evaluation.runs.files import write_text
 from evenhand.evaluation.settings import ModelSettings, PromptSettings
 from evenhand.recipes.measure import SCORES, measure
@@ -113,6 +113,7 @@ def _perplexity(dialogue_model: Path, measured: StyledRun, texts: list[str]) -> 
 
 
 def _write_for_a_reader(path: Path, measured: StyledRun, seed: int) -> None:
-    rows = np.random.default_rng(seed).choice(len(measured.responses), FOR_A_READER, replace=False)
-    told = [f"{measured.prompts[TEXT].iloc[row]}\n    {measured.responses[row]}" for row in sorted(rows)]
+    rows = np.random.default_rng(seed).choice(len(measured), FOR_A_READER, replace=False)
+    shown = some_texts(measured, np.sort(rows))
+    told = [f"{prompt}\n    {response}" for prompt, response in zip(shown[TEXT], shown[RESPONSE], strict=True)]
     write_text(path, "\n".join(told) + "\n")

@@ -17,7 +17,7 @@ from evenhand.evaluation.families.generation_bias.costs import text_scores
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.page import page
 from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
-from evenhand.evaluation.families.generation_bias.rows import read_styled_run, style_table
+from evenhand.evaluation.families.generation_bias.rows import read_styled_run, style_tables
 from evenhand.evaluation.families.generation_bias.settings import Settings, classifiers, inputs, neutral_dialogue
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.results import find_score
@@ -215,15 +215,16 @@ def test_cut_responses_are_a_column_of_the_styles_and_a_share_of_the_responses(m
     for name in ("prompts", "responses"):
         write_table(tmp_path / f"{name}.parquet", measured.table(name))
     run = read_styled_run(measured.folder)
-    cut = np.arange(len(run.prompts)) < 3
-    table = style_table(run.prompts["prompt_id"], run.vectors, run.styles, cut)
-    write_table(tmp_path / "styles.parquet", table)
+    cut = np.arange(len(run)) < 3
+    halves = [(part, run.vectors[part]) for part in (slice(0, 2), slice(2, len(run)))]
+    write_table(tmp_path / "styles.parquet", style_tables(run.prompts["prompt_id"], halves, run.styles, cut))
     again = read_styled_run(tmp_path)
     assert again.styles == run.styles and (run.n_cut, again.n_cut) == (0, 3)
     shares = {score.metric: score for score in text_scores(again, {})}
     assert shares["cut_share"].value == 3 / again.written().sum()
     assert "cut_share" not in {score.metric for score in text_scores(run, {})}
-    assert "cut_by_classifier" not in style_table(run.prompts["prompt_id"], run.vectors, run.styles, cut & False)
+    uncut = style_tables(run.prompts["prompt_id"], halves, run.styles, cut & False)
+    assert not any("cut_by_classifier" in table for table in uncut)
 
 
 def test_the_signature_has_all_that_shaped_the_numbers(measured):
