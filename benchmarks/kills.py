@@ -89,14 +89,18 @@ def disturbed(
     seconds: float,
     kills: int,
     rng: random.Random,
-) -> tuple[Counter[str], list[str]]:
-    """Run a command into a folder with up to so many kills; return what was counted, and what is wrong."""
+) -> tuple[Counter[str], list[str], float]:
+    """Run a command into a folder with up to so many kills; return what was counted, what is wrong, and its seconds.
+
+    They are fewer than they were where the command ended before the first kill: the machine is less busy.
+    """
     counts, wrong = Counter(runs=1), []
     command.prepare(folder)
-    for _ in range(kills):
-        moment = rng.uniform(0, seconds)
+    for number in range(kills):
+        moment, begun = rng.uniform(0, seconds), time.monotonic()
         found = killed(command.start(forked, folder), moment, rng)
         if found is None:
+            seconds = time.monotonic() - begun if number == 0 else seconds
             break
         counts += Counter({"kills": 1, COLUMNS[1]: moment < 0.1 * seconds, COLUMNS[2]: moment > 0.9 * seconds})
         left = orphans(forked.server.pid)
@@ -105,11 +109,12 @@ def disturbed(
     last = command.start(forked, folder)
     if last.wait() != 0:
         counts["failed"] += 1
-        return counts, [*wrong, f"status {last.status()}: {last.stderr.strip().splitlines()[-1:]}"]
+        return counts, [*wrong, f"status {last.status()}: {last.stderr.strip().splitlines()[-1:]}"], seconds
     others, left = differing(folder, undisturbed), left_over(folder, undisturbed)
     counts["other results"] += bool(others)
     counts["left over"] += len(left)
-    return counts, [*wrong, *(f"differs: {name}" for name in others), *(f"left over: {name}" for name in left)]
+    wrong += [*(f"differs: {name}" for name in others), *(f"left over: {name}" for name in left)]
+    return counts, wrong, seconds
 
 
 def main() -> None:
@@ -139,11 +144,11 @@ def main() -> None:
             folder = place / "killed" / f"{name} {table[name]['runs']}"
             kills = min(KILLS_IN_A_ROW, given.kills - made)
             undisturbed = place / "undisturbed" / name
-            counts, found = disturbed(known[name], forked, folder, undisturbed, seconds[name], kills, rng)
+            counts, found, seconds[name] = disturbed(
+                known[name], forked, folder, undisturbed, seconds[name], kills, rng
+            )
             table[name] += counts
             spent[name] += time.monotonic() - begun
-            if not counts["kills"]:  # the machine is less busy than it was
-                seconds[name] = time.monotonic() - begun
             wrong += found
             print(f"{folder.name}: {dict(counts)}", *found, sep="\n    ", flush=True)
             if not found:
