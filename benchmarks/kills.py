@@ -2,7 +2,7 @@
 
     python -m benchmarks.kills [--kills 200] [--seed 0] [--commands loop,tune] [--folder FOLDER]
 
-Every command first runs undisturbed. Then it runs into another folder and, at a moment drawn from the time that it
+Every command first runs undisturbed. Then it runs into another folder and, at a moment drawn from the CPU time that it
 took, SIGKILL hits it or a process that it started; the same command is run again, and hit again, up to three times in
 all, and then left to end. What counts as the same: all scores with their intervals, and the bytes of all tables
 and weights. The command that took the least time so far is next, until as many kills are made; the table says
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.disturbed import Command, commands, differing, left_over, run_undisturbed
+from benchmarks.disturbed import Command, commands, differing, left_over, run_undisturbed, worked
 from tests.forked_commands import ForkedCommands, Running
 
 KILLS_IN_A_ROW = 3
@@ -40,13 +40,11 @@ COLUMNS = (
 
 
 def killed(running: Running, moment: float, rng: random.Random) -> str | None:
-    """Kill a command or a process of its own after so many seconds; return what is wrong with how it ended, or "".
+    """Kill a command or a process of its own after so many CPU seconds; return what is wrong with how it ended, or "".
 
     None where it ended before. A child is hit as often as each other process; its parent then has to end by itself.
     """
-    deadline = time.monotonic() + moment
-    while time.monotonic() < deadline and running.status() is None:
-        time.sleep(0.005)
+    worked(running, moment)
     try:
         command = psutil.Process(running.pid)
         hit = rng.choice([command, *command.children(recursive=True)])
@@ -89,18 +87,14 @@ def disturbed(
     seconds: float,
     kills: int,
     rng: random.Random,
-) -> tuple[Counter[str], list[str], float]:
-    """Run a command into a folder with up to so many kills; return what was counted, what is wrong, and its seconds.
-
-    They are fewer than they were where the command ended before the first kill: the machine is less busy.
-    """
+) -> tuple[Counter[str], list[str]]:
+    """Run a command into a folder with up to so many kills; return what was counted, and what is wrong."""
     counts, wrong = Counter(runs=1), []
     command.prepare(folder)
-    for number in range(kills):
-        moment, begun = rng.uniform(0, seconds), time.monotonic()
+    for _ in range(kills):
+        moment = rng.uniform(0, seconds)
         found = killed(command.start(forked, folder), moment, rng)
         if found is None:
-            seconds = time.monotonic() - begun if number == 0 else seconds
             break
         counts += Counter({"kills": 1, COLUMNS[1]: moment < 0.1 * seconds, COLUMNS[2]: moment > 0.9 * seconds})
         left = orphans(forked.server.pid)
@@ -109,12 +103,12 @@ def disturbed(
     last = command.start(forked, folder)
     if last.wait() != 0:
         counts["failed"] += 1
-        return counts, [*wrong, f"status {last.status()}: {last.stderr.strip().splitlines()[-1:]}"], seconds
+        return counts, [*wrong, f"status {last.status()}: {last.stderr.strip().splitlines()[-1:]}"]
     others, left = differing(folder, undisturbed), left_over(folder, undisturbed)
     counts["other results"] += bool(others)
     counts["left over"] += len(left)
     wrong += [*(f"differs: {name}" for name in others), *(f"left over: {name}" for name in left)]
-    return counts, wrong, seconds
+    return counts, wrong
 
 
 def main() -> None:
@@ -144,9 +138,7 @@ def main() -> None:
             folder = place / "killed" / f"{name} {table[name]['runs']}"
             kills = min(KILLS_IN_A_ROW, given.kills - made)
             undisturbed = place / "undisturbed" / name
-            counts, found, seconds[name] = disturbed(
-                known[name], forked, folder, undisturbed, seconds[name], kills, rng
-            )
+            counts, found = disturbed(known[name], forked, folder, undisturbed, seconds[name], kills, rng)
             table[name] += counts
             spent[name] += time.monotonic() - begun
             wrong += found
