@@ -164,10 +164,17 @@ def worked(running: Running, most: float) -> float:
     with suppress(psutil.NoSuchProcess):
         command = psutil.Process(running.pid)
         while seconds < most and running.status() is None:
-            processes = [command, *command.children(recursive=True)]
-            seconds = max(seconds, sum(sum(process.cpu_times()[:4]) for process in processes))
+            seconds = max(seconds, sum(map(_cpu_seconds, [command, *command.children(recursive=True)])))
             time.sleep(0.01)
     return seconds
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    """Return those of a process and of its children that ended; 0 of one that ended itself."""
+    try:
+        return sum(process.cpu_times()[:4])
+    except psutil.NoSuchProcess:
+        return 0.0
 
 
 def _draw(forked: ForkedCommands, place: Path) -> None:
