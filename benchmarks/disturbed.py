@@ -165,7 +165,7 @@ def worked(running: Running, most: float) -> float:
         command = psutil.Process(running.pid)
         while seconds < most and running.status() is None:
             seconds = max(seconds, sum(map(_cpu_seconds, [command, *command.children(recursive=True)])))
-            time.sleep(0.01)
+            time.sleep(0.05)  # looking costs CPU itself
     return seconds
 
 
