@@ -2,14 +2,17 @@
 
 import hashlib
 import json
+import math
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import psutil
 
 from evenhand.evaluation.runs.files import UNFINISHED
 from evenhand.recipes.testbed import STYLE_CLASSIFIER
@@ -129,7 +132,7 @@ def commands(place: Path) -> dict[str, Command]:
 def run_undisturbed(
     forked: ForkedCommands, place: Path, known: Mapping[str, Command], chosen: Sequence[str]
 ) -> dict[str, float]:
-    """Run the chosen commands, and what they read, below `place`/undisturbed; return the seconds of each.
+    """Run the chosen commands, and what they read, below `place`/undisturbed; return the CPU seconds of each.
 
     Those that ran before, into the same place, do not run again.
     """
@@ -143,14 +146,35 @@ def run_undisturbed(
         if name == "rate --import_votes":
             _draw(forked, place)
         folder = known[name].prepare(finished / name)
-        begun = time.monotonic()
         running = known[name].start(forked, folder)
+        seconds[name] = worked(running, math.inf)
         if running.wait() != 0:
             raise SystemExit(f"{name}: status {running.status()}: {running.stderr}")
-        seconds[name] = time.monotonic() - begun
         file.write_text(json.dumps(seconds))
-        print(f"{name}: {seconds[name]:.1f} s undisturbed", flush=True)
+        print(f"{name}: {seconds[name]:.1f} s of CPU undisturbed", flush=True)
     return seconds
+
+
+def worked(running: Running, most: float) -> float:
+    """Wait until a command and its processes took so many CPU seconds, or it ended; return how many they took.
+
+    Seconds of the CPU are those of the work, however busy the machine is.
+    """
+    seconds = 0.0
+    with suppress(psutil.NoSuchProcess):
+        command = psutil.Process(running.pid)
+        while seconds < most and running.status() is None:
+            seconds = max(seconds, sum(map(_cpu_seconds, [command, *command.children(recursive=True)])))
+            time.sleep(0.05)  # looking costs CPU itself
+    return seconds
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    """Return those of a process and of its children that ended; 0 of one that ended itself."""
+    try:
+        return sum(process.cpu_times()[:4])
+    except psutil.NoSuchProcess:
+        return 0.0
 
 
 def _draw(forked: ForkedCommands, place: Path) -> None:

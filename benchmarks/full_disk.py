@@ -24,7 +24,7 @@ from tests.forked_commands import ForkedCommands
 
 SIZE = 16 << 20
 FILLER = "filler"
-LEAST = 1 << 18  # bytes that are filled up where a command writes over what is there
+WRITTEN_OVER = 1 << 18  # bytes that a command needs which writes over what is there
 TOLD = "no space is left on its disk. Free some and run again"
 COLUMNS = (
     "out of room",
@@ -68,7 +68,8 @@ def filled(
     free = room(disk)
     command.prepare(folder)
     before = finished(folder)
-    needed = max(LEAST, sum(path.stat().st_size for path in undisturbed.rglob("*")) - (free - room(disk)))
+    needed = sum(path.stat().st_size for path in undisturbed.rglob("*") if path.is_file()) - (free - room(disk))
+    needed = needed if needed > 0 else WRITTEN_OVER
     with (disk / FILLER).open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, room(disk) - int(share * needed))
     first = command.start(forked, folder)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.kills [--kills 200] [--seed 0] [--commands loop,tune] [--folder FOLDER]
 
-Every command first runs undisturbed. Then it runs into another folder and, at a moment drawn from the time that it
+Every command first runs undisturbed. Then it runs into another folder and, at a moment drawn from the CPU time that it
 took, SIGKILL hits it or a process that it started; the same command is run again, and hit again, up to three times in
 all, and then left to end. What counts as the same: all scores with their intervals, and the bytes of all tables
 and weights. The command that took the least time so far is next, until as many kills are made; the table says
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.disturbed import Command, commands, differing, left_over, run_undisturbed
+from benchmarks.disturbed import Command, commands, differing, left_over, run_undisturbed, worked
 from tests.forked_commands import ForkedCommands, Running
 
 KILLS_IN_A_ROW = 3
@@ -40,13 +40,11 @@ COLUMNS = (
 
 
 def killed(running: Running, moment: float, rng: random.Random) -> str | None:
-    """Kill a command or a process of its own after so many seconds; return what is wrong with how it ended, or "".
+    """Kill a command or a process of its own after so many CPU seconds; return what is wrong with how it ended, or "".
 
     None where it ended before. A child is hit as often as each other process; its parent then has to end by itself.
     """
-    deadline = time.monotonic() + moment
-    while time.monotonic() < deadline and running.status() is None:
-        time.sleep(0.005)
+    worked(running, moment)
     try:
         command = psutil.Process(running.pid)
         hit = rng.choice([command, *command.children(recursive=True)])
@@ -109,7 +107,8 @@ def disturbed(
     others, left = differing(folder, undisturbed), left_over(folder, undisturbed)
     counts["other results"] += bool(others)
     counts["left over"] += len(left)
-    return counts, [*wrong, *(f"differs: {name}" for name in others), *(f"left over: {name}" for name in left)]
+    wrong += [*(f"differs: {name}" for name in others), *(f"left over: {name}" for name in left)]
+    return counts, wrong
 
 
 def main() -> None:
@@ -142,8 +141,6 @@ def main() -> None:
             counts, found = disturbed(known[name], forked, folder, undisturbed, seconds[name], kills, rng)
             table[name] += counts
             spent[name] += time.monotonic() - begun
-            if not counts["kills"]:  # the machine is less busy than it was
-                seconds[name] = time.monotonic() - begun
             wrong += found
             print(f"{folder.name}: {dict(counts)}", *found, sep="\n    ", flush=True)
             if not found:

@@ -4,6 +4,7 @@ Importing torch and what stands on it takes ten seconds; a test that kills the l
 most of its time on that.
 """
 
+import gc
 import json
 import os
 import signal
@@ -110,6 +111,8 @@ def serve() -> None:
         tune,
     )
 
+    gc.collect()
+    gc.freeze()  # a collection in the child, and there is one at its end, would copy and go through all of it
     for line in sys.stdin:
         folder, cwd, arguments = json.loads(line)
         pid = os.fork()
