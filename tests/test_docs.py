@@ -71,9 +71,8 @@ def test_every_dependency_has_its_reason_and_the_page_is_theirs():
     assert (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8") == script["page"]()
 
 
-def test_the_tree_of_the_code_is_true():
-    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    tree = re.search(r"## The code\n\n```\n(.*?)```", page, re.S)[1]
+def test_the_tree_in_the_readme_is_true():
+    tree = re.search(r"## The code\n\n```\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)[1]
     assert len(tree.splitlines()) <= 30
     folders: list[str] = []
     for line in tree.splitlines():
