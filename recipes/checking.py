@@ -150,14 +150,14 @@ def with_groups(cls: type, told: Mapping[str, Any], source: str, root: type | No
 def unknown_setting(cls: type, name: str, source: str) -> InputError:
     """Return the error for a name that is none: with its new place, the reason, or the one likely meant."""
     known = [setting.name for setting in settings_in(cls)]
-    if name in known:
-        first = next(each for each in known if each.startswith(f"{name}."))
-        return InputError(f"{source}: {name} is a group of settings; give them one by one, such as --{first}.")
     before, _, last = name.rpartition(".")
     prefix = f"{before}." if before else ""
     if set_by_caller(cls, before, last):
         return InputError(f"{source}: {name}: it is set by itself; leave it out.")
     places = [place for moved in MOVED.get(last, ()) if (place := prefix + moved) in known]
+    if not places and name in known:
+        first = next(each for each in known if each.startswith(f"{name}."))
+        return InputError(f"{source}: {name} is a group of settings; give them one by one, such as --{first}.")
     if not places:
         places = [each for each in known if each.startswith(prefix) and each.endswith(f".{last}")]
         places = [each for each in places if each.count(".") == min(other.count(".") for other in places)]

@@ -96,6 +96,8 @@ def serve() -> None:
     """Fork a process for each line: a folder for what it leaves, where it works, and the arguments."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # libraries print when they are imported
+    from wandb.sdk.data_types._private import MEDIA_TMP
+
     from evenhand.mitigation.training.trainers import kto, sft  # noqa: F401
     from evenhand.recipes import (  # noqa: F401
         ablate,
@@ -117,6 +119,8 @@ def serve() -> None:
         folder, cwd, arguments = json.loads(line)
         pid = os.fork()
         if pid == 0:
+            # TRL imported wandb, whose folder for media each process takes away as it ends.
+            Path(MEDIA_TMP.name).mkdir(exist_ok=True)
             os.chdir(cwd)
             for stream in ("stdout", "stderr"):
                 file = os.open(f"{folder}/{stream}", os.O_WRONLY | os.O_CREAT)
