@@ -77,9 +77,9 @@ def pair_sums(cells: Cells, w: np.ndarray, direction: np.ndarray) -> PairSums:
             if n <= c:
                 of_pairs[cell] = ((weighted @ r.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
             else:
-                of_pairs[cell] = ((r.transpose(0, 2, 1) @ r) ** 2 @ w) @ w
+                of_pairs[cell] = np.maximum(((r.transpose(0, 2, 1) @ r) ** 2 @ w) @ w, 0.0)  # but for rounding
     for cell in np.flatnonzero(cells.count > rows_at_once(cells.rows.shape[1])):  # which no block holds whole
-        of_pairs[cell] = w @ summed_products(cells.blocks(np.array([cell]))) ** 2 @ w
+        of_pairs[cell] = max(w @ summed_products(cells.blocks(np.array([cell]))) ** 2 @ w, 0.0)
     return PairSums(cells.count.astype(np.float64), *sums, of_pairs)
 
 
