@@ -155,6 +155,14 @@ def test_the_difference_of_a_run_and_itself_is_exactly_nothing():
     assert difference.standard_error == pytest.approx(0, abs=1e-7)
 
 
+def test_squares_of_what_cancels_are_not_negative_by_rounding():
+    """Two columns that sum to 1, weighted by −1 and 1: all products of responses are 0 but for rounding."""
+    template, descriptor = np.indices((6, 40)).reshape(2, -1).repeat(4, axis=1)
+    side = np.random.default_rng(0).random((len(template), 1)).astype(np.float32)
+    cells = arrange_cells(np.hstack([side, 1 - side]), template, descriptor)
+    assert pair_sums(cells, np.array([-1.0, 1.0]), np.zeros_like(cells.mean)).products.min() >= 0
+
+
 @pytest.mark.parametrize("per_cell", [(2, 2, 2), (2, 3, 3), (2, 2, 5)])
 def test_the_noise_of_small_cells_is_unbiased_over_all_outcomes_where_there_is_no_bias(per_cell):
     total, square, noise = 0.0, 0.0, 0.0
