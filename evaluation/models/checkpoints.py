@@ -120,6 +120,11 @@ def load_weights(auto_class: Any, model: CheckpointSettings, optional: tuple[str
             f"model: {model.name} lacks {len(lacking)} of the weights of {type(network).__name__}, among them "
             f"{lacking[0]}; it was saved from another kind of model."
         )
+    for module in network.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            # bitsandbytes 0.50 repacks 4-bit weights where the CPU has AVX512-BF16, once they are first used: their
+            # scales are rounded, and no gradient passes them any more.
+            module.support_avx512bf16_for_cpu = False
     return network
 
 

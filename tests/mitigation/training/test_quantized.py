@@ -61,6 +61,15 @@ def test_what_was_tuned_on_packed_weights_is_loaded_as_it_was_checked(folder, tm
         tune(again, data(), QUICK, tmp_path / "second")
 
 
+def test_packed_weights_stay_as_they_are_on_any_cpu(folder, monkeypatch):
+    monkeypatch.setattr("bitsandbytes.nn.modules.has_avx512bf16", lambda: True)
+    network = packed(folder, "4bit").model
+    before = weights_sha256(network)
+    with torch.no_grad():
+        network(torch.tensor([[7, 8, 9, 0]]))
+    assert weights_sha256(network) == before
+
+
 def test_packed_weights_themselves_are_not_tuned(folder, tmp_path):
     with pytest.raises(InputError, match=r"training\.lora: false; .* is quantized"):
         tune(packed(folder, "8bit"), data(), replace(QUICK, lora=False), tmp_path)
