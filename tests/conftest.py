@@ -1,5 +1,6 @@
 """Nothing in the tests reaches a network, a hub or a W&B account."""
 
+import gc
 import os
 import signal
 
@@ -10,6 +11,12 @@ from tests.browser import headless
 os.environ.update(HF_HUB_OFFLINE="1", WANDB_MODE="offline", WANDB_SILENT="true", TOKENIZERS_PARALLELISM="false")
 # Where the tests run in the background (nohup, some CI) Ctrl-C is ignored, and processes that they start inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish():
+    """Keep what was imported out of the collections of garbage, which would go through all of it each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

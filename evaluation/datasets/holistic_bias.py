@@ -198,7 +198,8 @@ def generate(taxonomy: Taxonomy) -> "Dataset":
         table[name] = pa.array(values).take(template_rows)
     from datasets import Dataset  # brings torch: only where rows are made
 
-    return Dataset(pa.table(table))
+    # A fingerprint of its own would be a hash of all rows; these are what the four files and this function make.
+    return Dataset(pa.table(table), fingerprint=taxonomy.sha256)
 
 
 def _filled(template: str, columns: dict[str, pa.Array], phrases: pa.Array) -> pa.Array:

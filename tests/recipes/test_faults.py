@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM
 from evenhand.evaluation import families
 from evenhand.recipes.command_line import main
 from evenhand.recipes.testbed import DIALOGUE_MODEL
+from tests.forked_commands import wait_until
 from tests.gendered_references import COLUMNS, ROWS, written_references, written_translations
 from tests.measured_runs import write_measured
 
@@ -236,18 +237,10 @@ def test_files_of_0_1_0(capsys, measured, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(("sent", "status", "told"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "")])
 def test_a_signal_ends_a_command_without_a_traceback(tmp_path, sent, status, told):
-    command = [
-        sys.executable,
-        "-m",
-        "evenhand",
-        "measure",
-        "--report_to",
-        "none",
-        "--output_dir",
-        str(tmp_path / "run"),
-    ]
+    command = [sys.executable, "-m", "evenhand", "measure", "--report_to", "none", "--output_dir", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        next(line for line in process.stderr if "responses" in line)  # libraries swallow what comes as they are loaded
+        # Once it answers: libraries swallow what comes as they are loaded.
+        wait_until(lambda: process.poll() is not None or list(tmp_path.glob("parts/*/responses/*.parquet")))
         process.send_signal(sent)
         rest = process.stderr.read()
     assert process.returncode == status
