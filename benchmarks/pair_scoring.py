@@ -8,9 +8,10 @@ ours, two ways written here as people write them:
 - "a sentence at a time" (what paper 001's script does): the masks of one sentence are one batch, all logits are made;
 - "a mask at a time" (what the script of CrowS-Pairs does).
 
-The rounds take turns, so that other work on the machine slows all. The encoder's share of the peak is its arithmetic
-(matrix products alone) over its own time, over the rate of one large matrix product measured in the same run. bfloat16
-is compared with float32 pair by pair, and what it does to each score stands beside the score's standard error.
+The rounds take turns, and seconds are the CPU's, of all threads: other work on the machine slows all, and little. The
+encoder's share of the peak is its arithmetic (matrix products alone) over its own time, over the rate of one large
+matrix product measured in the same run. bfloat16 is compared with float32 pair by pair, and what it does to each score
+stands beside the score's standard error.
 """
 
 import argparse
@@ -86,9 +87,9 @@ def peak() -> float:
     a, b = torch.randn(n, k), torch.randn(k, m)
     times = []
     for _ in range(10):
-        start = time.perf_counter()
+        start = time.process_time()
         a @ b
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return 2 * n * k * m / min(times)
 
 
@@ -108,12 +109,12 @@ def encoder_seconds(model: MaskedModel) -> Iterator[list[float]]:
     begun = [0.0]
 
     def begin(*_: object) -> None:
-        begun[0] = time.perf_counter()
+        begun[0] = time.process_time()
 
     encoder = model.model.base_model
     hooks = [
         encoder.register_forward_pre_hook(begin),
-        encoder.register_forward_hook(lambda *_: seconds.append(time.perf_counter() - begun[0])),
+        encoder.register_forward_hook(lambda *_: seconds.append(time.process_time() - begun[0])),
     ]
     try:
         yield seconds
@@ -123,9 +124,9 @@ def encoder_seconds(model: MaskedModel) -> Iterator[list[float]]:
 
 
 def timed(way: Callable[..., np.ndarray], model: MaskedModel, scored: Sentences) -> tuple[float, np.ndarray]:
-    start = time.perf_counter()
+    start = time.process_time()
     log_p = way(model, *scored)
-    return time.perf_counter() - start, log_p
+    return time.process_time() - start, log_p
 
 
 def pair_values(log_p: np.ndarray, positions: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -204,7 +205,7 @@ def main() -> None:
     tokenizer = BertTokenizer(vocab={word: number for number, word in enumerate(words)})
     table = read_pairs(pairs_file(given.pairs))
     pairs = table[table["left_out"].isna()].sample(given.n, random_state=0)
-    print(f"{given.threads} threads")
+    print(f"{given.threads} threads; seconds of CPU")
     for vocabulary in given.vocabulary:
         report(vocabulary, tokenizer, pairs, given.rounds)
 

@@ -12,9 +12,8 @@ the checks that follow take less. Another process computes the plan:
   the parameters (`torch.autograd.graph.saved_tensors_hooks`), counted on models of one and of two layers.
 
 What the libraries take before there is a model is read too, and taken off the peak. Memory that is freed goes back to
-the system at once (MALLOC_MMAP_THRESHOLD_): what glibc keeps of it in holes is no need of the tuning. Products of
-bfloat16 matrices are left out, zeros in their place: what a tensor takes does not depend on its values, and CPUs
-without bfloat16 are slow.
+the system at once (MALLOC_MMAP_THRESHOLD_): what glibc keeps of it in holes is no need of the tuning. On CPUs without
+bfloat16 its products are left out, zeros in their place: what a tensor takes does not depend on its values.
 """
 
 import argparse
@@ -24,7 +23,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +97,8 @@ class KeptForBackward(TrainerCallback):
 def tuned(model: DialogueModel, rows: int, *callbacks: TrainerCallback) -> None:
     """Tune for two steps of `rows` rows."""
     settings, data = tuning_data(MODEL, METHOD, SETTINGS, rows)
-    with tempfile.TemporaryDirectory() as folder, suppress(Counted), WithoutProducts():
+    products = nullcontext() if torch.cpu._is_avx512_bf16_supported() else WithoutProducts()
+    with tempfile.TemporaryDirectory() as folder, suppress(Counted), products:
         tune(model, data, settings, Path(folder), callbacks=callbacks)
 
 
