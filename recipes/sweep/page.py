@@ -61,7 +61,7 @@ def _told_of(rows: Sequence[Setting], lead: Setting | None) -> list[Setting]:
 def _front_section(settings: pd.DataFrame, sweep: Sweep) -> Section:
     """Return what is removed against each cost that was measured."""
     drawn = settings[settings["reduction"].notna()]
-    marks = "meets the bar, as far as measured", "misses it, or cannot be told", "Pareto front"
+    marks = "filled: meets the bar, as far as measured", "hollow: misses it, or cannot be told", "Pareto front"
     legend = plots.legend(settings, drawn, *marks)
     costs = [cost for cost in COSTS if drawn[f"{cost}_change"].notna().any()]
     notes = dict.fromkeys(costs[-1:], say.panels)
@@ -87,7 +87,7 @@ def _plan_section(settings: pd.DataFrame, sweep: Sweep) -> Section:
         return Section(title)
     agreements = plan_agreement(rows)
     line = "as predicted; dotted: twice and half of it"
-    marks = "predicted by its method’s pilot", "a pilot, where the plan had it before"
+    marks = "filled: predicted by its method’s pilot", "hollow: a pilot, where the plan had it before"
     legend = plots.legend(settings, rows, *marks, line)
     caption = "Share of pooled FGB* left after tuning: measured against predicted"
     return Section(
