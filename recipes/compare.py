@@ -20,6 +20,7 @@ from evenhand.evaluation.results import find_score, write_scores
 from evenhand.evaluation.runs.folders import Run, read_run, stage
 from evenhand.mitigation.labelling.by_descriptor import bias_value_changes, cross_fitted_bias_values
 from evenhand.mitigation.labelling.page import plan_section
+from evenhand.mitigation.methods import load_method
 from evenhand.mitigation.training.page import method_of, tag_note, training_section
 from evenhand.recipes.measure import SCORES, read_settings
 from evenhand.recipes.responses import LINK, write_responses
@@ -128,7 +129,8 @@ def _page(settings: CompareSettings, name: str, before: Measured, after: Measure
     pooled = [find_score(measured.scores, HEADLINE) for measured in (untagged, before) if untagged]
     note = tag_note(model, *pooled)
     found = page(before, after, changes, replace(told, notes=[*told.notes, *filter(None, [note])]))
-    sections = [plan_section(settings.labels, _left(settings, changes))] if settings.labels else []
+    planned = settings.labels and _planned(settings)
+    sections = [plan_section(settings.labels, _left(settings, changes))] if planned else []
     sections += [training_section(settings.tuning)] if settings.tuning else []
     *others, samples = found.sections
     subtitle = ", ".join(filter(None, (found.subtitle, method_of(model))))
@@ -146,6 +148,13 @@ def _link(settings: CompareSettings, side: str) -> Link:
     """Return the report of one of the two runs."""
     way = os.path.relpath(getattr(settings, side).resolve(), settings.output_dir.resolve())
     return Link(f"{side} alone", f"{way}/{REPORT}.html")
+
+
+def _planned(settings: CompareSettings) -> bool:
+    """Return whether the threshold plan speaks of the method, if it is known."""
+    if settings.tuning is None:
+        return True
+    return load_method(read_run(settings.tuning, "tune", "tuning")[0]["method"]).PLANNED
 
 
 def _left(settings: CompareSettings, changes: Measured) -> float:

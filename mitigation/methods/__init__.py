@@ -21,6 +21,8 @@ class Method(Protocol):
         has None, no rows, and INSTRUCTION: the system prompt that the model is measured with.
     INFERENCE_TAG: the control tag that the tuned model is asked with, "" for none.
     TAGS: all strings that get a meaning in tuning.
+    PLANNED: whether the tuned model answers as the responses labelled `no_bias` do: what it leaves is what the
+        threshold plan predicts. To other methods labels say which responses change places, or nothing.
     rewards: of a method that draws responses in tuning alone: base model, classifier, weight → what they are worth.
     DEFAULTS: the settings that it does well with on the testbed's model of a million parameters: what is left null.
     """
@@ -28,6 +30,7 @@ class Method(Protocol):
     TRAINER: str | None
     INFERENCE_TAG: str
     TAGS: tuple[str, ...]
+    PLANNED: bool
     DEFAULTS: Mapping[str, Any]
     INSTRUCTION: str
 

@@ -10,6 +10,7 @@ from evenhand.evaluation.families.generation_bias.content import HEADLINE
 from evenhand.evaluation.results import BiasScore, find_score, read_scores
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.mitigation.labelling.page import PLAN, THRESHOLD, planned_at
+from evenhand.mitigation.methods import load_method
 from evenhand.recipes.experiment import Plan
 from evenhand.recipes.measure import SCORES
 
@@ -33,7 +34,8 @@ def point_row(plan: Plan, folder: Path, fields: Mapping[str, Any], failed: str =
     """
     row = {"method": plan.method, "decoding": plan.decoding, "seed": plan.seed, **fields, "failed": failed}
     row["folder"] = plan.comparison.relative_to(folder).as_posix()
-    row |= _predicted(plan.labels) if len(plan.tunings) == 1 and (plan.labels / "run.json").exists() else {}
+    planned = load_method(plan.method).PLANNED and len(plan.tunings) == 1
+    row |= _predicted(plan.labels) if planned and (plan.labels / "run.json").exists() else {}
     if failed:
         return row
     before, after, changes = (read_scores(folder / SCORES) for folder in (plan.before, plan.after, plan.comparison))
