@@ -64,12 +64,10 @@ def arguments(file: Path, folder: Path | str, report_to: str = "none") -> list[s
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished(tmp_path_factory, commands):
     folder = tmp_path_factory.mktemp("loop")
     (folder / "loop.yaml").write_text(SETTINGS)
-    command = [sys.executable, "-m", "evenhand", *arguments(folder / "loop.yaml", folder / "run", "wandb")]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = commands.run(*arguments(folder / "loop.yaml", folder / "run", "wandb"))
     assert "stage 1 of 10: measure → " in done.stderr
     return folder / "run", done.stdout
 
