@@ -13,6 +13,12 @@ os.environ.update(HF_HUB_OFFLINE="1", WANDB_MODE="offline", WANDB_SILENT="true",
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items):
+    """Files with slow tests first: side by side, the last ones to end are short."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def pytest_collection_finish():
     """Keep what was imported out of the collections of garbage, which would go through all of it each time."""
     gc.collect()
