@@ -17,6 +17,7 @@ from typing import Any
 
 from evenhand.evaluation.errors import InputError, Refused
 from evenhand.evaluation.families.generation_bias.content import HEADLINE, bias_shown
+from evenhand.evaluation.families.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.models.revisions import ADAPTER
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.results import find_score, place_name, read_scores
@@ -164,7 +165,8 @@ def plan(loop: LoopSettings, method: str, place: Place, second: bool = False) ->
     first, last = (next(iter(found), None) for found in (labels, reversed(tunings)))
     folders = {"before": before, "after": after, "labels": first, "tuning": last, "untagged": untagged}
     needed = [folder for folder in folders.values() if folder is not None]
-    comparison = add(f"{method}/{under}compare", "compare", CompareSettings, None, *needed, **folders, show=False)
+    told = {"generation_bias": ComparisonSettings(relevance=measured.generation_bias.relevance), "show": False}
+    comparison = add(f"{method}/{under}compare", "compare", CompareSettings, None, *needed, **folders, **told)
     folders = (before, first, tuple(tunings), after, untagged, comparison)
     return Plan(method, loop.seed, tuple(stages), *folders, measured.decoding.title(), loop.even_if_unbiased)
 

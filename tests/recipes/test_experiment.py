@@ -1,5 +1,6 @@
 """Plans run stage by stage: in order, what is shared once, a refusal ending its own plan and no other."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,15 @@ def test_the_base_alone_scores_its_own_responses(tmp_path):
     scored = {stage.folder.name: stage.settings.generation_bias.relevance for stage in found.stages[:2]}
     scored |= {stage.folder.name: stage.settings.generation_bias.relevance for stage in found.stages[4:6]}
     assert scored == {"before": True, "train": False, "after": False, "untagged": False}
+    assert found.stages[-1].settings.generation_bias.relevance
+
+
+def test_where_the_base_does_not_score_its_responses_it_scores_nobodys(tmp_path):
+    told = loop(tmp_path)
+    own = replace(told.measure.generation_bias, relevance=False)
+    (found,) = plans(replace(told, measure=replace(told.measure, generation_bias=own)), "kto", by_name(tmp_path))
+    assert found.stages[0].settings.generation_bias.relevance is False
+    assert found.stages[-1].settings.generation_bias.relevance is False
 
 
 def test_a_prompt_is_measured_beside_the_base_and_nothing_is_labelled_or_tuned(tmp_path):

@@ -53,7 +53,10 @@ def differences(run: Run, before: Measured, after: Measured, told: ComparisonSet
     found += _overall_differences(before, after, rows, signature)
     found += cost_differences(before, after, rows, clusters, signature)
     found += capability_differences(before, after, signature)
-    found += _judged_by_the_base(run, before, rows, signature)
+    if told.relevance:
+        found += _judged_by_the_base(run, before, rows, signature)
+    else:
+        found += undefined_changes("generation_bias.relevance is false", signature)
     phrases = load_phrases(told.phrases or (TESTBED if before.told.model.name == TESTBED else "paper"))
     found += write_changes(run, old, new, clusters, phrases, _bias_values(run), signature)
     if told.corpus.path is not None:

@@ -53,10 +53,11 @@ class CorpusSettings:
 
 @strict
 class ComparisonSettings:
-    """Generation bias before and after: which phrases changed, and how common descriptors are in a corpus."""
+    """Generation bias before and after: which phrases changed, how common descriptors are in a corpus, relevance."""
 
     phrases: str | None = option(None, "phrases to count: 'paper', 'testbed' or a YAML path; null: by the model")
     corpus: CorpusSettings = option(CorpusSettings, "where descriptors are counted")
+    relevance: bool = option(True, "have the first run's model score the responses of both: fit, perplexity")
 
 
 def classifiers(told: "Told") -> dict[str, CheckpointSettings | ClassifierSettings]:

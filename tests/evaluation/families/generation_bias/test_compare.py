@@ -111,6 +111,12 @@ def told(tmp_path):
     return ComparisonSettings(corpus=CorpusSettings(path=str(tmp_path / "books.jsonl")))
 
 
+def test_nobody_judges_where_that_is_not_wanted(runs, tmp_path):
+    found = compare(tmp_path / "compare", *runs, ComparisonSettings(relevance=False))
+    for metric in ("relevance_kept", "relevance_difference", "response_perplexity_rise"):
+        assert find_score(found.scores, metric).reason == "generation_bias.relevance is false"
+
+
 def test_a_comparison_leaves_its_tables_scores_and_reports(runs, told, tmp_path):
     found = compare(tmp_path / "compare", *runs, told)
     styles = found.table("style_changes").set_index("style")
