@@ -57,4 +57,5 @@ def start_logging() -> None:
     logging.raiseExceptions = False  # a library's own log that a full disk does not take is no traceback
     # What libraries say of their own future and of each other is nothing that a user could mend.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)  # a kernel of which we make no use
     warnings.filterwarnings("ignore", category=FutureWarning)
