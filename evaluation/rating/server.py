@@ -5,6 +5,7 @@ asked for everything, there are no cookies. Answers from pages of other sites ar
 this machine's where it listens to itself alone (a name on the Web can be made to point here).
 """
 
+import asyncio
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,9 +20,10 @@ import pandas as pd
 import uvicorn
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
@@ -37,6 +39,7 @@ TOKEN = "token"  # file of a rating's folder: the link stays the same when the s
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LONGEST_BODY = 1 << 14  # bytes of an answer
 SECONDS_TO_CLOSE = 3  # for what a browser keeps open
+SECONDS_FOR_BODY = 10  # until an answer has arrived whole; uvicorn has no such limit
 HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -84,10 +87,11 @@ def rating_app(rating: Rating, token: str, host: str) -> Starlette:
         return _pair_page(rating, rater)
 
     async def vote(request: Request) -> Response:
-        form = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
-        rater, item = rater_name(form.get("rater", "")), (form.get(PROMPT_ID, ""), form.get("question", ""))
+        form = await _read_form(request)
+        # The name is used as the page wrote it into its form: the page and the vote draw the left side from one string.
+        rater, item = form.get("rater", ""), (form.get(PROMPT_ID, ""), form.get("question", ""))
         button = form.get("choice")
-        if button not in ("left", "right", "skip", "undo") or not rater:
+        if button not in ("left", "right", "skip", "undo") or not rater or rater != rater_name(rater):
             return PlainTextResponse("This is no vote.", 400)
         try:
             if button == "undo":
@@ -139,7 +143,12 @@ def token_of(folder: Path) -> str:
 
 def serve(app: Starlette, listening: socket.socket) -> None:
     """Answer requests until the process is told to end."""
-    config = uvicorn.Config(
+    uvicorn.Server(server_config(app)).run(sockets=[listening])
+
+
+def server_config(app: Starlette) -> uvicorn.Config:
+    """Return the settings of the web server: HTTP/1.1 alone, and no log of requests."""
+    return uvicorn.Config(
         app,
         http="h11",
         ws="none",
@@ -150,7 +159,25 @@ def serve(app: Starlette, listening: socket.socket) -> None:
         server_header=False,
         timeout_graceful_shutdown=SECONDS_TO_CLOSE,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+
+
+async def _read_form(request: Request) -> dict[str, str]:
+    """Return the fields of a form; of a field with several values, the first.
+
+    Raises:
+        HTTPException: the body is not UTF-8 or incomplete (400), or does not arrive in time (408).
+    """
+    try:
+        async with asyncio.timeout(SECONDS_FOR_BODY):
+            body = await request.body()
+        return {name: values[0] for name, values in parse_qs(body.decode(), errors="strict").items()}
+    except UnicodeDecodeError:
+        raise HTTPException(400, "This is no vote: it is not UTF-8.") from None
+    except ClientDisconnect:
+        raise HTTPException(400, "This is no vote: the connection was closed before its end.") from None
+    except TimeoutError:
+        text = f"This is no vote: it did not arrive whole in {SECONDS_FOR_BODY} seconds."
+        raise HTTPException(408, text, headers={"Connection": "close"}) from None
 
 
 def _refusal(request: Request, token: str, host: str) -> tuple[str, int] | None:

@@ -112,13 +112,20 @@ class Votes:
 
 
 def rater_name(text: str) -> str:
-    """Return a rater's name as it is kept: composed characters, none that are not seen, single spaces, not too long.
+    """Return a rater's name in its normal form: visible characters in Unicode's NFC, single spaces, 60 characters.
+
+    The function is idempotent: the normal form of a normal form is the same string. Removing an invisible character
+    can bring spaces together, or a letter and its accent, so NFC and the spaces come after the removal. A prefix of
+    NFC is NFC.
 
     >>> rater_name(" Anna  B.\x07 ")
     'Anna B.'
+    >>> rater_name("Ann \u200b B")
+    'Ann B'
     """
-    spaced = " ".join(unicodedata.normalize("NFC", text).split())
-    return "".join(each for each in spaced if not unicodedata.category(each).startswith("C"))[:LONGEST_NAME].strip()
+    spaced = " ".join(text.split())  # first, because tabs and line ends are control characters, too
+    seen = "".join(each for each in spaced if not unicodedata.category(each).startswith("C"))
+    return " ".join(unicodedata.normalize("NFC", seen).split())[:LONGEST_NAME].rstrip()
 
 
 def read_votes(path: Path) -> pd.DataFrame:

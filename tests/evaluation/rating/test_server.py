@@ -1,6 +1,7 @@
 """The rating pages, asked as a browser asks and as it does not."""
 
 import errno
+import html
 import os
 import re
 
@@ -11,6 +12,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.rating.pairs import left_side, other
 from evenhand.evaluation.rating.server import LONGEST_BODY, listen, rating_app, token_of
 from evenhand.evaluation.rating.votes import read_votes
+from tests.evaluation.rating.awkward_names import NAMES
 from tests.evaluation.rating.rated_pairs import rating
 from tests.parsed_page import ParsedPage
 from tests.report_pages import HOSTILE
@@ -38,7 +40,8 @@ def shown(client, rater="anna"):
 
 def form_of(page):
     """The hidden fields of a page's form."""
-    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page.text))
+    found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page.text)
+    return {name: html.unescape(value) for name, value in found}
 
 
 def answer(client, choice, form=None, headers=None, rater="anna"):
@@ -70,6 +73,36 @@ def test_each_side_shows_the_response_that_its_vote_means(client, judged):
         left = left_side("anna", form["prompt_id"], 0)
         assert texts == [{"before": "old", "after": "new"}[side] for side in (left, other(left))]
         answer(client, "left")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_vote_is_for_the_side_that_the_page_showed(tmp_path, name):
+    """Twelve pairs, so that of a name in two forms some pair draws another side for each."""
+    client = browser(rating(tmp_path, n=12))
+    for place in range(24):
+        page, button = shown(client, name), ("left", "right", "left")[place % 3]
+        left, right = re.findall(r'<span class="answer" dir="auto">(old|new) \d+</span>', page.text)
+        form, side = form_of(page), {"old": "before", "new": "after"}
+        answer(client, button, form)
+        votes = read_votes(tmp_path / "votes.jsonl")
+        assert len(votes) == place + 1
+        expected = [form["rater"], form["prompt_id"], side[left if button == "left" else right], side[left]]
+        assert votes[["rater", "prompt_id", "choice", "left"]].iloc[-1].tolist() == expected
+    assert "That was all" in shown(client, name).text
+
+
+def test_a_vote_under_a_name_that_no_page_gave_is_refused(client, judged):
+    assert answer(client, "left", form_of(shown(client)) | {"rater": " anna"}).status_code == 400
+    assert answer(client, "undo", form_of(shown(client)) | {"rater": "anna\u200b"}).status_code == 400
+    assert len(judged.votes) == 0
+
+
+@pytest.mark.parametrize("body", [b"rater=\xff&choice=left", b"rater=%ff&choice=left", b"\xff"])
+def test_a_body_that_is_not_utf8_is_refused(client, judged, body):
+    response = client.post(f"/{TOKEN}/vote", content=body, headers={"Origin": ORIGIN})
+    assert (response.status_code, response.text) == (400, "This is no vote: it is not UTF-8.")
+    assert response.headers["cache-control"] == "no-store"
+    assert len(judged.votes) == 0
 
 
 def test_raters_are_shown_the_same_pairs_and_go_on_each_by_themselves(client):

@@ -3,11 +3,15 @@
 import errno
 import json
 import os
+import unicodedata
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.rating.votes import Vote, Votes, rater_name, read_votes
+from evenhand.evaluation.rating.votes import LONGEST_NAME, Vote, Votes, rater_name, read_votes
+from tests.evaluation.rating.awkward_names import NAMES
 
 
 def vote(rater="anna", prompt_id="p1", question="preference", choice="after"):
@@ -121,3 +125,28 @@ def test_one_name_is_one_rater():
     assert len(rater_name("x" * 1000)) == 60
     assert rater_name("\u202e\n\x00") == ""
     assert rater_name("  Zoe\u0301 \t B ") == rater_name("Zo\u00e9 B") == "Zoé B"
+
+
+AWKWARD = (
+    " \t\n\x00\x1c\x85\u00a0\u2000\u2028\u200b\u200d\ufeff\u00ad\U000e0100\ud800"  # spaces, and what is not seen
+    "aeo\u0301\u0302\u0323\u030a\u212b\u1112\u1161\u11ab"  # what composes
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text(AWKWARD, max_size=90) | st.text(st.characters(), max_size=90))
+@example("Ann \u200b B")
+@example("Zoe\u200b\u0301")
+@example("x" * 59 + " \u200b y")
+def test_a_normal_form_stays_as_it_is(text):
+    name = rater_name(text)
+    assert rater_name(name) == name
+    assert len(name) <= LONGEST_NAME
+    assert name == " ".join(name.split()) == unicodedata.normalize("NFC", name)
+    assert not any(unicodedata.category(character).startswith("C") for character in name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_awkward_names_have_one_normal_form(name):
+    assert rater_name(name)
+    assert rater_name(rater_name(name)) == rater_name(name)
