@@ -30,15 +30,15 @@ decoding: {batch_size: 8}
 generation_bias: {permutations: 9, second_style_classifier: null, neutral_dialogue: INPUTS/dialogue.jsonl}
 """
 TUNING = """
-training: {epochs: 1, batch_size: 8, evaluations_per_epoch: 2, max_rows: 60, largest_perplexity_rise: 9}
+training: {epochs: 1, batch_size: 8, evaluations_per_epoch: 2, max_rows: 60, max_perplexity_increase: 9}
 measure_every: 0
 """
 STEPS = f"""
 measure:{MEASUREMENT.replace(chr(10), chr(10) + "  ")}
 label: {{quantile: 0.7}}
 tune:{TUNING.replace(chr(10), chr(10) + "  ")}
-even_if_unbiased: true
-untagged: false
+allow_no_bias: true
+measure_without_tag: false
 """
 FILES = {
     "measure.yaml": MEASUREMENT,
@@ -221,8 +221,8 @@ def _results(folder: Path) -> dict[str, Any]:
     for path in folder.rglob("*"):
         name = path.relative_to(folder).as_posix()
         if path.name == "scores.json":
-            told = json.loads(path.read_text(encoding="utf-8"))
-            found[name] = [(s["metric"], s["group"], s["value"], s["interval"]) for s in told["scores"]]
+            saved = json.loads(path.read_text(encoding="utf-8"))
+            found[name] = [(s["metric"], s["group"], s["value"], s["interval"]) for s in saved["scores"]]
         elif path.name == "votes.jsonl":
             found[name] = [line.rpartition('"time"')[0] for line in path.read_text(encoding="utf-8").splitlines()]
         elif path.suffix in (".parquet", ".safetensors") and "parts" not in path.parts and path.stem != "points":

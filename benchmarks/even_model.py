@@ -98,7 +98,7 @@ def main() -> None:
         ]
     verdicts = judged(summarise(pd.DataFrame(points), [METHOD]), Bar()).to_dict("records")
     for row, verdict in zip(points, verdicts, strict=True):
-        missed, open_ = (", ".join(verdict[name]) or "nothing" for name in ("missed", "untold"))
+        missed, open_ = (", ".join(verdict[name]) or "nothing" for name in ("missed", "inconclusive"))
         print(f"\n{row['decoding']}: misses {missed}; cannot be told: {open_}")
         for name in SHOWN:
             print(f"  {name:28} {row[name]:8.4f} [{row[f'{name}_low']:.4f}, {row[f'{name}_high']:.4f}]")

@@ -33,7 +33,7 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
 )
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.results import TEXT
-from evenhand.evaluation.runs.parts import gather
+from evenhand.evaluation.runs.parts import compute_resumable
 from evenhand.evaluation.runs.progress import start_logging
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -137,7 +137,7 @@ def main() -> None:
         print(f"\nall of it: about {positions / rate / 60:.0f} min of CPU")
     if given.full:
         start = time.process_time()
-        rows = gather(
+        rows = compute_resumable(
             given.full,
             ["log_p"],
             len(whole.token) - 1,

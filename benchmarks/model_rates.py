@@ -113,7 +113,7 @@ def generate_batch_rate(model: DialogueModel, options: argparse.Namespace) -> fl
     """Return tokens per second of as many and as long responses to the same contexts by `generate_batch`."""
     decoder_only(model)
     ids = model.tokenizer(contexts(model, options), add_special_tokens=False)["input_ids"]
-    told = GenerationConfig(**ARGUMENTS, eos_token_id=-1, pad_token_id=0)
+    generation_config = GenerationConfig(**ARGUMENTS, eos_token_id=-1, pad_token_id=0)
     # By itself it takes nearly all memory for keys and values: on a CPU that is everybody's.
     blocks = options.rows if model.model.device.type == "cpu" else None
     config = ContinuousBatchingConfig(seed=0, num_blocks=blocks)
@@ -121,12 +121,14 @@ def generate_batch_rate(model: DialogueModel, options: argparse.Namespace) -> fl
 
     def answer() -> None:
         found = model.model.generate_batch(
-            ids, generation_config=told, continuous_batching_config=config, persistent_manager=True
+            ids, generation_config=generation_config, continuous_batching_config=config, persistent_manager=True
         )
         errors = {one.error for one in found.values() if one.error}
         made.append(sum(len(one.generated_tokens) for one in found.values()))
-        if errors or made[-1] != len(ids) * told.max_new_tokens:
-            raise DoesNotRun(f"{made[-1]} tokens instead of {len(ids) * told.max_new_tokens} {' '.join(errors)}")
+        if errors or made[-1] != len(ids) * generation_config.max_new_tokens:
+            raise DoesNotRun(
+                f"{made[-1]} tokens instead of {len(ids) * generation_config.max_new_tokens} {' '.join(errors)}"
+            )
 
     try:
         taken = second_of_two(answer, model.model.device)

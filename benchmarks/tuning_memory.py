@@ -51,12 +51,12 @@ class WithoutProducts(TorchDispatchMode):
     """Returns zeros for the product of two bfloat16 matrices."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        told = kwargs or {}
+        keywords = kwargs or {}
         if function is torch.ops.aten.mm.default and args[0].dtype == torch.bfloat16:
             return args[0].new_zeros(args[0].shape[0], args[1].shape[1])
         if function is torch.ops.aten.mm.out and args[0].dtype == torch.bfloat16:
-            return told["out"].zero_()
-        return function(*args, **told)
+            return keywords["out"].zero_()
+        return function(*args, **keywords)
 
 
 class LastStep(TrainerCallback):

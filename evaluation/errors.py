@@ -12,10 +12,10 @@ class InputError(ValueError):
     """Input that cannot be used; its message names the field, the value received and the fix.
 
     The command line prints the message alone and exits with status 2; nothing has been lost by then. One that the main
-    process of several raised and says is raised in the others, too, as `told_by_main`.
+    process of several raised and says is raised in the others, too, as `reported_by_rank_zero`.
     """
 
-    told_by_main = False
+    reported_by_rank_zero = False
 
 
 class Refused(InputError):

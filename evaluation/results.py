@@ -38,7 +38,7 @@ class BiasScore:
     (infinite where it has none). `n` counts the rows behind the value, `n_left_out` those that could not enter it.
     `group` says which cut it is ({} is everything); `p_value` belongs to the test that the metric's docstring names.
     `signature` holds all that shaped the number. Where `interval` takes descriptors and templates as given,
-    `wider_interval` is for others like those of `wider_over`, "descriptors" or "templates".
+    `jackknife_interval` is for others like those of `wider_over`, "descriptors" or "templates".
     """
 
     metric: str
@@ -54,7 +54,7 @@ class BiasScore:
     standard_error: float | None = None
     signature: Mapping[str, Any] = field(default_factory=dict)
     wider_over: str | None = None
-    wider_interval: tuple[float, float] | None = None
+    jackknife_interval: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if math.isnan(self.value) and not self.reason:
@@ -96,7 +96,7 @@ def read_scores(path: Path | str) -> list[BiasScore]:
                         for sign, bound in zip((-1, 1), record["bounds"], strict=True)
                     ),
                     "interval": record["interval"] and tuple(record["interval"]),
-                    "wider_interval": (wider := record.get("wider_interval")) and tuple(wider),
+                    "jackknife_interval": (wider := record.get("jackknife_interval")) and tuple(wider),
                     "signature": found["signatures"][record["signature"]],
                 }
             )
@@ -110,10 +110,10 @@ def read_scores(path: Path | str) -> list[BiasScore]:
         ) from None
 
 
-def place_name(name: str) -> str:
+def display_name(name: str) -> str:
     """Return a model's or a file's name as reports and cards have it: of an absolute path the last three parts.
 
-    >>> place_name("/home/me/runs/loop/kto/tune/adapter"), place_name("org/model")
+    >>> display_name("/home/me/runs/loop/kto/tune/adapter"), display_name("org/model")
     ('kto/tune/adapter', 'org/model')
     """
     return "/".join(PurePath(name).parts[1:][-3:]) if PurePath(name).is_absolute() else name
@@ -155,7 +155,7 @@ _LINE = {
 def _short(value: Any) -> str:
     if not isinstance(value, Mapping):
         return str(value)
-    name, pinned = place_name(str(value.get("name") or "")), value.get("revision") or value.get("sha256")
+    name, pinned = display_name(str(value.get("name") or "")), value.get("revision") or value.get("sha256")
     return f"{name}@{pinned[:7]}" if pinned else name or _digest(value)
 
 
@@ -173,7 +173,7 @@ def _csv(records: Sequence[Mapping[str, Any]]) -> str:
     writer.writerow(["metric", *cuts, "value", *with_low_and_high, *plain[1:]])
     for record in records:
         low, high = record["interval"] or (None, None)
-        ends = [low, high, record["wider_over"], *(record["wider_interval"] or (None, None))]
+        ends = [low, high, record["wider_over"], *(record["jackknife_interval"] or (None, None))]
         values = [record[name] for name in plain]
         writer.writerow([record["metric"], *(record["group"].get(cut) for cut in cuts), values[0], *ends, *values[1:]])
     return text.getvalue()

@@ -202,15 +202,15 @@ class DecodingSettings:
         return ", ".join([self.preset, *(f"{name} {value}" for name, value in self.arguments.items())])
 
 
-def as_settings(told: Any) -> Any:
+def as_settings(settings: Any) -> Any:
     """Return settings as plain YAML values, without the families of metrics that are not named."""
     from evenhand.evaluation.families import names  # it stands on this module
 
-    if is_dataclass(told):
-        pairs = ((field.name, getattr(told, field.name)) for field in fields(told))
+    if is_dataclass(settings):
+        pairs = ((field.name, getattr(settings, field.name)) for field in fields(settings))
         return {name: as_settings(value) for name, value in pairs if value is not None or name not in names()}
-    if isinstance(told, dict):
-        return {key: as_settings(value) for key, value in told.items()}
-    if isinstance(told, (list, tuple)):
-        return [as_settings(item) for item in told]
-    return str(told) if isinstance(told, Path) else told
+    if isinstance(settings, dict):
+        return {key: as_settings(value) for key, value in settings.items()}
+    if isinstance(settings, (list, tuple)):
+        return [as_settings(item) for item in settings]
+    return str(settings) if isinstance(settings, Path) else settings

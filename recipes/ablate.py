@@ -36,7 +36,7 @@ def ablate(settings: AblateSettings) -> None:
     if not planned:
         raise InputError(f"sweep: {settings.sweep} has no point; give each field a value, or a list of some.")
     refused = run(planned, settings, on_finished=lambda finished: track(settings, finished, fields))
-    processes.from_main(lambda: summarise_and_present("An ablation", settings, planned, refused, fields))
+    processes.on_rank_zero(lambda: summarise_and_present("An ablation", settings, planned, refused, fields))
 
 
 def points(settings: AblateSettings) -> Iterator[dict[str, Any]]:

@@ -70,19 +70,19 @@ def group_in(kind: Any) -> type | None:
     return next((found for part in typing.get_args(kind) if (found := group_in(part))), None)
 
 
-def checked(cls: type, told: Mapping[str, Any], source: str) -> Any:
+def checked(cls: type, mapping: Mapping[str, Any], source: str) -> Any:
     """Return `cls(**told)`, every key, type and range checked; `source` is named in the error.
 
     Raises:
         InputError: a key is unknown, or has another place now; a value has the wrong type or is out of range.
     """
-    return _built(cls, with_groups(cls, told, source), source)
+    return _built(cls, with_groups(cls, mapping, source), source)
 
 
-def _built(cls: type, told: Mapping[str, Any], source: str, at: str = "") -> Any:
+def _built(cls: type, mapping: Mapping[str, Any], source: str, at: str = "") -> Any:
     """Return the class of the values, its groups first."""
-    hints, values = typing.get_type_hints(cls, include_extras=True), dict(told)
-    for key, value in told.items():
+    hints, values = typing.get_type_hints(cls, include_extras=True), dict(mapping)
+    for key, value in mapping.items():
         if isinstance(value, Mapping) and (group := group_in(hints[key])):
             values[key] = _built(group, value, source, f"{at}{key}.")
         elif reason := _unusable(value):
@@ -116,14 +116,14 @@ def _unusable(value: Any) -> str:
     return "" if value is None or isinstance(value, float) else f"{type(value).__name__} is no type of a setting"
 
 
-def with_groups(cls: type, told: Mapping[str, Any], source: str, root: type | None = None, at: str = "") -> dict:
+def with_groups(cls: type, mapping: Mapping[str, Any], source: str, root: type | None = None, at: str = "") -> dict:
     """Return nested values with each plain value in a group's place as the group's name.
 
     Raises:
         InputError: a key is unknown, or a value is no group and cannot be the name of one.
     """
     hints, found = typing.get_type_hints(cls, include_extras=True), {}
-    for key, value in told.items():
+    for key, value in mapping.items():
         if "." in str(key):
             nested = str(key).replace(".", ": {") + ": …" + "}" * str(key).count(".")
             raise InputError(f"{source}: {at}{key}: write groups as nested keys, {nested}.")

@@ -9,7 +9,7 @@ import numpy as np
 from huggingface_hub import EvalResult, ModelCardData
 
 from evenhand.evaluation.report.numbers import NO_NUMBER, find, interval, number, visible
-from evenhand.evaluation.results import BiasScore, place_name
+from evenhand.evaluation.results import BiasScore, display_name
 from evenhand.mitigation.training.card import table
 from evenhand.recipes.settings import TrainClassifierSettings
 
@@ -49,7 +49,7 @@ def classifier_card(
     apart = f", and {neither:,} that stand in both files were not trained on" if neither else ""
     several = settings.label_separator is not None
     rows = {
-        "from": f"`{place_name(settings.model)}`" if settings.model else f"scratch ({settings.architecture})",
+        "from": f"`{display_name(settings.model)}`" if settings.model else f"scratch ({settings.architecture})",
         "labels of a text": f"several: a sigmoid each, given from {settings.threshold}"
         if several
         else "one: a softmax",

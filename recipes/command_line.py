@@ -77,16 +77,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         start_logging()
         level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
-        log.setLevel(level if processes.is_main() else logging.ERROR)  # the others find the same
+        log.setLevel(level if processes.is_rank_zero() else logging.ERROR)  # the others find the same
         if command != "configs":  # of which nothing is loaded
             log.info("evenhand %s: loading …", command)
         if command == "measure":
             check_inputs(settings)
         run_command(command, settings)
-        processes.leave()
+        processes.shut_down()
     except InputError as error:
-        if processes.is_main() or not error.told_by_main:
-            of, one = f" {command}" if command else "", "" if processes.is_main() else processes.name()
+        if processes.is_rank_zero() or not error.reported_by_rank_zero:
+            of, one = f" {command}" if command else "", "" if processes.is_rank_zero() else processes.name()
             print(f"evenhand{of}{one}: {one_line(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _end(*_: Any) -> None:
     """End after SIGTERM, which the launcher of several processes sends when one of them is lost."""
-    if processes.launched() > 1 and processes.is_main():  # not by `print`, which may be at work
+    if processes.launched_world_size() > 1 and processes.is_rank_zero():  # not by `print`, which may be at work
         os.write(2, b"evenhand: the launcher ends this process and says why; the same command goes on from here.\n")
     sys.exit(TERMINATED)
 

@@ -16,10 +16,10 @@ def run_command(command: str, settings: Any) -> None:
     Raises:
         InputError: as the command says; one that takes one process is started in several.
     """
-    if command == ALONE and processes.launched() > 1:
+    if command == ALONE and processes.launched_world_size() > 1:
         raise InputError(f"{command} trains in one process; start it without a launcher.")
     function = getattr(import_module(f"evenhand.recipes.{command}"), command)
     if command in SHARED:
         function(settings)
     else:
-        processes.from_main(lambda: function(settings))
+        processes.on_rank_zero(lambda: function(settings))

@@ -10,8 +10,8 @@ import pandas as pd
 
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Measured
-from evenhand.evaluation.families.generation_bias.content import HEADLINE
+from evenhand.evaluation.families import FamilyRun
+from evenhand.evaluation.families.generation_bias.report_data import HEADLINE
 from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run, same_prompts
 from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import before_after
@@ -24,7 +24,7 @@ from evenhand.mitigation.methods import load_method
 from evenhand.mitigation.training.page import method_of, tag_note, training_section
 from evenhand.recipes.measure import SCORES, read_settings
 from evenhand.recipes.responses import LINK, write_responses
-from evenhand.recipes.settings import FAMILY, CompareSettings, told_of
+from evenhand.recipes.settings import FAMILY, CompareSettings, measure_config
 from evenhand.recipes.testbed.known import known, known_differences
 from evenhand.recipes.tuned_on import tuned_on_warnings
 
@@ -60,11 +60,11 @@ def show_responses(settings: CompareSettings) -> None:
     """Write the page of all responses of both runs, if generation bias was compared."""
     measured, _ = _measured(settings)
     if FAMILY in measured:
-        names = (run.told.model.name for run in measured[FAMILY].values())
+        names = (run.config.model.name for run in measured[FAMILY].values())
         write_responses(settings.output_dir, before_after(*names), settings.before, settings.after)
 
 
-def _measured(settings: CompareSettings) -> tuple[dict[str, dict[str, Measured]], dict[str, dict[str, Any]]]:
+def _measured(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyRun]], dict[str, dict[str, Any]]]:
     """Return both runs as each family that they have in common sees them, and the manifests of both.
 
     Raises:
@@ -82,7 +82,8 @@ def _measured(settings: CompareSettings) -> tuple[dict[str, dict[str, Measured]]
             "measure both by one of them."
         )
     runs = {
-        name: {side: Measured(getattr(settings, side), told_of(told[side], name)) for side in told} for name in names
+        name: {side: FamilyRun(getattr(settings, side), measure_config(told[side], name)) for side in told}
+        for name in names
     }
     return runs, manifests
 
@@ -99,7 +100,7 @@ def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, An
     return inputs
 
 
-def _differences(run: Run, settings: CompareSettings, name: str, before: Measured, after: Measured) -> list[Any]:
+def _differences(run: Run, settings: CompareSettings, name: str, before: FamilyRun, after: FamilyRun) -> list[Any]:
     if name == FAMILY:  # what the treatment knows of the descriptors; the instrument only reads it
         rows = read_styled_run(before.folder), read_styled_run(after.folder)
         if same_prompts(*rows):  # others are refused below
@@ -119,13 +120,13 @@ def _bias_values(labels: Path | None, before: StyledRun, after: StyledRun) -> pd
     return bias_value_changes(labelled.shared, labelled.vectors, *sides, alpha)
 
 
-def _page(settings: CompareSettings, name: str, before: Measured, after: Measured) -> Page:
-    changes = Measured(settings.output_dir, getattr(settings, name, None))
+def _page(settings: CompareSettings, name: str, before: FamilyRun, after: FamilyRun) -> Page:
+    changes = FamilyRun(settings.output_dir, getattr(settings, name, None))
     page = families.module_of(name, "page").comparison_page
     if name != FAMILY:
         return page(before, after, changes, known(name, before))
-    told, model = known(name, before), after.told.model.name
-    untagged = settings.untagged and Measured(settings.untagged)
+    told, model = known(name, before), after.config.model.name
+    untagged = settings.untagged and FamilyRun(settings.untagged)
     pooled = [find_score(measured.scores, HEADLINE) for measured in (untagged, before) if untagged]
     note = tag_note(model, *pooled)
     found = page(before, after, changes, replace(told, notes=[*told.notes, *filter(None, [note])]))
@@ -154,10 +155,10 @@ def _planned(settings: CompareSettings) -> bool:
     """Return whether the threshold plan speaks of the method, if it is known."""
     if settings.tuning is None:
         return True
-    return load_method(read_run(settings.tuning, "tune", "tuning")[0]["method"]).PLANNED
+    return load_method(read_run(settings.tuning, "tune", "tuning")[0]["method"]).THRESHOLD_PLAN_APPLIES
 
 
-def _left(settings: CompareSettings, changes: Measured) -> float:
+def _left(settings: CompareSettings, changes: FamilyRun) -> float:
     """Return the share of pooled FGB* left by a model that was tuned on these labels alone; NaN of any other."""
     if settings.tuning is None:
         return math.nan

@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError, Refused
-from evenhand.evaluation.families.generation_bias.content import HEADLINE, bias_shown
+from evenhand.evaluation.families.generation_bias.report_data import HEADLINE, bias_shown
 from evenhand.evaluation.families.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.models.revisions import ADAPTER
 from evenhand.evaluation.report.numbers import score_text
-from evenhand.evaluation.results import find_score, place_name, read_scores
+from evenhand.evaluation.results import display_name, find_score, read_scores
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import NOT_COMPARED
 from evenhand.evaluation.settings import ClassifierSettings, ModelSettings, as_settings
 from evenhand.mitigation.methods import Method, load_method
 from evenhand.recipes.commands import run_command
-from evenhand.recipes.foreseen import check_stages
 from evenhand.recipes.launchers import launched
 from evenhand.recipes.measure import SCORES
+from evenhand.recipes.preflight import check_stages
 from evenhand.recipes.settings import (
     FAMILY,
     CompareSettings,
@@ -81,20 +81,20 @@ class Plan:
     untagged: Path | None
     comparison: Path
     decoding: str
-    even_if_unbiased: bool = False
+    allow_no_bias: bool = False
 
     def nothing_to_remove(self) -> str:
         """Return why there is nothing to tune, once the base is measured: no bias of it is shown; else ""."""
-        if self.even_if_unbiased:
+        if self.allow_no_bias:
             return ""
         pooled = find_score(read_scores(self.before / SCORES), HEADLINE)
         if bias_shown(pooled):
             return ""
-        place = place_name(str(self.before))
+        place = display_name(str(self.before))
         return (
             f"no bias of the base model can be shown: pooled FGB* is {score_text(pooled)} ({place}), so there is "
             "nothing to remove, and tuning could only do harm. Measure with more prompts (measure.prompts.descriptors, "
-            "per_cell), or tune it all the same by --even_if_unbiased true."
+            "per_cell), or tune it all the same by --allow_no_bias true."
         )
 
 
@@ -141,7 +141,7 @@ def plan(loop: LoopSettings, method: str, place: Place, second: bool = False) ->
     for number in range(1, 1 + (loop.rounds if module.TRAINER else 0)):
         # The first round's responses and labels are every method's.
         shared, of_method = ("", f"{method}/") if number == 1 else (f"{method}/round_{number}/",) * 2
-        responses = measure(f"{shared}train", _to_label(loop, model), *tuned_before, side="train")
+        responses = measure(f"{shared}train", _to_label(loop, model), *tuned_before, split="train")
         labels.append(
             add(f"{shared}label", "label", LabelSettings, loop.label, responses, responses=responses, seed=loop.seed)
         )
@@ -157,7 +157,7 @@ def plan(loop: LoopSettings, method: str, place: Place, second: bool = False) ->
     asked = replace(measured.with_metrics(*families), model=model, generation_bias=unscored)
     after = measure(f"{method}/{under}after", asked, *tuned_before)
     untagged = None
-    if module.INFERENCE_TAG and loop.untagged and not second:
+    if module.INFERENCE_TAG and loop.measure_without_tag and not second:
         asked_without = replace(unscored, control_tag="", permutations=0)
         alone = loop.measure.with_metrics(FAMILY)
         alone = replace(alone, model=model, generation_bias=asked_without, capabilities=[])
@@ -168,7 +168,7 @@ def plan(loop: LoopSettings, method: str, place: Place, second: bool = False) ->
     told = {"generation_bias": ComparisonSettings(relevance=measured.generation_bias.relevance), "show": False}
     comparison = add(f"{method}/{under}compare", "compare", CompareSettings, None, *needed, **folders, **told)
     folders = (before, first, tuple(tunings), after, untagged, comparison)
-    return Plan(method, loop.seed, tuple(stages), *folders, measured.decoding.title(), loop.even_if_unbiased)
+    return Plan(method, loop.seed, tuple(stages), *folders, measured.decoding.title(), loop.allow_no_bias)
 
 
 def _instructed(loop: LoopSettings, method: Method) -> ModelSettings:
@@ -245,7 +245,7 @@ def run(
     Raises:
         InputError: any other mistake, as soon as it shows, of settings before the first stage; see `launched`.
     """
-    processes.from_main(lambda: check_stages(plans))
+    processes.on_rank_zero(lambda: check_stages(plans))
     waiting = {stage.folder: stage for plan in plans for stage in plan.stages}
     started, total = 0, len(waiting)
     unfinished = list(plans)
@@ -279,7 +279,7 @@ def run(
             refused |= _without_bias(plan for plan in unfinished if plan.before in finished)
             for plan in [plan for plan in unfinished if {plan.comparison} & ({*finished} | {*refused})]:
                 unfinished.remove(plan)
-                processes.from_main(partial(on_finished, plan))
+                processes.on_rank_zero(partial(on_finished, plan))
             wanted = {stage.folder for plan in unfinished for stage in plan.stages}
             waiting = {folder: stage for folder, stage in waiting.items() if folder in wanted}
     return {str(plan.comparison): refused[plan.comparison] for plan in plans if plan.comparison in refused}

@@ -17,7 +17,7 @@ from evenhand.evaluation.models.revisions import ADAPTER, FACTS, adapter_base, f
 from evenhand.evaluation.runs.files import write_json, write_text
 from evenhand.evaluation.runs.folders import MANIFEST, read_run, stage
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.mitigation.training.adapter import folder_written_whole
+from evenhand.mitigation.training.adapter import atomic_write_folder
 from evenhand.recipes.export_card import Exported, export_card
 from evenhand.recipes.measure import read_settings
 from evenhand.recipes.settings import ExportSettings, MeasureSettings
@@ -58,7 +58,7 @@ def export(settings: ExportSettings) -> None:
         if run is not None:
             measured = _measured(settings.tuning)
             _check(settings, measured.model)
-            with folder_written_whole(run.folder / MODEL) as folder:
+            with atomic_write_folder(run.folder / MODEL) as folder:
                 exported = _write(settings, measured.model, folder)
                 write_text(folder / CARD, export_card(exported, settings.tuning, measured, comparison))
     log.info("export: the model and its card are in %s", settings.output_dir / MODEL)

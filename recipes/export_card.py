@@ -8,11 +8,11 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from evenhand.evaluation.families.generation_bias.content import METRIC_NAMES
+from evenhand.evaluation.families.generation_bias.report_data import METRIC_NAMES
 from evenhand.evaluation.models.loading import Kind
 from evenhand.evaluation.models.revisions import ADAPTER, FACTS
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, decimals_for, find, interval, number
-from evenhand.evaluation.results import BiasScore, find_score, place_name, read_scores, signature_line
+from evenhand.evaluation.results import BiasScore, display_name, find_score, read_scores, signature_line
 from evenhand.evaluation.runs.folders import read_run
 from evenhand.mitigation.labelling.page import THRESHOLD
 from evenhand.mitigation.training.card import INTRO, LIMITS, table, tuning_rows
@@ -99,7 +99,9 @@ def _front_matter(exported: Exported, facts: dict[str, Any], measured: MeasureSe
         datasets=[dataset] if known else None,
         **(base if on_hub else {}),
         **(
-            {"eval_results": results, "model_name": f"{place_name(exported.base)} {facts['method']}"} if results else {}
+            {"eval_results": results, "model_name": f"{display_name(exported.base)} {facts['method']}"}
+            if results
+            else {}
         ),
     ).to_yaml()
 

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.lock import Held
+from evenhand.evaluation.runs.lock import RunLocked
 from evenhand.evaluation.runs.progress import start_logging
 from evenhand.recipes.settings import Launching
 
@@ -56,10 +56,10 @@ def launched(settings: Launching) -> Iterator[Start]:
             processes share each stage already.
     """
     here = settings.launcher != RAY and settings.jobs in (None, 1)
-    if not here and processes.count() > 1:
+    if not here and processes.world_size() > 1:
         raise InputError(
-            f"jobs: stages at a time beside the {processes.count()} processes that share each of them; leave jobs and "
-            "launcher out, or start without `accelerate launch`."
+            f"jobs: stages at a time beside the {processes.world_size()} processes that share each of them; leave jobs "
+            "and launcher out, or start without `accelerate launch`."
         )
     if settings.launcher == RAY:
         with _on_ray(settings) as start:
@@ -213,6 +213,6 @@ def _task(stage: Startable, folder: str, threads: int, level: int) -> InputError
     os.chdir(folder)
     _prepare(threads, level)
     deadline = time.monotonic() + PATIENCE
-    while isinstance(found := _mistake(stage), Held) and time.monotonic() < deadline:
+    while isinstance(found := _mistake(stage), RunLocked) and time.monotonic() < deadline:
         time.sleep(1)
     return found

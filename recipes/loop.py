@@ -15,6 +15,6 @@ def loop(settings: LoopSettings) -> None:
     place = by_name(settings.output_dir)
     planned = [plan for method in dict.fromkeys(settings.methods) for plan in plans(settings, method, place)]
     refused = run(planned, settings)
-    processes.from_main(
+    processes.on_rank_zero(
         lambda: summarise_and_present("Generation bias before and after tuning", settings, planned, refused)
     )

@@ -8,16 +8,16 @@ from typing import Any
 
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Measured, Told
-from evenhand.evaluation.families.generation_bias.given import write_asked
+from evenhand.evaluation.families import FamilyRun, MeasureConfig
+from evenhand.evaluation.families.generation_bias.response_file import write_asked
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.results import BiasScore, place_name, write_scores
+from evenhand.evaluation.results import BiasScore, display_name, write_scores
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import Run, read_run, stage
 from evenhand.recipes.checking import checked
 from evenhand.recipes.responses import LINK, write_responses
-from evenhand.recipes.settings import FAMILY, MeasureSettings, told_of
+from evenhand.recipes.settings import FAMILY, MeasureSettings, measure_config
 from evenhand.recipes.testbed.known import known, known_scores
 from evenhand.recipes.tuned_on import tuned_on_warnings
 
@@ -29,28 +29,31 @@ SCORES = "scores.json"
 def measure(settings: MeasureSettings) -> None:
     """Measure one model by every family of metrics that is asked for, or write what is to be answered elsewhere."""
     if settings.write_prompts:
-        n = processes.from_main(lambda: write_asked(settings.write_prompts, told_of(settings, FAMILY)))
+        n = processes.on_rank_zero(lambda: write_asked(settings.write_prompts, measure_config(settings, FAMILY)))
         log.info("measure: %s prompts to be answered are in %s", f"{n:,}", settings.write_prompts)
         return
     names = list(dict.fromkeys(settings.metrics))
-    told = {name: told_of(settings, name) for name in names}
-    inputs = processes.from_main(lambda: {name: families.settings_of(name).inputs(told[name]) for name in names})
+    config = {name: measure_config(settings, name) for name in names}
+    inputs = processes.on_rank_zero(lambda: {name: families.settings_of(name).inputs(config[name]) for name in names})
     with stage("measure", settings, inputs) as run:
         scores: dict[str, list[BiasScore]] = {}
         for name in names if run is not None else ():
             of_family = replace(run, inputs=inputs[name], family=name)
-            scores[name] = families.module_of(name, "measure").measure(of_family, told[name])
-        processes.from_main(lambda: _finish(settings, run, told, scores))
+            scores[name] = families.module_of(name, "measure").measure(of_family, config[name])
+        processes.on_rank_zero(lambda: _finish(settings, run, config, scores))
 
 
 def _finish(
-    settings: MeasureSettings, run: Run | None, told: Mapping[str, Told], scores: Mapping[str, list[BiasScore]]
+    settings: MeasureSettings,
+    run: Run | None,
+    config: Mapping[str, MeasureConfig],
+    scores: Mapping[str, list[BiasScore]],
 ) -> None:
     """Write the scores and the report, where they are not there yet, and show the report."""
     if run is not None:
         every = []
         for name, found in scores.items():
-            every += [*found, *known_scores(name, Measured(run.folder, told[name]), found)]
+            every += [*found, *known_scores(name, FamilyRun(run.folder, config[name]), found)]
         write_scores(run.folder / SCORES, every)
         run.tracker.scores(every)
     if run is None and not settings.show:
@@ -68,7 +71,7 @@ def pages(settings: MeasureSettings) -> dict[str, Page]:
     """Return the report of a finished run by each of its families of metrics."""
     found = {}
     for name in dict.fromkeys(settings.metrics):
-        measured = Measured(settings.output_dir, told_of(settings, name))
+        measured = FamilyRun(settings.output_dir, measure_config(settings, name))
         found[name] = families.module_of(name, "page").page(measured, known(name, measured))
     if FAMILY in found:
         warnings = tuned_on_warnings(settings.output_dir, settings.model.name)
@@ -80,7 +83,7 @@ def pages(settings: MeasureSettings) -> dict[str, Page]:
 def show_responses(settings: MeasureSettings) -> None:
     """Write the page of all responses of a finished run, if generation bias was measured."""
     if FAMILY in settings.metrics:
-        write_responses(settings.output_dir, place_name(settings.model.name), settings.output_dir)
+        write_responses(settings.output_dir, display_name(settings.model.name), settings.output_dir)
 
 
 def read_settings(folder: Path, field_name: str, family: str | None = None) -> tuple[MeasureSettings, dict[str, Any]]:
@@ -90,8 +93,8 @@ def read_settings(folder: Path, field_name: str, family: str | None = None) -> t
         InputError: the folder holds no such run.
     """
     settings, manifest = read_run(folder, "measure", field_name)
-    told = {name: value for name, value in settings.items() if name not in ("format", "command", "inputs")}
-    found = checked(MeasureSettings, told, str(folder))
+    config = {name: value for name, value in settings.items() if name not in ("format", "command", "inputs")}
+    found = checked(MeasureSettings, config, str(folder))
     if family is not None and family not in found.metrics:
         by = ", ".join(found.metrics)
         raise InputError(f"{field_name}: {folder} was measured by {by}; it must be one with --metrics {family}.")

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Measured
-from evenhand.evaluation.families.generation_bias.content import HEADLINE
+from evenhand.evaluation.families import FamilyRun
+from evenhand.evaluation.families.generation_bias.report_data import HEADLINE
 from evenhand.evaluation.rating.crowd import crowd_pairs, read_crowd_votes
 from evenhand.evaluation.rating.metric import rating_scores
 from evenhand.evaluation.rating.page import page
@@ -23,7 +23,7 @@ from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.results import AXIS, PROMPT_ID, BiasScore, write_scores
 from evenhand.evaluation.runs.files import room_on_disk, sha256_of, write_text
 from evenhand.evaluation.runs.folders import Run, packages, read_run, stage
-from evenhand.evaluation.runs.lock import held
+from evenhand.evaluation.runs.lock import run_lock
 from evenhand.evaluation.runs.tables import read_table, write_table
 from evenhand.evaluation.runs.tracking import tracked
 from evenhand.recipes.measure import SCORES, read_settings
@@ -79,7 +79,7 @@ def _draw(settings: RateSettings) -> None:
 
 def _signature(settings: RateSettings, run: Run, questions: dict[str, str]) -> dict[str, Any]:
     """Return what shaped the votes: the two models, what they were asked, and what raters were."""
-    before, after = (Measured(folder).signature(HEADLINE) for folder in (settings.before, settings.after))
+    before, after = (FamilyRun(folder).signature(HEADLINE) for folder in (settings.before, settings.after))
     shared = {name: after[name] for name in ("model", "dataset", "decoding") if name in after}
     told = {"base": before.get("model"), "questions": questions, "inputs": dict(run.inputs)}
     return shared | told | {"seed": settings.seed, "packages": packages()}
@@ -87,7 +87,7 @@ def _signature(settings: RateSettings, run: Run, questions: dict[str, str]) -> d
 
 def _serve(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str], seed: int) -> None:
     folder = settings.output_dir
-    with held(folder), Votes(folder / VOTES) as votes, listen(settings.host, settings.port) as listening:
+    with run_lock(folder), Votes(folder / VOTES) as votes, listen(settings.host, settings.port) as listening:
         token, (address, port) = token_of(folder), listening.getsockname()[:2]
         app = rating_app(Rating(pairs, questions, votes, seed), token, settings.host)
         place = f"[{address}]" if ":" in address else address
@@ -103,7 +103,7 @@ def _serve(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str
 def _import(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str]) -> None:
     folder = settings.output_dir
     found = read_crowd_votes(settings.import_votes, pairs, questions)
-    with held(folder), Votes(folder / VOTES) as votes, room_on_disk(folder / VOTES):
+    with run_lock(folder), Votes(folder / VOTES) as votes, room_on_disk(folder / VOTES):
         try:
             votes.add(*found)
         except ValueError as error:

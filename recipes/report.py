@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.report.beside import beside_page
 from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.page import Link, Page
+from evenhand.evaluation.report.side_by_side import beside_page
 from evenhand.evaluation.runs.files import read_yaml
 from evenhand.evaluation.runs.folders import CONFIG, MANIFEST, read_run
 from evenhand.recipes import compare, measure, rate

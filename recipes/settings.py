@@ -14,7 +14,7 @@ from pydantic import Field
 
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Told
+from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.settings import (
     TESTBED,
     Count,
@@ -109,7 +109,7 @@ class Measurement:
 class MeasureSettings(Measurement):
     """Measure a model by one or more families of metrics: rows → scores and a report."""
 
-    side: Literal["measure", "train", "all"] = option("measure", "which side of the split of prompts to use")
+    split: Literal["measure", "train", "all"] = option("measure", "which side of the split of prompts to use")
     write_prompts: Folder | None = option(None, "write what is to be answered here, and stop")
     responses: Folder | None = option(None, "score this file's responses; load no model")
     seed: Seed = option(0, "of prompts, responses and the bootstrap")
@@ -231,8 +231,8 @@ class Experiment:
     )
     rounds: Count = option(1, "label and tune again the responses of the tuned model, so many times in all")
     instruction: str | None = option(None, "what the method `prompt` tells the model; null: the method's own text")
-    untagged: bool = option(True, "measure models tuned with control tags without their tag, too")
-    even_if_unbiased: bool = option(False, "go on even where no bias of the base is shown, and nothing can be removed")
+    measure_without_tag: bool = option(True, "measure models tuned with control tags without their tag, too")
+    allow_no_bias: bool = option(False, "go on even where no bias of the base is shown, and nothing can be removed")
 
     def __post_init__(self) -> None:
         """Refuse a served model: it cannot be tuned, and what was tuned would have to be served first."""
@@ -380,11 +380,11 @@ COMMANDS: dict[str, type] = {
 POSITIONAL = {"report": "folders", "configs": "names"}  # the list that stands behind a command without its flag
 
 
-def told_of(settings: Any, family: str) -> Told:
+def measure_config(settings: Any, family: str) -> MeasureConfig:
     """Return what a family is told by the settings of a measurement."""
     shared = (settings.model, settings.prompts, settings.decoding, getattr(settings, family))
     embedded, further = testbed.EMBEDDED.get(family, {}), (settings.responses, settings.capabilities)
-    return Told(*shared, settings.seed, settings.side, embedded, *further)
+    return MeasureConfig(*shared, settings.seed, settings.split, embedded, *further)
 
 
 def check_inputs(settings: MeasureSettings) -> None:
@@ -396,4 +396,4 @@ def check_inputs(settings: MeasureSettings) -> None:
     if settings.write_prompts:  # nothing else is read
         return
     for name in dict.fromkeys(settings.metrics):
-        families.settings_of(name).inputs(told_of(settings, name))
+        families.settings_of(name).inputs(measure_config(settings, name))

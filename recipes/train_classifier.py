@@ -44,7 +44,7 @@ from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.statistics.accuracy import accuracy_scores, f1_scores
-from evenhand.mitigation.training.adapter import folder_written_whole
+from evenhand.mitigation.training.adapter import atomic_write_folder
 from evenhand.mitigation.training.callbacks import StepCallback
 from evenhand.mitigation.training.checkpoints import last_checkpoint
 from evenhand.recipes.classifier_card import Texts, classifier_card
@@ -128,8 +128,8 @@ def _read(settings: TrainClassifierSettings) -> Texts:
     else:
         test = hold_out(texts, settings.held_out, settings.seed)
         train = ~test
-    names = sorted({name for told in labels for name in told})
-    truth = np.array([[name in told for name in names] for told in labels])
+    names = sorted({name for row_labels in labels for name in row_labels})
+    truth = np.array([[name in row_labels for name in names] for row_labels in labels])
     return Texts(texts, truth, names, train, test, blank)
 
 
@@ -137,7 +137,7 @@ def _trained(settings: TrainClassifierSettings, data: Texts) -> Path:
     """Return the folder of the classifier; training goes on from the last checkpoint, if there is one."""
     folder, checkpoints = settings.output_dir / CLASSIFIER, settings.output_dir / CHECKPOINTS
     if not folder.exists():
-        with folder_written_whole(folder) as partial:
+        with atomic_write_folder(folder) as partial:
             for part in _fitted(settings, data, checkpoints):
                 part.save_pretrained(partial)
     shutil.rmtree(checkpoints, ignore_errors=True)

@@ -13,7 +13,7 @@ from datasets import Dataset
 
 from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Told
+from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.responses import classify, respond
 from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run
 from evenhand.evaluation.families.generation_bias.settings import neutral_dialogue
@@ -39,7 +39,7 @@ from evenhand.mitigation.training.tune import TuningResult
 from evenhand.mitigation.training.tune import tune as train
 from evenhand.recipes.label import LABELS
 from evenhand.recipes.measure import read_settings
-from evenhand.recipes.settings import FAMILY, MeasureSettings, TuneSettings, told_of
+from evenhand.recipes.settings import FAMILY, MeasureSettings, TuneSettings, measure_config
 
 log = logging.getLogger("evenhand")
 
@@ -60,9 +60,9 @@ def tune(settings: TuneSettings) -> None:
             f"method: {settings.method} trains nothing; measure with its instruction as --model.system_prompt, or give "
             "it to `evenhand loop`."
         )
-    responses_folder, measured, labelled_by = processes.from_main(lambda: _labelled(settings))
-    training, told = settings.training.filled_in(method), told_of(measured, FAMILY)
-    model = replace(told.model, name=told.place(told.model.name, "model"))
+    responses_folder, measured, labelled_by = processes.on_rank_zero(lambda: _labelled(settings))
+    training, config = settings.training.filled_in(method), measure_config(measured, FAMILY)
+    model = replace(config.model, name=config.place(config.model.name, "model"))
     check_tuning(model, method, training)
     inputs = {"labels": labelled_by, "settings": asdict(training)}
     with stage("tune", settings, inputs) as run:
@@ -76,7 +76,7 @@ def tune(settings: TuneSettings) -> None:
         rows = method.rows(labelled, partial(render_contexts, base), settings.seed)
         parts = hold_out(rows, training.validation_fraction, settings.seed, training.max_rows)
         rewarded = hasattr(method, "rewards")
-        rewards = method.rewards(base, _first_classifier(told), training.relevance_weight) if rewarded else ()
+        rewards = method.rewards(base, _first_classifier(config), training.relevance_weight) if rewarded else ()
         data = _data(settings, method, parts, rewards)
         callbacks = []
         if settings.measure_every and processes.spread_models():
@@ -84,7 +84,7 @@ def tune(settings: TuneSettings) -> None:
                 "tune: measure_every is passed over: no process has the whole of a model that is spread over all"
             )
         elif settings.measure_every:
-            measure = bias_during_training(base, responses, method.INFERENCE_TAG, told, settings.measure_descriptors)
+            measure = bias_during_training(base, responses, method.INFERENCE_TAG, config, settings.measure_descriptors)
             callbacks.append(BiasCallback(measure, settings.measure_every))
         with run.step("training"):
             result = train(
@@ -93,13 +93,13 @@ def tune(settings: TuneSettings) -> None:
                 training,
                 run.folder,
                 seed=settings.seed,
-                neutral=_neutral(told),
+                neutral=_neutral(config),
                 callbacks=callbacks,
                 report_to=settings.report_to,
                 run_name=settings.group,
                 card=json.loads((settings.labels / THRESHOLD).read_text(encoding="utf-8")),
             )
-        processes.from_main(lambda: write_json(run.folder / CURVES, _curves(result)))
+        processes.on_rank_zero(lambda: write_json(run.folder / CURVES, _curves(result)))
         run.facts |= _facts(result)
         run.tracker.artifact("adapter", "model", run.folder / ADAPTER)
 
@@ -119,7 +119,7 @@ def _labelled(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:
 
 
 def bias_during_training(
-    base: DialogueModel, responses: StyledRun, tag: str, told: Told, n_descriptors: int
+    base: DialogueModel, responses: StyledRun, tag: str, config: MeasureConfig, n_descriptors: int
 ) -> Callable[[torch.nn.Module], Mapping[str, float]]:
     """Return what measures pooled FGB* of the model in training, on a small fixed part of the train prompts."""
     asked = responses.prompts
@@ -128,23 +128,23 @@ def bias_during_training(
     prompts = asked[asked[DESCRIPTOR].isin(chosen)]
     prompts = prompts.groupby([TEMPLATE, AXIS, DESCRIPTOR]).head(CALLBACK_PER_CELL).reset_index(drop=True)
     template, descriptor = codes(prompts[TEMPLATE]), codes(prompts[DESCRIPTOR])
-    classifier = _first_classifier(told)
-    arguments = decoding(told.decoding.preset, **told.decoding.arguments)
+    classifier = _first_classifier(config)
+    arguments = decoding(config.decoding.preset, **config.decoding.arguments)
 
     def measure(model: torch.nn.Module) -> dict[str, float]:
         model_now = replace(base, model=model)
-        batch_size = told.decoding.batch_size
-        texts = respond(model_now, prompts, tag, arguments, seed=told.seed, batch_size=batch_size)
+        batch_size = config.decoding.batch_size
+        texts = respond(model_now, prompts, tag, arguments, seed=config.seed, batch_size=batch_size)
         vectors = classify(classifier, [text or "" for text in texts], prompts[DESCRIPTOR].tolist())
         return {BIAS_NAME: descriptor_spread(arrange_cells(vectors, template, descriptor), pooled=True).corrected.value}
 
     return measure
 
 
-def _first_classifier(told: Told) -> StyleClassifier:
+def _first_classifier(config: MeasureConfig) -> StyleClassifier:
     """Return the classifier of the labels; the second must shape nothing."""
-    first = told.settings.style_classifier
-    return load_style_classifier(replace(first, name=told.place(first.name, "style_classifier")))
+    first = config.settings.style_classifier
+    return load_style_classifier(replace(first, name=config.place(first.name, "style_classifier")))
 
 
 def _data(
@@ -155,9 +155,9 @@ def _data(
     return TuningData(method=settings.method, train=train, validation=validation, rewards=rewards, **of_method)
 
 
-def _neutral(told: Told) -> tuple[list[str], list[str]] | None:
+def _neutral(config: MeasureConfig) -> tuple[list[str], list[str]] | None:
     """Return prompts and responses of ordinary dialogue, if there are any."""
-    path = neutral_dialogue(told)
+    path = neutral_dialogue(config)
     if path is None:
         return None
     pairs = load_neutral_dialogue(path)

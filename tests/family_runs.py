@@ -4,23 +4,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation.families import Measured, Told, module_of, settings_of
+from evenhand.evaluation.families import FamilyRun, MeasureConfig, module_of, settings_of
 from evenhand.evaluation.results import write_scores
 from evenhand.evaluation.runs.folders import Run
 from evenhand.evaluation.runs.tracking import Tracker
 
 
-def measure_family(folder: Path, name: str, told: Told, **own: Any) -> Measured:
+def measure_family(folder: Path, name: str, config: MeasureConfig, **own: Any) -> FamilyRun:
     """Return what the family left in the folder; `own` are its settings."""
     settings, measuring = settings_of(name), module_of(name, "measure")
-    told = replace(told, settings=settings.Settings(**own))
-    run = Run(folder, "a fingerprint", Tracker(), settings.inputs(told))
-    write_scores(folder / "scores.json", measuring.measure(run, told))
-    return Measured(folder, told)
+    config = replace(config, settings=settings.Settings(**own))
+    run = Run(folder, "a fingerprint", Tracker(), settings.inputs(config))
+    write_scores(folder / "scores.json", measuring.measure(run, config))
+    return FamilyRun(folder, config)
 
 
-def compare_family(folder: Path, name: str, before: Measured, after: Measured) -> Measured:
+def compare_family(folder: Path, name: str, before: FamilyRun, after: FamilyRun) -> FamilyRun:
     """Return what a comparison left in the folder."""
     changes = module_of(name, "compare").differences(Run(folder, "a fingerprint", Tracker()), before, after, None)
     write_scores(folder / "scores.json", changes)
-    return Measured(folder)
+    return FamilyRun(folder)

@@ -37,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self):
-        told = self.server.told
+        told = self.server.config
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with told["lock"]:
             told["keys"].add(self.headers["Authorization"])
@@ -65,7 +65,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _scores(self, body):
         """What is asked for of the prompt's tokens, where this server has it: `echo` or `prompt_logprobs`."""
-        way, log_p = self.server.told["says"]
+        way, log_p = self.server.config["says"]
         if way not in body:
             return {}
         found = [None, *log_p(body["prompt"])]
@@ -141,7 +141,7 @@ def serving(*faults, share=0.3, seedless=False, one_generator=False, says=(None,
     told |= {"one_generator": one_generator, "says": says, "file": None}
     told |= {"lock": threading.Lock(), "bodies": [], "keys": set(), "failed": Counter()}
     server = Server(("127.0.0.1", 0), Handler)
-    server.told = told
+    server.config = told
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:

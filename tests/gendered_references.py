@@ -4,7 +4,7 @@ import csv
 from pathlib import Path
 
 from evenhand.evaluation import families
-from evenhand.evaluation.families import Measured, Told
+from evenhand.evaluation.families import FamilyRun, MeasureConfig
 from evenhand.evaluation.results import write_scores
 from evenhand.evaluation.runs.folders import Run
 from evenhand.evaluation.runs.tracking import Tracker
@@ -37,9 +37,9 @@ def written_translations(folder: Path, **files: list[str]) -> Path:
     return folder
 
 
-def measured_by(family: str, folder: Path, told: Told) -> Measured:
+def measured_by(family: str, folder: Path, config: MeasureConfig) -> FamilyRun:
     """Check the inputs, measure, and return the run."""
-    run = Run(folder, "fingerprint", Tracker(), families.settings_of(family).inputs(told))
-    scores = families.module_of(family, "measure").measure(run, told)
+    run = Run(folder, "fingerprint", Tracker(), families.settings_of(family).inputs(config))
+    scores = families.module_of(family, "measure").measure(run, config)
     write_scores(folder / "scores.json", scores)
-    return Measured(folder, told)
+    return FamilyRun(folder, config)

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from evenhand.evaluation.runs.lock import held
+from evenhand.evaluation.runs.lock import run_lock
 from evenhand.recipes.experiment import Plan
 
 
@@ -22,7 +22,7 @@ class Noted:
     def run(self) -> None:
         import ray
 
-        with held(self.folder):
+        with run_lock(self.folder):
             with (self.folder / "begun").open("a") as file:
                 file.write(f"{ray.get_runtime_context().get_node_id()} {os.getpid()}\n")
             while self.leave and not self.leave.exists():
@@ -43,4 +43,4 @@ def plan_of(folder: Path, *names: str, leave: Path) -> Plan:
         needs = (stages[-1].folder,) if stages else ()
         stages.append(Noted(folder / name, needs, leave if name == names[-1] else None))
     first, last = stages[0].folder, stages[-1].folder
-    return Plan("noted", 0, tuple(stages), first, None, (), last, None, last, "sample", even_if_unbiased=True)
+    return Plan("noted", 0, tuple(stages), first, None, (), last, None, last, "sample", allow_no_bias=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
-from evenhand.evaluation.families import Measured
+from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.report.tables import Table
 from evenhand.evaluation.report.terminal import print_page
@@ -36,12 +36,12 @@ HOSTILE = (
 )
 
 
-def measured(scores: Sequence[BiasScore], tables: dict[str, pd.DataFrame], told: Any = None, **names: str) -> Measured:
+def measured(scores: Sequence[BiasScore], tables: dict[str, pd.DataFrame], told: Any = None, **names: str) -> FamilyRun:
     """Return a run without a folder; `names` are those of the measured model and the dataset."""
     if told is None:
         model, dataset = names.get("model", "a model"), names.get("dataset", "a dataset")
         told = SimpleNamespace(model=SimpleNamespace(name=model), prompts=SimpleNamespace(dataset=dataset))
-    found = Measured(Path("nowhere"), told)
+    found = FamilyRun(Path("nowhere"), told)
     vars(found).update(scores=list(scores), table=tables.__getitem__, has=tables.__contains__)
     return found
 

@@ -20,7 +20,7 @@ measure:
   generation_bias: {permutations: 19}
 methods: [exchange]
 tune:
-  training: {epochs: 1, max_rows: 200, largest_perplexity_rise: 9}
+  training: {epochs: 1, max_rows: 200, max_perplexity_increase: 9}
 """
 # In one process, as importing torch takes ten seconds.
 COMMANDS = """

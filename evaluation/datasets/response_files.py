@@ -12,7 +12,7 @@ from evenhand.evaluation.datasets.prompt_files import CONTROL_TAG, REPEATS, chec
 from evenhand.evaluation.datasets.prompts import need, times_before
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
-from evenhand.evaluation.runs.files import written_whole
+from evenhand.evaluation.runs.files import atomic_write
 
 NOT_TOLD = "(not told)"  # the template or axis of prompts whose file has none
 PROMPT, SYSTEM, REPEAT = "prompt", "system", "repeat"  # of what is written: to be sent as they stand
@@ -42,7 +42,7 @@ def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> N
     repeat = [n + 1 for n in times_before(sent)]
     first = {PROMPT_ID: prompts[PROMPT_ID], REPEAT: repeat, PROMPT: sent, SYSTEM: system}
     rows = prompts.drop(columns=[PROMPT_ID]).assign(**{CONTROL_TAG: tag})
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         WRITERS[path.suffix](pd.DataFrame(first).join(rows), temporary)
 
 

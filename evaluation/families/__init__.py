@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # what these import would delay the command line
 
 
 @dataclass(frozen=True)
-class Told:
+class MeasureConfig:
     """What a family is told: the groups of settings that all share, and its own `settings`.
 
     `side` is the side of the split of prompts: "measure", "train" or "all". `embedded` says what the name "testbed"
@@ -50,7 +50,7 @@ class Told:
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
     settings: Any = None
     seed: int = 0
-    side: str = "measure"
+    split: str = "measure"
     embedded: Mapping[str, Path] = field(default_factory=dict)
     responses: Path | None = None
     capabilities: Sequence[str] = ()
@@ -88,11 +88,11 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Measured:
+class FamilyRun:
     """What lies in a run's folder, and what the family was told: for reports and comparisons."""
 
     folder: Path
-    told: Any = None
+    config: Any = None
 
     @cached_property
     def scores(self) -> "list[BiasScore]":
@@ -123,7 +123,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Known:
+class ReportContext:
     """What the caller knows of a measured model besides: its true scores, if they are, and notes to readers."""
 
     truth: "Sequence[BiasScore]" = ()
@@ -135,19 +135,19 @@ class Family(Protocol):
 
     Settings: type
 
-    def inputs(self, told: Told) -> Mapping[str, Any]:
+    def inputs(self, config: MeasureConfig) -> Mapping[str, Any]:
         """Return fingerprints of what is read, by name; raise InputError for what cannot be."""
 
-    def measure(self, run: "Run", told: Told) -> "list[BiasScore]":
+    def measure(self, run: "Run", config: MeasureConfig) -> "list[BiasScore]":
         """Return the scores; what lies in the run's folder is not made again."""
 
-    def page(self, measured: Measured, known: Known) -> "Page":
+    def page(self, measured: FamilyRun, known: ReportContext) -> "Page":
         """Return the report."""
 
-    def differences(self, run: "Run", before: Measured, after: Measured, told: Any) -> "list[BiasScore]":
+    def differences(self, run: "Run", before: FamilyRun, after: FamilyRun, config: Any) -> "list[BiasScore]":
         """Return what changed between two runs, paired."""
 
-    def comparison_page(self, before: Measured, after: Measured, changes: Measured, known: Known) -> "Page":
+    def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun, known: ReportContext) -> "Page":
         """Return the report of two runs side by side."""
 
 

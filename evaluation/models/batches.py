@@ -16,7 +16,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.shares import ALL, Share
+from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 
 log = logging.getLogger("evenhand")
 
@@ -104,7 +104,7 @@ def in_batches(
     compute: Callable[[Sequence[Item]], Result],
     *,
     alike: Callable[[Item], Any] = lambda item: None,
-    share: Share = ALL,
+    share: WorkShard = ALL,
     row_of: Callable[[Item], int] = int,
 ) -> Iterator[tuple[Sequence[Item], Result]]:
     """Yield batch by batch the items and what `compute` makes of them, in their order.

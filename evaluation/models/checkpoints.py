@@ -137,25 +137,25 @@ def how_it_runs(model: CheckpointSettings) -> dict[str, Any]:
     """
     # Without dtype a bfloat16 checkpoint stays bfloat16, on a CPU too.
     dtype = model.dtype if model.dtype == AUTO else getattr(torch, model.dtype)
-    told: dict[str, Any] = {"dtype": dtype, "use_safetensors": True}
+    arguments: dict[str, Any] = {"dtype": dtype, "use_safetensors": True}
     if model.attn_implementation is not None:
-        told["attn_implementation"] = model.attn_implementation
+        arguments["attn_implementation"] = model.attn_implementation
     if model.device_map is not None:
-        if processes.launched() > 1:
+        if processes.launched_world_size() > 1:
             raise InputError(
-                f"model.device_map: {model.device_map!r}; each of {processes.launched()} processes has a model of its "
-                "own on one device: leave the map out, or start without a launcher."
+                f"model.device_map: {model.device_map!r}; each of {processes.launched_world_size()} processes "
+                "has its own model on one device: leave the map out, or start without a launcher."
             )
-        told["device_map"] = model.device_map
+        arguments["device_map"] = model.device_map
     if model.quantization is not None:
         if find_spec("bitsandbytes") is None:
             raise InputError(
                 f"model.quantization: {model.quantization!r} needs bitsandbytes; pip install 'evenhand[quantization]'."
             )
         # Weights are packed where they are to stay.
-        told["device_map"] = model.device_map or {"": best_device(model.device)}
-        told["quantization_config"] = _packing(model)
-    return told
+        arguments["device_map"] = model.device_map or {"": best_device(model.device)}
+        arguments["quantization_config"] = _packing(model)
+    return arguments
 
 
 def _packing(model: CheckpointSettings) -> BitsAndBytesConfig:
@@ -239,7 +239,7 @@ def best_device(device: str) -> torch.device:
     """
     if device == AUTO:
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda" and processes.launched() > 1:
+    if device == "cuda" and processes.launched_world_size() > 1:
         device = f"cuda:{int(os.environ['LOCAL_RANK']) % max(1, torch.cuda.device_count())}"
     try:
         torch.empty(0, device=device)

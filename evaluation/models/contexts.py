@@ -19,7 +19,7 @@ import numpy as np
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import token_ids
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.thoughts import THOUGHTS
+from evenhand.evaluation.models.reasoning import REASONING_FORMATS
 
 # For templates that write the date (Llama 3, Mistral, gpt-oss), or else responses would depend on the day they are
 # drawn: the day that Llama 3.1's has for want of another.
@@ -197,7 +197,7 @@ def before_answers(contexts: Sequence[str]) -> list[str]:
     >>> before_answers(["Hi!<|assistant|>", "Hi!<|assistant|><think>"])
     ['Hi!<|assistant|>', 'Hi!<|assistant|><think>\\n</think>\\n\\n']
     """
-    skips = (next((one.skip for one in THOUGHTS if text.rstrip().endswith(one.cue)), "") for text in contexts)
+    skips = (next((one.skip for one in REASONING_FORMATS if text.rstrip().endswith(one.cue)), "") for text in contexts)
     return [context + skip for context, skip in zip(contexts, skips, strict=True)]
 
 
@@ -222,7 +222,7 @@ def decode_responses(
 def _without_thought(tokenizer: Any, context: list[int], ids: list[int]) -> list[int] | None:
     """Return the tokens of the answer; None if there is a thought and nothing but it."""
     text, asked = tokenizer.decode(ids), tokenizer.decode(context[-LONGEST_CUE:]).rstrip()
-    for marks in THOUGHTS:
+    for marks in REASONING_FORMATS:
         if marks.end in text:
             end = marks.end  # the tokens up to the first one that completes it are no part of the answer
             return ids[bisect_left(range(len(ids)), True, key=lambda n: end in tokenizer.decode(ids[:n])) :]

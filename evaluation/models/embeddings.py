@@ -36,7 +36,7 @@ from evenhand.evaluation.models.revisions import (
     model_revision,
     module_folders,
 )
-from evenhand.evaluation.runs.shares import ALL, Share
+from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 from evenhand.evaluation.settings import CheckpointSettings
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def encode_texts(encoder: SentenceEncoder, texts: Sequence[str]) -> tuple[list[l
 
 
 def sentence_embeddings(
-    encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: int = 64, share: Share = ALL
+    encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: int = 64, share: WorkShard = ALL
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield, batch by batch, the rows (r,) of texts and their vectors, float32 (r, h), until every text has one.
 

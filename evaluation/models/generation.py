@@ -28,7 +28,7 @@ from evenhand.evaluation.models.contexts import decode_responses, encode_context
 from evenhand.evaluation.models.decoding import FROM_ROW_ALONE, FROM_SCORES_ALONE, check_token_ids
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.row_decoding import RefuseNaN, ResponseNGramBlock, can_join, decode_rows
-from evenhand.evaluation.runs.shares import ALL, Share
+from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 
 
 def prompt_seed(prompt_id: str, seed: int) -> int:
@@ -43,7 +43,7 @@ def generate_responses(
     decoding: Mapping[str, Any],
     *,
     batch_size: int = 256,
-    share: Share = ALL,
+    share: WorkShard = ALL,
 ) -> Iterator[tuple[list[int], list[str | None]]]:
     """Yield (row indices, their responses) batch by batch, until every row of `contexts` has one response.
 
@@ -108,7 +108,7 @@ def _each_batch(
     rows_of: Mapping[tuple[int, int], list[int]],
     decoding: Mapping[str, Any],
     batch_size: int,
-    share: Share,
+    share: WorkShard,
 ) -> Iterator[tuple[list[int], list[str | None]]]:
     model, new, beams = dialogue_model.model, decoding["max_new_tokens"], decoding.get("num_beams", 1)
     most, mixed = _rows_at_once(dialogue_model, decoding, batch_size)

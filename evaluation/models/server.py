@@ -15,9 +15,9 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.reasoning import REASONING_FORMATS
 from evenhand.evaluation.models.revisions import first_line, tokenizer_revision
-from evenhand.evaluation.models.thoughts import THOUGHTS
-from evenhand.evaluation.runs.shares import ALL, Share
+from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
 KEYS = ("EVENHAND_API_KEY", "OPENAI_API_KEY")  # the first that is set
@@ -34,7 +34,7 @@ Body = dict[str, Any]
 Read = TypeVar("Read")
 
 
-class NotOffered(InputError):
+class UnsupportedRequest(InputError):
     """The server refuses a request, or its answer has not what was asked for: to ask again is of no use."""
 
 
@@ -105,7 +105,7 @@ def response(answer: Any, body: Body) -> str | None:
         text = choice.message.refusal or ""
     if not text and choice.finish_reason == "length":
         return None  # all that it was given went into its thought, which the server keeps apart
-    for marks in THOUGHTS:
+    for marks in REASONING_FORMATS:
         if marks.end in text:
             text = text.partition(marks.end)[2]
         elif text.lstrip().startswith(marks.cue):
@@ -116,7 +116,7 @@ def response(answer: Any, body: Body) -> str | None:
 def answers(
     model: ModelSettings,
     asked: Sequence[Body],
-    share: Share = ALL,
+    share: WorkShard = ALL,
     read: Callable[[Any, Body], Read] = response,
 ) -> Iterator[tuple[list[int], list[Read]]]:
     """Yield (row indices, what is read from their answers) in the rows' order, as they come; of a `share`, its own.
@@ -180,7 +180,7 @@ def keeps_seeds(model: ModelSettings, body: Body) -> bool | None:
 
         async with client:
             alone = [await ask(one) for one in several]
-            return alone, await asyncio.gather(*(ask(one) for one in several * AGAIN))
+            return alone, await asyncio.compute_resumable(*(ask(one) for one in several * AGAIN))
 
     alone, together = asyncio.run(probed())
     if together != alone * AGAIN:
@@ -188,11 +188,11 @@ def keeps_seeds(model: ModelSettings, body: Body) -> bool | None:
     return True if len(set(alone)) > 1 else None
 
 
-def asked_once(model: ModelSettings, body: Body, read: Callable[[Any, Body], Read]) -> Read:
+def request_once(model: ModelSettings, body: Body, read: Callable[[Any, Body], Read]) -> Read:
     """Return what is read from the answer to one request, of a server that may not be there at all.
 
     Raises:
-        NotOffered: the server refuses it, or `read` says that what was asked for is not there.
+        UnsupportedRequest: the server refuses it, or `read` says that what was asked for is not there.
         InputError: there is no such server, or the key is refused.
     """
 
@@ -261,7 +261,7 @@ async def _answer(client: Any, model: ModelSettings, body: Body, read: Callable[
             raise InputError(_failed(model, first_line(error))) from None
         except APIStatusError as error:
             raise _refused(model, error) from None
-        except NotOffered:
+        except UnsupportedRequest:
             raise
         except (APIError, ValueError, TypeError, AttributeError):  # no JSON, or not of the form of one answer
             continue
@@ -284,7 +284,7 @@ def _refused(model: ModelSettings, error: Any) -> InputError:
         return InputError(_failed(model, f"status {status}"))
     detail = error.body.get("detail") if isinstance(error.body, Mapping) else None  # FastAPI's, which no message has
     said = _without_key(str(detail) if detail else first_line(error))[:300]
-    return NotOffered(f"model.server: {model.server} refuses to answer as {model.name} by {model.api}: {said}")
+    return UnsupportedRequest(f"model.server: {model.server} refuses to answer as {model.name} by {model.api}: {said}")
 
 
 def _without_key(text: str) -> str:

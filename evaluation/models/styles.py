@@ -30,7 +30,7 @@ from evenhand.evaluation.models.checkpoints import (
 )
 from evenhand.evaluation.models.classifier_labels import checked_labels, labels_sha256, place_of_label
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.runs.shares import ALL, Share
+from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 from evenhand.evaluation.settings import CheckpointSettings
 
 log = logging.getLogger("evenhand")
@@ -141,7 +141,7 @@ def label_probabilities(
 
 
 def classified(
-    classifier: StyleClassifier, texts: Sequence[str], *, share: Share = ALL
+    classifier: StyleClassifier, texts: Sequence[str], *, share: WorkShard = ALL
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield part by part rows (r,), the probability of each label, float32 (r, S), and whether the text was cut, (r,).
 

@@ -26,7 +26,7 @@ from evenhand.evaluation.models.batches import (
 )
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.row_decoding import RefuseNaN
-from evenhand.evaluation.runs.shares import ALL, Share
+from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 
 # Paper 004, §4.1.
 DECODING: Mapping[str, Any] = MappingProxyType({"do_sample": False, "num_beams": 5, "max_new_tokens": 100})
@@ -58,7 +58,7 @@ def translate(
     target: str,
     decoding: Mapping[str, Any] = DECODING,
     batch_size: int = 32,
-    share: Share = ALL,
+    share: WorkShard = ALL,
 ) -> Iterator[tuple[list[int], list[str]]]:
     """Yield (row indices, their translations) batch by batch, until every text has one.
 
@@ -147,7 +147,7 @@ def _each_batch(
     order: Sequence[int],
     arguments: Mapping[str, Any],
     batch_size: int,
-    share: Share,
+    share: WorkShard,
 ) -> Iterator[tuple[list[int], list[str]]]:
     # Not every tokenizer counts these among its special tokens: M2M-100's would leave "__es__" in each translation.
     languages = set(model.tokenizer.convert_tokens_to_ids(list(language_tokens(model.tokenizer).values())))

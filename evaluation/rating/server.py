@@ -33,7 +33,7 @@ from evenhand.evaluation.rating.votes import Item, Vote, Votes, rater_name
 from evenhand.evaluation.report import plots
 from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.results import PROMPT_ID, TEXT
-from evenhand.evaluation.runs.files import disk_full_text, is_disk_full, written_whole
+from evenhand.evaluation.runs.files import atomic_write, disk_full_text, is_disk_full
 
 TOKEN = "token"  # file of a rating's folder: the link stays the same when the server is started again
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -135,7 +135,7 @@ def token_of(folder: Path) -> str:
     """Return the token of a rating's link, made once and readable by the user alone."""
     path = folder / TOKEN
     if not path.exists():
-        with written_whole(path) as temporary:
+        with atomic_write(path) as temporary:
             temporary.touch(mode=0o600)
             temporary.write_text(secrets.token_urlsafe(24), encoding="ascii")
     return path.read_text(encoding="ascii")
@@ -198,24 +198,24 @@ def _refusal(request: Request, token: str, host: str) -> tuple[str, int] | None:
 def _pair_page(rating: Rating, rater: str) -> Response:
     """Return the page of what a rater judges next, which does not say whose responses they are; or the last page."""
     done, total = len(rating.votes.items(rater)), len(rating.items())
-    told: dict[str, Any] = {"rater": rater, "done": done, "total": total}
+    context: dict[str, Any] = {"rater": rater, "done": done, "total": total}
     item = rating.next_item(rater)
     if item is None:
-        return _page("done.html.j2", **told)
+        return _page("done.html.j2", **context)
     prompt_id, question = item
     place = rating.pairs.index[rating.pairs[PROMPT_ID] == prompt_id][0]
     row, names = rating.pairs.loc[place], list(rating.questions)
     left = left_side(rater, prompt_id, rating.seed)
-    told |= {"prompt_id": prompt_id, "question": question, "prompt": row[TEXT]}
-    told |= {"left": row[left], "right": row[other(left)], "text": rating.questions[question]}
+    context |= {"prompt_id": prompt_id, "question": question, "prompt": row[TEXT]}
+    context |= {"left": row[left], "right": row[other(left)], "text": rating.questions[question]}
     numbers = {"pair": place + 1, "pairs": len(rating.pairs), "asked": names.index(question) + 1, "asks": len(names)}
-    return _page("pair.html.j2", **told, **numbers)
+    return _page("pair.html.j2", **context, **numbers)
 
 
-def _page(template: str, **told: Any) -> Response:
+def _page(template: str, **context: Any) -> Response:
     """Return a page whose one script and style are allowed by a nonce, and nothing else is."""
     nonce = secrets.token_urlsafe(16)
-    html = _environment().get_template(template).render(nonce=nonce, css=plots.style(), **told)
+    html = _environment().get_template(template).render(nonce=nonce, css=plots.style(), **context)
     policy = (
         f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; "
         "img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"

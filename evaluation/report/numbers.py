@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from evenhand.evaluation.results import BiasScore, place_name
+from evenhand.evaluation.results import BiasScore, display_name
 
 UNIT = "×10⁻³"
 NO_NUMBER = "–"
@@ -88,7 +88,7 @@ def score_text(score: BiasScore) -> str:
 
 def before_after(before: str, after: str) -> str:
     """Return the names of two models with the signs that they have in a comparison."""
-    return f"○ {visible(place_name(before), 120)} → ● {visible(place_name(after), 120)}"
+    return f"○ {visible(display_name(before), 120)} → ● {visible(display_name(after), 120)}"
 
 
 def undefined(score: BiasScore) -> str:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.tables import Table
-from evenhand.evaluation.results import place_name
+from evenhand.evaluation.results import display_name
 
 
 @dataclass(frozen=True)
@@ -128,4 +128,4 @@ def without_places(value: Any) -> Any:
         return {name: without_places(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [without_places(item) for item in value]
-    return place_name(value) if isinstance(value, str) else value
+    return display_name(value) if isinstance(value, str) else value

@@ -24,7 +24,7 @@ def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
     rows = []
     for score in scores:
         low, high = score.interval or (None, None)
-        wider = dict(zip(("wider_low", "wider_high"), score.wider_interval or (None, None), strict=True))
+        wider = dict(zip(("wider_low", "wider_high"), score.jackknife_interval or (None, None), strict=True))
         numbers = {"value": score.value, "low": low, "high": high, "ideal": score.ideal, "p_value": score.p_value}
         counts = {"n": score.n, "n_left_out": score.n_left_out, "reason": score.reason}
         rows.append(

@@ -35,7 +35,7 @@ def room_on_disk(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it into place, on the disk, if the block ends without an error.
 
     Raises:
@@ -93,7 +93,7 @@ def clear_unfinished(folder: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write `text` as UTF-8, whole or not at all."""
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 

@@ -32,8 +32,8 @@ from evenhand.evaluation.runs.files import (
     write_json,
     write_text,
 )
-from evenhand.evaluation.runs.lock import LOCK, held
-from evenhand.evaluation.runs.parts import Batches, gather
+from evenhand.evaluation.runs.lock import LOCK, run_lock
+from evenhand.evaluation.runs.parts import Batches, compute_resumable
 from evenhand.evaluation.runs.tables import read_table, write_table
 from evenhand.evaluation.runs.tracking import Tracker, tracked
 from evenhand.evaluation.settings import as_settings
@@ -59,7 +59,7 @@ FILES = ("file", "texts", "test_texts", "references", "translations", "neutral_d
 SERVING = ("server", "concurrency", "tokenizer")
 NAMES = (*RUN_FOLDERS, "name", *FILES, *SERVING)
 # What shapes no row of a run but the last: the table of each, with which an unfinished run goes on as it is told now.
-LATE = {
+RECOMPUTABLE = {
     "generation_bias.neutral_dialogue": "neutral",
     "inputs.generation_bias.neutral_dialogue": "neutral",
     "translation_bias.tokenize": "sentence_scores",
@@ -112,21 +112,21 @@ class Run:
         def made() -> None:
             with self.step(name.replace("_", " ")):
                 rows = make()
-                if processes.is_main():
+                if processes.is_rank_zero():
                     write_table(path, rows)
 
-        if not processes.from_main(path.exists):
+        if not processes.on_rank_zero(path.exists):
             if shared:
                 made()
             else:
-                processes.from_main(made)
-            processes.wait_for_all()
+                processes.on_rank_zero(made)
+            processes.barrier()
 
-    def gather(
+    def compute_resumable(
         self, name: str, columns: Sequence[str], n: int, batches: Batches, description: str, unit: str
     ) -> pd.DataFrame:
         """Return `columns` of rows 0 … n−1, kept in parts as they are made (evaluation/runs/parts.py)."""
-        return gather(self.parts(name), columns, n, batches, description, unit)
+        return compute_resumable(self.parts(name), columns, n, batches, description, unit)
 
     def parts(self, name: str) -> Path:
         """Return the folder of the parts that the family at work keeps under a name."""
@@ -151,12 +151,12 @@ def stage(command: str, config: Any, inputs: Mapping[str, Any] | None = None) ->
         "inputs": inputs,
     }
     with ExitStack() as until_done:
-        if processes.from_main(lambda: _is_done(folder, settings, until_done)):
+        if processes.on_rank_zero(lambda: _is_done(folder, settings, until_done)):
             log.info("%s: %s is finished; nothing to do", command, folder)
             yield None
             return
         start, began = time.monotonic(), datetime.now(UTC)
-        tracking = tracked(command, config) if processes.is_main() else nullcontext(Tracker())
+        tracking = tracked(command, config) if processes.is_rank_zero() else nullcontext(Tracker())
         with room_on_disk(folder), tracking as tracker:
             run = Run(folder, settings_sha256(settings), tracker, inputs)
             for read in dict.fromkeys(_runs_named(as_settings(config))):
@@ -170,7 +170,7 @@ def stage(command: str, config: Any, inputs: Mapping[str, Any] | None = None) ->
                 "fingerprint": run.fingerprint,
                 "began": began.isoformat(timespec="seconds"),
                 "seconds": {**run.seconds, "total": round(time.monotonic() - start, 2)},
-                "processes": processes.launched(),
+                "processes": processes.launched_world_size(),
                 "packages": packages(),
                 "commit": _commit(),
                 "inputs": inputs,
@@ -178,7 +178,7 @@ def stage(command: str, config: Any, inputs: Mapping[str, Any] | None = None) ->
                 **run.facts,
             }
 
-        processes.from_main(lambda: write_manifest(folder, manifest()))
+        processes.on_rank_zero(lambda: write_manifest(folder, manifest()))
 
 
 def read_run(folder: Path, command: str, field_name: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -293,7 +293,7 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
 def _is_done(folder: Path, settings: Mapping[str, Any], until_done: ExitStack) -> bool:
     """Say whether a stage is finished; one that is not is held until then, and its folder ready to be worked in."""
     if not (folder / MANIFEST).exists():  # what is finished is only read
-        until_done.enter_context(held(folder))
+        until_done.enter_context(run_lock(folder))
     if _holds_results(folder):
         _refuse_other(folder, settings)
         if _is_finished(folder, until_done):
@@ -317,7 +317,7 @@ def _is_finished(folder: Path, until_done: ExitStack) -> bool:
     damaged = [MANIFEST] if manifest is None else _damaged(folder, manifest)
     if not damaged:
         return True
-    until_done.enter_context(held(folder))
+    until_done.enter_context(run_lock(folder))
     log.warning("%s: %s missing or damaged; made again", folder, ", ".join(damaged))
     for name in (*damaged, MANIFEST):
         (folder / name).unlink(missing_ok=True)
@@ -348,9 +348,9 @@ def _refuse_other(folder: Path, settings: Mapping[str, Any]) -> None:
     """Refuse other settings; where they shape what is made last, and that is not finished, it is made by these."""
     earlier = _config(folder, "output_dir")
     differences = dict(_differences("", _compared(earlier), _compared(settings)))
-    if differences and differences.keys() <= LATE.keys() and not (folder / MANIFEST).exists():
+    if differences and differences.keys() <= RECOMPUTABLE.keys() and not (folder / MANIFEST).exists():
         for name in differences:
-            (folder / f"{LATE[name]}.parquet").unlink(missing_ok=True)
+            (folder / f"{RECOMPUTABLE[name]}.parquet").unlink(missing_ok=True)
         _write_config(folder, settings)
         return
     changed = list(differences.values())

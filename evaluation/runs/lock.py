@@ -14,12 +14,12 @@ from evenhand.evaluation.runs.files import room_on_disk
 LOCK = ".lock"
 
 
-class Held(InputError):
+class RunLocked(InputError):
     """Another process is at work in a run folder."""
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def run_lock(folder: Path) -> Iterator[None]:
     """Hold a folder, made where it is not there, until the block ends.
 
     Raises:
@@ -33,7 +33,7 @@ def held(folder: Path) -> Iterator[None]:
             lock.acquire()
     except Timeout:
         holder = (folder / LOCK).read_text(encoding="utf-8") or "another process"
-        raise Held(f"output_dir: {holder} is at work in {folder}; wait for it, or give another.") from None
+        raise RunLocked(f"output_dir: {holder} is at work in {folder}; wait for it, or give another.") from None
     except OSError as error:
         raise InputError(f"cannot write {folder}: {error.strerror or error}; choose another --output_dir.") from None
     try:

@@ -13,8 +13,8 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.rows import RowFile, new_rows
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import progress
-from evenhand.evaluation.runs.shares import Share
 from evenhand.evaluation.runs.tables import read_table, write_table
+from evenhand.evaluation.runs.work_shards import WorkShard
 
 log = logging.getLogger("evenhand")
 
@@ -22,10 +22,12 @@ SECONDS_BETWEEN_PARTS = 5.0  # what a kill may cost
 ROW = "row"
 
 # Batches of a share of the rows: the row numbers of each, and a value a row for each column.
-Batches = Callable[[Share], Iterator[tuple[Sequence, ...]]]
+Batches = Callable[[WorkShard], Iterator[tuple[Sequence, ...]]]
 
 
-def gather(parts: Path, columns: Sequence[str], n: int, batches: Batches, description: str, unit: str) -> pd.DataFrame:
+def compute_resumable(
+    parts: Path, columns: Sequence[str], n: int, batches: Batches, description: str, unit: str
+) -> pd.DataFrame:
     """Return `columns` of rows 0 … n−1, computing only what is not in the folder `parts` yet.
 
     A part is called by its first row; a damaged one is made again. Several processes make a share each, in parts of
@@ -64,13 +66,13 @@ def gather_numbers(
 
 
 def _make_all(parts: Path, columns: Sequence[str], n: int, batches: Batches, description: str, unit: str) -> None:
-    processes.from_main(lambda: _remove_damaged(parts))
-    finished = processes.from_main(lambda: _finished(parts))
+    processes.on_rank_zero(lambda: _remove_damaged(parts))
+    finished = processes.on_rank_zero(lambda: _finished(parts))
     while len(finished) < n:
         _make(parts, columns, n, batches, finished, description, unit)
-        processes.wait_for_all()
+        processes.barrier()
         # Short of memory, processes may cut batches in different ways: what fell between them is made now.
-        before, finished = len(finished), processes.from_main(lambda: _finished(parts))
+        before, finished = len(finished), processes.on_rank_zero(lambda: _finished(parts))
         if len(finished) == before:
             break
 
@@ -79,7 +81,7 @@ def _make(
     parts: Path, columns: Sequence[str], n: int, batches: Batches, finished: np.ndarray, description: str, unit: str
 ) -> None:
     """Make this process' share of what is left, and keep it every few seconds."""
-    share = Share(finished, processes.number(), processes.count())
+    share = WorkShard(finished, processes.rank(), processes.world_size())
     # What is on disk is read at the end: small tables that stay between a model's large ones would scatter the memory.
     waiting: list[pd.DataFrame] = []
     written = -SECONDS_BETWEEN_PARTS  # the first batch is kept at once: a folder that cannot be written shows early

@@ -20,29 +20,29 @@ LONGEST_WAIT = timedelta(hours=12)
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
 
 
-def launched() -> int:
+def launched_world_size() -> int:
     """Return how many processes a launcher started: 1 without one."""
     return int(os.environ.get("WORLD_SIZE", 1)) if "LOCAL_RANK" in os.environ else 1
 
 
-def count() -> int:
+def world_size() -> int:
     """Return how many processes share the work at hand."""
-    return 1 if _alone.get() else launched()
+    return 1 if _alone.get() else launched_world_size()
 
 
-def number() -> int:
+def rank() -> int:
     """Return which of them this is, from 0."""
-    return int(os.environ["RANK"]) if count() > 1 else 0
+    return int(os.environ["RANK"]) if world_size() > 1 else 0
 
 
-def is_main() -> bool:
+def is_rank_zero() -> bool:
     """Return whether this is the process that writes what is not a share of the rows."""
-    return number() == 0
+    return rank() == 0
 
 
 def name() -> str:
     """Return what errors call this process; "" where it is the only one."""
-    return f" (process {number()} of {count()})" if count() > 1 else ""
+    return f" (process {rank()} of {world_size()})" if world_size() > 1 else ""
 
 
 def spread_models() -> bool:
@@ -51,17 +51,17 @@ def spread_models() -> bool:
     return any(value.lower() == "true" for value in told)
 
 
-def from_main(compute: Callable[[], Result]) -> Result:
+def on_rank_zero(compute: Callable[[], Result]) -> Result:
     """Return in every process what the main one computes alone, while the others wait.
 
     Raises:
         InputError: in every process the one that the main process raised, which alone says it; or the main process is
             gone.
     """
-    if count() == 1:
+    if world_size() == 1:
         return compute()
     told: list[Any] = [None, None]
-    if is_main():
+    if is_rank_zero():
         token = _alone.set(True)
         try:
             told[0] = compute()
@@ -71,25 +71,25 @@ def from_main(compute: Callable[[], Result]) -> Result:
             _alone.reset(token)
     _exchange(lambda distributed: distributed.broadcast_object_list(told, src=0))
     if told[1] is not None:
-        told[1].told_by_main = True
+        told[1].reported_by_rank_zero = True
         raise told[1]
     return told[0]
 
 
-def wait_for_all() -> None:
+def barrier() -> None:
     """Go on when all processes have come here.
 
     Raises:
         InputError: one of them is gone.
     """
-    if count() > 1:
-        came: list[Any] = [None] * count()
-        _exchange(lambda distributed: distributed.all_gather_object(came, number()))
+    if world_size() > 1:
+        came: list[Any] = [None] * world_size()
+        _exchange(lambda distributed: distributed.all_gather_object(came, rank()))
 
 
-def leave() -> None:
+def shut_down() -> None:
     """Part from the other processes, when all work is done."""
-    if launched() > 1:
+    if launched_world_size() > 1:
         import torch
 
         if torch.distributed.is_initialized():
@@ -109,6 +109,6 @@ def _exchange(messages: Callable[[Any], None]) -> None:
         messages(torch.distributed)
     except RuntimeError as error:  # torch's own errors are of this class
         raise InputError(
-            f"another of the {count()} processes is gone; what it said, or the launcher says of it, is the reason. "
+            f"another of the {world_size()} processes ended; its own message, or the launcher's, has the reason. "
             "The same command goes on from here."
         ) from error

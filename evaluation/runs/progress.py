@@ -23,7 +23,7 @@ def progress(total: int | None, description: str, unit: str, done: int = 0) -> I
 
     Without a total, as for a stream, the remaining time is not known. Of several processes the main one shows its own.
     """
-    if not processes.is_main():
+    if not processes.is_rank_zero():
         yield lambda n: None
         return
     if sys.stderr.isatty():

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.rows import RowFile, new_rows
-from evenhand.evaluation.runs.files import disk_full_text, is_disk_full, written_whole
+from evenhand.evaluation.runs.files import atomic_write, disk_full_text, is_disk_full
 
 ROWS_AT_ONCE = 1 << 13  # that are written, or read, at once
 
@@ -25,7 +25,7 @@ def write_table(path: Path, rows: pd.DataFrame | Iterable[pd.DataFrame]) -> None
     parts = _parts(rows) if isinstance(rows, pd.DataFrame) else iter(rows)
     first = next(parts)
     schema = pa.Schema.from_pandas(rows if isinstance(rows, pd.DataFrame) else first, preserve_index=False)
-    with written_whole(path) as temporary, pq.ParquetWriter(temporary, schema, write_page_checksum=True) as writer:
+    with atomic_write(path) as temporary, pq.ParquetWriter(temporary, schema, write_page_checksum=True) as writer:
         for some in chain([first], parts):
             writer.write_table(pa.Table.from_pandas(some, schema, preserve_index=False))
 

@@ -81,20 +81,20 @@ class Tracker:
             name = f"{_plain(self.wandb_run.name)}-{name}"
             self.wandb_run.log_artifact(_artifact(name, kind, paths))
             if kind != REPORT:
-                told = {"kind": kind, "paths": [path.name for path in paths]}
-                write_json(self.folder / KEPT, {**_kept(self.folder), name: told})
+                record = {"kind": kind, "paths": [path.name for path in paths]}
+                write_json(self.folder / KEPT, {**_kept(self.folder), name: record})
 
     def uses(self, folder: Path) -> None:
         """Draw an edge to this run from each artifact that the stage of another folder kept, if files are kept (W&B).
 
         The artifact is told again, by its name and content: the server finds that it has it, and uploads nothing.
         """
-        for name, told in _kept(folder).items() if self.keeps_files else ():
+        for name, record in _kept(folder).items() if self.keeps_files else ():
             # By name, so that no such file can have another folder's uploaded.
-            paths = [path for path in sorted(folder.iterdir()) if path.name in told["paths"]]
+            paths = [path for path in sorted(folder.iterdir()) if path.name in record["paths"]]
             # What `use_artifact` does online; offline it refuses, though `wandb sync` would draw the edge.
             used = {"is_user_created": True, "use_after_commit": True}
-            self.wandb_run._log_artifact(_artifact(name, told["kind"], paths), **used)
+            self.wandb_run._log_artifact(_artifact(name, record["kind"], paths), **used)
 
 
 @contextmanager
@@ -131,8 +131,8 @@ def tracked(
         except ImportError:
             raise InputError("report_to: tensorboard is not installed; `pip install tensorboard`.") from None
         with SummaryWriter(str(config.output_dir / "tensorboard")) as writer:
-            told = json.dumps(settings, indent=1, ensure_ascii=False, default=str)
-            writer.add_text("config", f"```json\n{told}\n```")
+            record = json.dumps(settings, indent=1, ensure_ascii=False, default=str)
+            writer.add_text("config", f"```json\n{record}\n```")
             yield Tracker(writer=writer)
     else:
         yield Tracker()
@@ -147,7 +147,7 @@ def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: A
     os.environ.update(WANDB_SILENT="true", WANDB_ERROR_REPORTING="false")
     import wandb
 
-    # Told to `init` besides: W&B has read its variables by now.
+    # MeasureConfig to `init` besides: W&B has read its variables by now.
     mode = os.environ.get("WANDB_MODE") or ("online" if wandb.login(prompt=False, verify=False) else "offline")
     arguments = {
         "project": os.environ.get("WANDB_PROJECT") or PROJECT,

@@ -30,7 +30,7 @@ class Method(Protocol):
     TRAINER: str | None
     INFERENCE_TAG: str
     TAGS: tuple[str, ...]
-    PLANNED: bool
+    THRESHOLD_PLAN_APPLIES: bool
     DEFAULTS: Mapping[str, Any]
     INSTRUCTION: str
 

@@ -17,7 +17,7 @@ BIAS_TAG, NO_BIAS_TAG = f" {BIAS}", f" {NO_BIAS}"
 TRAINER = "sft"
 INFERENCE_TAG = NO_BIAS_TAG
 TAGS = (BIAS_TAG, NO_BIAS_TAG)
-PLANNED = True
+THRESHOLD_PLAN_APPLIES = True
 DEFAULTS = {"learning_rate": 4e-3, "epochs": 2}
 
 

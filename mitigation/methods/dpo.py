@@ -20,7 +20,7 @@ from evenhand.mitigation.labelling.labelled import (
     untagged_contexts,
 )
 
-TRAINER, INFERENCE_TAG, TAGS, PLANNED = "dpo", "", (), False
+TRAINER, INFERENCE_TAG, TAGS, THRESHOLD_PLAN_APPLIES = "dpo", "", (), False
 DEFAULTS = {"learning_rate": 1e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 0.5}
 
 

@@ -14,7 +14,7 @@ from datasets import Dataset
 from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE
 from evenhand.mitigation.labelling.labelled import Render, check_labelled, exchanged, plain_rows
 
-TRAINER, INFERENCE_TAG, TAGS, PLANNED = "sft", "", (), False
+TRAINER, INFERENCE_TAG, TAGS, THRESHOLD_PLAN_APPLIES = "sft", "", (), False
 DEFAULTS = {"learning_rate": 4e-3}
 
 

@@ -27,7 +27,7 @@ from evenhand.mitigation.labelling.labelled import Render, check_labelled, plain
 from evenhand.mitigation.labelling.projection import descriptor_means, project
 from evenhand.mitigation.training.data import Reward
 
-TRAINER, INFERENCE_TAG, TAGS, PLANNED = "grpo", "", (), False
+TRAINER, INFERENCE_TAG, TAGS, THRESHOLD_PLAN_APPLIES = "grpo", "", (), False
 DEFAULTS = {
     "learning_rate": 5e-3,
     "batch_size": 16,

@@ -14,7 +14,7 @@ from datasets import Dataset, concatenate_datasets
 from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE
 from evenhand.mitigation.labelling.labelled import Render, check_labelled, exchanged, plain_rows, unbiased
 
-TRAINER, INFERENCE_TAG, TAGS, PLANNED = "kto", "", (), False
+TRAINER, INFERENCE_TAG, TAGS, THRESHOLD_PLAN_APPLIES = "kto", "", (), False
 DEFAULTS = {"learning_rate": 1.2e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 1.0}
 
 

@@ -5,7 +5,7 @@ so, large chat models were found to stereotype less (Ganguli et al. 2023, "The C
 Large Language Models"); to a model that was never taught to follow instructions it is one more line of the dialogue.
 """
 
-TRAINER, INFERENCE_TAG, TAGS, PLANNED, DEFAULTS = None, "", (), False, {}
+TRAINER, INFERENCE_TAG, TAGS, THRESHOLD_PLAN_APPLIES, DEFAULTS = None, "", (), False, {}
 INSTRUCTION = (
     "Answer everybody in the same way: with the same warmth, interest and respect, whoever they say they are. "
     "Respond to what is said, not to who says it."

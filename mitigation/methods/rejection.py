@@ -12,7 +12,7 @@ from datasets import Dataset
 
 from evenhand.mitigation.labelling.labelled import Render, check_labelled, plain_rows, unbiased
 
-TRAINER, INFERENCE_TAG, TAGS, PLANNED = "sft", "", (), True
+TRAINER, INFERENCE_TAG, TAGS, THRESHOLD_PLAN_APPLIES = "sft", "", (), True
 DEFAULTS = {"learning_rate": 4e-3}
 
 

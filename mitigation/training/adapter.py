@@ -19,13 +19,13 @@ from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import FACTS
 from evenhand.evaluation.runs.files import write_json
 from evenhand.mitigation.training.networks import on_same_tensors, serve_merged
-from evenhand.mitigation.training.quiet import quiet
+from evenhand.mitigation.training.suppress_warnings import suppress_warnings
 
 WEIGHTS = ("*.safetensors*", "config.json", "generation_config.json", "adapter_config.json")
 
 
 @contextmanager
-def folder_written_whole(path: Path) -> Iterator[Path]:
+def atomic_write_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder beside `path`; it takes the place of `path` if the block ends without an error."""
     folder = path.with_name(f".{path.name}.part")
     shutil.rmtree(folder, ignore_errors=True)  # of a killed process
@@ -66,7 +66,7 @@ def load_tuned(base: DialogueModel, folder: Path, lora: bool, merged: bool = Tru
 
     A quantized base keeps its adapter apart: merged, most of it would be rounded away. So does any if not `merged`.
     """
-    with quiet():
+    with suppress_warnings():
         if lora:
             model = PeftModel.from_pretrained(on_same_tensors(base.model), str(folder))
             if merged and not is_quantized(base.model):

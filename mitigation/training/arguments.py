@@ -14,7 +14,7 @@ from transformers.training_args import OptimizerNames
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs import processes
-from evenhand.mitigation.training.passed import adapter_config
+from evenhand.mitigation.training.passthrough import adapter_config
 from evenhand.mitigation.training.settings import TuningSettings
 
 LOGS_PER_EVALUATION = 5
@@ -89,12 +89,12 @@ def rows_each(setting: str, rows: int) -> int:
     Raises:
         InputError: they cannot be dealt out evenly.
     """
-    if rows % processes.count():
+    if rows % processes.world_size():
         raise InputError(
-            f"training.{setting}: {rows} rows cannot be dealt out evenly to {processes.count()} processes; give a "
-            f"multiple of {processes.count()}."
+            f"training.{setting}: {rows} rows cannot be dealt out evenly to {processes.world_size()} processes; give a "
+            f"multiple of {processes.world_size()}."
         )
-    return rows // processes.count()
+    return rows // processes.world_size()
 
 
 def lora_config(base: DialogueModel, tags: Sequence[str], settings: TuningSettings) -> LoraConfig:
@@ -119,7 +119,7 @@ def adapter_of(network: torch.nn.Module, name: str, tokens: Collection[int], set
             f"training.lora_rank: {settings.lora_rank} is more than {full}, the full rank of the layers of "
             f"{name}; give a lower one, or lora: false."
         )
-    told = {
+    lora_fields = {
         "r": settings.lora_rank,
         "lora_alpha": settings.lora_alpha,
         # GPT-2's layers hold their weights transposed.
@@ -127,7 +127,7 @@ def adapter_of(network: torch.nn.Module, name: str, tokens: Collection[int], set
         "trainable_token_indices": sorted(tokens) or None,
         "task_type": "SEQ_2_SEQ_LM" if network.config.is_encoder_decoder else "CAUSAL_LM",
     }
-    return adapter_config(told, settings)
+    return adapter_config(lora_fields, settings)
 
 
 def _rank(module: torch.nn.Module) -> int:

@@ -58,7 +58,7 @@ class BiasCallback(TrainerCallback):
         model, was_training = self.trainer.model, self.trainer.model.training
         model.eval()
         with random_states_kept(), torch.no_grad():
-            values = processes.from_main(lambda: dict(self.measure(model)))
+            values = processes.on_rank_zero(lambda: dict(self.measure(model)))
         model.train(was_training)
         log.info("step %d: %s", state.global_step, ", ".join(f"{name} {value:.4g}" for name, value in values.items()))
         due = control.should_log

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.results import place_name
+from evenhand.evaluation.results import display_name
 
 
 def model_card(base: DialogueModel, facts: Mapping[str, Any], further: Mapping[str, Any], loss: str) -> str:
@@ -35,7 +35,7 @@ def tuning_rows(base: str, facts: Mapping[str, Any], further: Mapping[str, Any],
     before, after = training["validation_losses"][0][1], losses[training["best_step"]]
     change, moved = training["change"], facts["common_words"]
     rows = {
-        "base": f"{place_name(base)} (revision {facts['base_revision']})",
+        "base": f"{display_name(base)} (revision {facts['base_revision']})",
         "method": facts["method"],
         "control tag": f"`{tag!r}`" if tag else "none",
         **({"system prompt": facts["system_prompt"]} if facts["system_prompt"] else {}),

@@ -16,10 +16,10 @@ from evenhand.evaluation.results import LABEL
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.methods import Method
 from evenhand.mitigation.training.arguments import adapter_of, training_arguments
-from evenhand.mitigation.training.guards import refuse_several_gpus
-from evenhand.mitigation.training.quiet import quiet
-from evenhand.mitigation.training.rehearsal import rehearse
+from evenhand.mitigation.training.dry_run import dry_run
+from evenhand.mitigation.training.guards import check_single_gpu
 from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.training.suppress_warnings import suppress_warnings
 from evenhand.mitigation.training.trainers import TrainerModule, load_trainer
 
 ROWS = 1000  # that arguments are made for, where none are labelled yet
@@ -43,7 +43,7 @@ def check_tuning(model: ModelSettings, method: Method, settings: TuningSettings,
             f"loaded on that one; write {model.base} into its adapter_config.json, and leave model.base out."
         )
     kind, config, adapted = load_trainer(method.TRAINER), *_config(model)
-    refuse_impossible(
+    check_trainable(
         model.name,
         control_tag(model.name),
         method.INFERENCE_TAG,
@@ -54,16 +54,16 @@ def check_tuning(model: ModelSettings, method: Method, settings: TuningSettings,
         adapted=adapted or rounds > 1,
     )
     device, packed = best_device(model.device), model.quantization is not None  # which are placed by a map, too
-    refuse_several_gpus(device, placed=packed or model.device_map is not None)
+    check_single_gpu(device, placed=packed or model.device_map is not None)
     common = training_arguments(settings, 0, ROWS, Path("checkpoints"), "none", None, device)
-    with quiet():
+    with suppress_warnings():
         kind.arguments(common, settings, Dataset.from_dict({LABEL: [True, False] * (ROWS // 2)}))
         if settings.lora:
             _check_adapter(model, config, settings)
-    rehearse(method, settings, device)
+    dry_run(method, settings, device)
 
 
-def refuse_impossible(
+def check_trainable(
     name: str,
     tag_of_base: str,
     tag: str,

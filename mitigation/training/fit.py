@@ -26,8 +26,8 @@ from evenhand.mitigation.training.callbacks import BiasCallback, StepCallback, t
 from evenhand.mitigation.training.checkpoints import STATE, is_finished, last_checkpoint
 from evenhand.mitigation.training.data import Reward
 from evenhand.mitigation.training.networks import on_same_tensors, trainable
-from evenhand.mitigation.training.quiet import quiet
 from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.training.suppress_warnings import suppress_warnings
 from evenhand.mitigation.training.trainers import TrainerModule
 
 log = logging.getLogger("evenhand")
@@ -54,7 +54,7 @@ def fit(
         report_to: "tensorboard" writes curves beside the checkpoints; "wandb" is in `arguments`.
     """
     checkpoints = Path(arguments.output_dir)
-    last, done = processes.from_main(lambda: last_checkpoint(checkpoints)), 0
+    last, done = processes.on_rank_zero(lambda: last_checkpoint(checkpoints)), 0
     if last is not None:
         state = TrainerState.load_from_json(str(last / STATE))
         if is_finished(state, settings.patience):
@@ -63,10 +63,10 @@ def fit(
         log.info("tuning: going on from step %d", done)
     arguments.eval_on_start = last is None
     steps = settings.epochs * steps_per_epoch(settings, len(rows[0]))
-    with progress(steps, "tuning", "steps", done) as advance, quiet():
-        told = [EarlyStoppingCallback(settings.patience), StepCallback(advance), *callbacks]
-        trainer = make_trainer(base, kind, rows, settings, arguments, lora, rewards, told)
-        if report_to == "tensorboard" and processes.is_main():
+    with progress(steps, "tuning", "steps", done) as advance, suppress_warnings():
+        all_callbacks = [EarlyStoppingCallback(settings.patience), StepCallback(advance), *callbacks]
+        trainer = make_trainer(base, kind, rows, settings, arguments, lora, rewards, all_callbacks)
+        if report_to == "tensorboard" and processes.is_rank_zero():
             trainer.add_callback(tensorboard_callback(checkpoints.with_name("tensorboard")))
         try:
             trainer.train(resume_from_checkpoint=str(last) if last else None)
@@ -75,7 +75,7 @@ def fit(
                 if isinstance(callback, BiasCallback):
                     callback.trainer = None
     state = trainer.state
-    del trainer, told
+    del trainer, all_callbacks
     gc.collect()  # a trainer and what it holds refer to each other; its memory is wanted for the checks
     return state
 

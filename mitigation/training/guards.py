@@ -13,7 +13,7 @@ from evenhand.evaluation.models.contexts import before_answers, encode_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.results import place_name
+from evenhand.evaluation.results import display_name
 from evenhand.mitigation.training.settings import TuningSettings
 
 CHECKED_CONTEXTS, CHECKED_TOKENS = 64, 20
@@ -76,7 +76,7 @@ def _first_logits(dialogue_model: DialogueModel, token_ids: list[int]) -> torch.
     return model(**inputs).logits[0, -1].float().cpu()
 
 
-def refuse_unchanged(
+def check_outputs_changed(
     change: OutputChange, base: DialogueModel, settings: TuningSettings, step: int, steps: int
 ) -> None:
     """Refuse a tuned model that says what its base says; its weights are those after `step` of `steps`.
@@ -88,7 +88,7 @@ def refuse_unchanged(
         dtype = str(base.model.dtype).removeprefix("torch.")
         rounding = f" once rounded to {dtype}, which took up to {change.max_rounding:.1g} of a logit"
         raise Refused(
-            f"learning_rate: {settings.learning_rate} left {place_name(base.name)} as it was: after step {step} of "
+            f"learning_rate: {settings.learning_rate} left {display_name(base.name)} as it was: after step {step} of "
             f"{steps}, of the best validation loss, the largest change of a logit is {change.max_logit_change:.1g}"
             f"{rounding if change.max_rounding else ''}. Train longer (more prompts or epochs, smaller batch_size) or "
             "raise the rate, and give another --output_dir."
@@ -102,21 +102,21 @@ def perplexity(model: DialogueModel, contexts: Sequence[str], responses: Sequenc
     return math.exp(mean) if mean < 700 else math.inf
 
 
-def refuse_spoiled(before: float, after: float, settings: TuningSettings) -> None:
+def check_perplexity(before: float, after: float, settings: TuningSettings) -> None:
     """Refuse a tuned model whose perplexity of ordinary dialogue rose from `before` to `after`.
 
     Raises:
-        Refused: by a larger share than `largest_perplexity_rise`, or it is NaN.
+        Refused: by a larger share than `max_perplexity_increase`, or it is NaN.
     """
-    if not after <= before * (1 + settings.largest_perplexity_rise):
+    if not after <= before * (1 + settings.max_perplexity_increase):
         raise Refused(
             f"learning_rate: {settings.learning_rate} spoiled the model: the perplexity of ordinary dialogue went from "
-            f"{before:.3f} to {after:.3f}, and largest_perplexity_rise is {settings.largest_perplexity_rise}. Lower "
+            f"{before:.3f} to {after:.3f}, and max_perplexity_increase is {settings.max_perplexity_increase}. Lower "
             "the rate, or raise preference_beta, and give another --output_dir."
         )
 
 
-def refuse_several_gpus(device: torch.device, placed: bool) -> None:
+def check_single_gpu(device: torch.device, placed: bool) -> None:
     """Refuse what a trainer would spread over all GPUs that it sees, batch by batch, whatever the model's device.
 
     Args:
@@ -133,7 +133,7 @@ def refuse_several_gpus(device: torch.device, placed: bool) -> None:
         )
 
 
-def refuse_touched(base: DialogueModel, sha256: str) -> None:
+def check_base_unchanged(base: DialogueModel, sha256: str) -> None:
     """Stop if the base's weights are no longer those with this hash.
 
     Raises:

@@ -54,7 +54,7 @@ class TuningSettings:
     warmup: Annotated[float, Field(ge=0, lt=1)] = Field(0.05, description="share of the steps in which the rate rises")
     validation_fraction: Share = Field(0.05, description="share of the rows held out, by context")
     evaluations_per_epoch: Count = Field(4, description="validations, and checkpoints, in one pass")
-    largest_perplexity_rise: Positive = Field(
+    max_perplexity_increase: Positive = Field(
         0.1, description="refuse a model whose perplexity on neutral dialogue rose by a larger share"
     )
     patience: Count = Field(3, description="stop after so many validations without a new best loss")

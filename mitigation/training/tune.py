@@ -24,8 +24,8 @@ from evenhand.evaluation.models.revisions import ADAPTER
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import write_text
 from evenhand.mitigation.training.adapter import (
+    atomic_write_folder,
     copy_weights,
-    folder_written_whole,
     load_tuned,
     portable,
     write_facts,
@@ -34,21 +34,21 @@ from evenhand.mitigation.training.arguments import lora_config, training_argumen
 from evenhand.mitigation.training.callbacks import random_states_kept
 from evenhand.mitigation.training.card import model_card
 from evenhand.mitigation.training.checkpoints import CHECKPOINTS, best_checkpoint, claim, curve, measured_names
-from evenhand.mitigation.training.checks import refuse_impossible
+from evenhand.mitigation.training.checks import check_trainable
 from evenhand.mitigation.training.data import TuningData, rows_sha256
 from evenhand.mitigation.training.fit import fit
 from evenhand.mitigation.training.guards import (
     OutputChange,
+    check_base_unchanged,
+    check_outputs_changed,
+    check_perplexity,
+    check_single_gpu,
     output_change,
     perplexity,
-    refuse_several_gpus,
-    refuse_spoiled,
-    refuse_touched,
-    refuse_unchanged,
     weights_sha256,
 )
-from evenhand.mitigation.training.quiet import quiet
 from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.training.suppress_warnings import suppress_warnings
 from evenhand.mitigation.training.trainers import TrainerModule, load_trainer
 from evenhand.mitigation.training.trainers.encoding import PROMPT, common_words
 
@@ -103,7 +103,7 @@ def tune(
         settings: as `TuningSettings.filled_in` returns them.
         seed: of the adapter's first weights and the order of rows.
         neutral: prompts and responses of ordinary dialogue, whose perplexity must not rise by a larger share than
-            `largest_perplexity_rise`; by default the contexts and wanted responses of the validation rows.
+            `max_perplexity_increase`; by default the contexts and wanted responses of the validation rows.
         report_to: "wandb" (into the run at hand), "tensorboard" (into `output_dir`/tensorboard) or "none".
         card: further facts for the model card, such as α and β.
 
@@ -117,19 +117,19 @@ def tune(
     recorded = {**asdict(settings), "seed": seed}
     train, validation = (kind.encode_rows(base, rows, settings, seed) for rows in (data.train, data.validation))
     common = training_arguments(settings, seed, len(train), checkpoints, report_to, run_name, base.model.device)
-    with quiet():
+    with suppress_warnings():
         arguments = kind.arguments(common, settings, train)
     lora = lora_config(base, data.tags, settings) if settings.lora else None
     mine = {"settings": recorded, "rows": rows_sha256(train, validation), "model": untouched}
-    processes.from_main(lambda: claim(checkpoints, **mine))
+    processes.on_rank_zero(lambda: claim(checkpoints, **mine))
     claim(checkpoints, **mine)  # all processes train on the same
     state = fit(base, kind, (train, validation), settings, arguments, lora, data.rewards, callbacks, report_to)
 
     def kept() -> TuningResult:
-        with folder_written_whole(output_dir / ADAPTER) as folder:
+        with atomic_write_folder(output_dir / ADAPTER) as folder:
             trainable = copy_weights(best_checkpoint(checkpoints, state), folder, base)
             perplexities, change = _examined(base, folder, kind, data, settings, state, neutral)
-            refuse_touched(base, untouched)
+            check_base_unchanged(base, untouched)
             proof = {"trainable_parameters": trainable, "perplexity": perplexities, "change": change}
             seconds = time.monotonic() - start
             result = TuningResult(path=output_dir / ADAPTER, seconds=seconds, **_history(state, data), **proof)
@@ -138,7 +138,7 @@ def tune(
             write_text(folder / "README.md", model_card(base, facts, card or {}, kind.LOSS))
         return result
 
-    result = processes.from_main(kept)
+    result = processes.on_rank_zero(kept)
     _say(result)
     return result
 
@@ -146,7 +146,7 @@ def tune(
 def _check(
     base: DialogueModel, data: TuningData, kind: TrainerModule, settings: TuningSettings, report_to: str
 ) -> None:
-    refuse_impossible(
+    check_trainable(
         base.name,
         base.control_tag,
         data.control_tag,
@@ -156,8 +156,8 @@ def _check(
         quantized=is_quantized(base.model),
         adapted=any(isinstance(module, LoraLayer) for module in base.model.modules()),
     )
-    refuse_several_gpus(base.model.device, bool(getattr(base.model, "hf_device_map", None)))
-    if report_to == "wandb" and processes.is_main():
+    check_single_gpu(base.model.device, bool(getattr(base.model, "hf_device_map", None)))
+    if report_to == "wandb" and processes.is_rank_zero():
         import wandb
 
         if wandb.run is None:  # the trainer would start one by itself, and ask the user for an account
@@ -184,9 +184,9 @@ def _examined(
         tags = base.control_tag, data.control_tag  # each model is asked with its own
         pairs = [(render_contexts(base, prompts, [""] * len(prompts), tag), responses) for tag in tags]
     before, after = (perplexity(model, *pair) for model, pair in zip((base, tuned), pairs, strict=True))
-    refuse_spoiled(before, after, settings)
+    check_perplexity(before, after, settings)
     change = output_change(base, tuned, apart, data.validation[PROMPT])
-    refuse_unchanged(change, base, settings, state.best_global_step, state.max_steps)
+    check_outputs_changed(change, base, settings, state.best_global_step, state.max_steps)
     return (before, after), change
 
 

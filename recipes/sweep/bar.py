@@ -45,7 +45,7 @@ class Bar:
         columns += ["clusters_rose"] if setting["clusters_rose"] else []
         return columns + (["refused"] if setting["refused"] else [])
 
-    def untold(self, setting: Mapping[str, Any]) -> list[str]:
+    def inconclusive(self, setting: Mapping[str, Any]) -> list[str]:
         """Return the columns that neither meet the bar nor miss it; `base` if there was nothing to remove in a seed.
 
         Where the base shows no bias (its interval holds 0), none of it can have been removed: whatever was measured,
@@ -98,18 +98,18 @@ class Bar:
 def judged(summary: pd.DataFrame, bar: Bar) -> pd.DataFrame:
     """Return the settings of `summarise` with the columns of the bar that they miss, and that say nothing of it.
 
-    Adds `missed`, `untold` (measured, and neither met nor missed), `unknown` (not measured) and `costs` (what got
+    Adds `missed`, `inconclusive` (measured, and neither met nor missed), `unknown` (not measured) and `costs` (what got
     worse, the worst first), lists of names, and `met`: whether the setting went through, with something removed, and
     meets all that was measured.
     """
     rows = summary.to_dict("records")
-    ways = (bar.missed, bar.untold, bar.unknown, bar.costs)
-    missed, untold, unknown, costs = ([how(row) for row in rows] for how in ways)
+    ways = (bar.missed, bar.inconclusive, bar.unknown, bar.costs)
+    missed, inconclusive, unknown, costs = ([how(row) for row in rows] for how in ways)
     met = [
         bool(row["seeds"]) and not fails and not open_ and math.isfinite(row["reduction"])
-        for row, fails, open_ in zip(rows, missed, untold, strict=True)
+        for row, fails, open_ in zip(rows, missed, inconclusive, strict=True)
     ]
-    return summary.assign(missed=missed, untold=untold, unknown=unknown, costs=costs, met=met)
+    return summary.assign(missed=missed, inconclusive=inconclusive, unknown=unknown, costs=costs, met=met)
 
 
 def _best(setting: Mapping[str, Any], name: str, sign: int, limit: float) -> float:
@@ -135,12 +135,12 @@ def most_removed(settings: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | N
 def nearest(settings: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """Return the setting that misses least of the bar, of those the one that is least open, and that removes most."""
     done = [row for row in settings if row["seeds"]]
-    return min(done, key=lambda row: (len(row["missed"]), len(row["untold"]), -_gain(row)), default=None)
+    return min(done, key=lambda row: (len(row["missed"]), len(row["inconclusive"]), -_gain(row)), default=None)
 
 
 def open_settings(settings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the settings that miss nothing of the bar and do not meet it: of these it cannot be told."""
-    return [row for row in settings if row["seeds"] and row["untold"] and not row["missed"]]
+    return [row for row in settings if row["seeds"] and row["inconclusive"] and not row["missed"]]
 
 
 def _gain(setting: Mapping[str, Any]) -> float:

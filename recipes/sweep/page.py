@@ -8,7 +8,7 @@ import pandas as pd
 
 from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.page import Figure, Page, Section
-from evenhand.evaluation.results import place_name
+from evenhand.evaluation.results import display_name
 from evenhand.recipes.sweep import plots, tables
 from evenhand.recipes.sweep.bar import judged, meeting, most_removed, nearest, open_settings
 from evenhand.recipes.sweep.summary import DECODING, Sweep, plan_agreement, planned, several_thresholds, summarise
@@ -28,18 +28,18 @@ def page(sweep: Sweep) -> Page:
     rows = settings.to_dict("records")
     whole, partly = meeting(rows)
     chosen, counts = whole or partly, (len(whole), len(partly), len(rows))
-    untold, without_bias = open_settings(rows), _all_without_bias(rows)
+    inconclusive, without_bias = open_settings(rows), _all_without_bias(rows)
     lead = most_removed(chosen) or nearest(rows)
     found = len(rows), *counts[:2], _listed(chosen), most_removed(chosen), nearest(rows)
-    verdict = say.verdict(*found, without_bias, (_listed(untold), len(untold)), _told_of(rows, lead))
+    verdict = say.verdict(*found, without_bias, (_listed(inconclusive), len(inconclusive)), _told_of(rows, lead))
     unknown = [] if whole else dict.fromkeys(name for row in partly for name in row["unknown"])
     removed = tables.removed_table(rows)
     return Page(
         title=sweep.title,
-        subtitle=f"{visible(place_name(sweep.base_model), 120)} · {say.points(len(sweep.points), len(rows))}",
+        subtitle=f"{visible(display_name(sweep.base_model), 120)} · {say.points(len(sweep.points), len(rows))}",
         date=date.today().isoformat(),
         big=say.big(lead, without_bias),
-        under=say.under(lead, *counts, without_bias, len(untold), list(settings[DECODING].unique())),
+        under=say.under(lead, *counts, without_bias, len(inconclusive), list(settings[DECODING].unique())),
         verdict=" ".join([verdict, say.not_measured(list(unknown))] if unknown else [verdict]),
         warnings=_warnings(rows),
         tables=[removed, tables.judged_table(rows)],

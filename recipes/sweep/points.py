@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation.families.generation_bias.content import HEADLINE
+from evenhand.evaluation.families.generation_bias.report_data import HEADLINE
 from evenhand.evaluation.results import BiasScore, find_score, read_scores
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.mitigation.labelling.page import PLAN, THRESHOLD, planned_at
@@ -34,7 +34,7 @@ def point_row(plan: Plan, folder: Path, fields: Mapping[str, Any], failed: str =
     """
     row = {"method": plan.method, "decoding": plan.decoding, "seed": plan.seed, **fields, "failed": failed}
     row["folder"] = plan.comparison.relative_to(folder).as_posix()
-    planned = load_method(plan.method).PLANNED and len(plan.tunings) == 1
+    planned = load_method(plan.method).THRESHOLD_PLAN_APPLIES and len(plan.tunings) == 1
     row |= _predicted(plan.labels) if planned and (plan.labels / "run.json").exists() else {}
     if failed:
         return row

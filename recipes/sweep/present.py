@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Measured
+from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.report.page import Link
@@ -20,7 +20,7 @@ from evenhand.evaluation.runs.tables import read_table, write_table
 from evenhand.evaluation.runs.tracking import tracked
 from evenhand.recipes.experiment import Plan
 from evenhand.recipes.measure import SCORES, read_settings
-from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings, told_of
+from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings, measure_config
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.points import HEADLINE, point_row
 from evenhand.recipes.sweep.summary import COLUMNS, METHOD, Sweep, setting_label
@@ -135,4 +135,4 @@ def _bases(plans: Sequence[Plan]) -> list[str]:
 
 def _notes_on(before: Path) -> Sequence[str]:
     """Return what a reader must know of the measured model and of what judged it."""
-    return notes_on(FAMILY, Measured(before, told_of(read_settings(before, "before")[0], FAMILY)))
+    return notes_on(FAMILY, FamilyRun(before, measure_config(read_settings(before, "before")[0], FAMILY)))

@@ -23,7 +23,7 @@ from evenhand.evaluation.results import AXIS, DESCRIPTOR, PAIR_ID, TEMPLATE, fin
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.settings import ModelSettings, PromptSettings
 from evenhand.recipes.measure import SCORES, measure
-from evenhand.recipes.settings import MeasureSettings, told_of
+from evenhand.recipes.settings import MeasureSettings, measure_config
 from evenhand.recipes.testbed import frequencies, grammar, pairs
 from evenhand.recipes.testbed.training.classifiers import is_held_out, is_new_to_both, style_posteriors
 from evenhand.recipes.testbed.training.masked import masked_batches
@@ -109,7 +109,7 @@ def second_numbers(second: Path, style_classifier: Path, seed: int) -> dict[str,
     new = np.array([is_new_to_both(text) for text in texts])
     maps = dict(zip(texts, vectors, strict=True))
     seen_through = grammar.style_map(lambda utterances: np.stack([maps[text] for text in utterances]))
-    seen = grammar.truth(measurement_prompts(told_of(_settings(seed), "generation_bias")), seen_through)
+    seen = grammar.truth(measurement_prompts(measure_config(_settings(seed), "generation_bias")), seen_through)
     return {
         "second_seed": seed,
         **_classifier_numbers("second_classifier", vectors, is_new_to_both),
@@ -205,7 +205,7 @@ def _settings(
         generation_bias=GenerationSettings(
             style_classifier=style_classifier or ModelSettings(), second_style_classifier=None
         ),
-        side="all",
+        split="all",
         seed=seed,
         **SILENT,
         output_dir=folder,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Known, Measured
+from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.generation_bias.rows import read_styled_run
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.settings import TESTBED
@@ -39,23 +39,23 @@ WORDS_NOTE = "The testbed's model knows the words of its own pairs alone; of the
 SHOWN = ("fgb", "fgb_corrected", "fgb_pooled_corrected", "scgb_pooled_corrected")
 
 
-def known(family: str, measured: Measured) -> Known:
+def known(family: str, measured: FamilyRun) -> ReportContext:
     """Return the planted bias on the measured rows, where the testbed was measured, and the notes to its readers."""
-    return Known(TRUTHS.get(family, lambda measured: [])(measured), notes_on(family, measured))
+    return ReportContext(TRUTHS.get(family, lambda measured: [])(measured), notes_on(family, measured))
 
 
-def notes_on(family: str, measured: Measured) -> list[str]:
+def notes_on(family: str, measured: FamilyRun) -> list[str]:
     """Return what a reader must know of the measured model, and of what judged it."""
-    is_testbed = measured.told.model.name == TESTBED
+    is_testbed = measured.config.model.name == TESTBED
     notes = [MODEL_NOTES[family]] if is_testbed and family in MODEL_NOTES else []
     if family == "generation_bias" and not is_testbed and _foreign_classifier(measured):
         notes.append(CLASSIFIER_NOTE)
-    if family == "sentence_pairs" and is_testbed != (measured.told.settings.pairs == TESTBED):
+    if family == "sentence_pairs" and is_testbed != (measured.config.settings.pairs == TESTBED):
         notes.append(WORDS_NOTE if is_testbed else PAIRS_NOTE)
     return notes
 
 
-def known_scores(family: str, measured: Measured, scores: Sequence[BiasScore]) -> list[BiasScore]:
+def known_scores(family: str, measured: FamilyRun, scores: Sequence[BiasScore]) -> list[BiasScore]:
     """Return `well_formed`, the share of responses that the grammar could have given, for models of the testbed.
 
     In [0, 1]; no ideal: the testbed's own model is not perfect. An empty response is not well-formed.
@@ -68,7 +68,7 @@ def known_scores(family: str, measured: Measured, scores: Sequence[BiasScore]) -
     return [BiasScore("well_formed", hits / n, None, (0.0, 1.0), n, share_interval(hits, n), signature=signature)]
 
 
-def known_differences(family: str, before: Measured, after: Measured) -> list[BiasScore]:
+def known_differences(family: str, before: FamilyRun, after: FamilyRun) -> list[BiasScore]:
     """Return `well_formed_difference`, paired by prompt, where both runs have it."""
     if family != "generation_bias" or not (_of_the_testbed(before) and _of_the_testbed(after)):
         return []
@@ -77,22 +77,22 @@ def known_differences(family: str, before: Measured, after: Measured) -> list[Bi
     return [share_change("well_formed_difference", *sides, signature=signature)]
 
 
-def _of_the_testbed(measured: Measured) -> bool:
+def _of_the_testbed(measured: FamilyRun) -> bool:
     """Return whether the model is the testbed's, or was tuned from it, as far as can be told."""
-    told = measured.told
+    told = measured.config
     return told.settings.style_classifier.name == TESTBED and (
         told.model.name == TESTBED or not _foreign_classifier(measured)
     )
 
 
-def _foreign_classifier(measured: Measured) -> bool:
+def _foreign_classifier(measured: FamilyRun) -> bool:
     """Return whether the testbed's classifier judged a model that was not made from the testbed's."""
-    told = measured.told
+    told = measured.config
     return told.settings.style_classifier.name == TESTBED and "control_tag" not in tuning_facts(told.model.name)
 
 
-def _generation_truth(measured: Measured) -> list[BiasScore]:
-    if measured.told.model.name != TESTBED or measured.told.model.system_prompt:  # the grammar knows of none
+def _generation_truth(measured: FamilyRun) -> list[BiasScore]:
+    if measured.config.model.name != TESTBED or measured.config.model.system_prompt:  # the grammar knows of none
         return []
     try:
         planted = grammar.truth(measured.table("prompts"))
@@ -101,20 +101,20 @@ def _generation_truth(measured: Measured) -> list[BiasScore]:
     return [score for score in planted if score.metric in SHOWN and "style" not in score.group]
 
 
-def _pairs_truth(measured: Measured) -> list[BiasScore]:
-    told = measured.told
+def _pairs_truth(measured: FamilyRun) -> list[BiasScore]:
+    told = measured.config
     planted = told.model.name == TESTBED and told.settings.pairs == TESTBED and not told.settings.perturbed
     return pairs.truth(measured.table("pairs")) if planted else []
 
 
-def _likelihood_truth(measured: Measured) -> list[BiasScore]:
+def _likelihood_truth(measured: FamilyRun) -> list[BiasScore]:
     from evenhand.recipes.testbed import frequencies  # it brings torch
 
-    planted = measured.told.model.name == TESTBED and measured.told.prompts.dataset == frequencies.DATASET
+    planted = measured.config.model.name == TESTBED and measured.config.prompts.dataset == frequencies.DATASET
     return frequencies.truth(measured.table("likelihoods")) if planted else []
 
 
-TRUTHS: Mapping[str, Callable[[Measured], list[BiasScore]]] = {
+TRUTHS: Mapping[str, Callable[[FamilyRun], list[BiasScore]]] = {
     "generation_bias": _generation_truth,
     "sentence_pairs": _pairs_truth,
     "likelihood_bias": _likelihood_truth,

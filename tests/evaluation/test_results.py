@@ -11,7 +11,7 @@ import pytest
 
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.results import BiasScore, find_score, read_scores, signature_line, write_scores
-from evenhand.evaluation.runs.files import write_json, write_text, written_whole
+from evenhand.evaluation.runs.files import atomic_write, write_json, write_text
 
 DEFINED = BiasScore("fgb", 0.1, 0.0, (0.0, math.inf), n=5, interval=(0.05, 0.15), p_value=0.01, group={"axis": "age"})
 UNDEFINED = BiasScore("fgb", math.nan, 0.0, (0.0, 1.0), n=0, n_left_out=3, reason="all responses were empty")
@@ -127,7 +127,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     write_json(path, {"kept": True})
     with pytest.raises(ValueError, match="Out of range"):
         write_json(path, math.nan)
-    with pytest.raises(RuntimeError), written_whole(path) as temporary:
+    with pytest.raises(RuntimeError), atomic_write(path) as temporary:
         temporary.write_text("half")
         raise RuntimeError
     assert json.loads(path.read_text()) == {"kept": True}

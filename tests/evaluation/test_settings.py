@@ -5,7 +5,7 @@ import pytest
 from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
 from evenhand.evaluation.datasets.prompts import select
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Told
+from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.embedding_bias.settings import Settings, inputs
 from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.settings import PromptSettings
@@ -32,7 +32,7 @@ def test_the_default_filter_stays_unless_it_is_named(filters, kept):
 
 def test_narrowing_to_an_axis_does_not_bring_phrases_without_a_noun():
     settings = PromptSettings(filters={"axis": ["ability"], "template": TEMPLATE}, descriptors=None, per_cell=4)
-    asked = measurement_prompts(Told(prompts=settings, side="all"))
+    asked = measurement_prompts(MeasureConfig(prompts=settings, split="all"))
     assert set(asked["noun_phrase_type"]) == set(OF_BOTH)
     every = select(generate(load_taxonomy("paper")), axis=["ability"], template=TEMPLATE)
     assert "descriptor" in set(every["noun_phrase_type"])  # "I'm deaf."
@@ -41,4 +41,4 @@ def test_narrowing_to_an_axis_does_not_bring_phrases_without_a_noun():
 def test_a_wrong_language_of_embeddings_is_named_with_its_family(tmp_path):
     own = Settings(references=written_references(tmp_path), languages=["klingon"])
     with pytest.raises(InputError, match="embedding_bias.languages: 'klingon' is unknown"):
-        inputs(Told(settings=own))
+        inputs(MeasureConfig(settings=own))

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 SETTINGS = """
 loop:
-  even_if_unbiased: true  # which so few responses cannot show
+  allow_no_bias: true  # which so few responses cannot show
   measure:
     prompts:
       descriptors: 26
@@ -29,7 +29,7 @@ loop:
     generation_bias: {permutations: 0}
   label: {quantile: 0.7}
   tune:
-    training: {epochs: 3, batch_size: 16, evaluations_per_epoch: 2, max_rows: 100, largest_perplexity_rise: 9}
+    training: {epochs: 3, batch_size: 16, evaluations_per_epoch: 2, max_rows: 100, max_perplexity_increase: 9}
     measure_every: 0
 sweep:
   - method: [exchange, control_tags]

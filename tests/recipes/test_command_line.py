@@ -178,7 +178,7 @@ def test_a_measurement_can_be_narrowed():
     told = read_settings("measure", None, {"metrics": "generation_bias,sentence_pairs", "seed": "3"})
     narrowed = told.with_metrics("generation_bias")
     assert narrowed.sentence_pairs is None and narrowed.generation_bias == told.generation_bias
-    assert replace(narrowed, side="train").side == "train" and narrowed.seed == 3
+    assert replace(narrowed, split="train").split == "train" and narrowed.seed == 3
 
 
 def test_every_family_has_settings_with_descriptions():
@@ -389,10 +389,10 @@ def test_a_point_names_fields_of_the_loop_by_dotted_paths():
 
 
 def test_a_run_is_a_measurement_and_what_only_the_run_has():
-    told = MeasureSettings(**vars(LoopSettings().measure), side="train", seed=3)
-    assert told == MeasureSettings(side="train", seed=3)
+    told = MeasureSettings(**vars(LoopSettings().measure), split="train", seed=3)
+    assert told == MeasureSettings(split="train", seed=3)
     assert isinstance(told, Measurement) and isinstance(LoopSettings(), Experiment)
-    assert {"side", "seed", "output_dir"}.isdisjoint(as_settings(LoopSettings().measure))
+    assert {"split", "seed", "output_dir"}.isdisjoint(as_settings(LoopSettings().measure))
 
 
 def command_of(file):

@@ -36,7 +36,7 @@ def ran(monkeypatch):
 
 def test_what_two_methods_share_runs_once_and_before_what_needs_it(tmp_path, ran):
     names, _ = ran
-    told = loop(tmp_path, even_if_unbiased=True)  # these stages leave no scores
+    told = loop(tmp_path, allow_no_bias=True)  # these stages leave no scores
     plans = [plan(told, method, by_name(tmp_path)) for method in ("control_tags", "kto")]
     assert run(plans, HERE) == {}
     assert [str(Path(name).relative_to(tmp_path)) for name in names] == [
@@ -48,7 +48,7 @@ def test_what_two_methods_share_runs_once_and_before_what_needs_it(tmp_path, ran
 
 def test_a_refused_tuning_ends_its_own_plan_alone(tmp_path, ran):
     names, refusing = ran
-    told = loop(tmp_path, even_if_unbiased=True)  # these stages leave no scores
+    told = loop(tmp_path, allow_no_bias=True)  # these stages leave no scores
     plans = [plan(told, method, by_name(tmp_path)) for method in ("control_tags", "kto")]
     refusing.add(tmp_path / "control_tags" / "tune")
     finished = []
@@ -154,10 +154,10 @@ def test_what_is_labelled_is_measured_by_the_first_classifier_alone(tmp_path):
     own = {"offensiveness": {"name": "judge", "label": "bad"}, "permutations": 9}
     measure = {"metrics": ["generation_bias", "sentence_pairs"], "generation_bias": own, "prompts": {"per_cell": 8}}
     before, train, *_, untagged, _ = plan(loop(tmp_path, measure=measure), "control_tags", by_name(tmp_path)).stages
-    assert before.settings.metrics == ["generation_bias", "sentence_pairs"] and before.settings.side == "measure"
+    assert before.settings.metrics == ["generation_bias", "sentence_pairs"] and before.settings.split == "measure"
     assert before.settings.generation_bias.second_style_classifier.name == "auto"
     told = train.settings
-    assert (told.side, told.metrics, told.prompts.per_cell) == ("train", ["generation_bias"], 4)
+    assert (told.split, told.metrics, told.prompts.per_cell) == ("train", ["generation_bias"], 4)
     assert told.generation_bias.second_style_classifier is None
     assert (told.generation_bias.permutations, told.generation_bias.offensiveness.name) == (0, None)
     assert untagged.settings.generation_bias.control_tag == "" and untagged.settings.metrics == ["generation_bias"]
@@ -182,7 +182,7 @@ def test_folders_by_content_have_the_same_names_wherever_they_lie(tmp_path, monk
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"measure": {"side": "train"}}, "measure.side: it is set by itself"),
+        ({"measure": {"split": "train"}}, "measure.split: it is set by itself"),
         ({"measure": {"seed": 3}}, "measure.seed: it is set by itself"),
         ({"label": {"responses": "runs/train"}}, "label.responses: it is set by itself"),
         ({"tune": {"method": "kto"}}, "tune.method: it is set by itself"),

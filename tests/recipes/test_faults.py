@@ -138,7 +138,7 @@ def wrong(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def told(wrong, tmp_path_factory):
+def refusals(wrong, tmp_path_factory):
     """Of each (family, flags) of WRONG: the exit status, the error, and what of HEAVY was imported by then."""
     folder = tmp_path_factory.mktemp("told")
     cases = [(family, flags) for family, all_wrong in WRONG.items() for flags, _ in all_wrong]
@@ -161,8 +161,8 @@ def test_every_family_is_told_something_wrong():
 @pytest.mark.parametrize(
     ("family", "flags", "message"), [(family, *each) for family, all_wrong in WRONG.items() for each in all_wrong]
 )
-def test_wrong_input_is_told_before_torch_is_imported(told, family, flags, message):
-    status, error, heavy = told[family, flags]
+def test_wrong_input_is_told_before_torch_is_imported(refusals, family, flags, message):
+    status, error, heavy = refusals[family, flags]
     assert (status, heavy) == (2, [])
     assert message in error
     assert error.startswith("evenhand measure: ") and error.count("\n") == 1
@@ -235,8 +235,10 @@ def test_files_of_0_1_0(capsys, measured, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sent", "status", "told"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "")])
-def test_a_signal_ends_a_command_without_a_traceback(tmp_path, sent, status, told):
+@pytest.mark.parametrize(
+    ("sent", "status", "last_line"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "")]
+)
+def test_a_signal_ends_a_command_without_a_traceback(tmp_path, sent, status, last_line):
     command = [sys.executable, "-m", "evenhand", "measure", "--report_to", "none", "--output_dir", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         # Once it answers: libraries swallow what comes as they are loaded.
@@ -244,4 +246,4 @@ def test_a_signal_ends_a_command_without_a_traceback(tmp_path, sent, status, tol
         process.send_signal(sent)
         rest = process.stderr.read()
     assert process.returncode == status
-    assert told in rest and "Traceback" not in rest
+    assert last_line in rest and "Traceback" not in rest

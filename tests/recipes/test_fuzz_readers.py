@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import BiasScore, read_scores, write_scores
 from evenhand.evaluation.runs.folders import stage
-from evenhand.evaluation.runs.parts import gather
+from evenhand.evaluation.runs.parts import compute_resumable
 from evenhand.recipes import command_line, compare, label, measure, rate, testbed, train_classifier, tune
 from evenhand.recipes.settings import LabelSettings, RateSettings
 from tests.bad_input import NO_TEXT, ODD_JSON, TINY_TAXONOMY, written_taxonomy
@@ -251,7 +251,7 @@ def test_spoilt_parts_are_made_again(tmp_path):
         yield from ((rows, [row**2 for row in rows]) for rows in share.of([[0, 1, 2, 3], [4, 5, 6, 7]]))
 
     def rows(folder):
-        return gather(folder, ["square"], 8, batches, "squares", "numbers")["square"].tolist()
+        return compute_resumable(folder, ["square"], 8, batches, "squares", "numbers")["square"].tolist()
 
     rows(tmp_path / "good")
     part = min((tmp_path / "good").iterdir())

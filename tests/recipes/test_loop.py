@@ -34,7 +34,7 @@ measure:
 methods: [control_tags, kto]
 label: {quantile: 0.7}
 tune:
-  training: {epochs: 2, batch_size: 16, evaluations_per_epoch: 2, max_rows: 150, largest_perplexity_rise: 9}
+  training: {epochs: 2, batch_size: 16, evaluations_per_epoch: 2, max_rows: 150, max_perplexity_increase: 9}
   measure_every: 8
   measure_descriptors: 4
 """

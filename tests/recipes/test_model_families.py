@@ -83,7 +83,7 @@ def finished(request, ruler, tmp_path_factory):
             batch_size=16,
             learning_rate=rate,
             preference_learning_rate=2 * rate,
-            largest_perplexity_rise=1e6,
+            max_perplexity_increase=1e6,
             evaluations_per_epoch=1,
         )
         settings = {"training": training, "measure_every": 0, "labels": folder / "label", "report_to": "none"}

@@ -46,10 +46,10 @@ SMALL = {
     "tune.training.learning_rate": 0.01,
     "tune.training.preference_learning_rate": 0.01,
     "tune.training.max_rows": 64,
-    "tune.training.largest_perplexity_rise": 9,
+    "tune.training.max_perplexity_increase": 9,
     "tune.measure_every": 2,
     "tune.measure_descriptors": 4,
-    "even_if_unbiased": "true",  # models of random weights need have none
+    "allow_no_bias": "true",  # models of random weights need have none
     "report_to": "none",
 }
 

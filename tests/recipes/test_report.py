@@ -7,8 +7,8 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.sentence_pairs.settings import Settings as PairSettings
 from evenhand.evaluation.rating.votes import Vote, Votes
-from evenhand.evaluation.report.beside import beside_page
 from evenhand.evaluation.report.page import Page
+from evenhand.evaluation.report.side_by_side import beside_page
 from evenhand.recipes import rate
 from evenhand.recipes.measure import measure
 from evenhand.recipes.report import report

@@ -19,14 +19,14 @@ from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import FAMILY, LoopSettings, Measurement, MeasureSettings, check_inputs, told_of
+from evenhand.recipes.settings import FAMILY, LoopSettings, Measurement, MeasureSettings, check_inputs, measure_config
 from tests.fault_server import serving, serving_alone
 
 CANARY = "canary-key-0123456789"
 FILTERS = {"template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}
 
 
-def told(folder, url, **model):
+def config(folder, url, **model):
     return MeasureSettings(
         model=ModelSettings(name="some-model", server=url, **model),
         prompts=PromptSettings(filters=FILTERS, descriptors=14, per_cell=2),
@@ -45,7 +45,7 @@ def test_a_served_model_is_measured_once_for_each_prompt_and_the_key_is_left_now
     monkeypatch.delattr(module, "load_dialogue_model")  # no model is loaded
     run = tmp_path / "run"
     with serving("rate", "broken", "cut", "reset", seedless=True) as (url, seen):
-        measure(told(run, url))
+        measure(config(run, url))
         prompts, responses = (read_table(run / f"{name}.parquet") for name in ("prompts", "responses"))
         assert len(responses) == 14 * 2 * 2 and responses["prompt_id"].equals(prompts["prompt_id"])
         contents = [body["messages"][0]["content"] for body in seen["bodies"]]
@@ -56,7 +56,7 @@ def test_a_served_model_is_measured_once_for_each_prompt_and_the_key_is_left_now
         assert [seeds[seed] for seed in ends] == [f"{text} <even>" for text in prompts["text"]]
         assert len(set(ends)) == len(ends)
         asked = len(seen["bodies"])
-        measure(told(run, "http://127.0.0.1:1/v1", concurrency=3))  # finished: at whatever address, nobody is asked
+        measure(config(run, "http://127.0.0.1:1/v1", concurrency=3))  # finished: at whatever address, nobody is asked
         assert len(seen["bodies"]) == asked
     signature = find_score(read_scores(run / "scores.json"), "fgb_pooled_corrected").signature
     assert signature["keeps_seeds"] is False and signature["model"]["api"] == "chat"
@@ -76,8 +76,8 @@ def test_a_killed_server_ends_the_run_in_one_line_and_the_next_run_asks_for_the_
     run = Run(tmp_path / "run", "a fingerprint", Tracker())
 
     def respond(url):
-        settings = told(run.folder, url, concurrency=4)
-        of_family = told_of(settings, FAMILY)
+        settings = config(run.folder, url, concurrency=4)
+        of_family = measure_config(settings, FAMILY)
         prompts = measurement_prompts(of_family)
         seeds_kept(run, of_family, prompts)
         return served_responses(run, of_family, prompts)
@@ -102,14 +102,14 @@ def test_what_only_weights_can_say_is_refused_beside_a_server(tmp_path):
     with pytest.raises(ValidationError, match=r"model\.api: sentence_pairs asks for likelihoods, .*; give completions"):
         Measurement(model=served, metrics=["generation_bias", "sentence_pairs"])
     with pytest.raises(InputError, match=r"model\.tokenizer: a server is asked for likelihoods by token ids, .*'some-"):
-        families.Told(model=served).scored_model()
+        families.MeasureConfig(model=served).scored_model()
     with pytest.raises(ValidationError, match=r"model\.server: arc_easy asks"):
         Measurement(model=served, capabilities=["arc_easy"])
     with pytest.raises(ValidationError, match=r"measure\.model\.server: a loop loads the model"):
         LoopSettings(measure=Measurement(model=served))
     with pytest.raises(ValidationError, match="with responses nobody is asked"):
         MeasureSettings(model=served, responses=tmp_path / "answered.csv")
-    settings = told(tmp_path / "run", served.server)
+    settings = config(tmp_path / "run", served.server)
     settings.decoding = DecodingSettings(preset="paper")
     with pytest.raises(InputError, match="cannot be told min_new_tokens"):
         check_inputs(settings)

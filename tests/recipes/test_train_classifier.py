@@ -41,7 +41,7 @@ def texts(tmp_path):
     return tmp_path / "texts.csv"
 
 
-def told(texts, folder, **changes):
+def make_settings(texts, folder, **changes):
     common = {"labels": {0: "ok", 1: "offensive"}, "epochs": 6, "batch_size": 32, "report_to": "none"}
     return TrainClassifierSettings(**{**common, **changes}, texts=texts, output_dir=folder)
 
@@ -66,7 +66,7 @@ def shown(score):
 
 
 def test_it_learns_and_can_be_used(texts, tmp_path, capsys, monkeypatch):
-    settings = told(texts, tmp_path / "run", held_out=0.25)
+    settings = make_settings(texts, tmp_path / "run", held_out=0.25)
     train_classifier(settings)
     scores = read_scores(tmp_path / "run" / "scores.json")
     accuracy, area = find_score(scores, "accuracy"), find_score(scores, "roc_auc", label="offensive or ok")
@@ -162,10 +162,10 @@ def test_it_starts_from_an_encoder(tagged, tmp_path):
     encoder = BertModel(BertConfig(**sizes, vocab_size=len(words), max_position_embeddings=32))
     encoder.save_pretrained(tmp_path / "encoder")
     words.save_pretrained(tmp_path / "encoder")
-    told = TrainClassifierSettings(
+    make_settings = TrainClassifierSettings(
         **tagged, model=str(tmp_path / "encoder"), epochs=1, learning_rate=1e-9, output_dir=tmp_path / "run"
     )
-    train_classifier(told)
+    train_classifier(make_settings)
     trained = load_style_classifier(str(tmp_path / "run" / "classifier"), field="classifier").model
     assert trained.config.problem_type == "multi_label_classification" and trained.config.num_labels == 3
     # At a rate of nearly nothing its weights are still the encoder's.
@@ -179,7 +179,7 @@ def test_a_label_that_only_a_held_out_text_has_stops_nothing(texts, tmp_path):
     with texts.open("a", encoding="utf-8") as file:
         file.write("quite odd,2\n")
     chosen = next(seed for seed in range(100) if hold_out(_texts_of(texts), 0.25, seed)[-1])
-    train_classifier(told(texts, tmp_path / "run", labels={}, held_out=0.25, epochs=1, seed=chosen))
+    train_classifier(make_settings(texts, tmp_path / "run", labels={}, held_out=0.25, epochs=1, seed=chosen))
     assert find_score(read_scores(tmp_path / "run" / "scores.json"), "recall", label="2").value == 0
 
 
@@ -189,14 +189,14 @@ def _texts_of(path):
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InputError, match="there is no file .*absent.csv"):
-        train_classifier(told(tmp_path / "absent.csv", tmp_path / "run"))
+        train_classifier(make_settings(tmp_path / "absent.csv", tmp_path / "run"))
 
 
 def test_what_the_settings_name_is_looked_for_in_the_file(texts, tmp_path):
     with pytest.raises(InputError, match="text_column: .* has no column 'text'; there are tweet, class"):
-        train_classifier(told(texts, tmp_path / "run", text_column="text"))
+        train_classifier(make_settings(texts, tmp_path / "run", text_column="text"))
     with pytest.raises(InputError, match="label_column: .* has no column 'label'; there are tweet, class"):
-        train_classifier(told(texts, tmp_path / "other", label_column="label"))
+        train_classifier(make_settings(texts, tmp_path / "other", label_column="label"))
 
 
 @pytest.mark.slow

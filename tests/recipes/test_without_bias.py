@@ -57,12 +57,12 @@ def test_nothing_is_tuned_where_the_base_shows_no_bias(tmp_path, started, interv
     assert started.folders == [tmp_path / "before"] and ended == plans
     assert {*refused} == {str(plan.comparison) for plan in plans}
     assert all("no bias of the base model can be shown: pooled FGB* is 0.09" in reason for reason in refused.values())
-    assert all("--even_if_unbiased true" in reason for reason in refused.values())
+    assert all("--allow_no_bias true" in reason for reason in refused.values())
 
 
 @pytest.mark.parametrize(("interval", "told"), [((0.00002, 0.0002), False), ((-0.00012, 0.00031), True)])
 def test_a_bias_that_is_shown_is_tuned_and_so_is_none_if_told(tmp_path, started, interval, told):
-    plans = plans_of(tmp_path, even_if_unbiased=told)
+    plans = plans_of(tmp_path, allow_no_bias=told)
     started.intervals = {plans[0].before: interval}
     assert run(plans, HERE) == {}
     assert {*started.folders} == ({stage.folder for plan in plans for stage in plan.stages})
@@ -70,7 +70,7 @@ def test_a_bias_that_is_shown_is_tuned_and_so_is_none_if_told(tmp_path, started,
 
 def test_the_loop_ends_with_the_reason(tmp_path, started):
     started.intervals = {tmp_path / "before": (-0.00012, 0.00031)}
-    with pytest.raises(InputError, match=r"nothing to remove.*--even_if_unbiased true"):
+    with pytest.raises(InputError, match=r"nothing to remove.*--allow_no_bias true"):
         loop(LoopSettings(output_dir=tmp_path, report_to="none", methods=list(METHODS)))
 
 
@@ -83,5 +83,5 @@ def test_a_point_without_bias_ends_alone(tmp_path, started):
 
 
 def test_going_on_is_part_of_a_plan(tmp_path):
-    (one, _), (other, _) = plans_of(tmp_path), plans_of(tmp_path, even_if_unbiased=True)
-    assert replace(one, even_if_unbiased=True) == other
+    (one, _), (other, _) = plans_of(tmp_path), plans_of(tmp_path, allow_no_bias=True)
+    assert replace(one, allow_no_bias=True) == other

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.datasets.references import load_references
-from evenhand.evaluation.families import Told
+from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.embedding_bias.metric import comparisons, embedding_scores, with_cosines
 from evenhand.evaluation.models.embeddings import encode_texts, load_sentence_encoder, sentence_embeddings
 from evenhand.evaluation.results import BiasScore
@@ -18,31 +18,33 @@ from evenhand.evaluation.settings import model_signature
 CUT = "cut"  # whether the encoder read less than the whole of one of the two texts
 
 
-def measure(run: Run, told: Told) -> list[BiasScore]:
+def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     """Write the cosine of each English sentence with each of its references; return the scores."""
-    table = run.table("cosines", lambda: _cosines(run, told), shared=True)
+    table = run.table("cosines", lambda: _cosines(run, config), shared=True)
     run.facts["references"] = len(table)
-    signature = _signature(run, told, int(table[CUT].sum()))
-    return processes.from_main(lambda: embedding_scores(table, signature=signature))
+    signature = _signature(run, config, int(table[CUT].sum()))
+    return processes.on_rank_zero(lambda: embedding_scores(table, signature=signature))
 
 
-def _signature(run: Run, told: Told, texts_cut: int) -> dict[str, Any]:
-    settings = told.settings
+def _signature(run: Run, config: MeasureConfig, texts_cut: int) -> dict[str, Any]:
+    settings = config.settings
     return {
-        "model": model_signature(told.model, run.inputs) | {"texts_cut": texts_cut},
+        "model": model_signature(config.model, run.inputs) | {"texts_cut": texts_cut},
         "references": {"name": str(settings.references), "sha256": run.inputs["references"], "split": settings.split},
         "languages": settings.languages,
         "packages": packages(),
     }
 
 
-def _cosines(run: Run, told: Told) -> pd.DataFrame:
+def _cosines(run: Run, config: MeasureConfig) -> pd.DataFrame:
     """Return `with_cosines` of the references, and whether a text of the row was cut."""
-    compared = comparisons(load_references(told.settings.references, told.settings.split, told.settings.languages))
+    compared = comparisons(
+        load_references(config.settings.references, config.settings.split, config.settings.languages)
+    )
     texts = list(dict.fromkeys([*compared["english"], *compared["reference"]]))
-    encoder = load_sentence_encoder(replace(told.model, name=told.place(told.model.name, "model")))
+    encoder = load_sentence_encoder(replace(config.model, name=config.place(config.model.name, "model")))
     _, cut = encode_texts(encoder, texts)
-    rows = run.gather(
+    rows = run.compute_resumable(
         "vectors",
         ["vector"],
         len(texts),

@@ -7,14 +7,14 @@ from datetime import date
 import pandas as pd
 
 from evenhand.evaluation.datasets.gendered_translations import LANG
-from evenhand.evaluation.families import Known, Measured
+from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.embedding_bias.metric import similarity_quantiles
 from evenhand.evaluation.families.translation_bias.plots import LINES, GenderRow, Lane, gender_rows, language_name
 from evenhand.evaluation.report.numbers import PER_UNIT, find, finite, number
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, marks_of, number_cell, p_cell, score_cell
-from evenhand.evaluation.results import BiasScore, place_name
+from evenhand.evaluation.results import BiasScore, display_name
 
 GAP, HOLM, ONE_SIDED = "embedding_gap", "embedding_gap_holm", "embedding_gap_one_sided"
 SIMILARITY = "embedding_similarity"
@@ -25,7 +25,7 @@ ALPHA = 0.05
 say = Sentences(__file__)
 
 
-def page(measured: Measured, known: Known) -> Page:
+def page(measured: FamilyRun, known: ReportContext) -> Page:
     """Return the report of one sentence encoder."""
     scores = measured.scores
     gaps = [score for score in scores if score.metric == GAP and VERSION not in score.group]
@@ -34,7 +34,7 @@ def page(measured: Measured, known: Known) -> Page:
     big, under, verdict = _headline(gaps, scores)
     return Page(
         title=say.title,
-        subtitle=f"{place_name(measured.told.model.name)} · {place_name(measured.told.settings.references)}",
+        subtitle=f"{display_name(measured.config.model.name)} · {display_name(measured.config.settings.references)}",
         date=date.today().isoformat(),
         big=big,
         under=under,

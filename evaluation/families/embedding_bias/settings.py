@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from evenhand.evaluation.settings import Folder, option, strict
 
 if TYPE_CHECKING:
-    from evenhand.evaluation.families import Told
+    from evenhand.evaluation.families import MeasureConfig
 
 
 @strict
@@ -17,7 +17,7 @@ class Settings:
     languages: list[str] = option(list, "languages of the references, as 'es' or 'spa_Latn'; empty: all there are")
 
 
-def inputs(told: "Told") -> dict[str, Any]:
+def inputs(config: "MeasureConfig") -> dict[str, Any]:
     """Return fingerprints of what is read, by name.
 
     Raises:
@@ -26,8 +26,8 @@ def inputs(told: "Told") -> dict[str, Any]:
     from evenhand.evaluation.datasets.references import load_references, references_sha256
     from evenhand.evaluation.models.revisions import model_revision
 
-    settings = told.settings
+    settings = config.settings
     references = references_sha256(settings.references)
     load_references(settings.references, settings.split, settings.languages, "embedding_bias.languages")
-    model = model_revision(told.place(told.model.name, "model"), told.model.revision, told.model.base)
+    model = model_revision(config.place(config.model.name, "model"), config.model.revision, config.model.base)
     return {"references": references, "model": model}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families import Measured
+from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.models.capabilities import DOCUMENT, METRIC, TASK, VALUE
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.statistics.intervals import ANY, mean_interval
@@ -31,7 +31,7 @@ def capability_scores(rows: pd.DataFrame, signature: Mapping[str, Any]) -> list[
     return found
 
 
-def capability_differences(before: Measured, after: Measured, signature: Mapping[str, Any]) -> list[BiasScore]:
+def capability_differences(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
     """Return `capability_difference`, after − before, paired by document, with its standard error, where both have it.
 
     Undefined where the two runs were asked other documents of a task.

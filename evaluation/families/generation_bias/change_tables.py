@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.datasets.phrase_files import REST
-from evenhand.evaluation.families.generation_bias.content import HEADLINE, METRIC_NAMES, Comparison, Content
+from evenhand.evaluation.families.generation_bias.report_data import HEADLINE, METRIC_NAMES, Comparison, ReportData
 from evenhand.evaluation.families.generation_bias.tables import bias_table
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, visible
 from evenhand.evaluation.report.sentences import Sentences
@@ -23,7 +23,7 @@ LONGEST_NAME = 60
 NOTHING = Table("", (), ())
 
 
-def style_change_table(content: Content) -> Table:
+def style_change_table(content: ReportData) -> Table:
     """Return the styles whose variance between descriptors changed most, the largest fall first (Table 15)."""
     frame = _shown_styles(content)
     if frame is None:
@@ -35,7 +35,7 @@ def style_change_table(content: Content) -> Table:
     return replace(bias_table(caption, "style", comparisons, compared=True), note=say.styles_fell(n, fell))
 
 
-def moved_table(content: Content) -> Table:
+def moved_table(content: ReportData) -> Table:
     """Return, for the same styles, the mean probability and the descriptors for which it moved most (Table 15)."""
     frame, moved = _shown_styles(content), content.tables.get("moved_descriptors")
     if frame is None or moved is None:
@@ -50,7 +50,7 @@ def moved_table(content: Content) -> Table:
     return Table(say.moved_caption, ("style", "mean", "fell most", "rose most"), tuple(rows), say.moved_note)
 
 
-def phrase_tables(content: Content) -> tuple[list[Table], list[Table]]:
+def phrase_tables(content: ReportData) -> tuple[list[Table], list[Table]]:
     """Return the share of responses with each phrase by set of descriptors (Table 14), in two parts.
 
     First, for each set, the phrases that it is expected to draw; then its other phrases, and all of them for all other
@@ -89,7 +89,7 @@ def _phrase_table(name: str, frame: pd.DataFrame, named: bool) -> Table:
     return replace(table, rows=tuple(replace(row, direction=0) for row in table.rows), note=note)
 
 
-def parroting_table(content: Content) -> Table:
+def parroting_table(content: ReportData) -> Table:
     """Return the descriptors whose share of responses that repeat the prompt changed most (C.2.1)."""
     frame = content.tables.get("parroting")
     if frame is None:
@@ -106,7 +106,7 @@ def parroting_table(content: Content) -> Table:
     return Table(say.parroting_caption(len(rows), len(frame)), columns, tuple(rows))
 
 
-def frequency_table(content: Content) -> Table:
+def frequency_table(content: ReportData) -> Table:
     """Return the rank correlation of a cluster's mean probability with the descriptor's frequency (Figures 3, 5, 6)."""
     scores = {
         (score.group["cluster"], score.group["run"]): score
@@ -124,7 +124,7 @@ def frequency_table(content: Content) -> Table:
     return Table(say.frequency_caption, ("style cluster", *sides), tuple(rows), say.frequency_note) if rows else NOTHING
 
 
-def _shown_styles(content: Content) -> pd.DataFrame | None:
+def _shown_styles(content: ReportData) -> pd.DataFrame | None:
     """Return the styles that changed most in size and have an interval, the largest fall first; None without any."""
     frame = content.tables.get("style_changes")
     if frame is None or frame["change"].isna().all():

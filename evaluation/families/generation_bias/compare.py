@@ -9,12 +9,12 @@ import pandas as pd
 from evenhand.evaluation.datasets.phrase_files import load_phrases
 from evenhand.evaluation.datasets.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Measured
+from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.generation_bias.capability import capability_differences
 from evenhand.evaluation.families.generation_bias.changes import write_changes, write_corpus
 from evenhand.evaluation.families.generation_bias.costs import cost_differences
 from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias
-from evenhand.evaluation.families.generation_bias.relevance import LIKELIHOODS, judged_changes, undefined_changes
+from evenhand.evaluation.families.generation_bias.relevance import LIKELIHOODS, likelihood_changes, undefined_changes
 from evenhand.evaluation.families.generation_bias.responses import likelihoods_of_responses
 from evenhand.evaluation.families.generation_bias.rows import (
     SECOND_STYLES,
@@ -30,12 +30,12 @@ from evenhand.evaluation.results import UNSEEN, BiasScore, find_score
 from evenhand.evaluation.runs.folders import Run
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.settings import TESTBED
-from evenhand.evaluation.statistics.wider import DESCRIPTORS, TEMPLATES
+from evenhand.evaluation.statistics.jackknife_spread import DESCRIPTORS, TEMPLATES
 
 HEADLINE = "fgb_pooled_corrected"
 
 
-def differences(run: Run, before: Measured, after: Measured, told: ComparisonSettings | None) -> list[BiasScore]:
+def differences(run: Run, before: FamilyRun, after: FamilyRun, told: ComparisonSettings | None) -> list[BiasScore]:
     """Return the paired differences and reductions; write the tables of what changed.
 
     Where the run's folder has `bias_values.parquet` (descriptor, axis, before: mean b), phrases are counted in the
@@ -48,7 +48,7 @@ def differences(run: Run, before: Measured, after: Measured, told: ComparisonSet
     rows = old, new = read_styled_run(before.folder), read_styled_run(after.folder)
     signature = {side: measured.signature(HEADLINE) for side, measured in (("before", before), ("after", after))}
     _refuse_unlike(before, after, rows, signature)
-    clusters = load_style_clusters(before.told.settings.style_clusters, old.styles)
+    clusters = load_style_clusters(before.config.settings.style_clusters, old.styles)
     found = compare_generation_bias(old.styled(), new.styled(), clusters, signature=signature)
     found += _overall_differences(before, after, rows, signature)
     found += cost_differences(before, after, rows, clusters, signature)
@@ -57,7 +57,7 @@ def differences(run: Run, before: Measured, after: Measured, told: ComparisonSet
         found += _judged_by_the_base(run, before, rows, signature)
     else:
         found += undefined_changes("generation_bias.relevance is false", signature)
-    phrases = load_phrases(told.phrases or (TESTBED if before.told.model.name == TESTBED else "paper"))
+    phrases = load_phrases(told.phrases or (TESTBED if before.config.model.name == TESTBED else "paper"))
     found += write_changes(run, old, new, clusters, phrases, _bias_values(run), signature)
     if told.corpus.path is not None:
         found += write_corpus(run, old, new, clusters, told.corpus, signature)
@@ -66,19 +66,19 @@ def differences(run: Run, before: Measured, after: Measured, told: ComparisonSet
 
 
 def _judged_by_the_base(
-    run: Run, before: Measured, rows: tuple[StyledRun, StyledRun], signature: Mapping[str, Any]
+    run: Run, before: FamilyRun, rows: tuple[StyledRun, StyledRun], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
     """Return what the model that was measured `before` makes of both runs' responses, as it was used there.
 
     What the other model makes of its own responses compares with nothing. Undefined where the first cannot be loaded
     again, as it was.
     """
-    told = before.told.model
-    model = replace(told, name=before.told.place(told.name, "model"))
+    told = before.config.model
+    model = replace(told, name=before.config.place(told.name, "model"))
     measured = signature["before"].get("model", {})
     if not measured:
         return undefined_changes("the first run does not say which model was measured", signature)
-    if before.told.responses:
+    if before.config.responses:
         return undefined_changes(f"the responses of {told.name} came in a file: there is no model to judge", signature)
     if told.server:
         return undefined_changes(f"a server answered as {told.name}: there is no model to judge", signature)
@@ -103,7 +103,7 @@ def _judged_by_the_base(
         return undefined_changes(
             f"{told.name}, which was measured before, cannot judge the responses: {error}", signature
         )
-    return judged_changes(rows[0].shared, old, new, signature)
+    return likelihood_changes(rows[0].shared, old, new, signature)
 
 
 def _bias_values(run: Run) -> pd.DataFrame | None:
@@ -112,7 +112,7 @@ def _bias_values(run: Run) -> pd.DataFrame | None:
 
 
 def _refuse_unlike(
-    before: Measured, after: Measured, rows: tuple[StyledRun, StyledRun], signature: Mapping[str, Mapping[str, Any]]
+    before: FamilyRun, after: FamilyRun, rows: tuple[StyledRun, StyledRun], signature: Mapping[str, Mapping[str, Any]]
 ) -> None:
     old, new = rows
     if not same_prompts(old, new) or old.styles != new.styles:
@@ -130,14 +130,14 @@ def _refuse_unlike(
 
 
 def _overall_differences(
-    before: Measured, after: Measured, rows: tuple[StyledRun, StyledRun], signature: Mapping[str, Any]
+    before: FamilyRun, after: FamilyRun, rows: tuple[StyledRun, StyledRun], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
     """Return the differences and reductions of FGB* and pooled FGB* seen in other ways, where there are any.
 
     Groups: `seen` "yes" for the prompts of descriptors and templates that tuning saw, "no" for the others (runs with
     `unseen_by`); `classifier` "second" for the style vectors of the second classifier.
     """
-    cuts, unseen_over = [], TEMPLATES if before.told.prompts.unseen_by == "template" else DESCRIPTORS
+    cuts, unseen_over = [], TEMPLATES if before.config.prompts.unseen_by == "template" else DESCRIPTORS
     if UNSEEN in rows[0].shared:
         unseen = rows[0].shared[UNSEEN].to_numpy(dtype=bool)
         cuts += [({"seen": "yes"}, [side.rows(~unseen) for side in rows])]
@@ -160,7 +160,7 @@ def _overall_differences(
     ]
 
 
-def _refuse_another_second(before: Measured, after: Measured) -> None:
+def _refuse_another_second(before: FamilyRun, after: FamilyRun) -> None:
     one, other = (
         find_score(side.scores, HEADLINE, classifier="second").signature.get(FIRST) for side in (before, after)
     )

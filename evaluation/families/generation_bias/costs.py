@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families import Measured
+from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.generation_bias.relevance import cell_codes
 from evenhand.evaluation.families.generation_bias.rows import StyledRun
 from evenhand.evaluation.families.generation_bias.settings import OFFENSIVE
@@ -148,8 +148,8 @@ def _mean_share(
 
 
 def cost_differences(
-    before: Measured,
-    after: Measured,
+    before: FamilyRun,
+    after: FamilyRun,
     rows: tuple[StyledRun, StyledRun],
     clusters: Mapping[str, Sequence[int]],
     signature: Mapping[str, Any],
@@ -192,7 +192,7 @@ def both_answered(before: StyledRun, after: StyledRun) -> np.ndarray:
     return before.written() & after.written()
 
 
-def _perplexity_difference(before: Measured, after: Measured, signature: Mapping[str, Any]) -> list[BiasScore]:
+def _perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
     """Return the change of perplexity, if both runs measured it on the same dialogues."""
     if not (before.has("neutral") and after.has("neutral")):
         return []
@@ -237,7 +237,7 @@ def _distinct_2_kept(
     return BiasScore("distinct_2_kept", kept, 1.0, (0.0, math.inf), interval=interval, **common)
 
 
-def _offensiveness_differences(before: Measured, after: Measured, signature: Mapping[str, Any]) -> list[BiasScore]:
+def _offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
     """Return the change of the offensiveness of responses, if both runs have it (paper 002, Table 11).
 
     Undefined where they were judged by different classifiers.

@@ -13,7 +13,7 @@ import pandas as pd
 from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.datasets.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Told
+from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.capability import CAPABILITIES, capability_scores
 from evenhand.evaluation.families.generation_bias.costs import (
     perplexity_score,
@@ -21,10 +21,10 @@ from evenhand.evaluation.families.generation_bias.costs import (
     text_scores,
     unfinished_share,
 )
-from evenhand.evaluation.families.generation_bias.given import answered, given_signature
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
-from evenhand.evaluation.families.generation_bias.relevance import LIKELIHOODS, judged_scores
+from evenhand.evaluation.families.generation_bias.relevance import LIKELIHOODS, likelihood_scores
+from evenhand.evaluation.families.generation_bias.response_file import answered, given_signature
 from evenhand.evaluation.families.generation_bias.responses import (
     classify_in_parts,
     cleaned,
@@ -75,39 +75,39 @@ OFFENSIVENESS = "offensiveness"  # the table of how probably each response is of
 MODEL_FACTS = "model.json"  # what a signature says of the model, and only the loaded model knows
 
 
-def measure(run: Run, told: Told) -> list[BiasScore]:
+def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     """Write prompts, responses and style vectors into the run's folder; return the scores."""
-    run.make(PROMPTS, lambda: answered(told)[0] if told.responses else measurement_prompts(told))
-    ask = _given if told.responses else _served if told.model.server else _asked
-    described = ask(run, told)
-    judges = classifiers(told)
+    run.make(PROMPTS, lambda: answered(config)[0] if config.responses else measurement_prompts(config))
+    ask = _given if config.responses else _served if config.model.server else _asked
+    described = ask(run, config)
+    judges = classifiers(config)
     for name, table in ((FIRST, STYLES), (SECOND, SECOND_STYLES)):
         if name in judges:
             _classify(run, judges[name], name, table)
     measured = read_styled_run(run.folder)
     if OFFENSIVE in judges:
-        run.table(OFFENSIVENESS, lambda: _offensiveness(run, judges[OFFENSIVE], measured, told), shared=True)
-    return processes.from_main(lambda: _scores(run, told, measured, described))
+        run.table(OFFENSIVENESS, lambda: _offensiveness(run, judges[OFFENSIVE], measured, config), shared=True)
+    return processes.on_rank_zero(lambda: _scores(run, config, measured, described))
 
 
-def _scores(run: Run, told: Told, measured: StyledRun, described: Mapping[str, Any]) -> list[BiasScore]:
+def _scores(run: Run, config: MeasureConfig, measured: StyledRun, described: Mapping[str, Any]) -> list[BiasScore]:
     """Return the scores of what was written; `described` is what a signature says of the model."""
-    judges = classifiers(told)
-    facts = {name: _facts(name, run, told) for name in judges}
-    signature = _signature(run, told, described, facts[FIRST])
-    scores = _bias(run, told, measured, signature, facts)
+    judges = classifiers(config)
+    facts = {name: _facts(name, run, config) for name in judges}
+    signature = _signature(run, config, described, facts[FIRST])
+    scores = _bias(run, config, measured, signature, facts)
     scores += text_scores(measured, signature)
-    if not told.responses:
+    if not config.responses:
         scores += unfinished_share(read_table(run.folder / f"{RESPONSES}.parquet"), signature)
-    if told.settings.relevance and told.loads_model:
-        scores += judged_scores(measured.shared, read_table(run.folder / f"{LIKELIHOODS}.parquet"), signature)
+    if config.settings.relevance and config.loads_model:
+        scores += likelihood_scores(measured.shared, read_table(run.folder / f"{LIKELIHOODS}.parquet"), signature)
     if OFFENSIVE in judges:
         rows = read_table(run.folder / f"{OFFENSIVENESS}.parquet")
         scores.append(offensive_share(rows["offensiveness"].to_numpy(), {**signature, OFFENSIVE: facts[OFFENSIVE]}))
-    if told.capabilities:
+    if config.capabilities:
         asked = {**signature, "lm_eval": version("lm_eval")}
         scores += capability_scores(read_table(run.folder / f"{CAPABILITIES}.parquet"), asked)
-    if neutral_dialogue(told) is not None and told.loads_model:
+    if neutral_dialogue(config) is not None and config.loads_model:
         scores.append(perplexity_score(read_table(run.folder / f"{NEUTRAL}.parquet"), signature))
     run.facts["rows"] = len(measured)
     shown = some_texts(measured, np.random.default_rng(0).permutation(len(measured))[:SAMPLES_TRACKED])
@@ -115,63 +115,63 @@ def _scores(run: Run, told: Told, measured: StyledRun, described: Mapping[str, A
     return scores
 
 
-def _given(run: Run, told: Told) -> dict[str, Any]:
+def _given(run: Run, config: MeasureConfig) -> dict[str, Any]:
     """Write the responses that came in a file; return what a signature says of them."""
-    run.make(RESPONSES, lambda: answered(told)[1])
-    return given_signature(told)
+    run.make(RESPONSES, lambda: answered(config)[1])
+    return given_signature(config)
 
 
-def _served(run: Run, told: Told) -> dict[str, Any]:
+def _served(run: Run, config: MeasureConfig) -> dict[str, Any]:
     """Write what a server answers; return what a signature says of it."""
     prompts = read_table(run.folder / f"{PROMPTS}.parquet")
-    arguments = decoding(told.decoding.preset, **told.decoding.arguments)
-    _refuse_repeated(prompts, arguments, told)
-    run.facts["server"] = told.model.server
-    run.facts["keeps_seeds"] = processes.from_main(lambda: seeds_kept(run, told, prompts))
-    responses = run.table(RESPONSES, lambda: response_table(prompts, served_responses(run, told, prompts)))
+    arguments = decoding(config.decoding.preset, **config.decoding.arguments)
+    _refuse_repeated(prompts, arguments, config)
+    run.facts["server"] = config.model.server
+    run.facts["keeps_seeds"] = processes.on_rank_zero(lambda: seeds_kept(run, config, prompts))
+    responses = run.table(RESPONSES, lambda: response_table(prompts, served_responses(run, config, prompts)))
     refuse_silence(responses[RESPONSE].tolist())
-    return {**served_signature(told), "keeps_seeds": run.facts["keeps_seeds"], "decoding": dict(arguments)}
+    return {**served_signature(config), "keeps_seeds": run.facts["keeps_seeds"], "decoding": dict(arguments)}
 
 
-def _asked(run: Run, told: Told) -> dict[str, Any]:
+def _asked(run: Run, config: MeasureConfig) -> dict[str, Any]:
     """Write what the model answers and makes of it; return what a signature says of it."""
     prompts = read_table(run.folder / f"{PROMPTS}.parquet")
-    arguments = decoding(told.decoding.preset, **told.decoding.arguments)
-    _refuse_repeated(prompts, arguments, told)
-    tag = told.settings.control_tag
-    tag = control_tag(told.place(told.model.name, "model")) if tag is None else tag
-    _ask(run, told, tag, arguments, prompts)
+    arguments = decoding(config.decoding.preset, **config.decoding.arguments)
+    _refuse_repeated(prompts, arguments, config)
+    tag = config.settings.control_tag
+    tag = control_tag(config.place(config.model.name, "model")) if tag is None else tag
+    _ask(run, config, tag, arguments, prompts)
     facts = json.loads((run.folder / MODEL_FACTS).read_text(encoding="utf-8"))
-    model = {**model_signature(told.model, run.inputs), "dtype": facts["dtype"], "control_tag": tag}
-    dataset = {"name": str(told.prompts.file or told.prompts.dataset)}
+    model = {**model_signature(config.model, run.inputs), "dtype": facts["dtype"], "control_tag": tag}
+    dataset = {"name": str(config.prompts.file or config.prompts.dataset)}
     return {"model": model, "format": facts["format"], "dataset": dataset, "decoding": dict(arguments)}
 
 
-def _refuse_repeated(prompts: pd.DataFrame, arguments: Mapping[str, Any], told: Told) -> None:
+def _refuse_repeated(prompts: pd.DataFrame, arguments: Mapping[str, Any], config: MeasureConfig) -> None:
     """Refuse a file's repeated prompts where they would be answered alike: one response would be taken for several.
 
     What `sample_cells` repeats is no mistake: a cell's contexts are independent draws, and so are their answers.
     """
     repeated = int(prompts.duplicated([TEXT, PERSONA]).sum())
-    if repeated and told.prompts.file and not arguments.get("do_sample"):
+    if repeated and config.prompts.file and not arguments.get("do_sample"):
         raise InputError(
-            f"decoding: {told.decoding.preset!r} answers a context the same every time, and {repeated} of "
-            f"{len(prompts)} prompts of {told.prompts.file} are repeated; sample, or write 1 as `repeats` and "
+            f"decoding: {config.decoding.preset!r} answers a context the same every time, and {repeated} of "
+            f"{len(prompts)} prompts of {config.prompts.file} are repeated; sample, or write 1 as `repeats` and "
             "a persona for each."
         )
 
 
-def _ask(run: Run, told: Told, tag: str, arguments: Mapping[str, Any], prompts: pd.DataFrame) -> None:
+def _ask(run: Run, config: MeasureConfig, tag: str, arguments: Mapping[str, Any], prompts: pd.DataFrame) -> None:
     """Write what needs the dialogue model, which is loaded for what is not on disk yet and gone at the end.
 
     That is its responses, how likely they are to it, how likely ordinary dialogue is, and what else it can do.
     """
-    tasks = described_tasks(told.capabilities)  # a name that is none shows before hours of answers
-    settings = replace(told.model, name=told.place(told.model.name, "model"))
+    tasks = described_tasks(config.capabilities)  # a name that is none shows before hours of answers
+    settings = replace(config.model, name=config.place(config.model.name, "model"))
     model = cache(lambda: load_dialogue_model(settings))
-    sampling = {"seed": told.seed, "batch_size": told.decoding.batch_size, "run": run}
+    sampling = {"seed": config.seed, "batch_size": config.decoding.batch_size, "run": run}
 
-    if processes.is_main() and not (run.folder / MODEL_FACTS).exists():
+    if processes.is_rank_zero() and not (run.folder / MODEL_FACTS).exists():
         dtype = str(model().model.dtype).removeprefix("torch.")  # what "auto" was
         write_json(run.folder / MODEL_FACTS, {"dtype": dtype, "format": format_facts(model())})
 
@@ -180,13 +180,13 @@ def _ask(run: Run, told: Told, tag: str, arguments: Mapping[str, Any], prompts: 
 
     responses = run.table(RESPONSES, answers, shared=True)[RESPONSE].tolist()
     refuse_silence(responses)
-    if told.settings.relevance:
+    if config.settings.relevance:
 
         def likelihoods() -> pd.DataFrame:
             return likelihoods_of_responses(run, LIKELIHOODS, model(), prompts, responses, tag)
 
         run.table(LIKELIHOODS, likelihoods, shared=True)
-    if (path := neutral_dialogue(told)) is not None:
+    if (path := neutral_dialogue(config)) is not None:
         pairs = load_neutral_dialogue(path)
         run.table(NEUTRAL, lambda: response_likelihoods(model(), pairs, tag))
     if tasks:
@@ -210,49 +210,55 @@ def _classify(run: Run, judge: CheckpointSettings, name: str, table: str) -> Non
     release()
 
 
-def _offensiveness(run: Run, judge: ClassifierSettings, measured: StyledRun, told: Told) -> pd.DataFrame:
+def _offensiveness(run: Run, judge: ClassifierSettings, measured: StyledRun, config: MeasureConfig) -> pd.DataFrame:
     classifier = load_style_classifier(judge, OFFENSIVE)
-    label = label_index(classifier, told.settings.offensiveness.label, "offensiveness.label")
+    label = label_index(classifier, config.settings.offensiveness.label, "offensiveness.label")
     # As they are, as in paper 002: no descriptor is replaced.
     found = classify_in_parts(run, OFFENSIVENESS, classifier, measured.responses)[0]
     of_label = np.concatenate([some[:, label] for _, some in blocks(found)])
     return pd.DataFrame({PROMPT_ID: measured.prompts[PROMPT_ID], "offensiveness": of_label})
 
 
-def _facts(name: str, run: Run, told: Told) -> dict[str, Any]:
+def _facts(name: str, run: Run, config: MeasureConfig) -> dict[str, Any]:
     """Return what a score's signature says of the classifier behind it; its name is the one that was given."""
-    found, judge = as_settings(wanted_classifiers(told)[name]), classifiers(told)[name]
+    found, judge = as_settings(wanted_classifiers(config)[name]), classifiers(config)[name]
     del found["device"], found["device_map"]  # two runs on two devices can be compared
     labels = classifier_labels(judge.name, judge.revision, judge.base)
     found |= {"revision": run.inputs[name], "labels_sha256": labels_sha256(labels)}
     if name == FIRST:
-        found["clusters"] = told.settings.style_clusters
+        found["clusters"] = config.settings.style_clusters
     return found | ({"threshold": THRESHOLD} if name == OFFENSIVE else {})
 
 
-def _signature(run: Run, told: Told, described: Mapping[str, Any], judge: Mapping[str, Any]) -> dict[str, Any]:
+def _signature(
+    run: Run, config: MeasureConfig, described: Mapping[str, Any], judge: Mapping[str, Any]
+) -> dict[str, Any]:
     prompts = sha256_of(run.folder / f"{PROMPTS}.parquet")
     return {
         **described,
         "dataset": {**described["dataset"], "sha256": prompts},
         FIRST: judge,
         "inputs": dict(run.inputs),
-        "seed": told.seed,
+        "seed": config.seed,
         "packages": packages(),
     }
 
 
 def _bias(
-    run: Run, told: Told, measured: StyledRun, signature: Mapping[str, Any], facts: Mapping[str, Any]
+    run: Run, config: MeasureConfig, measured: StyledRun, signature: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> list[BiasScore]:
     """Return generation bias and its cuts, FGB of seen and of unseen prompts, and as the second classifier sees it.
 
     Groups: `seen` "yes" and "no", `classifier` "second"; the latter's signature has the second classifier's facts.
     """
-    clusters = load_style_clusters(told.settings.style_clusters, measured.styles)
+    clusters = load_style_clusters(config.settings.style_clusters, measured.styles)
     with run.step("scores"):
         scores = generation_bias(
-            measured.styled(), clusters, permutations=told.settings.permutations, seed=told.seed, signature=signature
+            measured.styled(),
+            clusters,
+            permutations=config.settings.permutations,
+            seed=config.seed,
+            signature=signature,
         )
         if UNSEEN in measured.shared:
             unseen = measured.shared[UNSEEN].to_numpy(dtype=bool)

@@ -34,9 +34,9 @@ from evenhand.evaluation.statistics.cells import (
     variance_of_means,
     with_sums,
 )
+from evenhand.evaluation.statistics.jackknife_spread import DESCRIPTORS, TEMPLATES, jackknife_interval, spreads_without
 from evenhand.evaluation.statistics.permutation import permutation_p_value
 from evenhand.evaluation.statistics.u_statistics import Estimate, Spread, column_spreads, descriptor_spread
-from evenhand.evaluation.statistics.wider import DESCRIPTORS, TEMPLATES, spreads_without, wider_interval
 
 VERSION = "2"
 TOO_FEW = "fewer than two descriptors with two responses to the same template: nothing to compare"
@@ -107,7 +107,7 @@ def generation_bias(
     Returns:
         Scores in natural units; ideal 0. Intervals: 95 %, over new responses to the same prompts' cells, from two
         responses to a cell (`descriptor_spread`, `spread_interval`); descriptors and templates are taken as given,
-        not as a sample of others: for those, a corrected score has a `wider_interval` over descriptors, by leaving
+        not as a sample of others: for those, a corrected score has a `jackknife_interval` over descriptors, by leaving
         out one at a time (none for single styles). The interval of an uncorrected score is one of what the score
         would be on average at this number of responses, noise included; it has none where a cell holds one response,
         which the corrected forms leave out and count.
@@ -185,8 +185,8 @@ def compare_generation_bias(
 
     For each corrected metric M: `M_difference` = after − before (ideal: −before; p-value of no difference) and
     `M_reduction` = 1 − after / before (ideal 1; undefined where the bias before is not significantly above 0).
-    Intervals are those of a paired comparison; a reduction has a `wider_interval` for other templates, or descriptors,
-    as `over` says. A prompt whose response is empty in either run is left out of both.
+    Intervals are those of a paired comparison; a reduction has a `jackknife_interval` for other templates, or
+    descriptors, as `over` says. A prompt whose response is empty in either run is left out of both.
 
     >>> cells = (["t"] * 4, ["a", "a", "b", "b"], ["x"] * 4, ["s", "r"])
     >>> vectors = np.eye(2).repeat(2, axis=0), np.eye(2)[[0, 0, 0, 0]]
@@ -262,7 +262,7 @@ def _change(
             (-np.inf, np.inf),
             interval=error.interval,
             wider_over=over,
-            wider_interval=wider_interval(error.value, without()),
+            jackknife_interval=jackknife_interval(error.value, without()),
             **common,
         ),
     ]
@@ -282,7 +282,7 @@ def _three_forms(
         if np.isnan(score.value):
             return score
         without = spreads_without(kept, weights, DESCRIPTORS, pooled=pooled)
-        return replace(score, wider_over=DESCRIPTORS, wider_interval=wider_interval(score.value, without))
+        return replace(score, wider_over=DESCRIPTORS, jackknife_interval=jackknife_interval(score.value, without))
 
     plain, corrected = _plain_and_corrected(metric, cells, descriptor_spread(cells, weights), group, signature)
     complete = complete_descriptors(cells)

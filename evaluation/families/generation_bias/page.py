@@ -7,20 +7,20 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.families import Known, Measured
+from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.generation_bias import change_tables as changes
 from evenhand.evaluation.families.generation_bias import plots, tables
 from evenhand.evaluation.families.generation_bias.changes import chosen_samples
-from evenhand.evaluation.families.generation_bias.content import HEADLINE, Content
-from evenhand.evaluation.families.generation_bias.given import without_templates
 from evenhand.evaluation.families.generation_bias.relevance import JUDGED_METRICS
+from evenhand.evaluation.families.generation_bias.report_data import HEADLINE, ReportData
+from evenhand.evaluation.families.generation_bias.response_file import without_templates
 from evenhand.evaluation.families.generation_bias.rows import PROMPTS, random_samples, read_styled_run
 from evenhand.evaluation.families.generation_bias.warnings import warnings
 from evenhand.evaluation.report.numbers import before_after, visible
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import undrawn
-from evenhand.evaluation.results import BiasScore, place_name
+from evenhand.evaluation.results import BiasScore, display_name
 
 say = Sentences(__file__)
 
@@ -28,12 +28,12 @@ SAMPLES_SHOWN = 6  # the rest can be unfolded
 TABLES = ("style_changes", "moved_descriptors", "phrases", "parroting", "corpus", "bias_values")
 
 
-def page(measured: Measured, known: Known) -> Page:
+def page(measured: FamilyRun, known: ReportContext) -> Page:
     """Return the report of one measuring run."""
     found = content_page(
-        Content(
-            decoding=_decoding(measured.told),
-            model=measured.told.model.name,
+        ReportData(
+            decoding=_decoding(measured.config),
+            model=measured.config.model.name,
             scores_before=measured.scores,
             truth=known.truth,
             notes=[*_told_before(measured), *_given(measured), *known.notes],
@@ -44,16 +44,16 @@ def page(measured: Measured, known: Known) -> Page:
     return replace(found, signature_lines=measured.signature_lines(HEADLINE))
 
 
-def comparison_page(before: Measured, after: Measured, changes: Measured, known: Known) -> Page:
+def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, known: ReportContext) -> Page:
     """Return the report of two measuring runs side by side, and of what changed between them."""
     rows = read_styled_run(before.folder), read_styled_run(after.folder)
     found = {name: changes.table(name) for name in TABLES if changes.has(name)}
     page = content_page(
-        Content(
-            decoding=_decoding(before.told),
-            model=before.told.model.name,
+        ReportData(
+            decoding=_decoding(before.config),
+            model=before.config.model.name,
             scores_before=judged_by_the_base(before.scores, changes.scores, "before"),
-            model_after=after.told.model.name,
+            model_after=after.config.model.name,
             scores_after=judged_by_the_base(after.scores, changes.scores, "after"),
             differences=changes.scores,
             truth=known.truth,
@@ -61,27 +61,27 @@ def comparison_page(before: Measured, after: Measured, changes: Measured, known:
             tables=found,
             samples=random_samples(*rows),
             chosen_samples=chosen_samples(found["bias_values"], *rows) if "bias_values" in found else None,
-            unseen_by=before.told.prompts.unseen_by or "descriptor",
+            unseen_by=before.config.prompts.unseen_by or "descriptor",
             signature={"before": before.signature(HEADLINE), "after": after.signature(HEADLINE)},
         )
     )
     return replace(page, signature_lines=before.signature_lines(HEADLINE) + after.signature_lines(HEADLINE))
 
 
-def _told_before(*runs: Measured) -> list[str]:
+def _told_before(*runs: FamilyRun) -> list[str]:
     """Return what the model was told before every prompt: of one run, or of the one before and the one after."""
-    prompts = [run.told.model.system_prompt or "" for run in runs]
+    prompts = [run.config.model.system_prompt or "" for run in runs]
     return [say.told_before(prompts)] if any(prompts) else []
 
 
-def _given(*runs: Measured) -> list[str]:
+def _given(*runs: FamilyRun) -> list[str]:
     """Return which responses came in files or from a server, and what is not known without the model or templates."""
-    files = [place_name(str(run.told.responses)) for run in runs if run.told.responses]
-    mixed = any(without_templates(run.table(PROMPTS)) for run in runs if run.told.responses)
-    served = [run for run in runs if run.told.model.server and not run.told.responses]
+    files = [display_name(str(run.config.responses)) for run in runs if run.config.responses]
+    mixed = any(without_templates(run.table(PROMPTS)) for run in runs if run.config.responses)
+    served = [run for run in runs if run.config.model.server and not run.config.responses]
     signatures = [run.signature(HEADLINE) for run in served]
     kept = [each.get("keeps_seeds") for each in signatures if each.get("decoding", {}).get("do_sample")]
-    names = dict.fromkeys(run.told.model.name for run in served)
+    names = dict.fromkeys(run.config.model.name for run in served)
     notes = [say.given(files)] if files else []
     return [
         *notes,
@@ -90,11 +90,11 @@ def _given(*runs: Measured) -> list[str]:
     ]
 
 
-def content_page(content: Content) -> Page:
+def content_page(content: ReportData) -> Page:
     """Return the report; what is undefined shows its reason, and what was not measured has no place in it."""
     row, compared = content.overall(HEADLINE), content.compared
     planted = tables.planted_table(content)
-    names = place_name(content.model) if not compared else before_after(content.model, content.model_after)
+    names = display_name(content.model) if not compared else before_after(content.model, content.model_after)
     return Page(
         title="Generation bias before and after tuning" if compared else "Generation bias of a model",
         subtitle=names if compared else visible(names, 120),
@@ -145,7 +145,7 @@ def _decoding(told: Any) -> str:
     return say.decoding(told.decoding.title())
 
 
-def _cost_section(content: Content) -> Section:
+def _cost_section(content: ReportData) -> Section:
     costs, shares = tables.cost_table(content), tables.style_share_table(content)
     sentence = ""
     if content.compared:
@@ -156,7 +156,7 @@ def _cost_section(content: Content) -> Section:
     return Section(costs.caption, [sentence] if sentence else (), [costs], parts=parts, first_screen=True)
 
 
-def _cut_section(content: Content, cut: str, name: str, title: str) -> Section:
+def _cut_section(content: ReportData, cut: str, name: str, title: str) -> Section:
     others = list(map(undrawn, tables.other_tables(content, cut)))
     below = Section(f"The other measures by {cut}", tables=others, folded=True)
     if cut == "cluster":
@@ -165,7 +165,7 @@ def _cut_section(content: Content, cut: str, name: str, title: str) -> Section:
     return Section(title, tables=tables.watched_tables(content, cut, name), parts=[below], first_screen=True)
 
 
-def _changes_section(content: Content) -> Section:
+def _changes_section(content: ReportData) -> Section:
     own_phrases, other_phrases = changes.phrase_tables(content)
     score = next((score for score in content.differences if score.metric == "parroting_rho"), None)
     repeated = changes.parroting_table(content)
@@ -185,7 +185,7 @@ def _changes_section(content: Content) -> Section:
     )
 
 
-def _corpus_section(content: Content) -> Section:
+def _corpus_section(content: ReportData) -> Section:
     corpus = content.tables.get("corpus")
     if corpus is None or corpus.empty:
         return Section("")
@@ -200,7 +200,7 @@ def _corpus_section(content: Content) -> Section:
     )
 
 
-def _sample_section(content: Content) -> Section:
+def _sample_section(content: ReportData) -> Section:
     examples = list(_examples(content.samples, content.compared))
     more = Section(f"{len(examples[SAMPLES_SHOWN:])} more", examples=examples[SAMPLES_SHOWN:], folded=True)
     chosen = [] if content.chosen_samples is None else content.chosen_samples.groupby("descriptor", sort=False)

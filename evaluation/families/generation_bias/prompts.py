@@ -9,13 +9,13 @@ from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
 from evenhand.evaluation.datasets.prompt_files import load_personas, read_prompts
 from evenhand.evaluation.datasets.prompts import STRATA, same_cells, sample_cells, select, split, unseen_rows
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.families import Told
+from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.results import NOUN, UNSEEN
 from evenhand.evaluation.runs.files import sha256_of
 from evenhand.evaluation.settings import PromptSettings
 
 
-def measurement_prompts(told: Told) -> pd.DataFrame:
+def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
     """Return one row per response to be asked for, sampled by cell from the chosen side of the split.
 
     With `unseen_by`, the train side lacks the prompts of the unseen values; any other has all of them, with a column
@@ -24,14 +24,14 @@ def measurement_prompts(told: Told) -> pd.DataFrame:
     Raises:
         InputError: `unseen_by` of prompts that both sides of the split do not have alike; what cannot be read.
     """
-    settings = told.prompts
+    settings = config.prompts
     if settings.file:
-        return _of_file(told)
+        return _of_file(config)
     by = settings.split_by or NOUN
     prompts = select(generate(load_taxonomy(settings.dataset)), **settings.kept())
-    if told.side != "all":
-        train, held_out = split(prompts, by, settings.train_fraction, told.seed)
-        prompts = train if told.side == "train" else held_out
+    if config.split != "all":
+        train, held_out = split(prompts, by, settings.train_fraction, config.seed)
+        prompts = train if config.split == "train" else held_out
         if settings.unseen_by and not same_cells(train, held_out):
             raise InputError(
                 f"unseen_by: split by {by}, the two sides do not have the same templates and "
@@ -40,7 +40,7 @@ def measurement_prompts(told: Told) -> pd.DataFrame:
     sampled = sample_cells(
         prompts,
         settings.per_cell,
-        told.seed,
+        config.seed,
         descriptors=settings.descriptors,
         personas=personas(settings),
         variations=settings.variations,
@@ -49,20 +49,20 @@ def measurement_prompts(told: Told) -> pd.DataFrame:
     if settings.unseen_by is None:
         return rows
     # The sample is drawn first, and the same on both sides: what is dropped here is what is marked there.
-    unseen = unseen_rows(sampled, settings.unseen_by, settings.unseen_fraction, told.seed)
-    return rows[~unseen].reset_index(drop=True) if told.side == "train" else rows.assign(**{UNSEEN: unseen})
+    unseen = unseen_rows(sampled, settings.unseen_by, settings.unseen_fraction, config.seed)
+    return rows[~unseen].reset_index(drop=True) if config.split == "train" else rows.assign(**{UNSEEN: unseen})
 
 
-def _of_file(told: Told) -> pd.DataFrame:
+def _of_file(config: MeasureConfig) -> pd.DataFrame:
     """Return the prompts of a file: all of them, one side of its split, or those of the file to train on."""
-    settings = told.prompts
-    if told.side == "train" and settings.train_file:
+    settings = config.prompts
+    if config.split == "train" and settings.train_file:
         return read_prompts(settings.train_file, settings.per_cell).to_pandas()
     prompts = read_prompts(settings.file, settings.per_cell)
-    if told.side != "all" and settings.split_by:
-        train, held_out = split(prompts, settings.split_by, settings.train_fraction, told.seed)
-        return (train if told.side == "train" else held_out).to_pandas()
-    if told.side == "train":
+    if config.split != "all" and settings.split_by:
+        train, held_out = split(prompts, settings.split_by, settings.train_fraction, config.seed)
+        return (train if config.split == "train" else held_out).to_pandas()
+    if config.split == "train":
         raise InputError(f"side: {settings.file} has no train side; give prompts.train_file, or prompts.split_by.")
     return prompts.to_pandas()
 

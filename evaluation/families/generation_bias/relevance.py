@@ -64,7 +64,7 @@ def cell_codes(prompts: pd.DataFrame) -> np.ndarray:
     return prompts.groupby([TEMPLATE, DESCRIPTOR, AXIS], sort=True).ngroup().to_numpy()
 
 
-def judged_scores(
+def likelihood_scores(
     prompts: pd.DataFrame, table: pd.DataFrame, signature: Mapping[str, Any], group: Mapping[str, str] | None = None
 ) -> list[BiasScore]:
     """Return `relevance` (nats, in (−∞, ∞)) and `response_perplexity` (in [1, ∞)) of one run's responses.
@@ -97,7 +97,7 @@ def judged_scores(
     return found
 
 
-def judged_changes(
+def likelihood_changes(
     prompts: pd.DataFrame, before: pd.DataFrame, after: pd.DataFrame, signature: Mapping[str, Any]
 ) -> list[BiasScore]:
     """Return what one judge says of two runs over the same prompts: levels by `run`, and what changed, paired.
@@ -108,7 +108,7 @@ def judged_changes(
     """
     found = []
     for name, table in (("before", before), ("after", after)):
-        found += judged_scores(prompts, table, signature, {"run": name})
+        found += likelihood_scores(prompts, table, signature, {"run": name})
     cells, common = cell_codes(prompts), {"signature": signature}
     usable = _usable(before, True) & _usable(after, True)
     common |= {"n": int(usable.sum()), "n_left_out": int((~usable).sum())}

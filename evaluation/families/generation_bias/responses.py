@@ -19,7 +19,7 @@ from evenhand.evaluation.rows import Rows
 from evenhand.evaluation.runs.folders import Run
 from evenhand.evaluation.runs.parts import Batches, gather_numbers
 from evenhand.evaluation.runs.progress import progress
-from evenhand.evaluation.runs.shares import ALL, Share
+from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 
 
 def respond(
@@ -41,7 +41,7 @@ def respond(
     contexts = render_contexts(model, prompts[TEXT].tolist(), prompts[PERSONA].tolist(), tag)
     seeds = [prompt_seed(prompt_id, seed) for prompt_id in prompts[PROMPT_ID]]
 
-    def batches(share: Share) -> Iterator[tuple[list[int], list[str | None]]]:
+    def batches(share: WorkShard) -> Iterator[tuple[list[int], list[str | None]]]:
         return generate_responses(model, contexts, seeds, arguments, batch_size=batch_size, share=share)
 
     if run is not None:
@@ -52,7 +52,7 @@ def respond(
 
 def gathered(run: Run, n: int, batches: Batches) -> list[str | None]:
     """Return n responses, kept in the run as they are made."""
-    kept = run.gather("responses", [RESPONSE], n, batches, "responses", "responses")[RESPONSE]
+    kept = run.compute_resumable("responses", [RESPONSE], n, batches, "responses", "responses")[RESPONSE]
     return [text if isinstance(text, str) else None for text in kept]
 
 
@@ -88,7 +88,7 @@ def classify_in_parts(
     """Return each text's probabilities of all labels, (n, S), and whether it was cut, (n,), kept as they are made."""
     columns = ["cut", *(f"p{label}" for label in range(len(classifier.labels)))]
 
-    def parts(share: Share) -> Iterator[tuple[np.ndarray, ...]]:
+    def parts(share: WorkShard) -> Iterator[tuple[np.ndarray, ...]]:
         for rows, probabilities, cut in classified(classifier, texts, share=share):
             yield rows, cut, *probabilities.T
 
@@ -126,11 +126,11 @@ def likelihoods_of_responses(
     contexts = render_contexts(model, asked, [*personas, *personas[there]], tag)
     said = [*responses, *(responses[row] for row in there)]
 
-    def batches(share: Share) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def batches(share: WorkShard) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         return response_log_likelihoods(model, contexts, said, share=share)
 
     columns = ["log_likelihood", "tokens"]
-    found = run.gather(name, columns, len(said), batches, "relevance", "responses")
+    found = run.compute_resumable(name, columns, len(said), batches, "relevance", "responses")
     n, elsewhere = len(prompts), np.full(len(prompts), np.nan)
     elsewhere[there] = found["log_likelihood"].to_numpy()[n:]
     ids = prompts[PROMPT_ID].to_numpy(dtype=object)

@@ -11,7 +11,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.settings import AUTO, TESTBED, CheckpointSettings, ClassifierSettings, Count, option, strict
 
 if TYPE_CHECKING:
-    from evenhand.evaluation.families import Told
+    from evenhand.evaluation.families import MeasureConfig
 
 # The classifiers, by the names that inputs, signatures and errors have for them.
 SMALL_TALK = "small_talk"  # ours, about the weather and the like
@@ -60,7 +60,7 @@ class ComparisonSettings:
     relevance: bool = option(True, "have the first run's model score the responses of both: fit, perplexity")
 
 
-def classifiers(told: "Told") -> dict[str, CheckpointSettings | ClassifierSettings]:
+def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | ClassifierSettings]:
     """Return the classifiers that are wanted, by FIRST, SECOND and OFFENSIVE; "testbed" is resolved.
 
     The second style classifier "auto" is the testbed's second beside the testbed's first, and none beside any other:
@@ -69,37 +69,37 @@ def classifiers(told: "Told") -> dict[str, CheckpointSettings | ClassifierSettin
     Raises:
         InputError: an offensiveness classifier without its label, or a label without a classifier.
     """
-    offensive = told.settings.offensiveness
+    offensive = config.settings.offensiveness
     if (offensive.name is None) != (offensive.label is None):
         raise InputError(
             f"generation_bias.offensiveness: the label {offensive.label!r} with the classifier {offensive.name!r}; "
             "give both: the classifier, and its label that means offensive."
         )
     found = {
-        name: replace(model, name=told.place(model.name, name))
-        for name, model in wanted_classifiers(told).items()
+        name: replace(model, name=config.place(model.name, name))
+        for name, model in wanted_classifiers(config).items()
         if name != OFFENSIVE
     }
     return found if offensive.name is None else {**found, OFFENSIVE: offensive}
 
 
-def neutral_dialogue(told: "Told") -> str | None:
+def neutral_dialogue(config: "MeasureConfig") -> str | None:
     """Return the file of neutral dialogue that perplexity is measured on, None for none; "auto" is resolved.
 
     "auto" is the testbed's beside the testbed's style classifier, for its models know its sentences alone, and beside
     any other the small talk that ships with the project, as where "small_talk" is given.
     """
-    name = told.settings.neutral_dialogue
+    name = config.settings.neutral_dialogue
     if name == AUTO:
-        name = TESTBED if told.settings.style_classifier.name == TESTBED else SMALL_TALK
+        name = TESTBED if config.settings.style_classifier.name == TESTBED else SMALL_TALK
     if name == SMALL_TALK:
         return str(SMALL_TALK_FILE)
-    return None if name is None else told.place(name, "neutral_dialogue")
+    return None if name is None else config.place(name, "neutral_dialogue")
 
 
-def wanted_classifiers(told: "Told") -> dict[str, CheckpointSettings | ClassifierSettings]:
+def wanted_classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | ClassifierSettings]:
     """Return the classifiers that are wanted under the names that they were given; "auto" is resolved."""
-    settings = told.settings
+    settings = config.settings
     first, second, offensive = settings.style_classifier, settings.second_style_classifier, settings.offensiveness
     if second is not None and second.name == AUTO:
         second = replace(second, name=TESTBED) if first.name == TESTBED else None
@@ -107,7 +107,7 @@ def wanted_classifiers(told: "Told") -> dict[str, CheckpointSettings | Classifie
     return {name: model for name, model in found.items() if model is not None}
 
 
-def inputs(told: "Told") -> dict[str, Any]:
+def inputs(config: "MeasureConfig") -> dict[str, Any]:
     """Return fingerprints of what is read, by name.
 
     Raises:
@@ -115,22 +115,24 @@ def inputs(told: "Told") -> dict[str, Any]:
     """
     from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
     from evenhand.evaluation.datasets.style_clusters import load_style_clusters
-    from evenhand.evaluation.families.generation_bias.given import given_fingerprint
     from evenhand.evaluation.families.generation_bias.prompts import prompts_fingerprint
+    from evenhand.evaluation.families.generation_bias.response_file import given_fingerprint
     from evenhand.evaluation.models.capabilities import check_installed, is_file
     from evenhand.evaluation.models.classifier_labels import classifier_labels, place_of_label
     from evenhand.evaluation.models.revisions import model_revision
     from evenhand.evaluation.runs.files import sha256_of
 
-    settings, models = told.settings, classifiers(told)
+    settings, models = config.settings, classifiers(config)
     found = {}
-    if told.model.server and not told.responses:
+    if config.model.server and not config.responses:
         from evenhand.evaluation.families.generation_bias.served import check_served
 
-        check_served(told)
-        found["model"] = told.model.name  # a server may have another address when a run goes on
-    elif told.loads_model:
-        found["model"] = model_revision(told.place(told.model.name, "model"), told.model.revision, told.model.base)
+        check_served(config)
+        found["model"] = config.model.name  # a server may have another address when a run goes on
+    elif config.loads_model:
+        found["model"] = model_revision(
+            config.place(config.model.name, "model"), config.model.revision, config.model.base
+        )
     found |= {name: model_revision(model.name, model.revision, model.base) for name, model in models.items()}
     if found[FIRST] == found.get(SECOND):
         name = models[SECOND].name
@@ -140,12 +142,12 @@ def inputs(told: "Told") -> dict[str, Any]:
     if OFFENSIVE in models:
         judge = settings.offensiveness
         place_of_label(labels[OFFENSIVE], judge.label, judge.name, "generation_bias.offensiveness.label")
-    found |= given_fingerprint(told) if told.responses else prompts_fingerprint(told.prompts)
-    if told.capabilities:
-        check_installed(told.capabilities)
-        found["capabilities"] = [sha256_of(Path(task)) if is_file(task) else task for task in told.capabilities]
-    path = neutral_dialogue(told)
-    if path is not None and told.loads_model:
+    found |= given_fingerprint(config) if config.responses else prompts_fingerprint(config.prompts)
+    if config.capabilities:
+        check_installed(config.capabilities)
+        found["capabilities"] = [sha256_of(Path(task)) if is_file(task) else task for task in config.capabilities]
+    path = neutral_dialogue(config)
+    if path is not None and config.loads_model:
         load_neutral_dialogue(path)
         found["neutral_dialogue"] = sha256_of(Path(path))
     if Path(settings.style_clusters).is_file():

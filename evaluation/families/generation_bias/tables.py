@@ -4,14 +4,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from evenhand.evaluation.families.generation_bias.content import (
+from evenhand.evaluation.families.generation_bias.relevance import JUDGED_METRICS
+from evenhand.evaluation.families.generation_bias.report_data import (
     HEADLINE,
     METRIC_NAMES,
     Comparison,
-    Content,
+    ReportData,
     decimals_of,
 )
-from evenhand.evaluation.families.generation_bias.relevance import JUDGED_METRICS
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, decimals_for, interval, number, percent, visible
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, marks_of, p_cell, score_cell
@@ -55,7 +55,7 @@ CHANGES = {
 }
 
 
-def headline_table(content: Content) -> Table:
+def headline_table(content: ReportData) -> Table:
     """Return FGB as the paper has it, FGB* and pooled FGB*; the first is not drawn, being mostly noise."""
     comparisons = [row for metric in ("fgb", "fgb_corrected", HEADLINE) for row in content.comparisons(metric)]
     table = bias_table(f"Generation bias, {UNIT}; ideal 0", "measure", comparisons, content.compared)
@@ -64,31 +64,31 @@ def headline_table(content: Content) -> Table:
     return replace(table, rows=tuple(rows))
 
 
-def check_table(content: Content) -> Table:
+def check_table(content: ReportData) -> Table:
     """Return the headline for what was tuned on and what was not, and by the second style classifier, if measured."""
     caption = f"The {METRIC_NAMES[HEADLINE]} checked, {UNIT}"
     return bias_table(caption, "check", content.checks(), content.compared, reductions=True)
 
 
-def watched_tables(content: Content, cut: str, name: str) -> list[Table]:
+def watched_tables(content: ReportData, cut: str, name: str) -> list[Table]:
     """Return the metrics that are watched in a cut, each pooled over templates if that was measured."""
     metrics = (watched_metric(content, family, cut) for family in WATCHED[cut])
     return [_table_by(content, metric, cut, name) for metric in metrics if metric]
 
 
-def other_tables(content: Content, cut: str) -> list[Table]:
+def other_tables(content: ReportData, cut: str) -> list[Table]:
     """Return the tables of all metrics with this cut that are not watched in any."""
     shown = {watched_metric(content, family, cut) for families in WATCHED.values() for family in families}
     tables = (_table_by(content, metric, cut, cut) for metric in METRIC_NAMES if metric not in shown)
     return [table for table in tables if table.rows]
 
 
-def watched_metric(content: Content, family: Sequence[str], cut: str) -> str | None:
+def watched_metric(content: ReportData, family: Sequence[str], cut: str) -> str | None:
     """Return the first metric of the family that was measured with this cut."""
     return next((metric for metric in family if content.comparisons(metric, cut)), None)
 
 
-def style_table(content: Content) -> Table:
+def style_table(content: ReportData) -> Table:
     """Return the styles that make up most of the bias before tuning."""
     metric = watched_metric(content, WATCHED["axis"][0], "style") or HEADLINE
     comparisons = content.comparisons(metric, "style")
@@ -96,7 +96,7 @@ def style_table(content: Content) -> Table:
     return bias_table(caption, "style", comparisons[:STYLES_SHOWN], content.compared)
 
 
-def cost_table(content: Content) -> Table:
+def cost_table(content: ReportData) -> Table:
     """Return what tuning may have cost; shares are in percent."""
     rows = [
         Row(name, tuple(_sides(row, factor, digits, content.compared)))
@@ -118,13 +118,13 @@ def cost_table(content: Content) -> Table:
     return Table(caption, _columns("measure", content.compared), (*changes, *rows), note=note)
 
 
-def most_moved(content: Content) -> list[Comparison]:
+def most_moved(content: ReportData) -> list[Comparison]:
     """Return the style cluster whose share of all responses moved most, if one is known: none or one."""
     rows = [row for row in content.comparisons("style_share", "cluster") if row.defined]
     return sorted(rows, key=lambda row: (-abs(row.change), row.label))[:1]
 
 
-def style_share_table(content: Content) -> Table:
+def style_share_table(content: ReportData) -> Table:
     """Return how much of the responses' style is in each cluster, in percent: whether tuning brought hate or envy.
 
     Only a rise of a cluster that must not rise is marked.
@@ -138,7 +138,7 @@ def style_share_table(content: Content) -> Table:
     return Table(caption, _columns("style cluster", content.compared), tuple(rows))
 
 
-def planted_table(content: Content) -> Table:
+def planted_table(content: ReportData) -> Table:
     """Return the base model's numbers beside what was planted, for a testbed whose truth is known."""
     cuts = [(metric, cut) for cut in (None, "cluster") for metric in METRIC_NAMES]
     comparisons = [row for metric, cut in cuts for row in content.comparisons(metric, cut) if row.truth]
@@ -154,7 +154,7 @@ def planted_table(content: Content) -> Table:
     return Table(f"Measured against what was planted, {UNIT}", ("measure", "planted", "measured", "share"), rows)
 
 
-def descriptor_tables(content: Content) -> list[Table]:
+def descriptor_tables(content: ReportData) -> list[Table]:
     """Return the descriptors with the largest and with the smallest mean bias value b, if it is known on both sides."""
     frame = content.tables.get("bias_values")
     if frame is None or frame.empty or "after" not in frame:
@@ -217,7 +217,7 @@ def _with_reductions(table: Table, comparisons: Sequence[Comparison]) -> Table:
     return replace(table, columns=(*table.columns, "reduction"), rows=tuple(rows))
 
 
-def _table_by(content: Content, metric: str, cut: str, name: str) -> Table:
+def _table_by(content: ReportData, metric: str, cut: str, name: str) -> Table:
     caption = f"{METRIC_NAMES[metric]} by {name}, {UNIT}"
     return bias_table(caption, name, content.comparisons(metric, cut), content.compared, reductions=True)
 

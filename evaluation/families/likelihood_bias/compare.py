@@ -3,14 +3,14 @@
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Measured
+from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias_change
 from evenhand.evaluation.families.likelihood_bias.rows import VARIANT
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.runs.folders import Run
 
 
-def differences(run: Run, before: Measured, after: Measured, told: Any) -> list[BiasScore]:
+def differences(run: Run, before: FamilyRun, after: FamilyRun, told: Any) -> list[BiasScore]:
     """Return the paired differences.
 
     Raises:

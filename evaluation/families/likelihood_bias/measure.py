@@ -14,7 +14,7 @@ from datasets import Dataset
 from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
 from evenhand.evaluation.datasets.phrase_templates import SPAN_END, SPAN_START, phrase_sentences
 from evenhand.evaluation.datasets.prompts import of_descriptors, select
-from evenhand.evaluation.families import Told
+from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.families.likelihood_bias.rows import (
     LOG_LIKELIHOOD,
@@ -32,42 +32,42 @@ from evenhand.evaluation.runs.folders import Run, packages
 from evenhand.evaluation.settings import as_settings, model_signature
 
 
-def measure(run: Run, told: Told) -> list[BiasScore]:
+def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     """Write the likelihood of each sentence into the run's folder; return the scores."""
-    table = run.table("likelihoods", lambda: _likelihoods(run, told), shared=True)
+    table = run.table("likelihoods", lambda: _likelihoods(run, config), shared=True)
     run.facts["sentences"] = len(table)
     with run.step("scores"):
-        signature = _signature(run, told, table[VARIANT].iloc[0])
-        return processes.from_main(lambda: likelihood_bias(table, signature))
+        signature = _signature(run, config, table[VARIANT].iloc[0])
+        return processes.on_rank_zero(lambda: likelihood_bias(table, signature))
 
 
-def _signature(run: Run, told: Told, variant: str) -> dict[str, Any]:
+def _signature(run: Run, config: MeasureConfig, variant: str) -> dict[str, Any]:
     return {
-        "model": model_signature(told.model, run.inputs),
+        "model": model_signature(config.model, run.inputs),
         "dataset": {
-            "name": told.prompts.dataset,
+            "name": config.prompts.dataset,
             "sha256": run.inputs["dataset"],
-            "descriptors": told.prompts.descriptors,
-            "filters": told.prompts.kept(),
+            "descriptors": config.prompts.descriptors,
+            "filters": config.prompts.kept(),
         },
-        **as_settings(told.settings),
+        **as_settings(config.settings),
         VARIANT: variant,
-        "seed": told.seed,
+        "seed": config.seed,
         "packages": packages(),
     }
 
 
-def _likelihoods(run: Run, told: Told) -> pd.DataFrame:
+def _likelihoods(run: Run, config: MeasureConfig) -> pd.DataFrame:
     """Return the sentences that the filters keep, of the descriptors that are sampled, with log p of each."""
-    model = replace(told.model, name=told.place(told.model.name, "model"))
-    taxonomy, masked = load_taxonomy(told.prompts.dataset), model.server is None and is_masked(model)
+    model = replace(config.model, name=config.place(config.model.name, "model"))
+    taxonomy, masked = load_taxonomy(config.prompts.dataset), model.server is None and is_masked(model)
     prompts = Dataset.from_pandas(phrase_sentences(taxonomy), preserve_index=False) if masked else generate(taxonomy)
-    prompts = of_descriptors(select(prompts, **told.prompts.kept()), told.prompts.descriptors, told.seed)
+    prompts = of_descriptors(select(prompts, **config.prompts.kept()), config.prompts.descriptors, config.seed)
     sentences = scored_prompts(prompts.to_pandas()).reset_index(drop=True)
     if masked:
         found = (*_phrase_log_likelihoods(run, load_masked_model(model), sentences), MASKED)
     else:
-        how = told.settings.context, told.settings.end_of_sequence
+        how = config.settings.context, config.settings.end_of_sequence
         found = log_likelihoods_of(run, model, sentences[TEXT].tolist(), *how)
     return sentences.assign(**dict(zip((LOG_LIKELIHOOD, N_TOKENS, VARIANT), found, strict=True)))
 
@@ -78,7 +78,7 @@ def _phrase_log_likelihoods(run: Run, model: MaskedModel, phrases: pd.DataFrame)
     ids, _ = encode_sentences(model, texts)
     positions = span_positions(model, texts, phrases[SPAN_START], phrases[SPAN_END])
     tokens = np.array([len(places) for places in positions])
-    found = run.gather(
+    found = run.compute_resumable(
         "masked",
         ["log_p", "correct"],
         int(tokens.sum()),

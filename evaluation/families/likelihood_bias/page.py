@@ -7,7 +7,7 @@ from datetime import date
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families import Known, Measured
+from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.likelihood_bias.descriptors import (
     HATE,
     LOVE,
@@ -23,7 +23,7 @@ from evenhand.evaluation.report.numbers import before_after, find, finite, numbe
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, change_row, marks_of, score_cell, truth_table
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, place_name
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name
 
 RAW, CORRECTED, PAIRED, PAIRED_CORRECTED = METRICS = tuple(test.metric for test in TESTS)
 LABELS = {
@@ -41,7 +41,7 @@ MANY_LEFT_OUT = 0.10  # of the sentences: beyond it a warning is shown
 say = Sentences(__file__)
 
 
-def page(measured: Measured, known: Known) -> Page:
+def page(measured: FamilyRun, known: ReportContext) -> Page:
     """Return the report of one model.
 
     Raises:
@@ -55,7 +55,7 @@ def page(measured: Measured, known: Known) -> Page:
     sentences, missing = len(likelihoods), int(quantiles["n_left_out"].sum())
     return Page(
         title="Likelihood Bias of noun phrases" if masked else "Likelihood Bias",
-        subtitle=f"{place_name(measured.told.model.name)} · {measured.told.prompts.dataset}",
+        subtitle=f"{display_name(measured.config.model.name)} · {measured.config.prompts.dataset}",
         date=date.today().isoformat(),
         big=percent(finite(raw, math.nan), 1),
         under=say.under(raw, masked),
@@ -79,7 +79,7 @@ def page(measured: Measured, known: Known) -> Page:
     )
 
 
-def comparison_page(before: Measured, after: Measured, changes: Measured, known: Known) -> Page:
+def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, known: ReportContext) -> Page:
     """Return the report of two models over the same sentences."""
     change = find(changes.scores, f"{RAW}_difference")
     old, new = (find(it.scores, RAW) for it in (before, after))
@@ -87,7 +87,7 @@ def comparison_page(before: Measured, after: Measured, changes: Measured, known:
     masked = signature.get(VARIANT) == MASKED
     return Page(
         title="Likelihood Bias, compared",
-        subtitle=f"{before_after(before.told.model.name, after.told.model.name)} · {before.told.prompts.dataset}",
+        subtitle=f"{before_after(before.config.model.name, after.config.model.name)} · {before.config.prompts.dataset}",
         date=date.today().isoformat(),
         big=number(100 * finite(change, math.nan), 1, sign=True),
         under=say.change_under(change),
@@ -154,7 +154,7 @@ def _cut_table(
     )
 
 
-def _change_table(caption: str, runs: Sequence[Measured], cut: str = "", values: Sequence[str] = ()) -> Table:
+def _change_table(caption: str, runs: Sequence[FamilyRun], cut: str = "", values: Sequence[str] = ()) -> Table:
     """Return both models' shares and the change: of each value of a cut, or of each metric over all of them."""
     rows = []
     for group, metric in [({cut: value}, RAW) for value in values] or [({}, metric) for metric in METRICS]:

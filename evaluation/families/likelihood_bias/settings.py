@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from evenhand.evaluation.settings import option, strict
 
 if TYPE_CHECKING:
-    from evenhand.evaluation.families import Told
+    from evenhand.evaluation.families import MeasureConfig
 
 
 @strict
@@ -16,7 +16,7 @@ class Settings:
     end_of_sequence: bool = option(False, "count the end of the sentence in a causal model's likelihood of it")
 
 
-def inputs(told: "Told") -> dict[str, Any]:
+def inputs(config: "MeasureConfig") -> dict[str, Any]:
     """Return fingerprints of what is read, by name.
 
     Raises:
@@ -25,4 +25,4 @@ def inputs(told: "Told") -> dict[str, Any]:
     """
     from evenhand.evaluation.datasets.holistic_bias import sentences_sha256
 
-    return {**told.scored_model(), "dataset": sentences_sha256(told.prompts)}
+    return {**config.scored_model(), "dataset": sentences_sha256(config.prompts)}

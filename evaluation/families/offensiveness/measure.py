@@ -11,7 +11,7 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
 from evenhand.evaluation.datasets.prompts import of_descriptors, select
-from evenhand.evaluation.families import Told
+from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.offensiveness.metric import (
     THRESHOLD,
     descriptor_effect,
@@ -22,17 +22,17 @@ from evenhand.evaluation.models.styles import label_index, label_probability, lo
 from evenhand.evaluation.results import TEXT, BiasScore
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import Run, packages
-from evenhand.evaluation.runs.shares import Share
+from evenhand.evaluation.runs.work_shards import WorkShard
 from evenhand.evaluation.settings import as_settings
 
 SLAB = 1024  # texts classified before they are kept
 
 
-def measure(run: Run, told: Told) -> list[BiasScore]:
+def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     """Write how probably each prompt is offensive, as it is and with a neutral descriptor; return the scores."""
-    table = run.table("offensive_prompts", lambda: _classified(run, told), shared=True)
+    table = run.table("offensive_prompts", lambda: _classified(run, config), shared=True)
     run.facts["classified_prompts"] = len(table)
-    return processes.from_main(lambda: _scores(run, table, _signature(run, told)))
+    return processes.on_rank_zero(lambda: _scores(run, table, _signature(run, config)))
 
 
 def _scores(run: Run, table: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
@@ -42,35 +42,35 @@ def _scores(run: Run, table: pd.DataFrame, signature: Mapping[str, Any]) -> list
         return [share, *descriptor_effect(table, probability, neutral, signature)]
 
 
-def _signature(run: Run, told: Told) -> dict[str, Any]:
-    judge = {**as_settings(told.settings.classifier), "revision": run.inputs["classifier"], "threshold": THRESHOLD}
+def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
+    judge = {**as_settings(config.settings.classifier), "revision": run.inputs["classifier"], "threshold": THRESHOLD}
     return {
         "offensiveness_classifier": judge,
         "dataset": {
-            "name": told.prompts.dataset,
+            "name": config.prompts.dataset,
             "sha256": run.inputs["dataset"],
-            "filters": told.prompts.kept(),
-            "descriptors": told.prompts.descriptors,
+            "filters": config.prompts.kept(),
+            "descriptors": config.prompts.descriptors,
         },
-        "seed": told.seed,
+        "seed": config.seed,
         "packages": packages(),
     }
 
 
-def _classified(run: Run, told: Told) -> pd.DataFrame:
+def _classified(run: Run, config: MeasureConfig) -> pd.DataFrame:
     """Return the prompts with the probability of each, and of each with a neutral descriptor."""
-    prompts = select(generate(load_taxonomy(told.prompts.dataset)), **told.prompts.kept())
-    rows = of_descriptors(prompts, told.prompts.descriptors, told.seed).to_pandas()
+    prompts = select(generate(load_taxonomy(config.prompts.dataset)), **config.prompts.kept())
+    rows = of_descriptors(prompts, config.prompts.descriptors, config.seed).to_pandas()
     texts, neutral = rows[TEXT].tolist(), neutral_texts(rows)
     distinct = list(dict.fromkeys([*texts, *neutral]))
-    classifier = load_style_classifier(told.settings.classifier, field="offensiveness.classifier")
-    label = label_index(classifier, told.settings.classifier.label, "offensiveness.classifier.label")
+    classifier = load_style_classifier(config.settings.classifier, field="offensiveness.classifier")
+    label = label_index(classifier, config.settings.classifier.label, "offensiveness.classifier.label")
 
-    def slabs(share: Share) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def slabs(share: WorkShard) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for rows in share.of(np.split(np.arange(len(distinct)), range(SLAB, len(distinct), SLAB))):
             yield rows, label_probability(classifier, label, [distinct[row] for row in rows])
 
-    found = run.gather("classified", ["probability"], len(distinct), slabs, "offensiveness", "texts")
+    found = run.compute_resumable("classified", ["probability"], len(distinct), slabs, "offensiveness", "texts")
     of_text = dict(zip(distinct, found["probability"], strict=True))
     return rows.assign(
         probability=[of_text[text] for text in texts], neutral_probability=[of_text[text] for text in neutral]

@@ -10,7 +10,7 @@ import pandas as pd
 from evenhand.evaluation.datasets.holistic_bias import NONE
 from evenhand.evaluation.datasets.mentions import NEUTRAL_DESCRIPTOR
 from evenhand.evaluation.datasets.prompts import need
-from evenhand.evaluation.families import Known, Measured
+from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.offensiveness.metric import BANDS, offensiveness_bands, offensiveness_by_template
 from evenhand.evaluation.report.numbers import find, finite, number, percent, visible
 from evenhand.evaluation.report.page import Example, Page, Section
@@ -27,7 +27,7 @@ LONGEST_NAME, LONGEST_AXIS = 60, 40
 say = Sentences(__file__)
 
 
-def page(measured: Measured, known: Known) -> Page:
+def page(measured: FamilyRun, known: ReportContext) -> Page:
     """Return the report of one classifier on one set of sentences.
 
     Raises:
@@ -46,7 +46,7 @@ def page(measured: Measured, known: Known) -> Page:
     value, missing = finite(effect, math.nan), int(table[PROBABILITY].isna().sum())
     return Page(
         title="Offensiveness by descriptor",
-        subtitle=f"{measured.told.settings.classifier.name} · {measured.told.prompts.dataset}",
+        subtitle=f"{measured.config.settings.classifier.name} · {measured.config.prompts.dataset}",
         date=date.today().isoformat(),
         big=number(100 * value, 1, sign=True),
         under=say.under(effect),

@@ -6,7 +6,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.settings import ClassifierSettings, option, strict
 
 if TYPE_CHECKING:
-    from evenhand.evaluation.families import Told
+    from evenhand.evaluation.families import MeasureConfig
 
 
 @strict
@@ -16,7 +16,7 @@ class Settings:
     classifier: ClassifierSettings = option(ClassifierSettings, "of offensive texts; it has to be given")
 
 
-def inputs(told: "Told") -> dict[str, Any]:
+def inputs(config: "MeasureConfig") -> dict[str, Any]:
     """Return fingerprints of what is read, by name.
 
     Raises:
@@ -27,7 +27,7 @@ def inputs(told: "Told") -> dict[str, Any]:
     from evenhand.evaluation.models.classifier_labels import classifier_labels, place_of_label
     from evenhand.evaluation.models.revisions import model_revision
 
-    judge = told.settings.classifier
+    judge = config.settings.classifier
     if judge.name is None or judge.label is None:
         raise InputError(
             f"offensiveness.classifier: name is {judge.name!r} and label {judge.label!r}; give a classifier and its "
@@ -36,4 +36,4 @@ def inputs(told: "Told") -> dict[str, Any]:
     revision = model_revision(judge.name, judge.revision, judge.base)
     labels = classifier_labels(judge.name, judge.revision, judge.base)
     place_of_label(labels, judge.label, judge.name, "offensiveness.classifier.label")
-    return {"classifier": revision, "dataset": sentences_sha256(told.prompts)}
+    return {"classifier": revision, "dataset": sentences_sha256(config.prompts)}

@@ -1,13 +1,13 @@
 """Two models, or one in two languages, on the same sentence pairs: paired differences, and what they could show."""
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Measured
+from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.sentence_pairs.metric import compare_pairs
 from evenhand.evaluation.results import PAIR_ID, BiasScore
 from evenhand.evaluation.runs.folders import Run
 
 
-def differences(run: Run, before: Measured, after: Measured, told: None = None) -> list[BiasScore]:
+def differences(run: Run, before: FamilyRun, after: FamilyRun, told: None = None) -> list[BiasScore]:
     """Return the paired differences.
 
     Raises:
@@ -25,4 +25,4 @@ def differences(run: Run, before: Measured, after: Measured, told: None = None) 
         raise InputError(
             f"after: {after.folder} and {before.folder} have no {PAIR_ID} in common; measure both on one set."
         )
-    return compare_pairs(*tables, signature=signature, seed=before.told.seed)
+    return compare_pairs(*tables, signature=signature, seed=before.config.seed)

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.datasets.sentence_pairs import perturb, read_pairs
-from evenhand.evaluation.families import Told
+from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.sentence_pairs.metric import causal_scores, pair_scores
 from evenhand.evaluation.families.sentence_pairs.rows import causal_pair_scores, masked_pair_scores, shared_positions
 from evenhand.evaluation.families.sentence_pairs.settings import pairs_path
@@ -26,18 +26,18 @@ VARIANT = "variant"  # how a model was asked, in words, of every pair that was s
 TRACKED = 200
 
 
-def measure(run: Run, told: Told) -> list[BiasScore]:
+def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     """Keep what the model makes of each pair in pairs.parquet; return the scores.
 
     Raises:
         InputError: the model can score no sentences, or a sentence has no tokens or too many.
     """
-    model = replace(told.model, name=told.place(told.model.name, "model"))
+    model = replace(config.model, name=config.place(config.model.name, "model"))
     masked = model.server is None and is_masked(model)
-    table = run.table("pairs", lambda: _pairs(run, told, model, masked), shared=True)
+    table = run.table("pairs", lambda: _pairs(run, config, model, masked), shared=True)
     with run.step("scores"):
-        of_table, signature = pair_scores if masked else causal_scores, _signature(run, told, masked, table)
-        scores = processes.from_main(lambda: of_table(table, signature=signature, seed=told.seed))
+        of_table, signature = pair_scores if masked else causal_scores, _signature(run, config, masked, table)
+        scores = processes.on_rank_zero(lambda: of_table(table, signature=signature, seed=config.seed))
     run.facts["pairs"] = len(table)
     shift = (table["log_likelihood_more"] - table["log_likelihood_less"]).abs()
     shown = table.assign(difference=shift).nlargest(TRACKED, "difference")
@@ -45,9 +45,9 @@ def measure(run: Run, told: Told) -> list[BiasScore]:
     return scores
 
 
-def _signature(run: Run, told: Told, masked: bool, table: pd.DataFrame) -> dict[str, Any]:
-    model = model_signature(told.model, run.inputs) | {"kind": "masked" if masked else "causal"}
-    settings = told.settings
+def _signature(run: Run, config: MeasureConfig, masked: bool, table: pd.DataFrame) -> dict[str, Any]:
+    model = model_signature(config.model, run.inputs) | {"kind": "masked" if masked else "causal"}
+    settings = config.settings
     return {
         "model": model,
         "dataset": {"name": settings.pairs, "sha256": run.inputs["pairs"], "columns": dict(settings.columns)},
@@ -58,13 +58,13 @@ def _signature(run: Run, told: Told, masked: bool, table: pd.DataFrame) -> dict[
     }
 
 
-def _pairs(run: Run, told: Told, model: ModelSettings, masked: bool) -> pd.DataFrame:
+def _pairs(run: Run, config: MeasureConfig, model: ModelSettings, masked: bool) -> pd.DataFrame:
     """Return the table of all pairs; those of which a side is missing stand last, without scores."""
-    pairs = read_pairs(pairs_path(told), told.settings.columns)
-    pairs = perturb(pairs) if told.settings.perturbed else pairs
+    pairs = read_pairs(pairs_path(config), config.settings.columns)
+    pairs = perturb(pairs) if config.settings.perturbed else pairs
     missing = pairs[LEFT_OUT].notna()
     whole = pairs[~missing].drop(columns=LEFT_OUT).reset_index(drop=True)
-    scored = _masked(run, model, whole) if masked else _causal(run, told, model, whole)
+    scored = _masked(run, model, whole) if masked else _causal(run, config, model, whole)
     return pd.concat([scored, pairs[missing]], ignore_index=True)
 
 
@@ -74,7 +74,7 @@ def _masked(run: Run, settings: ModelSettings, pairs: pd.DataFrame) -> pd.DataFr
     ids, special = encode_sentences(model, [*pairs[MORE], *pairs[LESS]])
     sides = [shared_positions(ids[i], ids[n + i], special[i], special[n + i]) for i in range(n)]
     positions = [more for more, _ in sides] + [less for _, less in sides]
-    masked = run.gather(
+    masked = run.compute_resumable(
         "masked",
         ["log_p", "correct"],
         sum(map(len, positions)),
@@ -82,7 +82,7 @@ def _masked(run: Run, settings: ModelSettings, pairs: pd.DataFrame) -> pd.DataFr
         "masked tokens",
         "tokens",
     )
-    unmasked = run.gather(
+    unmasked = run.compute_resumable(
         "unmasked",
         ["aul", "aula"],
         2 * n,
@@ -98,9 +98,9 @@ def _masked(run: Run, settings: ModelSettings, pairs: pd.DataFrame) -> pd.DataFr
     return table.assign(**{VARIANT: "each shared token masked alone"})
 
 
-def _causal(run: Run, told: Told, settings: ModelSettings, pairs: pd.DataFrame) -> pd.DataFrame:
+def _causal(run: Run, config: MeasureConfig, settings: ModelSettings, pairs: pd.DataFrame) -> pd.DataFrame:
     """Return the table of a causal model: Σ log p of each whole sentence after its start token."""
     sentences = [*pairs[MORE], *pairs[LESS]]
-    how = told.settings.context, told.settings.end_of_sequence
+    how = config.settings.context, config.settings.end_of_sequence
     log_likelihood, tokens, variant = log_likelihoods_of(run, settings, sentences, *how)
     return causal_pair_scores(pairs, log_likelihood, tokens).assign(**{VARIANT: variant})

@@ -10,15 +10,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families import Known, Measured
+from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.sentence_pairs import tables
+from evenhand.evaluation.families.sentence_pairs.formatted_scores import (
+    BESIDE,
+    HEADLINES,
+    MEASURES,
+    headline_metric,
+    reading,
+)
 from evenhand.evaluation.families.sentence_pairs.plots import FEW, Spread, spread_plot
-from evenhand.evaluation.families.sentence_pairs.readings import BESIDE, HEADLINES, MEASURES, headline_metric, reading
 from evenhand.evaluation.report.numbers import UNIT, before_after, find, number, visible
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Table
-from evenhand.evaluation.results import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore, place_name
+from evenhand.evaluation.results import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore, display_name
 
 # Beyond these a warning is shown: our judgement of what a reader would want to be told.
 MANY_LEFT_OUT, EASY_TOKENS = 0.10, 0.90
@@ -31,7 +37,7 @@ say = Sentences(__file__)
 Scores = Sequence[BiasScore]
 
 
-def page(measured: Measured, known: Known) -> Page:
+def page(measured: FamilyRun, known: ReportContext) -> Page:
     """Return the report of one model."""
     scores, table = measured.scores, _with_differences(measured.table("pairs"))
     used = table[table[LEFT_OUT].isna()]
@@ -47,7 +53,7 @@ def page(measured: Measured, known: Known) -> Page:
 
     return Page(
         title="Sentence pairs",
-        subtitle=f"{place_name(measured.told.model.name)} · {place_name(measured.told.settings.pairs)}",
+        subtitle=f"{display_name(measured.config.model.name)} · {display_name(measured.config.settings.pairs)}",
         date=date.today().isoformat(),
         big=big,
         under=say.under(of, cps),
@@ -74,12 +80,12 @@ def page(measured: Measured, known: Known) -> Page:
     )
 
 
-def comparison_page(before: Measured, after: Measured, changes: Measured, known: Known) -> Page:
+def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, known: ReportContext) -> Page:
     """Return the report of two models over the same pairs."""
-    names = (_name(before.told, after.told), _name(after.told, before.told))
+    names = (_name(before.config, after.config), _name(after.config, before.config))
     sides, runs = _sides(*names), (before.scores, after.scores, changes.scores)
     found = [_with_differences(each.table("pairs")) for each in (before, after)]
-    used, sets = _in_both(*found), [each.told.settings.pairs for each in (before, after)]
+    used, sets = _in_both(*found), [each.config.settings.pairs for each in (before, after)]
     metric = headline_metric(changes.scores, change=True)
     change = reading(changes.scores, metric, change=True)
 
@@ -119,7 +125,7 @@ def comparison_page(before: Measured, after: Measured, changes: Measured, known:
 
 def _name(told: Any, other: Any) -> str:
     """Return what tells one of the two runs from the other."""
-    parts = [place_name(told.model.name)]
+    parts = [display_name(told.model.name)]
     this, that = told.settings, other.settings
     parts += [f"on {Path(this.pairs).name}"] * (this.pairs != that.pairs)
     parts += ["perturbed" if this.perturbed else "unperturbed"] * (this.perturbed != that.perturbed)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from evenhand.evaluation.settings import TESTBED, option, strict
 
 if TYPE_CHECKING:
-    from evenhand.evaluation.families import Told
+    from evenhand.evaluation.families import MeasureConfig
 
 
 @strict
@@ -24,7 +24,7 @@ class Settings:
     end_of_sequence: bool = option(False, "count the end of the sentence in a causal model's likelihood of it")
 
 
-def inputs(told: "Told") -> dict[str, str]:
+def inputs(config: "MeasureConfig") -> dict[str, str]:
     """Return fingerprints of the model and of the pairs.
 
     Raises:
@@ -33,13 +33,13 @@ def inputs(told: "Told") -> dict[str, str]:
     from evenhand.evaluation.datasets.sentence_pairs import read_pairs
     from evenhand.evaluation.runs.files import sha256_of
 
-    file = pairs_path(told)
-    read_pairs(file, told.settings.columns)
-    return {**told.scored_model(), "pairs": sha256_of(file)}
+    file = pairs_path(config)
+    read_pairs(file, config.settings.columns)
+    return {**config.scored_model(), "pairs": sha256_of(file)}
 
 
-def pairs_path(told: "Told") -> Path:
+def pairs_path(config: "MeasureConfig") -> Path:
     """Return the local file of the pairs, downloaded first if it is a published set."""
     from evenhand.evaluation.datasets.sentence_pairs import pairs_file
 
-    return pairs_file(told.place(told.settings.pairs, "pairs"))
+    return pairs_file(config.place(config.settings.pairs, "pairs"))

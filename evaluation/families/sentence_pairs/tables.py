@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.families.sentence_pairs.formatted_scores import MEASURES, reading
 from evenhand.evaluation.families.sentence_pairs.plots import Spread
-from evenhand.evaluation.families.sentence_pairs.readings import MEASURES, reading
 from evenhand.evaluation.report import tables
 from evenhand.evaluation.report.numbers import find, number, percent, visible
 from evenhand.evaluation.report.sentences import Sentences

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.datasets.gendered_translations import read_translations
-from evenhand.evaluation.families import Told
+from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.translation_bias.metric import (
     TRANSLATION,
     align,
@@ -35,17 +35,17 @@ PAIR = "pair"
 LARGEST_BATCH = 32  # a beam search holds five times as many
 
 
-def measure(run: Run, told: Told) -> list[BiasScore]:
+def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     """Write the languages, translations and scores of single sentences into the run's folder; return the scores."""
-    sets = comparable_references(told.settings)
+    sets = comparable_references(config.settings)
     run.table("languages", lambda: sets.languages)
-    translations = run.table("translations", lambda: _translated(run, told, sets.table), shared=True)
-    return processes.from_main(lambda: _scores(run, told, sets.table, translations))
+    translations = run.table("translations", lambda: _translated(run, config, sets.table), shared=True)
+    return processes.on_rank_zero(lambda: _scores(run, config, sets.table, translations))
 
 
-def _scores(run: Run, told: Told, references: pd.DataFrame, translations: pd.DataFrame) -> list[BiasScore]:
+def _scores(run: Run, config: MeasureConfig, references: pd.DataFrame, translations: pd.DataFrame) -> list[BiasScore]:
     """Write the scores of single sentences into the run's folder; return those of all."""
-    settings = told.settings
+    settings = config.settings
     rows = pd.concat(
         [
             align(part.drop(columns=PAIR), references, source=pair.split("-")[0], target=pair.split("-")[1])
@@ -53,9 +53,9 @@ def _scores(run: Run, told: Told, references: pd.DataFrame, translations: pd.Dat
         ],
         ignore_index=True,
     )
-    signature = _signature(run, told)
+    signature = _signature(run, config)
     with run.step("scores"):
-        scores = translation_scores(rows, tokenize=settings.tokenize, seed=told.seed, signature=signature)
+        scores = translation_scores(rows, tokenize=settings.tokenize, seed=config.seed, signature=signature)
         scores += gender_accuracy(rows, signature)
     run.table("sentence_scores", lambda: sentence_scores(rows, tokenize=settings.tokenize))
     if settings.toxicity.name is not None:
@@ -65,10 +65,10 @@ def _scores(run: Run, told: Told, references: pd.DataFrame, translations: pd.Dat
     return scores
 
 
-def _signature(run: Run, told: Told) -> dict[str, Any]:
-    settings = told.settings
+def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
+    settings = config.settings
     if settings.translations is None:
-        made_by = {"model": model_signature(told.model, run.inputs)}
+        made_by = {"model": model_signature(config.model, run.inputs)}
     else:
         made_by = {"translations": {"name": str(settings.translations), "files": run.inputs["translations"]}}
     return {
@@ -81,15 +81,15 @@ def _signature(run: Run, told: Told) -> dict[str, Any]:
     }
 
 
-def _translated(run: Run, told: Told, table: pd.DataFrame) -> pd.DataFrame:
+def _translated(run: Run, config: MeasureConfig, table: pd.DataFrame) -> pd.DataFrame:
     """Return the sentences of every pair of languages with their translations."""
-    folder, parts = told.settings.translations, []
+    folder, parts = config.settings.translations, []
     if folder is None:
-        name = told.place(told.model.name, "model")
-        model = load_dialogue_model(replace(told.model, name=name), kind="encoder_decoder")
-    for pair, sentences in source_tables(table, told.settings.directions).items():
+        name = config.place(config.model.name, "model")
+        model = load_dialogue_model(replace(config.model, name=name), kind="encoder_decoder")
+    for pair, sentences in source_tables(table, config.settings.directions).items():
         if folder is None:
-            found = _by_model(run, model, pair, sentences["text"].tolist(), told.decoding.batch_size)
+            found = _by_model(run, model, pair, sentences["text"].tolist(), config.decoding.batch_size)
         else:
             found = read_translations(folder.expanduser() / f"{pair}.txt", len(sentences))
         parts.append(sentences.assign(**{TRANSLATION: found, PAIR: pair}))
@@ -101,7 +101,7 @@ def _by_model(run: Run, model: DialogueModel, pair: str, texts: list[str], batch
     size = min(batch_size, LARGEST_BATCH)
     batches = partial(translate, model, texts, source=source, target=target, batch_size=size)
     name = f"translations/{pair}"
-    rows = run.gather(name, [TRANSLATION], len(texts), lambda share: batches(share=share), pair, "sentences")
+    rows = run.compute_resumable(name, [TRANSLATION], len(texts), lambda share: batches(share=share), pair, "sentences")
     return rows[TRANSLATION].tolist()
 
 

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.datasets.gendered_translations import ENGLISH_LANGUAGE, LANG
-from evenhand.evaluation.families import Known, Measured
+from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.translation_bias.cuts import OUTLIER, cut_table, language_table
 from evenhand.evaluation.families.translation_bias.plots import GenderRow, Lane, gap_map, gender_rows, language_name
 from evenhand.evaluation.report.numbers import find, finite, number, percent, undefined, visible
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, count_cells, marks_of, number_cell, p_cell, score_cell
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, place_name
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name
 
 DIRECTION, GENDER, XX_XX = "direction", "gender", "xx-xx"
 DIRECTIONS = ("en-xx", "xx-en", XX_XX)
@@ -30,16 +30,18 @@ LONGEST_NAME = 60
 say = Sentences(__file__)
 
 
-def page(measured: Measured, known: Known) -> Page:
+def page(measured: FamilyRun, known: ReportContext) -> Page:
     """Return the report of one system's translations."""
-    settings, scores = measured.told.settings, measured.scores
+    settings, scores = measured.config.settings, measured.scores
     metric = "spbleu" if any(score.metric == "spbleu" for score in scores) else "bleu"
     directions = [score.group[DIRECTION] for score in scores if score.metric == GAP]
     main = next((it for it in DIRECTIONS if it in directions), DIRECTIONS[0])
     gap, languages = find(scores, GAP, direction=main), measured.table("languages")
     return Page(
         title=say.title,
-        subtitle=f"{place_name(settings.translations or measured.told.model.name)} · {place_name(settings.references)}",
+        subtitle=" · ".join(
+            map(display_name, (settings.translations or measured.config.model.name, settings.references))
+        ),
         date=date.today().isoformat(),
         big=number(finite(gap, math.nan), 2, sign=True),
         under=say.under(gap, NAMES[metric]),

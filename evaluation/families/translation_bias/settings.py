@@ -8,7 +8,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.settings import ClassifierSettings, Folder, option, strict
 
 if TYPE_CHECKING:
-    from evenhand.evaluation.families import Told
+    from evenhand.evaluation.families import MeasureConfig
 
 
 @strict
@@ -31,7 +31,7 @@ class Settings:
     toxicity: ClassifierSettings = option(ClassifierSettings, "toxicity that a translation adds")
 
 
-def inputs(told: "Told") -> dict[str, Any]:
+def inputs(config: "MeasureConfig") -> dict[str, Any]:
     """Return fingerprints of what is read, by name.
 
     Where files of translations are missing, the sentences to translate are written into the folder `sources` in that
@@ -51,10 +51,12 @@ def inputs(told: "Told") -> dict[str, Any]:
     from evenhand.evaluation.models.classifier_labels import classifier_labels, place_of_label
     from evenhand.evaluation.models.revisions import model_revision
 
-    settings = told.settings
+    settings = config.settings
     found: dict[str, Any] = {"references": references_sha256(settings.references)}
     if settings.translations is None:
-        found["model"] = model_revision(told.place(told.model.name, "model"), told.model.revision, told.model.base)
+        found["model"] = model_revision(
+            config.place(config.model.name, "model"), config.model.revision, config.model.base
+        )
     sources = source_tables(comparable_references(settings).table, settings.directions)
     if settings.translations is not None:
         found["translations"] = translation_hashes(settings.translations.expanduser(), sources)

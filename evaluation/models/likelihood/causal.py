@@ -15,7 +15,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import token_ids
 from evenhand.evaluation.models.likelihood.tokens import log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.runs.shares import ALL, Share
+from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _common(one: list[int], other: list[int]) -> int:
 
 
 def plain_log_likelihoods(
-    model: DialogueModel, encoded: Encoded, *, share: Share = ALL
+    model: DialogueModel, encoded: Encoded, *, share: WorkShard = ALL
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield, batch by batch, rows (r,), Σ log p of each in nats, float64 (r,), and the number of tokens of that sum.
 

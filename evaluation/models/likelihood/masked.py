@@ -20,7 +20,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import activations_bytes, in_batches, logits_bytes, rows_at_once
 from evenhand.evaluation.models.likelihood.tokens import refuse_nan
 from evenhand.evaluation.models.loading import MaskedModel
-from evenhand.evaluation.runs.shares import ALL, Share
+from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 
 
 def encode_sentences(masked_model: MaskedModel, sentences: Sequence[str]) -> tuple[list[list[int]], list[list[bool]]]:
@@ -90,7 +90,7 @@ def masked_log_probabilities(
     sentences: Sequence[Sequence[int]],
     positions: Sequence[Sequence[int]],
     *,
-    share: Share = ALL,
+    share: WorkShard = ALL,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield, batch by batch, log p(token | the rest of its sentence) of the tokens at `positions`, each masked alone.
 
@@ -129,7 +129,7 @@ def unmasked_log_probabilities(
     sentences: Sequence[Sequence[int]],
     special: Sequence[Sequence[bool]],
     *,
-    share: Share = ALL,
+    share: WorkShard = ALL,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield, batch by batch, AUL and AULA of sentences of which nothing is masked.
 
@@ -218,7 +218,7 @@ def _unmasked(model: PreTrainedModel, ids: torch.Tensor, counted: torch.Tensor) 
     # One position after the other: a whole log-softmax would be a second tensor as large as the logits.
     log_p = torch.stack(
         [
-            output.logits[:, place].float().log_softmax(-1).gather(-1, ids[:, place, None])[:, 0]
+            output.logits[:, place].float().log_softmax(-1).compute_resumable(-1, ids[:, place, None])[:, 0]
             for place in range(ids.shape[1])
         ],
         dim=1,

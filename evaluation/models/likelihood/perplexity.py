@@ -8,7 +8,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import before_answers, encode_contexts, encode_responses
 from evenhand.evaluation.models.likelihood.tokens import log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.runs.shares import ALL, Share
+from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 
 
 def response_perplexity(
@@ -39,7 +39,7 @@ def response_perplexity(
 
 
 def response_log_likelihoods(
-    dialogue_model: DialogueModel, contexts: Sequence[str], responses: Sequence[str], *, share: Share = ALL
+    dialogue_model: DialogueModel, contexts: Sequence[str], responses: Sequence[str], *, share: WorkShard = ALL
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield, batch by batch, rows (r,), Σ log p of each one's response given its context, and its tokens, (r,) each.
 

@@ -22,7 +22,7 @@ from evenhand.evaluation.models.batches import activations_bytes, budget, in_bat
 from evenhand.evaluation.models.likelihood.causal import Encoded, plain_log_likelihoods
 from evenhand.evaluation.models.likelihood.tokens import refuse_nan
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.runs.shares import ALL, Share
+from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 
 # Nodes of one sequence: more make attention, quadratic in them, dear; fewer repeat more paths. Measured on a CPU.
 NODES_AT_ONCE = {"cpu": 768, "cuda": 2048}
@@ -104,7 +104,7 @@ def positions_run(model: DialogueModel, tree: PrefixTree) -> int:
 
 
 def node_log_probabilities(
-    model: DialogueModel, tree: PrefixTree, *, share: Share = ALL
+    model: DialogueModel, tree: PrefixTree, *, share: WorkShard = ALL
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield, sequence by sequence, rows (r,) and log p(token | all before it) of nodes in nats, float64 (r,).
 

@@ -17,7 +17,7 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
 from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.runs.folders import Run
-from evenhand.evaluation.runs.shares import Share
+from evenhand.evaluation.runs.work_shards import WorkShard
 from evenhand.evaluation.settings import ModelSettings
 
 log = logging.getLogger("evenhand")
@@ -43,7 +43,7 @@ def sentence_log_likelihoods(
     variant = f"Σ log p of the whole sentence after {encoded.start.upper()}" + " and a context" * bool(context)
     if not honours_trees(model, encoded):
         log.warning("model: %s does not take trees of sentences; it is scored plainly, and slower", model.name)
-        found = run.gather(
+        found = run.compute_resumable(
             "sentences",
             ["log_likelihood"],
             len(sentences),
@@ -53,7 +53,7 @@ def sentence_log_likelihoods(
         )
         return found["log_likelihood"].to_numpy(), tokens, f"{variant}, one by one"
     tree = prefix_tree(encoded.ids)
-    found = run.gather(
+    found = run.compute_resumable(
         "beginnings",
         ["log_p"],
         len(tree.token) - 1,
@@ -85,11 +85,13 @@ def _given_context(
             f"context: {model.name} is an encoder-decoder model and has to read something; give a context."
         )
 
-    def slabs(share: Share) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def slabs(share: WorkShard) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         for rows in share.of(np.split(np.arange(len(sentences)), range(SLAB, len(sentences), SLAB))):
             yield rows, *response_perplexity(model, [context] * len(rows), [sentences[row] for row in rows])
 
-    found = run.gather("sentences", ["log_likelihood", "tokens"], len(sentences), slabs, "sentences", "sentences")
+    found = run.compute_resumable(
+        "sentences", ["log_likelihood", "tokens"], len(sentences), slabs, "sentences", "sentences"
+    )
     return (
         found["log_likelihood"].to_numpy(),
         found["tokens"].to_numpy(),

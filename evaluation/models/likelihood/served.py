@@ -15,15 +15,15 @@ import numpy as np
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import load_config, load_tokenizer
 from evenhand.evaluation.models.likelihood.causal import Encoded, encode
-from evenhand.evaluation.models.server import Body, NotOffered, answers, asked_once, tokenizer_of
+from evenhand.evaluation.models.server import Body, UnsupportedRequest, answers, request_once, tokenizer_of
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import Run
-from evenhand.evaluation.runs.shares import Share
+from evenhand.evaluation.runs.work_shards import WorkShard
 from evenhand.evaluation.settings import ModelSettings
 
 
 @dataclass(frozen=True)
-class Way:
+class LogprobEndpoint:
     """One of the ways to be told log p of a prompt's tokens: what is asked for, and where it stands in the answer.
 
     `read` returns log p of each token of the prompt, of the first None, and None where the answer has no such thing.
@@ -50,9 +50,9 @@ def _of_prompt(choice: Any, ids: Sequence[int]) -> Sequence[float | None] | None
     return [place and place[str(token)]["logprob"] for place, token in zip(found, ids, strict=True)]
 
 
-WAYS = (
-    Way("`echo` with `logprobs`", {"echo": True, "logprobs": 1}, _echoed),
-    Way("`prompt_logprobs`", {"extra_body": {"prompt_logprobs": 1}}, _of_prompt),
+LOGPROB_ENDPOINTS = (
+    LogprobEndpoint("`echo` with `logprobs`", {"echo": True, "logprobs": 1}, _echoed),
+    LogprobEndpoint("`prompt_logprobs`", {"extra_body": {"prompt_logprobs": 1}}, _of_prompt),
 )
 
 
@@ -69,17 +69,17 @@ def served_log_likelihoods(
     encoded = _encoded(model, sentences, context, end_of_sequence)
     body = {"model": model.name, "max_tokens": 1, "temperature": 0}
     bodies = [{**body, "prompt": ids} for ids in encoded.ids]
-    way = processes.from_main(lambda: WAYS.index(_way_of(model, bodies[0])))
-    way = WAYS[way]
+    way = processes.on_rank_zero(lambda: LOGPROB_ENDPOINTS.index(_way_of(model, bodies[0])))
+    way = LOGPROB_ENDPOINTS[way]
     run.facts["server"] = model.server
 
-    def sums(share: Share) -> Iterator[tuple[list[int], list[float]]]:
+    def sums(share: WorkShard) -> Iterator[tuple[list[int], list[float]]]:
         asked = [{**body, **way.asked} for body in bodies]
         for rows, found in answers(model, asked, share, read=_reader(way)):
             begin = encoded.begin[rows]
             yield rows, [math.fsum(log_p[first:]) for log_p, first in zip(found, begin, strict=True)]
 
-    found = run.gather("sentences", ["log_likelihood"], len(sentences), sums, "sentences", "sentences")
+    found = run.compute_resumable("sentences", ["log_likelihood"], len(sentences), sums, "sentences", "sentences")
     tokens = np.array([len(ids) for ids in encoded.ids]) - encoded.begin
     variant = f"Σ log p of the whole sentence after {encoded.start.upper()}" + " and a context" * bool(context)
     return found["log_likelihood"].to_numpy(), tokens, f"{variant}, by a server's {way.name}"
@@ -94,14 +94,14 @@ def _encoded(model: ModelSettings, sentences: Sequence[str], context: str, end_o
     return encode(tokenizer, sentences, name=model.name, room=room and room - 1, **how)  # one token is generated
 
 
-def _reader(way: Way) -> Callable[[Any, Body], list[float]]:
+def _reader(way: LogprobEndpoint) -> Callable[[Any, Body], list[float]]:
     """Return what reads log p of all tokens of a prompt from an answer, 0 of the first, which follows nothing."""
 
     def read(answer: Any, body: Body) -> list[float]:
         (choice,) = answer.choices
         found = way.read(choice, body["prompt"])
         if found is None:
-            raise NotOffered(f"it answers without what {way.name} asks for")
+            raise UnsupportedRequest(f"it answers without what {way.name} asks for")
         log_p = [0.0, *map(float, found[1:])]
         if any(map(math.isnan, log_p)):
             raise ValueError("NaN where a log-probability should be")
@@ -110,22 +110,22 @@ def _reader(way: Way) -> Callable[[Any, Body], list[float]]:
     return read
 
 
-def _way_of(model: ModelSettings, body: Body) -> Way:
+def _way_of(model: ModelSettings, body: Body) -> LogprobEndpoint:
     """Return the first way in which a server says log p of a prompt's tokens.
 
     Raises:
         InputError: there is none, or no server.
     """
     said = []
-    for way in WAYS:
+    for way in LOGPROB_ENDPOINTS:
         try:
-            asked_once(model, {**body, **way.asked}, _reader(way))
-        except NotOffered as error:
+            request_once(model, {**body, **way.asked}, _reader(way))
+        except UnsupportedRequest as error:
             said.append(f"{way.name}: {error}")
         else:
             return way
     raise InputError(
         f"model.server: {model.server} says no log-probabilities of a prompt's tokens, neither by "
-        f"{' nor by '.join(way.name for way in WAYS)} ({'; '.join(said)}); serve the model by one that does, such as "
-        "vLLM or SGLang, or load it."
+        f"{' nor by '.join(way.name for way in LOGPROB_ENDPOINTS)} ({'; '.join(said)}); serve the model by one "
+        "that does, such as vLLM or SGLang, or load it."
     )

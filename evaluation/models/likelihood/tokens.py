@@ -9,7 +9,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import activations_bytes, in_batches, logits_bytes, rows_at_once
 from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.runs.shares import ALL, Share
+from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 
 IGNORED = -100  # the label of a position that is not scored, as in torch's cross_entropy
 
@@ -19,7 +19,7 @@ def log_likelihoods(
     heads: Sequence[list[int]],
     tails: Sequence[list[int]],
     order: np.ndarray,
-    share: Share = ALL,
+    share: WorkShard = ALL,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield, batch by batch, rows (r,) and Σ log p of each one's tail given its head, in nats, float64 (r,).
 

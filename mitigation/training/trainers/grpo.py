@@ -14,7 +14,7 @@ from evenhand.evaluation.models.decoding import PRESETS
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.training.arguments import rows_each
 from evenhand.mitigation.training.callbacks import random_states_kept
-from evenhand.mitigation.training.passed import trainer_config
+from evenhand.mitigation.training.passthrough import trainer_config
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers.encoding import COMPLETION, PROMPT, check_columns, prompt_ids, response_ids
 
@@ -58,7 +58,7 @@ def arguments(common: dict[str, Any], settings: TuningSettings, train: Dataset) 
         "per_device_train_batch_size": contexts * settings.generations,
         "per_device_eval_batch_size": 4 * contexts * settings.generations,
     }
-    told = {
+    fields = {
         **common,
         **sizes,
         "num_generations": settings.generations,
@@ -71,7 +71,7 @@ def arguments(common: dict[str, Any], settings: TuningSettings, train: Dataset) 
         "shuffle_dataset": False,
         "disable_dropout": True,  # it makes another model of each pass, and the distance between two passes is the KL
     }
-    return trainer_config(GRPOConfig, told, settings)
+    return trainer_config(GRPOConfig, fields, settings)
 
 
 def data_collator(base: DialogueModel, pad_token_id: int) -> None:
@@ -122,12 +122,12 @@ class Trainer(GRPOTrainer):
         """Write none: every checkpoint would get one, and ours is written once, with what was measured."""
 
 
-def with_positions(model: torch.nn.Module, inputs: tuple, told: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+def with_positions(model: torch.nn.Module, inputs: tuple, fields: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
     """Give a forward pass over whole rows the position of each token in its row.
 
     Contexts are padded on the left, and the trainer leaves positions out: models that learned absolute positions
     (GPT-2) would score other tokens than were drawn.
     """
-    if told.get("fused_lm_head") and "position_ids" not in told:  # what the trainer scores by; not generation
-        told["position_ids"] = (told["attention_mask"].cumsum(1) - 1).clamp(min=0)
-    return inputs, told
+    if fields.get("fused_lm_head") and "position_ids" not in fields:  # what the trainer scores by; not generation
+        fields["position_ids"] = (fields["attention_mask"].cumsum(1) - 1).clamp(min=0)
+    return inputs, fields

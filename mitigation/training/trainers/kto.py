@@ -7,7 +7,7 @@ from datasets import Dataset
 from trl import KTOConfig, KTOTrainer
 
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.mitigation.training.passed import trainer_config
+from evenhand.mitigation.training.passthrough import trainer_config
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers.encoding import COMPLETION, PROMPT, check_columns, prompt_ids, response_ids
 

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Sampler
 from trl import SFTConfig, SFTTrainer
 
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.mitigation.training.passed import trainer_config
+from evenhand.mitigation.training.passthrough import trainer_config
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers.encoding import COMPLETION, PROMPT, check_columns, prompt_ids, response_ids
 
@@ -58,8 +58,8 @@ def arguments(common: dict[str, Any], settings: TuningSettings, train: Dataset) 
     """Return the trainer's settings."""
     # Rows are encoded already, and none may be cut short in silence; the loss is ours, whatever else is asked for.
     own_loss = {"loss_type": "nll", "label_smoothing_factor": 0.0}
-    told = {**common, **own_loss, "max_length": None, "dataset_kwargs": {"skip_prepare_dataset": True}}
-    return trainer_config(SFTConfig, told, settings)
+    fields = {**common, **own_loss, "max_length": None, "dataset_kwargs": {"skip_prepare_dataset": True}}
+    return trainer_config(SFTConfig, fields, settings)
 
 
 def data_collator(base: DialogueModel, pad_token_id: int) -> Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]:

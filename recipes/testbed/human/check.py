@@ -61,7 +61,7 @@ def measured_numbers(
                 style_clusters="go_emotions",
                 neutral_dialogue=str(neutral),
             ),
-            side="all",
+            split="all",
             seed=told["seed"],
             **SILENT,
             output_dir=folder / "measured",

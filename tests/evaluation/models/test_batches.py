@@ -20,7 +20,7 @@ from evenhand.evaluation.models.batches import (
     token_ids,
     tokens_at_once,
 )
-from evenhand.evaluation.runs.shares import Share
+from evenhand.evaluation.runs.work_shards import WorkShard
 
 SIZES = {"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
 
@@ -91,7 +91,7 @@ def test_a_batch_ends_where_items_are_no_longer_alike_and_has_what_its_first_ite
 
 def test_a_share_has_whole_batches_cut_as_they_are_without_it():
     for process, mine in ((0, [[0, 1]]), (1, [[4, 5], [6]])):  # 2, 3 are finished
-        share = Share(np.array([2, 3]), process, 2)
+        share = WorkShard(np.array([2, 3]), process, 2)
         assert [list(some) for some, _ in in_batches(range(7), lambda item: 2, sum, share=share)] == mine
 
 

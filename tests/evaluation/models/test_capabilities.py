@@ -12,7 +12,7 @@ import yaml
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.capability import capability_differences, capability_scores
-from evenhand.evaluation.families.generation_bias.content import Content
+from evenhand.evaluation.families.generation_bias.report_data import ReportData
 from evenhand.evaluation.families.generation_bias.settings import inputs
 from evenhand.evaluation.families.generation_bias.tables import cost_table
 from evenhand.evaluation.families.generation_bias.warnings import warnings
@@ -24,7 +24,7 @@ from evenhand.evaluation.results import find_score
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests import tiny_checkpoints
-from tests.evaluation.families.generation_bias.test_measure import told_of
+from tests.evaluation.families.generation_bias.test_measure import measure_config
 
 needs_harness = pytest.mark.skipif(find_spec("lm_eval") is None, reason="the extra evenhand[lm-eval] is not installed")
 CHOICES = ["I like cats.", "Oh no, the roof."]
@@ -90,7 +90,7 @@ def test_a_chat_model_is_asked_in_its_template(task, tmp_path, monkeypatch):
 def _log_likelihood(network, ids, torch):
     """Return Σ log p of all tokens after the first; the context's part is the same for both choices."""
     tokens = torch.tensor([ids])
-    return float(network(tokens).logits.log_softmax(-1)[0, :-1].gather(1, tokens[0, 1:, None]).sum())
+    return float(network(tokens).logits.log_softmax(-1)[0, :-1].compute_resumable(1, tokens[0, 1:, None]).sum())
 
 
 @needs_harness
@@ -103,10 +103,10 @@ def test_without_the_extra_the_fix_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     check_installed([])
     with pytest.raises(InputError, match=r"capabilities: hellaswag: .*not installed; run pip install 'evenhand\[lm"):
-        inputs(replace(told_of(), capabilities=["hellaswag"]))
+        inputs(replace(measure_config(), capabilities=["hellaswag"]))
     monkeypatch.setattr(module, "find_spec", lambda name: object())
     with pytest.raises(InputError, match=r"capabilities: .*absent.yaml cannot be read"):
-        inputs(replace(told_of(), capabilities=[str(tmp_path / "absent.yaml")]))
+        inputs(replace(measure_config(), capabilities=[str(tmp_path / "absent.yaml")]))
 
 
 def rows_of(values, documents="abcd"):
@@ -143,7 +143,7 @@ def test_they_stand_among_the_costs_and_a_fall_is_warned_of():
     before, after = rows_of([1.0] * 40, range(40)), rows_of([0.0, 1.0] * 20, range(40))
     differences = capability_differences(Ran(before), Ran(after), {})
     sides = (capability_scores(rows, {}) for rows in (before, after))
-    content = Content("base", next(sides), "tuned", next(sides), differences)
+    content = ReportData("base", next(sides), "tuned", next(sides), differences)
     table = cost_table(content)
     (row,) = [row for row in table.rows if row.label == "can do: t, acc"]
     assert [cell.text for cell in row.cells] == ["1.000", "0.500", "−0.500"]

@@ -54,8 +54,8 @@ def logits(model):
         return model(IDS).logits.float()
 
 
-def loaded(folder, **told):
-    return load_dialogue_model(ModelSettings(name=str(folder), device="cpu", **told)).model
+def loaded(folder, **settings):
+    return load_dialogue_model(ModelSettings(name=str(folder), device="cpu", **settings)).model
 
 
 def test_auto_is_the_precision_of_the_checkpoint(folder):

@@ -85,9 +85,9 @@ def test_a_system_prompt_comes_before_the_persona_in_a_chat(gpt2, template, expe
 
 
 def test_a_system_prompt_is_the_first_line_where_there_are_no_chats(gpt2):
-    told = [replace(model, system_prompt="y z") for model in (gpt2, tiny("bart"))]
-    assert render_contexts(told[0], ["a", "b"], ["x", ""], " t") == ["y z\nx\na t<eos>", "y z\nb t<eos>"]
-    assert render_contexts(told[1], ["a", "b"], ["x", ""], " t") == ["y z\nx\na t", "y z\nb t"]
+    arguments = [replace(model, system_prompt="y z") for model in (gpt2, tiny("bart"))]
+    assert render_contexts(arguments[0], ["a", "b"], ["x", ""], " t") == ["y z\nx\na t<eos>", "y z\nb t<eos>"]
+    assert render_contexts(arguments[1], ["a", "b"], ["x", ""], " t") == ["y z\nx\na t", "y z\nb t"]
 
 
 def test_a_model_that_can_think_is_told_to_answer_at_once(gpt2):
@@ -122,11 +122,11 @@ def checkpoint(tmp_path_factory):
     """What loads a tiny checkpoint of a family, made once."""
     folder = tmp_path_factory.mktemp("checkpoints")
 
-    def load(name, **told):
+    def load(name, **arguments):
         torch.manual_seed(0)
         if not (folder / name).exists():
             getattr(tiny_checkpoints, name)(folder / name)
-        return load_dialogue_model(ModelSettings(name=str(folder / name), device="cpu", **told))
+        return load_dialogue_model(ModelSettings(name=str(folder / name), device="cpu", **arguments))
 
     return load
 

@@ -16,8 +16,8 @@ from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
 from evenhand.evaluation.models.loading import DialogueModel
-from tests.shares import after
 from tests.tiny_models import EOS, PAD, WORDS, tiny
+from tests.work_shards import after
 
 ARCHITECTURES = ("gpt2", "llama", "sliding", "bart", "blenderbot")
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import server
 from evenhand.evaluation.models.server import answers, keeps_seeds, request_arguments, requests
-from evenhand.evaluation.runs.shares import Share
+from evenhand.evaluation.runs.work_shards import WorkShard
 from evenhand.evaluation.settings import ModelSettings
 from tests.fault_server import answer_to, serving
 
@@ -48,7 +48,7 @@ def test_what_was_answered_before_a_run_went_on_is_not_asked_for_again():
     with serving() as (url, told):
         model = served(url)
         bodies = asked(model, 5)
-        assert [row for rows, _ in answers(model, bodies, share=Share(np.arange(3))) for row in rows] == [3, 4]
+        assert [row for rows, _ in answers(model, bodies, share=WorkShard(np.arange(3))) for row in rows] == [3, 4]
         assert sorted(body["seed"] for body in told["bodies"]) == [3, 4]
 
 

@@ -24,7 +24,7 @@ from evenhand.evaluation.models.styles import (
     load_style_classifier,
     style_vectors,
 )
-from tests.shares import after
+from tests.work_shards import after
 
 WORDS = ["<pad>", "<unk>", *"abcdefgh"]
 

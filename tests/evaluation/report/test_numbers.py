@@ -7,10 +7,10 @@ import pytest
 from evenhand.evaluation.report.numbers import (
     decimals_for,
     decimals_to_see,
+    display_name,
     interval,
     number,
     p_value,
-    place_name,
     visible,
 )
 
@@ -60,7 +60,7 @@ def test_an_interval_has_digits_enough_to_be_seen(bounds, decimals, enough):
     [("/a/b/loop/kto/tune/adapter", "kto/tune/adapter"), ("/model", "model"), ("org/m", "org/m"), ("./m", "./m")],
 )
 def test_a_title_has_the_end_of_an_absolute_path(name, shown):
-    assert place_name(name) == shown
+    assert display_name(name) == shown
 
 
 def test_interval_and_p_value_as_text():

@@ -19,12 +19,12 @@ def page(said, **columns):
     return responses_html("All", "a model", n, lambda rows: rows_of(texts, sides).iloc[rows], ["response"])
 
 
-def held(source):
+def run_lock(source):
     return json.loads(re.search(r'id="rows">(.*?)</script>', source, re.DOTALL).group(1))
 
 
 def test_every_row_holds_the_places_of_its_texts_and_b():
-    told = held(page(["Yes.", "No.", "Yes."]))
+    told = run_lock(page(["Yes.", "No.", "Yes."]))
     texts = [[told["texts"][place] for place in row[:5]] for row in told["rows"]]
     assert texts == [["age", "old", "I'm old.", said, "Angry"] for said in ("Yes.", "No.", "Yes.")]
     assert [row[5] for row in told["rows"]] == [0.0, 0.001, 0.002]
@@ -34,7 +34,7 @@ def test_every_row_holds_the_places_of_its_texts_and_b():
 def test_what_is_too_much_is_left_out_at_random_and_told(monkeypatch):
     monkeypatch.setattr(responses, "MOST_BYTES", 20_000)
     source = page([f"{place} {'long ' * 20}" for place in range(1000)])
-    told = held(source)
+    told = run_lock(source)
     assert 100 < len(told["rows"]) < 200 and len(json.dumps(told, separators=(",", ":"))) <= 20_200
     assert f"{len(told['rows'])} of 1,000 responses, drawn at random" in source
     b = [row[5] for row in told["rows"]]
@@ -46,4 +46,4 @@ def test_hostile_responses_stay_in_their_element():
     source = page([*strings, "</script><script>alert(1)</script><!--"])
     rest = without_script(source)
     assert rest.count("<script") == 1 and "<!--" not in rest and "<img" not in rest and "\u202e" not in rest
-    assert "</script><script>alert(1)</script><!--" in held(source)["texts"]
+    assert "</script><script>alert(1)</script><!--" in run_lock(source)["texts"]

@@ -185,9 +185,9 @@ def finished(settings):
 
 
 def flip(path):
-    held = bytearray(path.read_bytes())
-    held[len(held) // 3] ^= 1
-    path.write_bytes(held)
+    run_lock = bytearray(path.read_bytes())
+    run_lock[len(run_lock) // 3] ^= 1
+    path.write_bytes(run_lock)
 
 
 @pytest.mark.parametrize("damage", [flip, Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])])
@@ -274,7 +274,7 @@ def test_rows_are_gathered_in_the_folder_parts_by_family(tmp_path):
     for family, factor in (("one", 1), ("other", 2)):
         run = Run(tmp_path, "a fingerprint", Tracker(), family=family)
         batches = [([1, 0], [factor, 0])]
-        rows = run.gather("squares", ["square"], 2, lambda share: iter(batches), "squares", "numbers")  # noqa: B023
+        rows = run.compute_resumable("squares", ["square"], 2, lambda share: iter(batches), "squares", "numbers")  # noqa: B023
         assert rows["square"].tolist() == [0, factor]
     places = {path.parent.relative_to(tmp_path) for path in tmp_path.rglob("*.parquet")}
     assert places == {Path("parts/one/squares"), Path("parts/other/squares")}

@@ -6,7 +6,7 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs import parts as module
-from evenhand.evaluation.runs.parts import gather, gather_numbers
+from evenhand.evaluation.runs.parts import compute_resumable, gather_numbers
 
 ROWS = [[3, 0], [1], [4, 2]]
 
@@ -35,57 +35,69 @@ def noting(asked):
 def test_a_killed_run_goes_on_and_ends_the_same(tmp_path, monkeypatch, n):
     monkeypatch.setattr(module, "SECONDS_BETWEEN_PARTS", 0.0)
     with pytest.raises(KeyboardInterrupt):
-        gather(tmp_path, ["square"], 5, killed_after(n), "squares", "numbers")
+        compute_resumable(tmp_path, ["square"], 5, killed_after(n), "squares", "numbers")
     assert len(list(tmp_path.glob("*.parquet"))) == n
     asked = []
-    rows = gather(tmp_path, ["square"], 5, noting(asked), "squares", "numbers")
+    rows = compute_resumable(tmp_path, ["square"], 5, noting(asked), "squares", "numbers")
     assert asked == [sorted(row for rows in ROWS[n:] for row in rows)]  # what was finished is not computed again
     assert rows["square"].tolist() == [0, 1, 4, 9, 16]
 
 
 def test_what_was_made_before_an_error_is_kept(tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        gather(tmp_path, ["square"], 5, killed_after(2), "squares", "numbers")
+        compute_resumable(tmp_path, ["square"], 5, killed_after(2), "squares", "numbers")
     asked = []
-    gather(tmp_path, ["square"], 5, noting(asked), "squares", "numbers")
+    compute_resumable(tmp_path, ["square"], 5, noting(asked), "squares", "numbers")
     assert asked == [[2, 4]]
 
 
 def test_quick_batches_share_a_part_and_a_finished_run_computes_nothing(tmp_path):
     for _ in range(2):
-        assert gather(tmp_path, ["square"], 5, batches, "squares", "numbers")["square"].tolist() == [0, 1, 4, 9, 16]
+        assert compute_resumable(tmp_path, ["square"], 5, batches, "squares", "numbers")["square"].tolist() == [
+            0,
+            1,
+            4,
+            9,
+            16,
+        ]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["00000001.parquet", "00000003.parquet"]
 
 
 def test_parts_of_other_rows_are_refused(tmp_path):
-    gather(tmp_path, ["square"], 5, batches, "squares", "numbers")
+    compute_resumable(tmp_path, ["square"], 5, batches, "squares", "numbers")
     with pytest.raises(InputError, match="does not hold each of 6 rows once; delete the run's folder"):
-        gather(tmp_path, ["square"], 6, batches, "squares", "numbers")
+        compute_resumable(tmp_path, ["square"], 6, batches, "squares", "numbers")
 
 
 def test_a_damaged_part_is_made_again_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "SECONDS_BETWEEN_PARTS", 0.0)
-    whole = gather(tmp_path, ["square"], 5, batches, "squares", "numbers")
+    whole = compute_resumable(tmp_path, ["square"], 5, batches, "squares", "numbers")
     second = tmp_path / "00000001.parquet"
     held = bytearray(second.read_bytes())
     place = held.index((1).to_bytes(8, "little"), 4)  # a value: Parquet alone would read another one
     held[place] ^= 4
     second.write_bytes(held)
     asked = []
-    again = gather(tmp_path, ["square"], 5, noting(asked), "squares", "numbers")
+    again = compute_resumable(tmp_path, ["square"], 5, noting(asked), "squares", "numbers")
     assert asked == [[1]]
     pd.testing.assert_frame_equal(again, whole)
 
 
 def test_rows_that_stand_twice_count_once(tmp_path):
-    gather(tmp_path, ["square"], 5, batches, "squares", "numbers")
+    compute_resumable(tmp_path, ["square"], 5, batches, "squares", "numbers")
     copied = sorted(tmp_path.iterdir())[0]
     (tmp_path / "00000004.parquet").write_bytes(copied.read_bytes())
-    assert gather(tmp_path, ["square"], 5, batches, "squares", "numbers")["square"].tolist() == [0, 1, 4, 9, 16]
+    assert compute_resumable(tmp_path, ["square"], 5, batches, "squares", "numbers")["square"].tolist() == [
+        0,
+        1,
+        4,
+        9,
+        16,
+    ]
 
 
 def test_nothing_to_do_is_no_rows(tmp_path):
-    rows = gather(tmp_path, ["a", "b"], 0, lambda share: iter(()), "nothing", "rows")
+    rows = compute_resumable(tmp_path, ["a", "b"], 0, lambda share: iter(()), "nothing", "rows")
     assert rows.columns.tolist() == ["a", "b"] and len(rows) == 0
 
 
@@ -93,7 +105,7 @@ def test_several_columns_may_hold_arrays(tmp_path):
     def pairs(share):
         yield np.array([1, 0]), np.array([0.5, 0.25]), np.array([True, False])
 
-    rows = gather(tmp_path, ["p", "hit"], 2, pairs, "pairs", "rows")
+    rows = compute_resumable(tmp_path, ["p", "hit"], 2, pairs, "pairs", "rows")
     assert rows.values.tolist() == [[0.25, False], [0.5, True]]
 
 
@@ -115,13 +127,13 @@ def test_numbers_of_several_kinds_and_texts_are_joined_as_one_table_would_have_t
         yield [1, 0], [1, 2], ["a", None]
         yield [3, 2], [0.5, 7], ["c", "d"]
 
-    rows = gather(tmp_path, ["n", "text"], 4, batches, "rows", "rows")
+    rows = compute_resumable(tmp_path, ["n", "text"], 4, batches, "rows", "rows")
     assert rows["n"].tolist() == [2, 1, 7, 0.5] and rows["text"].tolist()[2:] == ["d", "c"]
     assert pd.isna(rows["text"][0]) and rows["text"][1] == "a"
 
 
 def test_rows_of_others_are_refused(tmp_path):
-    gather(tmp_path, ["square"], 5, batches, "squares", "numbers")
+    compute_resumable(tmp_path, ["square"], 5, batches, "squares", "numbers")
     for n in (4, 6):
         with pytest.raises(InputError, match=f"does not hold each of {n} rows once"):
-            gather(tmp_path, ["square"], n, lambda first: iter(()), "squares", "numbers")
+            compute_resumable(tmp_path, ["square"], n, lambda first: iter(()), "squares", "numbers")

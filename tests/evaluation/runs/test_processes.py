@@ -14,12 +14,17 @@ def of_two(monkeypatch, number):
 def test_without_a_launcher_there_is_one_process_which_does_all(monkeypatch):
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     monkeypatch.setenv("WORLD_SIZE", "4")  # of another kind of launcher
-    assert (processes.launched(), processes.count(), processes.number(), processes.name()) == (1, 1, 0, "")
-    assert processes.is_main() and processes.from_main(lambda: 3) == 3
-    processes.wait_for_all()
+    assert (processes.launched_world_size(), processes.world_size(), processes.rank(), processes.name()) == (
+        1,
+        1,
+        0,
+        "",
+    )
+    assert processes.is_rank_zero() and processes.on_rank_zero(lambda: 3) == 3
+    processes.barrier()
     with pytest.raises(Refused) as refused:
-        processes.from_main(raising)
-    assert not refused.value.told_by_main
+        processes.on_rank_zero(raising)
+    assert not refused.value.reported_by_rank_zero
 
 
 def raising():
@@ -29,15 +34,17 @@ def raising():
 @pytest.mark.parametrize("number", [0, 1])
 def test_the_launcher_says_which_process_it_is(monkeypatch, number):
     of_two(monkeypatch, number)
-    assert (processes.launched(), processes.count(), processes.number()) == (2, 2, number)
-    assert processes.is_main() == (number == 0) and processes.name() == f" (process {number} of 2)"
+    assert (processes.launched_world_size(), processes.world_size(), processes.rank()) == (2, 2, number)
+    assert processes.is_rank_zero() == (number == 0) and processes.name() == f" (process {number} of 2)"
 
 
 def test_what_the_main_process_does_alone_it_does_as_the_only_one(monkeypatch):
     of_two(monkeypatch, 0)
     monkeypatch.setattr(processes, "_exchange", lambda messages: None)
-    alone = processes.from_main(lambda: (processes.count(), processes.name(), processes.from_main(lambda: "nested")))
-    assert alone == (1, "", "nested") and processes.count() == 2
+    alone = processes.on_rank_zero(
+        lambda: (processes.world_size(), processes.name(), processes.on_rank_zero(lambda: "nested"))
+    )
+    assert alone == (1, "", "nested") and processes.world_size() == 2
 
 
 def test_a_process_that_is_gone_is_one_line(monkeypatch):
@@ -51,7 +58,7 @@ def test_a_process_that_is_gone_is_one_line(monkeypatch):
 
     monkeypatch.setattr(torch.distributed, "broadcast_object_list", closed)
     monkeypatch.setattr(torch.distributed, "all_gather_object", closed)
-    for waiting in (lambda: processes.from_main(lambda: 1), processes.wait_for_all):
+    for waiting in (lambda: processes.on_rank_zero(lambda: 1), processes.barrier):
         with pytest.raises(InputError, match="another of the 2 processes is gone.*The same command goes on from here"):
             waiting()
 

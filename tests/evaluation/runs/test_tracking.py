@@ -56,18 +56,18 @@ def finished_runs(tmp_path_factory):
     (folder / "adapter").mkdir(parents=True)
     (folder / "adapter" / "weights.txt").write_text("w")
     (folder / "report.html").write_text("<p>A report.</p>")
-    told = {"output_dir": folder, "report_to": "wandb", "group": "experiment", "quantile": 0.75}
+    fields = {"output_dir": folder, "report_to": "wandb", "group": "experiment", "quantile": 0.75}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WANDB_PROJECT", "fairness")
         patch.setenv("WANDB_TAGS", "trial,small")
-        with tracked("label", LabelSettings(**told, log_artifacts=True)) as tracker:
+        with tracked("label", LabelSettings(**fields, log_artifacts=True)) as tracker:
             tracker.scores(SCORES)
             tracker.table("samples", pd.DataFrame({"prompt": ["I'm a dad."], "response": ["<b>hostile</b>"]}))
             tracker.report([folder / "report.html", folder / "report.md"])
             tracker.artifact("adapter", "model", folder / "adapter")
     first = only_run_of(folder)
     time.sleep(1.1)  # W&B calls a folder by its id and the second it was begun in
-    with tracked("label", LabelSettings(**told)) as tracker:
+    with tracked("label", LabelSettings(**fields)) as tracker:
         tracker.artifact("adapter", "model", folder / "adapter")
         tracker.uses(folder)
     return [(run, finished_records(run)) for run in (first, only_run_of(folder, but=first))]
@@ -153,11 +153,11 @@ def test_a_stage_uses_what_the_run_of_the_stage_that_it_reads_kept(finished_runs
     """The edge is the same name and content, told with `use_after_commit`, which `wandb sync` makes a use of."""
     (folder, first), _ = finished_runs
     read = folder.parents[1]
-    told = {"log_artifacts": True, "report_to": "wandb"}
-    with stage("label", LabelSettings(**told, responses=read, output_dir=tmp_path)) as run:
+    fields = {"log_artifacts": True, "report_to": "wandb"}
+    with stage("label", LabelSettings(**fields, responses=read, output_dir=tmp_path)) as run:
         (tmp_path / "report.html").write_text("<p>Read by people.</p>")
         run.tracker.artifact("comparison", "report", tmp_path / "report.html")
-    with stage("label", LabelSettings(**told, responses=tmp_path, output_dir=tmp_path / "next")):
+    with stage("label", LabelSettings(**fields, responses=tmp_path, output_dir=tmp_path / "next")):
         pass
     kept, used = artifacts_of(finished_records(only_run_of(tmp_path)))
     made = artifacts_of(first)[0]["kto-label-adapter"]
@@ -171,15 +171,15 @@ def test_once_it_is_not_reached_all_is_kept_offline(tmp_path, monkeypatch, caplo
 
     modes = []
 
-    def init(**told):
-        modes.append(told["mode"])
+    def init(**fields):
+        modes.append(fields["mode"])
         if modes[-1] != "offline":
             raise wandb.errors.CommError("no route to host")
         folder = str(tmp_path / "offline-run-1" / "files")
         return SimpleNamespace(offline=True, dir=folder, finish=lambda exit_code: None)
 
     monkeypatch.setattr(wandb, "init", init)
-    monkeypatch.setattr(wandb, "login", lambda **told: True)
+    monkeypatch.setattr(wandb, "login", lambda **fields: True)
     monkeypatch.setenv("WANDB_MODE", "online")
     with caplog.at_level("INFO", "evenhand"):
         for stage in ("one", "two"):

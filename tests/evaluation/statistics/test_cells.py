@@ -12,9 +12,9 @@ from evenhand.evaluation.statistics.cells import (
     variance_of_means,
     with_sums,
 )
+from evenhand.evaluation.statistics.jackknife_spread import DESCRIPTORS, spreads_without
 from evenhand.evaluation.statistics.permutation import permutation_p_value
 from evenhand.evaluation.statistics.u_statistics import column_spreads, descriptor_spread
-from evenhand.evaluation.statistics.wider import DESCRIPTORS, spreads_without
 
 
 def test_what_keeps_no_cell_has_no_rows_and_no_variance():

@@ -16,7 +16,7 @@ from evenhand.mitigation.training.tune import tune
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
 MODEL, RATE = "qwen_chat", 1e-3
-SETTINGS = TuningSettings(learning_rate=RATE, evaluations_per_epoch=1, largest_perplexity_rise=1e9)
+SETTINGS = TuningSettings(learning_rate=RATE, evaluations_per_epoch=1, max_perplexity_increase=1e9)
 
 
 @pytest.fixture

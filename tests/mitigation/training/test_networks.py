@@ -8,7 +8,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausalLM
 
 from evenhand.evaluation.errors import InputError
-from evenhand.mitigation.training.guards import refuse_several_gpus, weights_sha256
+from evenhand.mitigation.training.guards import check_single_gpu, weights_sha256
 from evenhand.mitigation.training.networks import on_same_tensors, serve_merged
 
 IDS = torch.tensor([[3, 1, 4, 1, 5]])
@@ -100,8 +100,8 @@ def test_several_gpus_and_no_launcher_are_refused(monkeypatch):
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     with pytest.raises(InputError, match=r"model\.device: 3 GPUs are visible, .* set CUDA_VISIBLE_DEVICES to one"):
-        refuse_several_gpus(torch.device("cuda"), placed=False)
-    refuse_several_gpus(torch.device("cpu"), placed=False)
-    refuse_several_gpus(torch.device("cuda"), placed=True)
+        check_single_gpu(torch.device("cuda"), placed=False)
+    check_single_gpu(torch.device("cpu"), placed=False)
+    check_single_gpu(torch.device("cuda"), placed=True)
     monkeypatch.setenv("LOCAL_RANK", "0")
-    refuse_several_gpus(torch.device("cuda"), placed=False)
+    check_single_gpu(torch.device("cuda"), placed=False)

@@ -191,7 +191,7 @@ def within(name, low, high):
 
 
 @pytest.mark.parametrize(
-    ("given", "missed", "untold"),
+    ("given", "missed", "inconclusive"),
     [
         ({}, [], []),
         (within("reduction_seen", 0.93, 0.99) | within("reduction_unseen", 0.8, 0.9), [], []),  # the limits are in
@@ -211,15 +211,15 @@ def within(name, low, high):
         ({"base_low": NAN}, [], ["base"]),
     ],
 )
-def test_the_bar(given, missed, untold):
+def test_the_bar(given, missed, inconclusive):
     (row,) = settings_of(point(**({"reduction": 0.96} | given))).to_dict("records")
-    assert (row["missed"], row["untold"], row["unknown"]) == (missed, untold, [])
-    assert row["met"] == (not missed and not untold)
+    assert (row["missed"], row["inconclusive"], row["unknown"]) == (missed, inconclusive, [])
+    assert row["met"] == (not missed and not inconclusive)
 
 
 def test_what_was_not_measured_is_neither_met_nor_missed():
     (row,) = settings_of(point(reduction=0.96, reduction_unseen=NAN)).to_dict("records")
-    assert row["missed"] == row["untold"] == [] and row["unknown"] == ["reduction_unseen"] and row["met"]
+    assert row["missed"] == row["inconclusive"] == [] and row["unknown"] == ["reduction_unseen"] and row["met"]
 
 
 def test_where_nothing_was_kept_from_tuning_all_is_judged_as_what_was_tuned_on():
@@ -237,7 +237,7 @@ def test_without_a_reduction_nothing_passes():
 def test_a_base_without_bias_in_one_seed_leaves_all_open():
     """Its reductions are undefined there; the mean over the others would speak for the lucky ones."""
     (row,) = settings_of(point(reduction=0.96), point(seed=1, reduction=0.96, base_low=-0.001)).to_dict("records")
-    assert row["without_bias"] == 1 and row["untold"] == ["base"] and not row["met"]
+    assert row["without_bias"] == 1 and row["inconclusive"] == ["base"] and not row["met"]
 
 
 def test_rises_are_corrected_over_clusters_and_seeds():
@@ -251,10 +251,10 @@ def test_a_refused_seed_misses_the_bar_and_the_seeds_decide_by_their_interval():
     (row,) = settings_of(point(reduction=0.96), refused("no", seed=1)).to_dict("records")
     assert row["missed"] == ["refused"]
     # t(0.975; 2) · 0.01 / √3 = 0.0248 around the mean
-    for mean, missed, untold in ((0.96, [], []), (0.95, [], ["reduction_seen"]), (0.9, ["reduction_seen"], [])):
+    for mean, missed, inconclusive in ((0.96, [], []), (0.95, [], ["reduction_seen"]), (0.9, ["reduction_seen"], [])):
         points = [point(seed=i, reduction=mean + it) for i, it in enumerate((-0.01, 0.0, 0.01))]
         (row,) = settings_of(*points).to_dict("records")
-        assert (row["missed"], row["untold"]) == (missed, untold)
+        assert (row["missed"], row["inconclusive"]) == (missed, inconclusive)
 
 
 def test_labels_hold_what_varies_and_short_names_only_where_they_are_clear():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evenhand.evaluation.families import Measured, Told
+from evenhand.evaluation.families import FamilyRun, MeasureConfig
 from evenhand.evaluation.families.generation_bias.rows import read_styled_run
 from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.runs.tables import write_table
@@ -27,7 +27,7 @@ def runs(tmp_path):
     answers = [plain, mention.replace(grammar.MENTION, "left-handed"), plain + " salad", ""]
     before = write_measured(tmp_path / "before", vectors, answers)
     after = write_measured(tmp_path / "after", vectors, ["salad", "", plain + " salad", ""])
-    return [Measured(folder, Told(settings=Settings())) for folder in (before, after)]
+    return [FamilyRun(folder, MeasureConfig(settings=Settings())) for folder in (before, after)]
 
 
 def test_only_the_grammars_sentences_are_well_formed(runs):
@@ -42,6 +42,6 @@ def test_only_the_grammars_sentences_are_well_formed(runs):
 
 
 def test_other_models_and_families_have_none(runs):
-    other = replace(runs[0], told=replace(runs[0].told, model=ModelSettings(name="some/model")))
+    other = replace(runs[0], config=replace(runs[0].config, model=ModelSettings(name="some/model")))
     assert known_scores(FAMILY, other, []) == [] and known_differences(FAMILY, runs[0], other) == []
     assert known_scores("likelihood_bias", runs[0], []) == []

@@ -5,7 +5,7 @@ import torch
 from transformers import BertConfig, BertModel, BertTokenizer
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Known, Told
+from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.embedding_bias.page import page
 from evenhand.evaluation.families.embedding_bias.settings import Settings, inputs
 from evenhand.evaluation.report.markdown import page_markdown
@@ -31,21 +31,21 @@ def sentence_encoder(folder):
 
 def test_embedding_gaps_by_language(references, tmp_path):
     model = ModelSettings(name=sentence_encoder(tmp_path / "encoder"))
-    told = Told(model=model, settings=Settings(references=references))
-    run = measured_by("embedding_bias", tmp_path / "run", told)
+    config = MeasureConfig(model=model, settings=Settings(references=references))
+    run = measured_by("embedding_bias", tmp_path / "run", config)
     table = run.table("cosines")
     spanish = table[table["lang"] == "spa_Latn"].pivot(index="sentence_id", columns="gender", values="cosine")
     gap = find_score(run.scores, "embedding_gap", lang="spa_Latn")
     assert gap.value == pytest.approx((spanish["masculine"] - spanish["feminine"]).mean(), abs=1e-6) and gap.n == 2
     assert find_score(run.scores, "embedding_gap", lang="tha_Thai").reason
     assert gap.signature["model"]["texts_cut"] == 0
-    assert gap.signature["model"]["revision"] == inputs(told)["model"]
-    text = page_markdown(page(run, Known()))
+    assert gap.signature["model"]["revision"] == inputs(config)["model"]
+    text = page_markdown(page(run, ReportContext()))
     assert "Spanish, masculine" in text and "Thai" in text
 
 
 def test_what_is_missing_is_said_before_anything_is_measured(references):
     with pytest.raises(InputError, match="references: none are given"):
-        inputs(Told(settings=Settings()))
+        inputs(MeasureConfig(settings=Settings()))
     with pytest.raises(InputError, match="model: the testbed has none"):
-        inputs(Told(settings=Settings(references=references)))
+        inputs(MeasureConfig(settings=Settings(references=references)))

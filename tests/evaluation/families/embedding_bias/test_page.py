@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 
-from evenhand.evaluation.families import Known
+from evenhand.evaluation.families import ReportContext
 from evenhand.evaluation.families.embedding_bias.metric import comparisons, embedding_scores, with_cosines
 from evenhand.evaluation.families.embedding_bias.page import page
 from evenhand.evaluation.report.html import page_html
@@ -26,13 +26,13 @@ def test_embedding_gaps_with_their_tests(browser):
     vectors = [[x, y + 0.01 * int(text[-1])] for text in texts for x, y in [vector[text.split()[0]]]]
     tables = {"cosines": with_cosines(compared, texts, vectors)}
     scores = embedding_scores(tables["cosines"], signature={"seed": 0})
-    made = page(measured(scores, tables, TOLD), Known(notes=["a note"]))
+    made = page(measured(scores, tables, TOLD), ReportContext(notes=["a note"]))
     assert "1 to the masculine, 0 to the feminine" in made.verdict and "in 0 no difference" in made.verdict
     assert made.notes[-1] == "a note" and made.signature["seed"] == 0
     text = page_markdown(made)
     assert "Spanish, masculine" in text and "Spanish, feminine" in text and "nan" not in text
     assert browser.faults(page_html(made)) == []
-    empty = page(measured([], tables, TOLD), Known())
+    empty = page(measured([], tables, TOLD), ReportContext())
     assert empty.big == "–" and "not measured" in empty.verdict
 
 
@@ -42,6 +42,6 @@ def test_an_undefined_gap_gives_its_reason():
         columns=["sentence_id", "lang", "english", "gender", "reference"],
     )
     table = with_cosines(comparisons(rows), ["english", "neutral"], [[1, 0], [1, 1]])
-    made = page(measured(embedding_scores(table), {"cosines": table}, TOLD), Known())
+    made = page(measured(embedding_scores(table), {"cosines": table}, TOLD), ReportContext())
     assert made.big == "–" and "reference" in made.verdict and "undefined" in made.verdict
     assert "nan" not in page_markdown(made)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.families.generation_bias.content import Content
+from evenhand.evaluation.families.generation_bias.report_data import ReportData
 from evenhand.evaluation.results import BiasScore
 from tests.report_pages import HOSTILE
 
@@ -74,13 +74,13 @@ def joined_changes(parts) -> dict[str, pd.DataFrame]:
 
 
 @pytest.fixture
-def tuned() -> Content:
+def tuned() -> ReportData:
     """Pooled FGB* falls from 9.472 to 1.764 ×10⁻³, CARE shows no change, HATE rises, one axis is undefined."""
     descriptors = pd.DataFrame(
         [(f"descriptor{i}", "ability", i / 1000, i / 2000, 100 + i) for i in range(30)],
         columns=["descriptor", "axis", "before", "after", "n"],
     )
-    return Content(
+    return ReportData(
         model="base",
         model_after="base-tuned",
         notes=("Use it with its tag.",),
@@ -124,9 +124,9 @@ def tuned() -> Content:
 
 
 @pytest.fixture
-def single(tuned) -> Content:
+def single(tuned) -> ReportData:
     """Only a measurement: no tuned model."""
-    return Content(
+    return ReportData(
         model="base",
         scores_before=tuned.scores_before,
         samples=tuned.samples.drop(columns="after"),
@@ -135,7 +135,7 @@ def single(tuned) -> Content:
 
 
 @pytest.fixture
-def hostile(tuned) -> Content:
+def hostile(tuned) -> ReportData:
     """Every string that can come from outside is replaced by each of the hostile ones in some place."""
     strings = [it for it in HOSTILE if it]
     groups = [{"cluster": it} for it in strings] + [{"axis": it} for it in strings] + [{"style": it} for it in strings]

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Known, Measured, Told
+from evenhand.evaluation.families import FamilyRun, MeasureConfig, ReportContext
 from evenhand.evaluation.families.generation_bias.changes import chosen_samples
 from evenhand.evaluation.families.generation_bias.compare import differences
 from evenhand.evaluation.families.generation_bias.costs import cost_differences
@@ -69,7 +69,7 @@ def write_run(folder, hateful, said, offensive=None, judge="judge", classifier="
     clusters = folder.parent / "clusters.json"
     clusters.write_text(json.dumps(CLUSTERS))
     own = Settings(style_clusters=str(clusters))
-    return Measured(folder, Told(model=ModelSettings(name="some/model"), settings=own))
+    return FamilyRun(folder, MeasureConfig(model=ModelSettings(name="some/model"), settings=own))
 
 
 EVEN = dict.fromkeys(DESCRIPTORS, 0.3)
@@ -95,18 +95,18 @@ BIAS_VALUES = pd.DataFrame(
 )
 
 
-def compare(folder, before, after, told=None, bias_values=BIAS_VALUES):
+def compare(folder, before, after, config=None, bias_values=BIAS_VALUES):
     """Return what a comparison left in the folder, as the command does it."""
     folder.mkdir(exist_ok=True)
     if bias_values is not None:
         write_table(folder / "bias_values.parquet", bias_values)
-    told = told or ComparisonSettings()
-    write_scores(folder / "scores.json", differences(Run(folder, "a fingerprint", Tracker()), before, after, told))
-    return Measured(folder, told)
+    config = config or ComparisonSettings()
+    write_scores(folder / "scores.json", differences(Run(folder, "a fingerprint", Tracker()), before, after, config))
+    return FamilyRun(folder, config)
 
 
 @pytest.fixture
-def told(tmp_path):
+def config(tmp_path):
     (tmp_path / "books.jsonl").write_text('{"text": "A deaf man and a deaf cat."}\n{"text": "Tall and RICH."}\n')
     return ComparisonSettings(corpus=CorpusSettings(path=str(tmp_path / "books.jsonl")))
 
@@ -117,8 +117,8 @@ def test_nobody_judges_where_that_is_not_wanted(runs, tmp_path):
         assert find_score(found.scores, metric).reason == "generation_bias.relevance is false"
 
 
-def test_a_comparison_leaves_its_tables_scores_and_reports(runs, told, tmp_path):
-    found = compare(tmp_path / "compare", *runs, told)
+def test_a_comparison_leaves_its_tables_scores_and_reports(runs, config, tmp_path):
+    found = compare(tmp_path / "compare", *runs, config)
     styles = found.table("style_changes").set_index("style")
     assert styles.loc["Hateful", "mean_before"] == pytest.approx(0.45) and styles.loc["Hateful", "change"] < -0.1
     moved = found.table("moved_descriptors").query("style == 'Hateful'")
@@ -137,7 +137,7 @@ def test_a_comparison_leaves_its_tables_scores_and_reports(runs, told, tmp_path)
     assert find_score(found.scores, "frequency_rho", cluster="HATE", run="before").n == 4
     after = find_score(found.scores, "frequency_rho", cluster="HATE", run="after")
     assert math.isnan(after.value) or abs(after.value) <= 1
-    page = comparison_page(*runs, found, Known())
+    page = comparison_page(*runs, found, ReportContext())
     for text in (page_html(page), page_markdown(page)):
         for shown in ("What tuning changed", "books.jsonl", "i'm sorry to hear", "“deaf”"):
             assert shown in text.replace("&#39;", "'"), shown
@@ -157,34 +157,34 @@ def test_without_bias_values_what_needs_them_is_left_out(runs, tmp_path):
     assert not found.has("phrases") and found.has("style_changes") and found.has("moved_descriptors")
     assert found.table("parroting")["mean_b"].isna().all()
     assert not [score for score in found.scores if score.metric == "parroting_rho"]
-    text = page_markdown(comparison_page(*runs, found, Known()))
+    text = page_markdown(comparison_page(*runs, found, ReportContext()))
     assert "Responses that repeat the prompt" in text and "Spearman" not in text and "highest mean b" not in text
 
 
 def test_descriptors_are_shown_where_b_is_known_on_both_sides(runs, tmp_path):
     for bias_values, shown in ((BIAS_VALUES, False), (BIAS_VALUES.assign(after=0.001), True)):
         found = compare(tmp_path / str(shown), *runs, bias_values=bias_values)
-        text = page_markdown(comparison_page(*runs, found, Known()))
+        text = page_markdown(comparison_page(*runs, found, ReportContext()))
         assert ("| deaf | ability | 405.00 | 1.00 | 8 |" in text) == shown
 
 
-def test_counts_of_an_interrupted_comparison_are_kept(runs, told, tmp_path):
+def test_counts_of_an_interrupted_comparison_are_kept(runs, config, tmp_path):
     folder = tmp_path / "compare"
-    found = compare(folder, *runs, told)
+    found = compare(folder, *runs, config)
     write_table(folder / "corpus_counts.parquet", found.table("corpus_counts").assign(count=7))
     (folder / "corpus.parquet").unlink()
     (tmp_path / "books.jsonl").unlink()  # it is not read again
-    assert set(compare(folder, *runs, told).table("corpus")["count"]) == {7}
+    assert set(compare(folder, *runs, config).table("corpus")["count"]) == {7}
 
 
 def test_phrases_of_ones_own_are_counted_and_a_changed_file_is_another_input(runs, tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("g: {axes: [ability], phrases: [sorry]}")
-    told = ComparisonSettings(phrases=str(file))
-    first = comparison_inputs(told)
-    assert set(compare(tmp_path / "compare", *runs, told).table("phrases")["phrase"]) == {"sorry"}
+    config = ComparisonSettings(phrases=str(file))
+    first = comparison_inputs(config)
+    assert set(compare(tmp_path / "compare", *runs, config).table("phrases")["phrase"]) == {"sorry"}
     file.write_text("g: {axes: [ability], phrases: [ok]}")
-    assert comparison_inputs(told) != first and first.keys() == {"phrases"}
+    assert comparison_inputs(config) != first and first.keys() == {"phrases"}
 
 
 def test_what_cannot_be_read_is_refused_before_anything_else(tmp_path):

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from evenhand.evaluation.families import Told
+from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.page import content_page, judged_by_the_base
 from evenhand.evaluation.families.generation_bias.page import say as sentences
 from evenhand.evaluation.families.generation_bias.tables import cost_table, most_moved
@@ -74,5 +74,5 @@ def test_costs_beyond_the_bar_are_warned_of(tuned):
 
 def test_the_decoding_stands_in_the_headline(tuned):
     assert content_page(with_costs(tuned)).under.endswith("; decoding: sample")
-    told = replace(Told().decoding, arguments={"temperature": 0.7})
-    assert sentences.decoding(told.title()) == "decoding: sample, temperature 0.7"
+    config = replace(MeasureConfig().decoding, arguments={"temperature": 0.7})
+    assert sentences.decoding(config.title()) == "decoding: sample, temperature 0.7"

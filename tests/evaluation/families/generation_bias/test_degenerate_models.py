@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.families import Measured, Told
+from evenhand.evaluation.families import FamilyRun, MeasureConfig
 from evenhand.evaluation.families.generation_bias.costs import text_scores
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.responses import classify, respond
@@ -80,14 +80,14 @@ DEGENERATE = (shuffled, constant, word_salad, quoting, half_replaced, mean_respo
 
 
 @pytest.fixture(scope="module")
-def told():
+def config():
     prompts = PromptSettings(filters=FILTERS, descriptors=26, per_cell=4)
-    return Told(prompts=prompts, settings=Settings(**OWN), side="all", embedded=EMBEDDED["generation_bias"])
+    return MeasureConfig(prompts=prompts, settings=Settings(**OWN), split="all", embedded=EMBEDDED["generation_bias"])
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory, told):
-    return measure_family(tmp_path_factory.mktemp("base"), "generation_bias", told, **OWN)
+def base(tmp_path_factory, config):
+    return measure_family(tmp_path_factory.mktemp("base"), "generation_bias", config, **OWN)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def answered(tmp_path_factory, base):
         run = read_styled_run(folder)
         scores = generation_bias(run.styled(), {}, permutations=0, signature=signature) + text_scores(run, signature)
         write_scores(folder / "scores.json", scores)
-        after = Measured(folder, base.told)
+        after = FamilyRun(folder, base.config)
         changes = compare_family(tmp_path_factory.mktemp("compared"), "generation_bias", base, after)
         return Compared(base.scores, scores, changes.scores)
 
@@ -144,7 +144,7 @@ def test_the_bar_names_what_each_lacks(missed):
     assert not missed["shuffled"] - {"clusters_rose", *NEW_COSTS}
 
 
-def test_the_base_drawn_again_pays_nothing(base, answered, told):
+def test_the_base_drawn_again_pays_nothing(base, answered, config):
     prompts = base.table("prompts")
     model = load_dialogue_model(str(EMBEDDED["generation_bias"]["model"]))
     again = respond(model, prompts, "", base.signature("relevance")["decoding"], seed=1, batch_size=64)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.evaluation.families.generation_bias.content import Content
+from evenhand.evaluation.families.generation_bias.report_data import ReportData
 from evenhand.evaluation.families.generation_bias.warnings import warnings
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.statistics.cells import arrange_cells
@@ -57,7 +57,7 @@ def warned(changes):
             for name, value, it in zip(names, values, changes, strict=True)
         ]
 
-    content = Content("base", side(-1), "base again", side(1), changes)
+    content = ReportData("base", side(-1), "base again", side(1), changes)
     return any(text.startswith("Style cluster") for text in warnings(content))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from evenhand.evaluation.datasets.mentions import clean_response
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Known, Told
+from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.generation_bias import measure as module
 from evenhand.evaluation.families.generation_bias.costs import text_scores
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
@@ -36,23 +36,25 @@ OWN = {"permutations": 0, "neutral_dialogue": None}
 FORMS = ("fgb", "fgb_corrected", "fgb_pooled_corrected")
 
 
-def told_of(own=OWN, side="measure", seed=0, **prompts) -> Told:
+def measure_config(own=OWN, split="measure", seed=0, **prompts) -> MeasureConfig:
     prompts = PromptSettings(**(SMALL | prompts))
-    return Told(prompts=prompts, settings=Settings(**own), seed=seed, side=side, embedded=EMBEDDED["generation_bias"])
+    return MeasureConfig(
+        prompts=prompts, settings=Settings(**own), seed=seed, split=split, embedded=EMBEDDED["generation_bias"]
+    )
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory, judge):
     offensiveness = ClassifierSettings(name=judge, label="offensive")
-    told, folder = told_of(unseen_by="descriptor"), tmp_path_factory.mktemp("measured")
-    return measure_family(folder, "generation_bias", told, **OWN, offensiveness=offensiveness)
+    config, folder = measure_config(unseen_by="descriptor"), tmp_path_factory.mktemp("measured")
+    return measure_family(folder, "generation_bias", config, **OWN, offensiveness=offensiveness)
 
 
 # Which classifiers, and what is refused before anything heavy is imported.
 
 
 def names(**own):
-    return {name: model.name for name, model in classifiers(told_of(own)).items()}
+    return {name: model.name for name, model in classifiers(measure_config(own)).items()}
 
 
 def test_the_second_classifier_goes_with_the_testbeds_first_alone():
@@ -66,11 +68,13 @@ def test_the_second_classifier_goes_with_the_testbeds_first_alone():
 
 def test_neutral_dialogue_is_the_testbeds_beside_its_classifier_and_small_talk_beside_any_other():
     mine = {"style_classifier": ModelSettings(name="mine")}
-    assert neutral_dialogue(told_of({})) == str(NEUTRAL_DIALOGUE)
-    assert neutral_dialogue(told_of(mine)) == neutral_dialogue(told_of({"neutral_dialogue": "small_talk"}))
-    assert neutral_dialogue(told_of(mine)).endswith("small_talk.jsonl")
-    assert neutral_dialogue(told_of({"neutral_dialogue": "own.jsonl"})) == "own.jsonl"
-    assert neutral_dialogue(told_of({"neutral_dialogue": None})) is None
+    assert neutral_dialogue(measure_config({})) == str(NEUTRAL_DIALOGUE)
+    assert neutral_dialogue(measure_config(mine)) == neutral_dialogue(
+        measure_config({"neutral_dialogue": "small_talk"})
+    )
+    assert neutral_dialogue(measure_config(mine)).endswith("small_talk.jsonl")
+    assert neutral_dialogue(measure_config({"neutral_dialogue": "own.jsonl"})) == "own.jsonl"
+    assert neutral_dialogue(measure_config({"neutral_dialogue": None})) is None
 
 
 @pytest.mark.parametrize("given", [{"name": "mine"}, {"label": "bad"}])
@@ -81,7 +85,7 @@ def test_an_offensiveness_classifier_and_its_label_go_together(given):
 
 def refused(own=OWN, **prompts):
     with pytest.raises(InputError) as error:
-        inputs(told_of(own, **prompts))
+        inputs(measure_config(own, **prompts))
     return str(error.value)
 
 
@@ -109,10 +113,10 @@ def test_what_does_not_fit_is_refused_with_the_field(judge, tmp_path):
 def test_inputs_are_checked_before_anything_heavy_is_imported():
     """In a process of its own: this one has imported torch already."""
     code = (
-        "import sys; from evenhand.evaluation.families import Told;"
+        "import sys; from evenhand.evaluation.families import MeasureConfig;"
         "from evenhand.evaluation.families.generation_bias.settings import Settings, inputs;"
         "from evenhand.recipes.testbed import EMBEDDED;"
-        "inputs(Told(settings=Settings(), embedded=EMBEDDED['generation_bias']));"
+        "inputs(MeasureConfig(settings=Settings(), embedded=EMBEDDED['generation_bias']));"
         "print([name for name in ('torch', 'transformers', 'peft', 'sklearn') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
@@ -127,9 +131,13 @@ def test_repeated_prompts_of_a_file_need_sampling_and_drawn_ones_do_not(tmp_path
     prompts, beams = tmp_path / "prompts.csv", DecodingSettings(preset="paper")
     pd.DataFrame([["Hi!", "t", "age", "old"]], columns=["text", "template", "axis", "descriptor"]).to_csv(prompts)
     with pytest.raises(InputError, match="decoding: 'paper' answers a context the same every time, and 3 of 4 prompts"):
-        measure_family(tmp_path / "file", "generation_bias", replace(told_of(file=prompts), decoding=beams), **OWN)
+        measure_family(
+            tmp_path / "file", "generation_bias", replace(measure_config(file=prompts), decoding=beams), **OWN
+        )
     with pytest.raises(LookupError):  # 32 draws from some 15 nouns repeat some
-        measure_family(tmp_path / "drawn", "generation_bias", replace(told_of(per_cell=32), decoding=beams), **OWN)
+        measure_family(
+            tmp_path / "drawn", "generation_bias", replace(measure_config(per_cell=32), decoding=beams), **OWN
+        )
 
 
 # The scores.
@@ -174,7 +182,7 @@ def test_offensiveness_is_of_the_responses_as_they_are(measured):
     run = read_styled_run(measured.folder)
     assert rows.columns.tolist() == ["prompt_id", "offensiveness"]
     assert rows["prompt_id"].tolist() == run.prompts["prompt_id"].tolist()
-    classifier = load_style_classifier(measured.told.settings.offensiveness.name)
+    classifier = load_style_classifier(measured.config.settings.offensiveness.name)
     np.testing.assert_allclose(rows["offensiveness"], style_vectors(classifier, run.responses)[:, 1], atol=1e-5)
     score = find_score(measured.scores, "offensive_share")
     assert score.value == (rows["offensiveness"] >= 0.5).sum() / rows["offensiveness"].notna().sum()
@@ -200,8 +208,8 @@ def test_what_is_on_disk_is_not_made_again(measured, monkeypatch):
     for load in ("load_dialogue_model", "load_style_classifier"):
         monkeypatch.setattr(module, load, never)
     before = [(score.metric, score.value) for score in measured.scores]
-    own = {name: getattr(measured.told.settings, name) for name in (*OWN, "offensiveness")}
-    again = measure_family(measured.folder, "generation_bias", measured.told, **own)
+    own = {name: getattr(measured.config.settings, name) for name in (*OWN, "offensiveness")}
+    again = measure_family(measured.folder, "generation_bias", measured.config, **own)
     assert [(score.metric, score.value) for score in again.scores] == before
 
 
@@ -236,7 +244,7 @@ def test_the_signature_has_all_that_shaped_the_numbers(measured):
 
 
 def test_the_page_shows_the_headline_and_samples(measured):
-    report = page(measured, Known(notes=["A note."]))
+    report = page(measured, ReportContext(notes=["A note."]))
     score = find_score(measured.scores, "fgb_pooled_corrected")
     assert report.big == f"{1000 * score.value:.2f}" and "A note." in report.notes
     (samples,) = [section for section in report.sections if section.title == "Sample responses"]
@@ -254,9 +262,9 @@ def test_a_run_without_a_second_classifier_says_so(measured, tmp_path):
 @pytest.mark.parametrize("by", ["descriptor", "template"])
 def test_the_train_side_lacks_what_the_measured_side_marks(by):
     settings = {"unseen_by": by, "unseen_fraction": 0.5, "seed": 3}
-    train = measurement_prompts(told_of(**settings, side="train"))
-    rows = measurement_prompts(told_of(**settings))
-    plain = measurement_prompts(told_of(**(settings | {"unseen_by": None})))
+    train = measurement_prompts(measure_config(**settings, split="train"))
+    rows = measurement_prompts(measure_config(**settings))
+    plain = measurement_prompts(measure_config(**(settings | {"unseen_by": None})))
     pd.testing.assert_frame_equal(rows.drop(columns="unseen"), plain)  # all are measured, as ever
     trained, seen, unseen = set(train[by]), set(rows[by][~rows["unseen"]]), set(rows[by][rows["unseen"]])
     assert trained == seen
@@ -268,9 +276,9 @@ def test_the_train_side_lacks_what_the_measured_side_marks(by):
 
 def test_sides_that_do_not_share_what_is_unseen_are_refused(tmp_path):
     with pytest.raises(InputError, match="unseen_by: split by descriptor, the two sides"):
-        measurement_prompts(told_of(unseen_by="template", split_by="descriptor"))
+        measurement_prompts(measure_config(unseen_by="template", split_by="descriptor"))
     with pytest.raises(ValueError, match="unseen_by: a prompts file is split by split_by"):
-        told_of(unseen_by="axis", file=tmp_path / "p.csv")
+        measure_config(unseen_by="axis", file=tmp_path / "p.csv")
 
 
 # A file of prompts.
@@ -288,21 +296,21 @@ def files(tmp_path):
 
 
 def test_a_file_is_taken_whole_split_or_has_another_to_train_on(files):
-    def asked(side, **told):
-        return measurement_prompts(told_of(side=side, file=files[0], **told))
+    def asked(split, **config):
+        return measurement_prompts(measure_config(split=split, file=files[0], **config))
 
     assert len(asked("measure")) == 6 * 4 and asked("all").equals(asked("measure"))  # per_cell is 4
-    train, measure = (asked(side, split_by="template") for side in ("train", "measure"))
+    train, measure = (asked(split, split_by="template") for split in ("train", "measure"))
     assert sorted({*train["template"], *measure["template"]}) == ["s", "t"] and len(train) == len(measure) == 12
     assert set(asked("train", train_file=files[1])["descriptor"]) == {"grey"}
     assert asked("measure", train_file=files[1]).equals(asked("measure"))
     with pytest.raises(
-        InputError, match=r"side: .*asked.csv has no train side; give prompts.train_file, or prompts.spl"
+        InputError, match=r"split: .*asked.csv has no train split; give prompts.train_file, or prompts.spl"
     ):
         asked("train")
 
 
-@pytest.mark.parametrize("told", [{}, {"file": "p.csv", "split_by": "template"}])
-def test_a_file_to_train_on_goes_with_one_that_is_not_split(told):
+@pytest.mark.parametrize("config", [{}, {"file": "p.csv", "split_by": "template"}])
+def test_a_file_to_train_on_goes_with_one_that_is_not_split(config):
     with pytest.raises(ValueError, match="train_file: .*give one of the two"):
-        PromptSettings(train_file="t.csv", **told)
+        PromptSettings(train_file="t.csv", **config)

@@ -11,8 +11,8 @@ from evenhand.evaluation.families.generation_bias import relevance as module
 from evenhand.evaluation.families.generation_bias import style_drift as drifting
 from evenhand.evaluation.families.generation_bias.relevance import (
     cell_codes,
-    judged_changes,
-    judged_scores,
+    likelihood_changes,
+    likelihood_scores,
     other_prompts,
 )
 from evenhand.evaluation.families.generation_bias.style_drift import style_drift
@@ -54,11 +54,11 @@ def test_uneven_templates_and_a_descriptor_with_one():
 def test_scores_by_hand():
     prompts = pd.DataFrame({"descriptor": "d", "axis": "a", "template": ["s", "s", "t", "t"]})
     table = likelihoods([-1.0, -2.0, -3.0, -4.0], [-2.0, -2.0, -3.0, math.nan], [2, 2, 1, 5])
-    relevance, perplexity = judged_scores(prompts, table, {"seed": 0})
+    relevance, perplexity = likelihood_scores(prompts, table, {"seed": 0})
     assert (relevance.metric, relevance.value, relevance.n, relevance.n_left_out) == ("relevance", 1 / 3, 3, 1)
     assert perplexity.value == pytest.approx(math.exp(10 / 10)) and (perplexity.n, perplexity.n_left_out) == (4, 0)
     assert relevance.signature == {"seed": 0} and relevance.interval[0] < 1 / 3 < relevance.interval[1]
-    alone = judged_scores(prompts[:1], table[:1].assign(other_log_likelihood=math.nan), {})
+    alone = likelihood_scores(prompts[:1], table[:1].assign(other_log_likelihood=math.nan), {})
     assert math.isnan(alone[0].value) and "template" in alone[0].reason and alone[1].interval is None
 
 
@@ -66,13 +66,13 @@ def test_changes_by_hand():
     prompts = grid(2, 2, 2)
     before = likelihoods([-1.0] * 8, [-3.0, -1.5] * 4, 2)
     after = likelihoods([-1.5] * 8, [-2.0, -2.0] * 4, 2)
-    changes = judged_changes(prompts, before, after, {})
+    changes = likelihood_changes(prompts, before, after, {})
     assert find_score(changes, "relevance", run="before").value == pytest.approx(1.25)
     assert find_score(changes, "relevance_difference").value == pytest.approx(0.5 - 1.25)
     kept = find_score(changes, "relevance_kept")
     assert kept.value == pytest.approx(0.4) and kept.interval[0] < 0.4 < kept.interval[1]
     assert find_score(changes, "response_perplexity_rise").value == pytest.approx(math.exp(0.25) - 1)
-    nothing = judged_changes(prompts, before.assign(other_log_likelihood=-1.0), after, {})
+    nothing = likelihood_changes(prompts, before.assign(other_log_likelihood=-1.0), after, {})
     kept = find_score(nothing, "relevance_kept")
     assert math.isnan(kept.value) and "nothing to keep" in kept.reason
 
@@ -89,7 +89,7 @@ def test_intervals_hold_the_truth_over_new_responses_in_the_same_cells():
         other = own - effect - rng.normal(0, 1, n)
         new = own - 0.1 + rng.normal(0, 1, n)
         tables = likelihoods(own, other, tokens), likelihoods(new, new - kept * effect - rng.normal(0, 1, n), tokens)
-        changes = judged_changes(prompts, *tables, {})
+        changes = likelihood_changes(prompts, *tables, {})
         truth = {"relevance_kept": kept, "relevance_difference": (kept - 1) * effect.mean()}
         for metric, true in (truth | {"response_perplexity_rise": rise}).items():
             low, high = find_score(changes, metric).interval

@@ -9,7 +9,7 @@ import torch
 from transformers import BlenderbotSmallConfig, BlenderbotSmallForConditionalGeneration
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Known, Told
+from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.families.likelihood_bias.page import comparison_page, page
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
@@ -29,13 +29,13 @@ FILTERS = {
 }
 
 
-def told(model=DIALOGUE_MODEL, filters=FILTERS, descriptors=24) -> Told:
-    return Told(ModelSettings(name=str(model)), PromptSettings(filters=filters, descriptors=descriptors))
+def make_config(model=DIALOGUE_MODEL, filters=FILTERS, descriptors=24) -> MeasureConfig:
+    return MeasureConfig(ModelSettings(name=str(model)), PromptSettings(filters=filters, descriptors=descriptors))
 
 
 @pytest.fixture(scope="module")
 def causal(tmp_path_factory):
-    return measure_family(tmp_path_factory.mktemp("causal"), NAME, told())
+    return measure_family(tmp_path_factory.mktemp("causal"), NAME, make_config())
 
 
 def test_each_sentence_has_the_likelihood_that_the_model_gives_it(causal):
@@ -57,7 +57,7 @@ def test_scores_and_report_are_of_these_likelihoods(causal):
         assert find_score(causal.scores, score.metric, **score.group).value == pytest.approx(score.value, nan_ok=True)
     signature = causal.signature(NAME)
     assert signature["dataset"]["descriptors"] == 24 and signature["model"]["name"] == str(DIALOGUE_MODEL)
-    assert "Likelihood Bias" in page_markdown(page(causal, Known()))
+    assert "Likelihood Bias" in page_markdown(page(causal, ReportContext()))
 
 
 def test_what_is_on_disk_is_not_computed_again(causal):
@@ -65,12 +65,12 @@ def test_what_is_on_disk_is_not_computed_again(causal):
     path = causal.folder / "again" / "likelihoods.parquet"
     path.parent.mkdir()
     marked.to_parquet(path)
-    again = measure_family(path.parent, NAME, told())
+    again = measure_family(path.parent, NAME, make_config())
     assert find_score(again.scores, NAME).value == 0
 
 
 def test_a_context_and_the_end_of_the_sentence_are_read_and_counted(causal, tmp_path):
-    other = measure_family(tmp_path, NAME, told(), context="I like tea.\n", end_of_sequence=True)
+    other = measure_family(tmp_path, NAME, make_config(), context="I like tea.\n", end_of_sequence=True)
     table, without = other.table("likelihoods"), causal.table("likelihoods")
     assert (table["n_tokens"] - without["n_tokens"] == 1).all()
     assert not np.allclose(table["log_likelihood"], without["log_likelihood"])
@@ -78,33 +78,33 @@ def test_a_context_and_the_end_of_the_sentence_are_read_and_counted(causal, tmp_
 
 
 def test_two_models_are_compared_over_the_same_sentences(causal, tmp_path):
-    after = measure_family(tmp_path, NAME, told(LANGUAGE_MODEL))
+    after = measure_family(tmp_path, NAME, make_config(LANGUAGE_MODEL))
     changes = compare_family(tmp_path / "compared", NAME, causal, after)
     change = find_score(changes.scores, "likelihood_bias_difference")
     old, new = (find_score(run.scores, NAME) for run in (causal, after))
     assert change.value == pytest.approx(new.value - old.value) and change.interval is not None
     assert change.signature["after"]["model"]["name"] == str(LANGUAGE_MODEL)
-    assert "compared" in page_markdown(comparison_page(causal, after, changes, Known()))
+    assert "compared" in page_markdown(comparison_page(causal, after, changes, ReportContext()))
 
 
 @pytest.mark.parametrize(
     ("own", "name"), [({"context": "Tea.\n"}, "variant"), ({"end_of_sequence": True}, "end_of_se")]
 )
 def test_sentences_that_were_not_scored_alike_are_not_compared(causal, tmp_path, own, name):
-    other = measure_family(tmp_path, NAME, told(), **own)
+    other = measure_family(tmp_path, NAME, make_config(), **own)
     with pytest.raises(InputError, match=f"after: its {name}.*; measure both alike"):
         compare_family(tmp_path / "refused", NAME, causal, other)
 
 
 def test_a_masked_model_scores_phrases(tmp_path):
     filters = {"axis": FILTERS["axis"], "template": ["{noun_phrase} is a person."]}
-    masked = measure_family(tmp_path, NAME, told(MASKED_MODEL, filters))
+    masked = measure_family(tmp_path, NAME, make_config(MASKED_MODEL, filters))
     table = masked.table("likelihoods")
     assert table["variant"].unique().tolist() == ["each token of the phrase masked alone"]
     row = table[table["noun_phrase_type"] == "descriptor_noun"].iloc[0]
     assert row["text"][row["span_start"] : row["span_end"]] == f"{row['descriptor']} {row['noun']}"
     assert row["n_tokens"] >= 2
-    assert "pseudo" in page_markdown(page(masked, Known()))
+    assert "pseudo" in page_markdown(page(masked, ReportContext()))
 
 
 def test_an_encoder_decoder_model_needs_a_context(tmp_path):
@@ -116,7 +116,7 @@ def test_an_encoder_decoder_model_needs_a_context(tmp_path):
     config = BlenderbotSmallConfig(**sizes, **special, vocab_size=len(tokenizer), max_position_embeddings=64)
     BlenderbotSmallForConditionalGeneration(config).save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
-    given = told(tmp_path / "model", {**FILTERS, "axis": ["ability"]}, 2)
+    given = make_config(tmp_path / "model", {**FILTERS, "axis": ["ability"]}, 2)
     with pytest.raises(InputError, match="context: .* has to read something"):
         measure_family(tmp_path / "without", NAME, given)
     table = measure_family(tmp_path / "run", NAME, given, context="Hi!").table("likelihoods")
@@ -129,18 +129,18 @@ def test_an_encoder_decoder_model_needs_a_context(tmp_path):
 def test_one_descriptor_alone_cannot_be_compared(tmp_path):
     filters = {**FILTERS, "axis": ["ability"], "descriptor": ["dyslexic"]}
     with pytest.raises(InputError, match=r"each axis has one descriptor alone: ability \(dyslexic\)"):
-        measure_family(tmp_path, NAME, told(filters=filters, descriptors=None))
+        measure_family(tmp_path, NAME, make_config(filters=filters, descriptors=None))
 
 
 def test_what_is_read_is_checked_before_anything_heavy_is_imported():
     code = (
         "import sys\n"
         "from evenhand.evaluation.errors import InputError\n"
-        "from evenhand.evaluation.families import Told\n"
+        "from evenhand.evaluation.families import MeasureConfig\n"
         "from evenhand.evaluation.families.likelihood_bias.settings import Settings, inputs\n"
         "from evenhand.evaluation.settings import ModelSettings\n"
-        f"print(sorted(inputs(Told(ModelSettings(name={str(MASKED_MODEL)!r}), settings=Settings()))))\n"
-        "try:\n    inputs(Told(ModelSettings(name='./nowhere'), settings=Settings()))\n"
+        f"print(sorted(inputs(MeasureConfig(ModelSettings(name={str(MASKED_MODEL)!r}), settings=Settings()))))\n"
+        "try:\n    inputs(MeasureConfig(ModelSettings(name='./nowhere'), settings=Settings()))\n"
         "except InputError as error:\n    print(error)\n"
         "print({'torch', 'transformers', 'peft', 'sklearn'} & set(sys.modules))"
     )

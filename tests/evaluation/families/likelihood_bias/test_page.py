@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Known
+from evenhand.evaluation.families import ReportContext
 from evenhand.evaluation.families.likelihood_bias.descriptors import HATE, LOVE
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.families.likelihood_bias.page import comparison_page, page
@@ -46,12 +46,12 @@ def known(templates=(LOVE, HATE, HI), axes=("age", "body_type"), **settings) -> 
 
 def page_of(likelihoods: pd.DataFrame, scores=None, truth=(), notes=(), **names):
     scores = likelihood_bias(likelihoods, {"model": {"name": "m"}}) if scores is None else scores
-    return page(measured(scores, {"likelihoods": likelihoods}, **names), Known(truth, notes))
+    return page(measured(scores, {"likelihoods": likelihoods}, **names), ReportContext(truth, notes))
 
 
 def compared(before, after, changes=()):
     runs = (measured(scores, {}, model=name) for scores, name in ((before, "a"), (after, "b"), (changes, "")))
-    return comparison_page(*runs, Known())
+    return comparison_page(*runs, ReportContext())
 
 
 # What is shown.

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Known, Told
+from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.offensiveness.page import page
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.results import find_score
@@ -16,7 +16,7 @@ FILTERS = {
     "template": ["I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}."],
     "axis": ["ability", "age", "nationality"],
 }
-TOLD = Told(prompts=PromptSettings(filters=FILTERS, descriptors=24))
+TOLD = MeasureConfig(prompts=PromptSettings(filters=FILTERS, descriptors=24))
 
 
 def test_offensiveness_of_prompts_and_what_the_descriptor_brings(judge, tmp_path):
@@ -31,7 +31,7 @@ def test_offensiveness_of_prompts_and_what_the_descriptor_brings(judge, tmp_path
     assert effect.value == pytest.approx(cells.mean().groupby("d").mean().mean(), abs=1e-6)
     judged_by = effect.signature["offensiveness_classifier"]
     assert (judged_by["name"], judged_by["label"], judged_by["threshold"]) == (judge, "offensive", 0.5)
-    assert "left-handed" in page_markdown(page(measured, Known()))
+    assert "left-handed" in page_markdown(page(measured, ReportContext()))
 
 
 @pytest.mark.parametrize("given", [{}, {"name": "mine"}, {"label": "bad"}])

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Known
+from evenhand.evaluation.families import ReportContext
 from evenhand.evaluation.families.offensiveness.metric import descriptor_effect, offensive_share
 from evenhand.evaluation.families.offensiveness.page import page
 from evenhand.evaluation.report.html import page_html
@@ -54,7 +54,7 @@ def page_of(table: pd.DataFrame, scores=None, notes=(), classifier="a classifier
     scores = scores_of(table) if scores is None else scores
     own = SimpleNamespace(classifier=SimpleNamespace(name=classifier))
     told = SimpleNamespace(settings=own, prompts=SimpleNamespace(dataset=dataset))
-    return page(measured(scores, {"offensive_prompts": table}, told), Known(notes=notes))
+    return page(measured(scores, {"offensive_prompts": table}, told), ReportContext(notes=notes))
 
 
 def examples(page) -> list[list[str]]:

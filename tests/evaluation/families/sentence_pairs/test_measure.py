@@ -9,7 +9,7 @@ import torch
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertTokenizer
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Known, Told
+from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.sentence_pairs.page import comparison_page
 from evenhand.evaluation.families.sentence_pairs.settings import Settings, inputs
 from evenhand.evaluation.models.revisions import tokenizer_revision
@@ -41,8 +41,8 @@ def masked_model(folder, seed=0):
     return str(folder)
 
 
-def told(model):
-    return Told(model=ModelSettings(name=str(model)), embedded=EMBEDDED[FAMILY])
+def config(model):
+    return MeasureConfig(model=ModelSettings(name=str(model)), embedded=EMBEDDED[FAMILY])
 
 
 def write_pairs(path, ids="12345"):
@@ -59,7 +59,7 @@ def pairs(tmp_path):
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
-    return measure_family(tmp_path_factory.mktemp("pairs"), FAMILY, told("testbed"))
+    return measure_family(tmp_path_factory.mktemp("pairs"), FAMILY, config("testbed"))
 
 
 def test_the_testbed_shows_what_was_planted_and_nothing_where_nothing_was(planted):
@@ -89,7 +89,7 @@ def test_a_score_carries_what_shaped_it(planted):
 
 
 def test_any_masked_model_on_any_file_with_a_missing_side_counted(pairs, tmp_path):
-    run = measure_family(tmp_path / "run", FAMILY, told(masked_model(tmp_path / "bert")), pairs=pairs)
+    run = measure_family(tmp_path / "run", FAMILY, config(masked_model(tmp_path / "bert")), pairs=pairs)
     table, cps = run.table("pairs"), find_score(run.scores, "cps")
     assert table["left_out"].isna().tolist() == [True] * 4 + [False] and table["left_out"][4] == "a side is missing"
     assert table["tokens"][0].tolist() == ["is", "a", "good", "doctor", "."]
@@ -99,7 +99,7 @@ def test_any_masked_model_on_any_file_with_a_missing_side_counted(pairs, tmp_pat
 
 
 def test_a_causal_model_is_asked_for_whole_sentences(pairs, tmp_path):
-    run = measure_family(tmp_path / "run", FAMILY, told(DIALOGUE_MODEL), pairs=pairs)
+    run = measure_family(tmp_path / "run", FAMILY, config(DIALOGUE_MODEL), pairs=pairs)
     preference = find_score(run.scores, "stereotype_preference")
     assert preference.n == 4 and preference.signature["model"]["kind"] == "causal"
     assert preference.signature["variant"] == "Σ log p of the whole sentence after BOS, over a prefix tree"
@@ -110,7 +110,9 @@ def test_a_causal_model_is_asked_for_whole_sentences(pairs, tmp_path):
 def test_a_served_model_is_signed_by_its_name_and_tokenizer(pairs, tmp_path):
     with serving(says=("echo", lambda ids: [-float(token) for token in ids[1:]])) as (url, _):
         model = ModelSettings(name="m", server=url, api="completions", tokenizer=str(DIALOGUE_MODEL))
-        run = measure_family(tmp_path / "run", FAMILY, Told(model=model, embedded=EMBEDDED[FAMILY]), pairs=pairs)
+        run = measure_family(
+            tmp_path / "run", FAMILY, MeasureConfig(model=model, embedded=EMBEDDED[FAMILY]), pairs=pairs
+        )
     tokenizer = AutoTokenizer.from_pretrained(DIALOGUE_MODEL)
     assert run.table("pairs")["log_likelihood_more"][0] == -sum(
         tokenizer(ROWS[0][0], add_special_tokens=False)["input_ids"]
@@ -124,12 +126,12 @@ def test_a_served_model_is_signed_by_its_name_and_tokenizer(pairs, tmp_path):
 
 def test_what_only_a_server_has_is_in_no_signature_of_a_loaded_model(pairs, tmp_path):
     model = ModelSettings(name=str(DIALOGUE_MODEL), api="completions", concurrency=3)
-    run = measure_family(tmp_path / "run", FAMILY, Told(model=model, embedded=EMBEDDED[FAMILY]), pairs=pairs)
+    run = measure_family(tmp_path / "run", FAMILY, MeasureConfig(model=model, embedded=EMBEDDED[FAMILY]), pairs=pairs)
     assert not {"server", "api", "concurrency", "tokenizer"} & run.scores[0].signature["model"].keys()
 
 
 def test_perturbed_pairs_lack_their_last_character(pairs, tmp_path):
-    model = told(masked_model(tmp_path / "bert"))
+    model = config(masked_model(tmp_path / "bert"))
     runs = [
         measure_family(tmp_path / str(perturbed), FAMILY, model, pairs=pairs, perturbed=perturbed)
         for perturbed in (False, True)
@@ -137,29 +139,31 @@ def test_perturbed_pairs_lack_their_last_character(pairs, tmp_path):
     assert runs[1].table("pairs")["tokens"][0].tolist() == ["is", "a", "good", "doctor"]  # the full stop is gone
     changes = compare_family(tmp_path / "both", FAMILY, *runs)
     assert find_score(changes.scores, "s_jsd_difference").n == 4
-    page = comparison_page(*runs, changes, Known())
+    page = comparison_page(*runs, changes, ReportContext())
     assert "bert, unperturbed" in page.subtitle and "bert, perturbed" in page.subtitle
 
 
 def test_two_models_side_by_side(pairs, tmp_path):
     runs = [
-        measure_family(tmp_path / f"run{seed}", FAMILY, told(masked_model(tmp_path / f"bert{seed}", seed)), pairs=pairs)
+        measure_family(
+            tmp_path / f"run{seed}", FAMILY, config(masked_model(tmp_path / f"bert{seed}", seed)), pairs=pairs
+        )
         for seed in (0, 1)
     ]
     changes = compare_family(tmp_path / "both", FAMILY, *runs)
     old, new = (find_score(run.scores, "s_jsd").value for run in runs)
     assert find_score(changes.scores, "s_jsd_difference").value == pytest.approx(new - old)
     assert find_score(changes.scores, "cps_difference_detectable").value > 0
-    page = comparison_page(*runs, changes, Known())
+    page = comparison_page(*runs, changes, ReportContext())
     assert "bert0" in page.subtitle and "bert1" in page.subtitle
     assert len(page.notes) == 1 and page.signature["before"]["model"]["name"].endswith("bert0")
     assert texts(page.tables[0])["S_JSD, ×10⁻³"][2] == f"{1000 * (new - old):+.2f}".replace("-", "−")
 
 
 def test_runs_that_cannot_be_compared_say_why(pairs, tmp_path):
-    bert = told(masked_model(tmp_path / "bert"))
+    bert = config(masked_model(tmp_path / "bert"))
     masked = measure_family(tmp_path / "masked", FAMILY, bert, pairs=pairs)
-    causal = measure_family(tmp_path / "causal", FAMILY, told(DIALOGUE_MODEL), pairs=pairs)
+    causal = measure_family(tmp_path / "causal", FAMILY, config(DIALOGUE_MODEL), pairs=pairs)
     other = measure_family(tmp_path / "other", FAMILY, bert, pairs=write_pairs(tmp_path / "other.csv", "abcde"))
     with pytest.raises(InputError, match="its model is causal, that of before masked"):
         compare_family(tmp_path / "c", FAMILY, masked, causal)
@@ -168,12 +172,12 @@ def test_runs_that_cannot_be_compared_say_why(pairs, tmp_path):
 
 
 def test_sets_in_two_languages_are_named_and_noted(pairs, tmp_path):
-    bert = told(masked_model(tmp_path / "bert"))
+    bert = config(masked_model(tmp_path / "bert"))
     runs = [
         measure_family(tmp_path / name, FAMILY, bert, pairs=write_pairs(tmp_path / f"{name}.csv"))
         for name in ("en", "de")
     ]
-    page = comparison_page(*runs, compare_family(tmp_path / "both", FAMILY, *runs), Known())
+    page = comparison_page(*runs, compare_family(tmp_path / "both", FAMILY, *runs), ReportContext())
     assert page.subtitle.endswith("en.csv and de.csv") and "on de.csv" in page.subtitle
     assert len(page.notes) == 2 and "pair_id" in page.notes[1]
 
@@ -185,7 +189,7 @@ def test_a_model_without_a_mask_token_is_refused(tmp_path, pairs):
     facts["mask_token"] = None
     path.write_text(json.dumps(facts))
     with pytest.raises(InputError, match="mask token"):
-        measure_family(tmp_path / "run", FAMILY, told(folder), pairs=pairs)
+        measure_family(tmp_path / "run", FAMILY, config(folder), pairs=pairs)
 
 
 @pytest.mark.parametrize(
@@ -202,12 +206,13 @@ def test_what_cannot_be_read_is_refused_before_anything_heavy_is_imported(change
     code = f"""
 import sys
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Told
+from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.sentence_pairs.settings import Settings, inputs
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import EMBEDDED
 try:
-    inputs(Told(ModelSettings(name={model!r}), settings=Settings(**{changes!r}), embedded=EMBEDDED["sentence_pairs"]))
+    model = ModelSettings(name={model!r})
+    inputs(MeasureConfig(model, settings=Settings(**{changes!r}), embedded=EMBEDDED["sentence_pairs"]))
 except InputError as error:
     print(error)
 assert not {{"torch", "transformers", "peft", "sklearn", "scipy"}} & {{*sys.modules}}
@@ -217,9 +222,9 @@ assert not {{"torch", "transformers", "peft", "sklearn", "scipy"}} & {{*sys.modu
 
 
 def test_the_fingerprints_are_those_of_the_model_and_of_the_pairs(pairs, tmp_path):
-    bed = told("testbed")
+    bed = config("testbed")
     both = [
-        inputs(Told(model=bed.model, settings=Settings(pairs=each), embedded=bed.embedded))
+        inputs(MeasureConfig(model=bed.model, settings=Settings(pairs=each), embedded=bed.embedded))
         for each in (str(PAIRS), pairs)
     ]
     assert both[0]["model"] == both[1]["model"] and both[0]["pairs"] != both[1]["pairs"]

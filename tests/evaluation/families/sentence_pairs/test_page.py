@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.families import Known, Told
+from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.sentence_pairs import page as pages_of
 from evenhand.evaluation.families.sentence_pairs.metric import causal_scores, compare_pairs, pair_scores
 from evenhand.evaluation.families.sentence_pairs.page import differing
@@ -27,16 +27,18 @@ TYPES = ("age", "gender", "race-color")
 
 
 def run_of(scores, table, model="bert", pairs="crows_pairs"):
-    return measured(scores, {"pairs": table}, Told(model=ModelSettings(name=model), settings=Settings(pairs=pairs)))
+    return measured(
+        scores, {"pairs": table}, MeasureConfig(model=ModelSettings(name=model), settings=Settings(pairs=pairs))
+    )
 
 
 def pair_page(scores, table, truth=(), notes=(), **names):
-    return pages_of.page(run_of(scores, table, **names), Known(truth, notes))
+    return pages_of.page(run_of(scores, table, **names), ReportContext(truth, notes))
 
 
 def pair_comparison_page(before, after, changes, before_table, after_table, names=("base", "large"), notes=()):
     runs = [run_of(*of_one) for of_one in ((before, before_table, names[0]), (after, after_table, names[1]))]
-    return pages_of.comparison_page(*runs, measured(changes, {}), Known((), notes))
+    return pages_of.comparison_page(*runs, measured(changes, {}), ReportContext((), notes))
 
 
 def pairs_of(n: int) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from transformers import (
 )
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Known, Told
+from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.translation_bias.page import page
 from evenhand.evaluation.families.translation_bias.settings import Settings, inputs
 from evenhand.evaluation.report.html import page_html
@@ -27,15 +27,15 @@ SHARED = Path(__file__).resolve().parents[5] / "shared" / "data" / "mt_geneval"
 needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no MT-GenEval in {SHARED}")
 
 
-def told(references=None, model="testbed", **changes):
-    return Told(
+def make_config(references=None, model="testbed", **changes):
+    return MeasureConfig(
         model=ModelSettings(name=model),
         settings=Settings(**{"references": references, "tokenize": "13a", "fewest_masculine": 0, **changes}),
     )
 
 
-def measured(folder, told):
-    return measured_by("translation_bias", folder, told)
+def measured(folder, make_config):
+    return measured_by("translation_bias", folder, make_config)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_masculine_translations_score_100_against_masculine_references(reference
         tmp_path / "given", eng_Latn__spa_Latn=[ROWS[0][-1], ROWS[2][-1]], eng_Latn__tha_Thai=["a b c d e", "a b c d f"]
     )
     toxicity = ClassifierSettings(name=judge, label="offensive")
-    run = measured(tmp_path / "run", told(references, translations=folder, toxicity=toxicity))
+    run = measured(tmp_path / "run", make_config(references, translations=folder, toxicity=toxicity))
     toxic = find_score(run.scores, "added_toxicity")
     assert toxic.n == 4 and toxic.signature["offensiveness_classifier"]["label"] == "offensive"
     group = {"lang": "spa_Latn", "direction": "en-xx"}
@@ -74,14 +74,14 @@ def test_masculine_translations_score_100_against_masculine_references(reference
     assert find_score(run.scores, "masculine_rendering", **group).value == 1.0
     thai = find_score(run.scores, "translation_gap", lang="tha_Thai", direction="en-xx")
     assert thai.value != thai.value and "feminine" in thai.reason
-    shown = page(run, Known(notes=["a note"]))
+    shown = page(run, ReportContext(notes=["a note"]))
     assert shown.notes[-1] == "a note" and "Spanish" in page_html(shown)
 
 
 def test_languages_and_directions_can_be_chosen(references, tmp_path):
     folder = written_translations(tmp_path / "given", spa_Latn__eng_Latn=["I like old dentists"] * 4)
     chosen = {"languages": ["es"], "directions": ["xx-en"]}
-    run = measured(tmp_path / "run", told(references, translations=folder, **chosen))
+    run = measured(tmp_path / "run", make_config(references, translations=folder, **chosen))
     table = run.table("translations")
     assert table["pair"].unique().tolist() == ["spa_Latn-eng_Latn"]
     assert sorted(table["gender"]) == ["feminine", "feminine", "masculine", "masculine"]
@@ -93,34 +93,34 @@ def unreachable(*address, **settings):
 
 def test_what_is_missing_is_said_before_anything_is_measured(references, judge, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="references: none are given"):
-        inputs(told())
+        inputs(make_config())
     with pytest.raises(InputError, match="model: the testbed has none"):
-        inputs(told(references))
+        inputs(make_config(references))
     with pytest.raises(InputError, match="translation_bias.languages: 'klingon' is unknown"):
-        inputs(told(references, translations=tmp_path, languages=["klingon"]))
+        inputs(make_config(references, translations=tmp_path, languages=["klingon"]))
     with pytest.raises(InputError, match="translation_bias.languages: .* has no deu_Latn"):
-        inputs(told(references, translations=tmp_path, languages=["de"]))
+        inputs(make_config(references, translations=tmp_path, languages=["de"]))
     folder = written_translations(tmp_path / "given", eng_Latn__spa_Latn=["one line"])
     given = {"references": references, "translations": folder, "languages": ["es"]}
     with pytest.raises(InputError, match="has 1 lines for 2 sentences"):
-        inputs(told(**given))
+        inputs(make_config(**given))
     (folder / "eng_Latn-spa_Latn.txt").write_text("one\ntwo\n")
     with pytest.raises(InputError, match="tokenize: '13b' is unknown"):
-        inputs(told(**given, tokenize="13b"))
+        inputs(make_config(**given, tokenize="13b"))
     with monkeypatch.context() as nothing_can_be_reached, pytest.raises(InputError, match="13a, intl, char"):
         nothing_can_be_reached.setattr(tokenizer_spm, "SACREBLEU_DIR", str(tmp_path))
         nothing_can_be_reached.setattr(tokenizer_spm, "download_file", unreachable)
-        inputs(told(**given, tokenize="flores200"))
+        inputs(make_config(**given, tokenize="flores200"))
     for label in (None, "nice"):
         with pytest.raises(InputError, match=f"toxicity.label: {label!r} .* give one of 'ok', 'offensive'"):
-            inputs(told(**given, toxicity=ClassifierSettings(name=judge, label=label)))
+            inputs(make_config(**given, toxicity=ClassifierSettings(name=judge, label=label)))
     with pytest.raises(InputError, match="toxicity.name: none is given"):
-        inputs(told(**given, toxicity=ClassifierSettings(label="offensive")))
+        inputs(make_config(**given, toxicity=ClassifierSettings(label="offensive")))
 
 
 def test_a_missing_file_says_what_to_translate_and_the_run_goes_on_with_it(references, tmp_path):
     folder = tmp_path / "given"
-    given = told(references, translations=folder, languages=["es"])
+    given = make_config(references, translations=folder, languages=["es"])
     with pytest.raises(InputError, match=r"lacks 1 of 1 files \(eng_Latn-spa_Latn.txt\); translate those in .*sources"):
         inputs(given)
     sources = folder / "sources" / "eng_Latn-spa_Latn.txt"
@@ -136,7 +136,7 @@ def test_human_translations_of_mt_geneval(tmp_path):
         for gender in ("masculine", "feminine")
     }
     folder = written_translations(tmp_path / "given", eng_Latn__spa_Latn=[*lines["masculine"], *lines["feminine"]])
-    scores = measured(tmp_path / "run", told(SHARED, translations=folder, languages=["es"])).scores
+    scores = measured(tmp_path / "run", make_config(SHARED, translations=folder, languages=["es"])).scores
     group = {"lang": "spa_Latn", "direction": "en-xx"}
     assert find_score(scores, "bleu", **group, gender="masculine").value == pytest.approx(100)
     assert find_score(scores, "gender_accuracy", **group, gender="feminine").value > 0.99
@@ -157,7 +157,7 @@ def translation_model(folder):
 
 def test_a_model_translates_in_every_direction(references, tmp_path):
     directions = ["en-xx", "xx-en", "xx-xx"]
-    given = told(references, model=translation_model(tmp_path / "model"), directions=directions)
+    given = make_config(references, model=translation_model(tmp_path / "model"), directions=directions)
     run = measured(tmp_path / "run", given)
     table = run.table("translations")
     assert sorted(table["pair"].unique()) == [
@@ -167,7 +167,7 @@ def test_a_model_translates_in_every_direction(references, tmp_path):
     assert table["translation"].map(lambda text: isinstance(text, str)).all()
     assert {score.group.get("direction") for score in run.scores} >= {*directions}
     assert run.signature("translation_gap")["model"]["revision"] == inputs(given)["model"]
-    shown = page_html(page(run, Known()))
+    shown = page_html(page(run, ReportContext()))
     assert "Every pair" in shown and "Spanish" in shown
     # What is on disk is not translated again.
     assert [score.value for score in measured(tmp_path / "run", given).scores if score.metric == "chrf"] == [

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 
-from evenhand.evaluation.families import Known
+from evenhand.evaluation.families import ReportContext
 from evenhand.evaluation.families.translation_bias.page import page as page_of
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
@@ -57,7 +57,7 @@ def page(found, table=None, counts=None, model="a model", references="some refer
         "sentence_scores": sentences() if table is None else table,
         "languages": languages() if counts is None else counts,
     }
-    return page_of(measured(found, tables, told), Known())
+    return page_of(measured(found, tables, told), ReportContext())
 
 
 def test_it_says_by_how_much_and_shows_each_language():

@@ -10,7 +10,7 @@ from evenhand.evaluation.models.likelihood.causal import encode_sentences, plain
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
-from tests.shares import after
+from tests.work_shards import after
 
 SENTENCES = ["I'm a deaf grandmother.", "Hi!", "I love tall people.", "Hi!", "What do you do for a living?"]
 

@@ -18,8 +18,8 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches
 from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.runs.shares import Share
-from tests.shares import after
+from evenhand.evaluation.runs.work_shards import WorkShard
+from tests.work_shards import after
 
 WORDS = ["<eos>", "<pad>", "<unk>", *"abcdefghij"]
 SPECIAL = {"vocab_size": len(WORDS), "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 1}
@@ -129,4 +129,4 @@ def test_what_is_too_long_has_no_likelihood_and_comes_last():
     assert rows.tolist() == [1] and np.isnan(log_likelihood).all()
     found = dict(zip(*map(np.ndarray.tolist, batches[0][::2]), strict=True))
     assert found == {0: 2, 2: 1}  # an empty response is the end of sequence alone
-    assert list(response_log_likelihoods(model, ["a " * 10], ["b " * 6], share=Share([0]))) == []
+    assert list(response_log_likelihoods(model, ["a " * 10], ["b " * 6], share=WorkShard([0]))) == []

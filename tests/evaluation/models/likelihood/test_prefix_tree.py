@@ -37,7 +37,7 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
     sentence_sums,
 )
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.runs.shares import ALL, Share
+from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 
 WORDS = ["<s>", "</s>", "<pad>", "i", "am", "a", "deaf", "tall", "dad", "mum", "like", "people", "."]
 SENTENCES = [
@@ -154,7 +154,7 @@ def test_a_killed_run_goes_on_with_the_next_sequence(monkeypatch):
         if number == 2:
             break
     assert np.isnan(log_p).any()
-    share = Share(np.flatnonzero(np.isfinite(log_p)))
+    share = WorkShard(np.flatnonzero(np.isfinite(log_p)))
     assert by_tree(model, encoded, share=share, known=log_p) == pytest.approx(plain(model, encoded), abs=1e-4)
 
 

@@ -8,7 +8,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.likelihood import sentences as module
 from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.runs.shares import ALL
+from evenhand.evaluation.runs.work_shards import ALL
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 
@@ -21,7 +21,7 @@ class Gathering:
     def __init__(self):
         self.asked = []
 
-    def gather(self, name, columns, n, batches, description, unit):
+    def compute_resumable(self, name, columns, n, batches, description, unit):
         self.asked.append((name, n))
         tables = [pd.DataFrame(dict(zip(("row", *columns), batch, strict=True))) for batch in batches(ALL)]
         rows = pd.concat(tables).sort_values("row", ignore_index=True)

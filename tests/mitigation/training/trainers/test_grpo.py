@@ -28,7 +28,7 @@ QUICK = TuningSettings(
     preference_beta=0.01,
     evaluations_per_epoch=2,
     patience=9,
-    largest_perplexity_rise=99,
+    max_perplexity_increase=99,
 )
 RED = 3  # the token
 

@@ -35,7 +35,7 @@ QUICK = TuningSettings(
     preference_beta=0.1,
     evaluations_per_epoch=2,
     patience=9,
-    largest_perplexity_rise=99,
+    max_perplexity_increase=99,
 )
 
 
@@ -136,7 +136,7 @@ def test_a_killed_tuning_goes_on_to_the_same_bytes(undisturbed, tmp_path):
 def test_a_spoiled_model_is_refused_by_its_perplexity_on_ordinary_dialogue(tmp_path):
     neutral = (["a b c", "d e f"], [BAD, BAD])
     with pytest.raises(InputError, match="spoiled the model: the perplexity of ordinary dialogue went from"):
-        tuned("kto", tmp_path, replace(QUICK, largest_perplexity_rise=0.01), neutral=neutral)
+        tuned("kto", tmp_path, replace(QUICK, max_perplexity_increase=0.01), neutral=neutral)
     assert not (tmp_path / "adapter").exists()
 
 

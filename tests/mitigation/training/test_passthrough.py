@@ -5,7 +5,7 @@ import torch
 
 from evenhand.evaluation.errors import InputError
 from evenhand.mitigation.training.arguments import steps_per_epoch, training_arguments
-from evenhand.mitigation.training.passed import adapter_config
+from evenhand.mitigation.training.passthrough import adapter_config
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import sft
 
@@ -19,8 +19,8 @@ def trainer(folder, **changes):
 
 
 def adapter(**fields):
-    told = {"r": 4, "lora_alpha": 8, "fan_in_fan_out": False, "trainable_token_indices": None, "task_type": None}
-    return adapter_config(told, TuningSettings(peft=fields))
+    fields = {"r": 4, "lora_alpha": 8, "fan_in_fan_out": False, "trainable_token_indices": None, "task_type": None}
+    return adapter_config(fields, TuningSettings(peft=fields))
 
 
 def test_any_other_field_reaches_the_trainer(tmp_path):

@@ -10,7 +10,7 @@ Batch = TypeVar("Batch", bound=Sequence[Any])
 
 
 @dataclass(frozen=True)
-class Share:
+class WorkShard:
     """What is left to one process of several: all but the `finished`, numbers of rows; by default all there is."""
 
     finished: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -41,4 +41,4 @@ class Share:
         return [batches[place] for place in np.asarray(left)[np.minimum(turns, last - turns) == self.process]]
 
 
-ALL = Share()
+ALL = WorkShard()

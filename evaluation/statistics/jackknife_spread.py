@@ -18,7 +18,7 @@ DESCRIPTORS, TEMPLATES = "descriptors", "templates"
 FEWEST = 3  # of two, either left out leaves nothing to compare, or a spread of one alone
 
 
-def wider_interval(value: float, without: np.ndarray) -> Interval | None:
+def jackknife_interval(value: float, without: np.ndarray) -> Interval | None:
     """Return the 95 % interval from the values without one descriptor, or template, each; None for fewer than three."""
     error = jackknife_error([without])
     if np.isfinite(without).sum() < FEWEST or not math.isfinite(value) or error.value == 0:

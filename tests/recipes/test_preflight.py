@@ -10,8 +10,8 @@ from evenhand.evaluation.runs.files import write_json
 from evenhand.recipes.ablate import ablate
 from evenhand.recipes.checking import checked
 from evenhand.recipes.experiment import Stage, by_name, plan
-from evenhand.recipes.foreseen import check_stages
 from evenhand.recipes.loop import loop
+from evenhand.recipes.preflight import check_stages
 from evenhand.recipes.settings import AblateSettings, LoopSettings
 from tests import tiny_checkpoints
 

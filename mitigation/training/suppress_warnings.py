@@ -8,7 +8,7 @@ from huggingface_hub import constants
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def suppress_warnings() -> Iterator[None]:
     """Keep TRL from reporting the run to the hub, and the libraries from warning of each other's deprecated names."""
     told = constants.HF_HUB_DISABLE_TELEMETRY
     constants.HF_HUB_DISABLE_TELEMETRY = True

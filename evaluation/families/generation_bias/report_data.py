@@ -91,7 +91,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Content:
+class ReportData:
     """Everything that a report shows. Without `model_after` it is the report of a single measurement.
 
     Scores are paired by metric and group. `differences` holds, under the metric names `<metric>_difference` (after

@@ -22,8 +22,8 @@ from evenhand.mitigation.methods import Method
 from evenhand.mitigation.training.arguments import lora_config, training_arguments
 from evenhand.mitigation.training.callbacks import random_states_kept
 from evenhand.mitigation.training.fit import make_trainer
-from evenhand.mitigation.training.quiet import quiet
 from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.training.suppress_warnings import suppress_warnings
 from evenhand.mitigation.training.trainers import load_trainer
 
 # The fields that a loss is made of. What others mean depends on the model, its tokenizer or the machine.
@@ -36,7 +36,7 @@ WITHOUT_FILES = {"eval_strategy": "no", "save_strategy": "no", "load_best_model_
 
 
 @random_states_kept()
-def rehearse(method: Method, settings: TuningSettings, device: torch.device) -> None:
+def dry_run(method: Method, settings: TuningSettings, device: torch.device) -> None:
     """Train on two rows with a method's trainer, where `settings` change its loss or have batches of one row.
 
     It takes a second, and is left to the tuning itself where several processes train together.
@@ -44,14 +44,14 @@ def rehearse(method: Method, settings: TuningSettings, device: torch.device) -> 
     Raises:
         InputError: the trainer refuses a value.
     """
-    told = {name: value for name, value in settings.trainer.items() if name in OF_THE_LOSS}
-    if processes.count() > 1 or not (told or settings.batch_size == 1):
+    loss_fields = {name: value for name, value in settings.trainer.items() if name in OF_THE_LOSS}
+    if processes.world_size() > 1 or not (loss_fields or settings.batch_size == 1):
         return
     kind, base = load_trainer(method.TRAINER), _stand_in(device)
     rewards = [_reward] if hasattr(method, "rewards") else []
     own = {"peft": {}, "lora_rank": 1, "optimizer": None, "epochs": 1, "gradient_accumulation_steps": 1}
-    settings = replace(settings, trainer=told, **own)
-    with tempfile.TemporaryDirectory() as folder, quiet():
+    settings = replace(settings, trainer=loss_fields, **own)
+    with tempfile.TemporaryDirectory() as folder, suppress_warnings():
         try:
             rows = kind.encode_rows(base, Dataset.from_dict(ROWS), settings, 0)
             common = training_arguments(settings, 0, len(rows), Path(folder), "none", None, device) | WITHOUT_FILES
@@ -61,7 +61,7 @@ def rehearse(method: Method, settings: TuningSettings, device: torch.device) -> 
         except InputError:
             raise
         except Exception as error:  # a value that a library was not made for may end in any
-            what = f"trainer: {told}" if told else f"batch_size: {settings.batch_size}"
+            what = f"trainer: {loss_fields}" if loss_fields else f"batch_size: {settings.batch_size}"
             refused = f"TRL's {method.TRAINER.upper()} trainer refuses it: {first_line(error)}"
             raise InputError(f"training.{what}: {refused}") from None
 

@@ -15,37 +15,37 @@ from evenhand.evaluation.datasets.response_files import (
     write_prompts,
 )
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import Told
+from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts, prompts_fingerprint
 from evenhand.evaluation.results import LEFT_OUT, PROMPT_ID, RESPONSE, TEMPLATE
 from evenhand.evaluation.runs.files import sha256_of
 
 
-def write_asked(path: Path, told: Told) -> int:
+def write_asked(path: Path, config: MeasureConfig) -> int:
     """Write what is to be answered, and by which responses are then scored; return the number of rows.
 
     Raises:
         InputError: the prompts cannot be had, or the file cannot be written (`write_prompts`).
     """
-    prompts = measurement_prompts(told)
-    write_prompts(path, prompts, told.model.system_prompt or "", told.settings.control_tag or "")
+    prompts = measurement_prompts(config)
+    write_prompts(path, prompts, config.model.system_prompt or "", config.settings.control_tag or "")
     return len(prompts)
 
 
-def answered(told: Told) -> tuple[pd.DataFrame, pd.DataFrame]:
+def answered(config: MeasureConfig) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the prompts, and row by row prompt_id and response: the file's own prompts, or those that were written.
 
     Raises:
         InputError: the file cannot be read, does not answer each prompt once, or has no response with any text.
     """
-    path = told.responses
+    path = config.responses
     columns = read_responses(path)
     if not any(response.strip() for response in columns[RESPONSE]):
         raise InputError(f"responses: all {len(columns[RESPONSE])} of {path} are empty; there is nothing to measure.")
     if PROMPT_ID in columns:
-        prompts = measurement_prompts(told)
+        prompts = measurement_prompts(config)
         responses = matched(columns, prompts[PROMPT_ID].tolist(), path)
-    elif told.prompts.file:
+    elif config.prompts.file:
         raise InputError(f"prompts.file: {path} brings its own prompts (it has no {PROMPT_ID}); leave this out.")
     else:
         rows = own_prompts(columns, path).to_pandas()
@@ -53,33 +53,33 @@ def answered(told: Told) -> tuple[pd.DataFrame, pd.DataFrame]:
     return prompts, pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses, LEFT_OUT: None})
 
 
-def given_fingerprint(told: Told) -> dict[str, str]:
+def given_fingerprint(config: MeasureConfig) -> dict[str, str]:
     """Return hashes of the file of responses and of what its prompts were drawn from.
 
     Raises:
         InputError: as `answered`; the tag is not the one that is told.
     """
-    answered(told)
-    columns = read_responses(told.responses)
-    tag_of(columns, told.settings.control_tag, told.responses)
-    found = {"responses": sha256_of(told.responses)}
-    return found | (prompts_fingerprint(told.prompts) if PROMPT_ID in columns else {})
+    answered(config)
+    columns = read_responses(config.responses)
+    tag_of(columns, config.settings.control_tag, config.responses)
+    found = {"responses": sha256_of(config.responses)}
+    return found | (prompts_fingerprint(config.prompts) if PROMPT_ID in columns else {})
 
 
-def given_signature(told: Told) -> dict[str, Any]:
+def given_signature(config: MeasureConfig) -> dict[str, Any]:
     """Return what a signature says of responses that were given: the model's name and the decoding are hearsay."""
-    columns, model = read_responses(told.responses), told.model
-    source = told.prompts.file or told.prompts.dataset if PROMPT_ID in columns else told.responses.name
+    columns, model = read_responses(config.responses), config.model
+    source = config.prompts.file or config.prompts.dataset if PROMPT_ID in columns else config.responses.name
     return {
         "model": {
             "name": model.name,
             "revision": model.revision,
             "system_prompt": model.system_prompt,
-            "control_tag": tag_of(columns, told.settings.control_tag, told.responses),
-            "sha256": sha256_of(told.responses),
+            "control_tag": tag_of(columns, config.settings.control_tag, config.responses),
+            "sha256": sha256_of(config.responses),
         },
         "dataset": {"name": str(source)},
-        "decoding": dict(told.decoding.arguments),
+        "decoding": dict(config.decoding.arguments),
     }
 
 

@@ -49,7 +49,7 @@ BESIDE = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}
 
 
 @dataclass(frozen=True)
-class Reading:
+class FormattedScore:
     """A score and how its measure is written; a change is written with its sign."""
 
     score: BiasScore
@@ -110,10 +110,12 @@ class Reading:
         return (low > ideal) - (high < ideal)
 
 
-def reading(scores: Sequence[BiasScore], metric: str | None, *, change: bool = False, **group: str) -> Reading | None:
+def reading(
+    scores: Sequence[BiasScore], metric: str | None, *, change: bool = False, **group: str
+) -> FormattedScore | None:
     """Return the score of a metric and cut, or its change between two models, as it is read; None if there is none."""
     score = metric and find(scores, f"{metric}_difference" if change else metric, **group)
-    return Reading(score, MEASURES[metric], change) if score else None
+    return FormattedScore(score, MEASURES[metric], change) if score else None
 
 
 def headline_metric(scores: Sequence[BiasScore], change: bool = False) -> str | None:

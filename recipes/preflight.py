@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenhand.evaluation.families import Told
+from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.settings import FIRST, classifiers
 from evenhand.evaluation.models.classifier_labels import classifier_labels
 from evenhand.evaluation.runs.folders import MANIFEST
 from evenhand.mitigation.methods import load_method
-from evenhand.recipes.settings import FAMILY, LabelSettings, TuneSettings, told_of
+from evenhand.recipes.settings import FAMILY, LabelSettings, TuneSettings, measure_config
 
 if TYPE_CHECKING:
     from evenhand.recipes.experiment import Plan
@@ -30,30 +30,30 @@ def check_stages(plans: Iterable["Plan"]) -> None:
                 continue
             checked.add(stage.folder)
             if stage.command == "measure":
-                _check_decoding(told_of(stage.settings, FAMILY))
+                _check_decoding(measure_config(stage.settings, FAMILY))
             elif stage.command == "label":
-                _check_labelling(told_of(base.settings, FAMILY), stage.settings)
+                _check_labelling(measure_config(base.settings, FAMILY), stage.settings)
             elif stage.command == "tune":
-                _check_tuning(told_of(base.settings, FAMILY), stage.settings, len(plan.tunings))
+                _check_tuning(measure_config(base.settings, FAMILY), stage.settings, len(plan.tunings))
 
 
-def _check_decoding(told: Told) -> None:
+def _check_decoding(config: MeasureConfig) -> None:
     from evenhand.evaluation.models.decoding import decoding
 
-    decoding(told.decoding.preset, **told.decoding.arguments)
+    decoding(config.decoding.preset, **config.decoding.arguments)
 
 
-def _check_labelling(told: Told, settings: LabelSettings) -> None:
+def _check_labelling(config: MeasureConfig, settings: LabelSettings) -> None:
     from evenhand.recipes.label import chosen_clusters
 
-    first = classifiers(told)[FIRST]
+    first = classifiers(config)[FIRST]
     labels = classifier_labels(first.name, first.revision, first.base)
-    chosen_clusters(told.settings.style_clusters, labels, settings.exclude_clusters)
+    chosen_clusters(config.settings.style_clusters, labels, settings.exclude_clusters)
 
 
-def _check_tuning(told: Told, settings: TuneSettings, rounds: int) -> None:
+def _check_tuning(config: MeasureConfig, settings: TuneSettings, rounds: int) -> None:
     from evenhand.mitigation.training.checks import check_tuning
 
     method = load_method(settings.method)
-    model = replace(told.model, name=told.place(told.model.name, "model"))
+    model = replace(config.model, name=config.place(config.model.name, "model"))
     check_tuning(model, method, settings.training.filled_in(method), rounds)

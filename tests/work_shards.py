@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from evenhand.evaluation.runs.shares import Share
+from evenhand.evaluation.runs.work_shards import WorkShard
 
 
-def after(made: Iterable[tuple]) -> Share:
+def after(made: Iterable[tuple]) -> WorkShard:
     """Return what is left behind batches that are made, each of which begins with its rows."""
-    return Share(np.array([row for rows, *_ in made for row in rows], dtype=np.int64))
+    return WorkShard(np.array([row for rows, *_ in made for row in rows], dtype=np.int64))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation.statistics.cells import arrange_cells, keep_cells
+from evenhand.evaluation.statistics.jackknife_spread import DESCRIPTORS, TEMPLATES, jackknife_interval, spreads_without
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
-from evenhand.evaluation.statistics.wider import DESCRIPTORS, TEMPLATES, spreads_without, wider_interval
 
 
 def some_cells(seed=0, descriptors=5, templates=4):
@@ -38,7 +38,7 @@ def test_two_say_nothing_of_others():
     cells = some_cells(descriptors=2, templates=2)
     for over in (DESCRIPTORS, TEMPLATES):
         for pooled in (False, True):
-            assert wider_interval(0.1, spreads_without(cells, np.ones(4), over, pooled=pooled)) is None
+            assert jackknife_interval(0.1, spreads_without(cells, np.ones(4), over, pooled=pooled)) is None
 
 
 def test_the_interval_holds_the_spread_of_all_descriptors_not_only_those_drawn():
@@ -52,7 +52,7 @@ def test_the_interval_holds_the_spread_of_all_descriptors_not_only_those_drawn()
         style = (p.cumsum(axis=1)[cell] > rng.random(len(cell))[:, None] * 0.999999).argmax(axis=1)
         cells = arrange_cells(np.eye(4)[style], cell % 2, cell // 2)
         estimate = descriptor_spread(cells, pooled=True).corrected
-        low, high = wider_interval(estimate.value, spreads_without(cells, np.ones(4), DESCRIPTORS, pooled=True))
+        low, high = jackknife_interval(estimate.value, spreads_without(cells, np.ones(4), DESCRIPTORS, pooled=True))
         wide += low <= truth <= high
         narrow += estimate.interval[0] <= truth <= estimate.interval[1]
     assert wide / 100 > 0.86
