@@ -115,9 +115,7 @@ def _draw(scores: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     cumulative = probabilities.cumsum(1)
     tokens = torch.searchsorted(cumulative, uniforms[:, None] * cumulative[:, -1:], right=True)
     tokens.clamp_(max=scores.shape[1] - 1)
-    return torch.where(
-        probabilities.compute_resumable(1, tokens) > 0, tokens, probabilities.argmax(1, keepdim=True)
-    ).squeeze(1)
+    return torch.where(probabilities.gather(1, tokens) > 0, tokens, probabilities.argmax(1, keepdim=True)).squeeze(1)
 
 
 class PreallocatedCacheLayer(DynamicLayer):

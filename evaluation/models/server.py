@@ -180,7 +180,7 @@ def keeps_seeds(model: ModelSettings, body: Body) -> bool | None:
 
         async with client:
             alone = [await ask(one) for one in several]
-            return alone, await asyncio.compute_resumable(*(ask(one) for one in several * AGAIN))
+            return alone, await asyncio.gather(*(ask(one) for one in several * AGAIN))
 
     alone, together = asyncio.run(probed())
     if together != alone * AGAIN:

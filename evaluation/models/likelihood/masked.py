@@ -218,7 +218,7 @@ def _unmasked(model: PreTrainedModel, ids: torch.Tensor, counted: torch.Tensor) 
     # One position after the other: a whole log-softmax would be a second tensor as large as the logits.
     log_p = torch.stack(
         [
-            output.logits[:, place].float().log_softmax(-1).compute_resumable(-1, ids[:, place, None])[:, 0]
+            output.logits[:, place].float().log_softmax(-1).gather(-1, ids[:, place, None])[:, 0]
             for place in range(ids.shape[1])
         ],
         dim=1,

@@ -90,7 +90,7 @@ def test_a_chat_model_is_asked_in_its_template(task, tmp_path, monkeypatch):
 def _log_likelihood(network, ids, torch):
     """Return Σ log p of all tokens after the first; the context's part is the same for both choices."""
     tokens = torch.tensor([ids])
-    return float(network(tokens).logits.log_softmax(-1)[0, :-1].compute_resumable(1, tokens[0, 1:, None]).sum())
+    return float(network(tokens).logits.log_softmax(-1)[0, :-1].gather(1, tokens[0, 1:, None]).sum())
 
 
 @needs_harness

@@ -218,7 +218,7 @@ def test_expected_tokens_by_hand(tokenizer):
     ids, there, wanted = next(iter(language_batches(tree, expected, 1, np.random.default_rng(0))))
     np.testing.assert_allclose(wanted.sum(1), 1, atol=1e-6)
     assert there.all() and ids.shape == (128, 5)  # BOS and four phrases; END is asked for and not read
-    follows = wanted.reshape(128, 5, -1)[:, :-1].compute_resumable(2, ids[:, 1:, None])
+    follows = wanted.reshape(128, 5, -1)[:, :-1].gather(2, ids[:, 1:, None])
     assert follows.min() > 0
     rows, counts = np.unique(ids.numpy(), axis=0, return_counts=True)
     assert len(rows) == 4 and counts.min() > 128 / 8  # evenly, however frequent

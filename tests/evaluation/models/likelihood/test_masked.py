@@ -88,7 +88,7 @@ def plain(masked_model, sentences, positions):
     return np.array(log_p), np.array(correct)
 
 
-def compute_resumable(batches, n):
+def collect_rows(batches, n):
     """The rows of all batches in the order they were given in; each must come exactly once."""
     values, seen = None, np.zeros(n, dtype=int)
     for rows, *results in batches:
@@ -106,7 +106,7 @@ def test_equals_a_plain_pass_for_each_mask_with_the_head_at_one_position(archite
     shapes = []
     head = masked_model.model.get_output_embeddings()
     handle = head.register_forward_hook(lambda _module, _inputs, output: shapes.append(tuple(output.shape)))
-    log_p, correct = compute_resumable(masked_log_probabilities(masked_model, SENTENCES, POSITIONS), 6)
+    log_p, correct = collect_rows(masked_log_probabilities(masked_model, SENTENCES, POSITIONS), 6)
     handle.remove()
     assert shapes == [(4, 1, len(WORDS)), (2, 1, len(WORDS))]
     expected, expected_correct = plain(masked_model, SENTENCES, POSITIONS)
@@ -137,7 +137,7 @@ def test_a_model_that_gives_all_positions_all_the_same(tokenizer, monkeypatch):
     expected = plain(masked_model, SENTENCES, POSITIONS)[0]
     monkeypatch.setattr(masked_model.model.bert, "forward", encode)
     monkeypatch.setattr(masked_model.model, "forward", whole)
-    log_p, _ = compute_resumable(masked_log_probabilities(masked_model, SENTENCES, POSITIONS), 6)
+    log_p, _ = collect_rows(masked_log_probabilities(masked_model, SENTENCES, POSITIONS), 6)
     np.testing.assert_allclose(log_p, expected, atol=1e-5)
 
 
@@ -150,7 +150,7 @@ def test_prescribed_probabilities(tokenizer):
         model.cls.predictions.bias.fill_(-math.inf)
         for word, p in ((5, 0.5), (6, 0.25), (7, 0.25)):
             model.cls.predictions.bias[word] = math.log(p)
-    log_p, correct = compute_resumable(masked_log_probabilities(masked_model, [[CLS, 5, 6, 8, SEP]], [[1, 2, 3]]), 3)
+    log_p, correct = collect_rows(masked_log_probabilities(masked_model, [[CLS, 5, 6, 8, SEP]], [[1, 2, 3]]), 3)
     np.testing.assert_allclose(log_p, [math.log(0.5), math.log(0.25), -math.inf])
     assert correct.tolist() == [True, False, False]
 
@@ -158,23 +158,23 @@ def test_prescribed_probabilities(tokenizer):
 @pytest.mark.parametrize("tokens, memory", [(1, 1 << 30), (7, 1 << 30), (12, 1 << 30), (2048, 1)])
 def test_batches_change_nothing(tokenizer, monkeypatch, tokens, memory):
     masked_model = build("Roberta", tokenizer)
-    expected = compute_resumable(masked_log_probabilities(masked_model, SENTENCES, POSITIONS), 6)
-    expected_unmasked = compute_resumable(unmasked_log_probabilities(masked_model, SENTENCES, OWN), 4)
+    expected = collect_rows(masked_log_probabilities(masked_model, SENTENCES, POSITIONS), 6)
+    expected_unmasked = collect_rows(unmasked_log_probabilities(masked_model, SENTENCES, OWN), 4)
     monkeypatch.setattr(batches, "tokens_at_once", lambda model: tokens)
     monkeypatch.setattr(batches, "HOST_BUDGET", memory)
     parts = list(masked_log_probabilities(masked_model, SENTENCES, POSITIONS))
     assert len(parts) > 2 and max(len(rows) for rows, *_ in parts) <= (max(1, tokens // 5) if memory > 1 else 1)
-    for found, known in zip(compute_resumable(parts, 6), expected, strict=True):
+    for found, known in zip(collect_rows(parts, 6), expected, strict=True):
         np.testing.assert_allclose(found, known, atol=1e-5)
-    unmasked = compute_resumable(unmasked_log_probabilities(masked_model, SENTENCES, OWN), 4)
+    unmasked = collect_rows(unmasked_log_probabilities(masked_model, SENTENCES, OWN), 4)
     np.testing.assert_allclose(unmasked, expected_unmasked, atol=1e-5)
 
 
 def test_the_order_of_sentences_and_of_masks_changes_nothing(tokenizer):
     masked_model = build("Bert", tokenizer)
-    log_p, _ = compute_resumable(masked_log_probabilities(masked_model, SENTENCES, POSITIONS), 6)
+    log_p, _ = collect_rows(masked_log_probabilities(masked_model, SENTENCES, POSITIONS), 6)
     places = [each[::-1] for each in POSITIONS[::-1]]
-    turned, _ = compute_resumable(masked_log_probabilities(masked_model, SENTENCES[::-1], places), 6)
+    turned, _ = collect_rows(masked_log_probabilities(masked_model, SENTENCES[::-1], places), 6)
     np.testing.assert_allclose(turned[::-1], log_p, atol=1e-5)
 
 
@@ -218,14 +218,14 @@ def test_nothing_of_ours_stays_on_the_model(tokenizer, monkeypatch):
 
 
 def test_bfloat16_agrees_within_its_rounding(tokenizer):
-    exact, _ = compute_resumable(masked_log_probabilities(build("Bert", tokenizer), SENTENCES, POSITIONS), 6)
+    exact, _ = collect_rows(masked_log_probabilities(build("Bert", tokenizer), SENTENCES, POSITIONS), 6)
     rounded_model = build("Bert", tokenizer, torch.bfloat16)
-    log_p, _ = compute_resumable(masked_log_probabilities(rounded_model, SENTENCES, POSITIONS), 6)
+    log_p, _ = collect_rows(masked_log_probabilities(rounded_model, SENTENCES, POSITIONS), 6)
     # Eight bits of mantissa: 1/256 of a logit, whose size is some units here, times a few layers.
     assert 0 < np.abs(log_p - exact).max() < 0.2
     for found, known in zip(
-        compute_resumable(unmasked_log_probabilities(rounded_model, SENTENCES, OWN), 4),
-        compute_resumable(unmasked_log_probabilities(build("Bert", tokenizer), SENTENCES, OWN), 4),
+        collect_rows(unmasked_log_probabilities(rounded_model, SENTENCES, OWN), 4),
+        collect_rows(unmasked_log_probabilities(build("Bert", tokenizer), SENTENCES, OWN), 4),
         strict=True,
     ):
         assert np.abs(found - known).max() < 0.2
@@ -234,7 +234,7 @@ def test_bfloat16_agrees_within_its_rounding(tokenizer):
 @pytest.mark.parametrize("architecture", ["Bert", "Roberta", "ModernBert", "DistilBert"])
 def test_aul_and_aula_by_their_definition(architecture, tokenizer):
     masked_model = build(architecture, tokenizer)
-    aul, aula = compute_resumable(unmasked_log_probabilities(masked_model, SENTENCES, OWN), 4)
+    aul, aula = collect_rows(unmasked_log_probabilities(masked_model, SENTENCES, OWN), 4)
     reference = build(architecture, tokenizer, attn_implementation="eager").model
     for row, ids in enumerate(SENTENCES):
         with torch.no_grad():
@@ -255,7 +255,7 @@ def test_equal_sentences_are_run_once(tokenizer):
     passes = []
     handle = masked_model.model.bert.register_forward_pre_hook(lambda _module, inputs: passes.append(len(inputs[0])))
     twice, special = [*SENTENCES, *SENTENCES[::-1]], [*OWN, *OWN[::-1]]
-    aul, aula = compute_resumable(unmasked_log_probabilities(masked_model, twice, special), 8)
+    aul, aula = collect_rows(unmasked_log_probabilities(masked_model, twice, special), 8)
     handle.remove()
     assert sum(passes) == 4
     assert (aul == aul[::-1]).all() and (aula == aula[::-1]).all()
@@ -266,7 +266,7 @@ def test_a_model_without_attention_has_no_aula(tokenizer):
     torch.manual_seed(0)
     model = transformers.FNetForMaskedLM(transformers.FNetConfig(**settings)).eval()
     masked_model = MaskedModel(model, tokenizer, "without attention", "")
-    aul, aula = compute_resumable(unmasked_log_probabilities(masked_model, SENTENCES, OWN), 4)
+    aul, aula = collect_rows(unmasked_log_probabilities(masked_model, SENTENCES, OWN), 4)
     assert np.isfinite(aul).all() and np.isnan(aula).all()
 
 
