@@ -34,26 +34,28 @@ DEFAULTS = TuningSettings()
 OF_THE_FILE = ("base_model_name_or_path", "revision", "inference_mode", "peft_type", "auto_mapping")
 
 
-def trainer_config(cls: type, fields: Mapping[str, Any], settings: TuningSettings) -> TrainingArguments:
+def trainer_config(cls: type, arguments: Mapping[str, Any], settings: TuningSettings) -> TrainingArguments:
     """Return a trainer's config: what it is told, and `settings.trainer`.
 
     Raises:
         InputError: a field is unknown, is set already or cannot be used.
     """
-    return _config("trainer", cls, fields, settings.trainer, {*fields, "optim", "activation_checkpointing"})
+    return _config("trainer", cls, arguments, settings.trainer, {*arguments, "optim", "activation_checkpointing"})
 
 
-def adapter_config(fields: Mapping[str, Any], settings: TuningSettings) -> LoraConfig:
+def adapter_config(arguments: Mapping[str, Any], settings: TuningSettings) -> LoraConfig:
     """Return the adapter's config: what it is told, and `settings.peft`; the layers are all linear ones if none are.
 
     Raises:
         InputError: a field is unknown, is set already or cannot be used.
     """
     passed = {"target_modules": "all-linear", **settings.peft}
-    return _config("peft", LoraConfig, fields, passed, {*fields, *OF_THE_FILE})
+    return _config("peft", LoraConfig, arguments, passed, {*arguments, *OF_THE_FILE})
 
 
-def _config(field: str, cls: type, fields: Mapping[str, Any], passed: Mapping[str, Any], taken: Collection[str]) -> Any:
+def _config(
+    field: str, cls: type, arguments: Mapping[str, Any], passed: Mapping[str, Any], taken: Collection[str]
+) -> Any:
     types = {each.name: each.type for each in fields(cls) if each.init}
     choices = {each.name: each.metadata.get("choices") for each in fields(cls)}  # which transformers' parser holds to
     checked = {}
@@ -75,7 +77,7 @@ def _config(field: str, cls: type, fields: Mapping[str, Any], passed: Mapping[st
         if choices[name] and isinstance(checked[name], str) and checked[name] not in choices[name]:
             raise unknown_name(place, checked[name], choices[name])
     try:
-        return cls(**fields, **checked)
+        return cls(**arguments, **checked)
     except (ValueError, TypeError, ImportError, NotImplementedError) as error:
         raise InputError(f"training.{field}: {cls.__name__} refuses it: {first_line(error)}") from None
 

@@ -63,7 +63,7 @@ def _of_file(config: MeasureConfig) -> pd.DataFrame:
         train, held_out = split(prompts, settings.split_by, settings.train_fraction, config.seed)
         return (train if config.split == "train" else held_out).to_pandas()
     if config.split == "train":
-        raise InputError(f"side: {settings.file} has no train side; give prompts.train_file, or prompts.split_by.")
+        raise InputError(f"split: {settings.file} has no train split; give prompts.train_file, or prompts.split_by.")
     return prompts.to_pandas()
 
 
