@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
