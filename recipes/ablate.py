@@ -9,7 +9,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.settings import as_settings
 from evenhand.recipes.checking import checked
-from evenhand.recipes.experiment import Plan, by_content, plans, run
+from evenhand.recipes.experiment import Plan, by_content, plans, refuse_stages_outside, run
 from evenhand.recipes.settings import AblateSettings, LoopSettings
 from evenhand.recipes.sweep.present import summarise_and_present, track
 
@@ -35,6 +35,7 @@ def ablate(settings: AblateSettings) -> None:
                 planned.append(plan)
     if not planned:
         raise InputError(f"sweep: {settings.sweep} has no point; give each field a value, or a list of some.")
+    processes.from_main(lambda: refuse_stages_outside(settings.output_dir, planned))
     refused = run(planned, settings, on_finished=lambda finished: track(settings, finished, fields))
     processes.on_rank_zero(lambda: summarise_and_present("An ablation", settings, planned, refused, fields))
 

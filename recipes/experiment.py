@@ -22,7 +22,9 @@ from evenhand.evaluation.models.revisions import ADAPTER
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.results import display_name, find_score, read_scores
 from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.files import refuse_links_out
 from evenhand.evaluation.runs.folders import NOT_COMPARED
+from evenhand.evaluation.runs.lock import TRACKERS
 from evenhand.evaluation.settings import ClassifierSettings, ModelSettings, as_settings
 from evenhand.mitigation.methods import Method, load_method
 from evenhand.recipes.commands import run_command
@@ -229,6 +231,12 @@ def _named_from(folder: Path, value: Any) -> Any:
     if isinstance(value, str) and Path(value).is_relative_to(folder):
         return f"./{Path(value).relative_to(folder)}"
     return value
+
+
+def refuse_stages_outside(folder: Path, plans: Iterable[Plan]) -> None:
+    """Raise InputError if a stage's folder is a symbolic link that leads out of the experiment's folder."""
+    for place in dict.fromkeys(stage.folder for plan in plans for stage in plan.stages):
+        refuse_links_out(place, "output_dir", within=folder, leave_out=TRACKERS)
 
 
 def run(

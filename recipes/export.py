@@ -14,7 +14,7 @@ from typing import Any
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import ADAPTER, FACTS, adapter_base, first_line, is_adapter
-from evenhand.evaluation.runs.files import write_json, write_text
+from evenhand.evaluation.runs.files import refuse_links_out, write_json, write_text
 from evenhand.evaluation.runs.folders import MANIFEST, read_run, stage
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.training.adapter import atomic_write_folder
@@ -122,6 +122,7 @@ def _measured(tuning: Path) -> MeasureSettings:
 
 def _check(settings: ExportSettings, model: ModelSettings) -> None:
     adapter = settings.tuning / ADAPTER
+    refuse_links_out(adapter, "tuning", within=settings.tuning)  # all files of the folder are exported, and uploaded
     if settings.merge and model.quantization:
         raise InputError(
             f"merge: {settings.tuning} was tuned on a base of {model.quantization}, into which an adapter cannot be "

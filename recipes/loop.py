@@ -1,7 +1,7 @@
 """The whole loop: measure → label → tune → measure again → report, for each method beside the same base."""
 
 from evenhand.evaluation.runs import processes
-from evenhand.recipes.experiment import by_name, plans, run
+from evenhand.recipes.experiment import by_name, plans, refuse_stages_outside, run
 from evenhand.recipes.settings import LoopSettings
 from evenhand.recipes.sweep.present import summarise_and_present
 
@@ -14,6 +14,7 @@ def loop(settings: LoopSettings) -> None:
     """
     place = by_name(settings.output_dir)
     planned = [plan for method in dict.fromkeys(settings.methods) for plan in plans(settings, method, place)]
+    processes.from_main(lambda: refuse_stages_outside(settings.output_dir, planned))
     refused = run(planned, settings)
     processes.on_rank_zero(
         lambda: summarise_and_present("Generation bias before and after tuning", settings, planned, refused)

@@ -21,9 +21,9 @@ from evenhand.evaluation.rating.votes import VOTES, Votes, read_votes
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.results import AXIS, PROMPT_ID, BiasScore, write_scores
-from evenhand.evaluation.runs.files import room_on_disk, sha256_of, write_text
+from evenhand.evaluation.runs.files import refuse_links_out, room_on_disk, sha256_of, write_text
 from evenhand.evaluation.runs.folders import Run, packages, read_run, stage
-from evenhand.evaluation.runs.lock import run_lock
+from evenhand.evaluation.runs.lock import TRACKERS, run_lock
 from evenhand.evaluation.runs.tables import read_table, write_table
 from evenhand.evaluation.runs.tracking import tracked
 from evenhand.recipes.measure import SCORES, read_settings
@@ -138,6 +138,11 @@ def summary(folder: Path, field_name: str) -> tuple[list[BiasScore], Page]:
 
 
 def write_summary(folder: Path, scores: Sequence[BiasScore], report: Page, show: bool) -> list[Path]:
-    """Write scores and report into the folder of the pairs; return the report's files."""
+    """Write scores and report into the folder of the pairs; return the report's files.
+
+    Raises:
+        InputError: a link in the folder leads out of it.
+    """
+    refuse_links_out(folder, "output_dir", leave_out=TRACKERS)
     write_scores(folder / SUMMARY / SCORES, scores)
     return present(folder / SUMMARY, {"rating": report}, write=True, show=show)

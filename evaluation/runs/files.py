@@ -6,9 +6,9 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import psutil
@@ -89,6 +89,48 @@ def clear_unfinished(folder: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
         else:
             left.unlink(missing_ok=True)
+
+
+def is_inside(folder: Path, path: Path) -> bool:
+    """Return whether `path` lies in `folder` or is that folder, once symbolic links are followed."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def is_file_name_inside(folder: Path, name: str) -> bool:
+    """Return whether `name` is the plain relative name of a file, absent or not, inside `folder`.
+
+    A plain name is printable, has no backslash and no drive, and none of its parts between "/" is empty, "." or "..".
+
+    >>> [is_file_name_inside(Path("run"), name) for name in ("adapter/model.json", "../run.json", "/etc/hosts", "C:x")]
+    [True, False, False, False]
+    """
+    if not name.isprintable() or "\\" in name or PureWindowsPath(name).drive or {"", ".", ".."} & {*name.split("/")}:
+        return False
+    try:
+        return not (folder / name).is_dir() and is_inside(folder, folder / name)
+    except OSError:  # a name that is too long
+        return False
+
+
+def refuse_links_out(folder: Path, field: str, within: Path | None = None, leave_out: Collection[str] = ()) -> None:
+    """Raise InputError if `folder`, or a symbolic link in it, leads out of `within`, by default the folder itself.
+
+    Args:
+        field: the setting that the error names.
+        leave_out: names of subfolders that are not searched.
+    """
+    within = within or folder
+    found = [folder]
+    for place, folders, files in os.walk(folder):
+        if Path(place) == folder:
+            folders[:] = [name for name in folders if name not in leave_out]
+        found += [path for name in (*folders, *files) if (path := Path(place, name)).is_symlink()]
+    for path in found:
+        if not is_inside(within, path):
+            raise InputError(
+                f"{field}: {path} is, or lies behind, a symbolic link that leads out of {within}; put the content in "
+                "place of the link, or give another folder."
+            )
 
 
 def write_text(path: Path, text: str) -> None:

@@ -24,16 +24,10 @@ import yaml
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.files import (
-    clear_unfinished,
-    read_yaml,
-    room_on_disk,
-    sha256_of,
-    write_json,
-    write_text,
-)
+from evenhand.evaluation.runs.files import clear_unfinished, read_yaml, room_on_disk, write_json, write_text
 from evenhand.evaluation.runs.lock import LOCK, run_lock
 from evenhand.evaluation.runs.parts import Batches, compute_resumable
+from evenhand.evaluation.runs.result_files import check_file_names, damaged_files, hash_results
 from evenhand.evaluation.runs.tables import read_table, write_table
 from evenhand.evaluation.runs.tracking import Tracker, tracked
 from evenhand.evaluation.settings import as_settings
@@ -64,9 +58,6 @@ RECOMPUTABLE = {
     "inputs.generation_bias.neutral_dialogue": "neutral",
     "translation_bias.tokenize": "sentence_scores",
 }
-# What a manifest holds the hashes of: results, and no reports, which people may edit, or summaries, made ever anew.
-RESULTS = (".parquet", ".json", ".csv", ".safetensors")
-NOT_RESULTS = ("parts", "checkpoints", "wandb", "tensorboard", "summary")
 DIFFERENCES_SHOWN = 5
 
 
@@ -174,7 +165,7 @@ def stage(command: str, config: Any, inputs: Mapping[str, Any] | None = None) ->
                 "packages": packages(),
                 "commit": _commit(),
                 "inputs": inputs,
-                "files": {path.relative_to(folder).as_posix(): sha256_of(path) for path in _results(folder)},
+                "files": hash_results(folder),
                 **run.facts,
             }
 
@@ -188,7 +179,7 @@ def read_run(folder: Path, command: str, field_name: str) -> tuple[dict[str, Any
         InputError: the folder holds no such run, one that was damaged since, or one of version 0.1.
     """
     settings = _config(folder, field_name) if (folder / MANIFEST).exists() else {}
-    manifest = _manifest(folder)
+    manifest = _manifest(folder, field_name)
     if manifest is None:
         raise InputError(f"{field_name}: {folder} holds no finished run; run `evenhand {command}` into it first.")
     if settings.get("command") != command:
@@ -198,7 +189,7 @@ def read_run(folder: Path, command: str, field_name: str) -> tuple[dict[str, Any
             f"{field_name}: {folder / CONFIG} is not what the run was told (its hash is not the manifest's); "
             "undo what was changed there, or run it again."
         )
-    if damaged := _damaged(folder, manifest):
+    if damaged := damaged_files(folder, manifest["files"]):
         raise InputError(
             f"{field_name}: {folder / damaged[0]} is missing or damaged (its SHA-256 is not the manifest's); run "
             f"`evenhand {command}` into that folder again, which makes it anew."
@@ -280,14 +271,21 @@ def _config(folder: Path, field_name: str) -> dict[str, Any]:
     return dict(settings)
 
 
-def _manifest(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest; None where there is none that can be read, so that nothing is finished."""
+def _manifest(folder: Path, field_name: str) -> dict[str, Any] | None:
+    """Return the manifest; None where there is none that can be read, so that nothing is finished.
+
+    Raises:
+        InputError: it lists a file that is not inside the folder.
+    """
     try:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
     whole = isinstance(found, dict) and found.pop(OWN_HASH, None) == _sha256(found)
-    return found if whole else None
+    if not whole or not isinstance(found.get("files"), dict):
+        return None
+    check_file_names(folder, found["files"], f"{field_name}: {folder / MANIFEST}")
+    return found
 
 
 def _is_done(folder: Path, settings: Mapping[str, Any], until_done: ExitStack) -> bool:
@@ -313,8 +311,8 @@ def _is_finished(folder: Path, until_done: ExitStack) -> bool:
     """Say whether a stage is finished and all it left is as it was; what is damaged is removed, to be made again."""
     if not (folder / MANIFEST).exists():
         return False
-    manifest = _manifest(folder)
-    damaged = [MANIFEST] if manifest is None else _damaged(folder, manifest)
+    manifest = _manifest(folder, "output_dir")
+    damaged = [MANIFEST] if manifest is None else damaged_files(folder, manifest["files"])
     if not damaged:
         return True
     until_done.enter_context(run_lock(folder))
@@ -322,18 +320,6 @@ def _is_finished(folder: Path, until_done: ExitStack) -> bool:
     for name in (*damaged, MANIFEST):
         (folder / name).unlink(missing_ok=True)
     return False
-
-
-def _damaged(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
-    """Return the files that are not as the manifest has them."""
-    files = manifest["files"].items()
-    return [name for name, told in files if not (folder / name).is_file() or sha256_of(folder / name) != told]
-
-
-def _results(folder: Path) -> list[Path]:
-    """Return the files that hold a run's results."""
-    found = (path for path in folder.rglob("*") if path.suffix in RESULTS and path.is_file())
-    return sorted(path for path in found if path.relative_to(folder).parts[0] not in NOT_RESULTS)
 
 
 def _refuse_old(folder: Path, settings: Mapping[str, Any], field_name: str) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.files import room_on_disk
+from evenhand.evaluation.runs.files import refuse_links_out, room_on_disk
 
 LOCK = ".lock"
+TRACKERS = ("wandb", "tensorboard")  # which keep links to files of their own, and in which nothing is deleted
 
 
 class RunLocked(InputError):
@@ -24,8 +25,9 @@ def run_lock(folder: Path) -> Iterator[None]:
 
     Raises:
         Held: another process holds it.
-        InputError: it cannot be written.
+        InputError: it cannot be written, or a link in it leads out, so that files elsewhere would be changed.
     """
+    refuse_links_out(folder, "output_dir", leave_out=TRACKERS)
     lock = FileLock(folder / LOCK, timeout=0)
     try:
         with room_on_disk(folder):

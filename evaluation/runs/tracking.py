@@ -16,7 +16,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import BiasScore
-from evenhand.evaluation.runs.files import write_json, write_text
+from evenhand.evaluation.runs.files import refuse_links_out, write_json, write_text
 from evenhand.evaluation.settings import as_settings
 
 log = logging.getLogger("evenhand")
@@ -88,10 +88,15 @@ class Tracker:
         """Draw an edge to this run from each artifact that the stage of another folder kept, if files are kept (W&B).
 
         The artifact is told again, by its name and content: the server finds that it has it, and uploads nothing.
+
+        Raises:
+            InputError: a link among the files leads out of the folder, so that another folder's would be uploaded.
         """
         for name, record in _kept(folder).items() if self.keeps_files else ():
             # By name, so that no such file can have another folder's uploaded.
             paths = [path for path in sorted(folder.iterdir()) if path.name in record["paths"]]
+            for path in paths:
+                refuse_links_out(path, "log_artifacts", within=folder)
             # What `use_artifact` does online; offline it refuses, though `wandb sync` would draw the edge.
             used = {"is_user_created": True, "use_after_commit": True}
             self.wandb_run._log_artifact(_artifact(name, record["kind"], paths), **used)

@@ -1,0 +1,175 @@
+"""Run folders that come from somebody else: their files name no others, and nothing outside a folder is changed."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs.files import is_file_name_inside
+from evenhand.evaluation.runs.folders import read_run, stage
+from evenhand.recipes import rate as rate_command
+from evenhand.recipes.command_line import main
+from evenhand.recipes.export import export
+from evenhand.recipes.loop import loop
+from evenhand.recipes.rate import rate
+from evenhand.recipes.settings import ExportSettings, LabelSettings, LoopSettings, RateSettings
+from tests import tiny_checkpoints
+from tests.measured_runs import write_measured
+from tests.recipes.test_export import tuning
+
+VECTORS = [[0.9, 0.1, 0], [0.4, 0.6, 0], [0.1, 0.9, 0], [0.6, 0.4, 0]]
+BAD_NAMES = (
+    *("../precious.txt", "{outside}/precious.txt", "a/../../precious.txt", "link/precious.txt", "./labels.parquet"),
+    *("..\\precious.txt", "C:precious.txt", "a//b.json", "a\0.json", "\ud800.json", "x" * 300, "link", "", ".."),
+)
+
+
+def contents(folder):
+    """What a folder holds, by path."""
+    return {path: path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()}
+
+
+@pytest.fixture
+def precious(tmp_path):
+    """A file outside all runs."""
+    path = tmp_path / "precious.txt"
+    path.write_text("years of work")
+    return path
+
+
+@pytest.fixture
+def command(tmp_path):
+    """A finished labelling of a finished measurement, as the arguments that made it; its folder is `label`."""
+    clusters = tmp_path / "clusters.json"
+    clusters.write_text(json.dumps({"Z": ["z"]}))
+    measured = write_measured(tmp_path / "train", VECTORS, ["yes", "no"] * 2, style_clusters=str(clusters))
+    given = ["label", "--responses", str(measured), "--output_dir", str(tmp_path / "label")]
+    assert main([*given, "--report_to", "none", "--quantile", "0.5"]) == 0
+    return [*given, "--report_to", "none", "--quantile", "0.5"]
+
+
+def forge(folder, name):
+    """List a further file in a manifest, whose hash is computed again."""
+    manifest = json.loads((folder / "run.json").read_text())
+    del manifest["sha256"]
+    manifest["files"] = {name: "0" * 64, **manifest["files"]}
+    manifest["sha256"] = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+    (folder / "run.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize("name", ["../precious.txt", "{outside}/precious.txt"])
+@pytest.mark.parametrize(("run", "field"), [("label", "output_dir"), ("train", "responses")])
+def test_a_manifest_that_lists_a_file_outside_its_folder_deletes_nothing(
+    command, precious, tmp_path, run, field, name, capsys
+):
+    forge(tmp_path / run, name.format(outside=tmp_path))
+    kept = contents(tmp_path)
+    assert main(command) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
+    assert f"{field}: {tmp_path / run / 'run.json'} lists the file '{name.format(outside=tmp_path)}'" in line
+    assert "Get an intact copy of the run" in line
+    assert contents(tmp_path) == kept
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_names_in_a_manifest_are_plain_names_of_files_inside_the_folder(tmp_path, precious, name):
+    settings = LabelSettings(output_dir=tmp_path / "run", report_to="none")
+    with stage("label", settings) as run:
+        run.table("labels", lambda: pd.DataFrame({"n": [1]}))
+    (tmp_path / "run" / "link").symlink_to(tmp_path)
+    forge(tmp_path / "run", name.format(outside=tmp_path))
+    kept = contents(tmp_path)
+    with pytest.raises(InputError, match=r"^output_dir: \S+run.json lists the file"), stage("label", settings):
+        pass
+    with pytest.raises(InputError, match=r"^labels: \S+run.json lists the file"):
+        read_run(tmp_path / "run", "label", "labels")
+    assert contents(tmp_path) == kept
+
+
+def test_plain_names_and_links_inside_are_fine(tmp_path):
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "adapter")
+    for name in ("adapter/model.safetensors", "scores.json", "link/scores.json", "..scores.json", "größe 1.json"):
+        assert is_file_name_inside(tmp_path, name)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"")])
+def test_a_run_that_is_read_is_never_changed(command, tmp_path, damage, capsys):
+    shutil.rmtree(tmp_path / "label")
+    damage(tmp_path / "train" / "styles.parquet")
+    kept = contents(tmp_path / "train")
+    assert main(command) == 2
+    assert "styles.parquet is missing or damaged" in capsys.readouterr().err
+    assert contents(tmp_path / "train") == kept
+
+
+# Links that lead out of an output folder.
+
+
+def test_damaged_parts_behind_a_link_are_not_deleted(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "mine.parquet").write_text("no Parquet of ours")
+    (tmp_path / "run" / "parts").mkdir(parents=True)
+    (tmp_path / "run" / "parts" / "rows").symlink_to(tmp_path / "elsewhere")
+    settings = LabelSettings(output_dir=tmp_path / "run", report_to="none")
+    refused = pytest.raises(InputError, match=r"^output_dir: \S+parts/rows is, or lies behind, a symbolic link")
+    with refused, stage("label", settings) as run:
+        run.compute_resumable("rows", ["n"], 1, lambda share: iter([([0], [1])]), "rows", "rows")
+    assert (tmp_path / "elsewhere" / "mine.parquet").exists()
+
+
+def test_a_lock_that_is_a_link_overwrites_nothing(tmp_path, precious):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").symlink_to(precious)
+    with pytest.raises(InputError), stage("label", LabelSettings(output_dir=tmp_path / "run", report_to="none")):
+        pass
+    assert precious.read_text() == "years of work"
+
+
+def test_links_inside_the_folder_and_those_of_trackers_are_left_alone(tmp_path, precious):
+    (tmp_path / "run" / "wandb").mkdir(parents=True)
+    (tmp_path / "run" / "wandb" / "debug.log").symlink_to(precious)
+    (tmp_path / "run" / "latest").symlink_to(tmp_path / "run" / "wandb")
+    with stage("label", LabelSettings(output_dir=tmp_path / "run", report_to="none")) as run:
+        assert run is not None
+
+
+@pytest.mark.parametrize("name", ["votes.jsonl", "token", "summary"])
+def test_a_rating_writes_through_no_link(tmp_path, precious, monkeypatch, name):
+    monkeypatch.setattr(rate_command, "serve", lambda app, listening: None)
+    sides = {side: write_measured(tmp_path / side, VECTORS, [side] * 4) for side in ("before", "after")}
+    given = {**sides, "port": 0, "report_to": "none", "output_dir": tmp_path / "rate"}
+    rate(RateSettings(**given))
+    vote = {"rater": "anna", "prompt_id": "p0", "question": "preference", "choice": "after", "left": "after"}
+    (tmp_path / "rate" / "votes.jsonl").write_text(json.dumps(vote | {"time": "now"}) + "\n")
+    (tmp_path / "rate" / name).unlink(missing_ok=True)
+    target = precious if name != "summary" else tmp_path / "home"
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "report.html").write_text("mine")
+    (tmp_path / "rate" / name).symlink_to(target)
+    kept = contents(tmp_path / "home"), precious.read_bytes()
+    with pytest.raises(InputError, match=rf"^output_dir: \S+{name} is, or lies behind, a symbolic link"):
+        rate(RateSettings(**given, summary=name == "summary"))
+    assert (contents(tmp_path / "home"), precious.read_bytes()) == kept
+
+
+def test_a_loop_works_in_no_folder_that_a_link_leads_to(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / ".draft.part").write_text("of another program")
+    (tmp_path / "loop").mkdir()
+    (tmp_path / "loop" / "before").symlink_to(tmp_path / "mine")
+    with pytest.raises(InputError, match=r"^output_dir: \S+before is, or lies behind, a symbolic link"):
+        loop(LoopSettings(output_dir=tmp_path / "loop", report_to="none"))
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == [".draft.part"]
+
+
+def test_no_file_behind_a_link_is_exported(tmp_path, precious):
+    tuned = tuning(tmp_path, tiny_checkpoints.base_without_template)
+    (tuned / "adapter" / "notes.txt").symlink_to(precious)
+    with pytest.raises(InputError, match=r"^tuning: \S+notes.txt is, or lies behind, a symbolic link"):
+        export(ExportSettings(tuning=tuned, merge=False, output_dir=tmp_path / "exported"))
+    assert not (tmp_path / "exported" / "model").exists()
