@@ -35,7 +35,7 @@ def ablate(settings: AblateSettings) -> None:
                 planned.append(plan)
     if not planned:
         raise InputError(f"sweep: {settings.sweep} has no point; give each field a value, or a list of some.")
-    processes.from_main(lambda: refuse_stages_outside(settings.output_dir, planned))
+    processes.on_rank_zero(lambda: refuse_stages_outside(settings.output_dir, planned))
     refused = run(planned, settings, on_finished=lambda finished: track(settings, finished, fields))
     processes.on_rank_zero(lambda: summarise_and_present("An ablation", settings, planned, refused, fields))
 

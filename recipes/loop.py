@@ -14,7 +14,7 @@ def loop(settings: LoopSettings) -> None:
     """
     place = by_name(settings.output_dir)
     planned = [plan for method in dict.fromkeys(settings.methods) for plan in plans(settings, method, place)]
-    processes.from_main(lambda: refuse_stages_outside(settings.output_dir, planned))
+    processes.on_rank_zero(lambda: refuse_stages_outside(settings.output_dir, planned))
     refused = run(planned, settings)
     processes.on_rank_zero(
         lambda: summarise_and_present("Generation bias before and after tuning", settings, planned, refused)
