@@ -20,15 +20,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias, generation_bias
-from evenhand.evaluation.families.generation_bias.relevance import cell_codes
-from evenhand.evaluation.families.generation_bias.rows import read_styled_run, style_tables
-from evenhand.evaluation.families.generation_bias.style_changes import (
+from evenhand.evaluation.families.generation_bias.changes.style_changes import (
     descriptor_styles,
     moved_descriptors,
     style_changes,
 )
-from evenhand.evaluation.families.generation_bias.style_drift import style_drift
+from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run, style_tables
+from evenhand.evaluation.families.generation_bias.costs.relevance import cell_codes
+from evenhand.evaluation.families.generation_bias.costs.style_drift import style_drift
+from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias, generation_bias
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.rows import blocks, some_rows
 from evenhand.evaluation.runs.parts import gather_numbers

@@ -19,13 +19,13 @@ import pandas as pd
 import torch
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
 
-from evenhand.evaluation.families.generation_bias.responses import (
+from evenhand.evaluation.families.generation_bias.collect.responses import (
     classify_in_parts,
     cleaned,
     likelihoods_of_responses,
     respond,
 )
-from evenhand.evaluation.families.generation_bias.rows import read_styled_run, style_tables
+from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run, style_tables
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.styles import StyleClassifier

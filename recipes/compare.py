@@ -11,8 +11,8 @@ import pandas as pd
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
-from evenhand.evaluation.families.generation_bias.report_data import HEADLINE
-from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run, same_prompts
+from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run, same_prompts
+from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
 from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Link, Page

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError, Refused
-from evenhand.evaluation.families.generation_bias.report_data import HEADLINE, bias_shown
+from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, bias_shown
 from evenhand.evaluation.families.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.models.revisions import ADAPTER
 from evenhand.evaluation.report.numbers import score_text

@@ -8,7 +8,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from evenhand.evaluation.families.generation_bias.report_data import METRIC_NAMES
+from evenhand.evaluation.families.generation_bias.report.report_data import METRIC_NAMES
 from evenhand.evaluation.models.loading import Kind
 from evenhand.evaluation.models.revisions import ADAPTER, FACTS
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, decimals_for, find, interval, number

@@ -10,7 +10,7 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import unknown_name
-from evenhand.evaluation.families.generation_bias.rows import read_styled_run
+from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run
 from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT
 from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.runs.folders import stage

@@ -9,7 +9,7 @@ from typing import Any
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun, MeasureConfig
-from evenhand.evaluation.families.generation_bias.response_file import write_asked
+from evenhand.evaluation.families.generation_bias.collect.response_file import write_asked
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.results import BiasScore, display_name, write_scores

@@ -10,7 +10,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
-from evenhand.evaluation.families.generation_bias.report_data import HEADLINE
+from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
 from evenhand.evaluation.rating.crowd import crowd_pairs, read_crowd_votes
 from evenhand.evaluation.rating.metric import rating_scores
 from evenhand.evaluation.rating.page import page

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run, some_texts
+from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run, some_texts
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.report.responses import responses_html, rows_of
 from evenhand.evaluation.results import DESCRIPTOR, RESPONSE, TEMPLATE

@@ -14,8 +14,8 @@ from datasets import Dataset
 from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.generation_bias.responses import classify, respond
-from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run
+from evenhand.evaluation.families.generation_bias.collect.responses import classify, respond
+from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
 from evenhand.evaluation.families.generation_bias.settings import neutral_dialogue
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.decoding import decoding

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families.generation_bias.rows import style_table
+from evenhand.evaluation.families.generation_bias.collect.rows import style_table
 from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.results import PROMPT_ID, RESPONSE, write_scores
 from evenhand.evaluation.runs.folders import stage

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.generation_bias.text_quality import repeats_prompt
+from evenhand.evaluation.families.generation_bias.costs.text_quality import repeats_prompt
 from evenhand.evaluation.results import (
     BIAS_VALUE,
     DESCRIPTOR,

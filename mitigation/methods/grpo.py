@@ -16,8 +16,8 @@ import pandas as pd
 from datasets import Dataset
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.generation_bias.relevance import other_prompts
-from evenhand.evaluation.families.generation_bias.responses import classify
+from evenhand.evaluation.families.generation_bias.collect.responses import classify
+from evenhand.evaluation.families.generation_bias.costs.relevance import other_prompts
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.styles import StyleClassifier

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation.families.generation_bias.report_data import HEADLINE
+from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
 from evenhand.evaluation.results import BiasScore, find_score, read_scores
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.mitigation.labelling.page import PLAN, THRESHOLD, planned_at

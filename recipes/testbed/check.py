@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
-from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run
+from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts
+from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
 from evenhand.evaluation.families.generation_bias.settings import Settings as GenerationSettings
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.families.likelihood_bias.rows import LOG_LIKELIHOOD

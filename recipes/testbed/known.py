@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun, ReportContext
-from evenhand.evaluation.families.generation_bias.rows import read_styled_run
+from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.settings import TESTBED
 from evenhand.evaluation.statistics.intervals import share_interval

@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from evenhand.evaluation.families.generation_bias.rows import StyledRun
+from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun
 from evenhand.evaluation.results import DESCRIPTOR
 from evenhand.recipes.testbed import grammar
 

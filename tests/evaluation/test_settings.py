@@ -7,7 +7,7 @@ from evenhand.evaluation.datasets.prompts import select
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.embedding_bias.settings import Settings, inputs
-from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
+from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts
 from evenhand.evaluation.settings import PromptSettings
 from tests.gendered_references import written_references
 

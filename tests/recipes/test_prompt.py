@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.families.generation_bias.relevance import LIKELIHOODS
-from evenhand.evaluation.families.generation_bias.rows import read_styled_run
+from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run
+from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOODS
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model

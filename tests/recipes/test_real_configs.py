@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import torch
 
-from evenhand.evaluation.families.generation_bias.rows import read_styled_run
+from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.results import find_score, read_scores

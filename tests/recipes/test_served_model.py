@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias import measure as module
-from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
-from evenhand.evaluation.families.generation_bias.served import seeds_kept, served_responses
+from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts
+from evenhand.evaluation.families.generation_bias.collect.served import seeds_kept, served_responses
 from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.models import server
 from evenhand.evaluation.results import find_score, read_scores

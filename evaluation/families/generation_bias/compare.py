@@ -10,19 +10,23 @@ from evenhand.evaluation.datasets.phrase_files import load_phrases
 from evenhand.evaluation.datasets.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
-from evenhand.evaluation.families.generation_bias.capability import capability_differences
-from evenhand.evaluation.families.generation_bias.changes import write_changes, write_corpus
-from evenhand.evaluation.families.generation_bias.costs import cost_differences
-from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias
-from evenhand.evaluation.families.generation_bias.relevance import LIKELIHOODS, likelihood_changes, undefined_changes
-from evenhand.evaluation.families.generation_bias.responses import likelihoods_of_responses
-from evenhand.evaluation.families.generation_bias.rows import (
+from evenhand.evaluation.families.generation_bias.changes.tables import write_changes, write_corpus
+from evenhand.evaluation.families.generation_bias.collect.responses import likelihoods_of_responses
+from evenhand.evaluation.families.generation_bias.collect.rows import (
     SECOND_STYLES,
     StyledRun,
     random_samples,
     read_styled_run,
     same_prompts,
 )
+from evenhand.evaluation.families.generation_bias.costs.capability import capability_differences
+from evenhand.evaluation.families.generation_bias.costs.relevance import (
+    LIKELIHOODS,
+    likelihood_changes,
+    undefined_changes,
+)
+from evenhand.evaluation.families.generation_bias.costs.scores import cost_differences
+from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias
 from evenhand.evaluation.families.generation_bias.settings import FIRST, SECOND, ComparisonSettings
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import model_revision

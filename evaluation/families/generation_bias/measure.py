@@ -14,18 +14,9 @@ from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.datasets.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.generation_bias.capability import CAPABILITIES, capability_scores
-from evenhand.evaluation.families.generation_bias.costs import (
-    perplexity_score,
-    style_share,
-    text_scores,
-    unfinished_share,
-)
-from evenhand.evaluation.families.generation_bias.metric import generation_bias
-from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
-from evenhand.evaluation.families.generation_bias.relevance import LIKELIHOODS, likelihood_scores
-from evenhand.evaluation.families.generation_bias.response_file import answered, given_signature
-from evenhand.evaluation.families.generation_bias.responses import (
+from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts
+from evenhand.evaluation.families.generation_bias.collect.response_file import answered, given_signature
+from evenhand.evaluation.families.generation_bias.collect.responses import (
     classify_in_parts,
     cleaned,
     likelihoods_of_responses,
@@ -34,7 +25,7 @@ from evenhand.evaluation.families.generation_bias.responses import (
     response_likelihoods,
     response_table,
 )
-from evenhand.evaluation.families.generation_bias.rows import (
+from evenhand.evaluation.families.generation_bias.collect.rows import (
     PROMPTS,
     RESPONSES,
     SECOND_STYLES,
@@ -44,7 +35,16 @@ from evenhand.evaluation.families.generation_bias.rows import (
     some_texts,
     style_tables,
 )
-from evenhand.evaluation.families.generation_bias.served import seeds_kept, served_responses, served_signature
+from evenhand.evaluation.families.generation_bias.collect.served import seeds_kept, served_responses, served_signature
+from evenhand.evaluation.families.generation_bias.costs.capability import CAPABILITIES, capability_scores
+from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOODS, likelihood_scores
+from evenhand.evaluation.families.generation_bias.costs.scores import (
+    perplexity_score,
+    style_share,
+    text_scores,
+    unfinished_share,
+)
+from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.settings import (
     FIRST,
     OFFENSIVE,

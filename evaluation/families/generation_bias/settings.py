@@ -115,8 +115,8 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     """
     from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
     from evenhand.evaluation.datasets.style_clusters import load_style_clusters
-    from evenhand.evaluation.families.generation_bias.prompts import prompts_fingerprint
-    from evenhand.evaluation.families.generation_bias.response_file import given_fingerprint
+    from evenhand.evaluation.families.generation_bias.collect.prompts import prompts_fingerprint
+    from evenhand.evaluation.families.generation_bias.collect.response_file import given_fingerprint
     from evenhand.evaluation.models.capabilities import check_installed, is_file
     from evenhand.evaluation.models.classifier_labels import classifier_labels, place_of_label
     from evenhand.evaluation.models.revisions import model_revision
@@ -125,7 +125,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     settings, models = config.settings, classifiers(config)
     found = {}
     if config.model.server and not config.responses:
-        from evenhand.evaluation.families.generation_bias.served import check_served
+        from evenhand.evaluation.families.generation_bias.collect.served import check_served
 
         check_served(config)
         found["model"] = config.model.name  # a server may have another address when a run goes on

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run, some_texts
+from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run, some_texts
 from evenhand.evaluation.families.generation_bias.settings import Settings as GenerationSettings
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model

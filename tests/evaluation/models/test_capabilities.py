@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.generation_bias.capability import capability_differences, capability_scores
-from evenhand.evaluation.families.generation_bias.report_data import ReportData
+from evenhand.evaluation.families.generation_bias.costs.capability import capability_differences, capability_scores
+from evenhand.evaluation.families.generation_bias.report.report_data import ReportData
+from evenhand.evaluation.families.generation_bias.report.tables import cost_table
+from evenhand.evaluation.families.generation_bias.report.warnings import warnings
 from evenhand.evaluation.families.generation_bias.settings import inputs
-from evenhand.evaluation.families.generation_bias.tables import cost_table
-from evenhand.evaluation.families.generation_bias.warnings import warnings
 from evenhand.evaluation.models import capabilities as module
 from evenhand.evaluation.models.capabilities import capability_rows, check_installed, described_tasks
 from evenhand.evaluation.models.contexts import render_contexts

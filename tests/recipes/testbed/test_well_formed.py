@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation.families import FamilyRun, MeasureConfig
-from evenhand.evaluation.families.generation_bias.rows import read_styled_run
+from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run
 from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.settings import ModelSettings

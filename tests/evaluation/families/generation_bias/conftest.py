@@ -6,7 +6,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.families.generation_bias.report_data import ReportData
+from evenhand.evaluation.families.generation_bias.report.report_data import ReportData
 from evenhand.evaluation.results import BiasScore
 from tests.report_pages import HOSTILE
 

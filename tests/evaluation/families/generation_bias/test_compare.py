@@ -9,11 +9,11 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun, MeasureConfig, ReportContext
-from evenhand.evaluation.families.generation_bias.changes import chosen_samples
+from evenhand.evaluation.families.generation_bias.changes.tables import chosen_samples
+from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run, style_table
 from evenhand.evaluation.families.generation_bias.compare import differences
-from evenhand.evaluation.families.generation_bias.costs import cost_differences
+from evenhand.evaluation.families.generation_bias.costs.scores import cost_differences
 from evenhand.evaluation.families.generation_bias.page import comparison_page
-from evenhand.evaluation.families.generation_bias.rows import read_styled_run, style_table
 from evenhand.evaluation.families.generation_bias.settings import (
     ComparisonSettings,
     CorpusSettings,

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.families import FamilyRun, MeasureConfig
-from evenhand.evaluation.families.generation_bias.costs import text_scores
+from evenhand.evaluation.families.generation_bias.collect.responses import classify, respond
+from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run, style_table
+from evenhand.evaluation.families.generation_bias.costs.scores import text_scores
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
-from evenhand.evaluation.families.generation_bias.responses import classify, respond
-from evenhand.evaluation.families.generation_bias.rows import StyledRun, read_styled_run, style_table
 from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.styles import load_style_classifier

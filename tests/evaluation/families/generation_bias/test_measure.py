@@ -13,11 +13,11 @@ from evenhand.evaluation.datasets.mentions import clean_response
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.generation_bias import measure as module
-from evenhand.evaluation.families.generation_bias.costs import text_scores
+from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts
+from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run, style_tables
+from evenhand.evaluation.families.generation_bias.costs.scores import text_scores
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.page import page
-from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts
-from evenhand.evaluation.families.generation_bias.rows import read_styled_run, style_tables
 from evenhand.evaluation.families.generation_bias.settings import Settings, classifiers, inputs, neutral_dialogue
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.results import find_score

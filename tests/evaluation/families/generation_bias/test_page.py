@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from markdown_it import MarkdownIt
 
-from evenhand.evaluation.families.generation_bias.page import content_page
+from evenhand.evaluation.families.generation_bias.report.sections import content_page
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.report.numbers import visible

@@ -8,8 +8,13 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.datasets.phrase_files import REST
-from evenhand.evaluation.families.generation_bias.report_data import HEADLINE, METRIC_NAMES, Comparison, ReportData
-from evenhand.evaluation.families.generation_bias.tables import bias_table
+from evenhand.evaluation.families.generation_bias.report.report_data import (
+    HEADLINE,
+    METRIC_NAMES,
+    Comparison,
+    ReportData,
+)
+from evenhand.evaluation.families.generation_bias.report.tables import bias_table
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, visible
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, score_cell

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.families.generation_bias import change_tables as changes
-from evenhand.evaluation.families.generation_bias import tables
-from evenhand.evaluation.families.generation_bias.page import content_page
-from evenhand.evaluation.families.generation_bias.warnings import warnings
+from evenhand.evaluation.families.generation_bias.report import change_tables as changes
+from evenhand.evaluation.families.generation_bias.report import tables
+from evenhand.evaluation.families.generation_bias.report.sections import content_page
+from evenhand.evaluation.families.generation_bias.report.warnings import warnings
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.report.tables import shown

@@ -8,7 +8,7 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.mentions import clean_response
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.generation_bias.relevance import other_prompts
+from evenhand.evaluation.families.generation_bias.costs.relevance import other_prompts
 from evenhand.evaluation.models.contexts import UNFINISHED, render_contexts
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
 from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity

@@ -4,10 +4,11 @@ import math
 from dataclasses import replace
 
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.generation_bias.page import content_page, judged_by_the_base
-from evenhand.evaluation.families.generation_bias.page import say as sentences
-from evenhand.evaluation.families.generation_bias.tables import cost_table, most_moved
-from evenhand.evaluation.families.generation_bias.warnings import warnings
+from evenhand.evaluation.families.generation_bias.page import judged_by_the_base
+from evenhand.evaluation.families.generation_bias.report.sections import content_page
+from evenhand.evaluation.families.generation_bias.report.sections import say as sentences
+from evenhand.evaluation.families.generation_bias.report.tables import cost_table, most_moved
+from evenhand.evaluation.families.generation_bias.report.warnings import warnings
 from evenhand.evaluation.results import find_score
 from tests.evaluation.families.generation_bias.conftest import score
 

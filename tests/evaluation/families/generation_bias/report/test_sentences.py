@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from evenhand.evaluation.families.generation_bias.page import content_page
-from evenhand.evaluation.families.generation_bias.warnings import warnings
+from evenhand.evaluation.families.generation_bias.report.sections import content_page
+from evenhand.evaluation.families.generation_bias.report.warnings import warnings
 
 from .conftest import score
 

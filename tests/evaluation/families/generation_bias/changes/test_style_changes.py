@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evenhand.evaluation.families.generation_bias.metric import StyledResponses
-from evenhand.evaluation.families.generation_bias.style_changes import (
+from evenhand.evaluation.families.generation_bias.changes.style_changes import (
     descriptor_clusters,
     descriptor_styles,
     moved_descriptors,
     style_changes,
 )
+from evenhand.evaluation.families.generation_bias.metric import StyledResponses
 from evenhand.evaluation.statistics.cells import arrange_cells, complete_descriptors
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from evenhand.evaluation.families.generation_bias.relevance import JUDGED_METRICS
-from evenhand.evaluation.families.generation_bias.report_data import (
+from evenhand.evaluation.families.generation_bias.costs.relevance import JUDGED_METRICS
+from evenhand.evaluation.families.generation_bias.report.report_data import (
     HEADLINE,
     METRIC_NAMES,
     Comparison,

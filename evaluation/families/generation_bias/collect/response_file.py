@@ -16,7 +16,7 @@ from evenhand.evaluation.datasets.response_files import (
 )
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.generation_bias.prompts import measurement_prompts, prompts_fingerprint
+from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts, prompts_fingerprint
 from evenhand.evaluation.results import LEFT_OUT, PROMPT_ID, RESPONSE, TEMPLATE
 from evenhand.evaluation.runs.files import sha256_of
 

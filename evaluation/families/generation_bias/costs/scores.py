@@ -11,11 +11,10 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.families import FamilyRun
-from evenhand.evaluation.families.generation_bias.relevance import cell_codes
-from evenhand.evaluation.families.generation_bias.rows import StyledRun
-from evenhand.evaluation.families.generation_bias.settings import OFFENSIVE
-from evenhand.evaluation.families.generation_bias.style_drift import style_drift
-from evenhand.evaluation.families.generation_bias.text_quality import (
+from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun
+from evenhand.evaluation.families.generation_bias.costs.relevance import cell_codes
+from evenhand.evaluation.families.generation_bias.costs.style_drift import style_drift
+from evenhand.evaluation.families.generation_bias.costs.text_quality import (
     distinct_n,
     distinct_n_without_each,
     distinct_responses,
@@ -23,6 +22,7 @@ from evenhand.evaluation.families.generation_bias.text_quality import (
     repeated,
     said_once,
 )
+from evenhand.evaluation.families.generation_bias.settings import OFFENSIVE
 from evenhand.evaluation.families.offensiveness.metric import offensiveness_changes
 from evenhand.evaluation.models.contexts import UNFINISHED
 from evenhand.evaluation.results import LEFT_OUT, PROMPT_ID, RESPONSE, TEXT, BiasScore, find_score

@@ -5,7 +5,12 @@ import math
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.families.generation_bias.phrases import REST, contains, highest_descriptors, phrase_changes
+from evenhand.evaluation.families.generation_bias.changes.phrases import (
+    REST,
+    contains,
+    highest_descriptors,
+    phrase_changes,
+)
 
 
 @pytest.mark.parametrize(

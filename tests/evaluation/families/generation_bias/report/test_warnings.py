@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evenhand.evaluation.families.generation_bias.report_data import ReportData
-from evenhand.evaluation.families.generation_bias.warnings import warnings
+from evenhand.evaluation.families.generation_bias.report.report_data import ReportData
+from evenhand.evaluation.families.generation_bias.report.warnings import warnings
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.generation_bias.responses import gathered
-from evenhand.evaluation.families.generation_bias.rows import RESPONSES
+from evenhand.evaluation.families.generation_bias.collect.responses import gathered
+from evenhand.evaluation.families.generation_bias.collect.rows import RESPONSES
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import prompt_seed
 from evenhand.evaluation.models.loading import control_tag

@@ -7,15 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.families.generation_bias import relevance as module
-from evenhand.evaluation.families.generation_bias import style_drift as drifting
-from evenhand.evaluation.families.generation_bias.relevance import (
+from evenhand.evaluation.families.generation_bias.costs import relevance as module
+from evenhand.evaluation.families.generation_bias.costs import style_drift as drifting
+from evenhand.evaluation.families.generation_bias.costs.relevance import (
     cell_codes,
     likelihood_changes,
     likelihood_scores,
     other_prompts,
 )
-from evenhand.evaluation.families.generation_bias.style_drift import style_drift
+from evenhand.evaluation.families.generation_bias.costs.style_drift import style_drift
 from evenhand.evaluation.results import find_score
 
 

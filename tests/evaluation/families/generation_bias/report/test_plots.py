@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.families.generation_bias import plots, tables
+from evenhand.evaluation.families.generation_bias.report import plots, tables
 from evenhand.evaluation.report.plots import row_plot, row_scale
 
 

@@ -10,8 +10,13 @@ comparisons at most.
 import math
 from collections.abc import Sequence
 
-from evenhand.evaluation.families.generation_bias.report_data import HEADLINE, METRIC_NAMES, Comparison, ReportData
-from evenhand.evaluation.families.generation_bias.tables import HARMFUL_CLUSTERS, WATCHED, watched_metric
+from evenhand.evaluation.families.generation_bias.report.report_data import (
+    HEADLINE,
+    METRIC_NAMES,
+    Comparison,
+    ReportData,
+)
+from evenhand.evaluation.families.generation_bias.report.tables import HARMFUL_CLUSTERS, WATCHED, watched_metric
 from evenhand.evaluation.report.numbers import find
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.statistics.multiple_testing import risen

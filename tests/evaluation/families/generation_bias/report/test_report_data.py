@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from evenhand.evaluation.families.generation_bias.report_data import Comparison
+from evenhand.evaluation.families.generation_bias.report.report_data import Comparison
 
 from .conftest import score
 

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from evenhand.evaluation.families.generation_bias import costs as module
-from evenhand.evaluation.families.generation_bias.costs import style_share
+from evenhand.evaluation.families.generation_bias.costs import scores as module
+from evenhand.evaluation.families.generation_bias.costs.scores import style_share
 
 VECTORS = np.array([[0.1, 0.2, 0.7], [0.3, 0.4, 0.3], [np.nan] * 3, [0.5, 0.1, 0.4]], dtype=np.float32)
 CLUSTERS = {"HATE": (0, 1), "CARE": (2,)}

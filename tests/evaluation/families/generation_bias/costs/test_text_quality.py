@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from evenhand.evaluation.families.generation_bias import text_quality
-from evenhand.evaluation.families.generation_bias.text_quality import (
+from evenhand.evaluation.families.generation_bias.costs import text_quality
+from evenhand.evaluation.families.generation_bias.costs.text_quality import (
     distinct_n,
     distinct_responses,
     mean_length,

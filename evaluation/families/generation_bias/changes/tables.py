@@ -9,17 +9,17 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.corpus import count_in_corpus
 from evenhand.evaluation.datasets.phrase_files import PhraseGroup
-from evenhand.evaluation.families.generation_bias.costs import both_answered, texts_of
-from evenhand.evaluation.families.generation_bias.phrases import highest_descriptors, phrase_changes
-from evenhand.evaluation.families.generation_bias.rows import StyledRun, side_by_side
-from evenhand.evaluation.families.generation_bias.settings import CorpusSettings
-from evenhand.evaluation.families.generation_bias.style_changes import (
+from evenhand.evaluation.families.generation_bias.changes.phrases import highest_descriptors, phrase_changes
+from evenhand.evaluation.families.generation_bias.changes.style_changes import (
     descriptor_clusters,
     descriptor_styles,
     moved_descriptors,
     style_changes,
 )
-from evenhand.evaluation.families.generation_bias.text_quality import parroting_by_descriptor, repeated
+from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, side_by_side
+from evenhand.evaluation.families.generation_bias.costs.scores import both_answered, texts_of
+from evenhand.evaluation.families.generation_bias.costs.text_quality import parroting_by_descriptor, repeated
+from evenhand.evaluation.families.generation_bias.settings import CorpusSettings
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, BiasScore
 from evenhand.evaluation.runs.folders import Run
 from evenhand.evaluation.settings import as_settings
