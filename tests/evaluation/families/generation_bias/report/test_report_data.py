@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from evenhand.evaluation.families.generation_bias.report.report_data import Comparison
-
-from .conftest import score
+from tests.evaluation.families.generation_bias.conftest import score
 
 
 def row(before, after, difference=None):

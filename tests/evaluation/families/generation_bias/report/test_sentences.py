@@ -8,8 +8,7 @@ import pytest
 
 from evenhand.evaluation.families.generation_bias.report.sections import content_page
 from evenhand.evaluation.families.generation_bias.report.warnings import warnings
-
-from .conftest import score
+from tests.evaluation.families.generation_bias.conftest import score
 
 POOLED = "fgb_pooled_corrected"
 

@@ -14,9 +14,8 @@ from evenhand.evaluation.families.generation_bias.report.warnings import warning
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.report.tables import shown
+from tests.evaluation.families.generation_bias.conftest import changes_of, phrase_row, samples, score, style_rows
 from tests.report_pages import printed
-
-from .conftest import changes_of, phrase_row, samples, score, style_rows
 
 POOLED = "fgb_pooled_corrected"
 
