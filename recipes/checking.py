@@ -20,25 +20,15 @@ from evenhand.recipes.configs import config_file
 CANNOT = " cannot be used: "
 STRICT = ConfigDict(strict=True)
 NAME = "name"  # the field that a plain value in a group's place is for
-# Where the settings of 0.1.0 are now, where more than their group is new; the others are found by their last part.
-MOVED = {
-    "revision": ("model.revision",),
-    "dtype": ("model.dtype",),
-    "trust_remote_code": ("model.trust_remote_code",),
-    "prompts_file": ("prompts.file",),
-    "split": ("side",),
-    "decoding": ("decoding.preset",),
-    "decoding_arguments": ("decoding.arguments",),
-    "pair_columns": ("sentence_pairs.columns",),
-    "reference_split": ("translation_bias.split", "embedding_bias.split"),
-    "offensiveness_classifier": ("generation_bias.offensiveness", "offensiveness.classifier"),
-    "offensive_label": ("generation_bias.offensiveness.label", "offensiveness.classifier.label"),
-    "corpus": ("generation_bias.corpus.path",),
-    "corpus_text_column": ("generation_bias.corpus.text_column",),
-    "corpus_subset": ("generation_bias.corpus.subset",),
-    "corpus_split": ("generation_bias.corpus.split",),
-    "corpus_limit": ("generation_bias.corpus.limit",),
-}
+# (name in 0.2, name in 0.3) of each renamed setting; a plain name, or the end of a dotted one. An old name may have
+# several new names: an error gives the one that is a setting of the command.
+RENAMED = (
+    ("side", "split"),
+    ("untagged", "measure_without_tag"),
+    ("untagged", "after_without_tag"),
+    ("even_if_unbiased", "allow_no_bias"),
+    ("largest_perplexity_rise", "max_perplexity_increase"),
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +64,7 @@ def checked(cls: type, mapping: Mapping[str, Any], source: str) -> Any:
     """Return `cls(**told)`, every key, type and range checked; `source` is named in the error.
 
     Raises:
-        InputError: a key is unknown, or has another place now; a value has the wrong type or is out of range.
+        InputError: a key is unknown or has another name now; a value has the wrong type or is out of range.
     """
     return _built(cls, with_groups(cls, mapping, source), source)
 
@@ -137,8 +127,6 @@ def with_groups(cls: type, mapping: Mapping[str, Any], source: str, root: type |
         if not isinstance(value, Mapping):
             names = [field.name for field in fields(group)]
             if NAME not in names and value is not None:
-                if key in MOVED:
-                    raise unknown_setting(root or cls, f"{at}{key}", source)
                 raise InputError(f"{source}: {at}{key}: {shown(value)} is no group of settings ({', '.join(names)}).")
             value = {NAME: value} if NAME in names else {}
         found[key] = with_groups(group, value, source, root or cls, f"{at}{key}.")
@@ -148,36 +136,40 @@ def with_groups(cls: type, mapping: Mapping[str, Any], source: str, root: type |
 
 
 def unknown_setting(cls: type, name: str, source: str) -> InputError:
-    """Return the error for a name that is none: with its new place, the reason, or the one likely meant."""
+    """Return the error for an unknown setting, with its new name or the setting that is likely meant."""
     known = [setting.name for setting in settings_in(cls)]
-    before, _, last = name.rpartition(".")
-    prefix = f"{before}." if before else ""
-    if set_by_caller(cls, before, last):
-        return InputError(f"{source}: {name}: it is set by itself; leave it out.")
-    places = [place for moved in MOVED.get(last, ()) if (place := prefix + moved) in known]
-    if not places and name in known:
-        first = next(each for each in known if each.startswith(f"{name}."))
+    if new := next((new for new in new_names(name) if new in known), None):
+        return InputError(f"{source}: {name} is now {new}.")
+    group, _, last = name.rpartition(".")
+    if is_set_by_caller(cls, group, last):
+        return InputError(f"{source}: {name}: the command sets this itself; leave it out.")
+    if name in known:
+        first = next(setting for setting in known if setting.startswith(f"{name}."))
         return InputError(f"{source}: {name} is a group of settings; give them one by one, such as --{first}.")
-    if not places:
-        places = [each for each in known if each.startswith(prefix) and each.endswith(f".{last}")]
-        places = [each for each in places if each.count(".") == min(other.count(".") for other in places)]
-    if not places and before and last in known:
-        places = [last]
-    if places:
-        return InputError(f"{source}: {name} is now {' or '.join(places)}.")
-    close = get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "see --help."
-    return InputError(f"{source}: {name!r} is unknown; {hint}")
+    in_group = f"{group}." if group else ""
+    inside = [setting for setting in known if setting.startswith(in_group) and setting.endswith(f".{last}")]
+    likely = min(inside, key=lambda setting: setting.count("."), default=last if last in known else None)
+    likely = likely or next(iter(get_close_matches(name, known, n=1)), None)
+    return InputError(f"{source}: {name!r} is unknown; {f'did you mean {likely!r}?' if likely else 'see --help.'}")
 
 
-def set_by_caller(cls: type, group: str, name: str) -> bool:
-    """Return whether the command of a stage has this field, which the loop or the ablation sets for its stages."""
+def new_names(name: str) -> list[str]:
+    """Return the dotted names that a setting of 0.2 may have now.
+
+    >>> new_names("tune.training.largest_perplexity_rise")
+    ['tune.training.max_perplexity_increase']
+    """
+    return [(name.removesuffix(old) + new) for old, new in RENAMED if name == old or name.endswith(f".{old}")]
+
+
+def is_set_by_caller(cls: type, group: str, name: str) -> bool:
+    """Return whether a stage's command has this field, which the loop or the ablation sets for its stages."""
     for part in filter(None, group.split(".")):
         cls = group_in(typing.get_type_hints(cls).get(part))
         if cls is None:
             return False
-    of_commands = {field.name for command in cls.__subclasses__() for field in fields(command)}
-    return not of_commands.isdisjoint((name, *MOVED.get(name, ())))
+    fields_of_commands = {field.name for command in cls.__subclasses__() for field in fields(command)}
+    return not fields_of_commands.isdisjoint((name, *new_names(name)))
 
 
 def reader(name: str, kind: Any) -> Callable[[Any], Any]:

@@ -91,7 +91,7 @@ def _measured(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyRun]
 def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, Any]) -> dict[str, Any]:
     """Return fingerprints of the runs, and of what each family reads besides."""
     inputs = {side: manifest["fingerprint"] for side, manifest in manifests.items()}
-    for name, command in (("labels", "label"), ("tuning", "tune"), ("untagged", "measure")):
+    for name, command in (("labels", "label"), ("tuning", "tune"), ("after_without_tag", "measure")):
         if (folder := getattr(settings, name)) is not None:
             inputs[name] = read_run(folder, command, name)[1]["fingerprint"]
     for name in names:
@@ -126,8 +126,8 @@ def _page(settings: CompareSettings, name: str, before: FamilyRun, after: Family
     if name != FAMILY:
         return page(before, after, changes, known(name, before))
     told, model = known(name, before), after.config.model.name
-    untagged = settings.untagged and FamilyRun(settings.untagged)
-    pooled = [find_score(measured.scores, HEADLINE) for measured in (untagged, before) if untagged]
+    without_tag = settings.after_without_tag and FamilyRun(settings.after_without_tag)
+    pooled = [find_score(measured.scores, HEADLINE) for measured in (without_tag, before) if without_tag]
     note = tag_note(model, *pooled)
     found = page(before, after, changes, replace(told, notes=[*told.notes, *filter(None, [note])]))
     planned = settings.labels and _planned(settings)

@@ -80,7 +80,7 @@ class Plan:
     labels: Path | None  # of the first round; None where the method trains nothing
     tunings: tuple[Path, ...]
     after: Path
-    untagged: Path | None
+    after_without_tag: Path | None
     comparison: Path
     decoding: str
     allow_no_bias: bool = False
@@ -158,18 +158,24 @@ def plan(loop: LoopSettings, method: str, place: Place, second: bool = False) ->
     families = [FAMILY] if model.system_prompt else measured.metrics  # the others ask without any
     asked = replace(measured.with_metrics(*families), model=model, generation_bias=unscored)
     after = measure(f"{method}/{under}after", asked, *tuned_before)
-    untagged = None
+    after_without_tag = None
     if module.INFERENCE_TAG and loop.measure_without_tag and not second:
         asked_without = replace(unscored, control_tag="", permutations=0)
         alone = loop.measure.with_metrics(FAMILY)
         alone = replace(alone, model=model, generation_bias=asked_without, capabilities=[])
-        untagged = measure(f"{method}/untagged", alone, *tuned_before)
+        after_without_tag = measure(f"{method}/untagged", alone, *tuned_before)
     first, last = (next(iter(found), None) for found in (labels, reversed(tunings)))
-    folders = {"before": before, "after": after, "labels": first, "tuning": last, "untagged": untagged}
+    folders = {
+        "before": before,
+        "after": after,
+        "labels": first,
+        "tuning": last,
+        "after_without_tag": after_without_tag,
+    }
     needed = [folder for folder in folders.values() if folder is not None]
     told = {"generation_bias": ComparisonSettings(relevance=measured.generation_bias.relevance), "show": False}
     comparison = add(f"{method}/{under}compare", "compare", CompareSettings, None, *needed, **folders, **told)
-    folders = (before, first, tuple(tunings), after, untagged, comparison)
+    folders = (before, first, tuple(tunings), after, after_without_tag, comparison)
     return Plan(method, loop.seed, tuple(stages), *folders, measured.decoding.title(), loop.allow_no_bias)
 
 

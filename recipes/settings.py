@@ -189,7 +189,7 @@ class CompareSettings:
     after: Folder = option(Path("runs/after"), "measuring run of the tuned model")
     labels: Folder | None = option(None, "labelling run, for the threshold plan")
     tuning: Folder | None = option(None, "tuning run, for its curves")
-    untagged: Folder | None = option(None, "measuring run of the tuned model without its control tag")
+    after_without_tag: Folder | None = option(None, "measuring run of the tuned model without its control tag")
     show: bool = option(True, SHOW)
     report_to: ReportTo = option("wandb", TRACKED)
     log_artifacts: bool = option(False, KEPT)

@@ -46,7 +46,7 @@ NOT_COMPARED = (
     *("host", "port", "import_votes", "summary", "push_to_hub"),
 )
 # Settings that name another run's folder.
-RUN_FOLDERS = ("responses", "labels", "tuning", "comparison", "before", "after", "untagged")
+RUN_FOLDERS = ("responses", "labels", "tuning", "comparison", "before", "after", "after_without_tag")
 # What is in them, in models and in these files is compared by its fingerprint, among the inputs, however it is spelled.
 FILES = ("file", "texts", "test_texts", "references", "translations", "neutral_dialogue", "questions", "leave_out")
 # Where a model is served, how many requests it gets at once, and where its tokenizer is, whose content is compared.

@@ -40,8 +40,9 @@ def point_row(plan: Plan, folder: Path, fields: Mapping[str, Any], failed: str =
         return row
     before, after, changes = (read_scores(folder / SCORES) for folder in (plan.before, plan.after, plan.comparison))
     row |= change_columns(before, after, changes)
-    if plan.untagged is not None:
-        row["untagged_ratio"] = _value(read_scores(plan.untagged / SCORES), HEADLINE) / _value(before, HEADLINE)
+    if plan.after_without_tag is not None:
+        without_tag = read_scores(plan.after_without_tag / SCORES)
+        row["untagged_ratio"] = _value(without_tag, HEADLINE) / _value(before, HEADLINE)
     seconds = [json.loads((folder / "run.json").read_text(encoding="utf-8"))["seconds"] for folder in plan.tunings]
     return row | {"minutes": sum(each["total"] for each in seconds) / 60}
 
