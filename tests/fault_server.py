@@ -46,14 +46,10 @@ class Handler(BaseHTTPRequestHandler):
             fault = told["random"].choice(told["faults"]) if told["random"].random() < told["share"] else None
             fault = "bad" if body["max_tokens"] == "refuse" else fault
             told["failed"][fault] += 1
-            told["seed"] = body.get("seed")
             if told["file"]:
                 if len(told["bodies"]) > told["dies_after"]:
                     os.kill(os.getpid(), signal.SIGKILL)
-                print(told["seed"], file=told["file"], flush=True)
-        if told["one_generator"]:
-            time.sleep(0.2)
-            body["seed"] = told["seed"]
+                print(body["seed"], file=told["file"], flush=True)
         text = answer_to(body, own)
         is_chat = self.path == "/v1/chat/completions"
         choice = {"index": 0, "finish_reason": "stop"} | (
@@ -131,14 +127,14 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(*faults, share=0.3, seedless=False, one_generator=False, says=(None, None)):
+def serving(*faults, share=0.3, seedless=False, says=(None, None)):
     """Yield the URL of a server, and what it saw: `bodies`, `keys`, and how often it `failed`, by fault.
 
-    With `one_generator` a request's seed is that of all that are under way, as with `transformers serve`. `says` is how
-    it says log p of a prompt's tokens ("echo" or "prompt_logprobs"), and what returns it for ids but the first.
+    `says` is how it says log p of a prompt's tokens ("echo" or "prompt_logprobs"), and what returns it for all ids but
+    the first.
     """
     told = {"faults": faults, "share": share if faults else 0, "seedless": seedless, "random": random.Random(0)}
-    told |= {"one_generator": one_generator, "says": says, "file": None}
+    told |= {"says": says, "file": None}
     told |= {"lock": threading.Lock(), "bodies": [], "keys": set(), "failed": Counter()}
     server = Server(("127.0.0.1", 0), Handler)
     server.config = told

@@ -11,7 +11,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import Any, TypeVar
 
 from evenhand.evaluation.errors import InputError
@@ -28,7 +28,6 @@ RETRIES = 12  # at 30 % faults one request of six million fails for good; a serv
 RETRIES_AT_FIRST = 5  # of a server that may not be there at all
 TIMEOUT = 600.0  # seconds; answers of large models wait in the server's queue
 AHEAD = 4  # so many times `concurrency` answers may wait for an earlier one
-PROBED, AGAIN = 4, 2  # seeds by which it is found out whether a server keeps them, and how often each is asked again
 
 Body = dict[str, Any]
 Read = TypeVar("Read")
@@ -131,8 +130,11 @@ def answers(
     under_way: deque[tuple[int, asyncio.Task[Read | InputError]]] = deque()
     with asyncio.Runner() as runner:
         client, gate = _client(model, RETRIES), asyncio.Semaphore(model.concurrency)
+        # The first request has fewer retries, so that a wrong address is reported early.
+        clients = chain([client.with_options(max_retries=min(RETRIES, RETRIES_AT_FIRST))], repeat(client))
+        queue = zip(rows, clients, strict=False)
 
-        async def ask(body: Body) -> Read | InputError:
+        async def ask(body: Body, client: Any) -> Read | InputError:
             async with gate:
                 try:
                     return await _answer(client, model, body, read)
@@ -140,8 +142,8 @@ def answers(
                     return error
 
         async def next_answers() -> list[tuple[int, Read | InputError]]:
-            for row in islice(rows, AHEAD * model.concurrency - len(under_way)):
-                under_way.append((row, asyncio.create_task(ask(asked[row]))))
+            for row, patient in islice(queue, AHEAD * model.concurrency - len(under_way)):
+                under_way.append((row, asyncio.create_task(ask(asked[row], patient))))
             found = []
             while under_way and (not found or under_way[0][1].done()):
                 row, task = under_way.popleft()
@@ -158,34 +160,6 @@ def answers(
                     raise made[good]
         finally:
             runner.run(client.close())
-
-
-def keeps_seeds(model: ModelSettings, body: Body) -> bool | None:
-    """Return whether a server answers by the seed that it is sent; None if it answers whatever seed alike.
-
-    It is asked with some seeds, one after the other, and then again with all of them, as many under way as in the run:
-    one that draws from a single generator keeps the seeds of requests that come alone.
-
-    Raises:
-        InputError: there is no such server or model, or the key is refused.
-    """
-    several = [{**body, "seed": (body["seed"] + further) % SEEDS} for further in range(PROBED)]
-
-    async def probed() -> tuple[list[str | None], list[str | None]]:
-        client, gate = _client(model, RETRIES_AT_FIRST), asyncio.Semaphore(model.concurrency)
-
-        async def ask(one: Body) -> str | None:
-            async with gate:
-                return await _answer(client, model, one, response)
-
-        async with client:
-            alone = [await ask(one) for one in several]
-            return alone, await asyncio.gather(*(ask(one) for one in several * AGAIN))
-
-    alone, together = asyncio.run(probed())
-    if together != alone * AGAIN:
-        return False
-    return True if len(set(alone)) > 1 else None
 
 
 def request_once(model: ModelSettings, body: Body, read: Callable[[Any, Body], Read]) -> Read:

@@ -1,7 +1,5 @@
 """A model that a server has, by the commands: measured, gone on with, reported; its key in nothing that is left."""
 
-import json
-
 import pandas as pd
 import pytest
 from pydantic import ValidationError
@@ -10,7 +8,7 @@ from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias import measure as module
 from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts
-from evenhand.evaluation.families.generation_bias.collect.served import seeds_kept, served_responses
+from evenhand.evaluation.families.generation_bias.collect.served import served_responses
 from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.models import server
 from evenhand.evaluation.results import find_score, read_scores
@@ -59,11 +57,9 @@ def test_a_served_model_is_measured_once_for_each_prompt_and_the_key_is_left_now
         measure(config(run, "http://127.0.0.1:1/v1", concurrency=3))  # finished: at whatever address, nobody is asked
         assert len(seen["bodies"]) == asked
     signature = find_score(read_scores(run / "scores.json"), "fgb_pooled_corrected").signature
-    assert signature["keeps_seeds"] is False and signature["model"]["api"] == "chat"
+    assert signature["server_seed"] == {"sent": 0, "verified": False} and signature["model"]["api"] == "chat"
     assert not {"server", "concurrency"} & signature["model"].keys()
     assert not {"relevance", "perplexity"} & {score.metric for score in read_scores(run / "scores.json")}
-    assert json.loads((run / "run.json").read_text())["keeps_seeds"] is False
-    assert "pays no heed to seeds" in caplog.text
     assert "A server answered as some-model" in (run / "report.html").read_text()
     left = [file.read_bytes() for file in run.rglob("*") if file.is_file()]
     assert left and not any(CANARY.encode() in each for each in left)
@@ -72,27 +68,25 @@ def test_a_served_model_is_measured_once_for_each_prompt_and_the_key_is_left_now
 
 def test_a_killed_server_ends_the_run_in_one_line_and_the_next_run_asks_for_the_rest(tmp_path, monkeypatch):
     monkeypatch.setattr(server, "RETRIES", 0)
-    asked, probes = tmp_path / "asked", server.PROBED * (1 + server.AGAIN)
+    asked = tmp_path / "asked"
     run = Run(tmp_path / "run", "a fingerprint", Tracker())
 
     def respond(url):
         settings = config(run.folder, url, concurrency=4)
         of_family = measure_config(settings, FAMILY)
-        prompts = measurement_prompts(of_family)
-        seeds_kept(run, of_family, prompts)
-        return served_responses(run, of_family, prompts)
+        return served_responses(run, of_family, measurement_prompts(of_family))
 
-    with serving_alone(asked, dies_after=probes + 30) as url, pytest.raises(InputError) as error:
+    with serving_alone(asked, dies_after=30) as url, pytest.raises(InputError) as error:
         respond(url)
     assert "failed again and again (Connection error.); see to it and run again" in str(error.value)
     assert "\n" not in str(error.value)
     kept = pd.concat(map(read_table, (run.folder / "parts" / "responses").iterdir()))["response"]
     kept = {text.split()[-1] for text in kept}
-    assert 30 - 4 * server.AHEAD <= len(kept) <= 30 and kept <= {*asked.read_text().split()[probes:]}
+    assert 30 - 4 * server.AHEAD <= len(kept) <= 30 and kept <= {*asked.read_text().split()}
     with serving_alone(asked) as url:
         seeds = [text.split()[-1] for text in respond(url)]
     assert len({*seeds}) == len(seeds) == 14 * 2 * 2
-    assert sorted(asked.read_text().split()[probes:]) == sorted({*seeds} - kept)
+    assert sorted(asked.read_text().split()) == sorted({*seeds} - kept)
 
 
 def test_what_only_weights_can_say_is_refused_beside_a_server(tmp_path):

@@ -35,7 +35,7 @@ from evenhand.evaluation.families.generation_bias.collect.rows import (
     some_texts,
     style_tables,
 )
-from evenhand.evaluation.families.generation_bias.collect.served import seeds_kept, served_responses, served_signature
+from evenhand.evaluation.families.generation_bias.collect.served import served_responses, served_signature
 from evenhand.evaluation.families.generation_bias.costs.capability import CAPABILITIES, capability_scores
 from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOODS, likelihood_scores
 from evenhand.evaluation.families.generation_bias.costs.scores import (
@@ -127,10 +127,9 @@ def _served(run: Run, config: MeasureConfig) -> dict[str, Any]:
     arguments = decoding(config.decoding.preset, **config.decoding.arguments)
     _refuse_repeated(prompts, arguments, config)
     run.facts["server"] = config.model.server
-    run.facts["keeps_seeds"] = processes.on_rank_zero(lambda: seeds_kept(run, config, prompts))
     responses = run.table(RESPONSES, lambda: response_table(prompts, served_responses(run, config, prompts)))
     refuse_silence(responses[RESPONSE].tolist())
-    return {**served_signature(config), "keeps_seeds": run.facts["keeps_seeds"], "decoding": dict(arguments)}
+    return {**served_signature(config), "decoding": dict(arguments)}
 
 
 def _asked(run: Run, config: MeasureConfig) -> dict[str, Any]:

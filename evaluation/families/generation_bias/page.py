@@ -68,13 +68,11 @@ def _given(*runs: FamilyRun) -> list[str]:
     files = [display_name(str(run.config.responses)) for run in runs if run.config.responses]
     mixed = any(without_templates(run.table(PROMPTS)) for run in runs if run.config.responses)
     served = [run for run in runs if run.config.model.server and not run.config.responses]
-    signatures = [run.signature(HEADLINE) for run in served]
-    kept = [each.get("keeps_seeds") for each in signatures if each.get("decoding", {}).get("do_sample")]
     names = dict.fromkeys(run.config.model.name for run in served)
     notes = [say.given(files)] if files else []
     return [
         *notes,
-        *([say.served(list(names), False in kept, None in kept)] if served else []),
+        *([say.served(list(names))] if served else []),
         *([say.without_templates] if mixed else []),
     ]
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import server
-from evenhand.evaluation.models.server import answers, keeps_seeds, request_arguments, requests
+from evenhand.evaluation.models.server import answers, request_arguments, requests
 from evenhand.evaluation.runs.work_shards import WorkShard
 from evenhand.evaluation.settings import ModelSettings
 from tests.fault_server import answer_to, serving
@@ -59,8 +59,8 @@ def test_a_server_is_asked_for_no_more_at_once_than_it_may_be():
         assert len(told["bodies"]) <= 2 * server.AHEAD
 
 
-def failure(url, *, n=3):
-    model = served(url)
+def failure(url, *, n=3, **told):
+    model = served(url, **told)
     with pytest.raises(InputError) as error:
         list(answers(model, asked(model, n)))
     assert CANARY not in str(error.value) and "\n" not in str(error.value)
@@ -98,23 +98,10 @@ def test_what_was_answered_before_a_failure_is_handed_on(monkeypatch):
         assert found == [0, 1]
 
 
-def test_a_server_that_ignores_seeds_is_found_out():
-    for seedless in (False, True):
-        with serving(seedless=seedless) as (url, _):
-            model = served(url)
-            assert keeps_seeds(model, asked(model)[0]) is not seedless
-
-
-def test_a_server_of_one_generator_keeps_seeds_of_one_request_at_a_time():
-    with serving(one_generator=True) as (url, _):
-        assert [keeps_seeds(model := served(url, concurrency=n), asked(model)[0]) for n in (1, 8)] == [True, False]
-
-
-def test_a_server_that_always_answers_alike_may_not_sample(monkeypatch):
-    monkeypatch.setattr("tests.fault_server.answer_to", lambda body, own: "Hello!")
-    with serving() as (url, _):
-        model = served(url)
-        assert keeps_seeds(model, asked(model)[0]) is None
+def test_a_server_that_is_absent_fails_after_the_few_retries_of_the_first_request(monkeypatch):
+    monkeypatch.setattr(server, "RETRIES_AT_FIRST", 0)
+    with serving("reset", share=1) as (url, told):
+        assert "Connection error" in failure(url, concurrency=1) and told["failed"]["reset"] == 1
 
 
 def test_a_key_that_is_none_is_refused_without_being_told(monkeypatch):

@@ -1,4 +1,4 @@
-"""A real server, `transformers serve` on loopback: every prompt is answered once, and what it keeps is found out."""
+"""`transformers serve` on loopback answers every prompt once, by its seed where requests come one at a time."""
 
 import socket
 import subprocess
@@ -14,7 +14,7 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import server
 from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
-from evenhand.evaluation.models.server import answers, keeps_seeds, requests
+from evenhand.evaluation.models.server import answers, requests
 from evenhand.evaluation.runs.folders import Run
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.settings import ModelSettings
@@ -66,12 +66,6 @@ def test_every_prompt_is_answered_once_and_by_its_seed_where_one_is_asked_at_a_t
     assert found[0] == found[1] and len(set(found[0])) > 3
 
 
-@pytest.mark.parametrize(("concurrency", "kept"), [(1, True), (8, False)])
-def test_that_requests_under_way_together_disturb_seeds_is_found_out(served, concurrency, kept):
-    model = served(concurrency=concurrency)
-    assert keeps_seeds(model, asked(model, 1)[0]) is kept
-
-
 def test_what_it_cannot_do_is_one_line(served, tmp_path, monkeypatch):
     model, run = served(api="completions"), Run(tmp_path, "a fingerprint", Tracker())
     with pytest.raises(InputError, match=r"neither by `echo`.*must be a string.*Unexpected fields.*prompt_logprobs"):
@@ -79,4 +73,4 @@ def test_what_it_cannot_do_is_one_line(served, tmp_path, monkeypatch):
     monkeypatch.setattr(server, "RETRIES_AT_FIRST", 0)
     body = {**asked(served(), 1)[0], "model": str(tmp_path / "none")}
     with pytest.raises(InputError, match="status 500"):
-        keeps_seeds(served(), body)
+        list(answers(served(), [body]))
