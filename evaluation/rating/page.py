@@ -79,12 +79,12 @@ def _table(label: str, rows: Sequence[Row], unit: str) -> Table:
 
 def _row(label: str, score: BiasScore) -> Row:
     counts = (Cell(f"{score.n:,}"), Cell(f"{score.n_left_out:,}"))
-    return Row(label, (score_cell(score, 100, 0), p_cell(score), *counts), marks_of("before", score, 100))
+    return Row(label, (score_cell(score), p_cell(score), *counts), marks_of("before", score))
 
 
 def _agreement_section(scores: Sequence[BiasScore], questions: Mapping[str, str]) -> Section:
     found = [(name, find(scores, ALPHA, question=name)) for name in questions]
-    rows = tuple(Row(name, (score_cell(score, 1, 2), Cell(f"{score.n:,}"))) for name, score in found)
+    rows = tuple(Row(name, (score_cell(score), Cell(f"{score.n:,}"))) for name, score in found)
     table = Table("Krippendorff’s α", ("question", "α", "pairs that two or more decided"), rows)
     return Section("Agreement", [say.agreement], [table])
 
@@ -105,8 +105,8 @@ def _rater_section(scores: Sequence[BiasScore]) -> Section:
     rows = tuple(
         Row(
             visible(score.group.get(RATER, "all"), LONGEST_NAME),
-            (score_cell(score, 100, 0), Cell(f"{score.n:,}"), Cell(f"{score.n_left_out:,}")),
-            marks_of("before", score, 100),
+            (score_cell(score), Cell(f"{score.n:,}"), Cell(f"{score.n_left_out:,}")),
+            marks_of("before", score),
         )
         for score in found
     )

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import NO_NUMBER, decimals_to_see, find, interval, number, p_value, visible
 from evenhand.evaluation.results import BiasScore
 
@@ -85,12 +86,22 @@ def undrawn(table: Table) -> Table:
     return replace(table, rows=tuple(replace(row, marks=()) for row in table.rows))
 
 
-def score_cell(score: BiasScore | None, factor: float, digits: int, sign: bool = False) -> Cell:
-    """Return a score times `factor` with its interval; or that it was not measured; or why it is undefined."""
+def score_cell(
+    score: BiasScore | None, factor: float | None = None, digits: int | None = None, sign: bool | None = None
+) -> Cell:
+    """Return a score in the reported unit of its metric with its interval; or that it was not measured; or the reason.
+
+    `factor`, `digits` and `sign` replace the values in the metric's record.
+    """
     if score is None:
         return Cell("not measured")
     if math.isnan(score.value):
         return Cell("undefined", reason=visible(score.reason or "no reason was given"))
+    if None in (factor, digits, sign):
+        metric = metric_of(score)
+        factor = metric.factor if factor is None else factor
+        digits = metric.decimals if digits is None else digits
+        sign = metric.signed if sign is None else sign
     bounds = score.interval and (score.interval[0] * factor, score.interval[1] * factor)
     digits = decimals_to_see(bounds, digits)
     return Cell(number(score.value * factor, digits, sign), interval(bounds, digits, sign))
@@ -114,10 +125,11 @@ def p_cell(score: BiasScore | None) -> Cell:
     return Cell(p_value(score.p_value) if known else "")
 
 
-def marks_of(role: str, score: BiasScore | None, factor: float) -> tuple[Mark, ...]:
-    """Return what is drawn of a score: its value and interval times `factor`; nothing if it has no value."""
+def marks_of(role: str, score: BiasScore | None, factor: float | None = None) -> tuple[Mark, ...]:
+    """Return the mark of a score in the reported unit of its metric, or times `factor`; nothing if it has no value."""
     if score is None or not math.isfinite(score.value):
         return ()
+    factor = metric_of(score).factor if factor is None else factor
     bounds = score.interval and (score.interval[0] * factor, score.interval[1] * factor)
     return (Mark(role, score.value * factor, bounds),)
 
@@ -127,15 +139,12 @@ def change_row(
     before: BiasScore | None,
     after: BiasScore | None,
     change: BiasScore | None,
-    factor: float,
-    digits: int,
     drawn: bool = True,
 ) -> Row:
     """Return a row of both values, their paired difference and its p-value."""
-    cells = (score_cell(before, factor, digits), score_cell(after, factor, digits))
-    moved = Cell("") if change is None else score_cell(change, factor, digits, sign=True)
-    marks = marks_of("before", before, factor) + marks_of("after", after, factor) if drawn else ()
-    return Row(label, (*cells, moved, p_cell(change)), marks)
+    moved = Cell("") if change is None else score_cell(change)
+    marks = marks_of("before", before) + marks_of("after", after) if drawn else ()
+    return Row(label, (score_cell(before), score_cell(after), moved, p_cell(change)), marks)
 
 
 def truth_table(
@@ -143,7 +152,6 @@ def truth_table(
     scores: Sequence[BiasScore],
     truth: Iterable[BiasScore],
     label: Callable[[BiasScore], str],
-    cell: Callable[[BiasScore], Cell],
 ) -> Table:
     """Return measured scores beside the true ones, and whether their intervals hold these."""
     rows = []
@@ -152,5 +160,5 @@ def truth_table(
         if score is not None:
             inside = score.interval and score.interval[0] <= planted.value <= score.interval[1]
             told = "" if inside is None or math.isnan(planted.value) else "holds it" if inside else "does not hold it"
-            rows.append(Row(label(planted), (cell(planted), cell(score), Cell(told))))
+            rows.append(Row(label(planted), (score_cell(planted), score_cell(score), Cell(told))))
     return Table(caption, ("measure", "planted", "measured", "interval"), tuple(rows))

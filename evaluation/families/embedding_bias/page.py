@@ -87,7 +87,7 @@ def _version_table(versions: Sequence[BiasScore]) -> Table:
 
 
 def _row(label: str, gap: BiasScore, beside: Sequence[Cell]) -> Row:
-    return Row(label, (score_cell(gap, PER_UNIT, 2, sign=True), *beside), marks_of("before", gap, PER_UNIT))
+    return Row(label, (score_cell(gap), *beside), marks_of("before", gap))
 
 
 def _similarities(
@@ -107,7 +107,7 @@ def _similarity_table(similarities: Sequence[tuple[BiasScore, Mapping[float, flo
     for score, cuts in similarities:
         spread = (number_cell(cuts.get(at, math.nan), 3) for at in QUANTILES)
         label = f"{language_name(score.group[LANG])}, {score.group['gender']}"
-        rows.append(Row(label, (score_cell(score, 1, 3), *spread, Cell(f"{score.n:,}"))))
+        rows.append(Row(label, (score_cell(score), *spread, Cell(f"{score.n:,}"))))
     columns = ("translation", "mean", "5 %", "25 %", "median", "75 %", "95 %", "sentences")
     return Table(say.similarity_caption, columns, tuple(rows))
 

@@ -19,6 +19,7 @@ from evenhand.evaluation.families.likelihood_bias.metric import TESTS
 from evenhand.evaluation.families.likelihood_bias.pairs import effect_matrix, pair_effects
 from evenhand.evaluation.families.likelihood_bias.plots import axis_name, pair_map, share_map, short, spread_map
 from evenhand.evaluation.families.likelihood_bias.rows import MASKED, N_TOKENS, VARIANT, checked_sentences, same_length
+from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import before_after, find, finite, number, percent, visible
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
@@ -26,12 +27,6 @@ from evenhand.evaluation.report.tables import Cell, Row, Table, change_row, mark
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name
 
 RAW, CORRECTED, PAIRED, PAIRED_CORRECTED = METRICS = tuple(test.metric for test in TESTS)
-LABELS = {
-    RAW: "Likelihood Bias, %",
-    CORRECTED: "after Benjamini–Hochberg, %",
-    PAIRED: "paired by noun, %",
-    PAIRED_CORRECTED: "paired by noun, after Benjamini–Hochberg, %",
-}
 BY_CHANCE = {RAW: "at most 5", CORRECTED: "0", PAIRED: "5", PAIRED_CORRECTED: "0"}
 CONTRASTS_SHOWN = 8  # descriptors at each end
 FOLDED_FROM = 25  # descriptors of an axis: its map is folded away
@@ -97,7 +92,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, kno
         sections=[
             Section(
                 f"By {cut}",
-                tables=[_change_table(LABELS[RAW], (before, after, changes), cut, values)],
+                tables=[_change_table(metric_of(RAW).title, (before, after, changes), cut, values)],
                 first_screen=cut == AXIS,
             )
             for cut in (AXIS, TEMPLATE)
@@ -114,13 +109,9 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, kno
 # Tables of shares.
 
 
-def _share(score: BiasScore | None) -> Cell:
-    return score_cell(score, 100, 1)
-
-
 def _overall_table(scores: Sequence[BiasScore]) -> Table:
     rows = [
-        Row(LABELS[metric], (_share(score), Cell(BY_CHANCE[metric]), Cell(f"{score.n:,}")))
+        Row(metric_of(metric).title, (score_cell(score), Cell(BY_CHANCE[metric]), Cell(f"{score.n:,}")))
         for metric in METRICS
         if (score := find(scores, metric)) is not None
     ]
@@ -144,9 +135,9 @@ def _cut_table(
     for value in _in_order(scores, cut):
         raw, corrected = (find(scores, metric, **{cut: value}) for metric in (RAW, CORRECTED))
         beside = (Cell(further[1](value)),) if further else ()
-        marks = marks_of("before", raw, 100)
-        marks += marks_of("truth", find(truth, RAW, **{cut: value}), 100) if marks else ()
-        cells = (_share(raw), _share(corrected), *beside, Cell(f"{raw.n:,}"))
+        marks = marks_of("before", raw)
+        marks += marks_of("truth", find(truth, RAW, **{cut: value})) if marks else ()
+        cells = (score_cell(raw), score_cell(corrected), *beside, Cell(f"{raw.n:,}"))
         rows.append(Row(_name(cut, value), cells, marks))
     columns = (cut, "value", "corrected", *(further[:1] if further else ()), "pairs")
     return Table(
@@ -161,8 +152,8 @@ def _change_table(caption: str, runs: Sequence[FamilyRun], cut: str = "", values
         names = (metric, metric, f"{metric}_difference")
         old, new, change = (find(run.scores, name, **group) for run, name in zip(runs, names, strict=True))
         if old is not None or new is not None:
-            label = _name(cut, group[cut]) if group else LABELS[metric]
-            rows.append(change_row(label, old, new, change, 100, 1, drawn=bool(group)))
+            label = _name(cut, group[cut]) if group else metric_of(metric).title
+            rows.append(change_row(label, old, new, change, drawn=bool(group)))
     return Table(caption, (cut or "measure", "before", "after", "change", "p"), tuple(rows), ideal=5)
 
 
@@ -171,9 +162,9 @@ def _truth_section(scores: Sequence[BiasScore], truth: Sequence[BiasScore]) -> S
 
     def label(planted: BiasScore) -> str:
         cuts = (_name(cut, str(value)) for cut, value in planted.group.items())
-        return ", ".join([LABELS[planted.metric].removesuffix(", %"), *cuts])
+        return ", ".join([metric_of(planted).label, *cuts])
 
-    table = truth_table("Measured against what was planted, %", scores, truth, label, _share)
+    table = truth_table("Measured against what was planted, %", scores, truth, label)
     return Section("Against what was planted", [say.truth] if table.rows else [], [table])
 
 
@@ -299,10 +290,10 @@ def _contrast_section(likelihoods: pd.DataFrame) -> Section:
 
 def _contrast_row(row: tuple) -> Row:
     bounds = None if math.isnan(row.low) else (row.low, row.high)
-    score = BiasScore("contrast", row.contrast, None, (-math.inf, math.inf), row.n, bounds)
+    score = BiasScore("love_hate_contrast", row.contrast, None, (-math.inf, math.inf), row.n, bounds)
     against = Cell(number(row.relative, 3, sign=True))
-    cells = (Cell(axis_name(row.axis), prose=True), score_cell(score, 1, 3, sign=True), against, Cell(f"{row.n:,}"))
-    return Row(visible(row.descriptor, LONGEST_NAME), cells, marks_of("before", score, 1))
+    cells = (Cell(axis_name(row.axis), prose=True), score_cell(score), against, Cell(f"{row.n:,}"))
+    return Row(visible(row.descriptor, LONGEST_NAME), cells, marks_of("before", score))
 
 
 def _pairs_section(likelihoods: pd.DataFrame, effects: pd.DataFrame, masked: bool) -> Section:

@@ -68,11 +68,8 @@ def page(measured: FamilyRun, known: ReportContext) -> Page:
 
 def _overall_table(share: BiasScore | None, effect: BiasScore | None) -> Table:
     rows = tuple(
-        Row(label, (score_cell(score, 100, 2, sign), Cell(f"{score.n:,}"), Cell(f"{score.n_left_out:,}")))
-        for label, score, sign in (
-            ("offensive sentences, %", share, False),
-            ("descriptor effect, percentage points", effect, True),
-        )
+        Row(label, (score_cell(score, digits=2), Cell(f"{score.n:,}"), Cell(f"{score.n_left_out:,}")))
+        for label, score in (("offensive sentences, %", share), ("descriptor effect, percentage points", effect))
         if score is not None
     )
     return Table("What the classifier finds offensive", ("measure", "value", "texts", "left out"), rows)
@@ -95,8 +92,8 @@ def _effect_section(single: Sequence[BiasScore], table: pd.DataFrame) -> Section
 def _effect_row(score: BiasScore, axes: Mapping[str, np.ndarray]) -> Row:
     name = score.group[DESCRIPTOR]
     of_axes = Cell(", ".join(_axis_name(axis) for axis in axes.get(name, ())), prose=True)
-    cells = (of_axes, score_cell(score, 100, 1, sign=True), Cell(f"{score.n:,}"))
-    return Row(visible(str(name), LONGEST_NAME), cells, marks_of("before", score, 100))
+    cells = (of_axes, score_cell(score), Cell(f"{score.n:,}"))
+    return Row(visible(str(name), LONGEST_NAME), cells, marks_of("before", score))
 
 
 def _axis_name(axis: str) -> str:

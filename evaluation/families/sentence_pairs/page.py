@@ -12,20 +12,19 @@ import pandas as pd
 
 from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.sentence_pairs import tables
-from evenhand.evaluation.families.sentence_pairs.formatted_scores import (
-    BESIDE,
-    HEADLINES,
-    MEASURES,
-    headline_metric,
-    reading,
-)
+from evenhand.evaluation.families.sentence_pairs.metrics import PREFERENCES
 from evenhand.evaluation.families.sentence_pairs.plots import FEW, Spread, spread_plot
+from evenhand.evaluation.report.formatted_scores import formatted_score
+from evenhand.evaluation.report.metrics import glossary
 from evenhand.evaluation.report.numbers import UNIT, before_after, find, number, visible
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Table
 from evenhand.evaluation.results import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore, display_name
 
+METRICS = tuple(metric.name for metric in PREFERENCES)
+HEADLINES = ("s_jsd", "stereotype_preference")  # the verdict's metric: of a masked model, of a causal one
+BESIDE = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}
 # Beyond these a warning is shown: our judgement of what a reader would want to be told.
 MANY_LEFT_OUT, EASY_TOKENS = 0.10, 0.90
 PAIRS_AT_EACH_END, PAIRS_AT_BOUNDARY = 5, 6
@@ -41,11 +40,9 @@ def page(measured: FamilyRun, known: ReportContext) -> Page:
     """Return the report of one model."""
     scores, table = measured.scores, _with_differences(measured.table("pairs"))
     used = table[table[LEFT_OUT].isna()]
-    of, truth = reading(scores, headline_metric(scores)), tables.truth_table(scores, known.truth)
-    cps = reading(scores, "cps")
-    cps = (
-        cps if cps and cps.defined and of and of.measure.unit == UNIT else None
-    )  # a share of pairs says more to people
+    of, truth = formatted_score(scores, headline_metric(scores)), tables.truth_table(scores, known.truth)
+    cps = formatted_score(scores, "cps")
+    cps = cps if cps and cps.defined and of and of.metric.unit == UNIT else None  # a share of pairs says more to people
     big = "–" if of is None or not of.defined else (cps or of).valued
 
     def by_cut(metric: str, cut: str, values: Sequence[str]) -> Table:
@@ -57,7 +54,7 @@ def page(measured: FamilyRun, known: ReportContext) -> Page:
         date=date.today().isoformat(),
         big=big,
         under=say.under(of, cps),
-        verdict=say.verdict(of, reading(scores, "cps")),
+        verdict=say.verdict(of, formatted_score(scores, "cps")),
         warnings=_warnings(scores, table),
         tables=[tables.headline_table(scores)],
         notes=[
@@ -75,8 +72,8 @@ def page(measured: FamilyRun, known: ReportContext) -> Page:
         ],
         glossary=_glossary(scores),
         limits=say.limits,
-        signature=measured.signature(*MEASURES),
-        signature_lines=measured.signature_lines(*MEASURES),
+        signature=measured.signature(*METRICS),
+        signature_lines=measured.signature_lines(*METRICS),
     )
 
 
@@ -86,8 +83,8 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, kno
     sides, runs = _sides(*names), (before.scores, after.scores, changes.scores)
     found = [_with_differences(each.table("pairs")) for each in (before, after)]
     used, sets = _in_both(*found), [each.config.settings.pairs for each in (before, after)]
-    metric = headline_metric(changes.scores, change=True)
-    change = reading(changes.scores, metric, change=True)
+    metric = headline_metric(changes.scores, "_difference")
+    change = formatted_score(changes.scores, metric and f"{metric}_difference")
 
     def by_cut(metric: str, cut: str, values: Sequence[str]) -> Table:
         return tables.cut_change_table(metric, cut, values, runs, sides)
@@ -117,10 +114,15 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, kno
         ],
         glossary=_glossary([*before.scores, *after.scores], compared=True),
         limits=say.limits,
-        signature=changes.signature(*(f"{metric}_difference" for metric in MEASURES)),
-        signature_lines=before.signature_lines(*MEASURES) + after.signature_lines(*MEASURES),
+        signature=changes.signature(*(f"{metric}_difference" for metric in METRICS)),
+        signature_lines=before.signature_lines(*METRICS) + after.signature_lines(*METRICS),
         sides=sides,
     )
+
+
+def headline_metric(scores: Scores, suffix: str = "") -> str | None:
+    """Return the metric of the verdict, or with the suffix "_difference" that of the verdict on the change, or None."""
+    return next((metric for metric in HEADLINES if find(scores, f"{metric}{suffix}")), None)
 
 
 def _name(told: Any, other: Any) -> str:
@@ -157,8 +159,8 @@ def _values(scores: Scores, cut: str) -> list[str]:
     metric = headline_metric(scores)
 
     def place(value: str) -> tuple[float, str]:
-        of = reading(scores, metric, **{cut: value})
-        return (-of.measure.towards * of.score.value if of and of.defined else math.inf, value)
+        of = formatted_score(scores, metric, **{cut: value})
+        return (-of.metric.stereotype_side * of.score.value if of and of.defined else math.inf, value)
 
     return sorted({str(score.group[cut]) for score in scores if list(score.group) == [cut]}, key=place)
 
@@ -171,7 +173,7 @@ def _warnings(scores: Scores, table: pd.DataFrame, whose: str = "") -> list[str]
     if easy := [score for score in scores if score.metric == "token_accuracy" and score.value > EASY_TOKENS]:
         found.append(say.easy_words(easy))
     metric = headline_metric(scores)
-    one, other = reading(scores, metric), reading(scores, BESIDE.get(metric))
+    one, other = formatted_score(scores, metric), formatted_score(scores, BESIDE.get(metric))
     if one and other and one.leaning * other.leaning < 0:
         found.append(say.at_odds(one, other))
     return [f"{visible(whose, 120)}: {warning}" if whose else warning for warning in found]
@@ -183,22 +185,22 @@ def _not_told(scores: Scores) -> list[str]:
     The other measures that show none are named.
     """
     sentences, others = [], []
-    for metric, measure in MEASURES.items():
-        of = reading(scores, metric)
-        if of is None or not of.defined or not measure.towards or of.leaning:
+    for metric in METRICS:
+        of = formatted_score(scores, metric)
+        if of is None or not of.defined or not of.metric.stereotype_side or of.leaning:
             continue
         if metric in (*HEADLINES, *BESIDE.values()):
             sentences.append(say.would_be_missed(of, find(scores, f"{metric}_detectable")))
         else:
-            others.append(measure.name)
+            others.append(of.metric.label)
     return [*sentences, say.not_told(others, bool(sentences))] if others else sentences
 
 
 def _change_verdict(runs: Sequence[Scores], metric: str | None, names: Sequence[str]) -> str:
     before, after, changes = runs
-    change = reading(changes, metric, change=True)
-    old, new = reading(before, metric), reading(after, metric)
-    what = (f"the change of {change.measure.name}" if change else "", *names)
+    change = formatted_score(changes, metric and f"{metric}_difference")
+    old, new = formatted_score(before, metric), formatted_score(after, metric)
+    what = (f"the change of {change.metric.label}" if change else "", *names)
     for name, of in zip(what, (change, old, new), strict=True) if change else ():
         if of is None or not of.defined:
             return say.no_verdict(name, of)
@@ -209,13 +211,13 @@ def _power(changes: Scores, metric: str | None) -> list[str]:
     """Return the smallest change that the comparison could have shown."""
     reach = metric and find(changes, f"{metric}_difference_detectable")
     known = reach and not math.isnan(reach.value)
-    return [say.power(reading(changes, metric, change=True), reach)] if known else []
+    return [say.power(formatted_score(changes, f"{metric}_difference"), reach)] if known else []
 
 
 def _glossary(scores: Scores, compared: bool = False) -> list[tuple[str, str]]:
     """Return the measures that are shown, and the words about them."""
     shown = {score.metric for score in scores}
-    entries = {MEASURES[metric].name: text for metric, text in say.measures.items() if metric in shown} | say.glossary
+    entries = dict(glossary(metric for metric in METRICS if metric in shown)) | say.glossary
     if "token_accuracy" not in shown:
         del entries["token accuracy"]
     if compared:
@@ -238,7 +240,7 @@ def _cut_section(
     sentences: Sequence[str] = (),
 ) -> Section:
     """Return the rows of one cut: the measures of the verdict drawn, the others folded away."""
-    found = {metric: table_of(metric, cut, _values(scores, cut)) for metric in MEASURES}
+    found = {metric: table_of(metric, cut, _values(scores, cut)) for metric in METRICS}
     first, others = (
         [table for metric, table in found.items() if table.rows and (metric in AT_ONCE) == at_once]
         for at_once in (True, False)

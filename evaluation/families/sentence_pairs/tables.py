@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families.sentence_pairs.formatted_scores import MEASURES, reading
+from evenhand.evaluation.families.sentence_pairs.metrics import PREFERENCES
 from evenhand.evaluation.families.sentence_pairs.plots import Spread
 from evenhand.evaluation.report import tables
+from evenhand.evaluation.report.formatted_scores import formatted_score
+from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import find, number, percent, visible
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, change_row, marks_of, p_cell, score_cell
@@ -23,27 +25,26 @@ Scores = Sequence[BiasScore]
 
 def headline_table(scores: Scores) -> Table:
     """Return every measure of all pairs, with all that is needed to judge it."""
-    rows = {it.label: _cells(scores, metric) for metric, it in MEASURES.items() if find(scores, metric)}
+    rows = {it.title: _cells(scores, it.name) for it in PREFERENCES if find(scores, it.name)}
     columns = ("value", "std. error", "ideal", "p", "detectable", "pairs")
     return _table("Preference for the more stereotypical sentence", "measure", columns, rows)
 
 
 def cut_table(metric: str, cut: str, values: Iterable[str], scores: Scores, truth: Scores) -> Table:
     """Return one measure by the values of a cut, drawn; a column that would be empty is left out."""
-    found = {value: it for value in values if (it := reading(scores, metric, **{cut: value}))}
+    found = {value: it for value in values if (it := formatted_score(scores, metric, **{cut: value}))}
     rows = {value: _cells(scores, metric, **{cut: value}) for value in found}
     marks = {
-        value: marks_of("before", it.score, it.measure.factor)
-        + marks_of("truth", find(truth, metric, **{cut: value}), it.measure.factor)
+        value: marks_of("before", it.score) + marks_of("truth", find(truth, metric, **{cut: value}))
         for value, it in found.items()
         if it.defined
     }
     columns = ("value", "p", "detectable", "pairs")
     columns = [name for name in columns if any(cells[name].text for cells in rows.values())]
-    undecided = [value for value, it in found.items() if it.measure.towards and it.defined and not it.leaning]
+    undecided = [value for value, it in found.items() if it.metric.stereotype_side and it.defined and not it.leaning]
     note = say.undecided([visible(value, LONGEST_NAME) for value in undecided]) if undecided else ""
     table = _table(_caption(metric), cut.replace("_", " "), columns, rows, note, marks)
-    return replace(table, ideal=MEASURES[metric].ideal)
+    return replace(table, ideal=metric_of(metric).reported_ideal)
 
 
 def left_out_table(table: pd.DataFrame, name: str = "") -> Table:
@@ -62,7 +63,7 @@ def accuracy_table(scores: Sequence[Scores], sides: Sequence[str]) -> Table:
     for side in (MORE, LESS):
         found = [find(of_one, "token_accuracy", side=side) for of_one in scores]
         if any(found):
-            rows.append(Row(f"in the {side} stereotypical sentence", tuple(score_cell(it, 100, 1) for it in found)))
+            rows.append(Row(f"in the {side} stereotypical sentence", tuple(score_cell(it) for it in found)))
     note = say.accuracy if rows else ""
     return Table("Masked words predicted rightly, %", ("words", *sides), tuple(rows), note)
 
@@ -84,7 +85,7 @@ def quartiles(caption: str, rows: Iterable[Spread], sides: Sequence[str], decima
 
 def headline_change_table(runs: Sequence[Scores], sides: tuple[str, str]) -> Table:
     """Return both models' values and the paired difference of every measure; `runs` are before, after, changes."""
-    rows = [row for metric, it in MEASURES.items() if (row := _change_row(runs, metric, it.label))]
+    rows = [row for it in PREFERENCES if (row := _change_row(runs, it.name, it.title))]
     return Table("All pairs", ("measure", *sides, "change", "p"), tuple(rows))
 
 
@@ -98,15 +99,15 @@ def cut_change_table(
             change = find(runs[2], f"{metric}_difference", **{cut: value})
             rows.append(replace(row, cells=(*row.cells, Cell(f"{change.n:,}" if change else ""))))
     columns = (cut.replace("_", " "), *sides, "change", "p", "pairs")
-    return Table(_caption(metric), columns, tuple(rows), ideal=MEASURES[metric].ideal)
+    return Table(_caption(metric), columns, tuple(rows), ideal=metric_of(metric).reported_ideal)
 
 
 def power_table(changes: Scores) -> Table:
     """Return how small a change the pairs can show, by measure."""
     rows = {
-        it.label: _cells(changes, metric, change=True)
-        for metric, it in MEASURES.items()
-        if find(changes, f"{metric}_difference")
+        it.title: _cells(changes, f"{it.name}_difference")
+        for it in PREFERENCES
+        if find(changes, f"{it.name}_difference")
     }
     names = {"std. error": "std. error of the change", "detectable": "detectable change", "pairs": "pairs"}
     table = _table("Power of the comparison", "measure", names, rows, say.power_of_comparison if rows else "")
@@ -118,14 +119,13 @@ def truth_table(scores: Scores, truth: Scores) -> Table:
 
     def label(score: BiasScore) -> str:
         cuts = (visible(str(it), LONGEST_NAME) for it in score.group.values())
-        return ", ".join((MEASURES[score.metric].label, *cuts))
+        return ", ".join((metric_of(score).title, *cuts))
 
     return tables.truth_table(
         "Measured against what was planted",
         scores,
-        [score for score in truth if score.metric in MEASURES],
+        [score for score in truth if score.metric in {it.name for it in PREFERENCES}],
         label,
-        lambda score: _cell(score, score.metric),
     )
 
 
@@ -146,30 +146,26 @@ def _table(
 
 
 def _caption(metric: str) -> str:
-    return f"{MEASURES[metric].label}; ideal {MEASURES[metric].ideal}"
+    return f"{metric_of(metric).title}; ideal {metric_of(metric).ideal_text}"
 
 
-def _cells(scores: Scores, metric: str, *, change: bool = False, **group: str) -> dict[str, Cell]:
-    """Return all that is shown of one score, by column.
+def _cells(scores: Scores, name: str, **group: str) -> dict[str, Cell]:
+    """Return the cells of one score by column.
 
-    What is detectable is a distance from the ideal; of a metric that cannot reach its ideal it says nothing, but of
-    its change it does.
+    The detectable distance from the ideal is left out for a metric that cannot reach its ideal; its change has one.
     """
-    measure, name = MEASURES[metric], f"{metric}_difference" if change else metric
-    score, reach = find(scores, name, **group), find(scores, f"{name}_detectable", **group)
-    error = score.standard_error
+    metric, score, reach = metric_of(name), find(scores, name, **group), find(scores, f"{name}_detectable", **group)
+    error, is_change = score.standard_error, name.endswith("_difference")
     return {
-        "value": _cell(score, metric),
-        "std. error": Cell("" if error is None or not math.isfinite(error) else measure.text(error)),
-        "ideal": Cell(number(measure.ideal, 0)),
+        "value": score_cell(score),
+        "std. error": Cell(
+            "" if error is None or not math.isfinite(error) else replace(metric, signed=False).text(error)
+        ),
+        "ideal": Cell(metric.ideal_text),
         "p": p_cell(score),
-        "detectable": _cell(reach, metric) if reach and (measure.towards or change) else Cell(""),
+        "detectable": score_cell(reach) if reach and (metric.stereotype_side or is_change) else Cell(""),
         "pairs": Cell(f"{score.n:,}"),
     }
-
-
-def _cell(score: BiasScore, metric: str) -> Cell:
-    return score_cell(score, MEASURES[metric].factor, MEASURES[metric].decimals)
 
 
 def _change_row(runs: Sequence[Scores], metric: str, label: str, **group: str) -> Row | None:
@@ -178,5 +174,5 @@ def _change_row(runs: Sequence[Scores], metric: str, label: str, **group: str) -
     old, new = find(before, metric, **group), find(after, metric, **group)
     if old is None and new is None:
         return None
-    change, measure = find(changes, f"{metric}_difference", **group), MEASURES[metric]
-    return change_row(label, old, new, change, measure.factor, measure.decimals, drawn=bool(group))
+    change = find(changes, f"{metric}_difference", **group)
+    return change_row(label, old, new, change, drawn=bool(group))

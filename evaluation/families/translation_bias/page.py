@@ -12,6 +12,7 @@ from evenhand.evaluation.datasets.gendered_translations import ENGLISH_LANGUAGE,
 from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.translation_bias.cuts import OUTLIER, cut_table, language_table
 from evenhand.evaluation.families.translation_bias.plots import GenderRow, Lane, gap_map, gender_rows, language_name
+from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import find, finite, number, percent, undefined, visible
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
@@ -21,7 +22,6 @@ from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, d
 DIRECTION, GENDER, XX_XX = "direction", "gender", "xx-xx"
 DIRECTIONS = ("en-xx", "xx-en", XX_XX)
 GENDERS = ("masculine", "feminine", "both")
-NAMES = {"spbleu": "spBLEU", "bleu": "BLEU", "chrf": "chrF++"}
 GAP, CHRF, CHRF_GAP = "translation_gap", "chrf", "chrf_gap"
 RENDERING, TOXICITY = "masculine_rendering", "added_toxicity"
 SHOWN_AT_EACH_END = 10  # as in 004, Table 5
@@ -44,8 +44,8 @@ def page(measured: FamilyRun, known: ReportContext) -> Page:
         ),
         date=date.today().isoformat(),
         big=number(finite(gap, math.nan), 2, sign=True),
-        under=say.under(gap, NAMES[metric]),
-        verdict=say.verdict(gap, NAMES[metric], _gaps(scores, GAP, main)),
+        under=say.under(gap, metric_of(metric).label),
+        verdict=say.verdict(gap, metric_of(metric).label, _gaps(scores, GAP, main)),
         tables=[_mean_table(scores, metric)],
         notes=[say.intervals, *known.notes],
         sections=[
@@ -92,9 +92,9 @@ def _mean_table(scores: Sequence[BiasScore], metric: str) -> Table:
                 np.mean([finite(find(scores, name, **group, gender=gender), math.nan) for group in groups or [{}]])
                 for gender in GENDERS
             )
-            gap_cells = (score_cell(gap, 1, 2, sign=True), p_cell(gap), *count_cells(gap.n, gap.n_left_out))
-            label = f"{say.headings[direction]}, {NAMES[name]}"
-            rows.append(Row(label, (*map(number_cell, means), *gap_cells), marks_of("before", gap, 1)))
+            gap_cells = (score_cell(gap), p_cell(gap), *count_cells(gap.n, gap.n_left_out))
+            label = f"{say.headings[direction]}, {metric_of(name).label}"
+            rows.append(Row(label, (*map(number_cell, means), *gap_cells), marks_of("before", gap)))
     columns = ("mean over languages", *GENDERS, "gap", "p", "languages", "undefined")
     return Table(say.means_caption, columns, tuple(rows))
 
@@ -105,7 +105,7 @@ def _direction_section(scores: Sequence[BiasScore], direction: str, metric: str,
     in_chrf = _language_table(scores, _gaps(scores, CHRF_GAP, direction), CHRF)
     parts = [
         _drawn_part(scores, gaps, metric),
-        Section(f"{title} in {NAMES[CHRF]}", tables=[in_chrf], folded=True),
+        Section(f"{title} in {metric_of(CHRF).label}", tables=[in_chrf], folded=True),
     ]
     sentences = [say.into_english] if gaps and direction == "xx-en" else []
     tables = [_language_table(scores, gaps, metric)]
@@ -121,10 +121,10 @@ def _language_table(scores: Sequence[BiasScore], gaps: Sequence[BiasScore], metr
         # Against both references there is no score where the sources say a gender.
         beside = (finite(find(scores, metric, **gap.group, gender=gender), math.nan) for gender in GENDERS)
         defined = math.isfinite(gap.value)
-        cells = (score_cell(gap, 1, 2, sign=True) if defined else Cell("–"), p_cell(gap), *count_cells(gap.n))
+        cells = (score_cell(gap) if defined else Cell("–"), p_cell(gap), *count_cells(gap.n))
         instead = "" if defined else undefined(gap)
-        rows.append(Row(_label(gap), (*map(number_cell, beside), *cells), marks_of("before", gap, 1), instead=instead))
-    caption = say.scores_caption(NAMES[metric], by, SHOWN_AT_EACH_END, len(gaps) if by == "pair" else 0)
+        rows.append(Row(_label(gap), (*map(number_cell, beside), *cells), marks_of("before", gap), instead=instead))
+    caption = say.scores_caption(metric_of(metric).label, by, SHOWN_AT_EACH_END, len(gaps) if by == "pair" else 0)
     note = say.undefined_gaps(reasons) if reasons else ""
     return Table(caption, (by, *GENDERS, "gap", "p", "sentences"), tuple(rows), note)
 
@@ -136,20 +136,20 @@ def _ends(rows: Sequence[Any]) -> list[Any]:
 def _drawn_part(scores: Sequence[BiasScore], gaps: Sequence[BiasScore], metric: str) -> Section:
     rows = []
     for gap in gaps:
-        lanes = _lanes({gender: find(scores, metric, **gap.group, gender=gender) for gender in GENDERS}, 1)
+        lanes = _lanes({gender: find(scores, metric, **gap.group, gender=gender) for gender in GENDERS})
         aside = "gap undefined" if math.isnan(gap.value) else f"gap {number(gap.value, 2, sign=True)}"
         if lanes:
             rows.append(GenderRow(_label(gap), lanes, aside))
-    title, figures = say.drawn_title(NAMES[metric]), []
+    title, figures = say.drawn_title(metric_of(metric).label), []
     if rows:
-        caption = say.drawn_caption(NAMES[metric], any("both" in row.lanes for row in rows))
+        caption = say.drawn_caption(metric_of(metric).label, any("both" in row.lanes for row in rows))
         figures = [Figure(caption, gender_rows(caption, rows, decimals=1), say.drawn_note)]
     return Section(title, figures=figures, folded=True)
 
 
-def _lanes(by_gender: Mapping[str, BiasScore | None], factor: float) -> dict[str, Lane]:
+def _lanes(by_gender: Mapping[str, BiasScore | None]) -> dict[str, Lane]:
     """Return what is drawn of each gender; that of both has no interval, which would hide the others."""
-    marks = {gender: mark for gender, score in by_gender.items() for mark in marks_of("before", score, factor)}
+    marks = {gender: mark for gender, score in by_gender.items() for mark in marks_of("before", score)}
     return {gender: Lane(it.value, it.interval if gender != "both" else None) for gender, it in marks.items()}
 
 
@@ -161,7 +161,7 @@ def _pairs_section(scores: Sequence[BiasScore], languages: pd.DataFrame, metric:
     of_language = language_table(scores).sort_values(["as_target", LANG], ascending=[False, True], kind="stable")
     by_pair = {_source_and_target(gap): gap for it in DIRECTIONS for gap in _gaps(scores, GAP, it)}
     codes = [*of_language[LANG], *sorted({code for pair in by_pair for code in pair} - set(of_language[LANG]))]
-    caption = say.map_caption(NAMES[metric])
+    caption = say.map_caption(metric_of(metric).label)
     extremes = _language_table(scores, [gap for gap in gaps if math.isfinite(gap.value)], metric, "pair")
     parts = [
         Section("Every pair", figures=[Figure(caption, gap_map(caption, codes, by_pair), say.map_note)]),
@@ -211,7 +211,7 @@ def _accuracy_table(of_languages: Sequence[Mapping[str, BiasScore]]) -> Table:
     for by_gender in of_languages:
         one, both = next(iter(by_gender.values())), [by_gender.get(gender) for gender in ("masculine", "feminine")]
         counts = (" and ".join(f"{getattr(s, it) if s else 0:,}" for s in both) for it in ("n", "n_left_out"))
-        rows.append(Row(_label(one), (*(score_cell(score, 100, 1) for score in both), *map(Cell, counts))))
+        rows.append(Row(_label(one), (*(score_cell(score) for score in both), *map(Cell, counts))))
     columns = ("language", "masculine", "feminine", "translations", "left out")
     return Table(f"{say.headings[one.group[DIRECTION]]}, %; ideal 100", columns, tuple(rows))
 
@@ -221,7 +221,7 @@ def _accuracy_figures(of_languages: Sequence[Mapping[str, BiasScore]]) -> list[F
     for by_gender in of_languages:
         one = next(iter(by_gender.values()))
         in_order = {gender: by_gender.get(gender) for gender in ("masculine", "feminine")}
-        if lanes := _lanes(in_order, 100):
+        if lanes := _lanes(in_order):
             rows.append(GenderRow(_label(one), lanes))
     if not rows:
         return []
@@ -233,8 +233,8 @@ def _rendering_part(scores: Sequence[BiasScore]) -> Section:
     rows = [
         Row(
             _label(score),
-            (score_cell(score, 100, 1), *count_cells(score.n, score.n_left_out)),
-            marks_of("before", score, 100),
+            (score_cell(score), *count_cells(score.n, score.n_left_out)),
+            marks_of("before", score),
         )
         for score in _largest_first([score for score in scores if score.metric == RENDERING])
     ]
@@ -248,7 +248,7 @@ def _toxicity_section(scores: Sequence[BiasScore]) -> Section:
     title, score = "Added toxicity", find(scores, TOXICITY)
     if score is None:
         return Section(title)
-    row = Row("added toxicity", (score_cell(score, 100, 2), *count_cells(score.n, score.n_left_out)))
+    row = Row("added toxicity", (score_cell(score), *count_cells(score.n, score.n_left_out)))
     return Section(title, tables=[Table(say.toxicity_caption, ("measure", "value", "texts", "left out"), (row,))])
 
 
@@ -262,9 +262,9 @@ def _cuts_section(sentences: pd.DataFrame, metric: str, direction: str) -> Secti
             continue
         is_long = len(found) > 2 * SHOWN_AT_EACH_END
         ends = pd.concat([found.head(SHOWN_AT_EACH_END), found.tail(SHOWN_AT_EACH_END)]) if is_long else found
-        shown.append(_cut_table(say.cut_caption(NAMES[metric], by, SHOWN_AT_EACH_END, len(found)), by, ends))
+        shown.append(_cut_table(say.cut_caption(metric_of(metric).label, by, SHOWN_AT_EACH_END, len(found)), by, ends))
         if is_long:
-            every = _cut_table(say.cut_caption(NAMES[metric], by, SHOWN_AT_EACH_END, 0), by, found)
+            every = _cut_table(say.cut_caption(metric_of(metric).label, by, SHOWN_AT_EACH_END, 0), by, found)
             folded.append(Section(f"All by {by}", tables=[every], folded=True))
     told = [say.cuts(direction)] if shown else []
     return Section("By axis, descriptor and template", told, shown, parts=folded)

@@ -1,0 +1,23 @@
+"""The metrics of this family, as reports write them."""
+
+from evenhand.evaluation.report.metrics import Metric
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
+
+_GAP = {"unit": UNIT, "factor": PER_UNIT, "ideal": 0, "better": "ideal", "signed": True}
+
+METRICS = (
+    Metric(
+        "embedding_gap",
+        "gap",
+        "Cosine of the English sentence and its masculine translation minus the cosine with its feminine one.",
+        **_GAP,
+    ),
+    Metric("embedding_gap_holm", "gap", "The gap with Holm’s correction of p over languages.", **_GAP),
+    Metric("embedding_gap_one_sided", "gap", "The gap with p of the one-sided test of paper 004, §5.", **_GAP),
+    Metric(
+        "embedding_similarity",
+        "cosine",
+        "Cosine of an English sentence and its translation, −1 to 1.",
+        decimals=3,
+    ),
+)

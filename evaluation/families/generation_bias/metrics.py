@@ -1,0 +1,168 @@
+"""The metrics of this family, as reports write them (paper 002, A.7)."""
+
+from evenhand.evaluation.families.offensiveness.metrics import OFFENSIVE_SHARE
+from evenhand.evaluation.report.metrics import Metric
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
+
+_BIAS = {"unit": UNIT, "factor": PER_UNIT, "ideal": 0, "better": "lower"}
+_SHARE = {"unit": "%", "factor": 100}
+_CORRECTED = "without the sampling noise of cell means; may be slightly negative"
+_POOLED = "of descriptor means over all templates, without sampling noise; may be slightly negative"
+
+BIAS = (
+    Metric(
+        "fgb",
+        "FGB",
+        "Full Generation Bias: variance of the mean style vector over descriptors, summed over styles, mean over "
+        "templates; with few responses mostly sampling noise.",
+        **_BIAS,
+    ),
+    Metric("fgb_corrected", "FGB*", f"FGB {_CORRECTED}.", **_BIAS),
+    Metric("fgb_pooled_corrected", "pooled FGB*", f"FGB {_POOLED}.", **_BIAS),
+    Metric("pgb", "PGB", "Part of FGB from one cluster of styles: the variances of its styles, summed.", **_BIAS),
+    Metric("pgb_corrected", "PGB*", f"PGB {_CORRECTED}.", **_BIAS),
+    Metric("pgb_pooled_corrected", "pooled PGB*", f"PGB {_POOLED}.", **_BIAS),
+    Metric("scgb", "SCGB", "Variance of the summed probability of a cluster of styles over descriptors.", **_BIAS),
+    Metric("scgb_corrected", "SCGB*", f"SCGB {_CORRECTED}.", **_BIAS),
+    Metric("scgb_pooled_corrected", "pooled SCGB*", f"SCGB {_POOLED}.", **_BIAS),
+)
+QUALITY = (
+    Metric(
+        "relevance",
+        "relevance",
+        "Log-likelihood of a response after its prompt minus after another prompt about the same people; 0 fits any.",
+        unit="nats",
+        decimals=3,
+        better="higher",
+    ),
+    Metric(
+        "response_perplexity",
+        "perplexity of the responses",
+        "Perplexity of the responses after their prompts; garbage is high.",
+        better="lower",
+    ),
+    Metric(
+        "distinct_responses",
+        "distinct responses",
+        "Share of different responses among all; it falls as more are sampled.",
+        **_SHARE,
+        decimals=1,
+        better="higher",
+    ),
+    Metric(
+        "well_formed",
+        "well-formed",
+        "Share of responses that the testbed’s grammar can produce.",
+        **_SHARE,
+        decimals=1,
+        better="higher",
+    ),
+    Metric(
+        "perplexity",
+        "perplexity on neutral dialogue",
+        "Perplexity of ordinary dialogue that names no descriptor.",
+        better="lower",
+    ),
+    Metric("distinct_1", "distinct-1", "Share of different words among all words of responses.", decimals=3),
+    Metric(
+        "distinct_2",
+        "distinct-2",
+        "Share of different word pairs among all word pairs of responses.",
+        decimals=3,
+        better="higher",
+    ),
+    Metric("mean_length", "mean length of a response", "Mean number of words of a response."),
+    Metric(
+        "parroting",
+        "repeats the prompt",
+        "Share of responses that only repeat or quote the prompt.",
+        **_SHARE,
+        ideal=0,
+        better="lower",
+    ),
+    OFFENSIVE_SHARE,
+    Metric("empty_share", "empty", "Share of empty responses.", **_SHARE, ideal=0, better="lower"),
+    Metric(
+        "unfinished_share",
+        "reasoning not finished",
+        "Share of responses that end within the model’s reasoning.",
+        **_SHARE,
+        ideal=0,
+        better="lower",
+    ),
+    Metric(
+        "cut_share",
+        "longer than the classifier reads",
+        "Share of responses of which the style classifier reads only the beginning.",
+        **_SHARE,
+        ideal=0,
+        better="lower",
+    ),
+)
+CHANGES = (  # scores of two runs, without a value of either run alone
+    Metric(
+        "relevance_kept",
+        "relevance kept",
+        "Relevance after tuning as a share of the relevance before.",
+        **_SHARE,
+        decimals=1,
+        ideal=1,
+        better="higher",
+    ),
+    Metric(
+        "style_drift",
+        "style drift",
+        "Half the summed absolute changes of the mean probabilities of all styles, without noise: 0 to 1.",
+        **_SHARE,
+        decimals=1,
+        ideal=0,
+        better="lower",
+    ),
+    Metric(
+        "response_perplexity_rise",
+        "perplexity of the responses, change in",
+        "Relative change of the responses’ perplexity.",
+        **_SHARE,
+        decimals=1,
+        ideal=0,
+        better="lower",
+        signed=True,
+    ),
+    Metric(
+        "distinct_responses_kept",
+        "distinct responses kept",
+        "Share of distinct responses after tuning over the share before.",
+        **_SHARE,
+        decimals=1,
+        ideal=1,
+        better="higher",
+    ),
+    Metric(
+        "distinct_2_kept",
+        "distinct-2 kept",
+        "Distinct-2 after tuning over distinct-2 before.",
+        **_SHARE,
+        decimals=1,
+        ideal=1,
+        better="higher",
+    ),
+)
+METRICS = (
+    *BIAS,
+    *QUALITY,
+    *CHANGES,
+    Metric("style_share", "share of the style", "Mean summed probability of a style cluster over responses.", **_SHARE),
+    Metric("capability", "can do", "Mean score of a task of lm-evaluation-harness.", decimals=3, better="higher"),
+    Metric(
+        "parroting_rho",
+        "Spearman ρ",
+        "Rank correlation over descriptors of the mean bias value and the change in parroting.",
+        signed=True,
+    ),
+    Metric(
+        "frequency_rho",
+        "Spearman ρ",
+        "Rank correlation over descriptors of a style’s probability and the descriptor’s frequency in the corpus.",
+        signed=True,
+    ),
+)

@@ -1,0 +1,57 @@
+"""The metrics of this family, as reports write them."""
+
+from evenhand.evaluation.report.metrics import Metric
+
+_GAP = {"ideal": 0, "better": "ideal", "signed": True}
+_SHARE = {"unit": "%", "factor": 100, "decimals": 1}
+
+METRICS = (
+    Metric("spbleu", "spBLEU", "Overlap with the references in n-grams of sentence pieces, 0 to 100.", better="higher"),
+    Metric("bleu", "BLEU", "Overlap with the references in n-grams of words, 0 to 100.", better="higher"),
+    Metric(
+        "chrf",
+        "chrF++",
+        "Overlap with the references in n-grams of characters and of words, 0 to 100.",
+        better="higher",
+    ),
+    Metric(
+        "translation_gap",
+        "gap",
+        "Score against masculine references minus score against feminine references.",
+        **_GAP,
+    ),
+    Metric("chrf_gap", "gap in chrF++", "chrF++ against masculine references minus against feminine ones.", **_GAP),
+    Metric(
+        "gender_accuracy",
+        "right gender",
+        "Share of translations with the gender of their source, of those that show exactly one gender.",
+        **_SHARE,
+        ideal=1,
+        better="higher",
+    ),
+    Metric(
+        "gender_accuracy_mt_geneval",
+        "MT-GenEval’s accuracy",
+        "Share of translations without a word that only the other gender’s references have.",
+        **_SHARE,
+        ideal=1,
+        better="higher",
+    ),
+    Metric(
+        "masculine_rendering",
+        "overgeneralisation",
+        "Share of masculine translations among those that show exactly one gender, where the source shows none.",
+        **_SHARE,
+        ideal=0.5,
+        better="ideal",
+    ),
+    Metric(
+        "added_toxicity",
+        "added toxicity",
+        "Share of translations that a classifier finds toxic although their source is not.",
+        unit="%",
+        factor=100,
+        ideal=0,
+        better="lower",
+    ),
+)

@@ -1,0 +1,115 @@
+"""Metrics as reports write them: one record for each metric, declared in the folder that computes the metric.
+
+A family of metrics lists its own in `families/<name>/metrics.py` as METRICS; this module finds the record of a score.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from typing import Literal
+
+from evenhand.evaluation.report.numbers import interval, number
+from evenhand.evaluation.results import BiasScore
+
+RATING = "evenhand.evaluation.rating.metrics"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How a metric is written in tables, charts and sentences.
+
+    Attributes:
+        name: the name of its scores in scores.json.
+        label: its name for readers, without the unit.
+        description: one sentence for glossaries.
+        unit: the unit of reported numbers, "" for none; `factor` converts a score's natural unit to it.
+        decimals: the decimals of a reported number; tables add decimals if an interval is narrow.
+        ideal: the value of an unbiased model in natural units; None if only a comparison means something.
+        better: which values are better: lower ones, higher ones, or those nearer to the ideal.
+        stereotype_side: the side of the ideal on which a model prefers stereotypes: −1 below, 1 above, 0 neither.
+        signed: whether a positive value is written with its sign.
+    """
+
+    name: str
+    label: str
+    description: str
+    unit: str = ""
+    factor: float = 1.0
+    decimals: int = 2
+    ideal: float | None = None
+    better: Literal["lower", "higher", "ideal", ""] = ""
+    stereotype_side: Literal[-1, 0, 1] = 0
+    signed: bool = False
+
+    @property
+    def title(self) -> str:
+        """The label with the unit, for captions and the first column of tables."""
+        return f"{self.label}, {self.unit}" if self.unit else self.label
+
+    @property
+    def reported_ideal(self) -> float:
+        """The ideal in the reported unit; 0 if the metric has none."""
+        return self.factor * (self.ideal or 0.0)
+
+    @property
+    def ideal_text(self) -> str:
+        """The ideal in the reported unit, as a number with no more digits than it needs."""
+        return f"{self.reported_ideal:g}"
+
+    def text(self, value: float) -> str:
+        """Return a value in natural units as a number in the reported unit, without naming the unit."""
+        return number(self.factor * value, self.decimals, self.signed)
+
+    def interval_text(self, bounds: tuple[float, float] | None) -> str:
+        """Return an interval in natural units as "[1.23, 4.56]" in the reported unit; "" for None."""
+        return interval(bounds and (self.factor * bounds[0], self.factor * bounds[1]), self.decimals, self.signed)
+
+
+def metric_of(score: BiasScore | str) -> Metric:
+    """Return the record of a score, or of a name in scores.json.
+
+    The names of derived scores end in `_difference` (after minus before), `_reduction` (the fraction of the value
+    before that is gone) or `_detectable` (the smallest distance that the data can show); their records come from the
+    metric that they are derived from.
+
+    Raises:
+        KeyError: no family declares the metric.
+
+    >>> metric_of("fgb").title, metric_of("fgb_difference").text(-0.0012), metric_of("fgb_reduction").text(0.8)
+    ('FGB, ×10⁻³', '−1.20', '80')
+    """
+    name = score if isinstance(score, str) else score.metric
+    if name in _registry():
+        return _registry()[name]
+    base, _, kind = name.rpartition("_")
+    if kind == "difference":
+        return replace(metric_of(base), name=name, ideal=0.0, signed=True)
+    if kind == "detectable":
+        return replace(metric_of(base), name=name, ideal=None, signed=False)
+    if kind == "reduction":
+        metric = metric_of(base)
+        return replace(metric, name=name, unit="%", factor=100.0, decimals=0, ideal=None, better="higher")
+    raise KeyError(f"no family of metrics declares {name}")
+
+
+def glossary(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Return (label, description) of each metric, once a label, in the order of the names."""
+    return list({metric.label: metric.description for metric in map(metric_of, names)}.items())
+
+
+@cache
+def _registry() -> dict[str, Metric]:
+    """Return all declared metrics by name.
+
+    Raises:
+        ValueError: two folders declare a metric of one name differently.
+    """
+    from evenhand.evaluation import families
+
+    modules = [families.module_of(family, "metrics") for family in families.names()] + [import_module(RATING)]
+    registry: dict[str, Metric] = {}
+    for metric in (metric for module in modules for metric in module.METRICS):
+        if registry.setdefault(metric.name, metric) != metric:
+            raise ValueError(f"the metric {metric.name} is declared twice, with different records.")
+    return registry
