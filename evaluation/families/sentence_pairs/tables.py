@@ -156,11 +156,10 @@ def _cells(scores: Scores, name: str, **group: str) -> dict[str, Cell]:
     """
     metric, score, reach = metric_of(name), find(scores, name, **group), find(scores, f"{name}_detectable", **group)
     error, is_change = score.standard_error, name.endswith("_difference")
+    error = math.nan if error is None else error
     return {
         "value": score_cell(score),
-        "std. error": Cell(
-            "" if error is None or not math.isfinite(error) else replace(metric, signed=False).text(error)
-        ),
+        "std. error": Cell(number(metric.factor * error, metric.decimals) if math.isfinite(error) else ""),
         "ideal": Cell(metric.ideal_text),
         "p": p_cell(score),
         "detectable": score_cell(reach) if reach and (metric.stereotype_side or is_change) else Cell(""),
