@@ -1,20 +1,21 @@
-"""How a model answers, as arguments of `generate`: presets, and what may be given over them, checked."""
+"""Presets of decoding arguments for `generate`, and the check of the arguments that override them."""
 
-import math
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import chain
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import BaseModel, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
 from transformers import GenerationConfig
 
 from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.models.revisions import first_line
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        # The model's own distribution, unshaped: what a bias of its responses is a property of.
+        # Draw from the model's unmodified distribution.
         "sample": {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": 40},
-        # Paper 002, A.4, as for DialoGPT (BlenderBot 2.0: num_beams 3). The paper gives no maximum; this is ours.
+        # Paper 002, A.4, DialoGPT (BlenderBot 2.0: num_beams 3). The paper gives no max_new_tokens; 80 is our choice.
         "paper": {
             "do_sample": False,
             "num_beams": 10,
@@ -25,8 +26,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )
 
-# Arguments that shape a token's probabilities from the scores alone: with them, contexts of all lengths share a batch.
-FROM_SCORES_ALONE = {
+# Arguments whose effect on a token depends on the scores only. With these, contexts of all lengths can share a batch.
+SCORE_ARGUMENTS = {
     "do_sample",
     "epsilon_cutoff",
     "eta_cutoff",
@@ -43,9 +44,10 @@ FROM_SCORES_ALONE = {
     "top_p",
     "typical_p",
 }
-# Arguments that look at a row's own tokens too: with them, contexts of equal length share a batch. What is in neither
-# list may hold a tensor with an entry for every row, or another model's cache: a batch is one row.
-FROM_ROW_ALONE = FROM_SCORES_ALONE | {
+# Arguments whose effect depends on the tokens of the same row too. With these, contexts of equal length can share a
+# batch. Any other argument may hold a tensor with an entry for every row, or another model's cache, and its
+# batches have one row.
+ROW_ARGUMENTS = SCORE_ARGUMENTS | {
     "bad_words_ids",
     "begin_suppress_tokens",
     "exponential_decay_length_penalty",
@@ -55,8 +57,8 @@ FROM_ROW_ALONE = FROM_SCORES_ALONE | {
     "sequence_bias",
 }
 
-# Fields of GenerationConfig that say how `generate` computes or what it returns, not which response is given, and
-# those whose result would depend on the machine (max_time) or on the context's length (max_length, min_length).
+# Prefixes of the fields of GenerationConfig that do not choose the response, or whose result depends on the machine
+# (max_time) or on the context's length (max_length, min_length).
 _NOT_DECODING = (
     "assistant_",
     "bos_token_id",
@@ -88,54 +90,58 @@ _NOT_DECODING = (
     "use_mtp",
     "_",
 )
-# What earlier versions of `generate` decoded by, or other ways of decoding; nothing here would look at them.
-_NOT_USED = ("constraints", "diversity_penalty", "dola_layers", "force_words_ids", "num_beam_groups", "penalty_alpha")
+# Fields of decoding strategies that `generate` no longer implements; it ignores them.
+_IGNORED = ("constraints", "diversity_penalty", "dola_layers", "force_words_ids", "num_beam_groups", "penalty_alpha")
 
-_Range = tuple[type, float, float | None]
-_RANGES: Mapping[str, _Range] = MappingProxyType(
-    {
-        "do_sample": (bool, False, True),
-        "max_new_tokens": (int, 1, None),
-        "min_new_tokens": (int, 0, None),
-        "num_beams": (int, 1, None),
-        "no_repeat_ngram_size": (int, 0, None),
-        "encoder_no_repeat_ngram_size": (int, 0, None),
-        "temperature": (float, 1e-4, None),
-        "top_k": (int, 0, None),
-        "top_p": (float, 1e-4, 1),
-        "min_p": (float, 0, 1),
-        "top_h": (float, 1e-4, 1),
-        "typical_p": (float, 1e-4, 1),
-        "epsilon_cutoff": (float, 0, 1),
-        "eta_cutoff": (float, 0, 1),
-        "repetition_penalty": (float, 1e-4, None),
-        "encoder_repetition_penalty": (float, 1e-4, None),
-        "length_penalty": (float, -math.inf, None),
-        "guidance_scale": (float, -math.inf, None),
-        "remove_invalid_values": (bool, False, True),
-        "renormalize_logits": (bool, False, True),
-    }
-)
-# What holds token ids, and how it is written.
-_TOKEN_IDS: Mapping[str, str] = MappingProxyType(
-    {
-        "suppress_tokens": "a list of token ids",
-        "begin_suppress_tokens": "a list of token ids",
-        "bad_words_ids": "a list of lists of token ids",
-        "sequence_bias": "a list of pairs, a list of token ids and a number",
-    }
-)
+_Count = Annotated[StrictInt, Field(ge=0)]
+_Finite = Annotated[StrictFloat, Field(allow_inf_nan=False)]
+_Positive = Annotated[_Finite, Field(ge=1e-4)]
+_Fraction = Annotated[_Finite, Field(ge=0, le=1)]
+_PositiveFraction = Annotated[_Positive, Field(le=1)]
+_Text = Annotated[StrictStr, Field(min_length=1)]
+_TokenIds = Annotated[list[StrictInt], Field(min_length=1)]
+
+
+class _Arguments(BaseModel):
+    """Types and ranges that `GenerationConfig` does not check: `generate` fails on some errors and ignores others."""
+
+    do_sample: StrictBool = False
+    max_new_tokens: Annotated[StrictInt, Field(ge=1)] = 1
+    temperature: _Positive = 1.0
+    top_k: _Count = 0
+    top_p: _PositiveFraction = 1.0
+    min_new_tokens: _Count | None = None
+    num_beams: Annotated[StrictInt, Field(ge=1)] | None = None
+    no_repeat_ngram_size: _Count | None = None
+    encoder_no_repeat_ngram_size: _Count | None = None
+    min_p: _Fraction | None = None
+    top_h: _PositiveFraction | None = None
+    typical_p: _PositiveFraction | None = None
+    epsilon_cutoff: _Fraction | None = None
+    eta_cutoff: _Fraction | None = None
+    repetition_penalty: _Positive | None = None
+    encoder_repetition_penalty: _Positive | None = None
+    length_penalty: _Finite | None = None
+    guidance_scale: _Finite | None = None
+    remove_invalid_values: StrictBool | None = None
+    renormalize_logits: StrictBool | None = None
+    suppress_tokens: _TokenIds | None = None
+    begin_suppress_tokens: _TokenIds | None = None
+    bad_words_ids: Annotated[list[_TokenIds], Field(min_length=1)] | None = None
+    sequence_bias: Annotated[list[tuple[_TokenIds, _Finite]], Field(min_length=1)] | None = None
+    stop_strings: _Text | Annotated[list[_Text], Field(min_length=1)] | None = None
+    exponential_decay_length_penalty: tuple[StrictInt, _Finite] | None = None
 
 
 def decoding(preset: str = "sample", **overrides: Any) -> dict[str, Any]:
-    """Return the arguments of `generate` for a named preset, changed by `overrides`.
+    """Return the arguments of `generate` for a named preset, updated with `overrides`.
 
-    Any field of `transformers.GenerationConfig` that shapes the response may be given. One differs from `generate`:
-    `no_repeat_ngram_size` blocks n-grams "within the response but not the context" (paper 002, A.4) for every kind
-    of model.
+    An override is any field of `transformers.GenerationConfig` that changes the response. One argument differs from
+    `generate`: `no_repeat_ngram_size` blocks n-grams "within the response but not the context" (paper 002, A.4) for
+    every kind of model.
 
     Raises:
-        InputError: the preset or an argument is unknown, or a value out of range.
+        InputError: The preset or an argument is unknown, or a value has the wrong type or is out of range.
 
     >>> decoding("sample", temperature=0.7)["temperature"]
     0.7
@@ -146,83 +152,36 @@ def decoding(preset: str = "sample", **overrides: Any) -> dict[str, Any]:
     for name in overrides:
         if name not in allowed:
             raise unknown_name("decoding", name, allowed)
-        if name in _NOT_USED:
-            raise InputError(f"decoding: {name} would be passed over: no decoding here has it; leave it out.")
+        if name in _IGNORED:
+            raise InputError(f"decoding: {name} has no effect, because `generate` ignores it; leave it out.")
     chosen = {**PRESETS[preset], **overrides}
-    if not chosen["do_sample"]:  # `generate` warns of the preset's sampling arguments at every batch
+    if not chosen["do_sample"]:  # `generate` logs a warning at every batch if it gets the preset's sampling arguments
         chosen = {
             name: chosen[name] for name in chosen if name in overrides or name not in ("temperature", "top_k", "top_p")
         }
-    for name in chosen:
-        if name in _RANGES and (chosen[name] is not None or name in PRESETS["sample"]):
-            _check_range(name, chosen[name], *_RANGES[name])
-    if chosen.get("min_new_tokens"):
-        _check_range("min_new_tokens", chosen["min_new_tokens"], int, 0, chosen["max_new_tokens"])
-    _check_lists(chosen)
     try:
+        checked = _Arguments(**chosen).model_dump(exclude_unset=True)
         GenerationConfig(**chosen)
+    except ValidationError as error:
+        (name, *index), message = error.errors()[-1]["loc"], error.errors()[-1]["msg"]
+        where = f" ({'.'.join(map(str, index))})" if index else ""
+        raise InputError(f"decoding: {name} is {chosen[name]!r}{where}: {message}.") from None
     except (ValueError, TypeError) as error:
-        raise InputError(f"decoding: {error}") from None
-    return chosen
+        raise InputError(f"decoding: {first_line(error)}") from None
+    if (chosen.get("min_new_tokens") or 0) > chosen["max_new_tokens"]:
+        least, most = chosen["min_new_tokens"], chosen["max_new_tokens"]
+        raise InputError(f"decoding: min_new_tokens is {least}; it must be at most max_new_tokens, which is {most}.")
+    # The library rejects an integer where it expects a float.
+    return chosen | {name: value for name, value in checked.items() if isinstance(value, float)}
 
 
-def check_token_ids(decoding: Mapping[str, Any], vocabulary: int) -> None:
-    """Raise an InputError if an argument of `generate` names a token that a model of so many tokens does not have."""
-    for name in (name for name in _TOKEN_IDS if decoding.get(name) is not None):
-        unknown = [token for token in _token_ids(name, decoding[name]) if not 0 <= token < vocabulary]
-        if unknown:
-            raise InputError(f"decoding: {name} has the token id {unknown[0]}; the model has 0 to {vocabulary - 1}.")
-
-
-def _token_ids(name: str, value: Any) -> Iterator[int]:
-    """Yield the token ids in an argument's value; raises TypeError or ValueError where it is not of its form."""
-    if name == "sequence_bias":
-        pairs = list(value.items() if isinstance(value, Mapping) else value)
-        if not all(_is_finite(bias) for _, bias in pairs):
-            raise TypeError
-        value = [ids for ids, _ in pairs]
-    for ids in [value] if name.endswith("suppress_tokens") else value:
-        if isinstance(ids, str) or not len(ids) or any(type(token) is not int for token in ids):
-            raise TypeError
-        yield from ids
-
-
-def _check_lists(chosen: Mapping[str, Any]) -> None:
-    for name, form in _TOKEN_IDS.items():
-        value = chosen.get(name)
-        try:
-            if value is not None and not list(_token_ids(name, value)):
-                raise ValueError
-        except (TypeError, ValueError):
-            raise InputError(f"decoding: {name} is {value!r}; it must be {form}.") from None
-    strings = chosen.get("stop_strings")
-    listed = [strings] if isinstance(strings, str) else strings
-    if strings is not None and not (
-        isinstance(listed, list) and listed and all(isinstance(one, str) and one for one in listed)
-    ):
-        raise InputError(f"decoding: stop_strings is {strings!r}; it must be a text or a list of texts, none empty.")
-    decay = chosen.get("exponential_decay_length_penalty")
-    if decay is not None and not (
-        isinstance(decay, (list, tuple)) and len(decay) == 2 and type(decay[0]) is int and _is_finite(decay[1])
-    ):
-        raise InputError(
-            f"decoding: exponential_decay_length_penalty is {decay!r}; it must be two numbers, the token where it "
-            "begins and the factor."
-        )
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-
-
-def _check_range(name: str, value: Any, type_: type, least: float, most: float | None) -> None:
-    types = (int, float) if type_ is float else type_
-    is_typed = isinstance(value, types) and isinstance(value, bool) == (type_ is bool)
-    is_typed = is_typed and abs(value) <= sys.float_info.max
-    if is_typed and least <= value and (most is None or value <= most):
-        return
-    wanted = "true or false"
-    if type_ is not bool:
-        wanted = "a number" if type_ is float else "an integer"
-        wanted += f" from {least}" * math.isfinite(least) + (f" to {most}" if most else "")
-    raise InputError(f"decoding: {name} is {value!r}; it must be {wanted}.")
+def check_token_ids(decoding: Mapping[str, Any], vocabulary_size: int) -> None:
+    """Raise an InputError if an argument of `generate` contains a token id outside the model's vocabulary."""
+    lists = {name: decoding.get(name) or [] for name in ("suppress_tokens", "begin_suppress_tokens")}
+    lists["bad_words_ids"] = chain.from_iterable(decoding.get("bad_words_ids") or [])
+    lists["sequence_bias"] = chain.from_iterable(ids for ids, _ in decoding.get("sequence_bias") or [])
+    for name, ids in lists.items():
+        if unknown := [token for token in ids if not 0 <= token < vocabulary_size]:
+            raise InputError(
+                f"decoding: {name} has the token id {unknown[0]}; the model has 0 to {vocabulary_size - 1}."
+            )

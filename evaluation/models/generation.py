@@ -25,7 +25,7 @@ from evenhand.evaluation.models.batches import (
     logits_bytes,
 )
 from evenhand.evaluation.models.contexts import decode_responses, encode_contexts
-from evenhand.evaluation.models.decoding import FROM_ROW_ALONE, FROM_SCORES_ALONE, check_token_ids
+from evenhand.evaluation.models.decoding import ROW_ARGUMENTS, SCORE_ARGUMENTS, check_token_ids
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.row_decoding import RefuseNaN, ResponseNGramBlock, can_join, decode_rows
 from evenhand.evaluation.runs.work_shards import ALL, WorkShard
@@ -79,8 +79,8 @@ def _rows_at_once(dialogue_model: DialogueModel, decoding: Mapping[str, Any], ba
     if decoding.get("num_beams", 1) > 1:
         # Sampling inside a beam search draws from one stream for the whole batch; there, a batch is one row.
         return 1 if decoding.get("do_sample") else batch_size, False
-    mixed = asked <= FROM_SCORES_ALONE and can_join(dialogue_model.model)
-    return batch_size if asked <= FROM_ROW_ALONE else 1, mixed
+    mixed = asked <= SCORE_ARGUMENTS and can_join(dialogue_model.model)
+    return batch_size if asked <= ROW_ARGUMENTS else 1, mixed
 
 
 def _check_lengths(dialogue_model: DialogueModel, encoded: list[list[int]], decoding: Mapping[str, Any]) -> None:
