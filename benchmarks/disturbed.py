@@ -103,7 +103,7 @@ def commands(place: Path) -> dict[str, Command]:
         "measure translation_bias": [
             *measure, "translation_bias", "--translation_bias.references", references,
             "--translation_bias.translations", str(translations), "--translation_bias.tokenize", "13a",
-            "--translation_bias.languages", "spa_Latn", "--translation_bias.fewest_masculine", "0",
+            "--translation_bias.languages", "spa_Latn", "--translation_bias.min_masculine_references", "0",
         ],
         "measure embedding_bias": [
             *measure, "embedding_bias", "--model", str(STYLE_CLASSIFIER), "--embedding_bias.references", references,

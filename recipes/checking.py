@@ -28,6 +28,10 @@ RENAMED = (
     ("untagged", "after_without_tag"),
     ("even_if_unbiased", "allow_no_bias"),
     ("largest_perplexity_rise", "max_perplexity_increase"),
+    ("generations", "num_generations"),
+    ("warmup", "warmup_ratio"),
+    ("fewest_masculine", "min_masculine_references"),
+    ("held_out", "test_fraction"),
 )
 
 

@@ -324,7 +324,7 @@ class TrainClassifierSettings:
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = option(1e-3, "peak of the cosine")
     batch_size: Count = option(64, "texts to a step")
     test_texts: Folder | None = option(None, "file like texts that it is measured on; null: texts held out")
-    held_out: Share = option(0.1, "share of the texts that it never sees, and is measured on without test_texts")
+    test_fraction: Share = option(0.1, "share of the texts to test on, where there are no test_texts")
     seed: Seed = option(0, "of weights, order and what is held out")
     report_to: ReportTo = option("wandb", TRACKED)
     log_artifacts: bool = option(False, KEPT)

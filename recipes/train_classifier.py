@@ -126,7 +126,7 @@ def _read(settings: TrainClassifierSettings) -> Texts:
         test, among_them = np.arange(len(texts)) >= n, set(more)
         train = np.array([text not in among_them for text in texts])
     else:
-        test = hold_out(texts, settings.held_out, settings.seed)
+        test = hold_out(texts, settings.test_fraction, settings.seed)
         train = ~test
     names = sorted({name for row_labels in labels for name in row_labels})
     truth = np.array([[name in row_labels for name in names] for row_labels in labels])

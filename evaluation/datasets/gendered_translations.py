@@ -212,7 +212,7 @@ class ComparableSets:
     languages: pd.DataFrame
 
 
-def comparable_sets(references: pd.DataFrame, fewest_masculine: int = FEWEST_MASCULINE) -> ComparableSets:
+def comparable_sets(references: pd.DataFrame, min_masculine_references: int = FEWEST_MASCULINE) -> ComparableSets:
     """Make masculine and feminine sets of the same sentences, by the rule of the paper (004, §4.1).
 
     Where a sentence has no masculine or feminine reference, its neutral one is taken in its place, else the generic
@@ -220,7 +220,7 @@ def comparable_sets(references: pd.DataFrame, fewest_masculine: int = FEWEST_MAS
 
     Args:
         references: what a reader of this module returns.
-        fewest_masculine: 100 in the paper; 0 keeps every language.
+        min_masculine_references: 100 in the paper; 0 keeps every language.
 
     Raises:
         InputError: no language is left.
@@ -230,19 +230,19 @@ def comparable_sets(references: pd.DataFrame, fewest_masculine: int = FEWEST_MAS
         own = {gender: set(of_lang.loc[of_lang[GENDER] == gender, SENTENCE_ID]) for gender in GENDERS}
         filled = {gender: own[gender] | own[NEUTRAL] | own[GENERIC] for gender in (MASCULINE, FEMININE)}
         both = filled[MASCULINE] & filled[FEMININE]
-        few = len(own[MASCULINE]) < fewest_masculine
+        few = len(own[MASCULINE]) < min_masculine_references
         row = {LANG: lang, "sentences": of_lang[SENTENCE_ID].nunique()}
         row |= {gender: len(own[gender]) for gender in filled}
         row |= {f"replaced_{gender}": len(both - own[gender]) for gender in filled}
         row |= {"missing": row["sentences"] - len(both)}
-        rows.append(row | {"left_out": f"fewer than {fewest_masculine} masculine references" if few else None})
+        rows.append(row | {"left_out": f"fewer than {min_masculine_references} masculine references" if few else None})
         if not few:
             parts += [_filled(of_lang[of_lang[SENTENCE_ID].isin(both)], gender) for gender in filled]
     if not parts or not sum(map(len, parts)):
         counts = ", ".join(f"{row[LANG]} {row[MASCULINE]}" for row in rows)
         raise InputError(
-            f"fewest_masculine: no language has sentences to compare and {fewest_masculine} masculine references "
-            f"({counts or 'there are no rows'}); add references, or lower it."
+            "min_masculine_references: no language has sentences to compare and "
+            f"{min_masculine_references} masculine references ({counts or 'no rows'}); add references, or lower it."
         )
     languages = pd.DataFrame(rows).astype({"left_out": object}).replace({"left_out": {np.nan: None}})
     return ComparableSets(pd.concat(parts, ignore_index=True), languages)

@@ -69,6 +69,6 @@ def hold_out(texts: Sequence[str], share: float, seed: int) -> np.ndarray:
     chosen = np.random.default_rng(seed).random(len(distinct)) < share
     if chosen.all() or not chosen.any():
         raise InputError(
-            f"held_out: {share} of {len(distinct)} different texts leaves one side empty; give more texts."
+            f"test_fraction: {share} of {len(distinct)} different texts leaves one side empty; give more texts."
         )
     return chosen[of_text]

@@ -33,7 +33,7 @@ DEFAULTS = {
     "batch_size": 16,
     "max_rows": 420,
     "preference_beta": 0.5,
-    "generations": 4,
+    "num_generations": 4,
     "relevance_weight": 0.5,
 }
 

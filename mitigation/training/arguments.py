@@ -58,7 +58,7 @@ def training_arguments(
         "learning_rate": settings.learning_rate,
         "weight_decay": settings.weight_decay,
         # The first step of a warm-up is at a rate of 0; where there is one step alone, nothing would be learned.
-        "warmup_steps": settings.warmup if settings.epochs * per_epoch > 1 else 0,
+        "warmup_steps": settings.warmup_ratio if settings.epochs * per_epoch > 1 else 0,
         "lr_scheduler_type": settings.scheduler,
         **({"optim": settings.optimizer} if settings.optimizer else {}),
         "gradient_accumulation_steps": settings.gradient_accumulation_steps,

@@ -21,13 +21,12 @@ SETTINGS = {
     "per_device_eval_batch_size": "batch_size",
     "eval_steps": "evaluations_per_epoch",
     "save_steps": "evaluations_per_epoch",
-    "warmup_steps": "warmup",
+    "warmup_steps": "warmup_ratio",
     "lr_scheduler_type": "scheduler",
     "optim": "optimizer",
     "bf16": "dtype",
     "activation_checkpointing": "gradient_checkpointing",
     "beta": "preference_beta",
-    "num_generations": "generations",
     "r": "lora_rank",
 }
 DEFAULTS = TuningSettings()

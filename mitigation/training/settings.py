@@ -34,7 +34,7 @@ class TuningSettings:
     preference_beta: Positive | None = Field(
         None, description="β of KTO, DPO and GRPO: how dear it is to leave the base model; null: the method's own"
     )
-    generations: Annotated[int, Field(ge=2)] | None = Field(
+    num_generations: Annotated[int, Field(ge=2)] | None = Field(
         None, description="responses that GRPO draws to each context; null: the method's own"
     )
     relevance_weight: NotNegative | None = Field(
@@ -51,7 +51,9 @@ class TuningSettings:
     trainer: dict[str, Any] = Field(default_factory=dict, description="any other fields of TRL's config")
     peft: dict[str, Any] = Field(default_factory=dict, description="any other fields of PEFT's LoraConfig")
     weight_decay: NotNegative = Field(0.0, description="of AdamW")
-    warmup: Annotated[float, Field(ge=0, lt=1)] = Field(0.05, description="share of the steps in which the rate rises")
+    warmup_ratio: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.05, description="share of the steps in which the rate rises"
+    )
     validation_fraction: Share = Field(0.05, description="share of the rows held out, by context")
     evaluations_per_epoch: Count = Field(4, description="validations, and checkpoints, in one pass")
     max_perplexity_increase: Positive = Field(

@@ -133,7 +133,7 @@ def wrong(tmp_path_factory):
     return {
         **files, "clusters": folder / "clusters.json", "judge": folder / "judge", "pickle": folder / "pickle",
         "references": references, "translations": translations, "absent": folder / "absent",
-        "translated": f"{translated} --translation_bias.fewest_masculine 0",
+        "translated": f"{translated} --translation_bias.min_masculine_references 0",
     }  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def told(tmp_path_factory):
     return MeasureSettings(
         metrics=["sentence_pairs", "translation_bias"],
         sentence_pairs=PairSettings(pairs=str(folder / "pairs.csv")),
-        translation_bias=TranslationSettings(**own, fewest_masculine=0),
+        translation_bias=TranslationSettings(**own, min_masculine_references=0),
         report_to="none",
         show=False,
         output_dir=folder / "run",

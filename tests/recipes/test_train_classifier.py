@@ -66,7 +66,7 @@ def shown(score):
 
 
 def test_it_learns_and_can_be_used(texts, tmp_path, capsys, monkeypatch):
-    settings = make_settings(texts, tmp_path / "run", held_out=0.25)
+    settings = make_settings(texts, tmp_path / "run", test_fraction=0.25)
     train_classifier(settings)
     scores = read_scores(tmp_path / "run" / "scores.json")
     accuracy, area = find_score(scores, "accuracy"), find_score(scores, "roc_auc", label="offensive or ok")
@@ -179,7 +179,7 @@ def test_a_label_that_only_a_held_out_text_has_stops_nothing(texts, tmp_path):
     with texts.open("a", encoding="utf-8") as file:
         file.write("quite odd,2\n")
     chosen = next(seed for seed in range(100) if hold_out(_texts_of(texts), 0.25, seed)[-1])
-    train_classifier(make_settings(texts, tmp_path / "run", labels={}, held_out=0.25, epochs=1, seed=chosen))
+    train_classifier(make_settings(texts, tmp_path / "run", labels={}, test_fraction=0.25, epochs=1, seed=chosen))
     assert find_score(read_scores(tmp_path / "run" / "scores.json"), "recall", label="2").value == 0
 
 

@@ -17,7 +17,8 @@ def cut_table(sentences: pd.DataFrame, by: str, metric: str = "spbleu") -> pd.Da
     """Return the mean score by axis, descriptor or template (004, Tables 3, 5 and 6), the lowest first.
 
     Means over sentences and languages, as in the paper. Its counts (17,700 = 118 sentences × 50 languages × 3 for a
-    whole template) can only come about with all 50 languages; for those, make the sets with `fewest_masculine=0`.
+    whole template) can only come about with all 50 languages; for those, make the sets with
+    `min_masculine_references=0`.
 
     Args:
         sentences: what `sentence_scores` returned.

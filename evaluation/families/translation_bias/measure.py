@@ -75,7 +75,7 @@ def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
         **made_by,
         "references": {"name": str(settings.references), "sha256": run.inputs["references"], "split": settings.split},
         "languages": settings.languages,
-        "fewest_masculine": settings.fewest_masculine,
+        "min_masculine_references": settings.min_masculine_references,
         "directions": settings.directions,
         "packages": packages(),
     }

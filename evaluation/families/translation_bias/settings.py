@@ -18,7 +18,7 @@ class Settings:
     references: Folder | None = option(None, "gendered translations: a CSV file, or a folder of MT-GenEval or MMHB")
     split: str = option("dev", "which split of MT-GenEval or MMHB")
     languages: list[str] = option(list, "languages of the references, as 'es' or 'spa_Latn'; empty: all there are")
-    fewest_masculine: Annotated[int, Field(ge=0)] = option(
+    min_masculine_references: Annotated[int, Field(ge=0)] = option(
         100, "leave languages out that have fewer masculine references than so many (004, §4.1)"
     )
     directions: Annotated[list[Literal["en-xx", "xx-en", "xx-xx"]], Field(min_length=1)] = option(

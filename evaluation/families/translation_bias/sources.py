@@ -29,7 +29,7 @@ def comparable_references(settings: Settings) -> ComparableSets:
         InputError: they cannot be read, or no language is left.
     """
     references = load_references(settings.references, settings.split, settings.languages, "translation_bias.languages")
-    return comparable_sets(references, settings.fewest_masculine)
+    return comparable_sets(references, settings.min_masculine_references)
 
 
 def source_tables(table: pd.DataFrame, directions: Sequence[str]) -> dict[str, pd.DataFrame]:

@@ -52,16 +52,16 @@ def wanted(rows: Dataset) -> tuple[list[str], list[str]]:
 
 
 def arguments(common: dict[str, Any], settings: TuningSettings, train: Dataset) -> GRPOConfig:
-    """Return the trainer's settings; `batch_size` counts contexts, each of which is answered `generations` times."""
+    """Return the trainer's settings; `batch_size` counts contexts, each of which gets `num_generations` responses."""
     contexts = rows_each("batch_size", min(settings.batch_size, len(train)))
     sizes = {
-        "per_device_train_batch_size": contexts * settings.generations,
-        "per_device_eval_batch_size": 4 * contexts * settings.generations,
+        "per_device_train_batch_size": contexts * settings.num_generations,
+        "per_device_eval_batch_size": 4 * contexts * settings.num_generations,
     }
     fields = {
         **common,
         **sizes,
-        "num_generations": settings.generations,
+        "num_generations": settings.num_generations,
         "max_completion_length": LONGEST,
         "beta": settings.preference_beta,
         # Rewards as they are: divided by their spread in a group, as in the paper, they would count as much for a

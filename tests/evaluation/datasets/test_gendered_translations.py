@@ -197,7 +197,7 @@ def test_neutral_then_generic_stand_in_and_all_is_counted():
         ("4", "spa_Latn", "masculine", "m4"),  # nothing can stand in for its feminine one
         ("1", "fin_Latn", "generic", "g1"),
     )
-    sets = comparable_sets(references, fewest_masculine=1)
+    sets = comparable_sets(references, min_masculine_references=1)
     by_gender = sets.table.pivot(index="sentence_id", columns="gender", values=["reference", "taken_from"])
     assert by_gender["reference"].to_dict("index") == {
         "1": {"feminine": "f1", "masculine": "m1"},
@@ -237,7 +237,7 @@ def test_ambiguous_english_is_translated_once_and_other_sources_twice():
         ("1", "cat_Latn", "feminine", "cf1"),
     )
     references.loc[3, "english"] = "Her English 2"  # as in MT-GenEval
-    sets = comparable_sets(references, fewest_masculine=0).table
+    sets = comparable_sets(references, min_masculine_references=0).table
     english = source_sentences(sets, source="eng_Latn", target="spa_Latn")
     assert sorted(zip(english["text"], english["gender"], strict=True)) == [
         ("English 1", ""),

@@ -16,7 +16,7 @@ def test_a_run_by_translations_leaves_its_files_and_is_not_made_again(tmp_path):
         tmp_path / "given", eng_Latn__spa_Latn=[ROWS[0][-1], ROWS[2][-1]], eng_Latn__tha_Thai=["a b c d e", "a b c d f"]
     )
     own = TranslationSettings(
-        references=written_references(tmp_path), translations=folder, tokenize="13a", fewest_masculine=0
+        references=written_references(tmp_path), translations=folder, tokenize="13a", min_masculine_references=0
     )
     run = {"metrics": ["translation_bias"], "report_to": "none", "show": False, "output_dir": tmp_path / "run"}
     settings = MeasureSettings(**run, translation_bias=own)

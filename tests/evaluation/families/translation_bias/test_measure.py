@@ -30,7 +30,7 @@ needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no MT-GenEval in {
 def make_config(references=None, model="testbed", **changes):
     return MeasureConfig(
         model=ModelSettings(name=model),
-        settings=Settings(**{"references": references, "tokenize": "13a", "fewest_masculine": 0, **changes}),
+        settings=Settings(**{"references": references, "tokenize": "13a", "min_masculine_references": 0, **changes}),
     )
 
 

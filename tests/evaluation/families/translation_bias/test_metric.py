@@ -43,7 +43,7 @@ def references(lang, *sentences):
         rows.append(facts | {"gender": "masculine", "reference": masculine})
         other = {"gender": "feminine", "reference": feminine} if feminine else {"gender": "neutral", "reference": "n n"}
         rows.append(facts | other)
-    return comparable_sets(pd.DataFrame(rows), fewest_masculine=0).table
+    return comparable_sets(pd.DataFrame(rows), min_masculine_references=0).table
 
 
 def aligned(table, texts, source="eng_Latn", target="spa_Latn"):

@@ -23,7 +23,7 @@ from tests.mitigation.training.trainers.test_preference import tiny_base as shor
 QUICK = TuningSettings(
     epochs=1,
     batch_size=8,
-    generations=4,
+    num_generations=4,
     learning_rate=2e-2,
     preference_beta=0.01,
     evaluations_per_epoch=2,
