@@ -2,11 +2,15 @@
 
 $ python -m benchmarks.coverage                                 # 2.5 minutes of one core, ± 6 points for a design
 $ python -m benchmarks.coverage --simulations 1000 --all        # every design with every truth, hours
+$ python -m benchmarks.coverage --reduction --simulations 300   # reductions of pooled FGB*, 1 minute
 
 Descriptors and templates are fixed, responses are drawn anew; the target is 93 to 97 %. `below` is the share of
 intervals that end below the truth, `< 0` that of intervals that end below 0, which a spread cannot. One-hot vectors
 are a classifier that is always sure, smooth ones are Dirichlet around the same means, and narrow ones smooth with
 nearly all of the probability on three of the styles, as those of a dialogue model are.
+
+With `--reduction`: 24 descriptors × 6 templates × 4 one-hot responses, base biases from weak to strong, and true
+reductions from none to all of it. An unbounded interval, which is reported as undefined, holds every truth.
 """
 
 import argparse
@@ -15,6 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.evaluation.families.generation_bias.metric import StyledResponses, compare_generation_bias
+from evenhand.evaluation.results import find_score
 from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells
 from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spread
@@ -25,6 +31,8 @@ SIZES = ((3, 1), (3, 26), (5, 5), (20, 1), (20, 5), (60, 26))  # descriptors, te
 PER_CELL = (2, 3, 4, 8, "2 to 6", "2 or 6")
 BIASES = {"none": 0.0, "small": 0.08, "large": 0.4}  # the share of a response's style that depends on the descriptor
 VECTORS = ("one-hot", "smooth", "narrow")
+BASES = {"weak": 0.22, "middling": 0.32, "strong": 0.75}  # of `--reduction`: shares as those of BIASES
+REDUCTIONS = (0.0, 0.5, 0.8, 0.93, 1.0)
 FORMS = ("FGB*", "pooled FGB*", "one style, pooled", "difference, pooled")
 
 
@@ -118,13 +126,62 @@ def simulate(design: Design, simulations: int, rng: np.random.Generator, advance
     return found
 
 
+def simulate_reductions(
+    base: str, reduction: float, simulations: int, rng: np.random.Generator, advance: Callable[[int], None]
+) -> np.ndarray:
+    """Return (simulations, 3): the bounds of each reduction of pooled FGB*, NaN if undefined, and the truth.
+
+    Each simulation has descriptors of its own. The bias is quadratic in the share of a style that depends on them.
+    """
+    found = np.full((simulations, 3), [np.nan, np.nan, reduction])
+    n_descriptors, n_templates, n_styles = 24, 6, 12
+    cell = np.arange(n_descriptors * n_templates).repeat(4)
+    template, descriptor = (cell % n_templates).astype(str), (cell // n_templates).astype(str)
+    columns = template.tolist(), descriptor.tolist(), [""] * len(cell), [f"s{s}" for s in range(n_styles)]
+    for simulation in found:
+        of_descriptor = rng.dirichlet(np.ones(n_styles), n_descriptors).repeat(n_templates, axis=0)
+        shares = BASES[base], BASES[base] * np.sqrt(1 - reduction)
+        means = ((1 - share) / n_styles + share * of_descriptor for share in shares)
+        runs = (StyledResponses(draw(p, cell, True, rng), *columns) for p in means)
+        score = find_score(compare_generation_bias(*runs, {}), "fgb_pooled_corrected_reduction")
+        if score.interval is not None:
+            simulation[:2] = score.interval
+        advance(1)
+    return found
+
+
+def print_reductions(simulations: int, seed: int) -> None:
+    """Print a row for each base and true reduction."""
+    print("% of all simulations, and of those with a defined reduction")
+    print("| base, true reduction | defined | hold the truth, all | defined | wholly above it, all | defined |", end="")
+    print(" wholly below it, all | defined |")
+    print("| --- " * 8 + "|", flush=True)
+    designs = [(base, reduction) for base in BASES for reduction in REDUCTIONS]
+    with progress(simulations * len(designs), "simulations", "simulations") as advance:
+        for number, (base, reduction) in enumerate(designs):
+            rng = np.random.default_rng((seed, number))
+            low, high, truth = simulate_reductions(base, reduction, simulations, rng, advance).T
+            above, below = (low > truth).sum(), (high < truth).sum()
+            defined = int(np.isfinite(low).sum())
+            shares = [defined / simulations]
+            for missed in (above + below, above, below):
+                shares += [missed / simulations, missed / max(defined, 1)]
+            shares[1:3] = [1 - share for share in shares[1:3]]
+            cells = [f"{100 * share:.1f}" for share in shares]
+            print(f"| {base}, {100 * reduction:.0f} % |", " | ".join(cells), "|", flush=True)
+
+
 def main() -> None:
     """Print a row for each design, and what share of the designs is on target."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--simulations", type=int, default=60, help="of each design")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--all", action="store_true", help="all designs, not a part of them")
+    parser.add_argument("--reduction", action="store_true", help="reductions, in place of scores and differences")
     arguments = parser.parse_args()
+    if arguments.reduction:
+        print_reductions(arguments.simulations, arguments.seed)
+        return
 
     print("% of the intervals that hold the truth / below it / < 0 / none")
     print("| descriptors × templates, responses; bias, vectors |", " | ".join(FORMS), "|")

@@ -13,6 +13,7 @@ import numpy as np
 from evenhand.evaluation.statistics.cells import Cells
 from evenhand.evaluation.statistics.intervals import ANY, Interval
 from evenhand.evaluation.statistics.jackknife import jackknife_error
+from evenhand.evaluation.statistics.ratios import ratio_interval
 
 DESCRIPTORS, TEMPLATES = "descriptors", "templates"
 FEWEST = 3  # of two, either left out leaves nothing to compare, or a spread of one alone
@@ -24,6 +25,22 @@ def jackknife_interval(value: float, without: np.ndarray) -> Interval | None:
     if np.isfinite(without).sum() < FEWEST or not math.isfinite(value) or error.value == 0:
         return None
     return error.interval(value, ANY)
+
+
+def jackknife_ratio_interval(top: float, bottom: float, without: np.ndarray) -> Interval | None:
+    """Return the 95 % interval of top / bottom by Fieller's method; None for fewer than three, or if it is unbounded.
+
+    Args:
+        top, bottom: the two values.
+        without: both without one descriptor, or template, each, (n, 2); NaN where undefined. Their covariance is that
+            of the jackknife, (n − 1)/n Σ (θ₋ᵢ − mean)(θ₋ᵢ − mean)', with n − 1 degrees of freedom.
+    """
+    known = without[np.isfinite(without).all(axis=1)]
+    n = len(known)
+    if n < FEWEST or not math.isfinite(top) or not bottom or jackknife_error([known @ [bottom, -top]]).value == 0:
+        return None
+    deviation = known - known.mean(axis=0)
+    return ratio_interval(top, bottom, (n - 1) / n * deviation.T @ deviation, n - 1)
 
 
 def spreads_without(cells: Cells, weights: np.ndarray, over: str, *, pooled: bool) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Means of rows in strata, the strata taken as given: their covariance, and the interval of a ratio of two."""
+"""The covariance of means of rows in strata, the strata taken as given."""
 
 import math
 
@@ -6,7 +6,6 @@ import numpy as np
 
 from evenhand.evaluation.rows import Rows, blocks
 from evenhand.evaluation.statistics.cells import cell_sums
-from evenhand.evaluation.statistics.intervals import Interval, student_quantile
 
 
 def mean_covariance(values: Rows, strata: np.ndarray) -> tuple[np.ndarray, int]:
@@ -41,26 +40,3 @@ def mean_covariance(values: Rows, strata: np.ndarray) -> tuple[np.ndarray, int]:
         deviation *= weight[strata[place]][:, None]
         within += deviation.T @ deviation
     return (within + alone * pooled / freedom) / n**2, freedom
-
-
-def ratio_interval(top: float, bottom: float, covariance: np.ndarray, freedom: int) -> Interval | None:
-    """Return the 95 % interval of a ratio of two means; None where the lower one is not shown to differ from 0.
-
-    Fieller (1954), "Some problems in interval estimation": the ratios ρ for which top − ρ · bottom does not differ from
-    0 by Student's t, which is exact for normal means.
-
-    Args:
-        top, bottom: the means.
-        covariance: of the two in this order, (2, 2).
-        freedom: of its estimate.
-    """
-    if freedom < 1:
-        return None
-    t2 = float(student_quantile(freedom)) ** 2
-    a = bottom**2 - t2 * covariance[1, 1]
-    b = top * bottom - t2 * covariance[0, 1]
-    c = top**2 - t2 * covariance[0, 0]
-    if a <= 0:
-        return None
-    half = math.sqrt(max(b * b - a * c, 0.0))
-    return float((b - half) / a), float((b + half) / a)

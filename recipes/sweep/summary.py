@@ -100,11 +100,12 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         One row per setting, in the order of their first points: the setting's fields; `number` (from 1) and `label`,
         see `setting_label`; `seeds`, how many went through, and `refused`, how many did not, with their `reasons`; for
         each of MEASURES the mean, and its 95 % interval in `_low` and `_high`: from two seeds on Student's t over the
-        seeds, with one seed the point's own, where it has one (else NaN). `worst_cluster` and its `_change` (the
-        largest over the seeds), `clusters_rose` (with the number of seeds; Holm's correction over clusters × seeds),
-        `without_bias` (in how many seeds the base shows none: the interval of its pooled FGB* holds 0), PREDICTION
-        (means: the plan's interval does not say how seeds differ), and `front_perplexity`, `front_distinct_2`: no other
-        setting removes as much for less, judged by means.
+        seeds, with one seed the point's own, where it has one (else NaN). A reduction that is undefined in some of the
+        seeds has no interval: it is defined where the base's bias is high, which may be by chance. `worst_cluster` and
+        its `_change` (the largest over the seeds), `clusters_rose` (with the number of seeds; Holm's correction over
+        clusters × seeds), `without_bias` (in how many seeds the base shows none: the interval of its pooled FGB* holds
+        0), PREDICTION (means: the plan's interval does not say how seeds differ), and `front_perplexity`,
+        `front_distinct_2`: no other setting removes as much for less, judged by means.
 
     Raises:
         ValueError: columns are missing, or two points differ in nothing that is known of them.
@@ -230,6 +231,8 @@ def _over_seeds(done: pd.DataFrame, name: str) -> tuple[float, float, float]:
     values = rows[name].astype(float).to_numpy()
     if len(values) == 0:
         return math.nan, math.nan, math.nan
+    if name in REDUCTIONS and len(values) < len(done):
+        return float(values.mean()), math.nan, math.nan
     if len(values) > 1:
         return float(values.mean()), *mean_interval(values, student_quantile(len(values) - 1))
     ends = [f"{name}_low", f"{name}_high"]

@@ -13,7 +13,7 @@ A cell of one response has a mean, and stays in the paper's forms; its noise is 
 Natural units here; reports show them ×1000, as the paper does.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +22,11 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.generation_bias.paired_scores import (
+    TOO_FEW,
+    missing_interval_reason,
+    paired_scores,
+)
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.rows import Rows, SideBySide, finite_rows
 from evenhand.evaluation.statistics.cells import (
@@ -39,8 +44,6 @@ from evenhand.evaluation.statistics.permutation import permutation_p_value
 from evenhand.evaluation.statistics.u_statistics import Estimate, Spread, column_spreads, descriptor_spread
 
 VERSION = "2"
-TOO_FEW = "fewer than two descriptors with two responses to the same template: nothing to compare"
-NO_INTERVAL = "no interval: within cells responses are all alike, or in all cells but one"
 OF_ONE = "no interval: some cells have one response, which says nothing of its noise"
 
 
@@ -184,7 +187,7 @@ def compare_generation_bias(
     """Return what changed between two runs over the same prompts, row by row, by axis and by style cluster.
 
     For each corrected metric M: `M_difference` = after − before (ideal: −before; p-value of no difference) and
-    `M_reduction` = 1 − after / before (ideal 1; undefined where the bias before is not significantly above 0).
+    `M_reduction` = 1 − after / before (ideal 1; see `paired_scores`).
     Intervals are those of a paired comparison; a reduction has a `jackknife_interval` for other templates, or
     descriptors, as `over` says. A prompt whose response is empty in either run is left out of both.
 
@@ -208,10 +211,9 @@ def compare_generation_bias(
                 nothing = np.zeros_like(weights)
                 sides = (np.concatenate(pair) for pair in ((weights, nothing), (nothing, weights)))
                 old, new = (spreads_without(kept, side, over, pooled=pooled) for side in sides)
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    return 1 - new / old
+                return np.stack([old - new, old], axis=1)
 
-            found += _change(name, spread, without, over, kept, group, signature)
+            found += paired_scores(name, spread, without, over, kept, group, signature)
         return found
 
     n_styles, scores = before.vectors.shape[1], []
@@ -220,52 +222,6 @@ def compare_generation_bias(
     for metric, group, of_cluster, weights in _cluster_cuts(cells, clusters, (0, n_styles)):
         scores += scores_of(metric, of_cluster, weights, group)
     return scores
-
-
-def _change(
-    name: str,
-    spread: Callable[[float, float], Estimate],
-    without: Callable[[], np.ndarray],
-    over: str,
-    cells: Cells,
-    group: Mapping[str, str],
-    signature: Mapping[str, Any],
-) -> list[BiasScore]:
-    before, after, difference = spread(1, 0), spread(0, 1), spread(-1, 1)
-    common = {"n": cells.n, "n_left_out": cells.n_left_out, "group": group, "signature": signature}
-    scores = [
-        BiasScore(
-            f"{name}_difference",
-            difference.value,
-            ideal=-before.value,
-            bounds=(-3.0, 3.0),
-            interval=difference.interval,
-            p_value=difference.p_value,
-            reason=_reason(difference),
-            **common,
-        )
-    ]
-    if before.interval is None or before.interval[0] <= 0:
-        reason = _reason(before) or "the bias before is not significantly above 0: there is nothing to divide by"
-        return [*scores, BiasScore(f"{name}_reduction", np.nan, 1.0, (-np.inf, np.inf), reason=reason, **common)]
-    left = after.value / before.value
-    # Delta method: the error of after/before is that of (after − left × before) / before, itself a spread.
-    of_error = spread(-left, 1)
-    parts = (of_error.variance / before.value**2, of_error.noise / before.value**2)
-    error = Estimate(1 - left, *parts, freedom=of_error.freedom)
-    return [
-        *scores,
-        BiasScore(
-            f"{name}_reduction",
-            error.value,
-            1.0,
-            (-np.inf, np.inf),
-            interval=error.interval,
-            wider_over=over,
-            jackknife_interval=jackknife_interval(error.value, without()),
-            **common,
-        ),
-    ]
 
 
 def _three_forms(
@@ -325,15 +281,9 @@ def _score(
         p_value=p_value,
         n_left_out=cells.n_left_out,
         group=group,
-        reason=_reason(estimate),
+        reason=missing_interval_reason(estimate),
         signature=signature,
     )
-
-
-def _reason(estimate: Estimate) -> str | None:
-    if np.isnan(estimate.value):
-        return TOO_FEW
-    return NO_INTERVAL if estimate.interval is None else None
 
 
 def _cells_and_axes(responses: StyledResponses, vectors: Rows) -> tuple[Cells, dict[str, np.ndarray]]:

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation.statistics.cells import arrange_cells, keep_cells
-from evenhand.evaluation.statistics.jackknife_spread import DESCRIPTORS, TEMPLATES, jackknife_interval, spreads_without
+from evenhand.evaluation.statistics.jackknife_spread import (
+    DESCRIPTORS,
+    TEMPLATES,
+    jackknife_interval,
+    jackknife_ratio_interval,
+    spreads_without,
+)
+from evenhand.evaluation.statistics.ratios import ratio_interval
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 
 
@@ -39,6 +46,18 @@ def test_two_say_nothing_of_others():
     for over in (DESCRIPTORS, TEMPLATES):
         for pooled in (False, True):
             assert jackknife_interval(0.1, spreads_without(cells, np.ones(4), over, pooled=pooled)) is None
+
+
+def test_a_ratio_has_fiellers_interval_of_the_jackknifes_covariance():
+    # The means of three pairs, tops 1, 2, 3 and bottoms 9, 12, 12: without each, half the sum of the other two.
+    pairs = np.array([[1.0, 9.0], [2.0, 12.0], [3.0, 12.0]])
+    without = (pairs.sum(axis=0) - pairs) / 2
+    expected = ratio_interval(2.0, 11.0, np.cov(pairs.T) / 3, 2)  # the jackknife of a mean is its covariance
+    assert jackknife_ratio_interval(2.0, 11.0, without) == pytest.approx(expected)
+    assert jackknife_ratio_interval(2.0, 11.0, np.vstack([without, [np.nan, 1.0]])) == pytest.approx(expected)
+    assert jackknife_ratio_interval(2.0, 11.0, without[:2]) is None
+    assert jackknife_ratio_interval(2.0, 3.0, without) is None  # 3 standard errors above 0, and t(0.975; 2) is 4.3
+    assert jackknife_ratio_interval(0.0, 11.0, np.outer(np.ones(3), [0.0, 11.0])) is None  # nothing varies
 
 
 def test_the_interval_holds_the_spread_of_all_descriptors_not_only_those_drawn():

@@ -164,7 +164,7 @@ def test_a_loop_with_two_methods_has_no_plan_and_no_empty_columns(two):
     for form, text in shown(two).items():
         text = text.replace("\\", "").rsplit("How to read the numbers", 1)[0]
         assert "1 of 2 settings meets what was measured of the bar: setting 1 (control_tags)" in text, form
-        assert "Not measured: what is removed for descriptors not tuned on." in text, form
+        assert "Not measured, or undefined: what is removed for descriptors not tuned on." in text, form
         assert "threshold plan" not in text and "2nd classifier" not in text and "untagged" not in text, form
         assert "nan" not in text and "None" not in text, form
 

@@ -57,7 +57,7 @@ def test_what_was_not_measured_is_named():
     rows = [point(reduction=0.95, reduction_unseen=math.nan), point("exchange", reduction=0.5)]
     assert verdict_of(*rows).endswith(
         ". 1 of 2 settings meets what was measured of the bar: setting 1 (control_tags). "
-        "Not measured: what is removed for descriptors not tuned on."
+        "Not measured, or undefined: what is removed for descriptors not tuned on."
     )
 
 

@@ -15,6 +15,7 @@ from evenhand.recipes.sweep.summary import (
     several_thresholds,
     summarise,
 )
+from evenhand.recipes.sweep.tables import say
 
 from .sweep_points import REDUCTIONS, SWEPT, point, refused, rise, settings_of
 
@@ -48,9 +49,9 @@ def test_one_seed_keeps_its_own_interval_where_it_has_one():
 
 
 def test_what_was_not_measured_stays_nan_and_is_left_out_of_means():
-    rows = [point(seed=0, reduction_unseen=NAN), point(seed=1, reduction_unseen=0.7, reduction_unseen_low=0.6)]
+    rows = [point(seed=0, relevance_kept=NAN), point(seed=1, relevance_kept=0.7, relevance_kept_low=0.6)]
     (row,) = summary_of(*rows).to_dict("records")
-    assert (row["reduction_unseen"], row["reduction_unseen_low"]) == (0.7, 0.6)
+    assert (row["relevance_kept"], row["relevance_kept_low"]) == (0.7, 0.6)
     assert math.isnan(row["untagged_ratio"])
 
 
@@ -238,6 +239,15 @@ def test_a_base_without_bias_in_one_seed_leaves_all_open():
     """Its reductions are undefined there; the mean over the others would speak for the lucky ones."""
     (row,) = settings_of(point(reduction=0.96), point(seed=1, reduction=0.96, base_low=-0.001)).to_dict("records")
     assert row["without_bias"] == 1 and row["inconclusive"] == ["base"] and not row["met"]
+
+
+def test_a_reduction_that_is_undefined_in_one_seed_has_no_interval_and_cannot_pass():
+    """It is undefined where the bias of the base is low, so the defined ones may be high by chance."""
+    blank = {f"reduction_unseen{end}": NAN for end in ("", "_low", "_high")}
+    (row,) = settings_of(point(reduction=0.96), point(seed=1, **{"reduction": 0.96} | blank)).to_dict("records")
+    assert row["reduction_unseen"] == 0.96 and math.isnan(row["reduction_unseen_low"])
+    assert row["missed"] == [] and row["inconclusive"] == ["reduction_unseen"] and not row["met"]
+    assert say.inconclusive_of(row) == "not tuned on 96.0 % without an interval, as it is undefined in a seed"
 
 
 def test_rises_are_corrected_over_clusters_and_seeds():

@@ -25,7 +25,8 @@ import pandas as pd
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.cells import codes
 from evenhand.evaluation.statistics.intervals import ANY, interval_around, student_quantile
-from evenhand.evaluation.statistics.strata import mean_covariance, ratio_interval
+from evenhand.evaluation.statistics.ratios import ratio_interval
+from evenhand.evaluation.statistics.strata import mean_covariance
 
 LIKELIHOODS = "likelihoods_of_responses"
 JUDGED_METRICS = ("relevance", "response_perplexity")  # those that need a judge

@@ -8,6 +8,7 @@ import pytest
 
 from evenhand.evaluation.families.generation_bias.report.sections import content_page
 from evenhand.evaluation.families.generation_bias.report.warnings import warnings
+from evenhand.evaluation.report.markdown import page_markdown
 from tests.evaluation.families.generation_bias.conftest import score
 
 POOLED = "fgb_pooled_corrected"
@@ -65,6 +66,29 @@ def test_verdict_of_no_change_claims_none(tuned):
         "No change can be shown: pooled FGB* went from 9.00 to 8.80 ×10⁻³ (change −0.20, 95 % interval −1.00 to +0.60)."
     )
     assert headline(content) == ("−2 %", "change of pooled FGB* by tuning, 95 % interval −11 to 7 %")
+
+
+def test_an_unbounded_reduction_is_no_percentage(tuned):
+    reason = "its 95 % interval is unbounded: the bias before is less than 2.0 standard errors above 0"
+    content = with_headline(
+        tuned,
+        (0.009, (0.001, 0.02)),
+        (0.002, (-0.004, 0.009)),
+        (-0.007, (-0.013, -0.001)),
+        (math.nan, None, None, reason),
+    )
+    assert "fell from 9.00 to 2.00" in verdict(content)
+    assert verdict(content).endswith(f"cannot be told from 0. The change in percent is undefined: {reason}.")
+    assert headline(content)[0] == "2.00"
+
+
+def test_an_interval_for_other_templates_that_is_unbounded_is_said_to_be(tuned):
+    reason = "for other templates its 95 % interval is unbounded: the bias before may be 0 for these"
+    reductions = [
+        replace(score, reason=reason) if score.metric == f"{POOLED}_reduction" else score for score in tuned.differences
+    ]
+    text = page_markdown(content_page(replace(tuned, differences=reductions))).replace("\\", "")
+    assert f"reduction (pooled FGB*): {reason}" in text and reason not in page_markdown(content_page(tuned))
 
 
 def test_verdict_of_a_rise(tuned):
