@@ -2,7 +2,7 @@
 
 $ python -m benchmarks.coverage                                 # 2.5 minutes of one core, ± 6 points for a design
 $ python -m benchmarks.coverage --simulations 1000 --all        # every design with every truth, hours
-$ python -m benchmarks.coverage --reduction --simulations 300   # reductions of pooled FGB*, 3 minutes
+$ python -m benchmarks.coverage --reduction --simulations 1000  # reductions of pooled FGB*, 10 minutes
 
 Descriptors and templates are fixed, responses are drawn anew; the target is 93 to 97 %. `below` is the share of
 intervals that end below the truth, `< 0` that of intervals that end below 0, which a spread cannot. One-hot vectors
