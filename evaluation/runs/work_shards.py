@@ -27,7 +27,7 @@ class WorkShard:
         An item of a batch makes rows, all of them at once; `row_of` returns one of them. By default items are numbers
         of rows. A batch is left as long as one of its rows is.
 
-        >>> Share(finished=np.array([2]), process=1, processes=2).of([[0, 1], [2], [3], [4], [5]])
+        >>> WorkShard(finished=np.array([2]), process=1, processes=2).of([[0, 1], [2], [3], [4], [5]])
         [[3], [4]]
         """
         batches = [batch for batch in batches if len(batch)]

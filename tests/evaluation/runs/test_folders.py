@@ -162,8 +162,8 @@ def test_a_kill_lets_go_of_the_folder(settings):
     program = """
 import sys, time
 from pathlib import Path
-from evenhand.evaluation.runs.lock import held
-with held(Path(sys.argv[1])):
+from evenhand.evaluation.runs.lock import run_lock
+with run_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(3600)
 """

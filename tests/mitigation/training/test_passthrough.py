@@ -19,8 +19,8 @@ def trainer(folder, **changes):
 
 
 def adapter(**fields):
-    fields = {"r": 4, "lora_alpha": 8, "fan_in_fan_out": False, "trainable_token_indices": None, "task_type": None}
-    return adapter_config(fields, TuningSettings(peft=fields))
+    ours = {"r": 4, "lora_alpha": 8, "fan_in_fan_out": False, "trainable_token_indices": None, "task_type": None}
+    return adapter_config(ours, TuningSettings(peft=fields))
 
 
 def test_any_other_field_reaches_the_trainer(tmp_path):
