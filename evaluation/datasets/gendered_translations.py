@@ -29,7 +29,7 @@ COLUMNS = [SENTENCE_ID, AXIS, DESCRIPTOR, TEMPLATE, ENGLISH, LANG, GENDER, REFER
 NEEDED = (ENGLISH, LANG, GENDER, REFERENCE)
 
 LANGUAGES = Path(__file__).parent / "data" / "languages_50.csv"
-FEWEST_MASCULINE = 100  # paper 004, §4.1
+MIN_MASCULINE_REFERENCES = 100  # paper 004, §4.1
 # MMHB's columns of references, by our genders: `both` holds translations that fit either.
 OF_MMHB = {MASCULINE: "masculine", FEMININE: "feminine", NEUTRAL: "both"}
 MMHB_COLUMNS = ("sentence_eng", "pattern_id_main", "noun_id_main", "desc_id_main", "lang", *OF_MMHB.values())
@@ -212,7 +212,9 @@ class ComparableSets:
     languages: pd.DataFrame
 
 
-def comparable_sets(references: pd.DataFrame, min_masculine_references: int = FEWEST_MASCULINE) -> ComparableSets:
+def comparable_sets(
+    references: pd.DataFrame, min_masculine_references: int = MIN_MASCULINE_REFERENCES
+) -> ComparableSets:
     """Make masculine and feminine sets of the same sentences, by the rule of the paper (004, §4.1).
 
     Where a sentence has no masculine or feminine reference, its neutral one is taken in its place, else the generic
@@ -241,8 +243,8 @@ def comparable_sets(references: pd.DataFrame, min_masculine_references: int = FE
     if not parts or not sum(map(len, parts)):
         counts = ", ".join(f"{row[LANG]} {row[MASCULINE]}" for row in rows)
         raise InputError(
-            "min_masculine_references: no language has sentences to compare and "
-            f"{min_masculine_references} masculine references ({counts or 'no rows'}); add references, or lower it."
+            f"min_masculine_references: no language has sentences to compare and {min_masculine_references} masculine "
+            f"references ({counts or 'there are no rows'}); add references, or lower it."
         )
     languages = pd.DataFrame(rows).astype({"left_out": object}).replace({"left_out": {np.nan: None}})
     return ComparableSets(pd.concat(parts, ignore_index=True), languages)

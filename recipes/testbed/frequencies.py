@@ -22,7 +22,12 @@ from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
 from evenhand.evaluation.datasets.prompts import need
 from evenhand.evaluation.errors import unknown_name
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
-from evenhand.evaluation.families.likelihood_bias.rows import LOG_LIKELIHOOD, N_TOKENS, SENTENCE, scored_prompts
+from evenhand.evaluation.families.likelihood_bias.rows import (
+    LOG_LIKELIHOOD,
+    N_TOKENS,
+    SENTENCE_COLUMNS,
+    select_scored_prompts,
+)
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore
 
 FILE = Path(__file__).parent / "frequencies.yaml"
@@ -48,7 +53,7 @@ def sentences() -> pd.DataFrame:
 
     460,980 rows; one of a descriptor in two axes ("queer") stands twice.
     """
-    return scored_prompts(generate(load_taxonomy(DATASET)).to_pandas()).reset_index(drop=True)
+    return select_scored_prompts(generate(load_taxonomy(DATASET)).to_pandas()).reset_index(drop=True)
 
 
 @cache
@@ -91,9 +96,11 @@ def exact_table(table: pd.DataFrame) -> pd.DataFrame:
     Raises:
         InputError: a column is missing, or a sentence is none of the grammar's.
     """
-    need(list(table), SENTENCE, "table")
+    need(list(table), SENTENCE_COLUMNS, "table")
     without_article = table[TEMPLATE].str.contains(PLURAL, regex=False)
-    return table[SENTENCE].assign(**{LOG_LIKELIHOOD: log_probability(table), N_TOKENS: np.where(without_article, 4, 5)})
+    return table[SENTENCE_COLUMNS].assign(
+        **{LOG_LIKELIHOOD: log_probability(table), N_TOKENS: np.where(without_article, 4, 5)}
+    )
 
 
 def truth(table: pd.DataFrame) -> list[BiasScore]:
@@ -109,7 +116,7 @@ def truth(table: pd.DataFrame) -> list[BiasScore]:
     exact, times = exact_table(table), 1
     n = exact[TEMPLATE].nunique()
     in_templates = exact.groupby([AXIS, DESCRIPTOR, NOUN])[TEMPLATE].nunique()
-    if n > 1 and (in_templates == n).all() and not exact.duplicated(SENTENCE).any():
+    if n > 1 and (in_templates == n).all() and not exact.duplicated(SENTENCE_COLUMNS).any():
         # All templates have the same sentences, in the same order of perplexity: one of them says it all.
         exact, times = exact[exact[TEMPLATE] == exact[TEMPLATE].iloc[0]], n
     return [

@@ -1,4 +1,4 @@
-"""What embedding bias is told, and what it reads."""
+"""Settings of embedding bias, and fingerprints of its inputs."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +14,14 @@ class Settings:
 
     references: Folder | None = option(None, "gendered translations: a CSV file, or a folder of MT-GenEval or MMHB")
     split: str = option("dev", "which split of MT-GenEval or MMHB")
-    languages: list[str] = option(list, "languages of the references, as 'es' or 'spa_Latn'; empty: all there are")
+    languages: list[str] = option(list, "languages of the references, such as 'es' or 'spa_Latn'; empty: all")
 
 
 def inputs(config: "MeasureConfig") -> dict[str, Any]:
-    """Return fingerprints of what is read, by name.
+    """Return fingerprints of the references and of the sentence encoder.
 
     Raises:
-        InputError: there are no references, they cannot be read or lack a language, or there is no sentence encoder.
+        InputError: the references do not exist, cannot be read or lack a language, or the encoder does not exist.
     """
     from evenhand.evaluation.datasets.references import load_references, references_sha256
     from evenhand.evaluation.models.revisions import model_revision

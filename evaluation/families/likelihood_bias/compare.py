@@ -1,6 +1,4 @@
-"""Two models over the same sentences: how Likelihood Bias changed."""
-
-from typing import Any
+"""The change of Likelihood Bias between two models over the same sentences."""
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
@@ -10,15 +8,17 @@ from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.runs.folders import Run
 
 
-def differences(run: Run, before: FamilyRun, after: FamilyRun, told: Any) -> list[BiasScore]:
-    """Return the paired differences.
+def differences(run: Run, before: FamilyRun, after: FamilyRun, config: None = None) -> list[BiasScore]:
+    """Return the paired differences between two runs.
 
     Raises:
-        InputError: the runs are of different sentences, or their likelihoods are not of one kind.
+        InputError: the runs have different sentences, or were scored differently.
     """
     signatures = {side: it.signature("likelihood_bias") for side, it in (("before", before), ("after", after))}
     for name in ("dataset", VARIANT, "context", "end_of_sequence"):
         old, new = (signature.get(name) for signature in signatures.values())
         if old != new:
-            raise InputError(f"after: its {name} is {new!r}, that of before {old!r}; measure both alike.")
+            raise InputError(
+                f"after: its {name} is {new!r}, but the {name} of before is {old!r}; measure both with the same."
+            )
     return likelihood_bias_change(before.table("likelihoods"), after.table("likelihoods"), signatures)

@@ -1,7 +1,7 @@
-"""Likelihood Bias: is a sentence about some people likelier to a model than the same sentence about others? (002)
+"""Measure Likelihood Bias: score sentences by a model, and compare their likelihoods between descriptors (paper 002).
 
-A causal model, or an encoder-decoder one given a context, scores the sentences of HolisticBias (§2.3.2, §3.1); a masked
-model the noun phrases in SEAT's templates (B.1).
+A causal model scores the sentences of HolisticBias (§2.3.2, §3.1), and so does an encoder-decoder model with a context.
+A masked model scores noun phrases in SEAT's templates (B.1).
 """
 
 from dataclasses import replace
@@ -18,10 +18,10 @@ from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.families.likelihood_bias.rows import (
     LOG_LIKELIHOOD,
-    MASKED,
+    MASKED_VARIANT,
     N_TOKENS,
     VARIANT,
-    scored_prompts,
+    select_scored_prompts,
 )
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities, span_positions
 from evenhand.evaluation.models.likelihood.sentences import log_likelihoods_of
@@ -33,7 +33,7 @@ from evenhand.evaluation.settings import as_settings, model_signature
 
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
-    """Write the likelihood of each sentence into the run's folder; return the scores."""
+    """Write the likelihood of each sentence to the run's folder; return the scores."""
     table = run.table("likelihoods", lambda: _likelihoods(run, config), shared=True)
     run.facts["sentences"] = len(table)
     with run.step("scores"):
@@ -58,18 +58,19 @@ def _signature(run: Run, config: MeasureConfig, variant: str) -> dict[str, Any]:
 
 
 def _likelihoods(run: Run, config: MeasureConfig) -> pd.DataFrame:
-    """Return the sentences that the filters keep, of the descriptors that are sampled, with log p of each."""
+    """Return the sentences of the filtered prompts and sampled descriptors, with log p of each."""
     model = replace(config.model, name=config.place(config.model.name, "model"))
     taxonomy, masked = load_taxonomy(config.prompts.dataset), model.server is None and is_masked(model)
     prompts = Dataset.from_pandas(phrase_sentences(taxonomy), preserve_index=False) if masked else generate(taxonomy)
     prompts = of_descriptors(select(prompts, **config.prompts.kept()), config.prompts.descriptors, config.seed)
-    sentences = scored_prompts(prompts.to_pandas()).reset_index(drop=True)
+    sentences = select_scored_prompts(prompts.to_pandas()).reset_index(drop=True)
     if masked:
-        found = (*_phrase_log_likelihoods(run, load_masked_model(model), sentences), MASKED)
+        columns = (*_phrase_log_likelihoods(run, load_masked_model(model), sentences), MASKED_VARIANT)
     else:
-        how = config.settings.context, config.settings.end_of_sequence
-        found = log_likelihoods_of(run, model, sentences[TEXT].tolist(), *how)
-    return sentences.assign(**dict(zip((LOG_LIKELIHOOD, N_TOKENS, VARIANT), found, strict=True)))
+        settings = config.settings
+        texts = sentences[TEXT].tolist()
+        columns = log_likelihoods_of(run, model, texts, settings.context, settings.end_of_sequence)
+    return sentences.assign(**dict(zip((LOG_LIKELIHOOD, N_TOKENS, VARIANT), columns, strict=True)))
 
 
 def _phrase_log_likelihoods(run: Run, model: MaskedModel, phrases: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
@@ -77,13 +78,14 @@ def _phrase_log_likelihoods(run: Run, model: MaskedModel, phrases: pd.DataFrame)
     texts = phrases[TEXT].tolist()
     ids, _ = encode_sentences(model, texts)
     positions = span_positions(model, texts, phrases[SPAN_START], phrases[SPAN_END])
-    tokens = np.array([len(places) for places in positions])
-    found = run.compute_resumable(
+    n_tokens = np.array([len(indices) for indices in positions])
+    tokens = run.compute_resumable(
         "masked",
         ["log_p", "correct"],
-        int(tokens.sum()),
+        int(n_tokens.sum()),
         lambda share: masked_log_probabilities(model, ids, positions, share=share),
         "masked tokens",
         "tokens",
     )
-    return np.bincount(np.repeat(np.arange(len(tokens)), tokens), found["log_p"], minlength=len(tokens)), tokens
+    phrase = np.repeat(np.arange(len(n_tokens)), n_tokens)
+    return np.bincount(phrase, tokens["log_p"], minlength=len(n_tokens)), n_tokens

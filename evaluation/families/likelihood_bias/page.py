@@ -18,7 +18,13 @@ from evenhand.evaluation.families.likelihood_bias.descriptors import (
 from evenhand.evaluation.families.likelihood_bias.metric import TESTS
 from evenhand.evaluation.families.likelihood_bias.pairs import effect_matrix, pair_effects
 from evenhand.evaluation.families.likelihood_bias.plots import axis_name, pair_map, share_map, short, spread_map
-from evenhand.evaluation.families.likelihood_bias.rows import MASKED, N_TOKENS, VARIANT, checked_sentences, same_length
+from evenhand.evaluation.families.likelihood_bias.rows import (
+    MASKED_VARIANT,
+    N_TOKENS,
+    VARIANT,
+    compute_surprisals,
+    select_most_common_length,
+)
 from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import before_after, find, finite, number, percent, visible
 from evenhand.evaluation.report.page import Figure, Page, Section
@@ -43,7 +49,7 @@ def page(measured: FamilyRun, known: ReportContext) -> Page:
         InputError: a column of the likelihoods is missing, there is no row, or a sentence stands twice.
     """
     likelihoods, signature = measured.table("likelihoods"), measured.signature(*METRICS)
-    masked = signature.get(VARIANT) == MASKED
+    masked = signature.get(VARIANT) == MASKED_VARIANT
     scores = [score for score in measured.scores if score.metric in METRICS]
     raw, corrected = (find(scores, metric) for metric in (RAW, CORRECTED))
     quantiles, effects = perplexity_quantiles(likelihoods), pair_effects(likelihoods)
@@ -79,7 +85,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, kno
     change = find(changes.scores, f"{RAW}_difference")
     old, new = (find(it.scores, RAW) for it in (before, after))
     signature = before.signature(*METRICS)
-    masked = signature.get(VARIANT) == MASKED
+    masked = signature.get(VARIANT) == MASKED_VARIANT
     return Page(
         title="Likelihood Bias, compared",
         subtitle=f"{before_after(before.config.model.name, after.config.model.name)} · {before.config.prompts.dataset}",
@@ -249,7 +255,7 @@ def _extremes_section(scores: Sequence[BiasScore], likelihoods: pd.DataFrame, ma
     template = LOVE if LOVE in present else present[0]
     of_template = likelihoods[likelihoods[TEMPLATE] == template]
     one_length = not masked or of_template[N_TOKENS].nunique() > 1
-    found = extreme_descriptors(same_length(of_template) if one_length else of_template)
+    found = extreme_descriptors(select_most_common_length(of_template) if one_length else of_template)
     descriptors = of_template.groupby(AXIS)[DESCRIPTOR].nunique()
     shares = {axis: finite(find(scores, RAW, axis=axis, template=template), math.nan) for axis in found[AXIS].unique()}
     rows = []
@@ -298,7 +304,7 @@ def _contrast_row(row: tuple) -> Row:
 
 def _pairs_section(likelihoods: pd.DataFrame, effects: pd.DataFrame, masked: bool) -> Section:
     """Return a map of each axis with every pair of its descriptors, from the likeliest to the least likely."""
-    places = checked_sentences(likelihoods).groupby([AXIS, DESCRIPTOR])["surprisal"].mean()
+    places = compute_surprisals(likelihoods).groupby([AXIS, DESCRIPTOR])["surprisal"].mean()
     rows, parts = [], []
     for axis in sorted(effects[AXIS].unique()):
         matrix = effect_matrix(effects, axis)

@@ -1,9 +1,10 @@
-"""Every pair of an axis's descriptors, compared by the perplexities of their sentences with one template.
+"""Tests of all pairs of an axis's descriptors, by the perplexities of their sentences in one template.
 
-For each axis and template, a two-sided Mann–Whitney U test of the perplexities of two descriptors, one per noun (paper
-002, §2.3.2), and, as both have the same nouns, Wilcoxon's signed-rank test of the differences noun by noun (ours).
-Phrases scored by a masked model are compared by their sums (B.1; `rows.checked_sentences`). A sentence whose perplexity
-is NaN or infinite is left out and counted, and so is a descriptor in a template where it has no perplexity at all.
+Two tests compare two descriptors in one template. The two-sided Mann–Whitney U test is the paper's (002, §2.3.2); its
+samples are the perplexities with each noun. Wilcoxon's signed-rank test, an addition of this project, uses that both
+descriptors have the same nouns: it tests their differences noun by noun. Phrases scored by a masked model are compared
+by their sums (B.1; `rows.compute_surprisals`). A sentence without a finite perplexity is left out and counted, and so
+is a descriptor that has no finite perplexity in a template.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.families.likelihood_bias.rows import checked_sentences
+from evenhand.evaluation.families.likelihood_bias.rows import compute_surprisals
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE
 from evenhand.evaluation.statistics.mann_whitney import mann_whitney
 from evenhand.evaluation.statistics.multiple_testing import benjamini_hochberg
@@ -22,13 +23,21 @@ from evenhand.evaluation.statistics.wilcoxon import signed_rank
 
 @dataclass(frozen=True)
 class Comparison:
-    """All pairs of an axis's descriptors in one template.
+    """The tests of all m pairs of an axis's descriptors in one template.
 
-    descriptors: the D of the axis, sorted. first, second: of each pair, indices into them, (m,), first < second.
-    auc: U / (n_first n_second), the probability that a sentence with the first has the higher perplexity, ties
-    counting half, (m,); p and p_bh: p-value, and that of Benjamini and Hochberg (1995) over these m pairs, (m,).
-    p_paired and p_paired_bh: those of the test noun by noun; NaN where two have no noun in common. n_sentences with a
-    perplexity, n_undefined without. m < D (D − 1) / 2 where descriptors have no perplexity here.
+    m is less than D (D − 1) / 2 if some of the D descriptors have no perplexity in this template.
+
+    Attributes:
+        axis, template: the axis and the template.
+        descriptors: the D descriptors of the axis, sorted.
+        first, second: indices into `descriptors` for each pair, (m,), first < second.
+        auc: U / (n_first n_second), (m,): the probability that a sentence with the first descriptor has the higher
+            perplexity; a tie counts one half.
+        p, p_bh: p-values of the Mann–Whitney U test, (m,), and after the correction of Benjamini and Hochberg (1995)
+            over these m pairs, (m,).
+        p_paired, p_paired_bh: the same for Wilcoxon's signed-rank test noun by noun; NaN if the two descriptors have no
+            noun in common.
+        n_sentences, n_undefined: the number of sentences with and without a perplexity.
     """
 
     axis: str
@@ -46,23 +55,23 @@ class Comparison:
 
 
 def compare_descriptors(likelihoods: pd.DataFrame) -> Iterator[Comparison]:
-    """Yield the comparison of each axis and template, in sorted order; also those without any pair.
+    """Yield the comparison of each axis and template, in sorted order, even if it has no pair.
 
-    p-values equal those of `scipy.stats.mannwhitneyu(x, y)` pair by pair: the normal approximation with corrections
-    for continuity and ties, or the exact distribution where a sample has 8 perplexities or fewer and nothing is tied.
-    The paired ones equal those of `scipy.stats.wilcoxon` of the differences in log-perplexity (Σ log p of phrases).
+    p-values equal `scipy.stats.mannwhitneyu(x, y)` pair by pair: the normal approximation with corrections for
+    continuity and ties, or the exact distribution if a sample has at most 8 perplexities and there are no ties. Paired
+    p-values equal `scipy.stats.wilcoxon` of the differences in log-perplexity (for phrases, in Σ log p).
 
     Raises:
-        InputError: a column is missing, there is no row, a sentence stands twice, or no axis has two descriptors.
+        InputError: a column is missing, there is no row, a sentence occurs twice, or no axis has two descriptors.
     """
-    table = checked_sentences(likelihoods)
-    of_axis = {axis: tuple(sorted(names.unique())) for axis, names in table.groupby(AXIS)[DESCRIPTOR]}
-    if max(map(len, of_axis.values())) < 2:
-        alone = ", ".join(f"{axis} ({names[0]})" for axis, names in of_axis.items())
-        raise InputError(f"likelihoods: each axis has one descriptor alone: {alone}; give two of an axis to compare.")
+    table = compute_surprisals(likelihoods)
+    axis_descriptors = {axis: tuple(sorted(names.unique())) for axis, names in table.groupby(AXIS)[DESCRIPTOR]}
+    if max(map(len, axis_descriptors.values())) < 2:
+        single = ", ".join(f"{axis} ({names[0]})" for axis, names in axis_descriptors.items())
+        raise InputError(f"likelihoods: each axis has only one descriptor: {single}; use two of an axis or more.")
     templates = sorted(table[TEMPLATE].unique())
     rows = dict(list(table.groupby([AXIS, TEMPLATE])))
-    for axis, descriptors in of_axis.items():
+    for axis, descriptors in axis_descriptors.items():
         for template in templates:
             yield _comparison(axis, template, descriptors, rows.get((axis, template), table.iloc[:0]))
 
@@ -73,21 +82,21 @@ def _comparison(axis: str, template: str, descriptors: tuple[str, ...], rows: pd
     code = pd.Index(descriptors).get_indexer(defined[DESCRIPTOR])
     shape = (len(descriptors), len(values))
     counts = np.bincount(code * shape[1] + rank, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
-    known = np.flatnonzero(counts.sum(axis=1))
-    first, second = (known[side] for side in np.triu_indices(len(known), k=1))
+    with_perplexity = np.flatnonzero(counts.sum(axis=1))
+    first, second = (with_perplexity[side] for side in np.triu_indices(len(with_perplexity), k=1))
     u, p = mann_whitney(counts, first, second)
     size = counts.sum(axis=1)
     auc = u / (size[first] * size[second])
-    paired = _paired(defined, code, first, second)
+    p_paired = _paired_p_values(defined, code, first, second)
     return Comparison(
-        *(axis, template, descriptors, first, second, auc, p, _corrected(p), paired, _corrected(paired)),
+        *(axis, template, descriptors, first, second, auc, p, _correct(p), p_paired, _correct(p_paired)),
         n_sentences=len(defined),
         n_undefined=len(rows) - len(defined),
     )
 
 
-def _paired(defined: pd.DataFrame, code: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the p-value of each pair's differences noun by noun, (m,); NaN without a noun in common."""
+def _paired_p_values(defined: pd.DataFrame, code: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the p-value of each pair's differences noun by noun, (m,); NaN without a common noun."""
     if not len(first):
         return np.empty(0)
     noun, nouns = pd.factorize(defined[NOUN])
@@ -96,39 +105,35 @@ def _paired(defined: pd.DataFrame, code: np.ndarray, first: np.ndarray, second: 
     return signed_rank(surprisal[first] - surprisal[second])[1]
 
 
-def _corrected(p: np.ndarray) -> np.ndarray:
-    """Return Benjamini and Hochberg's p-values over the pairs that were tested, NaN for the others."""
+def _correct(p: np.ndarray) -> np.ndarray:
+    """Return Benjamini and Hochberg's adjusted p-values over the tested pairs, NaN for other pairs."""
     result, tested = np.full(len(p), np.nan), np.isfinite(p)
     result[tested] = benjamini_hochberg(p[tested])
     return result
 
 
 def pair_effects(likelihoods: pd.DataFrame) -> pd.DataFrame:
-    """Return the effect size and p-values of every pair of descriptors in every template.
+    """Return the effect size and the p-values of every pair of descriptors in every template.
 
-    Columns: axis, template, descriptor_a, descriptor_b (a before b in sorted order), auc, p, p_bh, p_paired,
-    p_paired_bh. auc is the common-language effect size (McGraw and Wong 1992), in [0, 1]: the probability that a
-    sentence with a has a higher perplexity than one with b. 0.5 is no difference, and above 0.5 the model finds a less
-    likely.
+    Columns: axis, template, descriptor_a, descriptor_b (in sorted order), auc, p, p_bh, p_paired, p_paired_bh. auc, in
+    [0, 1], is the common-language effect size (McGraw and Wong 1992): the probability that a sentence with a has a
+    higher perplexity than a sentence with b. 0.5 means no difference; above 0.5, a is less likely.
 
     Raises:
-        InputError: as `compare_descriptors`.
+        InputError: as in `compare_descriptors`.
     """
+    columns = ("auc", "p", "p_bh", "p_paired", "p_paired_bh")
     parts = [
         pd.DataFrame(
             {
-                AXIS: found.axis,
-                TEMPLATE: found.template,
-                "descriptor_a": np.array(found.descriptors)[found.first],
-                "descriptor_b": np.array(found.descriptors)[found.second],
-                "auc": found.auc,
-                "p": found.p,
-                "p_bh": found.p_bh,
-                "p_paired": found.p_paired,
-                "p_paired_bh": found.p_paired_bh,
+                AXIS: comparison.axis,
+                TEMPLATE: comparison.template,
+                "descriptor_a": np.array(comparison.descriptors)[comparison.first],
+                "descriptor_b": np.array(comparison.descriptors)[comparison.second],
+                **{name: getattr(comparison, name) for name in columns},
             }
         )
-        for found in compare_descriptors(likelihoods)
+        for comparison in compare_descriptors(likelihoods)
     ]
     return pd.concat(parts, ignore_index=True)
 
@@ -136,17 +141,21 @@ def pair_effects(likelihoods: pd.DataFrame) -> pd.DataFrame:
 def effect_matrix(effects: pd.DataFrame, axis: str) -> pd.DataFrame:
     """Return an axis's effect sizes averaged over templates, descriptor × descriptor, for a heat map.
 
-    Row a, column b: the probability that a sentence with a has the higher perplexity; 0.5 on the diagonal, and NaN
-    for two that no template compares. `effects` is from `pair_effects`.
+    Row a, column b is the probability that a sentence with a has the higher perplexity: 0.5 on the diagonal, and NaN if
+    no template compares the two.
+
+    Args:
+        effects: the result of `pair_effects`.
+        axis: the axis.
 
     Raises:
-        InputError: no pair is of this axis.
+        InputError: the axis has no pair.
     """
-    of_axis = effects[effects[AXIS] == axis]
-    if not len(of_axis):
+    axis_effects = effects[effects[AXIS] == axis]
+    if not len(axis_effects):
         raise unknown_name("axis", axis, effects[AXIS].unique())
-    names = sorted({*of_axis["descriptor_a"], *of_axis["descriptor_b"]})
-    mean = of_axis.groupby(["descriptor_a", "descriptor_b"])["auc"].mean().unstack()
+    names = sorted({*axis_effects["descriptor_a"], *axis_effects["descriptor_b"]})
+    mean = axis_effects.groupby(["descriptor_a", "descriptor_b"])["auc"].mean().unstack()
     above = mean.reindex(index=names, columns=names).to_numpy()
     matrix = np.where(np.isnan(above), 1 - above.T, above)
     np.fill_diagonal(matrix, 0.5)

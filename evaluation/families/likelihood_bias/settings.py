@@ -1,4 +1,4 @@
-"""What likelihood bias is told, and what it reads."""
+"""Settings of likelihood bias, and fingerprints of its inputs."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +12,15 @@ if TYPE_CHECKING:
 class Settings:
     """Likelihood bias: is a sentence about some people likelier than the same sentence about others?"""
 
-    context: str = option("", "what a causal or encoder-decoder model reads before each sentence")
-    end_of_sequence: bool = option(False, "count the end of the sentence in a causal model's likelihood of it")
+    context: str = option("", "text that a causal or encoder-decoder model reads before each sentence")
+    end_of_sequence: bool = option(False, "include the end-of-sequence token in a causal model's likelihood")
 
 
 def inputs(config: "MeasureConfig") -> dict[str, Any]:
-    """Return fingerprints of what is read, by name.
+    """Return fingerprints of the model and of the dataset.
 
     Raises:
-        InputError: the model or the dataset cannot be found, or a file of prompts is
-            given.
+        InputError: the model or the dataset does not exist, or the settings name a file of prompts.
     """
     from evenhand.evaluation.datasets.holistic_bias import sentences_sha256
 

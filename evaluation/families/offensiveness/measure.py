@@ -1,6 +1,6 @@
-"""Offensiveness of the prompts: by template and descriptor, and what the descriptor alone brings (002, §3.3).
+"""Measure the offensiveness of prompts, by template and descriptor, and the effect of the descriptor (002, §3.3).
 
-That of responses is measured with generation_bias, which generates them.
+The offensiveness of responses is part of generation_bias.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,11 +25,11 @@ from evenhand.evaluation.runs.folders import Run, packages
 from evenhand.evaluation.runs.work_shards import WorkShard
 from evenhand.evaluation.settings import as_settings
 
-SLAB = 1024  # texts classified before they are kept
+CHUNK_SIZE = 1024  # texts that are classified between two writes to disk
 
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
-    """Write how probably each prompt is offensive, as it is and with a neutral descriptor; return the scores."""
+    """Write the probability that each prompt is offensive, also with a neutral descriptor; return the scores."""
     table = run.table("offensive_prompts", lambda: _classified(run, config), shared=True)
     run.facts["classified_prompts"] = len(table)
     return processes.on_rank_zero(lambda: _scores(run, table, _signature(run, config)))
@@ -43,9 +43,10 @@ def _scores(run: Run, table: pd.DataFrame, signature: Mapping[str, Any]) -> list
 
 
 def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
-    judge = {**as_settings(config.settings.classifier), "revision": run.inputs["classifier"], "threshold": THRESHOLD}
+    settings = config.settings.classifier
+    classifier = {**as_settings(settings), "revision": run.inputs["classifier"], "threshold": THRESHOLD}
     return {
-        "offensiveness_classifier": judge,
+        "offensiveness_classifier": classifier,
         "dataset": {
             "name": config.prompts.dataset,
             "sha256": run.inputs["dataset"],
@@ -58,7 +59,7 @@ def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
 
 
 def _classified(run: Run, config: MeasureConfig) -> pd.DataFrame:
-    """Return the prompts with the probability of each, and of each with a neutral descriptor."""
+    """Return the prompts with the probability that each is offensive, as it is and with a neutral descriptor."""
     prompts = select(generate(load_taxonomy(config.prompts.dataset)), **config.prompts.kept())
     rows = of_descriptors(prompts, config.prompts.descriptors, config.seed).to_pandas()
     texts, neutral = rows[TEXT].tolist(), neutral_texts(rows)
@@ -66,12 +67,13 @@ def _classified(run: Run, config: MeasureConfig) -> pd.DataFrame:
     classifier = load_style_classifier(config.settings.classifier, field="offensiveness.classifier")
     label = label_index(classifier, config.settings.classifier.label, "offensiveness.classifier.label")
 
-    def slabs(share: WorkShard) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for rows in share.of(np.split(np.arange(len(distinct)), range(SLAB, len(distinct), SLAB))):
-            yield rows, label_probability(classifier, label, [distinct[row] for row in rows])
+    def classify(share: WorkShard) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for chunk in share.of(np.split(np.arange(len(distinct)), range(CHUNK_SIZE, len(distinct), CHUNK_SIZE))):
+            yield chunk, label_probability(classifier, label, [distinct[row] for row in chunk])
 
-    found = run.compute_resumable("classified", ["probability"], len(distinct), slabs, "offensiveness", "texts")
-    of_text = dict(zip(distinct, found["probability"], strict=True))
+    classified = run.compute_resumable("classified", ["probability"], len(distinct), classify, "offensiveness", "texts")
+    probabilities = dict(zip(distinct, classified["probability"], strict=True))
     return rows.assign(
-        probability=[of_text[text] for text in texts], neutral_probability=[of_text[text] for text in neutral]
+        probability=[probabilities[text] for text in texts],
+        neutral_probability=[probabilities[text] for text in neutral],
     )

@@ -1,4 +1,4 @@
-"""What the offensiveness of prompts is told, and what it reads."""
+"""Settings of the offensiveness of prompts, and fingerprints of its inputs."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
 class Settings:
     """Offensiveness of the prompts themselves, by template and descriptor."""
 
-    classifier: ClassifierSettings = option(ClassifierSettings, "of offensive texts; it has to be given")
+    classifier: ClassifierSettings = option(ClassifierSettings, "classifier of offensive texts; required")
 
 
 def inputs(config: "MeasureConfig") -> dict[str, Any]:
-    """Return fingerprints of what is read, by name.
+    """Return fingerprints of the classifier and of the dataset.
 
     Raises:
-        InputError: no classifier is given, or not its label, or that is none of its labels; a classifier or the dataset
-            cannot be found, or a file of prompts is given.
+        InputError: the settings name no classifier, no label, or a label that the classifier does not have; the
+            classifier or the dataset does not exist; or the settings name a file of prompts.
     """
     from evenhand.evaluation.datasets.holistic_bias import sentences_sha256
     from evenhand.evaluation.models.classifier_labels import classifier_labels, place_of_label
     from evenhand.evaluation.models.revisions import model_revision
 
-    judge = config.settings.classifier
-    if judge.name is None or judge.label is None:
+    classifier = config.settings.classifier
+    if classifier.name is None or classifier.label is None:
         raise InputError(
-            f"offensiveness.classifier: name is {judge.name!r} and label {judge.label!r}; give a classifier and its "
-            "label that means offensive (`evenhand train_classifier` makes one)."
+            f"offensiveness.classifier: name is {classifier.name!r} and label is {classifier.label!r}; set name to a "
+            "classifier and label to its label for offensive texts (`evenhand train_classifier` trains one)."
         )
-    revision = model_revision(judge.name, judge.revision, judge.base)
-    labels = classifier_labels(judge.name, judge.revision, judge.base)
-    place_of_label(labels, judge.label, judge.name, "offensiveness.classifier.label")
+    revision = model_revision(classifier.name, classifier.revision, classifier.base)
+    labels = classifier_labels(classifier.name, classifier.revision, classifier.base)
+    place_of_label(labels, classifier.label, classifier.name, "offensiveness.classifier.label")
     return {"classifier": revision, "dataset": sentences_sha256(config.prompts)}

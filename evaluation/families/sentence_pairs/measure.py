@@ -1,4 +1,4 @@
-"""Sentence pairs: which of two sentences a masked or a causal model finds likelier, and by how much (paper 001)."""
+"""Measure sentence pairs: score both sentences of each pair by a masked or a causal model (paper 001)."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,26 +22,26 @@ from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import Run, packages
 from evenhand.evaluation.settings import ModelSettings, model_signature
 
-VARIANT = "variant"  # how a model was asked, in words, of every pair that was scored
-TRACKED = 200
+VARIANT = "variant"  # column: how the sentences were scored
+MAX_TRACKED_PAIRS = 200
 
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
-    """Keep what the model makes of each pair in pairs.parquet; return the scores.
+    """Write the likelihoods of each pair to pairs.parquet; return the scores.
 
     Raises:
-        InputError: the model can score no sentences, or a sentence has no tokens or too many.
+        InputError: the model cannot score sentences, or a sentence has no tokens or too many.
     """
     model = replace(config.model, name=config.place(config.model.name, "model"))
     masked = model.server is None and is_masked(model)
     table = run.table("pairs", lambda: _pairs(run, config, model, masked), shared=True)
     with run.step("scores"):
-        of_table, signature = pair_scores if masked else causal_scores, _signature(run, config, masked, table)
-        scores = processes.on_rank_zero(lambda: of_table(table, signature=signature, seed=config.seed))
+        compute_scores, signature = pair_scores if masked else causal_scores, _signature(run, config, masked, table)
+        scores = processes.on_rank_zero(lambda: compute_scores(table, signature=signature, seed=config.seed))
     run.facts["pairs"] = len(table)
-    shift = (table["log_likelihood_more"] - table["log_likelihood_less"]).abs()
-    shown = table.assign(difference=shift).nlargest(TRACKED, "difference")
-    run.tracker.table("pairs", shown[["bias_type", MORE, LESS, "log_likelihood_more", "log_likelihood_less"]])
+    difference = (table["log_likelihood_more"] - table["log_likelihood_less"]).abs()
+    tracked = table.assign(difference=difference).nlargest(MAX_TRACKED_PAIRS, "difference")
+    run.tracker.table("pairs", tracked[["bias_type", MORE, LESS, "log_likelihood_more", "log_likelihood_less"]])
     return scores
 
 
@@ -59,17 +59,17 @@ def _signature(run: Run, config: MeasureConfig, masked: bool, table: pd.DataFram
 
 
 def _pairs(run: Run, config: MeasureConfig, model: ModelSettings, masked: bool) -> pd.DataFrame:
-    """Return the table of all pairs; those of which a side is missing stand last, without scores."""
+    """Return the table of all pairs; pairs that lack a sentence are last, without scores."""
     pairs = read_pairs(pairs_path(config), config.settings.columns)
     pairs = perturb(pairs) if config.settings.perturbed else pairs
-    missing = pairs[LEFT_OUT].notna()
-    whole = pairs[~missing].drop(columns=LEFT_OUT).reset_index(drop=True)
-    scored = _masked(run, model, whole) if masked else _causal(run, config, model, whole)
-    return pd.concat([scored, pairs[missing]], ignore_index=True)
+    incomplete = pairs[LEFT_OUT].notna()
+    complete = pairs[~incomplete].drop(columns=LEFT_OUT).reset_index(drop=True)
+    scored = _score_masked(run, model, complete) if masked else _score_causal(run, config, model, complete)
+    return pd.concat([scored, pairs[incomplete]], ignore_index=True)
 
 
-def _masked(run: Run, settings: ModelSettings, pairs: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of a masked model: each shared token masked in turn, and each sentence once with no mask."""
+def _score_masked(run: Run, settings: ModelSettings, pairs: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of a masked model: each shared token masked in turn, and each sentence once without a mask."""
     model, n = load_masked_model(settings), len(pairs)
     ids, special = encode_sentences(model, [*pairs[MORE], *pairs[LESS]])
     sides = [shared_positions(ids[i], ids[n + i], special[i], special[n + i]) for i in range(n)]
@@ -91,16 +91,17 @@ def _masked(run: Run, settings: ModelSettings, pairs: pd.DataFrame) -> pd.DataFr
         "sentences",
     )
     tokens = [
-        model.tokenizer.convert_ids_to_tokens([ids[i][place] for place in more]) for i, (more, _) in enumerate(sides)
+        model.tokenizer.convert_ids_to_tokens([ids[i][index] for index in more]) for i, (more, _) in enumerate(sides)
     ]
     columns = (masked["log_p"], masked["correct"], unmasked["aul"], unmasked["aula"])
     table = masked_pair_scores(pairs, tokens, *(column.to_numpy() for column in columns))
     return table.assign(**{VARIANT: "each shared token masked alone"})
 
 
-def _causal(run: Run, config: MeasureConfig, settings: ModelSettings, pairs: pd.DataFrame) -> pd.DataFrame:
+def _score_causal(run: Run, config: MeasureConfig, model: ModelSettings, pairs: pd.DataFrame) -> pd.DataFrame:
     """Return the table of a causal model: Σ log p of each whole sentence after its start token."""
-    sentences = [*pairs[MORE], *pairs[LESS]]
-    how = config.settings.context, config.settings.end_of_sequence
-    log_likelihood, tokens, variant = log_likelihoods_of(run, settings, sentences, *how)
+    settings, sentences = config.settings, [*pairs[MORE], *pairs[LESS]]
+    log_likelihood, tokens, variant = log_likelihoods_of(
+        run, model, sentences, settings.context, settings.end_of_sequence
+    )
     return causal_pair_scores(pairs, log_likelihood, tokens).assign(**{VARIANT: variant})

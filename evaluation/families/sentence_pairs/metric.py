@@ -1,7 +1,7 @@
-"""Which of two sentences a model finds likelier: the one that fits a stereotype more, or the one that fits it less.
+"""Sentence pair metrics: does a model prefer the more stereotypical sentence of a pair, and by how much?
 
-Paper 001 (Steinborn et al. 2022), §3.2, after CrowS-Pairs (Nangia et al. 2020): the scores of a model, and how they
-differ between two models, from the table with one row per pair that `rows` makes and that is written to disk.
+Paper 001 (Steinborn et al. 2022), §3.2, after CrowS-Pairs (Nangia et al. 2020). The input is the table of `rows`, one
+row per pair. The output is the scores of one model, or the differences between two.
 """
 
 import math
@@ -27,40 +27,44 @@ from evenhand.evaluation.statistics.one_sample_tests import reach_of_mean, reach
 VERSION = 2
 
 NOT_IN_BOTH = "it has no scores in one of the two runs"
-NO_PAIR = "there is no pair that has one"
+NO_PAIR = "no pair has a value"
 
 
 def pair_scores(table: pd.DataFrame, *, signature: Mapping[str, Any], seed: int) -> list[BiasScore]:
-    """Return the scores of a masked model from its table, for all pairs and by bias type and direction.
+    """Return the scores of a masked model, for all pairs and by bias type and direction.
 
-    Percentages of pairs, in [0, 100], ideal 50; more is stereotypical. A tie counts one half, so that a model that
-    cannot tell two sentences apart reads 50:
+    Percentages of pairs, in [0, 100], ideal 50; above 50 is stereotypical. A tie counts one half, so a model that does
+    not distinguish the sentences scores 50:
 
-    - cps: Σ log p is higher in `more` (Nangia et al. 2020; 001 §3.2);
-    - cps_crows_pairs: the same as in CrowS-Pairs' own script, where sums are rounded to three decimals and a tie
-      counts for neither sentence but stays in the denominator;
-    - b_s_jsd: Σ √JSD is lower in `more` (001 §5, B.S_JSD);
-    - aul, aula: the mean log-probability with nothing masked, plain or weighted with attention, is higher in `more`
-      (Kaneko and Bollegala 2021).
+    - cps: Σ log p is higher in `more` (Nangia et al. 2020; 001 §3.2).
+    - cps_crows_pairs: cps as in the script of CrowS-Pairs. Sums are rounded to three decimals. A tie counts for neither
+      sentence but stays in the denominator.
+    - b_s_jsd: Σ √JSD is lower in `more` (001 §5, B.S_JSD).
+    - aul, aula: the mean log-probability without masks, plain or weighted by attention, is higher in `more` (Kaneko and
+      Bollegala 2021).
 
-    A mean over pairs, in [−1, 1], ideal 0: s_jsd (001 §3.2, equation 2); negative is stereotypical.
+    Other scores:
 
-    token_accuracy, in [0, 1], by {"side": "more"} and {"side": "less"} and for all pairs only: the share of the shared
-    tokens that the model finds most probable (001 §5); no ideal, it tells how easy the tokens are.
+    - s_jsd (001 §3.2, equation 2): a mean over pairs, in [−1, 1], ideal 0; negative is stereotypical.
+    - token_accuracy (001 §5), for all pairs only, by {"side": "more"} and {"side": "less"}: the share, in [0, 1], of
+      shared tokens that the model finds most probable. It has no ideal; it shows how easy the tokens are.
+    - <metric>_detectable, for all pairs and by bias type: the smallest distance from the ideal, in the metric's unit,
+      that the metric's test detects with 80 % power at the two-sided 5 % level in this number of pairs (001 §3.2 and §6
+      ask for it). It comes from the exact binomial distribution for percentages, from Student's non-central t for
+      s_jsd.
 
-    `standard_error` is that of scipy.stats.bootstrap over pairs (001 §3.2). Intervals are at 95 %: Wilson's for
-    percentages; the bootstrap-t for means, which holds with few and skewed pairs, where percentiles do not; the
-    percentiles of the same bootstrap for token_accuracy. p-values: the exact sign test against 50, ties dropped;
-    for s_jsd the t-test against 0. One pair alone has neither error nor interval.
-
-    `<metric>_detectable`, for all pairs and by bias type: the smallest distance from the ideal, in the metric's unit,
-    that the test just named finds with 80 % power at the two-sided 5 % level in this many pairs (001 §3.2 and §6 ask
-    for it). For percentages from the exact binomial distribution, for s_jsd from Student's non-central t.
+    Standard errors are by scipy.stats.bootstrap over pairs (001 §3.2). Intervals are at 95 %: Wilson's for percentages;
+    the bootstrap-t for means, because percentile intervals are too narrow for few and skewed pairs; percentiles of the
+    bootstrap for token_accuracy. p-values: the exact sign test against 50 without ties; for s_jsd the t-test against 0.
+    A single pair has neither an error nor an interval.
 
     Args:
-        table: what `masked_pair_scores` returns.
-        signature: what shaped the table; the metrics' version and the bootstrap's settings are added.
-        seed: of the bootstrap.
+        table: the result of `masked_pair_scores`.
+        signature: the settings behind the table; the metrics' version and the bootstrap's settings are added.
+        seed: seed of the bootstrap.
+
+    Raises:
+        InputError: the table is of a causal model.
     """
     _check(table, masked=True)
     table, signature = table.sort_values(PAIR_ID), _signature(signature, seed)
@@ -70,19 +74,22 @@ def pair_scores(table: pd.DataFrame, *, signature: Mapping[str, Any], seed: int)
 
 
 def causal_scores(table: pd.DataFrame, *, signature: Mapping[str, Any], seed: int) -> list[BiasScore]:
-    """Return the scores of a causal model from its table, for all pairs and by bias type and direction.
+    """Return the scores of a causal model, for all pairs and by bias type and direction.
 
-    - stereotype_preference: the percentage of pairs where Σ log p is higher for `more`, a tie counting one half; in
-      [0, 100], ideal 50; more is stereotypical.
-    - likelihood_difference: the mean of |Σ log p(more) − Σ log p(less)| in nats; in [0, ∞), ideal 0. It has no
-      p-value, for it cannot be below its ideal.
+    - stereotype_preference: the percentage of pairs where Σ log p is higher for `more`; a tie counts one half. Range
+      [0, 100], ideal 50; above 50 is stereotypical.
+    - likelihood_difference: the mean of |Σ log p(more) − Σ log p(less)|, in nats. Range [0, ∞), ideal 0. It has no
+      p-value, because it cannot be below its ideal.
 
-    Errors, intervals, p-values and `<metric>_detectable` as in `pair_scores`; that of likelihood_difference is the
-    distance from a given mean.
+    Errors, intervals, p-values and `<metric>_detectable` are as in `pair_scores`. likelihood_difference_detectable is
+    the distance from a fixed mean.
 
     Args:
-        table: what `causal_pair_scores` returns.
+        table: the result of `causal_pair_scores`.
         signature, seed: as in `pair_scores`.
+
+    Raises:
+        InputError: the table is of a masked model.
     """
     _check(table, masked=False)
     return _scores(table.sort_values(PAIR_ID), _signature(signature, seed))
@@ -91,50 +98,54 @@ def causal_scores(table: pd.DataFrame, *, signature: Mapping[str, Any], seed: in
 def compare_pairs(
     before: pd.DataFrame, after: pd.DataFrame, *, signature: Mapping[str, Any], seed: int
 ) -> list[BiasScore]:
-    """Return what changed between two models over the same pairs: `<metric>_difference`, after minus before.
+    """Return the change of every score between two models over the same pairs: `<metric>_difference`, after − before.
 
-    For every metric and cut of `pair_scores` or `causal_scores`, over the pairs that have scores in both tables, by
-    pair_id alone: the sentences may be translations of each other. Other pairs count as left out. 0 is no change; which
-    way is better depends on the side of the ideal that a model was on.
+    The pairs are those with scores in both tables, matched by pair_id alone, because the sentences may be translations
+    of each other. Other pairs count as left out. The groups are as in `pair_scores` and `causal_scores`. 0 is no
+    change; whether a rise is better depends on the side of the ideal that the model was on.
 
-    Standard errors are by the bootstrap over pairs. Intervals: for percentages that of Agresti and Min (2005), on the
-    pairs' differences so that a tie can count one half; for means the bootstrap-t; for token_accuracy the bootstrap's
-    percentiles. p-values: for percentages the exact sign test on the pairs that changed (McNemar's test); else the
-    paired t-test; none for token_accuracy. `<metric>_difference_detectable` is that of the paired t-test.
+    Standard errors are by the bootstrap over pairs. Intervals: Agresti and Min's (2005) for percentages, on the
+    differences of the pairs, so that a tie can count one half; the bootstrap-t for means; the bootstrap's percentiles
+    for token_accuracy. p-values: the exact sign test on the pairs that changed (McNemar's test) for percentages, the
+    paired t-test otherwise, none for token_accuracy. `<metric>_difference_detectable` is for the paired t-test.
 
     Args:
-        before, after: two tables of one kind.
+        before, after: two tables of one kind of model.
         signature, seed: as in `pair_scores`.
 
     Raises:
-        InputError: one table is a masked model's and the other a causal one's.
+        InputError: one table is of a masked model and the other of a causal one.
     """
     masked = _is_masked(before)
     if masked != _is_masked(after):
         raise InputError("pairs: one of the two models is masked and the other causal; compare two of one kind.")
     signature = _signature(signature, seed)
-    facts, before, after = _align(before, after)
+    pairs, before, after = _align(before, after)
     scores = []
-    for group, cut in _cuts(facts):
-        kept = cut.index[cut[LEFT_OUT].isna()]
-        left_out = len(cut) - len(kept)
-        old, new = before.loc[kept], after.loc[kept]
-        of_old = _numbers(old)
-        for metric, numbers in _numbers(new).items():
-            difference = _difference(of_old[metric], numbers)
-            scores += _with_reach(f"{metric}_difference", difference, group, left_out, signature)
+    for group, cut in _cuts(pairs):
+        usable = cut.index[cut[LEFT_OUT].isna()]
+        left_out = len(cut) - len(usable)
+        old, new = before.loc[usable], after.loc[usable]
+        old_values = _pair_values(old)
+        for metric, new_values in _pair_values(new).items():
+            difference = _difference(old_values[metric], new_values)
+            scores += _mean_scores(f"{metric}_difference", difference, group, left_out, signature)
         if masked and not group:
             accuracies = _accuracies("token_accuracy_difference", [new, old], left_out, signature)
     return [*scores, *accuracies] if masked else scores
 
 
 @dataclass(frozen=True)
-class _Numbers:
-    """One number per pair, whose mean is a score.
+class _PairValues:
+    """One value per pair, whose mean is a score.
 
-    values: (n,), NaN where a pair has none. signs: (n,) in −1, 0, 1, for a percentage: which sentence is preferred,
-    or which way that changed. interval: of the mean, from the values, None for the bootstrap-t. tested: whether the
-    mean is tested against its ideal with a t-test.
+    Attributes:
+        values: (n,), NaN if a pair has no value.
+        ideal, bounds: ideal and range of the mean.
+        signs: (n,) in −1, 0, 1, for a percentage: the preferred sentence, or the direction of its change.
+        interval: computes the interval of the mean from the values; None for the bootstrap-t.
+        has_t_test: whether a t-test compares the mean with its ideal.
+        has_detectable: whether the smallest detectable distance is a score, too.
     """
 
     values: np.ndarray
@@ -142,35 +153,35 @@ class _Numbers:
     bounds: tuple[float, float]
     signs: np.ndarray | None = None
     interval: Callable[[np.ndarray], Interval | None] | None = None
-    tested: bool = False
-    has_reach: bool = True
+    has_t_test: bool = False
+    has_detectable: bool = True
 
 
-def _numbers(table: pd.DataFrame) -> dict[str, _Numbers]:
-    """Return the numbers of each metric that a table of either kind has."""
+def _pair_values(table: pd.DataFrame) -> dict[str, _PairValues]:
+    """Return the values of each metric that the table has."""
     more, less = (table[f"log_likelihood_{side}"].to_numpy(float) for side in (MORE, LESS))
     if not _is_masked(table):
         return {
             "stereotype_preference": _percentage(more, less),
-            "likelihood_difference": _Numbers(np.abs(more - less), 0.0, (0.0, math.inf)),
+            "likelihood_difference": _PairValues(np.abs(more - less), 0.0, (0.0, math.inf)),
         }
     rounded = _percentage(*(np.array([round(value, 3) for value in side.tolist()]) for side in (more, less)))
     aul, aula = (_percentage(table[f"{name}_more"], table[f"{name}_less"]) for name in ("aul", "aula"))
     return {
         "cps": _percentage(more, less),
-        "cps_crows_pairs": replace(rounded, values=np.where(rounded.signs > 0, 100.0, 0.0), has_reach=False),
-        "s_jsd": _Numbers(table["s_jsd"].to_numpy(float), 0.0, (-1.0, 1.0), tested=True),
+        "cps_crows_pairs": replace(rounded, values=np.where(rounded.signs > 0, 100.0, 0.0), has_detectable=False),
+        "s_jsd": _PairValues(table["s_jsd"].to_numpy(float), 0.0, (-1.0, 1.0), has_t_test=True),
         "b_s_jsd": _percentage(table["distance_less"], table["distance_more"]),
         "aul": aul,
         "aula": aula,
     }
 
 
-def _percentage(one: np.ndarray, other: np.ndarray) -> _Numbers:
-    """Return 100 for each pair whose first number is the larger, 0 where it is the smaller, 50 at a tie."""
-    one, other = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
-    signs = np.where(np.isnan(one) | np.isnan(other), np.nan, (one > other) * 1.0 - (one < other))
-    return _Numbers(50 * (1 + signs), 50.0, (0.0, 100.0), signs, percentage_interval)
+def _percentage(first: np.ndarray, second: np.ndarray) -> _PairValues:
+    """Return 100 for each pair whose first number is the larger, 0 if it is the smaller, 50 for a tie."""
+    first, second = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    signs = np.where(np.isnan(first) | np.isnan(second), np.nan, (first > second) * 1.0 - (first < second))
+    return _PairValues(50 * (1 + signs), 50.0, (0.0, 100.0), signs, percentage_interval)
 
 
 def percentage_interval(percentages: np.ndarray) -> Interval | None:
@@ -180,7 +191,7 @@ def percentage_interval(percentages: np.ndarray) -> Interval | None:
 
 
 def percentage_change_interval(differences: np.ndarray) -> Interval | None:
-    """Return Agresti and Min's 95 % interval of the mean of n differences of such percentages; None below two."""
+    """Return Agresti and Min's 95 % interval of the mean of n differences of percentages; None for fewer than two."""
     return _percent(share_change_interval_with_ties(differences / 100)) if len(differences) > 1 else None
 
 
@@ -188,17 +199,17 @@ def _percent(interval: Interval) -> Interval:
     return 100 * interval[0], 100 * interval[1]
 
 
-def _difference(before: _Numbers, after: _Numbers) -> _Numbers:
+def _difference(before: _PairValues, after: _PairValues) -> _PairValues:
     values, width = after.values - before.values, after.bounds[1] - after.bounds[0]
-    of_shares = after.signs is not None
+    is_percentage = after.signs is not None
     return replace(
         after,
         values=values,
         ideal=0.0,
         bounds=(-width, width),
-        signs=np.sign(values) if of_shares else None,
-        interval=percentage_change_interval if of_shares else None,
-        tested=not of_shares,
+        signs=np.sign(values) if is_percentage else None,
+        interval=percentage_change_interval if is_percentage else None,
+        has_t_test=not is_percentage,
     )
 
 
@@ -206,49 +217,49 @@ def _scores(table: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore
     scores = []
     for group, cut in _cuts(table):
         usable = cut[cut[LEFT_OUT].isna()]
-        for metric, numbers in _numbers(usable).items():
-            scores += _with_reach(metric, numbers, group, len(cut) - len(usable), signature)
+        for metric, pair_values in _pair_values(usable).items():
+            scores += _mean_scores(metric, pair_values, group, len(cut) - len(usable), signature)
     return scores
 
 
-def _with_reach(
-    metric: str, numbers: _Numbers, group: dict[str, str], left_out: int, signature: Mapping[str, Any]
+def _mean_scores(
+    metric: str, pairs: _PairValues, group: dict[str, str], left_out: int, signature: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return the mean of the numbers as a score and, where it is asked for, the effect that could be detected."""
-    known = ~np.isnan(numbers.values)
-    values, n = numbers.values[known], int(known.sum())
-    common = {"n": n, "n_left_out": left_out + int((~known).sum()), "group": group, "signature": signature}
+    """Return the mean of the pairs' values as a score and, if the metric has it, the smallest detectable distance."""
+    defined = ~np.isnan(pairs.values)
+    values, n = pairs.values[defined], int(defined.sum())
+    common = {"n": n, "n_left_out": left_out + int((~defined).sum()), "group": group, "signature": signature}
     error, _ = bootstrap((values,), np.mean, signature["seed"])
-    interval = numbers.interval(values) if numbers.interval else _mean_interval(values, numbers, signature["seed"])
-    p_value = t_test(values, numbers.ideal) if numbers.tested else None
+    interval = pairs.interval(values) if pairs.interval else _mean_interval(values, pairs.bounds, signature["seed"])
+    p_value = t_test(values, pairs.ideal) if pairs.has_t_test else None
     score = BiasScore(
         metric,
         float(values.mean()) if n else math.nan,
-        numbers.ideal,
-        numbers.bounds,
+        pairs.ideal,
+        pairs.bounds,
         interval=interval,
         standard_error=error,
-        p_value=p_value if numbers.signs is None else sign_test(numbers.signs[known]),
+        p_value=p_value if pairs.signs is None else sign_test(pairs.signs[defined]),
         reason=None if n else NO_PAIR,
         **common,
     )
-    if not numbers.has_reach or DIRECTION in group:
+    if not pairs.has_detectable or DIRECTION in group:
         return [score]
-    reach = reach_of_sign_test(n) if numbers.interval is percentage_interval else reach_of_mean(values)
-    reason = "there are too few pairs, or no two differ" if math.isnan(reach) else None
-    bounds = (0.0, max(abs(bound - numbers.ideal) for bound in numbers.bounds))
-    return [score, BiasScore(f"{metric}_detectable", reach, None, bounds, reason=reason, **common)]
+    detectable = reach_of_sign_test(n) if pairs.interval is percentage_interval else reach_of_mean(values)
+    reason = "there are too few pairs, or all pairs have the same value" if math.isnan(detectable) else None
+    bounds = (0.0, max(abs(bound - pairs.ideal) for bound in pairs.bounds))
+    return [score, BiasScore(f"{metric}_detectable", detectable, None, bounds, reason=reason, **common)]
 
 
-def _mean_interval(values: np.ndarray, numbers: _Numbers, seed: int) -> Interval | None:
-    found, (low, high) = bootstrap_t_interval(values, seed), numbers.bounds
-    return None if found is None else (max(found[0], low), min(found[1], high))
+def _mean_interval(values: np.ndarray, bounds: tuple[float, float], seed: int) -> Interval | None:
+    interval = bootstrap_t_interval(values, seed)
+    return None if interval is None else (max(interval[0], bounds[0]), min(interval[1], bounds[1]))
 
 
 def _accuracies(
     metric: str, tables: Sequence[pd.DataFrame], left_out: int, signature: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return the token accuracy of one table, or of the first minus the second, for each of the two sentences."""
+    """Return the token accuracy of one table, or of the first table minus the second, for each of the two sentences."""
     ideal, bounds = (None, (0.0, 1.0)) if len(tables) == 1 else (0.0, (-1.0, 1.0))
     scores = []
     for side in (MORE, LESS):
@@ -279,18 +290,18 @@ def _accuracy(hits: np.ndarray, count: np.ndarray, *before: np.ndarray, axis: in
 
 
 def _align(before: pd.DataFrame, after: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return the facts of the pairs of either table, with what keeps one from being compared; and both, by pair."""
+    """Return all pairs, with the reason why one cannot be compared, and both tables indexed by pair_id."""
     before, after = before.set_index(PAIR_ID), after.set_index(PAIR_ID)
-    facts = pd.concat([before, after])[[BIAS_TYPE, DIRECTION]]
-    facts = facts[~facts.index.duplicated()].sort_index()
-    usable = facts.index.isin(before.index[before[LEFT_OUT].isna()]) & facts.index.isin(
+    pairs = pd.concat([before, after])[[BIAS_TYPE, DIRECTION]]
+    pairs = pairs[~pairs.index.duplicated()].sort_index()
+    usable = pairs.index.isin(before.index[before[LEFT_OUT].isna()]) & pairs.index.isin(
         after.index[after[LEFT_OUT].isna()]
     )
-    return facts.assign(**{LEFT_OUT: np.where(usable, None, NOT_IN_BOTH)}), before, after
+    return pairs.assign(**{LEFT_OUT: np.where(usable, None, NOT_IN_BOTH)}), before, after
 
 
 def _cuts(table: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
-    """Yield each cut's group and rows: everything, then each bias type and direction where two or more are named."""
+    """Yield the group and the rows of each cut: all pairs, then each bias type and direction if there are several."""
     yield {}, table
     for column in (BIAS_TYPE, DIRECTION):
         values = sorted(value for value in table[column].dropna().unique() if value)
@@ -310,5 +321,5 @@ def _check(table: pd.DataFrame, *, masked: bool) -> None:
     if _is_masked(table) != masked:
         kinds = ("causal", "masked")
         raise InputError(
-            f"pairs: this is the table of a {kinds[not masked]} model; give that of a {kinds[masked]} one."
+            f"pairs: the table is of a {kinds[not masked]} model; pass the table of a {kinds[masked]} model."
         )

@@ -1,13 +1,13 @@
-"""What a model makes of each pair of sentences: one row per pair, from which the scores are made.
+"""The table of scored sentence pairs, one row per pair.
 
-Paper 001 (Steinborn et al. 2022), §3.2, after CrowS-Pairs (Nangia et al. 2020). The two sentences of a pair differ in
-who is spoken of. Of a masked model, each token that they share is masked in turn, and the probability P that the model
-gives it is compared between them: as a sum of logarithms (CPS), or as the Jensen-Shannon distance of the model's
-distribution to the one that is certain of the token (S_JSD, equations 2 and 3),
+Paper 001 (Steinborn et al. 2022), §3.2, after CrowS-Pairs (Nangia et al. 2020). The two sentences of a pair are about
+different people. For a masked model, each token that both sentences share is masked in turn, and the probability P of
+the token is compared between the sentences. CPS compares sums of log P. S_JSD (equations 2 and 3) compares
+Jensen–Shannon distances between the model's distribution and the distribution G that is certain of the token:
 
     √JSD(P‖G), JSD(P‖G) = ½ (P log₂ P − (P + 1) log₂(P + 1) + 2).
 
-Of a causal model the likelihoods of the two whole sentences are compared.
+For a causal model, the likelihoods of the two whole sentences are compared.
 """
 
 import math
@@ -19,7 +19,7 @@ import pandas as pd
 
 from evenhand.evaluation.results import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID
 
-FACTS = [PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS]
+PAIR_COLUMNS = [PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS]
 NO_SHARED_TOKEN = "the two sentences share no token"
 NOT_A_NUMBER = "the model gave a log-probability that is not a number"
 NOT_FINITE = "the model gave a log-likelihood that is not finite"
@@ -28,29 +28,29 @@ NOT_FINITE = "the model gave a log-likelihood that is not finite"
 def shared_positions(
     ids_more: Sequence[int], ids_less: Sequence[int], special_more: Sequence[bool], special_less: Sequence[bool]
 ) -> tuple[list[int], list[int]]:
-    """Return where the tokens that two sentences share stand in each, in order; special tokens are not among them.
+    """Return the positions of the tokens that two sentences share, in each sentence, without special tokens.
 
-    001 §3.2 (the set U), by CrowS-Pairs' rule: the longest common block, then the same to its left and its right, over
-    whole sentences with their special tokens.
+    This is the set U of 001 §3.2, by CrowS-Pairs' rule: find the longest common block of the whole sentences, with
+    their special tokens, then do the same to its left and to its right.
 
     >>> shared_positions([0, 5, 6, 7, 1], [0, 8, 9, 6, 7, 1], [1, 0, 0, 0, 1], [1, 0, 0, 0, 0, 1])
     ([2, 3], [3, 4])
     """
     blocks = SequenceMatcher(None, ids_more, ids_less, autojunk=False).get_matching_blocks()
     shared = [(block.a + step, block.b + step) for block in blocks for step in range(block.size)]
-    own = [(more, less) for more, less in shared if not (special_more[more] or special_less[less])]
-    return [more for more, _ in own], [less for _, less in own]
+    shared = [(more, less) for more, less in shared if not (special_more[more] or special_less[less])]
+    return [more for more, _ in shared], [less for _, less in shared]
 
 
 def jensen_shannon_distance(log_p: np.ndarray) -> np.ndarray:
-    """Return √JSD(P‖G) of natural log-probabilities: 0 at p = 1, 1 at p = 0; 001 §3.2, equation 3.
+    """Return √JSD(P‖G) of natural log-probabilities (001 §3.2, equation 3): 0 at p = 1, 1 at p = 0.
 
-    Written with δ = 1 − p, so that it is as exact near p = 1, where it behaves like √(δ/2), as elsewhere.
+    The formula is written with δ = 1 − p, which keeps it exact near p = 1, where it behaves like √(δ/2).
 
     >>> jensen_shannon_distance(np.array([0.0, -np.inf]))
     array([0., 1.])
     """
-    log_p = np.clip(log_p, -1e3, 0.0)  # below, p is 0 in float64
+    log_p = np.clip(log_p, -1e3, 0.0)  # below −1000, p is 0 in float64
     p, delta = np.exp(log_p), -np.expm1(log_p)
     twice = p * log_p / math.log(2) + delta - (2 - delta) * np.log1p(-delta / 2) / math.log(2)
     return np.sqrt(np.clip(twice / 2, 0.0, 1.0))
@@ -64,58 +64,59 @@ def masked_pair_scores(
     aul: np.ndarray,
     aula: np.ndarray,
 ) -> pd.DataFrame:
-    """Return what a masked model makes of each pair, one row per pair.
+    """Return the table of a masked model, one row per pair.
 
     Args:
         pairs: pair_id, bias_type, direction, more and less, n rows.
-        tokens: the shared tokens of each pair, (n,) lists, T in all.
-        log_p: natural log-probability of each shared token when it is masked, (2T,): those of every `more` sentence,
-            pair by pair, then those of every `less` sentence.
-        correct: whether that token is the most probable one, (2T,).
-        aul, aula: of every `more` sentence, then of every `less` one, (2n,) (models/likelihood/masked.py).
+        tokens: the shared tokens of each pair, (n,) lists, T tokens in total.
+        log_p: natural log-probability of each shared token when it is masked, (2T,): first the tokens in the `more`
+            sentences, pair by pair, then the tokens in the `less` sentences.
+        correct: whether the token is the most probable one, (2T,).
+        aul, aula: AUL and AULA of all `more` sentences, then of all `less` sentences, (2n,)
+            (models/likelihood/masked.py).
 
     Returns:
-        The columns of `pairs`, then tokens; log_p and correct (lists), log_likelihood (their sum), distance (Σ √JSD),
+        The columns of `pairs`, then tokens; log_p and correct (lists), log_likelihood (Σ log_p), distance (Σ √JSD),
         aul and aula, each as …_more and …_less; s_jsd, in [−1, 1], the mean over shared tokens of the distance in
-        `more` minus that in `less`; left_out, the reason why a pair has no scores, or None.
+        `more` minus the distance in `less`; left_out, the reason why a pair has no scores, or None.
     """
-    n, counts = len(pairs), np.array([len(each) for each in tokens], dtype=np.int64)
-    sides = np.asarray(log_p, dtype=np.float64).reshape(2, counts.sum())
+    n, counts = len(pairs), np.array([len(texts) for texts in tokens], dtype=np.int64)
+    log_p = np.asarray(log_p, dtype=np.float64).reshape(2, counts.sum())
     correct, pair = np.asarray(correct, dtype=bool).reshape(2, counts.sum()), np.repeat(np.arange(n), counts)
-    aul, aula = (np.asarray(each, dtype=np.float64).reshape(2, n) for each in (aul, aula))
+    aul, aula = (np.asarray(values, dtype=np.float64).reshape(2, n) for values in (aul, aula))
     likelihood, distance = (
         np.stack([np.bincount(pair, side, minlength=n) for side in values])
-        for values in (sides, jensen_shannon_distance(sides))
+        for values in (log_p, jensen_shannon_distance(log_p))
     )
     undefined = np.isnan(likelihood).any(axis=0)
     usable = (counts > 0) & ~undefined
-    table = pairs[FACTS].reset_index(drop=True).assign(tokens=[list(each) for each in tokens])
+    table = pairs[PAIR_COLUMNS].reset_index(drop=True).assign(tokens=[list(texts) for texts in tokens])
     ends = np.cumsum(counts)[:-1]
-    for name, values in (("log_p", sides), ("correct", correct)):
-        for side, of_side in zip((MORE, LESS), values, strict=True):
-            table[f"{name}_{side}"] = [part.tolist() for part in np.split(of_side, ends)] if n else []
+    for name, values in (("log_p", log_p), ("correct", correct)):
+        for side, side_values in zip((MORE, LESS), values, strict=True):
+            table[f"{name}_{side}"] = [part.tolist() for part in np.split(side_values, ends)] if n else []
     for name, values in (("log_likelihood", likelihood), ("distance", distance), ("aul", aul), ("aula", aula)):
-        for side, of_side in zip((MORE, LESS), values, strict=True):
-            table[f"{name}_{side}"] = np.where(usable, of_side, np.nan)
+        for side, side_values in zip((MORE, LESS), values, strict=True):
+            table[f"{name}_{side}"] = np.where(usable, side_values, np.nan)
     table["s_jsd"] = np.where(usable, (distance[0] - distance[1]) / np.maximum(counts, 1), np.nan)
     reasons = np.select([usable, counts == 0], [None, NO_SHARED_TOKEN], NOT_A_NUMBER)
     return table.assign(**{LEFT_OUT: pd.Series(reasons, dtype=object)})
 
 
 def causal_pair_scores(pairs: pd.DataFrame, log_likelihood: np.ndarray, tokens: np.ndarray) -> pd.DataFrame:
-    """Return what a causal model makes of each pair, one row per pair.
+    """Return the table of a causal model, one row per pair.
 
     Args:
         pairs: pair_id, bias_type, direction, more and less, n rows.
-        log_likelihood: Σ log p in nats of every `more` sentence, then of every `less` one, (2n,).
-        tokens: the number of tokens of those sums, (2n,).
+        log_likelihood: Σ log p in nats of all `more` sentences, then of all `less` sentences, (2n,).
+        tokens: the number of tokens behind each sum, (2n,).
 
     Returns:
         The columns of `pairs`; log_likelihood and tokens as …_more and …_less; left_out, as for a masked model.
     """
     likelihood = np.asarray(log_likelihood, dtype=np.float64).reshape(2, len(pairs))
     usable, counts = np.isfinite(likelihood).all(axis=0), np.asarray(tokens, dtype=np.int64).reshape(2, len(pairs))
-    table = pairs[FACTS].reset_index(drop=True)
+    table = pairs[PAIR_COLUMNS].reset_index(drop=True)
     for row, side in enumerate((MORE, LESS)):
         table[f"log_likelihood_{side}"] = np.where(usable, likelihood[row], np.nan)
         table[f"tokens_{side}"] = counts[row]

@@ -1,4 +1,4 @@
-"""What sentence pairs are told."""
+"""Settings of the sentence pair metrics, and fingerprints of their inputs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,16 +19,16 @@ class Settings:
     columns: dict[str, str] = option(
         dict, "columns of your own file: {more: NAME, less: NAME, pair_id: NAME, bias_type: NAME, direction: NAME}"
     )
-    perturbed: bool = option(False, "remove the last character of each sentence of a pair first (001, Table 3)")
-    context: str = option("", "what a causal or encoder-decoder model reads before each sentence")
-    end_of_sequence: bool = option(False, "count the end of the sentence in a causal model's likelihood of it")
+    perturbed: bool = option(False, "first remove the last character of each sentence (001, Table 3)")
+    context: str = option("", "text that a causal or encoder-decoder model reads before each sentence")
+    end_of_sequence: bool = option(False, "include the end-of-sequence token in a causal model's likelihood")
 
 
 def inputs(config: "MeasureConfig") -> dict[str, str]:
     """Return fingerprints of the model and of the pairs.
 
     Raises:
-        InputError: one of them cannot be found, or the pairs cannot be read.
+        InputError: the model or the pairs do not exist, or the pairs cannot be read.
     """
     from evenhand.evaluation.datasets.sentence_pairs import read_pairs
     from evenhand.evaluation.runs.files import sha256_of
@@ -39,7 +39,7 @@ def inputs(config: "MeasureConfig") -> dict[str, str]:
 
 
 def pairs_path(config: "MeasureConfig") -> Path:
-    """Return the local file of the pairs, downloaded first if it is a published set."""
+    """Return the local file of the pairs; download it first if it is a published set."""
     from evenhand.evaluation.datasets.sentence_pairs import pairs_file
 
     return pairs_file(config.place(config.settings.pairs, "pairs"))

@@ -1,4 +1,4 @@
-"""BLEU and chrF by sacrebleu, as the papers take them (003 and 004, §4.1)."""
+"""BLEU and chrF++ by sacrebleu, with the settings of papers 003 and 004 (§4.1)."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def bleu(tokenize: str = "flores200") -> BLEU:
     """Return sacrebleu's BLEU with add-k smoothing, k = 1 (004, §4.1).
 
     Raises:
-        InputError: there is no such tokenizer, or its model is not here and cannot be downloaded.
+        InputError: there is no such tokenizer, or its SentencePiece model is missing and cannot be downloaded.
     """
     if tokenize not in BLEU.TOKENIZERS:
         raise unknown_name("tokenize", tokenize, BLEU.TOKENIZERS)
@@ -28,8 +28,8 @@ def bleu(tokenize: str = "flores200") -> BLEU:
         path = Path(SACREBLEU_DIR, "models", url.rsplit("/", 1)[1])
         raise InputError(
             f"tokenize: the SentencePiece model of {tokenize!r} is not at {path} and cannot be downloaded ({error}); "
-            f"put the file of {url} there (the environment variable SACREBLEU moves the folder), or take a tokenizer "
-            "that needs none: 13a, intl, char."
+            f"save {url} there (the environment variable SACREBLEU moves the folder), or use a tokenizer without a "
+            "model: 13a, intl, char."
         ) from None
 
 
@@ -39,5 +39,5 @@ def chrf() -> CHRF:
 
 
 def metric_name(tokenize: str) -> str:
-    """Return "spbleu" for the tokenizers of FLORES (Goyal et al. 2022), which alone make BLEU spBLEU, else "bleu"."""
+    """Return "spbleu" for the tokenizers of FLORES (Goyal et al. 2022), else "bleu"."""
     return "spbleu" if tokenize in FLORES else "bleu"

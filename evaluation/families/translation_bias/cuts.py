@@ -1,4 +1,4 @@
-"""Tables of scores by what the sentences say, and of gaps by the two sides of a pair of languages."""
+"""Tables of sentence scores by axis, descriptor or template, and of gaps by source and target language."""
 
 import math
 from collections.abc import Sequence
@@ -7,27 +7,26 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.gendered_translations import ENGLISH_LANGUAGE, FEMININE, GENDER, LANG, MASCULINE
 from evenhand.evaluation.errors import unknown_name
-from evenhand.evaluation.families.translation_bias.metric import BOTH, BY_GENDER
+from evenhand.evaluation.families.translation_bias.metric import BOTH, REFERENCE_GENDERS
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, BiasScore
 
-OUTLIER = "queer"  # in two axes at once, and so in no row of Table 3 (004, footnote 5)
+OUTLIER = "queer"  # a descriptor in two axes, so it is in no row of Table 3 (004, footnote 5)
 
 
 def cut_table(sentences: pd.DataFrame, by: str, metric: str = "spbleu") -> pd.DataFrame:
     """Return the mean score by axis, descriptor or template (004, Tables 3, 5 and 6), the lowest first.
 
-    Means over sentences and languages, as in the paper. Its counts (17,700 = 118 sentences × 50 languages × 3 for a
-    whole template) can only come about with all 50 languages; for those, make the sets with
-    `min_masculine_references=0`.
+    Means are over sentences and languages, as in the paper. The paper's counts (17,700 = 118 sentences × 50 languages ×
+    3 for a whole template) include all 50 languages; use `min_masculine_references=0` for these.
 
     Args:
-        sentences: what `sentence_scores` returned.
+        sentences: the result of `sentence_scores`.
         by: "axis" (without the descriptor "queer", footnote 5), "descriptor", "template", "lang" or "direction".
         metric: "spbleu", "bleu" or "chrf".
 
     Returns:
-        One row per value of `by`: masculine, feminine, both (NaN where there is none), gap (masculine less feminine),
-        mean (of those there are) and count (scores behind them).
+        One row per value of `by`: masculine, feminine and both (NaN without a score), gap (masculine − feminine), mean
+        (of the defined ones) and count (scores).
 
     Raises:
         InputError: `by` or `metric` is no column.
@@ -37,7 +36,7 @@ def cut_table(sentences: pd.DataFrame, by: str, metric: str = "spbleu") -> pd.Da
             raise unknown_name(field, name, sentences.columns)
     if by == AXIS:
         sentences = sentences[sentences[DESCRIPTOR] != OUTLIER]
-    genders = [*BY_GENDER, BOTH]
+    genders = [*REFERENCE_GENDERS, BOTH]
     table = sentences.pivot_table(metric, by, GENDER, "mean").reindex(columns=genders)
     table["gap"], table["mean"] = table[MASCULINE] - table[FEMININE], table[genders].mean(axis=1)
     table["count"] = sentences.groupby(by).size()
@@ -48,12 +47,12 @@ def language_table(scores: Sequence[BiasScore], metric: str = "translation_gap")
     """Return each language's mean gap as source, over all targets, and as target, over all sources (004, Table 2).
 
     Args:
-        scores: what `translation_scores` returned for every pair of languages.
+        scores: the result of `translation_scores` for all pairs of languages.
         metric: "translation_gap" or "chrf_gap".
 
     Returns:
-        lang, as_source and as_target in points (NaN where there is none), and n_source and n_target, the languages
-        behind them; a gap that is undefined is not among them.
+        lang; as_source and as_target in points, NaN without a gap; n_source and n_target, the number of languages in
+        each mean. Undefined gaps are not counted.
     """
     english, gaps = ENGLISH_LANGUAGE.code, []
     for score in scores:
@@ -62,7 +61,7 @@ def language_table(scores: Sequence[BiasScore], metric: str = "translation_gap")
             sides = {"en-xx": (english, first), "xx-en": (first, english), "xx-xx": (first, second)}
             gaps.append((*sides[score.group["direction"]], score.value))
     table = pd.DataFrame(gaps, columns=["source", "target", "gap"])
-    found = pd.concat(
+    means = pd.concat(
         [
             table.groupby(side)["gap"].agg([("as_" + side, "mean"), ("n_" + side, "size")])
             for side in ("source", "target")
@@ -70,5 +69,5 @@ def language_table(scores: Sequence[BiasScore], metric: str = "translation_gap")
         axis=1,
     )
     counts = {"n_source": int, "n_target": int}
-    found = found.sort_index().fillna(dict.fromkeys(counts, 0)).astype(counts)
-    return found.rename_axis(LANG).reset_index()[[LANG, "as_source", "as_target", *counts]]
+    means = means.sort_index().fillna(dict.fromkeys(counts, 0)).astype(counts)
+    return means.rename_axis(LANG).reset_index()[[LANG, "as_source", "as_target", *counts]]

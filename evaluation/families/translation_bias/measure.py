@@ -1,7 +1,7 @@
-"""Translation gaps: is a translation closer to masculine references than to feminine ones? (papers 003 and 004, §4)
+"""Measure translation bias: compare translations with masculine and with feminine references (papers 003, 004, §4).
 
-The translations are a model's, or from files: a folder with SOURCE-TARGET.txt for each pair of languages, a line for
-each source sentence.
+Translations come from a model, or from files: a folder with SOURCE-TARGET.txt for each pair of languages, with one line
+per source sentence.
 """
 
 from collections.abc import Mapping
@@ -32,19 +32,22 @@ from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.settings import ClassifierSettings, as_settings, model_signature
 
 PAIR = "pair"
-LARGEST_BATCH = 32  # a beam search holds five times as many
+MAX_BATCH_SIZE = 32  # a beam search needs five times the memory
 
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
-    """Write the languages, translations and scores of single sentences into the run's folder; return the scores."""
-    sets = comparable_references(config.settings)
+    """Write the languages, translations and sentence scores to the run's folder; return the scores."""
+    settings = config.settings
+    sets = comparable_references(
+        settings.references, settings.split, settings.languages, settings.min_masculine_references
+    )
     run.table("languages", lambda: sets.languages)
-    translations = run.table("translations", lambda: _translated(run, config, sets.table), shared=True)
+    translations = run.table("translations", lambda: _translations(run, config, sets.table), shared=True)
     return processes.on_rank_zero(lambda: _scores(run, config, sets.table, translations))
 
 
 def _scores(run: Run, config: MeasureConfig, references: pd.DataFrame, translations: pd.DataFrame) -> list[BiasScore]:
-    """Write the scores of single sentences into the run's folder; return those of all."""
+    """Write the sentence scores to the run's folder; return the scores of all sentences."""
     settings = config.settings
     rows = pd.concat(
         [
@@ -68,11 +71,11 @@ def _scores(run: Run, config: MeasureConfig, references: pd.DataFrame, translati
 def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
     settings = config.settings
     if settings.translations is None:
-        made_by = {"model": model_signature(config.model, run.inputs)}
+        source = {"model": model_signature(config.model, run.inputs)}
     else:
-        made_by = {"translations": {"name": str(settings.translations), "files": run.inputs["translations"]}}
+        source = {"translations": {"name": str(settings.translations), "files": run.inputs["translations"]}}
     return {
-        **made_by,
+        **source,
         "references": {"name": str(settings.references), "sha256": run.inputs["references"], "split": settings.split},
         "languages": settings.languages,
         "min_masculine_references": settings.min_masculine_references,
@@ -81,24 +84,24 @@ def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
     }
 
 
-def _translated(run: Run, config: MeasureConfig, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the sentences of every pair of languages with their translations."""
+def _translations(run: Run, config: MeasureConfig, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the sentences of all pairs of languages with their translations."""
     folder, parts = config.settings.translations, []
     if folder is None:
         name = config.place(config.model.name, "model")
         model = load_dialogue_model(replace(config.model, name=name), kind="encoder_decoder")
     for pair, sentences in source_tables(table, config.settings.directions).items():
         if folder is None:
-            found = _by_model(run, model, pair, sentences["text"].tolist(), config.decoding.batch_size)
+            texts = _translate(run, model, pair, sentences["text"].tolist(), config.decoding.batch_size)
         else:
-            found = read_translations(folder.expanduser() / f"{pair}.txt", len(sentences))
-        parts.append(sentences.assign(**{TRANSLATION: found, PAIR: pair}))
+            texts = read_translations(folder.expanduser() / f"{pair}.txt", len(sentences))
+        parts.append(sentences.assign(**{TRANSLATION: texts, PAIR: pair}))
     return pd.concat(parts, ignore_index=True)
 
 
-def _by_model(run: Run, model: DialogueModel, pair: str, texts: list[str], batch_size: int) -> list[str]:
+def _translate(run: Run, model: DialogueModel, pair: str, texts: list[str], batch_size: int) -> list[str]:
     source, target = pair.split("-")
-    size = min(batch_size, LARGEST_BATCH)
+    size = min(batch_size, MAX_BATCH_SIZE)
     batches = partial(translate, model, texts, source=source, target=target, batch_size=size)
     name = f"translations/{pair}"
     rows = run.compute_resumable(name, [TRANSLATION], len(texts), lambda share: batches(share=share), pair, "sentences")
@@ -106,12 +109,12 @@ def _by_model(run: Run, model: DialogueModel, pair: str, texts: list[str], batch
 
 
 def _toxicity(settings: ClassifierSettings, translations: pd.DataFrame, signature: Mapping[str, Any]) -> BiasScore:
-    """Return added toxicity by the offensiveness classifier; it has to know the languages of both sides."""
+    """Return added toxicity; the classifier must support the languages of the sources and the translations."""
     classifier = load_style_classifier(settings, field="toxicity")
     label = label_index(classifier, settings.label, "toxicity.label")
     texts = [*translations["text"], *translations[TRANSLATION]]
     with progress(len(texts), "toxicity", "texts") as advance:
-        found = label_probability(classifier, label, texts, on_progress=advance)
-    source, translation = np.split(np.asarray(found), 2)
+        probabilities = label_probability(classifier, label, texts, on_progress=advance)
+    source, translation = np.split(np.asarray(probabilities), 2)
     facts = as_settings(settings) | {"revision": classifier.revision}
     return added_toxicity(source, translation, {**signature, "offensiveness_classifier": facts})

@@ -1,13 +1,18 @@
-"""How well a model translates men, and how well women: spBLEU and chrF++ against masculine and feminine references.
+"""Translation gap: spBLEU and chrF++ of translations against masculine and against feminine references.
 
-Papers 003 and 004 (Costa-jussà et al. 2023, MultilingualHolisticBias), §4. English that says no gender is translated
-once and compared with the masculine, the feminine and both references (EN→XX, §4.2); a masculine and a feminine
-sentence are translated into English that is the same for both (XX→EN, §4.3), or into another language, each compared
-with the reference of its gender (XX→XX, §4.4). The difference, masculine less feminine, is the gap.
+Papers 003 and 004 (Costa-jussà et al. 2023, MultilingualHolisticBias), §4. The gap is the score against masculine
+references minus the score against feminine references. The papers have three directions:
 
-Scores are made in two steps: `align` puts translations beside their references, a row each; all else counts those rows.
-BLEU and chrF are sacrebleu's (Post 2018), from its statistics of single segments, whose sums over any sentences give
-the corpus score of these: so each resample of the bootstrap is an exact corpus score.
+- EN→XX (§4.2): an English sentence without gender is translated once and compared with the masculine, the feminine and
+  both references.
+- XX→EN (§4.3): the masculine and the feminine sentence are both translated into English and compared with the same
+  reference.
+- XX→XX (§4.4): the masculine and the feminine sentence are translated into another language, and each is compared with
+  the reference of its gender.
+
+`align` adds the references to the translations; the other functions compute scores of these rows. BLEU and chrF++ are
+by sacrebleu (Post 2018). A corpus score depends only on sums of sacrebleu's statistics of single sentences, so each
+resample of the bootstrap is an exact corpus score.
 """
 
 import math
@@ -39,55 +44,63 @@ from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.intervals import percentile_interval
 
 BOTH = "both"
-VERSION, RESAMPLES = 1, 1000  # sacrebleu's number of resamples
+VERSION = 1
+RESAMPLES = 1000  # as in sacrebleu
 TRANSLATION = "translation"
-BY_GENDER = (MASCULINE, FEMININE)
-NO_FEMININE = "no sentence has a feminine reference of its own"
-NOT_BOTH = "there are no translations for both genders"
+REFERENCE_GENDERS = (MASCULINE, FEMININE)
+NO_FEMININE_REFERENCE = "no sentence has a feminine reference"
+NOT_BOTH_GENDERS = "there are no translations for both genders"
 
 
 def align(translations: pd.DataFrame, table: pd.DataFrame, *, source: str, target: str) -> pd.DataFrame:
-    """Put translations beside the references that they are to be compared with.
+    """Return the translations with their masculine and feminine references.
 
     Args:
-        translations: what `source_sentences` returned, with a column translation.
-        table: `ComparableSets.table`, from which those were taken.
+        translations: the result of `source_sentences`, with a column translation.
+        table: the `ComparableSets.table` that the sentences come from.
         source, target: FLORES codes.
 
     Returns:
         A row per translation: sentence_id, axis, descriptor, template, gender ("" for an ambiguous source), lang (the
-        one that is not English; "spa_Latn-cat_Latn" for two), direction ("en-xx", "xx-en", "xx-xx"), translation and,
-        for masculine and feminine each, a tuple of references, own_… (whether every sentence and reference is of that
-        gender, and not one in its place) and marked_… (a tuple of spans, or None).
+        language that is not English; "spa_Latn-cat_Latn" for two), direction ("en-xx", "xx-en", "xx-xx") and
+        translation. For masculine and feminine each: a tuple of references, has_… (whether the sentence has a reference
+        of this gender in every language, and not a neutral or generic one in its place) and marked_… (a tuple of
+        annotated spans, or None).
 
     Raises:
-        InputError: a column is missing, or a translation is no text.
+        InputError: a column is missing, a translation is not a string, or a sentence has no reference.
     """
-    needed = (SENTENCE_ID, GENDER, TRANSLATION)
-    if missing := [name for name in needed if name not in translations]:
-        raise InputError(f"translations: there is no column {missing[0]!r}; keep those of source_sentences.")
+    required = (SENTENCE_ID, GENDER, TRANSLATION)
+    if missing := [name for name in required if name not in translations]:
+        raise InputError(
+            f"translations: there is no column {missing[0]!r}; pass the rows of source_sentences with a translation."
+        )
     if not translations[TRANSLATION].map(lambda text: isinstance(text, str)).all():
-        raise InputError("translations: one is no text; give a string for each sentence, '' where there is none.")
+        raise InputError("translations: a value is not a string; use '' for a sentence without a translation.")
     english = ENGLISH_LANGUAGE.code
-    others = [lang for lang in (source, target) if lang != english]
-    sides = [rows_of(table, lang) for lang in others]
+    languages = [lang for lang in (source, target) if lang != english]
+    references = [rows_of(table, lang) for lang in languages]
     rows = translations.assign(
-        lang="-".join(others),
+        lang="-".join(languages),
         direction="en-xx" if source == english else "xx-en" if target == english else "xx-xx",
     )
-    for gender in BY_GENDER:
-        grouped = sides[-1][sides[-1][GENDER] == gender].groupby(SENTENCE_ID, sort=False)
-        references = {
-            key: tuple(dict.fromkeys(texts)) for key, texts in grouped[ENGLISH if target == english else REFERENCE]
+    for gender in REFERENCE_GENDERS:
+        by_sentence = references[-1][references[-1][GENDER] == gender].groupby(SENTENCE_ID, sort=False)
+        texts = {
+            key: tuple(dict.fromkeys(texts)) for key, texts in by_sentence[ENGLISH if target == english else REFERENCE]
         }
-        marked = {} if target == english else {key: _joined(spans) for key, spans in grouped[MARKED]}
-        unknown = rows.loc[~rows[SENTENCE_ID].isin(references), SENTENCE_ID]
+        spans = {} if target == english else {key: _join_spans(it) for key, it in by_sentence[MARKED]}
+        unknown = rows.loc[~rows[SENTENCE_ID].isin(texts), SENTENCE_ID]
         if len(unknown):
-            raise InputError(f"translations: sentence_id {unknown.iloc[0]!r} has no {gender} reference in {target}.")
-        own = [set(side.loc[(side[GENDER] == gender) & (side[TAKEN_FROM] == gender), SENTENCE_ID]) for side in sides]
-        rows[gender] = [references[key] for key in rows[SENTENCE_ID]]
-        rows[f"own_{gender}"] = rows[SENTENCE_ID].isin(set.intersection(*own))
-        rows[f"marked_{gender}"] = pd.Series([marked.get(key) for key in rows[SENTENCE_ID]], rows.index, dtype=object)
+            raise InputError(
+                f"translations: sentence_id {unknown.iloc[0]!r} has no {gender} reference in {target}; remove the row."
+            )
+        not_replaced = [
+            set(it.loc[(it[GENDER] == gender) & (it[TAKEN_FROM] == gender), SENTENCE_ID]) for it in references
+        ]
+        rows[gender] = [texts[key] for key in rows[SENTENCE_ID]]
+        rows[f"has_{gender}"] = rows[SENTENCE_ID].isin(set.intersection(*not_replaced))
+        rows[f"marked_{gender}"] = pd.Series([spans.get(key) for key in rows[SENTENCE_ID]], rows.index, dtype=object)
     return rows
 
 
@@ -101,33 +114,31 @@ def translation_scores(
 ) -> list[BiasScore]:
     """Return corpus scores by language and direction, and the gap between masculine and feminine.
 
-    Scores in [0, 100], no ideal, group {lang, direction, gender}: `spbleu` (`bleu` with a tokenizer that is not of
-    FLORES) and `chrf` (chrF++). Gender "both" takes all references of either gender (004, §4.2), where the source is
-    ambiguous.
+    - spbleu (bleu if the tokenizer is not one of FLORES) and chrf (chrF++): range [0, 100], no ideal, group {lang,
+      direction, gender}. Gender "both" has all references of either gender (004, §4.2), if the source is ambiguous.
+    - translation_gap and chrf_gap: masculine − feminine, in [−100, 100] points, ideal 0. Group {lang, direction}, and
+      {direction} for the mean over languages (004, Figure 7). NaN, with a reason, if no sentence has a feminine
+      reference, as for Thai (004, §4.2).
 
-    `translation_gap` and `chrf_gap` are masculine less feminine, in [−100, 100] points, ideal 0; group {lang,
-    direction}, and {direction} for the mean over languages (004, Figure 7). NaN, with a reason, where no sentence has
-    a feminine reference of its own, as for Thai (004, §4.2).
-
-    95 % percentile intervals and two-sided p-values of a gap of 0 by the paired bootstrap over sentences (Koehn 2004):
-    each resample draws sentences, with all that belongs to them in every language. n counts sentences; for the mean
-    over languages it counts languages, and n_left_out those whose gap is undefined.
+    95 % percentile intervals and two-sided p-values against a gap of 0 are by the paired bootstrap over sentences
+    (Koehn 2004); a resample has the same sentences in all languages. n counts sentences. In the mean over languages, n
+    counts languages, and n_left_out counts languages with an undefined gap.
 
     Args:
-        rows: what `align` returned; of several languages, concatenated.
-        tokenize: a tokenizer of sacrebleu; "flores101" is the paper's.
-        resamples, seed: of the bootstrap.
-        signature: what shaped the translations; sacrebleu's own signatures and the bootstrap's settings are added.
+        rows: the result of `align`, concatenated over languages.
+        tokenize: a tokenizer of sacrebleu; the paper's is "flores101".
+        resamples, seed: number of resamples and seed of the bootstrap.
+        signature: the settings behind the translations; sacrebleu's signatures and the bootstrap's settings are added.
 
     Raises:
         InputError: the tokenizer cannot be used, or there are no rows.
     """
     if rows.empty:
         raise InputError("translations: there are no rows; translate at least one sentence.")
-    places, ids = pd.factorize(rows[SENTENCE_ID], sort=True)  # so that the order of rows does not matter
-    rows = rows.assign(place=places)
-    draw = np.random.default_rng(seed).multinomial(len(ids), np.full(len(ids), 1 / len(ids)), size=resamples)
-    weights = np.vstack([np.ones(len(ids), dtype=np.int64), draw])  # the first is the corpus itself
+    indices, ids = pd.factorize(rows[SENTENCE_ID], sort=True)  # sorted: the order of rows must not matter
+    rows = rows.assign(sentence_index=indices)
+    counts = np.random.default_rng(seed).multinomial(len(ids), np.full(len(ids), 1 / len(ids)), size=resamples)
+    weights = np.vstack([np.ones(len(ids), dtype=np.int64), counts])  # the first row is the corpus itself
     common = {**(signature or {}), "version": VERSION, "resamples": resamples, "seed": seed}
     scores = []
     for name, gap, metric in (
@@ -137,14 +148,14 @@ def translation_scores(
         gaps: dict[str, list[np.ndarray | None]] = {}
         for (direction, lang), part in rows.groupby(["direction", LANG]):
             group = {LANG: lang, "direction": direction}
-            found, drawn = _of_language((name, gap), metric, part, weights, group, common)
-            scores += found
-            gaps.setdefault(direction, []).append(drawn)
-        for direction, each in gaps.items():
-            defined = [drawn for drawn in each if drawn is not None]
-            mean, reason = (np.mean(defined, axis=0), None) if defined else (None, NO_FEMININE)
-            score = _gap(gap, mean, len(defined), {"direction": direction}, found[-1].signature, reason)
-            scores.append(replace(score, n_left_out=len(each) - len(defined)))
+            language_scores, resampled_gap = _language_scores((name, gap), metric, part, weights, group, common)
+            scores += language_scores
+            gaps.setdefault(direction, []).append(resampled_gap)
+        for direction, language_gaps in gaps.items():
+            defined = [resampled for resampled in language_gaps if resampled is not None]
+            mean, reason = (np.mean(defined, axis=0), None) if defined else (None, NO_FEMININE_REFERENCE)
+            score = _gap(gap, mean, len(defined), {"direction": direction}, language_scores[-1].signature, reason)
+            scores.append(replace(score, n_left_out=len(language_gaps) - len(defined)))
     return scores
 
 
@@ -152,20 +163,20 @@ def sentence_scores(rows: pd.DataFrame, *, tokenize: str = "flores200") -> pd.Da
     """Return the scores of each single sentence against masculine, feminine and both references (004, §4.5).
 
     Args:
-        rows: what `align` returned.
-        tokenize: a tokenizer of sacrebleu; "flores101" is the paper's.
+        rows: the result of `align`.
+        tokenize: a tokenizer of sacrebleu; the paper's is "flores101".
 
     Returns:
         A row per sentence, language, direction and gender of the references: sentence_id, axis, descriptor, template,
         lang, direction, gender, and spbleu (or bleu) and chrf, in [0, 100].
     """
     parts, metrics = [], {metric_name(tokenize): bleu(tokenize), "chrf": chrf()}
-    for gender in (*BY_GENDER, BOTH):
-        part = _of_gender(rows, gender)
+    for gender in (*REFERENCE_GENDERS, BOTH):
+        part = _rows_of_gender(rows, gender)
         if part.empty:
             continue
         scores = {
-            name: [metric._compute_score_from_stats(each).score for each in _statistics(metric, part, gender).tolist()]
+            name: [metric._compute_score_from_stats(it).score for it in _statistics(metric, part, gender).tolist()]
             for name, metric in metrics.items()
         }
         facts = part[[SENTENCE_ID, AXIS, DESCRIPTOR, TEMPLATE, LANG, "direction"]]
@@ -173,26 +184,26 @@ def sentence_scores(rows: pd.DataFrame, *, tokenize: str = "flores200") -> pd.Da
     return pd.concat(parts, ignore_index=True)
 
 
-def _joined(spans: Iterable[Sequence[str] | None]) -> tuple[str, ...] | None:
-    """Return the spans of all references of a sentence, or None where those of one are not known."""
+def _join_spans(spans: Iterable[Sequence[str] | None]) -> tuple[str, ...] | None:
+    """Return the spans of all references of a sentence, or None if a reference has no annotation."""
     spans = list(spans)
-    return None if any(each is None for each in spans) else tuple(span for each in spans for span in each)
+    return None if any(it is None for it in spans) else tuple(span for it in spans for span in it)
 
 
-def _of_gender(rows: pd.DataFrame, gender: str) -> pd.DataFrame:
+def _rows_of_gender(rows: pd.DataFrame, gender: str) -> pd.DataFrame:
     """Return the translations that are compared with references of this gender."""
     return rows[rows[GENDER].isin(("",) if gender == BOTH else ("", gender))]
 
 
 def _statistics(metric: Metric, rows: pd.DataFrame, gender: str) -> np.ndarray:
-    """Return sacrebleu's statistics of each row, (n, k) integers that add up."""
+    """Return sacrebleu's statistics of each row, (n, k) integers; their sums are the statistics of a corpus."""
     references = rows[MASCULINE] + rows[FEMININE] if gender == BOTH else rows[gender]
-    streams = list(zip_longest(*references))  # the first reference of each row, then the second, None where none is
-    # Not public, but what sacrebleu's own significance tests are built on; pyproject.toml keeps its major version.
+    streams = list(zip_longest(*references))  # the first reference of each row, then the second; None for none
+    # This method is not public, but sacrebleu's significance tests use it; pyproject.toml pins the major version.
     return np.array(metric._extract_corpus_statistics(rows[TRANSLATION].tolist(), streams), dtype=np.int64)
 
 
-def _of_language(
+def _language_scores(
     names: tuple[str, str],
     metric: Metric,
     rows: pd.DataFrame,
@@ -200,49 +211,57 @@ def _of_language(
     group: Mapping[str, str],
     signature: Mapping[str, Any],
 ) -> tuple[list[BiasScore], np.ndarray | None]:
-    """Return a language's corpus scores and, last, its gap; and the gap in each draw, None where it is undefined."""
-    drawn, scores = {}, []
-    for gender in (BOTH, *BY_GENDER):  # the gap's signature is that of the last, of one gender
-        chosen = _of_gender(rows, gender)
-        if chosen.empty:
+    """Return a language's corpus scores and, last, its gap; and the gap of each resample, None if undefined."""
+    resampled, scores = {}, []
+    for gender in (
+        BOTH,
+        *REFERENCE_GENDERS,
+    ):  # the gap has the signature of the last gender, with one set of references
+        selected = _rows_of_gender(rows, gender)
+        if selected.empty:
             continue
-        drawn[gender] = _drawn(metric, chosen, gender, weights)
+        resampled[gender] = _resampled_scores(metric, selected, gender, weights)
         facts = {**signature, "sacrebleu": str(metric.get_signature())}
-        scores.append(_score(names[0], drawn[gender], len(chosen), {**group, GENDER: gender}, facts))
-    reason = NOT_BOTH if not {*BY_GENDER} <= {*drawn} else None if rows[f"own_{FEMININE}"].any() else NO_FEMININE
-    gap = None if reason else drawn[MASCULINE] - drawn[FEMININE]
+        scores.append(_score(names[0], resampled[gender], len(selected), {**group, GENDER: gender}, facts))
+    reason = None
+    if not {*REFERENCE_GENDERS} <= {*resampled}:
+        reason = NOT_BOTH_GENDERS
+    elif not rows[f"has_{FEMININE}"].any():
+        reason = NO_FEMININE_REFERENCE
+    gap = None if reason else resampled[MASCULINE] - resampled[FEMININE]
     return [*scores, _gap(names[1], gap, rows[SENTENCE_ID].nunique(), group, facts, reason)], gap
 
 
-def _drawn(metric: Metric, rows: pd.DataFrame, gender: str, weights: np.ndarray) -> np.ndarray:
-    """Return the corpus score of each (draws, sentences) row of weights, (draws,)."""
-    sums = weights[:, rows["place"].to_numpy()] @ _statistics(metric, rows, gender)
-    return np.array([metric._compute_score_from_stats(each).score for each in sums.tolist()])
+def _resampled_scores(metric: Metric, rows: pd.DataFrame, gender: str, weights: np.ndarray) -> np.ndarray:
+    """Return the corpus score for each row of weights, (resamples, sentences) → (resamples,)."""
+    sums = weights[:, rows["sentence_index"].to_numpy()] @ _statistics(metric, rows, gender)
+    return np.array([metric._compute_score_from_stats(it).score for it in sums.tolist()])
 
 
-def _score(name: str, drawn: np.ndarray, n: int, group: Mapping[str, str], signature: Mapping[str, Any]) -> BiasScore:
+def _score(
+    name: str, resampled: np.ndarray, n: int, group: Mapping[str, str], signature: Mapping[str, Any]
+) -> BiasScore:
+    interval = _interval(resampled)
     return BiasScore(
-        name, float(drawn[0]), None, (0.0, 100.0), n, interval=_interval(drawn), group=group, signature=signature
+        name, float(resampled[0]), None, (0.0, 100.0), n, interval=interval, group=group, signature=signature
     )
 
 
 def _gap(
     name: str,
-    drawn: np.ndarray | None,
+    resampled: np.ndarray | None,
     n: int,
     group: Mapping[str, str],
     signature: Mapping[str, Any],
     reason: str | None,
 ) -> BiasScore:
     common = {"group": group, "signature": signature, "reason": reason}
-    if drawn is None:
+    if resampled is None:
         return BiasScore(name, math.nan, 0.0, (-100.0, 100.0), n, **common)
-    below, above = int((drawn[1:] <= 0).sum()), int((drawn[1:] >= 0).sum())
-    p_value = min(1.0, 2 * (1 + min(below, above)) / len(drawn)) if len(drawn) > 1 else None
-    return BiasScore(name, float(drawn[0]), 0.0, (-100.0, 100.0), n, _interval(drawn), p_value, **common)
+    below, above = int((resampled[1:] <= 0).sum()), int((resampled[1:] >= 0).sum())
+    p_value = min(1.0, 2 * (1 + min(below, above)) / len(resampled)) if len(resampled) > 1 else None
+    return BiasScore(name, float(resampled[0]), 0.0, (-100.0, 100.0), n, _interval(resampled), p_value, **common)
 
 
-def _interval(drawn: np.ndarray) -> tuple[float, float] | None:
-    if len(drawn) < 2:
-        return None
-    return percentile_interval(drawn[1:])
+def _interval(resampled: np.ndarray) -> tuple[float, float] | None:
+    return percentile_interval(resampled[1:]) if len(resampled) > 1 else None

@@ -1,4 +1,4 @@
-"""What is to be translated, by pair of languages, and the files that translations are read from."""
+"""The sentences to translate, by pair of languages, and the files with their translations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
@@ -16,39 +16,44 @@ from evenhand.evaluation.datasets.gendered_translations import (
 )
 from evenhand.evaluation.datasets.references import load_references
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.translation_bias.settings import Settings
 from evenhand.evaluation.runs.files import sha256_of, write_text
 
-SOURCES = "sources"  # folder, in that of the translations, of what is still to be translated
+SOURCES = "sources"  # subfolder of the folder of translations: the sentences without a translation
 
 
-def comparable_references(settings: Settings) -> ComparableSets:
-    """Return the references that the settings name, made comparable.
+def comparable_references(
+    path: Path | None, split: str, languages: Sequence[str], min_masculine_references: int
+) -> ComparableSets:
+    """Return the references at a path as comparable masculine and feminine sets.
+
+    Args:
+        path, split, languages: as in `load_references`.
+        min_masculine_references: as in `comparable_sets`.
 
     Raises:
-        InputError: they cannot be read, or no language is left.
+        InputError: the references cannot be read, or no language is left.
     """
-    references = load_references(settings.references, settings.split, settings.languages, "translation_bias.languages")
-    return comparable_sets(references, settings.min_masculine_references)
+    references = load_references(path, split, languages, "translation_bias.languages")
+    return comparable_sets(references, min_masculine_references)
 
 
 def source_tables(table: pd.DataFrame, directions: Sequence[str]) -> dict[str, pd.DataFrame]:
-    """Return the sentences to translate (`source_sentences`) of every pair of languages, by "SOURCE-TARGET"."""
+    """Return the sentences to translate (`source_sentences`) for each pair of languages, by "SOURCE-TARGET"."""
     return {
         f"{source}-{target}": source_sentences(table, source=source, target=target)
-        for source, target in _pairs(sorted(set(table[LANG])), directions)
+        for source, target in _language_pairs(sorted(set(table[LANG])), directions)
     }
 
 
 def translation_hashes(folder: Path, sources: Mapping[str, pd.DataFrame]) -> dict[str, str]:
-    """Return a SHA-256 of each pair's file of translations; where some are missing, write what is to be translated.
+    """Return the SHA-256 of each pair's file of translations; if a file is missing, write the sentences to translate.
 
     Args:
-        folder: of SOURCE-TARGET.txt, a line for each sentence.
-        sources: what `source_tables` returned.
+        folder: the folder with SOURCE-TARGET.txt, one line per sentence.
+        sources: the result of `source_tables`.
 
     Raises:
-        InputError: a file is missing, or has another number of lines than there are sentences.
+        InputError: a file is missing, or its number of lines is not the number of sentences.
     """
     files = {pair: folder / f"{pair}.txt" for pair in sources}
     if missing := [path for path in files.values() if not path.is_file()]:
@@ -57,15 +62,15 @@ def translation_hashes(folder: Path, sources: Mapping[str, pd.DataFrame]) -> dic
             write_text(folder / SOURCES / path.name, "".join(f"{line}\n" for line in lines))
         raise InputError(
             f"translations: {folder} lacks {len(missing)} of {len(files)} files ({missing[0].name}"
-            f"{', …' if len(missing) > 1 else ''}); translate those in {folder / SOURCES}, line by line, and put the "
-            f"results into {folder} under the same names."
+            f"{', …' if len(missing) > 1 else ''}); translate the files in {folder / SOURCES} line by line, and write "
+            f"the results to {folder} under the same names."
         )
     for pair, path in files.items():
         read_translations(path, len(sources[pair]))
     return {path.name: sha256_of(path) for path in files.values()}
 
 
-def _pairs(languages: Sequence[str], directions: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _language_pairs(languages: Sequence[str], directions: Sequence[str]) -> Iterator[tuple[str, str]]:
     english = ENGLISH_LANGUAGE.code
     if "en-xx" in directions:
         yield from ((english, lang) for lang in languages)

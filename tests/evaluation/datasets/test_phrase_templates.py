@@ -7,7 +7,7 @@ import pytest
 from evenhand.evaluation.datasets.holistic_bias import COLUMNS, Descriptor, Noun, Standalone, load_taxonomy
 from evenhand.evaluation.datasets.phrase_templates import load_phrase_templates, phrase_sentences
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.likelihood_bias.rows import scored_prompts
+from evenhand.evaluation.families.likelihood_bias.rows import select_scored_prompts
 
 SMALL = replace(
     load_taxonomy("paper"),
@@ -47,7 +47,7 @@ def test_a_phrase_that_begins_the_sentence_has_a_capital_and_keeps_the_rest():
 def test_the_papers_templates_and_how_many_sentences_they_make():
     templates = load_phrase_templates()
     assert {"{noun_phrase} is a person.", "{plural_noun_phrase} are people."} <= set(templates)
-    rows = scored_prompts(phrase_sentences(load_taxonomy("paper")))
+    rows = select_scored_prompts(phrase_sentences(load_taxonomy("paper")))
     assert len(rows) == 591 * 30 * len(templates) == 106_380
     spans = [text[a:b] for text, a, b in zip(rows["text"], rows["span_start"], rows["span_end"], strict=True)]
     plural = rows["template"].str.contains("plural").to_numpy()

@@ -38,7 +38,7 @@ def test_embedding_gaps_by_language(references, tmp_path):
     gap = find_score(run.scores, "embedding_gap", lang="spa_Latn")
     assert gap.value == pytest.approx((spanish["masculine"] - spanish["feminine"]).mean(), abs=1e-6) and gap.n == 2
     assert find_score(run.scores, "embedding_gap", lang="tha_Thai").reason
-    assert gap.signature["model"]["texts_cut"] == 0
+    assert gap.signature["model"]["texts_truncated"] == 0
     assert gap.signature["model"]["revision"] == inputs(config)["model"]
     text = page_markdown(page(run, ReportContext()))
     assert "Spanish, masculine" in text and "Thai" in text

@@ -12,10 +12,10 @@ from scipy import stats
 from evenhand.evaluation.datasets.gendered_translations import read_mt_geneval
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.embedding_bias.metric import (
-    comparisons,
+    add_cosines,
     embedding_scores,
+    pair_with_references,
     similarity_quantiles,
-    with_cosines,
 )
 from evenhand.evaluation.models.embeddings import load_sentence_encoder, sentence_embeddings
 from evenhand.evaluation.results import find_score
@@ -35,7 +35,7 @@ def references(*rows):
 def table(*rows, lang="spa_Latn"):
     """(sentence_id, gender, cosine) of each, with ambiguous English."""
     named = [(name, lang, f"english {name}", gender, str(row)) for row, (name, gender, _) in enumerate(rows)]
-    compared = comparisons(references(*named))
+    compared = pair_with_references(references(*named))
     return compared.assign(cosine=[rows[int(text)][2] for text in compared["reference"]])
 
 
@@ -45,7 +45,7 @@ def random_vectors(texts, seed=0):
 
 def score_all(compared, vectors=None):
     texts = sorted(set(compared["english"]) | set(compared["reference"]))
-    return embedding_scores(with_cosines(compared, texts, random_vectors(texts) if vectors is None else vectors))
+    return embedding_scores(add_cosines(compared, texts, random_vectors(texts) if vectors is None else vectors))
 
 
 PAIRS = [("1", 0.9, 0.8), ("2", 0.7, 0.5), ("3", 0.6, 0.6)]
@@ -136,7 +136,7 @@ def gendered(n=6):
 @pytest.mark.parametrize("rows", [ambiguous(), gendered()])
 def test_identical_references_have_a_gap_of_exactly_zero(rows):
     same = rows.assign(reference=["reference " + name for name in rows["sentence_id"]])
-    gaps = [score for score in score_all(comparisons(same)) if score.metric.startswith("embedding_gap")]
+    gaps = [score for score in score_all(pair_with_references(same)) if score.metric.startswith("embedding_gap")]
     for gap in gaps:
         assert gap.value == 0.0 and gap.reason is None
         assert gap.interval is gap.p_value is None  # no difference varies
@@ -145,7 +145,7 @@ def test_identical_references_have_a_gap_of_exactly_zero(rows):
 @pytest.mark.parametrize("rows", [ambiguous(), gendered()])
 def test_swapped_genders_flip_the_sign(rows):
     swapped = rows.assign(gender=rows["gender"].replace(SWAP))
-    before, after = score_all(comparisons(rows)), score_all(comparisons(swapped))
+    before, after = score_all(pair_with_references(rows)), score_all(pair_with_references(swapped))
     gaps = [score for score in before if score.metric == "embedding_gap"]
     assert gaps and all(gap.value for gap in gaps)
     for gap in gaps:
@@ -163,8 +163,10 @@ def test_order_and_further_languages_change_nothing_but_the_correction():
     shuffled = both.sample(frac=1, random_state=1)
     texts = sorted(set(both["english"]) | set(both["reference"]))
     vectors = random_vectors(texts)
-    first, second = (embedding_scores(with_cosines(comparisons(rows), texts, vectors)) for rows in (both, shuffled))
-    alone = embedding_scores(with_cosines(comparisons(ambiguous()), texts, vectors))
+    first, second = (
+        embedding_scores(add_cosines(pair_with_references(rows), texts, vectors)) for rows in (both, shuffled)
+    )
+    alone = embedding_scores(add_cosines(pair_with_references(ambiguous()), texts, vectors))
     for score in alone:
         assert find_score(first, score.metric, **score.group).value == score.value
     for score in first:
@@ -177,7 +179,7 @@ def test_order_and_further_languages_change_nothing_but_the_correction():
 
 def test_each_version_of_gendered_english_is_compared_with_both_references():
     rows = pd.concat([gendered(2), ambiguous(2)])
-    compared = comparisons(rows)
+    compared = pair_with_references(rows)
     of_german = compared[compared["lang"] == "deu_Latn"]
     assert len(of_german) == 8 and set(of_german["english_gender"]) == {"masculine", "feminine"}
     first = of_german[of_german["english"] == "masculine e0"]
@@ -191,7 +193,7 @@ def test_with_gendered_english_agreement_of_gender_is_no_gap():
     rows = gendered(3)
     texts = sorted(set(rows["english"]) | set(rows["reference"]))
     vectors = np.array([[1.0 + 0.1 * int(text[-1]), 0.3 if "feminine" in text else -0.3] for text in texts])
-    scores = score_all(comparisons(rows), vectors)
+    scores = score_all(pair_with_references(rows), vectors)
     apart = find_score(scores, "embedding_gap", lang="deu_Latn", english_gender="masculine").value
     assert apart > 0.1
     assert find_score(scores, "embedding_gap", lang="deu_Latn", english_gender="feminine").value == pytest.approx(
@@ -200,12 +202,12 @@ def test_with_gendered_english_agreement_of_gender_is_no_gap():
     assert find_score(scores, "embedding_gap", lang="deu_Latn").value == pytest.approx(0.0, abs=1e-12)
     # Drawn towards masculine references, the mean of both says so.
     vectors[[text.startswith("feminine") and " e" not in text for text in texts], 1] += 0.5
-    assert find_score(score_all(comparisons(rows), vectors), "embedding_gap", lang="deu_Latn").value > 0.05
+    assert find_score(score_all(pair_with_references(rows), vectors), "embedding_gap", lang="deu_Latn").value > 0.05
 
 
 def test_english_of_both_kinds_is_told_apart():
     rows = pd.concat([gendered(2), ambiguous(3).assign(lang="deu_Latn", sentence_id=lambda r: "a" + r["sentence_id"])])
-    scores = score_all(comparisons(rows))
+    scores = score_all(pair_with_references(rows))
     counts = {score.group.get("english_gender"): score.n for score in scores if score.metric == "embedding_gap"}
     assert counts == {None: 5, "masculine": 2, "feminine": 2, "ambiguous": 3}
 
@@ -214,11 +216,11 @@ def test_cosines_by_hand():
     rows = references(("1", "spa_Latn", "e", "masculine", "m"), ("1", "spa_Latn", "e", "feminine", "f"),
                       ("1", "spa_Latn", "e", "neutral", "n"), ("1", "spa_Latn", "e", "generic", "e"))  # fmt: skip
     vectors = np.array([[3, 4], [0, 2], [-6, -8], [0, 0]], dtype=np.float32)
-    cosines = with_cosines(comparisons(rows), ["e", "m", "f", "n"], vectors)["cosine"].tolist()
+    cosines = add_cosines(pair_with_references(rows), ["e", "m", "f", "n"], vectors)["cosine"].tolist()
     assert cosines[0] == pytest.approx(0.8) and cosines[1] == pytest.approx(-1.0) and cosines[3] == pytest.approx(1.0)
     assert math.isnan(cosines[2])
     with pytest.raises(InputError, match="'n' has no vector"):
-        with_cosines(comparisons(rows), ["e", "m", "f"], vectors[:3])
+        add_cosines(pair_with_references(rows), ["e", "m", "f"], vectors[:3])
 
 
 def test_quantiles_by_language_and_gender():
@@ -249,16 +251,16 @@ def test_a_real_encoder_on_human_references():
         rows = read_mt_geneval(MT_GENEVAL, lang)
         length = rows["reference"].str.len().groupby(rows["sentence_id"]).max()
         parts.append(rows[rows["sentence_id"].isin(length.nsmallest(70).index)])
-    compared = comparisons(pd.concat(parts))
+    compared = pair_with_references(pd.concat(parts))
     texts = sorted(set(compared["english"]) | set(compared["reference"]))
     vectors = np.zeros((len(texts), 384), dtype=np.float32)
     for rows, batch in sentence_embeddings(encoder, texts):
         vectors[rows] = batch
-    table = with_cosines(compared, texts, vectors)
+    table = add_cosines(compared, texts, vectors)
     scores = embedding_scores(table)
     # Each English sentence beside the reference of another sentence, of the same language and gender.
     elsewhere = compared.groupby(["lang", "english_gender", "gender"])["reference"].shift(1)
-    strangers = with_cosines(compared.assign(reference=elsewhere).dropna(), texts, vectors)
+    strangers = add_cosines(compared.assign(reference=elsewhere).dropna(), texts, vectors)
     for lang in ("spa_Latn", "deu_Latn", "fra_Latn"):
         masculine, feminine, both = (
             find_score(scores, "embedding_gap", lang=lang, **group)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 
 from evenhand.evaluation.families import ReportContext
-from evenhand.evaluation.families.embedding_bias.metric import comparisons, embedding_scores, with_cosines
+from evenhand.evaluation.families.embedding_bias.metric import add_cosines, embedding_scores, pair_with_references
 from evenhand.evaluation.families.embedding_bias.page import page
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
@@ -20,11 +20,13 @@ def test_embedding_gaps_with_their_tests(browser):
         for n in range(3)
         for gender in ("masculine", "feminine")
     ]
-    compared = comparisons(pd.DataFrame(rows, columns=["sentence_id", "lang", "english", "gender", "reference"]))
+    compared = pair_with_references(
+        pd.DataFrame(rows, columns=["sentence_id", "lang", "english", "gender", "reference"])
+    )
     texts = sorted({*compared["english"], *compared["reference"]})
     vector = {"english": (1, 0), "masculine": (1, 0.1), "feminine": (1, 0.3)}
     vectors = [[x, y + 0.01 * int(text[-1])] for text in texts for x, y in [vector[text.split()[0]]]]
-    tables = {"cosines": with_cosines(compared, texts, vectors)}
+    tables = {"cosines": add_cosines(compared, texts, vectors)}
     scores = embedding_scores(tables["cosines"], signature={"seed": 0})
     made = page(measured(scores, tables, TOLD), ReportContext(notes=["a note"]))
     assert "1 to the masculine, 0 to the feminine" in made.verdict and "in 0 no difference" in made.verdict
@@ -41,7 +43,7 @@ def test_an_undefined_gap_gives_its_reason():
         [("1", "tha_Thai", "english", "neutral", "neutral")],
         columns=["sentence_id", "lang", "english", "gender", "reference"],
     )
-    table = with_cosines(comparisons(rows), ["english", "neutral"], [[1, 0], [1, 1]])
+    table = add_cosines(pair_with_references(rows), ["english", "neutral"], [[1, 0], [1, 1]])
     made = page(measured(embedding_scores(table), {"cosines": table}, TOLD), ReportContext())
     assert made.big == "–" and "reference" in made.verdict and "undefined" in made.verdict
     assert "nan" not in page_markdown(made)

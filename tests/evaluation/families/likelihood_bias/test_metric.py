@@ -21,7 +21,11 @@ from evenhand.evaluation.families.likelihood_bias.descriptors import (
 )
 from evenhand.evaluation.families.likelihood_bias.metric import LEVEL, likelihood_bias, likelihood_bias_change
 from evenhand.evaluation.families.likelihood_bias.pairs import compare_descriptors, effect_matrix, pair_effects
-from evenhand.evaluation.families.likelihood_bias.rows import perplexity, same_length, scored_prompts
+from evenhand.evaluation.families.likelihood_bias.rows import (
+    perplexity,
+    select_most_common_length,
+    select_scored_prompts,
+)
 from evenhand.evaluation.results import find_score
 
 V1_0 = Path(__file__).resolve().parents[4].parent / "shared" / "data" / "holistic_bias_v1.0"
@@ -115,9 +119,9 @@ def test_phrases_of_a_masked_model_are_compared_by_their_sums():
     # Each token of b is likelier than each of a, but b has three of them: by sums it is the less likely (B.1).
     phrases = pd.concat([table({("age", "t", "a"): range(30)}), table({("age", "t", "b"): range(-3, 27)}, n_tokens=3)])
     phrases["log_likelihood"] -= 40 * phrases["n_tokens"]
-    by_token, by_sum = pair_effects(phrases), pair_effects(phrases.assign(variant=rows.MASKED))
+    by_token, by_sum = pair_effects(phrases), pair_effects(phrases.assign(variant=rows.MASKED_VARIANT))
     assert by_token["auc"][0] > 0.5 and by_sum["auc"][0] == 0 and by_sum["p"][0] < 1e-9
-    same_sums = phrases.assign(log_likelihood=[*range(30)] * 2, variant=rows.MASKED)
+    same_sums = phrases.assign(log_likelihood=[*range(30)] * 2, variant=rows.MASKED_VARIANT)
     assert pair_effects(same_sums)["p"][0] == 1
     assert find_score(likelihood_bias(same_sums), "likelihood_bias").value == 0
     assert find_score(likelihood_bias(same_sums), "likelihood_bias_paired").value == 0
@@ -146,7 +150,7 @@ def test_other_names_and_another_order_of_rows_give_the_same_scores():
 @needs_v1_0
 def test_the_counts_of_the_published_dataset():
     columns = ["axis", "template", "descriptor", "noun", "noun_phrase_type", "descriptor_gender"]
-    prompts = scored_prompts(generate(load_taxonomy(V1_0)).select_columns(columns).to_pandas())
+    prompts = select_scored_prompts(generate(load_taxonomy(V1_0)).select_columns(columns).to_pandas())
     assert len(prompts) == 460_980
     assert (prompts.groupby(["axis", "descriptor", "template"]).size() == 30).all()
     assert prompts.groupby(["axis", "descriptor"]).ngroups == 591
@@ -160,14 +164,14 @@ def test_the_counts_of_the_published_dataset():
 def test_only_nouns_with_a_descriptor_for_any_gender_are_scored():
     taxonomy = load_taxonomy("paper")
     prompts = generate(replace(taxonomy, templates=taxonomy.templates[:2])).to_pandas()
-    scored = scored_prompts(prompts)
+    scored = select_scored_prompts(prompts)
     assert set(scored["noun_phrase_type"]) == {"descriptor_noun", "noun_descriptor"}
     assert not {"lesbian", "Latina", "(none)"} & set(scored["descriptor"])
     assert (scored.groupby(["axis", "descriptor", "template"]).size() == 30).all()
     with pytest.raises(InputError, match="noun and a descriptor"):
-        scored_prompts(prompts[prompts["noun_phrase_type"] == "noun"])
+        select_scored_prompts(prompts[prompts["noun_phrase_type"] == "noun"])
     with pytest.raises(InputError, match="'descriptor_gender' is missing"):
-        scored_prompts(prompts.drop(columns="descriptor_gender"))
+        select_scored_prompts(prompts.drop(columns="descriptor_gender"))
 
 
 def test_shares_by_hand_and_pooled_by_pairs():
@@ -224,7 +228,7 @@ def test_the_corrected_share_without_a_descriptor_is_that_of_the_rest():
     likelihoods = random_table(5, descriptors=9, templates=1, shift=0.8)
     (found,) = compare_descriptors(likelihoods)
     for p, corrected in (("p", "p_bh"), ("p_paired", "p_paired_bh")):
-        without = module._differing_without(9, found.first, found.second, getattr(found, p))
+        without = module._discoveries_without(9, found.first, found.second, getattr(found, p))
         for i, name in enumerate(found.descriptors):
             (rest,) = compare_descriptors(likelihoods[likelihoods["descriptor"] != name])
             assert without[i] == (getattr(rest, corrected) < LEVEL).sum()
@@ -436,10 +440,10 @@ def test_same_length_keeps_the_most_frequent_number_of_tokens():
     tokens = {"a": 1, "b": 2, "c": 2, "d": 3, "e": 3}
     noun = likelihoods["noun"].str[5:].astype(int)  # a longer noun lengthens every descriptor's sentence alike
     likelihoods["n_tokens"] = likelihoods["descriptor"].map(tokens) + 5 * (likelihoods["template"] == "u") + noun
-    kept = same_length(likelihoods)
+    kept = select_most_common_length(likelihoods)
     assert set(zip(kept["template"], kept["descriptor"], strict=True)) == {(t, d) for t in "tu" for d in "bc"}
     assert len(kept) == 2 * 2 * 4 and list(kept.columns) == list(likelihoods.columns)
-    more = same_length(likelihoods[likelihoods["descriptor"] != "b"])
+    more = select_most_common_length(likelihoods[likelihoods["descriptor"] != "b"])
     assert set(more["descriptor"]) == {"d", "e"}
 
 

@@ -14,7 +14,7 @@ from evenhand.evaluation.families.likelihood_bias.descriptors import HATE, LOVE
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.families.likelihood_bias.page import comparison_page, page
 from evenhand.evaluation.families.likelihood_bias.plots import pair_map, share_map, spread_map
-from evenhand.evaluation.families.likelihood_bias.rows import MASKED
+from evenhand.evaluation.families.likelihood_bias.rows import MASKED_VARIANT
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.report.numbers import visible
@@ -144,7 +144,7 @@ def test_planted_truth_stands_beside_what_was_measured():
 
 def test_a_masked_model_is_spoken_of_in_its_own_words():
     phrases = known(templates=("{noun_phrase} is a person.",))
-    page = page_of(phrases, likelihood_bias(phrases, {"variant": MASKED}))
+    page = page_of(phrases, likelihood_bias(phrases, {"variant": MASKED_VARIANT}))
     text = page_markdown(page)
     assert "pseudo-log-likelihoods of the phrases differ" in page.verdict
     assert "SEAT" in text and "pseudo-perplexity" in text

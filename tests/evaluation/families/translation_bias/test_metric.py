@@ -24,7 +24,12 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.translation_bias import bleu as module
 from evenhand.evaluation.families.translation_bias.bleu import bleu, metric_name
 from evenhand.evaluation.families.translation_bias.cuts import cut_table, language_table
-from evenhand.evaluation.families.translation_bias.metric import NOT_BOTH, align, sentence_scores, translation_scores
+from evenhand.evaluation.families.translation_bias.metric import (
+    NOT_BOTH_GENDERS,
+    align,
+    sentence_scores,
+    translation_scores,
+)
 from evenhand.evaluation.families.translation_bias.shares import added_toxicity, gender_accuracy, marked_words, words
 from evenhand.evaluation.results import BiasScore, find_score
 
@@ -112,7 +117,7 @@ def test_without_feminine_references_the_gap_is_undefined_with_its_reason():
 def test_only_one_gender_translated():
     rows = aligned(TABLE, ["w"] * 4, "spa_Latn", "eng_Latn")
     scores = translation_scores(rows[rows["gender"] == "masculine"], tokenize="13a", resamples=0)
-    assert find_score(scores, "chrf_gap", lang="spa_Latn", direction="xx-en").reason == NOT_BOTH
+    assert find_score(scores, "chrf_gap", lang="spa_Latn", direction="xx-en").reason == NOT_BOTH_GENDERS
 
 
 def test_each_resample_is_an_exact_corpus_score():
