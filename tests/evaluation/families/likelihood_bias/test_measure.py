@@ -92,7 +92,7 @@ def test_two_models_are_compared_over_the_same_sentences(causal, tmp_path):
 )
 def test_sentences_that_were_not_scored_alike_are_not_compared(causal, tmp_path, own, name):
     other = measure_family(tmp_path, NAME, make_config(), **own)
-    with pytest.raises(InputError, match=f"after: its {name}.*; measure both alike"):
+    with pytest.raises(InputError, match=f"after: its {name}"):
         compare_family(tmp_path / "refused", NAME, causal, other)
 
 
@@ -128,7 +128,7 @@ def test_an_encoder_decoder_model_needs_a_context(tmp_path):
 
 def test_one_descriptor_alone_cannot_be_compared(tmp_path):
     filters = {**FILTERS, "axis": ["ability"], "descriptor": ["dyslexic"]}
-    with pytest.raises(InputError, match=r"each axis has one descriptor alone: ability \(dyslexic\)"):
+    with pytest.raises(InputError, match=r"ability \(dyslexic\)"):
         measure_family(tmp_path, NAME, make_config(filters=filters, descriptors=None))
 
 

@@ -168,7 +168,7 @@ def test_metrics_that_are_missing_are_said_to_be():
 def test_an_undefined_score_gives_its_reason():
     likelihoods = known().assign(log_likelihood=math.nan)
     page = page_of(likelihoods)
-    assert page.big == "–" and "fewer than two descriptors have a perplexity here" in page.verdict
+    assert page.big == "–" and "fewer than two descriptors" in page.verdict
     page_html(page), page_markdown(page), printed(page)
 
 

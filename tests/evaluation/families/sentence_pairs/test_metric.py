@@ -430,11 +430,11 @@ def test_causal_scores_by_hand():
     assert difference.p_value is None and 0 <= difference.interval[0] < 2 < difference.interval[1]
     reach = find_score(scores, "likelihood_difference_detectable")
     assert reach.value == reach_of_mean(np.array([2.0, 1, 0, 5]))
-    with pytest.raises(InputError, match="table of a causal model; give that of a masked one"):
+    with pytest.raises(InputError, match="of a causal model.* of a masked"):
         pair_scores(table, signature={}, seed=0)
-    with pytest.raises(InputError, match="table of a masked model; give that of a causal one"):
+    with pytest.raises(InputError, match="of a masked model.* of a causal"):
         causal_scores(random_table(0), signature={}, seed=0)
-    with pytest.raises(InputError, match="one of the two models is masked and the other causal"):
+    with pytest.raises(InputError, match="masked .* causal"):
         compare_pairs(table, random_table(0), signature={}, seed=0)
     changes = compare_pairs(
         table, table.assign(log_likelihood_more=table["log_likelihood_more"] - 1), signature={}, seed=0

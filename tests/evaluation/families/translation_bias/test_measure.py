@@ -114,14 +114,14 @@ def test_what_is_missing_is_said_before_anything_is_measured(references, judge, 
     for label in (None, "nice"):
         with pytest.raises(InputError, match=f"toxicity.label: {label!r} .* give one of 'ok', 'offensive'"):
             inputs(make_config(**given, toxicity=ClassifierSettings(name=judge, label=label)))
-    with pytest.raises(InputError, match="toxicity.name: none is given"):
+    with pytest.raises(InputError, match="toxicity.name: none"):
         inputs(make_config(**given, toxicity=ClassifierSettings(label="offensive")))
 
 
 def test_a_missing_file_says_what_to_translate_and_the_run_goes_on_with_it(references, tmp_path):
     folder = tmp_path / "given"
     given = make_config(references, translations=folder, languages=["es"])
-    with pytest.raises(InputError, match=r"lacks 1 of 1 files \(eng_Latn-spa_Latn.txt\); translate those in .*sources"):
+    with pytest.raises(InputError, match=r"1 of 1 files \(eng_Latn-spa_Latn.txt\).*sources"):
         inputs(given)
     sources = folder / "sources" / "eng_Latn-spa_Latn.txt"
     assert sources.read_text().splitlines() == ["I like old dentists", "I like new artists"]

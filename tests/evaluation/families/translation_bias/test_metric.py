@@ -25,6 +25,7 @@ from evenhand.evaluation.families.translation_bias import bleu as module
 from evenhand.evaluation.families.translation_bias.bleu import bleu, metric_name
 from evenhand.evaluation.families.translation_bias.cuts import cut_table, language_table
 from evenhand.evaluation.families.translation_bias.metric import (
+    NO_FEMININE_REFERENCE,
     NOT_BOTH_GENDERS,
     align,
     sentence_scores,
@@ -105,7 +106,7 @@ def test_without_feminine_references_the_gap_is_undefined_with_its_reason():
     rows = pd.concat([aligned(thai, ["a b", "c d"], target="tha_Thai"), aligned(TABLE, ["x", "a b c d e"])])
     scores = translation_scores(rows, tokenize="13a", resamples=10)
     gap = find_score(scores, "translation_gap", lang="tha_Thai", direction="en-xx")
-    assert math.isnan(gap.value) and gap.reason == "no sentence has a feminine reference of its own"
+    assert math.isnan(gap.value) and gap.reason == NO_FEMININE_REFERENCE
     # The neutral reference that stands in is still scored against.
     assert find_score(scores, "chrf", lang="tha_Thai", direction="en-xx", gender="feminine").value < 50
     mean, spanish = (
@@ -218,7 +219,7 @@ def _command_line(hypotheses, *references):
 
 
 @needs_mt_geneval
-def test_accuracy_on_mt_geneval_is_the_published_one():
+def test_accuracy_on_mt_geneval_without_annotation_is_the_published_one():
     table = comparable_sets(read_mt_geneval(SHARED / "mt_geneval", "es")).table
     sources = source_sentences(table, **EN_ES)
     sides = {gender: part.set_index("sentence_id")["reference"] for gender, part in table.groupby("gender")}
@@ -344,7 +345,7 @@ def test_without_its_model_spbleu_says_which_file_to_put_where(monkeypatch, tmp_
     monkeypatch.setattr(tokenizer_spm, "download_file", refuse)
     monkeypatch.setattr(module, "SACREBLEU_DIR", str(tmp_path))
     for name, file in (("flores200", "flores200sacrebleuspm"), ("flores101", "sacrebleu_tokenizer_spm.model")):
-        with pytest.raises(InputError, match=f"{re.escape(str(tmp_path / 'models' / file))} .*no network.* 13a"):
+        with pytest.raises(InputError, match=f"{re.escape(str(tmp_path / 'models' / file))} .*no network"):
             bleu(name)
 
 
@@ -368,7 +369,7 @@ def test_translations_must_fit_the_table():
     sources = source_sentences(TABLE, **EN_ES).assign(translation="x")
     with pytest.raises(InputError, match="no column 'translation'"):
         align(sources.drop(columns="translation"), TABLE, **EN_ES)
-    with pytest.raises(InputError, match="one is no text"):
+    with pytest.raises(InputError, match="not a string"):
         align(sources.assign(translation=None), TABLE, **EN_ES)
     with pytest.raises(InputError, match="sentence_id '9' has no masculine reference"):
         align(sources.assign(sentence_id="9"), TABLE, **EN_ES)

@@ -76,7 +76,7 @@ def test_a_gap_that_cannot_be_told_from_none_is_said_so():
 
 
 def test_an_undefined_gap_gives_its_reason():
-    reason = "no sentence has a feminine reference of its own"
+    reason = "no sentence has a feminine reference"
     found = [
         replace(it, value=math.nan, interval=None, p_value=None, reason=reason)
         if it.metric == "translation_gap"
