@@ -22,7 +22,7 @@ from evenhand.mitigation.labelling.by_descriptor import bias_value_changes, cros
 from evenhand.mitigation.labelling.page import plan_section
 from evenhand.mitigation.methods import load_method
 from evenhand.mitigation.training.page import method_of, tag_note, training_section
-from evenhand.recipes.measure import SCORES, read_settings
+from evenhand.recipes.measure import SCORES, check_trust, read_settings
 from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, CompareSettings, measure_config
 from evenhand.recipes.testbed.known import known, known_differences
@@ -38,6 +38,7 @@ def compare(settings: CompareSettings) -> None:
     measured, manifests = _measured(settings)
     with stage("compare", settings, _inputs(settings, list(measured), manifests)) as run:
         if run is not None:
+            check_trust(read_settings(settings.before, "before")[0], settings.trust_remote_code, "before")
             changes = [score for name, both in measured.items() for score in _differences(run, settings, name, **both)]
             write_scores(run.folder / SCORES, changes)
             run.tracker.scores(changes)

@@ -29,7 +29,7 @@ from evenhand.evaluation.settings import ClassifierSettings, ModelSettings, as_s
 from evenhand.mitigation.methods import Method, load_method
 from evenhand.recipes.commands import run_command
 from evenhand.recipes.launchers import launched
-from evenhand.recipes.measure import SCORES
+from evenhand.recipes.measure import SCORES, models_with_code
 from evenhand.recipes.preflight import check_stages
 from evenhand.recipes.settings import (
     FAMILY,
@@ -131,6 +131,7 @@ def plan(loop: LoopSettings, method: str, place: Place, second: bool = False) ->
         return add(name, "measure", MeasureSettings, part, *needs, seed=loop.seed, show=False, **further)
 
     module = load_method(method)
+    trusted = bool(models_with_code(as_settings(loop.measure)))  # later stages read what these settings made
     training = loop.tune.training.filled_in(module)
     measured, under = loop.measure, ""
     if second:
@@ -147,7 +148,7 @@ def plan(loop: LoopSettings, method: str, place: Place, second: bool = False) ->
         labels.append(
             add(f"{shared}label", "label", LabelSettings, loop.label, responses, responses=responses, seed=loop.seed)
         )
-        told = {"labels": labels[-1], "method": method, "seed": loop.seed}
+        told = {"labels": labels[-1], "method": method, "seed": loop.seed, "trust_remote_code": trusted}
         tuning = replace(loop.tune, training=training)
         tunings.append(add(f"{of_method}tune", "tune", TuneSettings, tuning, labels[-1], **told))
         # The adapter names its base by itself, at the revision that was tuned.
@@ -174,6 +175,7 @@ def plan(loop: LoopSettings, method: str, place: Place, second: bool = False) ->
     }
     needed = [folder for folder in folders.values() if folder is not None]
     told = {"generation_bias": ComparisonSettings(relevance=measured.generation_bias.relevance), "show": False}
+    told["trust_remote_code"] = trusted
     comparison = add(f"{method}/{under}compare", "compare", CompareSettings, None, *needed, **folders, **told)
     folders = (before, first, tuple(tunings), after, after_without_tag, comparison)
     return Plan(method, loop.seed, tuple(stages), *folders, measured.decoding.title(), loop.allow_no_bias)

@@ -19,7 +19,7 @@ from evenhand.evaluation.runs.folders import MANIFEST, read_run, stage
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.training.adapter import atomic_write_folder
 from evenhand.recipes.export_card import Exported, export_card
-from evenhand.recipes.measure import read_settings
+from evenhand.recipes.measure import check_trust, read_settings
 from evenhand.recipes.settings import ExportSettings, MeasureSettings
 
 log = logging.getLogger("evenhand")
@@ -57,6 +57,7 @@ def export(settings: ExportSettings) -> None:
     with stage("export", settings, inputs) as run:
         if run is not None:
             measured = _measured(settings.tuning)
+            check_trust(measured, settings.trust_remote_code, "tuning")
             _check(settings, measured.model)
             with atomic_write_folder(run.folder / MODEL) as folder:
                 exported = _write(settings, measured.model, folder)

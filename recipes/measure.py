@@ -15,6 +15,7 @@ from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.results import BiasScore, display_name, write_scores
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import Run, read_run, stage
+from evenhand.evaluation.settings import as_settings
 from evenhand.recipes.checking import checked
 from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, MeasureSettings, measure_config
@@ -99,3 +100,26 @@ def read_settings(folder: Path, field_name: str, family: str | None = None) -> t
         by = ", ".join(found.metrics)
         raise InputError(f"{field_name}: {folder} was measured by {by}; it must be one with --metrics {family}.")
     return found, manifest
+
+
+def models_with_code(settings: Any) -> list[str]:
+    """Return the names of the models and classifiers in settings whose trust_remote_code is true."""
+    groups = [settings] if isinstance(settings, Mapping) else []
+    for group in groups:  # which grows
+        groups += [value for value in group.values() if isinstance(value, Mapping)]
+    return [str(group["name"]) for group in groups if group.get("trust_remote_code") and "name" in group]
+
+
+def check_trust(measured: MeasureSettings, trusted: bool, field_name: str) -> None:
+    """Check that the user of a later stage trusts the models whose code a measuring run would have it run.
+
+    The run may come from somebody else, whose trust is not that of the user.
+
+    Raises:
+        InputError: the run was measured with trust_remote_code, and this command without.
+    """
+    if not trusted and (names := models_with_code(as_settings(measured))):
+        raise InputError(
+            f"{field_name}: the run was measured with trust_remote_code, so that code of {names[0]!r} would be run; if "
+            "you trust it, give --trust_remote_code true."
+        )

@@ -38,7 +38,7 @@ SCORED = ("likelihood_bias", "sentence_pairs")  # ask for likelihoods of a model
 SERVED = (*SCORED, "offensiveness")  # need no model here, as FAMILY does not
 SHOW, WHERE = "print the report", "where everything is written"
 TRACKED, GROUP = "wandb is offline unless you are logged in", "name that joins the stages of one experiment"
-KEPT = "upload files as W&B artifacts"
+KEPT, TRUSTED = "upload files as W&B artifacts", "run code of the models read"
 
 
 def of_families(kind: str, when_named: bool) -> Callable[[type], type]:
@@ -173,6 +173,7 @@ class TuneSettings(Tuning):
 
     labels: Folder = option(Path("runs/label"), "a finished labelling run")
     method: str = option("control_tags", "module of mitigation/methods")
+    trust_remote_code: bool = option(False, TRUSTED)
     seed: Seed = option(0, "of held-out rows, the adapter, and the order of rows")
     report_to: ReportTo = option("wandb", TRACKED)
     log_artifacts: bool = option(False, KEPT)
@@ -190,6 +191,7 @@ class CompareSettings:
     labels: Folder | None = option(None, "labelling run, for the threshold plan")
     tuning: Folder | None = option(None, "tuning run, for its curves")
     after_without_tag: Folder | None = option(None, "measuring run of the tuned model without its control tag")
+    trust_remote_code: bool = option(False, TRUSTED)
     show: bool = option(True, SHOW)
     report_to: ReportTo = option("wandb", TRACKED)
     log_artifacts: bool = option(False, KEPT)
@@ -247,9 +249,7 @@ class Experiment:
 class Launching:
     """Where stages run, and how many at once."""
 
-    launcher: Literal["processes", "ray"] = option(
-        "processes", "what runs stages: this machine, or Ray (evenhand[ray])"
-    )
+    launcher: Literal["processes", "ray"] = option("processes", "what runs stages: this machine or Ray (evenhand[ray])")
     jobs: Count | None = option(None, "stages at work at once, each in its own process; null: one, by ray all that fit")
     ray_address: str | None = option(None, "of a cluster, 'auto' or host:port; null: a Ray of this machine's own")
     ray_cpus: Count | None = option(None, "CPUs of a stage; null: one")
@@ -351,6 +351,7 @@ class ExportSettings:
         None, "comparison of the tuned model with its base, for the card; null: `compare` beside the tuning, if it is"
     )
     merge: bool = option(True, "merge the adapter into its base; false: export the adapter, which names its base")
+    trust_remote_code: bool = option(False, TRUSTED)
     push_to_hub: str | None = option(None, "id on the hub to upload the folder to, private if it is new")
     output_dir: Folder = option(Path("runs/export"), "where; the model is in its folder `model`")
 
@@ -375,7 +376,6 @@ COMMANDS: dict[str, type] = {
     "train_classifier": TrainClassifierSettings,
     "configs": ConfigsSettings,
 }
-
 
 POSITIONAL = {"report": "folders", "configs": "names"}  # the list that stands behind a command without its flag
 

@@ -38,7 +38,7 @@ from evenhand.mitigation.training.page import CURVES
 from evenhand.mitigation.training.tune import TuningResult
 from evenhand.mitigation.training.tune import tune as train
 from evenhand.recipes.label import LABELS
-from evenhand.recipes.measure import read_settings
+from evenhand.recipes.measure import check_trust, read_settings
 from evenhand.recipes.settings import FAMILY, MeasureSettings, TuneSettings, measure_config
 
 log = logging.getLogger("evenhand")
@@ -61,6 +61,7 @@ def tune(settings: TuneSettings) -> None:
             "it to `evenhand loop`."
         )
     responses_folder, measured, labelled_by = processes.on_rank_zero(lambda: _labelled(settings))
+    check_trust(measured, settings.trust_remote_code, "labels")
     training, config = settings.training.filled_in(method), measure_config(measured, FAMILY)
     model = replace(config.model, name=config.place(config.model.name, "model"))
     check_tuning(model, method, training)

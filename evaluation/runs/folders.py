@@ -43,7 +43,7 @@ NO_RESULTS = (CONFIG, LOCK, "wandb", "tensorboard")  # a folder with these alone
 # votes on the pairs of a rating come in.
 NOT_COMPARED = (
     *("output_dir", "report_to", "log_artifacts", "group", "show"),
-    *("host", "port", "import_votes", "summary", "push_to_hub"),
+    *("host", "port", "import_votes", "summary", "push_to_hub", "trust_remote_code"),
 )
 # Settings that name another run's folder.
 RUN_FOLDERS = ("responses", "labels", "tuning", "comparison", "before", "after", "after_without_tag")

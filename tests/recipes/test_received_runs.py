@@ -1,22 +1,28 @@
 """Run folders that come from somebody else: their files name no others, and nothing outside a folder is changed."""
 
+import contextlib
 import hashlib
 import json
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
+import yaml
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.files import is_file_name_inside
-from evenhand.evaluation.runs.folders import read_run, stage
+from evenhand.evaluation.runs.folders import read_run, settings_sha256, stage, write_manifest
+from evenhand.evaluation.runs.tracking import Tracker
+from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes import rate as rate_command
 from evenhand.recipes.command_line import main
+from evenhand.recipes.experiment import by_content, plan
 from evenhand.recipes.export import export
 from evenhand.recipes.loop import loop
 from evenhand.recipes.rate import rate
-from evenhand.recipes.settings import ExportSettings, LabelSettings, LoopSettings, RateSettings
+from evenhand.recipes.settings import ExportSettings, LabelSettings, LoopSettings, Measurement, RateSettings
 from tests import tiny_checkpoints
 from tests.measured_runs import write_measured
 from tests.recipes.test_export import tuning
@@ -125,7 +131,8 @@ def test_damaged_parts_behind_a_link_are_not_deleted(tmp_path):
 def test_a_lock_that_is_a_link_overwrites_nothing(tmp_path, precious):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / ".lock").symlink_to(precious)
-    with pytest.raises(InputError), stage("label", LabelSettings(output_dir=tmp_path / "run", report_to="none")):
+    refused = pytest.raises(InputError, match=r"^output_dir: \S+.lock is, or lies behind, a symbolic link")
+    with refused, stage("label", LabelSettings(output_dir=tmp_path / "run", report_to="none")):
         pass
     assert precious.read_text() == "years of work"
 
@@ -173,3 +180,68 @@ def test_no_file_behind_a_link_is_exported(tmp_path, precious):
     with pytest.raises(InputError, match=r"^tuning: \S+notes.txt is, or lies behind, a symbolic link"):
         export(ExportSettings(tuning=tuned, merge=False, output_dir=tmp_path / "exported"))
     assert not (tmp_path / "exported" / "model").exists()
+
+
+def test_no_file_behind_a_link_is_uploaded(tmp_path, precious):
+    """The file that names a run's artifacts comes with the run."""
+    (tmp_path / "run" / "wandb").mkdir(parents=True)
+    (tmp_path / "run" / "notes").mkdir()
+    (tmp_path / "run" / "notes" / "mine.txt").symlink_to(precious)
+    kept = {"label-notes": {"kind": "dataset", "paths": ["notes"]}}
+    (tmp_path / "run" / "wandb" / "artifacts.json").write_text(json.dumps(kept))
+    uploaded = Mock()
+    with pytest.raises(InputError, match=r"^log_artifacts: \S+mine.txt is, or lies behind, a symbolic link"):
+        Tracker(wandb_run=uploaded, keeps_files=True).uses(tmp_path / "run")
+    assert not uploaded.mock_calls
+
+
+# Code that comes with models.
+
+
+@pytest.fixture
+def with_code(command, tmp_path):
+    """A labelling of a measurement of a model whose code writes the file `ran`, which the measurement says to trust."""
+    folder = tmp_path / "train"
+    (folder / "model").mkdir()
+    config = {"model_type": "own", "auto_map": {"AutoConfig": "code.Config"}, "architectures": ["Own"]}
+    (folder / "model" / "config.json").write_text(json.dumps(config))
+    (folder / "model" / "model.safetensors").touch()
+    code = f"open({str(tmp_path / 'ran')!r}, 'w')\nfrom transformers import PretrainedConfig\n"
+    (folder / "model" / "code.py").write_text(f"{code}class Config(PretrainedConfig):\n    model_type = 'own'\n")
+    settings = yaml.safe_load((folder / "config.yaml").read_text())
+    settings["model"] |= {"name": "./model", "trust_remote_code": True}
+    (folder / "config.yaml").write_text(yaml.safe_dump(settings))
+    manifest = json.loads((folder / "run.json").read_text())
+    del manifest["sha256"]
+    write_manifest(folder, manifest | {"fingerprint": settings_sha256(settings)})
+    shutil.rmtree(tmp_path / "label")
+    assert main(command) == 0
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("stage_of", "field", "named"),
+    [("tune", "labels", ["--labels", "label"]), ("compare", "before", ["--before", "train", "--after", "train"])],
+)
+def test_a_run_that_is_read_has_no_code_run(with_code, stage_of, field, named, monkeypatch, capsys):
+    monkeypatch.chdir(with_code)
+    assert main([stage_of, *named, "--output_dir", "next", "--report_to", "none"]) == 2
+    assert f"{field}: the run was measured with trust_remote_code" in capsys.readouterr().err
+    assert not (with_code / "ran").exists()
+
+
+def test_code_of_a_model_is_run_where_it_is_trusted(with_code, monkeypatch):
+    monkeypatch.chdir(with_code)
+    flags = ["--labels", "label", "--output_dir", "next", "--report_to", "none", "--trust_remote_code", "true"]
+    with contextlib.suppress(ValueError):  # the code has a config and no network
+        main(["tune", *flags])
+    assert (with_code / "ran").exists()
+
+
+def test_the_stages_of_a_loop_trust_what_the_loop_trusts(tmp_path):
+    for trusted in (False, True):
+        model = ModelSettings(name="somebody/model", trust_remote_code=trusted)
+        settings = LoopSettings(output_dir=tmp_path, measure=Measurement(model=model))
+        stages = plan(settings, "kto", by_content(tmp_path)).stages
+        found = {each.settings.trust_remote_code for each in stages if each.command in ("tune", "compare")}
+        assert found == {trusted}
