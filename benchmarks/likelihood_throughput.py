@@ -24,12 +24,12 @@ from transformers import GPT2Config, GPT2LMHeadModel, GPT2Tokenizer
 
 from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
 from evenhand.evaluation.datasets.prompts import of_descriptors
-from evenhand.evaluation.models.likelihood.causal import Encoded, encode_sentences, plain_log_likelihoods
+from evenhand.evaluation.models.likelihood.causal import EncodedSentences, encode_sentences, sequence_log_likelihoods
 from evenhand.evaluation.models.likelihood.prefix_tree import (
+    count_positions,
     node_log_probabilities,
-    positions_run,
     prefix_tree,
-    sentence_sums,
+    sum_sequences,
 )
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.results import TEXT
@@ -50,27 +50,27 @@ def gpt2_small(folder: Path) -> DialogueModel:
     return DialogueModel(GPT2LMHeadModel(GPT2Config()).eval(), tokenizer, "dialogue", "GPT-2 small", "random")
 
 
-def by_tree(model: DialogueModel, encoded: Encoded) -> np.ndarray:
+def by_tree(model: DialogueModel, encoded: EncodedSentences) -> np.ndarray:
     """Return Σ log p of each sentence over the tree."""
     tree = prefix_tree(encoded.ids)
     log_p = np.full(len(tree.token) - 1, np.nan)
     for rows, values in node_log_probabilities(model, tree):
         log_p[rows] = values
-    return sentence_sums(tree, log_p, encoded.begin)
+    return sum_sequences(tree, log_p, encoded.begin)
 
 
-def plainly(model: DialogueModel, encoded: Encoded) -> np.ndarray:
+def plainly(model: DialogueModel, encoded: EncodedSentences) -> np.ndarray:
     """Return Σ log p of each sentence by plain batches."""
     total = np.full(len(encoded.ids), np.nan)
-    for rows, values, _ in plain_log_likelihoods(model, encoded):
+    for rows, values, _ in sequence_log_likelihoods(model, encoded):
         total[rows] = values
     return total
 
 
-def compare(model: DialogueModel, encoded: Encoded, rounds: int) -> float:
+def compare(model: DialogueModel, encoded: EncodedSentences, rounds: int) -> float:
     """Print what both ways take for the sentences; return the positions that the tree runs in a second."""
     tree = prefix_tree(encoded.ids)
-    tokens, positions = sum(map(len, encoded.ids)), positions_run(model, tree)
+    tokens, positions = sum(map(len, encoded.ids)), count_positions(model, tree)
     print(f"\nsample: {len(encoded.ids):,} sentences, {tokens:,} tokens, {positions:,} positions over the tree")
     ways = {"tree": by_tree, "plain": plainly}
     taken: dict[str, list[float]] = {name: [] for name in ways}
@@ -89,14 +89,14 @@ def compare(model: DialogueModel, encoded: Encoded, rounds: int) -> float:
     return positions / median(taken["tree"])
 
 
-def in_bfloat16(model: DialogueModel, encoded: Encoded, exact: np.ndarray, seconds: float) -> None:
+def in_bfloat16(model: DialogueModel, encoded: EncodedSentences, exact: np.ndarray, seconds: float) -> None:
     """Print what bfloat16 gains, where the processor has it, and what it does to the sentences' log-likelihoods."""
     half = DialogueModel(
         copy.deepcopy(model.model).to(torch.bfloat16), model.tokenizer, "dialogue", model.name, "random"
     )
     if not HAS_BFLOAT16:
         print("  bfloat16: this processor has none and only imitates it, slowly; its speed is not measured")
-        encoded, exact = Encoded(encoded.ids[:FEW], encoded.begin, encoded.start), exact[:FEW]
+        encoded, exact = EncodedSentences(encoded.ids[:FEW], encoded.begin, encoded.start), exact[:FEW]
     start = time.process_time()
     rounded = by_tree(half, encoded)
     taken = time.process_time() - start
@@ -125,7 +125,7 @@ def main() -> None:
     start = time.process_time()
     encoded = encode_sentences(model, list(dict.fromkeys(prompts[TEXT])))
     whole = prefix_tree(encoded.ids)
-    positions = positions_run(model, whole)
+    positions = count_positions(model, whole)
     print(
         f"{given.threads} threads; {given.dataset}: {len(encoded.ids):,} distinct sentences, "
         f"{sum(map(len, encoded.ids)):,} tokens, {len(whole.token):,} distinct beginnings, {positions:,} positions; "
@@ -145,7 +145,7 @@ def main() -> None:
             "distinct beginnings",
             "tokens",
         )
-        total = sentence_sums(whole, rows["log_p"].to_numpy(), encoded.begin)
+        total = sum_sequences(whole, rows["log_p"].to_numpy(), encoded.begin)
         print(f"all of it: {(time.process_time() - start) / 60:.1f} min of CPU; mean Σ log p {total.mean():.2f} nats")
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
 

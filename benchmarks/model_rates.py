@@ -52,8 +52,8 @@ from benchmarks.random_models import (
 from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
 from evenhand.evaluation.datasets.prompts import of_descriptors
 from evenhand.evaluation.errors import Refused
-from evenhand.evaluation.models.batches import is_out_of_memory, release
-from evenhand.evaluation.models.checkpoints import best_device
+from evenhand.evaluation.models.batches import free_gpu_memory, is_out_of_memory
+from evenhand.evaluation.models.checkpoints import resolve_device
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.causal import encode_sentences
@@ -218,7 +218,7 @@ def rates(model: DialogueModel, options: argparse.Namespace) -> dict[str, float 
             if not is_out_of_memory(error):
                 raise
             found[column] = "out of memory"
-        release()
+        free_gpu_memory()
     return found
 
 
@@ -278,7 +278,7 @@ def print_table(names: list[str], options: argparse.Namespace, device: torch.dev
             found: dict[str, float | str] = dict.fromkeys(RATES, reason)
         else:
             found = rates(full_size(name, dtype, device), options)
-            release()
+            free_gpu_memory()
         reasons += [f"{name}, {column}: {value}" for column, value in found.items() if isinstance(value, str)]
         numbers = ["–" if isinstance(value, str) else f"{value:,.0f}" for value in found.values()]
         print(f"| {name} | {size / 1e6:,.1f} M | {' | '.join(numbers)} |", flush=True)
@@ -302,7 +302,7 @@ def main() -> None:
     for name in ("transformers", "ContinuousBatchingLogger"):
         logging.getLogger(name).setLevel(logging.ERROR)
     torch.set_num_threads(1)
-    device = best_device(options.device)
+    device = resolve_device(options.device)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     where = torch.cuda.get_device_name(device) if device.type == "cuda" else "one thread of the CPU"
     classified = classification_rate(options.rows, device, dtype)

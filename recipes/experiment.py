@@ -18,7 +18,7 @@ from typing import Any
 from evenhand.evaluation.errors import InputError, Refused
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, bias_shown
 from evenhand.evaluation.families.generation_bias.settings import ComparisonSettings
-from evenhand.evaluation.models.revisions import ADAPTER
+from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.results import display_name, find_score, read_scores
 from evenhand.evaluation.runs import processes
@@ -152,7 +152,7 @@ def plan(loop: LoopSettings, method: str, place: Place, second: bool = False) ->
         tuning = replace(loop.tune, training=training)
         tunings.append(add(f"{of_method}tune", "tune", TuneSettings, tuning, labels[-1], **told))
         # The adapter names its base by itself, at the revision that was tuned.
-        model = replace(loop.measure.model, name=str(tunings[-1] / ADAPTER), revision=None)
+        model = replace(loop.measure.model, name=str(tunings[-1] / ADAPTER_FOLDER), revision=None)
         tuned_before = (tunings[-1],)
     # Comparisons score all responses by the base; what a tuned model makes of its own would be in no report.
     unscored = replace(measured.generation_bias, relevance=False)

@@ -13,7 +13,7 @@ from typing import Any
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.models.revisions import ADAPTER, FACTS, adapter_base, first_line, is_adapter
+from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE, adapter_base, first_line, is_adapter
 from evenhand.evaluation.runs.files import refuse_links_out, write_json, write_text
 from evenhand.evaluation.runs.folders import MANIFEST, read_run, stage
 from evenhand.evaluation.settings import ModelSettings
@@ -26,7 +26,7 @@ log = logging.getLogger("evenhand")
 
 MODEL, COMPARISON, CARD = "model", "compare", "README.md"
 GENERATION = "generation_config.json"
-NOT_EXPORTED = (FACTS, CARD)  # of an adapter's folder: what is Evenhand's own, or written anew
+NOT_EXPORTED = (TUNING_FILE, CARD)  # of an adapter's folder: what is Evenhand's own, or written anew
 # Put before a chat template: what the user says last gets the control tag at its end, as in training. The line end
 # behind it is trimmed with the block, so that the template itself begins a line as before.
 TAG_THE_PROMPT = """{{% set tagged = namespace(messages=[]) %}}\
@@ -122,7 +122,7 @@ def _measured(tuning: Path) -> MeasureSettings:
 
 
 def _check(settings: ExportSettings, model: ModelSettings) -> None:
-    adapter = settings.tuning / ADAPTER
+    adapter = settings.tuning / ADAPTER_FOLDER
     refuse_links_out(adapter, "tuning", within=settings.tuning)  # all files of the folder are exported, and uploaded
     if settings.merge and model.quantization:
         raise InputError(
@@ -137,7 +137,7 @@ def _check(settings: ExportSettings, model: ModelSettings) -> None:
 
 def _write(settings: ExportSettings, model: ModelSettings, folder: Path) -> Exported:
     """Write weights and tokenizer into `folder`; return what the card tells of them."""
-    adapter = settings.tuning / ADAPTER
+    adapter = settings.tuning / ADAPTER_FOLDER
     tuned = load_dialogue_model(ModelSettings(**{**vars(model), "name": str(adapter), "revision": None}))
     name, revision = _origin(adapter)
     if settings.merge:
@@ -153,7 +153,7 @@ def _write(settings: ExportSettings, model: ModelSettings, folder: Path) -> Expo
         tuned.tokenizer.chat_template = _each(template, tuned.control_tag)
     tuned.tokenizer.save_pretrained(folder)
     if tuned.control_tag and tuned.kind != "chat":  # Evenhand itself reads those without their template
-        write_json(folder / FACTS, {"control_tag": tuned.control_tag})
+        write_json(folder / TUNING_FILE, {"control_tag": tuned.control_tag})
     return Exported(tuned.kind, bool(template), name, merged=settings.merge)
 
 

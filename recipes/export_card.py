@@ -10,7 +10,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from evenhand.evaluation.families.generation_bias.report.report_data import METRIC_NAMES
 from evenhand.evaluation.models.loading import Kind
-from evenhand.evaluation.models.revisions import ADAPTER, FACTS
+from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, decimals_for, find, interval, number
 from evenhand.evaluation.results import BiasScore, display_name, find_score, read_scores, signature_line
 from evenhand.evaluation.runs.folders import read_run
@@ -57,7 +57,7 @@ def export_card(exported: Exported, tuning: Path, measured: MeasureSettings, com
         measured: how the model that was tuned had been measured.
         comparison: the run that compares it with its base; None: the card has no scores.
     """
-    facts = json.loads((tuning / ADAPTER / FACTS).read_text(encoding="utf-8"))
+    facts = json.loads((tuning / ADAPTER_FOLDER / TUNING_FILE).read_text(encoding="utf-8"))
     labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
     further = json.loads((labels / THRESHOLD).read_text(encoding="utf-8"))
     scores = _scores(comparison) if comparison else None

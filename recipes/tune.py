@@ -20,7 +20,7 @@ from evenhand.evaluation.families.generation_bias.settings import neutral_dialog
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
-from evenhand.evaluation.models.revisions import ADAPTER
+from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.models.styles import StyleClassifier, load_style_classifier
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, STYLE_VECTOR, TEMPLATE, TEXT
 from evenhand.evaluation.runs import processes
@@ -102,7 +102,7 @@ def tune(settings: TuneSettings) -> None:
             )
         processes.on_rank_zero(lambda: write_json(run.folder / CURVES, _curves(result)))
         run.facts |= _facts(result)
-        run.tracker.artifact("adapter", "model", run.folder / ADAPTER)
+        run.tracker.artifact("adapter", "model", run.folder / ADAPTER_FOLDER)
 
 
 def _labelled(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:

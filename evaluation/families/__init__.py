@@ -67,10 +67,10 @@ class MeasureConfig:
             InputError: it cannot be found, or not its tokenizer.
         """
         from evenhand.evaluation.models.revisions import model_revision
-        from evenhand.evaluation.models.server import scored_fingerprints
+        from evenhand.evaluation.models.server import served_fingerprints
 
         if self.model.server is not None:
-            return scored_fingerprints(self.model)
+            return served_fingerprints(self.model)
         name = self.place(self.model.name, "model")
         return {"model": model_revision(name, self.model.revision, self.model.base)}
 

@@ -22,36 +22,38 @@ log = logging.getLogger("evenhand")
 
 Item, Result = TypeVar("Item"), TypeVar("Result")
 
-GPU_SHARE = 0.6  # of what is free: the rest is for fragments, and for what the estimates leave out
-HOST_BUDGET = 3 << 29  # bytes; more makes no CPU faster, and a measurement fits beside other work
+GPU_MEMORY_FRACTION = 0.6  # of what is free: the rest is for fragments, and for what the estimates leave out
+MAX_HOST_BYTES = 3 << 29  # bytes; more makes no CPU faster, and a measurement fits beside other work
 # A GPU needs many tokens to be busy. A CPU needs few, whose widest activations stay in its caches: 1,024 tokens of
 # BERT-base, which measured best; of tiny models, whose calls are dear, more, but no more than pay.
-GPU_TOKENS, CPU_TOKENS, CPU_CACHE = 32768, 4096, 12 << 20
-ENCODED_AT_ONCE = 10_000  # texts
-OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "ALLOC_FAILED")
+GPU_TOKENS_PER_PASS, MAX_CPU_TOKENS_PER_PASS, CPU_CACHE_BYTES = 32768, 4096, 12 << 20
+TOKENIZER_BATCH_SIZE = 10_000  # texts
+OUT_OF_MEMORY_MESSAGES = ("out of memory", "not enough memory", "can't allocate memory", "ALLOC_FAILED")
 
 
-def budget(device: torch.device) -> int:
+def memory_budget(device: torch.device) -> int:
     """Return the bytes that one batch may take on a device, beside the weights that are there."""
     if device.type != "cuda":
-        return min(HOST_BUDGET, psutil.virtual_memory().available // 2)
+        return min(MAX_HOST_BYTES, psutil.virtual_memory().available // 2)
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(GPU_SHARE * (torch.cuda.mem_get_info(device)[0] + unused))
+    return int(GPU_MEMORY_FRACTION * (torch.cuda.mem_get_info(device)[0] + unused))
 
 
-def tokens_at_once(model: PreTrainedModel) -> int:
+def tokens_per_pass(model: PreTrainedModel) -> int:
     """Return how many tokens keep a model's device busy in one pass; more gain nothing."""
     if model.device.type != "cpu":
-        return GPU_TOKENS
-    return max(1, min(CPU_TOKENS, CPU_CACHE // (_shape(model)["inner"] * model.dtype.itemsize)))
+        return GPU_TOKENS_PER_PASS
+    return max(
+        1, min(MAX_CPU_TOKENS_PER_PASS, CPU_CACHE_BYTES // (_model_sizes(model)["inner"] * model.dtype.itemsize))
+    )
 
 
-def rows_at_once(model: PreTrainedModel, bytes_of: Callable[[int], int]) -> Callable[[int], int]:
+def batch_size_limit(model: PreTrainedModel, bytes_of: Callable[[int], int]) -> Callable[[int], int]:
     """Return a function: length of a row in tokens → how many such rows to run; at least 1.
 
     `bytes_of(length)` is what one row takes. The budget is read once, here.
     """
-    memory, tokens = budget(model.device), tokens_at_once(model)
+    memory, tokens = memory_budget(model.device), tokens_per_pass(model)
     return lambda length: max(1, min(tokens // length, memory // bytes_of(length)))
 
 
@@ -62,18 +64,18 @@ def logits_bytes(model: PreTrainedModel, positions: int) -> int:
 
 def activations_bytes(model: PreTrainedModel, length: int) -> int:
     """Return the bytes of what one layer holds of a row of `length` tokens: its states, and the attention's weights."""
-    shape = _shape(model)
+    shape = _model_sizes(model)
     states = 8 * shape["hidden"] + 3 * shape["inner"]
     return length * (states + 2 * shape["heads"] * length) * model.dtype.itemsize
 
 
 def cache_bytes(model: PreTrainedModel, length: int) -> int:
     """Return the bytes of the keys and values of a row of `length` tokens."""
-    shape = _shape(model)
+    shape = _model_sizes(model)
     return 2 * length * shape["layers"] * shape["key_heads"] * shape["head"] * model.dtype.itemsize
 
 
-def _shape(model: PreTrainedModel) -> dict[str, int]:
+def _model_sizes(model: PreTrainedModel) -> dict[str, int]:
     """Return the sizes of a model by its config; where that says nothing, BERT-large's."""
     config = model.config.get_text_config(decoder=True)
 
@@ -95,10 +97,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Say whether an error is a device's or the host's memory running out, and nothing about the model."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in OUT_OF_MEMORY)
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in OUT_OF_MEMORY_MESSAGES)
 
 
-def in_batches(
+def run_batches(
     items: Sequence[Item],
     fits: Callable[[Item], int],
     compute: Callable[[Sequence[Item]], Result],
@@ -116,7 +118,7 @@ def in_batches(
     Raises:
         InputError: a single item does not fit.
     """
-    left, most = deque(share.of(_cut(items, fits, alike), row_of)), len(items)
+    left, most = deque(share.of(_split_batches(items, fits, alike), row_of)), len(items)
     while left:
         batch = left.popleft()
         some = batch[:most]
@@ -136,13 +138,15 @@ def in_batches(
                 left.appendleft(batch[len(some) :])
             continue
         left.appendleft(batch)
-        release()  # out of the handler, where the error no longer holds the batch's tensors
+        free_gpu_memory()  # out of the handler, where the error no longer holds the batch's tensors
         if most == len(items):
             log.warning("a batch of %d does not fit into memory; going on with half as many", len(some))
         most = len(some) // 2
 
 
-def _cut(items: Sequence[Item], fits: Callable[[Item], int], alike: Callable[[Item], Any]) -> Iterator[Sequence[Item]]:
+def _split_batches(
+    items: Sequence[Item], fits: Callable[[Item], int], alike: Callable[[Item], Any]
+) -> Iterator[Sequence[Item]]:
     """Yield the items batch by batch, as they are where memory suffices."""
     start = 0
     while start < len(items):
@@ -152,17 +156,17 @@ def _cut(items: Sequence[Item], fits: Callable[[Item], int], alike: Callable[[It
         start += len(some)
 
 
-def token_ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], **arguments: Any) -> list[list[int]]:
+def tokenize_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], **arguments: Any) -> list[list[int]]:
     """Return the token ids of texts; equal texts share one list, and no more are encoded at once than memory needs."""
     distinct, encoded = list(dict.fromkeys(texts)), []
-    for start in range(0, len(distinct), ENCODED_AT_ONCE):  # what a tokenizer returns besides ids takes gigabytes
-        some = distinct[start : start + ENCODED_AT_ONCE]
+    for start in range(0, len(distinct), TOKENIZER_BATCH_SIZE):  # what a tokenizer returns besides ids takes gigabytes
+        some = distinct[start : start + TOKENIZER_BATCH_SIZE]
         encoded += tokenizer(some, return_attention_mask=False, **arguments)["input_ids"]
     of_text = dict(zip(distinct, encoded, strict=True))
     return [of_text[text] for text in texts]
 
 
-def release() -> None:
+def free_gpu_memory() -> None:
     """Give back what models that nobody holds any more have taken of a GPU."""
     gc.collect()
     if torch.cuda.is_available():

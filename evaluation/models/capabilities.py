@@ -23,7 +23,7 @@ TASK, METRIC, DOCUMENT, VALUE = "task", "metric", "document", "value"
 BATCH_SIZE = 8
 
 
-def check_installed(tasks: Sequence[str]) -> None:
+def check_tasks(tasks: Sequence[str]) -> None:
     """Refuse tasks where there is no harness to ask them, and task files that are not there.
 
     Raises:
@@ -34,22 +34,22 @@ def check_installed(tasks: Sequence[str]) -> None:
             f"capabilities: {', '.join(tasks)}: lm-evaluation-harness is not installed; "
             "run pip install 'evenhand[lm-eval]', or leave this out."
         )
-    for path in filter(is_file, tasks):
+    for path in filter(is_task_file, tasks):
         read_yaml(Path(path), "capabilities")
 
 
-def is_file(task: str) -> bool:
+def is_task_file(task: str) -> bool:
     """Say whether a task is a file of one's own and no name."""
     return task.endswith((".yaml", ".yml"))
 
 
-def described_tasks(tasks: Sequence[str]) -> list[Any]:
+def load_tasks(tasks: Sequence[str]) -> list[Any]:
     """Return the tasks as the harness takes them: a name, or what a file of one's own holds.
 
     Raises:
         InputError: a name is unknown, or a file cannot be read.
     """
-    names = [task for task in tasks if not is_file(task)]
+    names = [task for task in tasks if not is_task_file(task)]
     if names:
         from lm_eval.tasks import TaskManager
 
@@ -57,7 +57,7 @@ def described_tasks(tasks: Sequence[str]) -> list[Any]:
         for name in names:
             if name not in known:
                 raise unknown_name("capabilities", name, known)
-    return [read_yaml(Path(task), "capabilities") if is_file(task) else task for task in tasks]
+    return [read_yaml(Path(task), "capabilities") if is_task_file(task) else task for task in tasks]
 
 
 def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFrame:
@@ -69,7 +69,7 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
     BLEU, a perplexity) are passed over.
 
     Args:
-        tasks: as `described_tasks` returns them.
+        tasks: as `load_tasks` returns them.
 
     Returns:
         A row for each task, metric, filter and document: task, metric (with the filter, where there is one), document
@@ -81,7 +81,7 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
     from lm_eval import simple_evaluate
     from lm_eval.models.huggingface import HFLM
 
-    from evenhand.evaluation.models.contexts import takes_system, template_arguments, without_system
+    from evenhand.evaluation.models.contexts import merge_system_message, supports_system_message, template_arguments
 
     level = logging.getLogger("lm_eval").level
     logging.getLogger("lm_eval").setLevel(logging.ERROR)  # it warns of every model that is handed to it
@@ -89,9 +89,11 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
         chats = model.kind == "chat"
         template = {"chat_template_args": template_arguments(model.tokenizer)} if chats else {}
         harness = HFLM(pretrained=model.model, tokenizer=model.tokenizer, batch_size=BATCH_SIZE, **template)
-        if chats and not takes_system(model.tokenizer):
+        if chats and not supports_system_message(model.tokenizer):
             render = harness.apply_chat_template
-            harness.apply_chat_template = lambda chat, *further, **told: render(without_system(chat), *further, **told)
+            harness.apply_chat_template = lambda chat, *further, **told: render(
+                merge_system_message(chat), *further, **told
+            )
         found = simple_evaluate(
             harness,
             tasks=list(tasks),
@@ -102,7 +104,12 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
     finally:
         logging.getLogger("lm_eval").setLevel(level)
     rows = [
-        {TASK: task, METRIC: _named(name, sample["filter"]), DOCUMENT: sample["doc_hash"], VALUE: float(sample[name])}
+        {
+            TASK: task,
+            METRIC: _metric_name(name, sample["filter"]),
+            DOCUMENT: sample["doc_hash"],
+            VALUE: float(sample[name]),
+        }
         for task, samples in found["samples"].items()
         for sample in samples
         for name in sample["metrics"]
@@ -114,5 +121,5 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
     return pd.DataFrame(rows)
 
 
-def _named(metric: str, filtered: str) -> str:
+def _metric_name(metric: str, filtered: str) -> str:
     return metric if filtered == "none" else f"{metric} ({filtered})"

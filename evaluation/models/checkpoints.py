@@ -37,10 +37,10 @@ FROM_PRETRAINED_ERRORS = (OSError, ValueError, KeyError, RuntimeError, ImportErr
 BROKEN_WEIGHTS = "its weights are broken, perhaps by its training, or too large for its dtype."
 
 # One description of a model; a plain string is its name, everything else by default.
-Described = CheckpointSettings | str
+ModelDescription = CheckpointSettings | str
 
 
-def model_settings(model: Described) -> CheckpointSettings:
+def checkpoint_settings(model: ModelDescription) -> CheckpointSettings:
     """Return the description of a model that is described by settings or by its name alone."""
     return CheckpointSettings(name=model) if isinstance(model, str) else model
 
@@ -111,7 +111,7 @@ def load_weights(auto_class: Any, model: CheckpointSettings, optional: tuple[str
             revision=revision,
             trust_remote_code=model.trust_remote_code,
             output_loading_info=True,
-            **how_it_runs(model),
+            **from_pretrained_arguments(model),
         )
     except FROM_PRETRAINED_ERRORS as error:
         raise InputError(f"model: {model.name} cannot be loaded from safetensors: {first_line(error)}{hint}") from None
@@ -128,7 +128,7 @@ def load_weights(auto_class: Any, model: CheckpointSettings, optional: tuple[str
     return network
 
 
-def how_it_runs(model: CheckpointSettings) -> dict[str, Any]:
+def from_pretrained_arguments(model: CheckpointSettings) -> dict[str, Any]:
     """Return what `from_pretrained` is told of precision, devices, attention and quantization.
 
     Raises:
@@ -153,12 +153,12 @@ def how_it_runs(model: CheckpointSettings) -> dict[str, Any]:
                 f"model.quantization: {model.quantization!r} needs bitsandbytes; pip install 'evenhand[quantization]'."
             )
         # Weights are packed where they are to stay.
-        arguments["device_map"] = model.device_map or {"": best_device(model.device)}
-        arguments["quantization_config"] = _packing(model)
+        arguments["device_map"] = model.device_map or {"": resolve_device(model.device)}
+        arguments["quantization_config"] = _quantization_config(model)
     return arguments
 
 
-def _packing(model: CheckpointSettings) -> BitsAndBytesConfig:
+def _quantization_config(model: CheckpointSettings) -> BitsAndBytesConfig:
     """Return how weights are packed: in 8 bits (Dettmers et al. 2022, LLM.int8()), or in 4 (2023, NF4 of QLoRA, §3)."""
     if model.quantization == "8bit":
         return BitsAndBytesConfig(load_in_8bit=True)
@@ -166,10 +166,10 @@ def _packing(model: CheckpointSettings) -> BitsAndBytesConfig:
     return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
 
 
-def on_its_device(network: PreTrainedModel, model: CheckpointSettings) -> PreTrainedModel:
+def move_to_device(network: PreTrainedModel, model: CheckpointSettings) -> PreTrainedModel:
     """Return the network in evaluation mode on the device that is asked for, if it was not put there as it was read."""
     placed = model.device_map is not None or model.quantization is not None
-    return (network if placed else network.to(best_device(model.device))).eval()
+    return (network if placed else network.to(resolve_device(model.device))).eval()
 
 
 def load_tokenizer(model: CheckpointSettings, config: PreTrainedConfig) -> PreTrainedTokenizerBase:
@@ -229,7 +229,7 @@ def pad_with_eos(tokenizer: PreTrainedTokenizerBase, field: str, name: str) -> N
         tokenizer.pad_token = tokenizer.eos_token
 
 
-def best_device(device: str) -> torch.device:
+def resolve_device(device: str) -> torch.device:
     """Return the device of this name; "auto" is a CUDA device where there is one, else the CPU.
 
     Of the processes on one machine each has another of its CUDA devices, as long as there are any.

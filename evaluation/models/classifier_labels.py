@@ -8,30 +8,30 @@ from pathlib import Path
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.revisions import adapter_base, first_line, is_adapter, local_folder
 
-CONFIG = "config.json"
+CONFIG_FILE = "config.json"
 
 
 def classifier_labels(name: str, revision: str | None = None, base: str | None = None) -> tuple[str, ...]:
     """Return the labels of a classifier on the hub or in a folder, in the order of its outputs; `base` of an adapter.
 
     Raises:
-        InputError: its config.json cannot be read, or its outputs are no labels (`checked_labels`).
+        InputError: its config.json cannot be read, or its outputs are no labels (`check_labels`).
     """
     folder = local_folder(name)
     if folder is not None and is_adapter(folder):
         return classifier_labels(*adapter_base(folder, base, revision))
     try:
-        path = folder / CONFIG if folder is not None else _downloaded(name, revision)
+        path = folder / CONFIG_FILE if folder is not None else _download_config(name, revision)
         config = json.loads(path.read_text(encoding="utf-8"))
         names = {int(index): str(label) for index, label in (config.get("id2label") or {}).items()}
     except (OSError, ValueError, AttributeError) as error:
         raise InputError(f"model: the config of {name} cannot be read: {first_line(error)}") from None
     if not names:  # what transformers writes for two labels without a name: nothing
         names = {index: f"LABEL_{index}" for index in range(config.get("num_labels") or 2)}
-    return checked_labels(name, names, config.get("problem_type"))
+    return check_labels(name, names, config.get("problem_type"))
 
 
-def checked_labels(name: str, names: Mapping[int, str], problem_type: str | None) -> tuple[str, ...]:
+def check_labels(name: str, names: Mapping[int, str], problem_type: str | None) -> tuple[str, ...]:
     """Return a classifier's labels in the order of its outputs, from the id2label and problem_type of its config.
 
     Raises:
@@ -53,7 +53,7 @@ def labels_sha256(labels: Sequence[str]) -> str:
     return sha256("\n".join(labels).encode()).hexdigest()
 
 
-def place_of_label(labels: Sequence[str], label: str | None, classifier: str, field: str) -> int:
+def find_label(labels: Sequence[str], label: str | None, classifier: str, field: str) -> int:
     """Return which of the labels this is; `classifier` is whose they are, `field` the setting that errors name.
 
     Raises:
@@ -65,7 +65,7 @@ def place_of_label(labels: Sequence[str], label: str | None, classifier: str, fi
     raise InputError(f"{field}: {label!r} is not a label of {classifier}; give one of {listed}.")
 
 
-def _downloaded(name: str, revision: str | None) -> Path:
+def _download_config(name: str, revision: str | None) -> Path:
     from huggingface_hub import hf_hub_download  # takes a third of a second, which local models need not wait
 
-    return Path(hf_hub_download(name, CONFIG, revision=revision))
+    return Path(hf_hub_download(name, CONFIG_FILE, revision=revision))

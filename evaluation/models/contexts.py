@@ -17,16 +17,16 @@ import jinja2
 import numpy as np
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.batches import token_ids
+from evenhand.evaluation.models.batches import tokenize_texts
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.reasoning import REASONING_FORMATS
 
 # For templates that write the date (Llama 3, Mistral, gpt-oss), or else responses would depend on the day they are
 # drawn: the day that Llama 3.1's has for want of another.
-TODAY = date(2024, 7, 26)
-CALL_FOR_DATE = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
-UNFINISHED = "never left its thought"  # why a response is left out
-LONGEST_CUE = 16  # tokens, in whatever tokenizer
+TEMPLATE_DATE = date(2024, 7, 26)
+DATE_CALL = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
+UNFINISHED_REASONING = "never left its thought"  # why a response is left out
+MAX_CUE_TOKENS = 16  # tokens, in whatever tokenizer
 
 
 def render_contexts(
@@ -39,7 +39,7 @@ def render_contexts(
     - dialogue (DialoGPT): preface and prompt joined by line ends, tag, EOS. The response follows, ended by EOS.
     - chat: the tokenizer's chat template, with the preface as system message (at the head of the user's message where
       the template takes none) and prompt + tag as user message, up to the point where the answer begins; a model that
-      can think before it answers (Qwen3) is told not to, and a template that writes the date has that of `TODAY`.
+      can think before it answers (Qwen3) is told not to, and a template that writes the date has that of `TEMPLATE_DATE`.
     - encoder_decoder: preface and prompt joined by line ends, tag; the tokenizer adds its own special tokens.
 
     `personas` has one entry per prompt; "" is none. A rendered context is encoded with `encode_contexts`. In training
@@ -58,19 +58,19 @@ def render_contexts(
 
 
 def _render_chats(
-    tokenizer: Any, prompts: Sequence[str], prefaces: Sequence[str], tag: str, today: date = TODAY
+    tokenizer: Any, prompts: Sequence[str], prefaces: Sequence[str], tag: str, today: date = TEMPLATE_DATE
 ) -> list[str]:
     arguments = {"tokenize": False, "add_generation_prompt": True, **template_arguments(tokenizer, today)}
     chats = []
     for prompt, preface in zip(prompts, prefaces, strict=True):
         system = [{"role": "system", "content": preface}] if preface else []
         chats.append([*system, {"role": "user", "content": prompt + tag}])
-    if not takes_system(tokenizer, today):
-        chats = [without_system(chat) for chat in chats]
+    if not supports_system_message(tokenizer, today):
+        chats = [merge_system_message(chat) for chat in chats]
     return tokenizer.apply_chat_template(chats, **arguments) if chats else []
 
 
-def takes_system(tokenizer: Any, today: date = TODAY) -> bool:
+def supports_system_message(tokenizer: Any, today: date = TEMPLATE_DATE) -> bool:
     """Return whether a chat template writes a system message: some refuse one, others drop it without a word."""
     probe = [{"role": "system", "content": "a preface"}, {"role": "user", "content": "a prompt"}]
     try:
@@ -81,7 +81,7 @@ def takes_system(tokenizer: Any, today: date = TODAY) -> bool:
         return False
 
 
-def without_system(chat: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+def merge_system_message(chat: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     """Return a chat with its system message at the head of the user's, on lines of its own.
 
     >>> without_system([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello!"}])
@@ -93,26 +93,26 @@ def without_system(chat: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     return [{**rest[0], "content": f"{first['content']}\n{rest[0]['content']}"}, *rest[1:]]
 
 
-def template_arguments(tokenizer: Any, today: date = TODAY) -> dict[str, Any]:
+def template_arguments(tokenizer: Any, today: date = TEMPLATE_DATE) -> dict[str, Any]:
     """Return what a chat template is told besides the chat: no thoughts, and the same day always."""
     return {
         # Thoughts would use up max_new_tokens. Templates of models that cannot choose ignore the argument.
         "enable_thinking": False,
-        "chat_template": _on_day(tokenizer.get_chat_template(), today),
+        "chat_template": _fix_date(tokenizer.get_chat_template(), today),
         "date_string": f"{today:%d %b %Y}",  # what Llama 3 writes in place of the day
     }
 
 
-def _on_day(template: str, day: date) -> str:
+def _fix_date(template: str, day: date) -> str:
     """Return a chat template with a day in place of its calls for today's date, a function of transformers.
 
     >>> _on_day("Today is {{ strftime_now('%Y-%m-%d') }}.", date(2024, 7, 26))
     "Today is {{ '2024-07-26' }}."
     """
-    return CALL_FOR_DATE.sub(lambda call: repr(day.strftime(call[2])), template)
+    return DATE_CALL.sub(lambda call: repr(day.strftime(call[2])), template)
 
 
-def format_facts(dialogue_model: DialogueModel) -> dict[str, Any]:
+def prompt_format(dialogue_model: DialogueModel) -> dict[str, Any]:
     """Return what a score's signature says of the model's format: a hash of a rendered and encoded exchange, and the
     date, where there is one in it, else None.
 
@@ -123,11 +123,13 @@ def format_facts(dialogue_model: DialogueModel) -> dict[str, Any]:
     read = [contexts, encode_contexts(plain, contexts), encode_responses(plain, ["an answer"])]
     dated = False
     if plain.kind == "chat":
-        days = (_render_chats(plain.tokenizer, ["a prompt"], [""], "", day) for day in (TODAY, date(1999, 12, 31)))
+        days = (
+            _render_chats(plain.tokenizer, ["a prompt"], [""], "", day) for day in (TEMPLATE_DATE, date(1999, 12, 31))
+        )
         dated = len({*map(tuple, days)}) > 1
     return {
         "sha256": hashlib.sha256(repr(read).encode()).hexdigest(),
-        "date": TODAY.isoformat() if dated else None,
+        "date": TEMPLATE_DATE.isoformat() if dated else None,
     }
 
 
@@ -143,9 +145,9 @@ def encode_contexts(dialogue_model: DialogueModel, contexts: Sequence[str]) -> l
         return []
     tokenizer = dialogue_model.tokenizer
     if dialogue_model.kind == "encoder_decoder":
-        encoded = token_ids(tokenizer, contexts)
-        return [ended(ids, tokenizer.eos_token_id) if ids else ids for ids in encoded]
-    encoded = token_ids(tokenizer, contexts, add_special_tokens=False)
+        encoded = tokenize_texts(tokenizer, contexts)
+        return [append_end(ids, tokenizer.eos_token_id) if ids else ids for ids in encoded]
+    encoded = tokenize_texts(tokenizer, contexts, add_special_tokens=False)
     if dialogue_model.kind == "dialogue" and adds_bos(tokenizer):
         return [[tokenizer.bos_token_id, *ids] if ids else ids for ids in encoded]
     return encoded
@@ -166,12 +168,12 @@ def encode_responses(dialogue_model: DialogueModel, responses: Sequence[str]) ->
     if dialogue_model.kind == "encoder_decoder":
         encoded = tokenizer(text_target=list(responses))["input_ids"]
     else:
-        encoded = token_ids(tokenizer, responses, add_special_tokens=False)
+        encoded = tokenize_texts(tokenizer, responses, add_special_tokens=False)
     end = end_of_response(dialogue_model)
-    return [ended(ids, end) for ids in encoded]
+    return [append_end(ids, end) for ids in encoded]
 
 
-def ended(ids: list[int], end: int) -> list[int]:
+def append_end(ids: list[int], end: int) -> list[int]:
     """Return the token ids with the token `end` behind them, once."""
     return ids if ids and ids[-1] == end else [*ids, end]
 
@@ -191,7 +193,7 @@ def end_of_response(dialogue_model: DialogueModel) -> int:
     return next(found, tokenizer.eos_token_id)
 
 
-def before_answers(contexts: Sequence[str]) -> list[str]:
+def close_reasoning(contexts: Sequence[str]) -> list[str]:
     """Return the contexts of given answers: as they are, and where a thought would follow, with one that is over.
 
     >>> before_answers(["Hi!<|assistant|>", "Hi!<|assistant|><think>"])
@@ -214,14 +216,14 @@ def decode_responses(
     tokenizer = dialogue_model.tokenizer
     if dialogue_model.kind == "chat":
         pairs = zip(contexts, generated, strict=True)
-        generated = [_without_thought(tokenizer, context, list(ids)) for context, ids in pairs]
+        generated = [_strip_reasoning(tokenizer, context, list(ids)) for context, ids in pairs]
     texts = tokenizer.batch_decode([ids or [] for ids in generated], skip_special_tokens=True)
     return [None if ids is None else text.strip() for ids, text in zip(generated, texts, strict=True)]
 
 
-def _without_thought(tokenizer: Any, context: list[int], ids: list[int]) -> list[int] | None:
+def _strip_reasoning(tokenizer: Any, context: list[int], ids: list[int]) -> list[int] | None:
     """Return the tokens of the answer; None if there is a thought and nothing but it."""
-    text, asked = tokenizer.decode(ids), tokenizer.decode(context[-LONGEST_CUE:]).rstrip()
+    text, asked = tokenizer.decode(ids), tokenizer.decode(context[-MAX_CUE_TOKENS:]).rstrip()
     for marks in REASONING_FORMATS:
         if marks.end in text:
             end = marks.end  # the tokens up to the first one that completes it are no part of the answer

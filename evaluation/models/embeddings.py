@@ -16,21 +16,21 @@ import numpy as np
 import torch
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.batches import in_batches
+from evenhand.evaluation.models.batches import run_batches
 from evenhand.evaluation.models.checkpoints import (
     FROM_PRETRAINED_ERRORS,
-    best_device,
     check_tokenizer,
-    how_it_runs,
+    checkpoint_settings,
+    from_pretrained_arguments,
     load_weights,
-    model_settings,
     pad_with_eos,
+    resolve_device,
 )
 from evenhand.evaluation.models.likelihood.masked import longest_input
 from evenhand.evaluation.models.revisions import (
     MODEL_FILES,
-    MODULES,
-    PICKLES,
+    MODULES_FILE,
+    PICKLE_SUFFIXES,
     first_line,
     local_folder,
     model_revision,
@@ -42,7 +42,7 @@ from evenhand.evaluation.settings import CheckpointSettings
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-POOLER = ("pooler.",)  # a layer that many checkpoints lack and no sentence's vector uses
+OPTIONAL_WEIGHTS = ("pooler.",)  # a layer that many checkpoints lack and no sentence's vector uses
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,14 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
         InputError: the name is no model, its weights are pickled or incomplete, its layout asks for code that is not
             the library's, or it is no encoder; it is to be quantized, or spread over devices.
     """
-    settings = model_settings(model)
+    settings = checkpoint_settings(model)
     for field in ("device_map", "quantization"):
         if (value := getattr(settings, field)) is not None:
             raise InputError(f"model.{field}: {value!r}; a sentence encoder runs whole on one device: leave it out.")
-    device, revision = best_device(settings.device), model_revision(settings.name, settings.revision, settings.base)
-    folder = local_folder(settings.name) or _downloaded(settings, revision)
+    device, revision = resolve_device(settings.device), model_revision(settings.name, settings.revision, settings.base)
+    folder = local_folder(settings.name) or _download_model(settings, revision)
     _check_layout(settings, folder)
-    encoder = _sentence_transformer(settings, folder, device)
+    encoder = _load_sentence_transformer(settings, folder, device)
     network, tokenizer = encoder.transformers_model, encoder.tokenizer
     if network is None or network.config.is_encoder_decoder:
         kind = "not a transformer" if network is None else f"an encoder-decoder ({network.config.model_type})"
@@ -87,13 +87,13 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
     pad_with_eos(tokenizer, "model", settings.name)
     # Read once more to be sure of it: the library would fill missing weights with random numbers.
     weights = replace(settings, name=str(next(iter(module_folders(folder)), folder)), revision=None)
-    load_weights(type(network), weights, optional=POOLER)
+    load_weights(type(network), weights, optional=OPTIONAL_WEIGHTS)
     # A layout may promise more than there is.
     encoder.max_seq_length = min(encoder.max_seq_length, longest_input(network))
     try:
         encoder.encode("a text", show_progress_bar=False)
     except KeyError:
-        raise InputError(f"model: {settings.name} makes no vectors; its {MODULES} needs a pooling.") from None
+        raise InputError(f"model: {settings.name} makes no vectors; its {MODULES_FILE} needs a pooling.") from None
     return SentenceEncoder(encoder, settings.name, revision)
 
 
@@ -138,10 +138,10 @@ def sentence_embeddings(
     for row, ids in enumerate(encode_texts(encoder, texts)[0]):
         rows_of.setdefault(tuple(ids), []).append(row)
     distinct = [rows_of[ids] for ids in sorted(rows_of, key=lambda ids: (len(ids), ids), reverse=True)]
-    batches = in_batches(
+    batches = run_batches(
         distinct,
         lambda rows: batch_size,
-        lambda batch: _vectors(encoder, [texts[rows[0]] for rows in batch]),
+        lambda batch: _embed_batch(encoder, [texts[rows[0]] for rows in batch]),
         share=share,
         row_of=lambda rows: rows[0],
     )
@@ -150,13 +150,13 @@ def sentence_embeddings(
     )
 
 
-def _vectors(encoder: SentenceEncoder, texts: list[str]) -> np.ndarray:
+def _embed_batch(encoder: SentenceEncoder, texts: list[str]) -> np.ndarray:
     """Return the vectors of one batch, float32 (r, h)."""
     vectors = encoder.model.encode(texts, batch_size=len(texts), show_progress_bar=False, convert_to_numpy=True)
     return vectors.astype(np.float32, copy=False)
 
 
-def _downloaded(settings: CheckpointSettings, commit: str) -> Path:
+def _download_model(settings: CheckpointSettings, commit: str) -> Path:
     """Return the folder of a model on the hub at one commit, without what may hold a pickle."""
     from huggingface_hub import snapshot_download
 
@@ -173,7 +173,10 @@ def _downloaded(settings: CheckpointSettings, commit: str) -> Path:
 def _check_layout(settings: CheckpointSettings, folder: Path) -> None:
     """Raise an InputError for what sentence-transformers would read with a warning at most."""
     for part in module_folders(folder)[1:]:
-        if any(file.suffix in PICKLES for file in part.glob("*")) and not (part / "model.safetensors").is_file():
+        if (
+            any(file.suffix in PICKLE_SUFFIXES for file in part.glob("*"))
+            and not (part / "model.safetensors").is_file()
+        ):
             raise InputError(f"model: {part} has its weights in a pickle, which is refused; save it as safetensors.")
         config = part / "config.json"
         try:
@@ -188,7 +191,9 @@ def _check_layout(settings: CheckpointSettings, folder: Path) -> None:
             )
 
 
-def _sentence_transformer(settings: CheckpointSettings, folder: Path, device: torch.device) -> "SentenceTransformer":
+def _load_sentence_transformer(
+    settings: CheckpointSettings, folder: Path, device: torch.device
+) -> "SentenceTransformer":
     from sentence_transformers import SentenceTransformer  # takes seconds, which no other measure need wait
 
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # that a plain encoder is given the mean
@@ -198,7 +203,7 @@ def _sentence_transformer(settings: CheckpointSettings, folder: Path, device: to
             device=str(device),
             trust_remote_code=settings.trust_remote_code,
             local_files_only=True,
-            model_kwargs=how_it_runs(settings),
+            model_kwargs=from_pretrained_arguments(settings),
         ).eval()
     except (*FROM_PRETRAINED_ERRORS, TypeError, AttributeError) as error:
         why = first_line(error)

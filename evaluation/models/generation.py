@@ -19,15 +19,15 @@ from transformers.generation.stopping_criteria import StopStringCriteria
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import (
     activations_bytes,
-    budget,
     cache_bytes,
-    in_batches,
     logits_bytes,
+    memory_budget,
+    run_batches,
 )
 from evenhand.evaluation.models.contexts import decode_responses, encode_contexts
 from evenhand.evaluation.models.decoding import ROW_ARGUMENTS, SCORE_ARGUMENTS, check_token_ids
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.row_decoding import RefuseNaN, ResponseNGramBlock, can_join, decode_rows
+from evenhand.evaluation.models.row_decoding import RefuseNaN, ResponseNGramBlock, decode_rows, supports_joining
 from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 
 
@@ -73,13 +73,13 @@ def generate_responses(
     return _each_batch(dialogue_model, encoded, jobs, rows_of, dict(decoding), batch_size, share)
 
 
-def _rows_at_once(dialogue_model: DialogueModel, decoding: Mapping[str, Any], batch_size: int) -> tuple[int, bool]:
+def _batching_limits(dialogue_model: DialogueModel, decoding: Mapping[str, Any], batch_size: int) -> tuple[int, bool]:
     """Return the largest batch that the decoding allows, and whether contexts of all lengths may share it."""
     asked = {name for name, value in decoding.items() if value is not None}
     if decoding.get("num_beams", 1) > 1:
         # Sampling inside a beam search draws from one stream for the whole batch; there, a batch is one row.
         return 1 if decoding.get("do_sample") else batch_size, False
-    mixed = asked <= SCORE_ARGUMENTS and can_join(dialogue_model.model)
+    mixed = asked <= SCORE_ARGUMENTS and supports_joining(dialogue_model.model)
     return batch_size if asked <= ROW_ARGUMENTS else 1, mixed
 
 
@@ -111,8 +111,8 @@ def _each_batch(
     share: WorkShard,
 ) -> Iterator[tuple[list[int], list[str | None]]]:
     model, new, beams = dialogue_model.model, decoding["max_new_tokens"], decoding.get("num_beams", 1)
-    most, mixed = _rows_at_once(dialogue_model, decoding, batch_size)
-    memory = budget(model.device)
+    most, mixed = _batching_limits(dialogue_model, decoding, batch_size)
+    memory = memory_budget(model.device)
 
     def length(job: tuple[int, int]) -> int:
         return len(encoded[job[0]])
@@ -125,15 +125,15 @@ def _each_batch(
     def respond(batch: Sequence[tuple[int, int]]) -> list[str | None]:
         ascending = batch[::-1]
         contexts, seeds = [encoded[context] for context, _ in ascending], [seed for _, seed in ascending]
-        return _respond(dialogue_model, contexts, seeds, decoding)[::-1]
+        return _generate_batch(dialogue_model, contexts, seeds, decoding)[::-1]
 
     mine = {"share": share, "row_of": lambda job: rows_of[job][0]}
-    for batch, texts in in_batches(jobs, fits, respond, alike=lambda job: mixed or length(job), **mine):
+    for batch, texts in run_batches(jobs, fits, respond, alike=lambda job: mixed or length(job), **mine):
         rows = [row for job in batch for row in rows_of[job]]
         yield rows, [text for job, text in zip(batch, texts, strict=True) for _ in rows_of[job]]
 
 
-def _respond(
+def _generate_batch(
     dialogue_model: DialogueModel, contexts: Sequence[list[int]], seeds: Sequence[int], arguments: dict[str, Any]
 ) -> list[str | None]:
     """Return the responses to a batch of contexts of ascending lengths, one seed each."""

@@ -24,9 +24,15 @@ from transformers.activations import NewGELUActivation
 from transformers.models.auto import modeling_auto
 
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.models.checkpoints import best_device, load_config, load_network, model_settings, on_its_device
+from evenhand.evaluation.models.checkpoints import (
+    checkpoint_settings,
+    load_config,
+    load_network,
+    move_to_device,
+    resolve_device,
+)
 from evenhand.evaluation.models.revisions import (
-    FACTS,
+    TUNING_FILE,
     adapter_base,
     first_line,
     is_adapter,
@@ -85,9 +91,13 @@ def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> Dialo
     if kind not in KINDS:
         raise unknown_name("kind", kind, KINDS)
     model = ModelSettings(name=model) if isinstance(model, str) else model
-    best_device(model.device)  # before a model is read for one that is not there
-    name, revision, tag = model.name, model_revision(model.name, model.revision, model.base), control_tag(model.name)
-    network, tokenizer = load_network(model, answering_class)
+    resolve_device(model.device)  # before a model is read for one that is not there
+    name, revision, tag = (
+        model.name,
+        model_revision(model.name, model.revision, model.base),
+        load_control_tag(model.name),
+    )
+    network, tokenizer = load_network(model, text_generation_class)
     encoder_decoder = bool(network.config.is_encoder_decoder)
     if kind == "auto":
         kind = "chat" if tokenizer.chat_template and not _only_ends_turns(tokenizer) else "dialogue"
@@ -97,10 +107,10 @@ def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> Dialo
     if kind == "chat" and not tokenizer.chat_template:
         raise InputError(f"kind: the tokenizer of {name} has no chat template; use kind 'dialogue'.")
     if kind == "chat":
-        _check_template(name, tokenizer)
-    _settle_special_tokens(name, network, tokenizer)
+        _check_chat_template(name, tokenizer)
+    _set_special_tokens(name, network, tokenizer)
     _fuse_activations(network)
-    network = on_its_device(network, model)
+    network = move_to_device(network, model)
     return DialogueModel(network, tokenizer, kind, name, revision, tag, model.system_prompt or "")
 
 
@@ -121,34 +131,34 @@ def load_masked_model(model: CheckpointSettings | str) -> MaskedModel:
         InputError: the name is no model, its weights are pickled or incomplete, the tokenizer is missing, does not fit
             or has no mask token, or the architecture is not that of a masked language model.
     """
-    model = model_settings(model)
-    best_device(model.device)
+    model = checkpoint_settings(model)
+    resolve_device(model.device)
     name, revision = model.name, model_revision(model.name, model.revision, model.base)
-    network, tokenizer = load_network(model, _mask_filling_class)
+    network, tokenizer = load_network(model, _masked_lm_class)
     mask = tokenizer.mask_token_id
     if mask is None or mask >= network.config.get_text_config().vocab_size:
         raise InputError(
             f"model: the tokenizer of {name} has no mask token that the model knows; give a masked language model, or "
             "score with a causal model."
         )
-    return MaskedModel(on_its_device(network, model), tokenizer, name, revision)
+    return MaskedModel(move_to_device(network, model), tokenizer, name, revision)
 
 
-def is_masked(model: CheckpointSettings | str) -> bool:
+def is_masked_lm(model: CheckpointSettings | str) -> bool:
     """Say whether a checkpoint, or the base of an adapter, is a masked language model by its config's architectures.
 
     Raises:
         InputError: the name is no model.
     """
-    model = model_settings(model)
+    model = checkpoint_settings(model)
     folder = local_folder(model.name)
     if folder is not None and is_adapter(folder):
         base, revision = adapter_base(folder, model.base, model.revision)
-        return is_masked(replace(model, name=base, revision=revision, base=None))
-    return _fills_masks(load_config(model))
+        return is_masked_lm(replace(model, name=base, revision=revision, base=None))
+    return _has_masked_lm_head(load_config(model))
 
 
-def answering_class(model: CheckpointSettings, config: PreTrainedConfig) -> Any:
+def text_generation_class(model: CheckpointSettings, config: PreTrainedConfig) -> Any:
     """Return the auto class of a model that generates text.
 
     Raises:
@@ -167,9 +177,9 @@ def answering_class(model: CheckpointSettings, config: PreTrainedConfig) -> Any:
     return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
 
 
-def _mask_filling_class(model: CheckpointSettings, config: PreTrainedConfig) -> Any:
+def _masked_lm_class(model: CheckpointSettings, config: PreTrainedConfig) -> Any:
     """Return the auto class of a masked language model."""
-    if config.architectures and not _fills_masks(config):
+    if config.architectures and not _has_masked_lm_head(config):
         raise InputError(
             f"model: {model.name} is a {', '.join(config.architectures)}, which is not a masked language model; give "
             "one, or score with a causal model."
@@ -177,7 +187,7 @@ def _mask_filling_class(model: CheckpointSettings, config: PreTrainedConfig) -> 
     return AutoModelForMaskedLM
 
 
-def _fills_masks(config: PreTrainedConfig) -> bool:
+def _has_masked_lm_head(config: PreTrainedConfig) -> bool:
     known = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
     return any(
         architecture.endswith("ForMaskedLM")
@@ -188,13 +198,13 @@ def _fills_masks(config: PreTrainedConfig) -> bool:
     )
 
 
-def control_tag(name: str) -> str:
+def load_control_tag(name: str) -> str:
     """Return the control tag in the evenhand.json beside a local model; "" if there is none.
 
     Raises:
         InputError: the file is not what it must be.
     """
-    path = Path(name).expanduser() / FACTS
+    path = Path(name).expanduser() / TUNING_FILE
     if not path.is_file():
         return ""
     try:
@@ -217,7 +227,7 @@ def _only_ends_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
     return text == f"a{tokenizer.eos_token}b{tokenizer.eos_token}"
 
 
-def _check_template(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
+def _check_chat_template(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
     """Raise an InputError if the chat template cannot be rendered, or leaves out what the user says."""
     said = "What do you think?"
     try:
@@ -230,7 +240,7 @@ def _check_template(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
         raise InputError(f"model: the chat template of {name} leaves out what the user says; give another model.")
 
 
-def _settle_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     """Settle padding and the decoding defaults, in memory alone."""
     if tokenizer.eos_token_id is None:
         raise InputError(f"model: the tokenizer of {name} has no end-of-sequence token, so no response would end.")

@@ -12,14 +12,14 @@ from typing import Any
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.files import sha256_of
 
-ADAPTER_CONFIG, MODULES = "adapter_config.json", "modules.json"
-ADAPTER = "adapter"  # the folder in a tuning run that holds what was tuned
-FACTS = "evenhand.json"  # what tuning leaves beside the weights
+ADAPTER_CONFIG, MODULES_FILE = "adapter_config.json", "modules.json"
+ADAPTER_FOLDER = "adapter"  # the folder in a tuning run that holds what was tuned
+TUNING_FILE = "evenhand.json"  # what tuning leaves beside the weights
 # The field of each file that holds the way to the base model, which changes when a folder is moved: in the first the id
 # on the hub or the absolute path, as every library reads it, in the second the path from the adapter.
-BASE = {ADAPTER_CONFIG: "base_model_name_or_path", FACTS: "base"}
+BASE_FIELDS = {ADAPTER_CONFIG: "base_model_name_or_path", TUNING_FILE: "base"}
 # Formats that are, or may hold, a pickle, which can run any code when it is read.
-PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
+PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 # Everything that a model is read from; a README or a training log beside it is not part of it.
 MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt")
 
@@ -37,13 +37,13 @@ def model_revision(name: str, revision: str | None = None, base: str | None = No
     if base is not None and (folder is None or not is_adapter(folder)):
         raise InputError(f"model.base: {base} is given, but {name} is no folder of an adapter; leave it out.")
     if folder is None:
-        return _commit(name, revision)
+        return _resolve_commit(name, revision)
     parts = [folder, *module_folders(folder)]
     files = sorted({file for part in parts for kind in MODEL_FILES for file in part.glob(kind)})
-    digest = sha256_of(*(file for file in files if file.name not in BASE))
+    digest = sha256_of(*(file for file in files if file.name not in BASE_FIELDS))
     for file in files:
-        if file.name in BASE:
-            digest = sha256(f"{digest} {_without_base(file)}".encode()).hexdigest()
+        if file.name in BASE_FIELDS:
+            digest = sha256(f"{digest} {_read_without_base(file)}".encode()).hexdigest()
     if is_adapter(folder):
         digest = sha256(f"{digest} {model_revision(*adapter_base(folder, base, revision))}".encode()).hexdigest()
     return digest
@@ -57,7 +57,7 @@ def tokenizer_revision(name: str, revision: str | None = None) -> str:
     """
     folder = Path(name).expanduser()
     if not folder.is_dir():
-        return _commit(name, revision)
+        return _resolve_commit(name, revision)
     return sha256_of(*sorted(file for kind in MODEL_FILES[1:] for file in folder.glob(kind)))
 
 
@@ -77,7 +77,9 @@ def local_folder(name: str) -> Path | None:
     weights = next(iter(module_folders(path)), path)  # a sentence encoder's first module is the model itself
     if list(weights.glob("adapter_model*.safetensors" if is_adapter(path) else "model*.safetensors")):
         return path
-    pickles = sorted(file.name for file in path.iterdir() if file.suffix in PICKLES and file.stem != "training_args")
+    pickles = sorted(
+        file.name for file in path.iterdir() if file.suffix in PICKLE_SUFFIXES and file.stem != "training_args"
+    )
     if pickles:
         how = "peft.PeftModel.from_pretrained" if is_adapter(path) else "from_pretrained(..., use_safetensors=False)"
         raise InputError(
@@ -103,7 +105,7 @@ def adapter_base(folder: Path, base: str | None = None, revision: str | None = N
     """
     if base is not None:
         return base, revision
-    field = BASE[ADAPTER_CONFIG]
+    field = BASE_FIELDS[ADAPTER_CONFIG]
     try:
         settings = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))
         base = settings[field]
@@ -111,26 +113,26 @@ def adapter_base(folder: Path, base: str | None = None, revision: str | None = N
             raise KeyError(field)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"model: {folder / ADAPTER_CONFIG} names no base model ({error!r}); save it again.") from None
-    ways = [folder / Path(way).expanduser() for way in (base, *_way_to_base(folder))]
+    ways = [folder / Path(way).expanduser() for way in (base, *_relative_base_path(folder))]
     found = next((way.resolve() for way in ways if way.is_dir()), base)
     return str(found), settings.get("revision")
 
 
-def _way_to_base(folder: Path) -> list[str]:
+def _relative_base_path(folder: Path) -> list[str]:
     """Return the path of a local base model from its adapter's folder, as tuning left it; [] where nothing says it."""
     try:
-        way = json.loads((folder / FACTS).read_text(encoding="utf-8"))[BASE[FACTS]]
+        way = json.loads((folder / TUNING_FILE).read_text(encoding="utf-8"))[BASE_FIELDS[TUNING_FILE]]
     except (OSError, ValueError, KeyError, TypeError):
         return []
     return [way] if isinstance(way, str) else []
 
 
-def _without_base(file: Path) -> str:
+def _read_without_base(file: Path) -> str:
     """Return what a JSON file beside the weights says, but for the way to the base model."""
     text = file.read_text(encoding="utf-8", errors="replace")
     try:
         settings = json.loads(text)
-        settings.pop(BASE[file.name], None)
+        settings.pop(BASE_FIELDS[file.name], None)
         return json.dumps(settings, sort_keys=True)
     except (ValueError, AttributeError, TypeError):  # refused where it is read
         return text
@@ -141,7 +143,7 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().split("\n")[0] or type(error).__name__
 
 
-def _commit(name: str, revision: str | None) -> str:
+def _resolve_commit(name: str, revision: str | None) -> str:
     from huggingface_hub import hf_hub_download  # takes a third of a second, which local models need not wait
 
     try:
@@ -157,7 +159,7 @@ def _commit(name: str, revision: str | None) -> str:
 
 def module_folders(folder: Path) -> list[Path]:
     """Return the folders of a sentence encoder's modules, the model itself first; [] for any other model."""
-    path = folder / MODULES
+    path = folder / MODULES_FILE
     if not path.is_file():
         return []
     try:

@@ -21,7 +21,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
 
 # The fixed cost of calling a small model on a CPU, in tokens: 3 to 4 ms, and 30 to 40 µs a token, at 1 M parameters.
-TOKENS_PER_CALL = 100
+CALL_COST_TOKENS = 100
 
 
 class RefuseNaN(LogitsProcessor):
@@ -75,19 +75,19 @@ def decode_rows(
             group = groups.pop(0)
             ids[len(place) : len(place) + len(group), :length] = group
             place = torch.cat([place, torch.arange(joined, joined + len(group), device=place.device)])
-            logits = torch.cat([logits, _join(model, group, inputs, ids.shape)])
+            logits = torch.cat([logits, _add_contexts(model, group, inputs, ids.shape)])
             joined += len(group)
         if not len(place):
             continue
         scores = logits_processor(ids[: len(place), :length], logits)
         step = length - begun[place]
-        tokens = scores.argmax(1) if uniforms is None else _draw(scores, uniforms[place, step])
+        tokens = scores.argmax(1) if uniforms is None else _sample_tokens(scores, uniforms[place, step])
         ids[: len(place), length] = responses[place, step] = tokens
         ended = ends(ids[: len(place), : length + 1], None) | (step == most - 1)
         if ended.any():
             place = _drop_rows(ended, ids, place, inputs)
         if len(place):
-            logits = _call(model, ids[: len(place), length : length + 1], inputs)
+            logits = _forward(model, ids[: len(place), length : length + 1], inputs)
         elif groups:
             logits = logits[:0]
         else:
@@ -105,7 +105,7 @@ def _drop_rows(ended: torch.Tensor, ids: torch.Tensor, place: torch.Tensor, inpu
     return place[:left]
 
 
-def _draw(scores: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+def _sample_tokens(scores: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     """Return one token per row by the inverse of its cumulative distribution; scores (b, v), uniforms (b,) in [0, 1).
 
     It is the first token whose cumulative probability exceeds u. Sums that a GPU adds up in parallel need not ascend,
@@ -162,7 +162,7 @@ class PreallocatedCacheLayer(DynamicLayer):
         self.keys, self.values = self.all_keys[:rows, :, :filled], self.all_values[:rows, :, :filled]
 
 
-def _call(model: Any, tokens: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
+def _forward(model: Any, tokens: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
     """Feed tokens (b, n) and return float32 scores (b, v) of the token after them.
 
     No attention mask and no positions: without padding they are what every model assumes.
@@ -171,7 +171,7 @@ def _call(model: Any, tokens: torch.Tensor, inputs: dict[str, Any]) -> torch.Ten
     return model(**{name: tokens}, **inputs).logits[:, -1].float()
 
 
-def _join(model: Any, group: torch.Tensor, inputs: dict[str, Any], shape: torch.Size) -> torch.Tensor:
+def _add_contexts(model: Any, group: torch.Tensor, inputs: dict[str, Any], shape: torch.Size) -> torch.Tensor:
     """Feed a group of contexts (b, c), add it to the cache, and return the scores (b, v) of the token after each."""
     cache = inputs.get("past_key_values")
     if cache is None:
@@ -193,18 +193,18 @@ def _join(model: Any, group: torch.Tensor, inputs: dict[str, Any], shape: torch.
 
 def _prefill(model: Any, contexts: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
     """Feed contexts (b, c) into an empty cache, shared beginnings once; return the scores (b, v) of the next tokens."""
-    if not can_join(model):
-        return _call(model, contexts, inputs)
+    if not supports_joining(model):
+        return _forward(model, contexts, inputs)
     cache, ids, length = inputs["past_key_values"], contexts.cpu().numpy(), contexts.shape[1]
     # A row's first n tokens are new, unlike those of the row before, if the two differ before n: differs_at < n.
     unlike = np.concatenate([np.ones_like(ids[:1], bool), ids[1:] != ids[:-1]])
     differs_at = np.where(unlike.any(1), unlike.argmax(1), length)
     start, group = 0, np.zeros(len(ids), int)
-    for end in _stages(differs_at, length):
+    for end in _prefill_stages(differs_at, length):
         new = np.flatnonzero(differs_at < end)
         if start:
             cache.reorder_cache(torch.from_numpy(group[new]).to(contexts.device))
-        logits = _call(model, contexts[torch.from_numpy(new).to(contexts.device), start:end], inputs)
+        logits = _forward(model, contexts[torch.from_numpy(new).to(contexts.device), start:end], inputs)
         start, group = end, np.cumsum(differs_at < end) - 1
     if len(new) == len(ids):
         return logits
@@ -213,7 +213,7 @@ def _prefill(model: Any, contexts: torch.Tensor, inputs: dict[str, Any]) -> torc
     return logits[index]
 
 
-def can_join(model: Any) -> bool:
+def supports_joining(model: Any) -> bool:
     """Say whether rows can join others in the model's cache, and a part of a context can follow another.
 
     Both are so where all layers keep all keys and values; sliding windows and recurrent layers keep something else.
@@ -223,7 +223,7 @@ def can_join(model: Any) -> bool:
     return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
 
 
-def _stages(differs_at: np.ndarray, length: int) -> list[int]:
+def _prefill_stages(differs_at: np.ndarray, length: int) -> list[int]:
     """Return the ends of the stretches in which to feed contexts of `length` tokens, at the least total cost.
 
     A stretch from p to q costs q − p tokens for each distinct beginning of q tokens, plus the call.
@@ -231,7 +231,7 @@ def _stages(differs_at: np.ndarray, length: int) -> list[int]:
     distinct = np.searchsorted(np.sort(differs_at), np.arange(length + 1))  # [n]: distinct beginnings of n tokens
     cost, before = np.zeros(length + 1), np.zeros(length + 1, int)
     for end in range(1, length + 1):
-        costs = cost[:end] + (end - np.arange(end)) * distinct[end] + TOKENS_PER_CALL
+        costs = cost[:end] + (end - np.arange(end)) * distinct[end] + CALL_COST_TOKENS
         before[end] = costs.argmin()
         cost[end] = costs[before[end]]
     ends = [length]

@@ -20,17 +20,17 @@ from evenhand.evaluation.models.revisions import first_line, tokenizer_revision
 from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
-KEYS = ("EVENHAND_API_KEY", "OPENAI_API_KEY")  # the first that is set
-SEEDS = 2**31  # servers take 32 or 64 bits, some of them signed
-ARGUMENTS = {"temperature": "temperature", "top_p": "top_p", "max_new_tokens": "max_tokens", "stop_strings": "stop"}
-INERT = {"top_k": 0, "num_beams": 1}  # what leaves the distribution as it is need not be sent
-RETRIES = 12  # at 30 % faults one request of six million fails for good; a server may be away for a minute
-RETRIES_AT_FIRST = 5  # of a server that may not be there at all
-TIMEOUT = 600.0  # seconds; answers of large models wait in the server's queue
-AHEAD = 4  # so many times `concurrency` answers may wait for an earlier one
+API_KEY_VARIABLES = ("EVENHAND_API_KEY", "OPENAI_API_KEY")  # the first that is set
+SEED_MODULUS = 2**31  # servers take 32 or 64 bits, some of them signed
+API_ARGUMENTS = {"temperature": "temperature", "top_p": "top_p", "max_new_tokens": "max_tokens", "stop_strings": "stop"}
+NEUTRAL_VALUES = {"top_k": 0, "num_beams": 1}  # what leaves the distribution as it is need not be sent
+MAX_RETRIES = 12  # at 30 % faults one request of six million fails for good; a server may be away for a minute
+MAX_FIRST_RETRIES = 5  # of a server that may not be there at all
+TIMEOUT_SECONDS = 600.0  # seconds; answers of large models wait in the server's queue
+MAX_PENDING_FACTOR = 4  # so many times `concurrency` answers may wait for an earlier one
 
 Body = dict[str, Any]
-Read = TypeVar("Read")
+Parsed = TypeVar("Parsed")
 
 
 class UnsupportedRequest(InputError):
@@ -46,18 +46,18 @@ def request_arguments(decoding: Mapping[str, Any]) -> dict[str, Any]:
     >>> request_arguments({"do_sample": True, "temperature": 0.7, "top_k": 0, "max_new_tokens": 40})
     {'temperature': 0.7, 'max_tokens': 40}
     """
-    given = {name: value for name, value in decoding.items() if value is not None and INERT.get(name) != value}
+    given = {name: value for name, value in decoding.items() if value is not None and NEUTRAL_VALUES.get(name) != value}
     samples = given.pop("do_sample")
-    if unknown := sorted(given.keys() - ARGUMENTS.keys()):
+    if unknown := sorted(given.keys() - API_ARGUMENTS.keys()):
         raise InputError(
             f"decoding: a server cannot be told {', '.join(unknown)}; leave them out. It can be told do_sample, "
-            f"{', '.join(ARGUMENTS)}."
+            f"{', '.join(API_ARGUMENTS)}."
         )
-    sent = {ARGUMENTS[name]: value for name, value in given.items()}
+    sent = {API_ARGUMENTS[name]: value for name, value in given.items()}
     return sent if samples else {**sent, "temperature": 0}
 
 
-def requests(
+def build_requests(
     model: ModelSettings,
     prompts: Sequence[str],
     personas: Sequence[str],
@@ -84,12 +84,12 @@ def requests(
         return {"messages": [*system, {"role": "user", "content": prompt + tag}]}
 
     return [
-        {"model": model.name, "seed": seed % SEEDS, **arguments, **said(prompt, preface)}
+        {"model": model.name, "seed": seed % SEED_MODULUS, **arguments, **said(prompt, preface)}
         for prompt, preface, seed in zip(prompts, prefaces, seeds, strict=True)
     ]
 
 
-def response(answer: Any, body: Body) -> str | None:
+def parse_response(answer: Any, body: Body) -> str | None:
     """Return the response in an answer, without outer blanks and what the model thought before it.
 
     It may be "", and is None where the model never left its thought.
@@ -112,12 +112,12 @@ def response(answer: Any, body: Body) -> str | None:
     return text.strip()
 
 
-def answers(
+def fetch_answers(
     model: ModelSettings,
     asked: Sequence[Body],
     share: WorkShard = ALL,
-    read: Callable[[Any, Body], Read] = response,
-) -> Iterator[tuple[list[int], list[Read]]]:
+    read: Callable[[Any, Body], Parsed] = parse_response,
+) -> Iterator[tuple[list[int], list[Parsed]]]:
     """Yield (row indices, what is read from their answers) in the rows' order, as they come; of a `share`, its own.
 
     `model.concurrency` requests are under way at any time. What `read` raises a ValueError, TypeError or AttributeError
@@ -127,22 +127,22 @@ def answers(
         InputError: the server refuses a request, or fails for it again and again.
     """
     rows = (row for alone in share.of([[row] for row in range(len(asked))]) for row in alone)
-    under_way: deque[tuple[int, asyncio.Task[Read | InputError]]] = deque()
+    under_way: deque[tuple[int, asyncio.Task[Parsed | InputError]]] = deque()
     with asyncio.Runner() as runner:
-        client, gate = _client(model, RETRIES), asyncio.Semaphore(model.concurrency)
+        client, gate = _make_client(model, MAX_RETRIES), asyncio.Semaphore(model.concurrency)
         # The first request has fewer retries, so that a wrong address is reported early.
-        clients = chain([client.with_options(max_retries=min(RETRIES, RETRIES_AT_FIRST))], repeat(client))
+        clients = chain([client.with_options(max_retries=min(MAX_RETRIES, MAX_FIRST_RETRIES))], repeat(client))
         queue = zip(rows, clients, strict=False)
 
-        async def ask(body: Body, client: Any) -> Read | InputError:
+        async def ask(body: Body, client: Any) -> Parsed | InputError:
             async with gate:
                 try:
-                    return await _answer(client, model, body, read)
+                    return await _send_request(client, model, body, read)
                 except InputError as error:  # raised when its turn comes, after what was answered before
                     return error
 
-        async def next_answers() -> list[tuple[int, Read | InputError]]:
-            for row, patient in islice(queue, AHEAD * model.concurrency - len(under_way)):
+        async def next_answers() -> list[tuple[int, Parsed | InputError]]:
+            for row, patient in islice(queue, MAX_PENDING_FACTOR * model.concurrency - len(under_way)):
                 under_way.append((row, asyncio.create_task(ask(asked[row], patient))))
             found = []
             while under_way and (not found or under_way[0][1].done()):
@@ -162,7 +162,7 @@ def answers(
             runner.run(client.close())
 
 
-def request_once(model: ModelSettings, body: Body, read: Callable[[Any, Body], Read]) -> Read:
+def request_once(model: ModelSettings, body: Body, read: Callable[[Any, Body], Parsed]) -> Parsed:
     """Return what is read from the answer to one request, of a server that may not be there at all.
 
     Raises:
@@ -170,28 +170,28 @@ def request_once(model: ModelSettings, body: Body, read: Callable[[Any, Body], R
         InputError: there is no such server, or the key is refused.
     """
 
-    async def ask() -> Read:
-        async with (client := _client(model, RETRIES_AT_FIRST)):
-            return await _answer(client, model, body, read)
+    async def ask() -> Parsed:
+        async with (client := _make_client(model, MAX_FIRST_RETRIES)):
+            return await _send_request(client, model, body, read)
 
     return asyncio.run(ask())
 
 
-def tokenizer_of(model: ModelSettings) -> CheckpointSettings:
+def served_tokenizer(model: ModelSettings) -> CheckpointSettings:
     """Return where the tokenizer of a served model comes from: as told, else from the model of its name."""
     if model.tokenizer is not None:
         return CheckpointSettings(name=model.tokenizer)
     return CheckpointSettings(name=model.name, revision=model.revision)
 
 
-def scored_fingerprints(model: ModelSettings) -> dict[str, str]:
+def served_fingerprints(model: ModelSettings) -> dict[str, str]:
     """Return what is known of a served model that is asked for likelihoods: its name, its tokenizer's revision.
 
     Raises:
         InputError: there is no client, or no such tokenizer.
     """
-    check_installed()
-    tokenizer = tokenizer_of(model)
+    check_client()
+    tokenizer = served_tokenizer(model)
     try:
         return {"model": model.name, "tokenizer": tokenizer_revision(tokenizer.name, tokenizer.revision)}
     except InputError:
@@ -201,28 +201,30 @@ def scored_fingerprints(model: ModelSettings) -> dict[str, str]:
         ) from None
 
 
-def check_installed() -> None:
+def check_client() -> None:
     """Raise an InputError if there is no client to ask a server with, or the key in the environment is none."""
     if find_spec("openai") is None:
         raise InputError("model.server: the client `openai` is not installed; run pip install 'evenhand[server]'.")
-    _key()
+    _api_key()
 
 
-def _key() -> str:
-    name, key = next(((name, key) for name in KEYS if (key := os.environ.get(name, "").strip())), ("", ""))
+def _api_key() -> str:
+    name, key = next(((name, key) for name in API_KEY_VARIABLES if (key := os.environ.get(name, "").strip())), ("", ""))
     if not (key.isascii() and key.isprintable()):
         raise InputError(f"model.server: the key in {name} has characters that no key has; set it again.")
     return key
 
 
-def _client(model: ModelSettings, retries: int) -> Any:
+def _make_client(model: ModelSettings, retries: int) -> Any:
     from openai import AsyncOpenAI
 
     # A server of one's own asks for none, but the client does.
-    return AsyncOpenAI(base_url=model.server, api_key=_key() or "none", max_retries=retries, timeout=TIMEOUT)
+    return AsyncOpenAI(
+        base_url=model.server, api_key=_api_key() or "none", max_retries=retries, timeout=TIMEOUT_SECONDS
+    )
 
 
-async def _answer(client: Any, model: ModelSettings, body: Body, read: Callable[[Any, Body], Read]) -> Read:
+async def _send_request(client: Any, model: ModelSettings, body: Body, read: Callable[[Any, Body], Parsed]) -> Parsed:
     from openai import APIConnectionError, APIError, APIStatusError
 
     ask: Callable = client.chat.completions.create if model.api == "chat" else client.completions.create
@@ -232,34 +234,36 @@ async def _answer(client: Any, model: ModelSettings, body: Body, read: Callable[
         try:
             return read(await ask(**body), body)
         except APIConnectionError as error:
-            raise InputError(_failed(model, first_line(error))) from None
+            raise InputError(_failure_message(model, first_line(error))) from None
         except APIStatusError as error:
-            raise _refused(model, error) from None
+            raise _refusal_error(model, error) from None
         except UnsupportedRequest:
             raise
         except (APIError, ValueError, TypeError, AttributeError):  # no JSON, or not of the form of one answer
             continue
-    raise InputError(_failed(model, "what it sends is no answer of this API"))
+    raise InputError(_failure_message(model, "what it sends is no answer of this API"))
 
 
-def _failed(model: ModelSettings, reason: str) -> str:
+def _failure_message(model: ModelSettings, reason: str) -> str:
     return (
         f"model.server: {model.server}, asked as {model.name} by {model.api}, failed again and again "
-        f"({_without_key(reason)}); see to it and run again: what was answered is kept."
+        f"({_redact_key(reason)}); see to it and run again: what was answered is kept."
     )
 
 
-def _refused(model: ModelSettings, error: Any) -> InputError:
+def _refusal_error(model: ModelSettings, error: Any) -> InputError:
     """Return what a request was refused for; what a server says of a key may hold a part of it."""
     status = error.status_code
     if status in (401, 403):
-        return InputError(f"model.server: {model.server} refuses the key ({status}); set {' or '.join(KEYS)}.")
+        return InputError(
+            f"model.server: {model.server} refuses the key ({status}); set {' or '.join(API_KEY_VARIABLES)}."
+        )
     if status in (408, 409, 429) or status >= 500:  # what the client tries again
-        return InputError(_failed(model, f"status {status}"))
+        return InputError(_failure_message(model, f"status {status}"))
     detail = error.body.get("detail") if isinstance(error.body, Mapping) else None  # FastAPI's, which no message has
-    said = _without_key(str(detail) if detail else first_line(error))[:300]
+    said = _redact_key(str(detail) if detail else first_line(error))[:300]
     return UnsupportedRequest(f"model.server: {model.server} refuses to answer as {model.name} by {model.api}: {said}")
 
 
-def _without_key(text: str) -> str:
-    return text.replace(key, "…") if (key := _key()) else text
+def _redact_key(text: str) -> str:
+    return text.replace(key, "…") if (key := _api_key()) else text

@@ -18,24 +18,24 @@ from transformers import (
 )
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.batches import activations_bytes, in_batches, rows_at_once
+from evenhand.evaluation.models.batches import activations_bytes, batch_size_limit, run_batches
 from evenhand.evaluation.models.checkpoints import (
     BROKEN_WEIGHTS,
-    Described,
-    best_device,
+    ModelDescription,
+    checkpoint_settings,
     load_network,
-    model_settings,
-    on_its_device,
+    move_to_device,
     pad_with_eos,
+    resolve_device,
 )
-from evenhand.evaluation.models.classifier_labels import checked_labels, labels_sha256, place_of_label
+from evenhand.evaluation.models.classifier_labels import check_labels, find_label, labels_sha256
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 from evenhand.evaluation.settings import CheckpointSettings
 
 log = logging.getLogger("evenhand")
 
-PART = 1024  # distinct texts that are encoded and classified together: a kill costs as many
+TEXTS_PER_PART = 1024  # distinct texts that are encoded and classified together: a kill costs as many
 
 
 @dataclass(frozen=True)
@@ -50,22 +50,22 @@ class StyleClassifier:
     revision: str
 
 
-def load_style_classifier(model: Described, field: str = "style_classifier") -> StyleClassifier:
+def load_style_classifier(model: ModelDescription, field: str = "style_classifier") -> StyleClassifier:
     """Load any Hugging Face sequence classifier, an adapter merged into its base; `field` is the setting errors name.
 
     Raises:
         InputError: the name is no model, or no classifier with two labels or more, or its weights or tokenizer are
             missing or pickled.
     """
-    model = model_settings(model)
-    best_device(model.device)  # before a model is read for one that is not there
+    model = checkpoint_settings(model)
+    resolve_device(model.device)  # before a model is read for one that is not there
     revision = model_revision(model.name, model.revision, model.base)
-    network, tokenizer = load_network(model, lambda of, config: _classifying_class(of, config, field))
+    network, tokenizer = load_network(model, lambda of, config: _classifier_class(of, config, field))
     pad_with_eos(tokenizer, field, model.name)
     if network.config.pad_token_id is None:
         network.config.pad_token_id = tokenizer.pad_token_id  # classifiers on decoders find the last token by it
-    labels = checked_labels(model.name, network.config.id2label, network.config.problem_type)
-    network = on_its_device(network, model)
+    labels = check_labels(model.name, network.config.id2label, network.config.problem_type)
+    network = move_to_device(network, model)
     classifier = StyleClassifier(network, tokenizer, labels, labels_sha256(labels), model.name, revision)
     if _longest_input(classifier) <= tokenizer.num_special_tokens_to_add():
         raise InputError(
@@ -75,7 +75,7 @@ def load_style_classifier(model: Described, field: str = "style_classifier") -> 
     return classifier
 
 
-def _classifying_class(model: CheckpointSettings, config: PreTrainedConfig, field: str) -> Any:
+def _classifier_class(model: CheckpointSettings, config: PreTrainedConfig, field: str) -> Any:
     """Return the auto class of a sequence classifier with at least two labels."""
     architectures = config.architectures or []
     if not any(architecture.endswith("ForSequenceClassification") for architecture in architectures):
@@ -83,7 +83,7 @@ def _classifying_class(model: CheckpointSettings, config: PreTrainedConfig, fiel
             f"{field}: {model.name} is a {', '.join(architectures) or config.model_type}; give a model for sequence "
             "classification."
         )
-    labels = checked_labels(model.name, config.id2label, config.problem_type)
+    labels = check_labels(model.name, config.id2label, config.problem_type)
     if len(labels) < 2 or len(set(labels)) < len(labels):
         raise InputError(f"{field}: {model.name} has the labels {labels}; it needs two or more, all different.")
     return AutoModelForSequenceClassification
@@ -100,12 +100,12 @@ def style_vectors(
     A classifier that was trained on several labels to a text (`problem_type` of its config) gives each label a
     probability of its own. Its style vector is these divided by their sum: the share of each style in what is there.
     """
-    return as_styles(classifier, label_probabilities(classifier, texts, on_progress))
+    return to_style_vectors(classifier, label_probabilities(classifier, texts, on_progress))
 
 
-def as_styles(classifier: StyleClassifier, probabilities: np.ndarray) -> np.ndarray:
+def to_style_vectors(classifier: StyleClassifier, probabilities: np.ndarray) -> np.ndarray:
     """Return style vectors from the probabilities of the labels, both (n, S)."""
-    several = has_several_labels(classifier)
+    several = is_multi_label(classifier)
     return probabilities / probabilities.sum(axis=1, keepdims=True) if several else probabilities
 
 
@@ -119,7 +119,7 @@ def label_probability(
     return label_probabilities(classifier, texts, on_progress)[:, label]
 
 
-def has_several_labels(classifier: StyleClassifier) -> bool:
+def is_multi_label(classifier: StyleClassifier) -> bool:
     """Return whether the classifier was trained on several labels to a text (`problem_type` of its config)."""
     return classifier.model.config.problem_type == "multi_label_classification"
 
@@ -129,18 +129,18 @@ def label_probabilities(
 ) -> np.ndarray:
     """Return the probability of each label for each text, float32 of shape (n, S), in [0, 1]; NaN for a blank text.
 
-    As `classified`, all texts at once.
+    As `classify_texts`, all texts at once.
     """
     vectors, n_cut = np.full((len(texts), len(classifier.labels)), np.nan, dtype=np.float32), 0
-    for rows, probabilities, cut in classified(classifier, texts):
+    for rows, probabilities, cut in classify_texts(classifier, texts):
         vectors[rows] = probabilities
         n_cut += int(cut.sum())
         on_progress(len(rows))
-    warn_of_cut(classifier, n_cut, len(texts))
+    warn_truncated(classifier, n_cut, len(texts))
     return vectors
 
 
-def classified(
+def classify_texts(
     classifier: StyleClassifier, texts: Sequence[str], *, share: WorkShard = ALL
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield part by part rows (r,), the probability of each label, float32 (r, S), and whether the text was cut, (r,).
@@ -160,14 +160,14 @@ def classified(
         nothing = np.full((len(blank), len(classifier.labels)), np.nan, dtype=np.float32)
         yield np.array(blank), nothing, np.zeros(len(blank), dtype=bool)
     distinct = list(rows_of)
-    parts = (distinct[start : start + PART] for start in range(0, len(distinct), PART))
+    parts = (distinct[start : start + TEXTS_PER_PART] for start in range(0, len(distinct), TEXTS_PER_PART))
     for part in share.of(parts, lambda text: rows_of[text][0]):
         times = [len(rows_of[text]) for text in part]
-        probabilities, cut = _classified(classifier, part)
+        probabilities, cut = _classify_part(classifier, part)
         yield np.concatenate([rows_of[text] for text in part]), probabilities.repeat(times, axis=0), cut.repeat(times)
 
 
-def _classified(classifier: StyleClassifier, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+def _classify_part(classifier: StyleClassifier, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """Return the probability of each label of some texts, (n, S), and whether each was cut, (n,)."""
     network, longest = classifier.model, _longest_input(classifier)
     encoded = classifier.tokenizer(texts, verbose=False)["input_ids"]
@@ -175,9 +175,9 @@ def _classified(classifier: StyleClassifier, texts: list[str]) -> tuple[np.ndarr
     for row in np.flatnonzero(cut):
         encoded[row] = classifier.tokenizer(texts[row], truncation=True, max_length=longest)["input_ids"]
     vectors = np.empty((len(texts), len(classifier.labels)), dtype=np.float32)
-    at_once = rows_at_once(network, lambda length: activations_bytes(network, length))
+    at_once = batch_size_limit(network, lambda length: activations_bytes(network, length))
     order = np.argsort([-len(ids) for ids in encoded], kind="stable")
-    batches = in_batches(
+    batches = run_batches(
         order,
         lambda row: at_once(max(1, len(encoded[row]))),
         lambda rows: _probabilities(classifier, [encoded[row] for row in rows]),
@@ -193,10 +193,10 @@ def _classified(classifier: StyleClassifier, texts: list[str]) -> tuple[np.ndarr
 def _probabilities(classifier: StyleClassifier, encoded: list[list[int]]) -> np.ndarray:
     inputs = classifier.tokenizer.pad({"input_ids": encoded}, return_attention_mask=True, return_tensors="pt")
     logits = classifier.model(**inputs.to(classifier.model.device)).logits.float()
-    return (logits.sigmoid() if has_several_labels(classifier) else logits.softmax(-1)).cpu().numpy()
+    return (logits.sigmoid() if is_multi_label(classifier) else logits.softmax(-1)).cpu().numpy()
 
 
-def warn_of_cut(classifier: StyleClassifier, n_cut: int, n: int) -> None:
+def warn_truncated(classifier: StyleClassifier, n_cut: int, n: int) -> None:
     """Say in the log how many of n texts the classifier saw the beginning of alone, if any."""
     if n_cut:
         log.warning(
@@ -220,4 +220,4 @@ def label_index(classifier: StyleClassifier, label: str | None, field: str) -> i
     Raises:
         InputError: none is given, or it is not one of them; the message lists them.
     """
-    return place_of_label(classifier.labels, label, classifier.name, field)
+    return find_label(classifier.labels, label, classifier.name, field)

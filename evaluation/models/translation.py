@@ -19,17 +19,17 @@ from evenhand.evaluation.datasets.gendered_translations import language
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.models.batches import (
     activations_bytes,
+    batch_size_limit,
     cache_bytes,
-    in_batches,
     logits_bytes,
-    rows_at_once,
+    run_batches,
 )
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.row_decoding import RefuseNaN
 from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 
 # Paper 004, §4.1.
-DECODING: Mapping[str, Any] = MappingProxyType({"do_sample": False, "num_beams": 5, "max_new_tokens": 100})
+PAPER_DECODING: Mapping[str, Any] = MappingProxyType({"do_sample": False, "num_beams": 5, "max_new_tokens": 100})
 # How language codes look where the tokenizer has no list of them: NLLB's "spa_Latn", mBART's "es_XX".
 LANGUAGE_TOKEN = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2}")
 # Where NLLB's tokenizer names a language otherwise than Table 4 of paper 004.
@@ -56,7 +56,7 @@ def translate(
     *,
     source: str,
     target: str,
-    decoding: Mapping[str, Any] = DECODING,
+    decoding: Mapping[str, Any] = PAPER_DECODING,
     batch_size: int = 32,
     share: WorkShard = ALL,
 ) -> Iterator[tuple[list[int], list[str]]]:
@@ -93,7 +93,7 @@ def translate(
         rows_of.setdefault(text, []).append(row)
     order = sorted(range(len(distinct)), key=lambda place: (len(encoded[place]), encoded[place]), reverse=True)
     rows = [rows_of[text] for text in distinct]
-    return _each_batch(model, encoded, rows, order, {**decoding, **forced}, batch_size, share)
+    return _translate_batches(model, encoded, rows, order, {**decoding, **forced}, batch_size, share)
 
 
 def _encode(
@@ -103,16 +103,16 @@ def _encode(
     tokens, forced = language_tokens(tokenizer), {}
     if hasattr(tokenizer, "supported_language_codes"):
         if tokens:  # Marian reads the target language before the text
-            texts = [f"{tokens[_code(tokens, 'target', target)]} {text}" for text in texts]
+            texts = [f"{tokens[_match_language_code(tokens, 'target', target)]} {text}" for text in texts]
     elif tokens:
-        tokenizer.src_lang = _code(tokens, "source", source)
-        token = tokenizer.convert_tokens_to_ids(tokens[_code(tokens, "target", target)])
+        tokenizer.src_lang = _match_language_code(tokens, "source", source)
+        token = tokenizer.convert_tokens_to_ids(tokens[_match_language_code(tokens, "target", target)])
         # The first mBART starts from the language's token, where the others start from EOS and write the token next.
         forced["decoder_start_token_id" if isinstance(tokenizer, MBartTokenizer) else "forced_bos_token_id"] = token
     return tokenizer(texts)["input_ids"] if texts else [], forced
 
 
-def _code(tokens: Mapping[str, str], field: str, code: str) -> str:
+def _match_language_code(tokens: Mapping[str, str], field: str, code: str) -> str:
     """Return a language's code in the tokenizer's form: as given, "spa_Latn", "spa", "es" or "es_XX".
 
     Raises:
@@ -140,7 +140,7 @@ def _check_lengths(model: DialogueModel, encoded: Sequence[Sequence[int]], decod
         raise InputError(f"texts: one has {longest} tokens; {model.name} has room for {room}. Shorten or leave it out.")
 
 
-def _each_batch(
+def _translate_batches(
     model: DialogueModel,
     encoded: Sequence[list[int]],
     rows_of: Sequence[list[int]],
@@ -165,8 +165,10 @@ def _each_batch(
         output = [[token for token in ids if token not in languages] for ids in output]
         return [text.strip() for text in model.tokenizer.batch_decode(output, skip_special_tokens=True)]
 
-    at_once = rows_at_once(network, bytes_of)
+    at_once = batch_size_limit(network, bytes_of)
     mine = {"share": share, "row_of": lambda place: rows_of[place][0]}
-    for batch, found in in_batches(order, lambda place: min(batch_size, at_once(len(encoded[place]))), compute, **mine):
+    for batch, found in run_batches(
+        order, lambda place: min(batch_size, at_once(len(encoded[place]))), compute, **mine
+    ):
         rows = [row for place in batch for row in rows_of[place]]
         yield rows, [text for text, place in zip(found, batch, strict=True) for _ in rows_of[place]]

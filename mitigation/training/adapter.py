@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.revisions import FACTS
+from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.evaluation.runs.files import write_json
 from evenhand.mitigation.training.networks import on_same_tensors, serve_merged
 from evenhand.mitigation.training.suppress_warnings import suppress_warnings
@@ -79,7 +79,7 @@ def load_tuned(base: DialogueModel, folder: Path, lora: bool, merged: bool = Tru
 
 def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
     """Write evenhand.json, by which a tuned model is known and its control tag found; NaN becomes null."""
-    write_json(folder / FACTS, _without_nan(dict(facts)))
+    write_json(folder / TUNING_FILE, _without_nan(dict(facts)))
 
 
 def portable(name: str, folder: Path) -> str:

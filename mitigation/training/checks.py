@@ -9,8 +9,8 @@ from peft import get_peft_model
 from transformers import PreTrainedConfig
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.checkpoints import best_device, load_config
-from evenhand.evaluation.models.loading import answering_class, control_tag
+from evenhand.evaluation.models.checkpoints import load_config, resolve_device
+from evenhand.evaluation.models.loading import load_control_tag, text_generation_class
 from evenhand.evaluation.models.revisions import adapter_base, first_line, is_adapter, local_folder
 from evenhand.evaluation.results import LABEL
 from evenhand.evaluation.settings import ModelSettings
@@ -45,7 +45,7 @@ def check_tuning(model: ModelSettings, method: Method, settings: TuningSettings,
     kind, config, adapted = load_trainer(method.TRAINER), *_config(model)
     check_trainable(
         model.name,
-        control_tag(model.name),
+        load_control_tag(model.name),
         method.INFERENCE_TAG,
         kind,
         settings,
@@ -53,7 +53,7 @@ def check_tuning(model: ModelSettings, method: Method, settings: TuningSettings,
         quantized=model.quantization is not None or getattr(config, "quantization_config", None) is not None,
         adapted=adapted or rounds > 1,
     )
-    device, packed = best_device(model.device), model.quantization is not None  # which are placed by a map, too
+    device, packed = resolve_device(model.device), model.quantization is not None  # which are placed by a map, too
     check_single_gpu(device, placed=packed or model.device_map is not None)
     common = training_arguments(settings, 0, ROWS, Path("checkpoints"), "none", None, device)
     with suppress_warnings():
@@ -120,7 +120,7 @@ def _config(model: ModelSettings) -> tuple[PreTrainedConfig, bool]:
 def _check_adapter(model: ModelSettings, config: PreTrainedConfig, settings: TuningSettings) -> None:
     """Put the adapter onto a network of the config's shape that has no weights."""
     with torch.device("meta"):
-        network = answering_class(model, config).from_config(config, trust_remote_code=model.trust_remote_code)
+        network = text_generation_class(model, config).from_config(config, trust_remote_code=model.trust_remote_code)
     adapter = adapter_of(network, model.name, (), settings)
     try:
         get_peft_model(network, adapter, low_cpu_mem_usage=True)

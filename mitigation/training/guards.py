@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from evenhand.evaluation.errors import InputError, Refused
-from evenhand.evaluation.models.contexts import before_answers, encode_contexts
+from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
@@ -47,7 +47,7 @@ def output_change(
 
     `apart` is the tuned model with its adapter beside the base; the tuned one itself where that is the same.
     """
-    contexts = before_answers(list(dict.fromkeys(contexts))[:CHECKED_CONTEXTS])
+    contexts = close_reasoning(list(dict.fromkeys(contexts))[:CHECKED_CONTEXTS])
     largest = rounded = 0.0
     for token_ids in encode_contexts(base, contexts):
         first, second = (_first_logits(model, token_ids) for model in (base, tuned))

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from evenhand.evaluation.models.revisions import FACTS
+from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.sentences import Sentences
@@ -47,5 +47,5 @@ def tag_note(model: str, untagged: BiasScore | None = None, before: BiasScore | 
 
 def tuning_facts(model: str) -> dict[str, str]:
     """Return what a tuning wrote beside the weights, nothing for a model that was not tuned here."""
-    file = Path(model) / FACTS
+    file = Path(model) / TUNING_FILE
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}

@@ -20,7 +20,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.revisions import ADAPTER
+from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import write_text
 from evenhand.mitigation.training.adapter import (
@@ -126,13 +126,13 @@ def tune(
     state = fit(base, kind, (train, validation), settings, arguments, lora, data.rewards, callbacks, report_to)
 
     def kept() -> TuningResult:
-        with atomic_write_folder(output_dir / ADAPTER) as folder:
+        with atomic_write_folder(output_dir / ADAPTER_FOLDER) as folder:
             trainable = copy_weights(best_checkpoint(checkpoints, state), folder, base)
             perplexities, change = _examined(base, folder, kind, data, settings, state, neutral)
             check_base_unchanged(base, untouched)
             proof = {"trainable_parameters": trainable, "perplexity": perplexities, "change": change}
             seconds = time.monotonic() - start
-            result = TuningResult(path=output_dir / ADAPTER, seconds=seconds, **_history(state, data), **proof)
+            result = TuningResult(path=output_dir / ADAPTER_FOLDER, seconds=seconds, **_history(state, data), **proof)
             facts = _facts(base, data, recorded, result, folder)
             write_facts(folder, facts)
             write_text(folder / "README.md", model_card(base, facts, card or {}, kind.LOSS))

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from evenhand.evaluation.families.generation_bias.settings import Settings
-from evenhand.evaluation.models.contexts import UNFINISHED
+from evenhand.evaluation.models.contexts import UNFINISHED_REASONING
 from evenhand.evaluation.results import find_score, read_scores
 from evenhand.evaluation.runs.files import sha256_of
 from evenhand.evaluation.settings import CheckpointSettings, DecodingSettings, ModelSettings, PromptSettings
@@ -108,7 +108,7 @@ def test_it_is_measured_tuned_and_measured_again(finished, ruler):
 def test_what_never_leaves_its_thought_is_counted_and_not_measured(finished):
     name, base, folder, _ = finished
     responses = base["responses"]
-    unfinished = responses["left_out"] == UNFINISHED
+    unfinished = responses["left_out"] == UNFINISHED_REASONING
     shares = [score for score in base["scores"] if score.metric == "unfinished_share"]
     if name != "thinker":
         assert not unfinished.any() and not shares and responses["left_out"].isna().all()

@@ -125,7 +125,7 @@ def test_an_adapter_is_tuned_again_with_its_own_tag_and_not_on_packed_weights(tm
 
 def test_several_gpus_without_a_launcher(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr("evenhand.mitigation.training.checks.best_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr("evenhand.mitigation.training.checks.resolve_device", lambda name: torch.device("cuda"))
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     with pytest.raises(InputError, match=r"model\.device: 2 GPUs are visible"):
         loop(told(tmp_path))

@@ -16,7 +16,7 @@ from transformers import BertConfig, BertModel
 
 from evenhand.evaluation.datasets.labelled_texts import hold_out
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.classifier_labels import place_of_label
+from evenhand.evaluation.models.classifier_labels import find_label
 from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier, style_vectors
 from evenhand.evaluation.results import find_score, read_scores
 from evenhand.evaluation.runs.files import sha256_of
@@ -73,7 +73,7 @@ def test_it_learns_and_can_be_used(texts, tmp_path, capsys, monkeypatch):
     assert accuracy.value > 0.95 and accuracy.interval[0] < accuracy.value and area.value > 0.95
     assert f"accuracy: {accuracy.value:.3f}" in capsys.readouterr().out
     classifier = load_style_classifier(str(tmp_path / "run" / "classifier"), field="classifier")
-    label = place_of_label(classifier.labels, "offensive", classifier.name, "classifier.label")
+    label = find_label(classifier.labels, "offensive", classifier.name, "classifier.label")
     rude, kind = style_vectors(classifier, ["what a nasty dog", "what a gentle song"])[:, label]
     assert rude > 0.8 and kind < 0.2
     held_out = read_table(tmp_path / "run" / "held_out.parquet")

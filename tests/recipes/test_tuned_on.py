@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from evenhand.evaluation.models.revisions import FACTS
+from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.evaluation.runs.folders import settings_sha256, write_manifest
 from evenhand.recipes.tuned_on import tuned_on_warnings
 
@@ -21,7 +21,7 @@ def runs(tmp_path):
         (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(settings))
         write_manifest(tmp_path / name, {"format": 2, "fingerprint": settings_sha256(settings), "files": {}})
     (tmp_path / "tune" / "adapter").mkdir()
-    (tmp_path / "tune" / "adapter" / FACTS).write_text(json.dumps({"method": "kto"}))
+    (tmp_path / "tune" / "adapter" / TUNING_FILE).write_text(json.dumps({"method": "kto"}))
     (tmp_path / "measured").mkdir()
     pd.DataFrame({"prompt_id": ["a", "b", "c"]}).to_parquet(tmp_path / "measured" / "prompts.parquet")
     pd.DataFrame({"prompt_id": ["c", "d"]}).to_parquet(tmp_path / "label" / "labels.parquet")

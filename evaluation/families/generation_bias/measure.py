@@ -54,13 +54,13 @@ from evenhand.evaluation.families.generation_bias.settings import (
     wanted_classifiers,
 )
 from evenhand.evaluation.families.offensiveness.metric import THRESHOLD, offensive_share
-from evenhand.evaluation.models.batches import release
-from evenhand.evaluation.models.capabilities import capability_rows, described_tasks
+from evenhand.evaluation.models.batches import free_gpu_memory
+from evenhand.evaluation.models.capabilities import capability_rows, load_tasks
 from evenhand.evaluation.models.classifier_labels import classifier_labels, labels_sha256
-from evenhand.evaluation.models.contexts import format_facts
+from evenhand.evaluation.models.contexts import prompt_format
 from evenhand.evaluation.models.decoding import decoding
-from evenhand.evaluation.models.loading import control_tag, load_dialogue_model
-from evenhand.evaluation.models.styles import as_styles, label_index, load_style_classifier
+from evenhand.evaluation.models.loading import load_control_tag, load_dialogue_model
+from evenhand.evaluation.models.styles import label_index, load_style_classifier, to_style_vectors
 from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore
 from evenhand.evaluation.rows import blocks
 from evenhand.evaluation.runs import processes
@@ -138,7 +138,7 @@ def _asked(run: Run, config: MeasureConfig) -> dict[str, Any]:
     arguments = decoding(config.decoding.preset, **config.decoding.arguments)
     _refuse_repeated(prompts, arguments, config)
     tag = config.settings.control_tag
-    tag = control_tag(config.place(config.model.name, "model")) if tag is None else tag
+    tag = load_control_tag(config.place(config.model.name, "model")) if tag is None else tag
     _ask(run, config, tag, arguments, prompts)
     facts = json.loads((run.folder / MODEL_FACTS).read_text(encoding="utf-8"))
     model = {**model_signature(config.model, run.inputs), "dtype": facts["dtype"], "control_tag": tag}
@@ -165,14 +165,14 @@ def _ask(run: Run, config: MeasureConfig, tag: str, arguments: Mapping[str, Any]
 
     That is its responses, how likely they are to it, how likely ordinary dialogue is, and what else it can do.
     """
-    tasks = described_tasks(config.capabilities)  # a name that is none shows before hours of answers
+    tasks = load_tasks(config.capabilities)  # a name that is none shows before hours of answers
     settings = replace(config.model, name=config.place(config.model.name, "model"))
     model = cache(lambda: load_dialogue_model(settings))
     sampling = {"seed": config.seed, "batch_size": config.decoding.batch_size, "run": run}
 
     if processes.is_rank_zero() and not (run.folder / MODEL_FACTS).exists():
         dtype = str(model().model.dtype).removeprefix("torch.")  # what "auto" was
-        write_json(run.folder / MODEL_FACTS, {"dtype": dtype, "format": format_facts(model())})
+        write_json(run.folder / MODEL_FACTS, {"dtype": dtype, "format": prompt_format(model())})
 
     def answers() -> pd.DataFrame:
         return response_table(prompts, respond(model(), prompts, tag, arguments, **sampling))
@@ -191,7 +191,7 @@ def _ask(run: Run, config: MeasureConfig, tag: str, arguments: Mapping[str, Any]
     if tasks:
         run.table(CAPABILITIES, lambda: capability_rows(model(), tasks))
     model.cache_clear()
-    release()
+    free_gpu_memory()
 
 
 def _classify(run: Run, judge: CheckpointSettings, name: str, table: str) -> None:
@@ -202,11 +202,11 @@ def _classify(run: Run, judge: CheckpointSettings, name: str, table: str) -> Non
         classifier = load_style_classifier(judge, name)
         texts = cleaned(responses[RESPONSE], prompts[DESCRIPTOR])
         vectors, cut = classify_in_parts(run, table, classifier, texts)
-        parts = ((place, as_styles(classifier, some)) for place, some in blocks(vectors))
+        parts = ((place, to_style_vectors(classifier, some)) for place, some in blocks(vectors))
         return style_tables(prompts[PROMPT_ID], parts, classifier.labels, cut)
 
     run.make(table, styles, shared=True)
-    release()
+    free_gpu_memory()
 
 
 def _offensiveness(run: Run, judge: ClassifierSettings, measured: StyledRun, config: MeasureConfig) -> pd.DataFrame:

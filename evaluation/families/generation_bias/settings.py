@@ -117,8 +117,8 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     from evenhand.evaluation.datasets.style_clusters import load_style_clusters
     from evenhand.evaluation.families.generation_bias.collect.prompts import prompts_fingerprint
     from evenhand.evaluation.families.generation_bias.collect.response_file import given_fingerprint
-    from evenhand.evaluation.models.capabilities import check_installed, is_file
-    from evenhand.evaluation.models.classifier_labels import classifier_labels, place_of_label
+    from evenhand.evaluation.models.capabilities import check_tasks, is_task_file
+    from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label
     from evenhand.evaluation.models.revisions import model_revision
     from evenhand.evaluation.runs.files import sha256_of
 
@@ -141,11 +141,11 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     load_style_clusters(settings.style_clusters, labels[FIRST])
     if OFFENSIVE in models:
         judge = settings.offensiveness
-        place_of_label(labels[OFFENSIVE], judge.label, judge.name, "generation_bias.offensiveness.label")
+        find_label(labels[OFFENSIVE], judge.label, judge.name, "generation_bias.offensiveness.label")
     found |= given_fingerprint(config) if config.responses else prompts_fingerprint(config.prompts)
     if config.capabilities:
-        check_installed(config.capabilities)
-        found["capabilities"] = [sha256_of(Path(task)) if is_file(task) else task for task in config.capabilities]
+        check_tasks(config.capabilities)
+        found["capabilities"] = [sha256_of(Path(task)) if is_task_file(task) else task for task in config.capabilities]
     path = neutral_dialogue(config)
     if path is not None and config.loads_model:
         load_neutral_dialogue(path)

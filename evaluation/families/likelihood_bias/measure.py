@@ -24,8 +24,8 @@ from evenhand.evaluation.families.likelihood_bias.rows import (
     select_scored_prompts,
 )
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities, span_positions
-from evenhand.evaluation.models.likelihood.sentences import log_likelihoods_of
-from evenhand.evaluation.models.loading import MaskedModel, is_masked, load_masked_model
+from evenhand.evaluation.models.likelihood.sentences import score_sentences
+from evenhand.evaluation.models.loading import MaskedModel, is_masked_lm, load_masked_model
 from evenhand.evaluation.results import TEXT, BiasScore
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import Run, packages
@@ -60,7 +60,7 @@ def _signature(run: Run, config: MeasureConfig, variant: str) -> dict[str, Any]:
 def _likelihoods(run: Run, config: MeasureConfig) -> pd.DataFrame:
     """Return the sentences of the filtered prompts and sampled descriptors, with log p of each."""
     model = replace(config.model, name=config.place(config.model.name, "model"))
-    taxonomy, masked = load_taxonomy(config.prompts.dataset), model.server is None and is_masked(model)
+    taxonomy, masked = load_taxonomy(config.prompts.dataset), model.server is None and is_masked_lm(model)
     prompts = Dataset.from_pandas(phrase_sentences(taxonomy), preserve_index=False) if masked else generate(taxonomy)
     prompts = of_descriptors(select(prompts, **config.prompts.kept()), config.prompts.descriptors, config.seed)
     sentences = select_scored_prompts(prompts.to_pandas()).reset_index(drop=True)
@@ -69,7 +69,7 @@ def _likelihoods(run: Run, config: MeasureConfig) -> pd.DataFrame:
     else:
         settings = config.settings
         texts = sentences[TEXT].tolist()
-        columns = log_likelihoods_of(run, model, texts, settings.context, settings.end_of_sequence)
+        columns = score_sentences(run, model, texts, settings.context, settings.end_of_sequence)
     return sentences.assign(**dict(zip((LOG_LIKELIHOOD, N_TOKENS, VARIANT), columns, strict=True)))
 
 

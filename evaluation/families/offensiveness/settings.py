@@ -24,7 +24,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
             classifier or the dataset does not exist; or the settings name a file of prompts.
     """
     from evenhand.evaluation.datasets.holistic_bias import sentences_sha256
-    from evenhand.evaluation.models.classifier_labels import classifier_labels, place_of_label
+    from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label
     from evenhand.evaluation.models.revisions import model_revision
 
     classifier = config.settings.classifier
@@ -35,5 +35,5 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
         )
     revision = model_revision(classifier.name, classifier.revision, classifier.base)
     labels = classifier_labels(classifier.name, classifier.revision, classifier.base)
-    place_of_label(labels, classifier.label, classifier.name, "offensiveness.classifier.label")
+    find_label(labels, classifier.label, classifier.name, "offensiveness.classifier.label")
     return {"classifier": revision, "dataset": sentences_sha256(config.prompts)}

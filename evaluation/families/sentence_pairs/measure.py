@@ -15,8 +15,8 @@ from evenhand.evaluation.models.likelihood.masked import (
     masked_log_probabilities,
     unmasked_log_probabilities,
 )
-from evenhand.evaluation.models.likelihood.sentences import log_likelihoods_of
-from evenhand.evaluation.models.loading import is_masked, load_masked_model
+from evenhand.evaluation.models.likelihood.sentences import score_sentences
+from evenhand.evaluation.models.loading import is_masked_lm, load_masked_model
 from evenhand.evaluation.results import LEFT_OUT, LESS, MORE, BiasScore
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import Run, packages
@@ -33,7 +33,7 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
         InputError: the model cannot score sentences, or a sentence has no tokens or too many.
     """
     model = replace(config.model, name=config.place(config.model.name, "model"))
-    masked = model.server is None and is_masked(model)
+    masked = model.server is None and is_masked_lm(model)
     table = run.table("pairs", lambda: _pairs(run, config, model, masked), shared=True)
     with run.step("scores"):
         compute_scores, signature = pair_scores if masked else causal_scores, _signature(run, config, masked, table)
@@ -101,7 +101,5 @@ def _score_masked(run: Run, settings: ModelSettings, pairs: pd.DataFrame) -> pd.
 def _score_causal(run: Run, config: MeasureConfig, model: ModelSettings, pairs: pd.DataFrame) -> pd.DataFrame:
     """Return the table of a causal model: Σ log p of each whole sentence after its start token."""
     settings, sentences = config.settings, [*pairs[MORE], *pairs[LESS]]
-    log_likelihood, tokens, variant = log_likelihoods_of(
-        run, model, sentences, settings.context, settings.end_of_sequence
-    )
+    log_likelihood, tokens, variant = score_sentences(run, model, sentences, settings.context, settings.end_of_sequence)
     return causal_pair_scores(pairs, log_likelihood, tokens).assign(**{VARIANT: variant})

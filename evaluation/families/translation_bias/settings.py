@@ -48,7 +48,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
         source_tables,
         translation_hashes,
     )
-    from evenhand.evaluation.models.classifier_labels import classifier_labels, place_of_label
+    from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label
     from evenhand.evaluation.models.revisions import model_revision
 
     settings = config.settings
@@ -70,5 +70,5 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     if classifier.name is not None:
         fingerprints["toxicity"] = model_revision(classifier.name, classifier.revision, classifier.base)
         labels = classifier_labels(classifier.name, classifier.revision, classifier.base)
-        place_of_label(labels, classifier.label, classifier.name, "toxicity.label")
+        find_label(labels, classifier.label, classifier.name, "toxicity.label")
     return fingerprints

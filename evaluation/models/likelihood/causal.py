@@ -12,14 +12,14 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.batches import token_ids
-from evenhand.evaluation.models.likelihood.tokens import log_likelihoods
+from evenhand.evaluation.models.batches import tokenize_texts
+from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedSentences:
     """Sentences as token ids; of each the first `begin`, (n,), are read and not scored. `start` is "bos" or "eos"."""
 
     ids: list[list[int]]
@@ -42,7 +42,7 @@ def start_token(tokenizer: PreTrainedTokenizerBase) -> tuple[int, str]:
 
 def encode_sentences(
     model: DialogueModel, sentences: Sequence[str], *, context: str = "", end_of_sequence: bool = False
-) -> Encoded:
+) -> EncodedSentences:
     """Return sentences as `encode` does, for a model with its tokenizer and its room.
 
     Raises:
@@ -61,7 +61,7 @@ def encode(
     room: int | None,
     context: str = "",
     end_of_sequence: bool = False,
-) -> Encoded:
+) -> EncodedSentences:
     """Return the start token and the tokens of the context with each sentence behind it, encoded as one text.
 
     A blank stands between the two unless the context ends with one, or with a line end. A token that holds the end of
@@ -74,10 +74,10 @@ def encode(
     start, kind = start_token(tokenizer)
     context += " " * (context[-1:].strip() != "")
     head = tokenizer(context, add_special_tokens=False)["input_ids"] if context else []
-    texts = token_ids(tokenizer, [context + sentence for sentence in sentences], add_special_tokens=False)
+    texts = tokenize_texts(tokenizer, [context + sentence for sentence in sentences], add_special_tokens=False)
     end = [tokenizer.eos_token_id] if end_of_sequence else []
     room = room or math.inf
-    begin = [1 + _common(head, text) for text in texts]
+    begin = [1 + _common_prefix_length(head, text) for text in texts]
     for sentence, text, read in zip(sentences, texts, begin, strict=True):
         if 1 + len(text) == read:
             raise InputError(f"sentences: {sentence!r} has no tokens for {name}; give it some text.")
@@ -86,16 +86,16 @@ def encode(
                 f"sentences: {sentence[:40]!r}… has {1 + len(text) + len(end)} tokens with what is before it, "
                 f"{name} has room for {room:.0f}; shorten it or leave it out."
             )
-    return Encoded([[start, *text, *end] for text in texts], np.array(begin, dtype=np.int64), kind)
+    return EncodedSentences([[start, *text, *end] for text in texts], np.array(begin, dtype=np.int64), kind)
 
 
-def _common(one: list[int], other: list[int]) -> int:
+def _common_prefix_length(one: list[int], other: list[int]) -> int:
     """Return how many tokens two texts have in common at their beginning."""
     return next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))
 
 
-def plain_log_likelihoods(
-    model: DialogueModel, encoded: Encoded, *, share: WorkShard = ALL
+def sequence_log_likelihoods(
+    model: DialogueModel, encoded: EncodedSentences, *, share: WorkShard = ALL
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield, batch by batch, rows (r,), Σ log p of each in nats, float64 (r,), and the number of tokens of that sum.
 
@@ -105,5 +105,5 @@ def plain_log_likelihoods(
     pairs = list(zip(encoded.ids, encoded.begin, strict=True))
     heads, tails = [ids[:begin] for ids, begin in pairs], [ids[begin:] for ids, begin in pairs]
     order = np.argsort(-lengths, kind="stable")
-    for rows, total in log_likelihoods(model, heads, tails, order, share):
+    for rows, total in conditional_log_likelihoods(model, heads, tails, order, share):
         yield rows, total, lengths[rows] - encoded.begin[rows]

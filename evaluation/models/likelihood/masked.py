@@ -17,8 +17,8 @@ import torch
 from transformers import PreTrainedModel
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.batches import activations_bytes, in_batches, logits_bytes, rows_at_once
-from evenhand.evaluation.models.likelihood.tokens import refuse_nan
+from evenhand.evaluation.models.batches import activations_bytes, batch_size_limit, logits_bytes, run_batches
+from evenhand.evaluation.models.likelihood.tokens import check_not_nan
 from evenhand.evaluation.models.loading import MaskedModel
 from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 
@@ -115,13 +115,13 @@ def masked_log_probabilities(
         chosen = [rows[row] for row in batch]
         ids = torch.tensor([list(sentences[sentence]) for sentence, _ in chosen], device=model.device)
         places = torch.tensor([position for _, position in chosen], device=model.device)
-        return _at_masks(model, ids, places, mask)
+        return _score_masked(model, ids, places, mask)
 
-    at_once = rows_at_once(model, lambda length: logits_bytes(model, 1) + activations_bytes(model, length))
+    at_once = batch_size_limit(model, lambda length: logits_bytes(model, 1) + activations_bytes(model, length))
     order = np.argsort(-lengths, kind="stable")
     how = {"alike": lengths.item, "share": share}
-    for batch, (log_p, correct) in in_batches(order, lambda row: at_once(lengths[row]), compute, **how):
-        yield batch, refuse_nan(log_p, masked_model.name), correct
+    for batch, (log_p, correct) in run_batches(order, lambda row: at_once(lengths[row]), compute, **how):
+        yield batch, check_not_nan(log_p, masked_model.name), correct
 
 
 def unmasked_log_probabilities(
@@ -159,22 +159,22 @@ def unmasked_log_probabilities(
     def compute(batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ids = torch.tensor([distinct[index] for index in batch], device=model.device)
         counted = ~torch.tensor([list(special[rows_of[index][0]]) for index in batch], device=model.device)
-        return _unmasked(model, ids, counted)
+        return _score_unmasked(model, ids, counted)
 
     # All layers' attentions are held at once.
-    at_once = rows_at_once(
+    at_once = batch_size_limit(
         model, lambda length: logits_bytes(model, length) + maps * length * length * model.dtype.itemsize
     )
     order = np.argsort(-lengths, kind="stable")
     how = {"alike": lengths.item, "share": share, "row_of": lambda index: rows_of[index][0]}
-    for batch, found in in_batches(order, lambda index: at_once(lengths[index]), compute, **how):
+    for batch, found in run_batches(order, lambda index: at_once(lengths[index]), compute, **how):
         times = [len(rows_of[index]) for index in batch]
         aul, aula = (np.repeat(values, times) for values in found)
-        yield np.concatenate([rows_of[index] for index in batch]), refuse_nan(aul, masked_model.name), aula
+        yield np.concatenate([rows_of[index] for index in batch]), check_not_nan(aul, masked_model.name), aula
 
 
 @torch.inference_mode()
-def _at_masks(
+def _score_masked(
     model: PreTrainedModel, ids: torch.Tensor, places: torch.Tensor, mask: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return log p of the token at each row's place, and whether it is the most probable; ids (r, t), places (r,)."""
@@ -182,7 +182,7 @@ def _at_masks(
     gold = ids[row, places]
     masked = ids.clone()
     masked[row, places] = mask
-    with _only_at(model, places):
+    with _project_positions(model, places):
         logits = model(input_ids=masked).logits
     # A model whose encoder does not hand its output over in the usual way gives all positions.
     logits = (logits[:, 0] if logits.shape[1] == 1 else logits[row, places]).float()
@@ -191,7 +191,7 @@ def _at_masks(
 
 
 @contextmanager
-def _only_at(model: PreTrainedModel, places: torch.Tensor) -> Iterator[None]:
+def _project_positions(model: PreTrainedModel, places: torch.Tensor) -> Iterator[None]:
     """Let the model's own head see one position of each row: the encoder's output (r, t, h) becomes (r, 1, h)."""
 
     def keep(_module: torch.nn.Module, _inputs: Any, output: Any) -> Any:
@@ -211,7 +211,7 @@ def _only_at(model: PreTrainedModel, places: torch.Tensor) -> Iterator[None]:
 
 
 @torch.inference_mode()
-def _unmasked(model: PreTrainedModel, ids: torch.Tensor, counted: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+def _score_unmasked(model: PreTrainedModel, ids: torch.Tensor, counted: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Return AUL and AULA of each row; ids (r, t), counted (r, t) true at the tokens that count."""
     with _eager_attention(model):
         output = model(input_ids=ids, output_attentions=True)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.contexts import before_answers, encode_contexts, encode_responses
-from evenhand.evaluation.models.likelihood.tokens import log_likelihoods
+from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses
+from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 
@@ -32,7 +32,7 @@ def response_perplexity(
     heads, tails = _encode(dialogue_model, contexts, responses)
     _check_lengths(dialogue_model, heads, tails)
     log_likelihood = np.zeros(len(contexts))
-    for rows, total in log_likelihoods(dialogue_model, heads, tails, _longest_first(heads, tails)):
+    for rows, total in conditional_log_likelihoods(dialogue_model, heads, tails, _longest_first(heads, tails)):
         log_likelihood[rows] = total
         on_progress(len(rows))
     return log_likelihood, np.array([len(ids) for ids in tails], dtype=np.int64)
@@ -50,7 +50,7 @@ def response_log_likelihoods(
     tokens = np.array([len(ids) for ids in tails], dtype=np.int64)
     order, room = _longest_first(heads, tails), _room(dialogue_model)
     fits = np.array([_length(dialogue_model, heads[row], tails[row]) <= room for row in order], dtype=bool)
-    for rows, total in log_likelihoods(dialogue_model, heads, tails, order[fits], share):
+    for rows, total in conditional_log_likelihoods(dialogue_model, heads, tails, order[fits], share):
         yield rows, total, tokens[rows]
     for too_long in share.of([order[~fits]]):
         yield too_long, np.full(len(too_long), np.nan), tokens[too_long]
@@ -66,7 +66,7 @@ def _encode(
     dialogue_model: DialogueModel, contexts: Sequence[str], responses: Sequence[str]
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Return the token ids of contexts, where a model thinks with no thought, and those of responses."""
-    return encode_contexts(dialogue_model, before_answers(contexts)), encode_responses(dialogue_model, responses)
+    return encode_contexts(dialogue_model, close_reasoning(contexts)), encode_responses(dialogue_model, responses)
 
 
 def _length(dialogue_model: DialogueModel, head: list[int], tail: list[int]) -> int:

@@ -7,7 +7,7 @@ alone and has its depth for a position, so that each sees exactly what it would 
 that begins inside the tree is preceded by the path to its first node, and so needs nothing of the ones before.
 
 This holds for models whose attention honours a mask and positions that are given (GPT-2, OPT, Llama, …). Others
-(Bloom's ALiBi counts positions itself, Mamba has no attention) are found out by `honours_trees`.
+(Bloom's ALiBi counts positions itself, Mamba has no attention) are found out by `supports_prefix_trees`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,15 +18,15 @@ import numpy as np
 import torch
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.batches import activations_bytes, budget, in_batches, logits_bytes
-from evenhand.evaluation.models.likelihood.causal import Encoded, plain_log_likelihoods
-from evenhand.evaluation.models.likelihood.tokens import refuse_nan
+from evenhand.evaluation.models.batches import activations_bytes, logits_bytes, memory_budget, run_batches
+from evenhand.evaluation.models.likelihood.causal import EncodedSentences, sequence_log_likelihoods
+from evenhand.evaluation.models.likelihood.tokens import check_not_nan
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 
 # Nodes of one sequence: more make attention, quadratic in them, dear; fewer repeat more paths. Measured on a CPU.
-NODES_AT_ONCE = {"cpu": 768, "cuda": 2048}
-PROBES, PROBE_ERROR = 8, {torch.float32: 1e-2, torch.float16: 0.2, torch.bfloat16: 1.0}  # nats of a sentence
+NODES_PER_PASS = {"cpu": 768, "cuda": 2048}
+PROBE_SENTENCES, PROBE_ERROR = 8, {torch.float32: 1e-2, torch.float16: 0.2, torch.bfloat16: 1.0}  # nats of a sentence
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,11 @@ def _subtree_ends(depth: np.ndarray) -> np.ndarray:
     return end
 
 
-def positions_run(model: DialogueModel, tree: PrefixTree) -> int:
+def count_positions(model: DialogueModel, tree: PrefixTree) -> int:
     """Return how many positions the model runs for the tree: its inner nodes, and paths to where sequences begin."""
-    batches = in_batches(range(len(tree.inner)), _nodes_at_once(model, tree), lambda nodes: len(_path(tree, nodes[0])))
+    batches = run_batches(
+        range(len(tree.inner)), _max_nodes(model, tree), lambda nodes: len(_path_to_root(tree, nodes[0]))
+    )
     return sum(path + len(nodes) for nodes, path in batches)
 
 
@@ -116,23 +118,25 @@ def node_log_probabilities(
     # Rows come parent by parent.
     how = {"share": share, "row_of": lambda node: tree.child[tree.first_child[node]] - 1}
     compute, inner = partial(_log_probabilities, model, tree), range(len(tree.inner))
-    for nodes, log_p in in_batches(inner, _nodes_at_once(model, tree), compute, **how):
+    for nodes, log_p in run_batches(inner, _max_nodes(model, tree), compute, **how):
         children = tree.child[tree.first_child[nodes.start] : tree.first_child[nodes.stop]]
-        yield children - 1, refuse_nan(log_p, model.name)
+        yield children - 1, check_not_nan(log_p, model.name)
 
 
-def _nodes_at_once(model: DialogueModel, tree: PrefixTree) -> Callable[[int], int]:
+def _max_nodes(model: DialogueModel, tree: PrefixTree) -> Callable[[int], int]:
     """Return a function: inner node → how many, beginning with it, make one sequence with the path before them."""
     network = model.model
-    most = NODES_AT_ONCE.get(network.device.type, NODES_AT_ONCE["cpu"])
-    most = min(most, budget(network.device) // (logits_bytes(network, 1) + activations_bytes(network, most) // most))
+    most = NODES_PER_PASS.get(network.device.type, NODES_PER_PASS["cpu"])
+    most = min(
+        most, memory_budget(network.device) // (logits_bytes(network, 1) + activations_bytes(network, most) // most)
+    )
     return lambda node: max(1, most - int(tree.depth[tree.inner[node]]))
 
 
 @torch.inference_mode()
 def _log_probabilities(model: DialogueModel, tree: PrefixTree, nodes: range) -> np.ndarray:
     """Return log p of the children of some inner nodes, by parent, float64 (r,)."""
-    network, path = model.model, _path(tree, nodes.start)
+    network, path = model.model, _path_to_root(tree, nodes.start)
     inner = np.concatenate([path, np.array(nodes)])
     # A node is an ancestor of those from itself to the end of its subtree.
     sees = (inner[None] <= inner[:, None]) & (inner[:, None] < tree.end[inner][None])
@@ -154,7 +158,7 @@ def _log_probabilities(model: DialogueModel, tree: PrefixTree, nodes: range) -> 
     return log_p.cpu().numpy()
 
 
-def _path(tree: PrefixTree, first: int) -> np.ndarray:
+def _path_to_root(tree: PrefixTree, first: int) -> np.ndarray:
     """Return the ancestors of an inner node, from the root, as places among the inner nodes."""
     ancestors, node = [], tree.parent[tree.inner[first]]
     while node >= 0:
@@ -163,7 +167,7 @@ def _path(tree: PrefixTree, first: int) -> np.ndarray:
     return np.searchsorted(tree.inner, np.array(ancestors[::-1], dtype=np.int64))
 
 
-def sentence_sums(tree: PrefixTree, log_p: np.ndarray, begin: np.ndarray | int) -> np.ndarray:
+def sum_sequences(tree: PrefixTree, log_p: np.ndarray, begin: np.ndarray | int) -> np.ndarray:
     """Return Σ log p of each sequence's tokens from position `begin` on, (N,), from those of all nodes but the root."""
     by_depth = np.argsort(tree.depth, kind="stable")
     levels = np.split(by_depth, np.flatnonzero(np.diff(tree.depth[by_depth])) + 1)[1:]
@@ -176,10 +180,10 @@ def sentence_sums(tree: PrefixTree, log_p: np.ndarray, begin: np.ndarray | int) 
     return found
 
 
-def honours_trees(model: DialogueModel, encoded: Encoded) -> bool:
+def supports_prefix_trees(model: DialogueModel, encoded: EncodedSentences) -> bool:
     """Say whether the model scores some of the sentences in a tree as it does plainly; it may not take trees at all."""
-    chosen = np.unique(np.linspace(0, len(encoded.ids) - 1, PROBES).astype(int))
-    probes = Encoded([encoded.ids[row] for row in chosen], encoded.begin[chosen], encoded.start)
+    chosen = np.unique(np.linspace(0, len(encoded.ids) - 1, PROBE_SENTENCES).astype(int))
+    probes = EncodedSentences([encoded.ids[row] for row in chosen], encoded.begin[chosen], encoded.start)
     tree = prefix_tree(probes.ids)
     log_p = np.full(len(tree.token) - 1, np.nan)
     try:
@@ -190,7 +194,7 @@ def honours_trees(model: DialogueModel, encoded: Encoded) -> bool:
     except (TypeError, ValueError, RuntimeError, IndexError, AttributeError):
         return False
     plain = np.empty(len(chosen))
-    for rows, values, _ in plain_log_likelihoods(model, probes):
+    for rows, values, _ in sequence_log_likelihoods(model, probes):
         plain[rows] = values
-    found = sentence_sums(tree, log_p, probes.begin)
+    found = sum_sequences(tree, log_p, probes.begin)
     return bool(np.abs(found - plain).max() <= PROBE_ERROR[model.model.dtype])

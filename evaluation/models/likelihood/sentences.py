@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.likelihood.causal import encode_sentences, plain_log_likelihoods
+from evenhand.evaluation.models.likelihood.causal import encode_sentences, sequence_log_likelihoods
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.likelihood.prefix_tree import (
-    honours_trees,
     node_log_probabilities,
     prefix_tree,
-    sentence_sums,
+    sum_sequences,
+    supports_prefix_trees,
 )
 from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
@@ -22,7 +22,7 @@ from evenhand.evaluation.settings import ModelSettings
 
 log = logging.getLogger("evenhand")
 
-SLAB = 1024  # sentences that an encoder-decoder model scores in one go
+SENTENCES_PER_PART = 1024  # sentences that an encoder-decoder model scores in one go
 
 
 def sentence_log_likelihoods(
@@ -37,17 +37,17 @@ def sentence_log_likelihoods(
         InputError: a sentence has no tokens, or too many; an encoder-decoder model has no context.
     """
     if model.kind == "encoder_decoder":
-        return _given_context(run, model, sentences, context)
+        return _score_given_context(run, model, sentences, context)
     encoded = encode_sentences(model, sentences, context=context, end_of_sequence=end_of_sequence)
     tokens = np.array([len(ids) for ids in encoded.ids]) - encoded.begin
     variant = f"Σ log p of the whole sentence after {encoded.start.upper()}" + " and a context" * bool(context)
-    if not honours_trees(model, encoded):
+    if not supports_prefix_trees(model, encoded):
         log.warning("model: %s does not take trees of sentences; it is scored plainly, and slower", model.name)
         found = run.compute_resumable(
             "sentences",
             ["log_likelihood"],
             len(sentences),
-            lambda share: (batch[:2] for batch in plain_log_likelihoods(model, encoded, share=share)),
+            lambda share: (batch[:2] for batch in sequence_log_likelihoods(model, encoded, share=share)),
             "sentences",
             "sentences",
         )
@@ -61,10 +61,10 @@ def sentence_log_likelihoods(
         "distinct beginnings",
         "tokens",
     )
-    return sentence_sums(tree, found["log_p"].to_numpy(), encoded.begin), tokens, f"{variant}, over a prefix tree"
+    return sum_sequences(tree, found["log_p"].to_numpy(), encoded.begin), tokens, f"{variant}, over a prefix tree"
 
 
-def log_likelihoods_of(
+def score_sentences(
     run: Run, settings: ModelSettings, sentences: Sequence[str], context: str, end_of_sequence: bool
 ) -> tuple[np.ndarray, np.ndarray, str]:
     """Return `sentence_log_likelihoods` of a model that is loaded for it, or those that its server says.
@@ -77,7 +77,7 @@ def log_likelihoods_of(
     return sentence_log_likelihoods(run, load_dialogue_model(settings), sentences, context, end_of_sequence)
 
 
-def _given_context(
+def _score_given_context(
     run: Run, model: DialogueModel, sentences: Sequence[str], context: str
 ) -> tuple[np.ndarray, np.ndarray, str]:
     if not context:
@@ -86,7 +86,9 @@ def _given_context(
         )
 
     def slabs(share: WorkShard) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        for rows in share.of(np.split(np.arange(len(sentences)), range(SLAB, len(sentences), SLAB))):
+        for rows in share.of(
+            np.split(np.arange(len(sentences)), range(SENTENCES_PER_PART, len(sentences), SENTENCES_PER_PART))
+        ):
             yield rows, *response_perplexity(model, [context] * len(rows), [sentences[row] for row in rows])
 
     found = run.compute_resumable(

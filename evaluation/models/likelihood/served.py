@@ -14,8 +14,8 @@ import numpy as np
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import load_config, load_tokenizer
-from evenhand.evaluation.models.likelihood.causal import Encoded, encode
-from evenhand.evaluation.models.server import Body, UnsupportedRequest, answers, request_once, tokenizer_of
+from evenhand.evaluation.models.likelihood.causal import EncodedSentences, encode
+from evenhand.evaluation.models.server import Body, UnsupportedRequest, fetch_answers, request_once, served_tokenizer
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.folders import Run
 from evenhand.evaluation.runs.work_shards import WorkShard
@@ -34,7 +34,7 @@ class LogprobEndpoint:
     read: Callable[[Any, Sequence[int]], Sequence[float | None] | None]
 
 
-def _echoed(choice: Any, ids: Sequence[int]) -> Sequence[float | None] | None:
+def _parse_echo(choice: Any, ids: Sequence[int]) -> Sequence[float | None] | None:
     if choice.logprobs is None:
         return None
     found = choice.logprobs.token_logprobs
@@ -43,7 +43,7 @@ def _echoed(choice: Any, ids: Sequence[int]) -> Sequence[float | None] | None:
     return found[: len(ids)]
 
 
-def _of_prompt(choice: Any, ids: Sequence[int]) -> Sequence[float | None] | None:
+def _parse_prompt_logprobs(choice: Any, ids: Sequence[int]) -> Sequence[float | None] | None:
     found = getattr(choice, "prompt_logprobs", None)
     if found is None:
         return None
@@ -51,8 +51,8 @@ def _of_prompt(choice: Any, ids: Sequence[int]) -> Sequence[float | None] | None
 
 
 LOGPROB_ENDPOINTS = (
-    LogprobEndpoint("`echo` with `logprobs`", {"echo": True, "logprobs": 1}, _echoed),
-    LogprobEndpoint("`prompt_logprobs`", {"extra_body": {"prompt_logprobs": 1}}, _of_prompt),
+    LogprobEndpoint("`echo` with `logprobs`", {"echo": True, "logprobs": 1}, _parse_echo),
+    LogprobEndpoint("`prompt_logprobs`", {"extra_body": {"prompt_logprobs": 1}}, _parse_prompt_logprobs),
 )
 
 
@@ -66,16 +66,16 @@ def served_log_likelihoods(
     Raises:
         InputError: the server says no log p of a prompt's tokens, or fails; a sentence has no tokens, or too many.
     """
-    encoded = _encoded(model, sentences, context, end_of_sequence)
+    encoded = _encode(model, sentences, context, end_of_sequence)
     body = {"model": model.name, "max_tokens": 1, "temperature": 0}
     bodies = [{**body, "prompt": ids} for ids in encoded.ids]
-    way = processes.on_rank_zero(lambda: LOGPROB_ENDPOINTS.index(_way_of(model, bodies[0])))
+    way = processes.on_rank_zero(lambda: LOGPROB_ENDPOINTS.index(_find_endpoint(model, bodies[0])))
     way = LOGPROB_ENDPOINTS[way]
     run.facts["server"] = model.server
 
     def sums(share: WorkShard) -> Iterator[tuple[list[int], list[float]]]:
         asked = [{**body, **way.asked} for body in bodies]
-        for rows, found in answers(model, asked, share, read=_reader(way)):
+        for rows, found in fetch_answers(model, asked, share, read=_logprob_parser(way)):
             begin = encoded.begin[rows]
             yield rows, [math.fsum(log_p[first:]) for log_p, first in zip(found, begin, strict=True)]
 
@@ -85,8 +85,8 @@ def served_log_likelihoods(
     return found["log_likelihood"].to_numpy(), tokens, f"{variant}, by a server's {way.name}"
 
 
-def _encoded(model: ModelSettings, sentences: Sequence[str], context: str, end_of_sequence: bool) -> Encoded:
-    described = tokenizer_of(model)
+def _encode(model: ModelSettings, sentences: Sequence[str], context: str, end_of_sequence: bool) -> EncodedSentences:
+    described = served_tokenizer(model)
     config = load_config(described)
     tokenizer = load_tokenizer(described, config)
     room = getattr(config, "max_position_embeddings", None)
@@ -94,7 +94,7 @@ def _encoded(model: ModelSettings, sentences: Sequence[str], context: str, end_o
     return encode(tokenizer, sentences, name=model.name, room=room and room - 1, **how)  # one token is generated
 
 
-def _reader(way: LogprobEndpoint) -> Callable[[Any, Body], list[float]]:
+def _logprob_parser(way: LogprobEndpoint) -> Callable[[Any, Body], list[float]]:
     """Return what reads log p of all tokens of a prompt from an answer, 0 of the first, which follows nothing."""
 
     def read(answer: Any, body: Body) -> list[float]:
@@ -110,7 +110,7 @@ def _reader(way: LogprobEndpoint) -> Callable[[Any, Body], list[float]]:
     return read
 
 
-def _way_of(model: ModelSettings, body: Body) -> LogprobEndpoint:
+def _find_endpoint(model: ModelSettings, body: Body) -> LogprobEndpoint:
     """Return the first way in which a server says log p of a prompt's tokens.
 
     Raises:
@@ -119,7 +119,7 @@ def _way_of(model: ModelSettings, body: Body) -> LogprobEndpoint:
     said = []
     for way in LOGPROB_ENDPOINTS:
         try:
-            request_once(model, {**body, **way.asked}, _reader(way))
+            request_once(model, {**body, **way.asked}, _logprob_parser(way))
         except UnsupportedRequest as error:
             said.append(f"{way.name}: {error}")
         else:

@@ -6,15 +6,15 @@ import numpy as np
 import torch
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.batches import activations_bytes, in_batches, logits_bytes, rows_at_once
+from evenhand.evaluation.models.batches import activations_bytes, batch_size_limit, logits_bytes, run_batches
 from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.work_shards import ALL, WorkShard
 
-IGNORED = -100  # the label of a position that is not scored, as in torch's cross_entropy
+IGNORED_LABEL = -100  # the label of a position that is not scored, as in torch's cross_entropy
 
 
-def log_likelihoods(
+def conditional_log_likelihoods(
     dialogue_model: DialogueModel,
     heads: Sequence[list[int]],
     tails: Sequence[list[int]],
@@ -30,16 +30,18 @@ def log_likelihoods(
         InputError: what the model gives is not a number.
     """
     network = dialogue_model.model
-    at_once = rows_at_once(network, lambda length: logits_bytes(network, length) + activations_bytes(network, length))
+    at_once = batch_size_limit(
+        network, lambda length: logits_bytes(network, length) + activations_bytes(network, length)
+    )
 
     def compute(rows: np.ndarray) -> np.ndarray:
-        found = _log_likelihoods(dialogue_model, [heads[row] for row in rows], [tails[row] for row in rows])
-        return refuse_nan(found, dialogue_model.name)
+        found = _score_batch(dialogue_model, [heads[row] for row in rows], [tails[row] for row in rows])
+        return check_not_nan(found, dialogue_model.name)
 
-    return in_batches(order, lambda row: at_once(len(heads[row]) + len(tails[row])), compute, share=share)
+    return run_batches(order, lambda row: at_once(len(heads[row]) + len(tails[row])), compute, share=share)
 
 
-def refuse_nan(values: np.ndarray, name: str) -> np.ndarray:
+def check_not_nan(values: np.ndarray, name: str) -> np.ndarray:
     """Return what the model of this name gave, or raise an InputError if it is not all numbers."""
     if np.isnan(values).any():
         raise InputError(f"model: {name} gives NaN where a log-probability should be; {BROKEN_WEIGHTS}")
@@ -47,30 +49,30 @@ def refuse_nan(values: np.ndarray, name: str) -> np.ndarray:
 
 
 @torch.inference_mode()
-def _log_likelihoods(dialogue_model: DialogueModel, heads: list[list[int]], tails: list[list[int]]) -> np.ndarray:
+def _score_batch(dialogue_model: DialogueModel, heads: list[list[int]], tails: list[list[int]]) -> np.ndarray:
     model, filler = dialogue_model.model, dialogue_model.tokenizer.pad_token_id
     encoder_decoder = dialogue_model.kind == "encoder_decoder"
     inputs = heads if encoder_decoder else [head + tail for head, tail in zip(heads, tails, strict=True)]
     # Padding stands on the right, behind all that is scored, so a causal model never sees it.
     arguments = {
-        "input_ids": _padded(inputs, filler).to(model.device),
-        "attention_mask": _padded([[1] * len(ids) for ids in inputs], 0).to(model.device),
+        "input_ids": _pad_right(inputs, filler).to(model.device),
+        "attention_mask": _pad_right([[1] * len(ids) for ids in inputs], 0).to(model.device),
     }
     if encoder_decoder:
-        labels = _padded(tails, IGNORED).to(model.device)
+        labels = _pad_right(tails, IGNORED_LABEL).to(model.device)
         logits = model(**arguments, labels=labels).logits  # the model shifts the labels to the right itself
     else:
-        labels = [[IGNORED] * len(head) + tail for head, tail in zip(heads, tails, strict=True)]
+        labels = [[IGNORED_LABEL] * len(head) + tail for head, tail in zip(heads, tails, strict=True)]
         first = max(1, min(map(len, heads)))  # nothing before it is scored in any row
-        labels = _padded(labels, IGNORED)[:, first:].to(model.device)
+        labels = _pad_right(labels, IGNORED_LABEL)[:, first:].to(model.device)
         logits = model(**arguments, use_cache=False).logits[:, first - 1 : -1]
     losses = torch.nn.functional.cross_entropy(
-        logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none"
+        logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED_LABEL, reduction="none"
     )
     return -losses.view(labels.shape).double().sum(1).cpu().numpy()
 
 
-def _padded(rows: Sequence[list[int]], filler: int) -> torch.Tensor:
+def _pad_right(rows: Sequence[list[int]], filler: int) -> torch.Tensor:
     """Return the rows as a tensor, filled up on the right."""
     width = max(map(len, rows))
     return torch.tensor([row + [filler] * (width - len(row)) for row in rows])

@@ -11,7 +11,7 @@ from functools import partial
 from datasets import Dataset
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.contexts import before_answers, encode_contexts, encode_responses
+from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.training.data import CONTEXT
 
@@ -38,7 +38,7 @@ def prompt_ids(base: DialogueModel, rows: Dataset) -> list[list[int]]:
         InputError: two prompts that differ are the same to the tokenizer.
     """
     distinct = list(dict.fromkeys(rows[PROMPT]))
-    tokens_of = dict(zip(distinct, encode_contexts(base, before_answers(distinct)), strict=True))
+    tokens_of = dict(zip(distinct, encode_contexts(base, close_reasoning(distinct)), strict=True))
     if len({tuple(tokens) for tokens in tokens_of.values()}) < len(distinct):
         raise InputError(
             f"model: to the tokenizer of {base.name} some prompts that differ are the same, perhaps in their control "

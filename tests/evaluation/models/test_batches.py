@@ -11,14 +11,14 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches
 from evenhand.evaluation.models.batches import (
     activations_bytes,
-    budget,
+    batch_size_limit,
     cache_bytes,
-    in_batches,
     is_out_of_memory,
     logits_bytes,
-    rows_at_once,
-    token_ids,
-    tokens_at_once,
+    memory_budget,
+    run_batches,
+    tokenize_texts,
+    tokens_per_pass,
 )
 from evenhand.evaluation.runs.work_shards import WorkShard
 
@@ -49,7 +49,7 @@ def holds(n, error):
 def test_a_batch_that_does_not_fit_is_halved_once_for_all_and_said_once(caplog):
     compute, sizes = holds(3, TOO_LITTLE)
     with caplog.at_level(logging.WARNING, "evenhand"):
-        found = list(in_batches(range(20), lambda item: 8, compute))
+        found = list(run_batches(range(20), lambda item: 8, compute))
     assert [list(some) for some, _ in found] == [list(range(i, i + 2)) for i in range(0, 20, 2)]
     assert sum(total for _, total in found) == sum(range(20))
     assert sizes == [8, 4, *[2] * 10]  # the larger sizes are not tried again
@@ -58,7 +58,7 @@ def test_a_batch_that_does_not_fit_is_halved_once_for_all_and_said_once(caplog):
 
 def test_a_single_item_that_does_not_fit_is_an_error_that_names_the_device():
     with pytest.raises(InputError, match="device: one row alone does not fit .* shorter texts"):
-        list(in_batches([1, 2, 3], lambda item: 2, holds(0, TOO_LITTLE)[0]))
+        list(run_batches([1, 2, 3], lambda item: 2, holds(0, TOO_LITTLE)[0]))
 
 
 @pytest.mark.parametrize(
@@ -73,26 +73,26 @@ def test_a_single_item_that_does_not_fit_is_an_error_that_names_the_device():
 )
 def test_all_kinds_of_too_little_memory_are_known(error):
     assert is_out_of_memory(error)
-    assert len(list(in_batches(range(4), lambda item: 4, holds(2, error)[0]))) == 2
+    assert len(list(run_batches(range(4), lambda item: 4, holds(2, error)[0]))) == 2
 
 
 def test_an_error_of_another_kind_is_none_of_ours():
     compute, sizes = holds(1, RuntimeError("shapes cannot be multiplied"))
     with pytest.raises(RuntimeError, match="multiplied"):
-        list(in_batches(range(4), lambda item: 4, compute))
+        list(run_batches(range(4), lambda item: 4, compute))
     assert sizes == [4]
 
 
 def test_a_batch_ends_where_items_are_no_longer_alike_and_has_what_its_first_item_says():
     items = [9, 9, 9, 4, 4, 2]
-    found = [list(some) for some, _ in in_batches(items, lambda item: 12 // item + 1, sum, alike=lambda item: item)]
+    found = [list(some) for some, _ in run_batches(items, lambda item: 12 // item + 1, sum, alike=lambda item: item)]
     assert found == [[9, 9], [9], [4, 4], [2]]
 
 
 def test_a_share_has_whole_batches_cut_as_they_are_without_it():
     for process, mine in ((0, [[0, 1]]), (1, [[4, 5], [6]])):  # 2, 3 are finished
         share = WorkShard(np.array([2, 3]), process, 2)
-        assert [list(some) for some, _ in in_batches(range(7), lambda item: 2, sum, share=share)] == mine
+        assert [list(some) for some, _ in run_batches(range(7), lambda item: 2, sum, share=share)] == mine
 
 
 def test_bytes_by_hand(llama):
@@ -114,41 +114,41 @@ def test_the_cache_of_a_real_model_takes_what_is_said(llama):
 
 
 def test_rows_are_bounded_by_memory_and_by_what_keeps_a_cpu_busy(llama, monkeypatch):
-    monkeypatch.setattr(batches, "HOST_BUDGET", 1000)
-    monkeypatch.setattr(batches, "CPU_CACHE", 64 * llama.dtype.itemsize * 50)  # of 50 tokens
-    at_once = rows_at_once(llama, lambda length: 100)
+    monkeypatch.setattr(batches, "MAX_HOST_BYTES", 1000)
+    monkeypatch.setattr(batches, "CPU_CACHE_BYTES", 64 * llama.dtype.itemsize * 50)  # of 50 tokens
+    at_once = batch_size_limit(llama, lambda length: 100)
     assert [at_once(length) for length in (1, 5, 10, 1000)] == [10, 10, 5, 1]
 
 
 def test_1024_tokens_keep_a_cpu_busy_with_bert_base_and_fewer_with_larger_ones():
     base = BertModel(BertConfig(num_hidden_layers=0, vocab_size=10))
     large = BertModel(BertConfig(num_hidden_layers=0, vocab_size=10, hidden_size=1024, intermediate_size=4096))
-    assert [tokens_at_once(base), tokens_at_once(large)] == [1024, 768]
+    assert [tokens_per_pass(base), tokens_per_pass(large)] == [1024, 768]
 
 
 def test_the_budget_is_the_hosts_or_half_of_what_is_left_of_it(monkeypatch):
     cpu = torch.device("cpu")
-    assert 0 < budget(cpu) <= batches.HOST_BUDGET
+    assert 0 < memory_budget(cpu) <= batches.MAX_HOST_BYTES
     monkeypatch.setattr(batches.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 1000}))
-    assert budget(cpu) == 500
+    assert memory_budget(cpu) == 500
 
 
 def test_the_budget_of_a_gpu_counts_what_torch_holds_and_does_not_use(monkeypatch):
     for name, value in (("memory_reserved", 50), ("memory_allocated", 30), ("mem_get_info", (80, 200))):
         monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
-    assert budget(torch.device("cuda:1")) == int(batches.GPU_SHARE * (80 + 50 - 30))
+    assert memory_budget(torch.device("cuda:1")) == int(batches.GPU_MEMORY_FRACTION * (80 + 50 - 30))
 
 
 def test_texts_are_encoded_some_at_a_time_and_equal_ones_once(monkeypatch):
-    monkeypatch.setattr(batches, "ENCODED_AT_ONCE", 2)
+    monkeypatch.setattr(batches, "TOKENIZER_BATCH_SIZE", 2)
     asked = []
 
     def tokenizer(some, **arguments):
         asked.append((some, arguments))
         return {"input_ids": [[len(text)] for text in some]}
 
-    found = token_ids(tokenizer, ["a", "bb", "a", "ccc"], add_special_tokens=False)
+    found = tokenize_texts(tokenizer, ["a", "bb", "a", "ccc"], add_special_tokens=False)
     assert found == [[1], [2], [1], [3]]
     assert [some for some, _ in asked] == [["a", "bb"], ["ccc"]]
     assert asked[0][1] == {"return_attention_mask": False, "add_special_tokens": False}
-    assert token_ids(tokenizer, []) == []
+    assert tokenize_texts(tokenizer, []) == []

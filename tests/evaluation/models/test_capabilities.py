@@ -17,7 +17,7 @@ from evenhand.evaluation.families.generation_bias.report.tables import cost_tabl
 from evenhand.evaluation.families.generation_bias.report.warnings import warnings
 from evenhand.evaluation.families.generation_bias.settings import inputs
 from evenhand.evaluation.models import capabilities as module
-from evenhand.evaluation.models.capabilities import capability_rows, check_installed, described_tasks
+from evenhand.evaluation.models.capabilities import capability_rows, check_tasks, load_tasks
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.results import find_score
@@ -55,7 +55,7 @@ def task(tmp_path_factory):
 def test_a_task_of_our_own_is_asked_of_the_model_as_it_is_loaded(task):
     """The model prefers one of the two sentences to each document; the other is right in half of them."""
     model = load_dialogue_model(str(DIALOGUE_MODEL))
-    rows = capability_rows(model, described_tasks([task]))
+    rows = capability_rows(model, load_tasks([task]))
     assert set(rows["task"]) == {"garden"} and set(rows["metric"]) == {"acc"}
     assert len(rows) == rows["document"].nunique() == 6
 
@@ -81,7 +81,7 @@ def test_a_chat_model_is_asked_in_its_template(task, tmp_path, monkeypatch):
         folder = str(getattr(tiny_checkpoints, name)(tmp_path / name))
         model = load_dialogue_model(ModelSettings(name=folder, system_prompt="Be brief.", device="cpu"))
         asked.clear()
-        assert len(capability_rows(model, described_tasks([task]))) == 6
+        assert len(capability_rows(model, load_tasks([task]))) == 6
         contexts = render_contexts(model, [f"I have {n} cats." for n in range(6)], [""] * 6, "")
         assert all("Be brief." in context for context in contexts)
         assert sorted(asked) == sorted((context, choice) for context in contexts for choice in CHOICES)
@@ -96,12 +96,12 @@ def _log_likelihood(network, ids, torch):
 @needs_harness
 def test_a_task_that_is_none_is_named():
     with pytest.raises(InputError, match="capabilities: 'hellaswga' is unknown; did you mean 'hellaswag'"):
-        described_tasks(["hellaswga"])
+        load_tasks(["hellaswga"])
 
 
 def test_without_the_extra_the_fix_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    check_installed([])
+    check_tasks([])
     with pytest.raises(InputError, match=r"capabilities: hellaswag: .*not installed; run pip install 'evenhand\[lm"):
         inputs(replace(measure_config(), capabilities=["hellaswag"]))
     monkeypatch.setattr(module, "find_spec", lambda name: object())

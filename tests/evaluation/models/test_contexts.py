@@ -7,11 +7,11 @@ import torch
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import (
-    before_answers,
+    close_reasoning,
     decode_responses,
     encode_contexts,
     encode_responses,
-    format_facts,
+    prompt_format,
     render_contexts,
 )
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
@@ -209,13 +209,13 @@ def test_a_template_that_asks_for_the_date_gets_the_fixed_one(gpt2, call):
 
 def test_the_format_is_known_by_a_hash_and_its_date(checkpoint):
     names = ("base_without_template", "llama", "gemma", "qwen", "thinker", "dialogpt", "blenderbot")
-    facts = {name: format_facts(checkpoint(name)) for name in names}
+    facts = {name: prompt_format(checkpoint(name)) for name in names}
     assert {name for name in names if facts[name]["date"]} == {"llama"} and facts["llama"]["date"] == "2024-07-26"
     assert len({fact["sha256"] for fact in facts.values()}) == len(names)
     qwen = checkpoint("qwen")
-    assert format_facts(replace(qwen, system_prompt="Be fair.")) == facts["qwen"]  # the signature has that besides
+    assert prompt_format(replace(qwen, system_prompt="Be fair.")) == facts["qwen"]  # the signature has that besides
     qwen.tokenizer.chat_template += " "
-    assert format_facts(qwen)["sha256"] != facts["qwen"]["sha256"]
+    assert prompt_format(qwen)["sha256"] != facts["qwen"]["sha256"]
 
 
 def answered(model, context, generated):
@@ -254,9 +254,9 @@ def test_a_given_answer_follows_a_thought_that_is_over(checkpoint):
     """With the thought left empty, the always-thinking model's context is the one that Qwen3's template writes."""
     thinker, qwen = checkpoint("thinker"), checkpoint("qwen")
     contexts = [render_contexts(model, ["Hi!"], [""])[0] for model in (thinker, qwen)]
-    assert before_answers(contexts) == [contexts[1], contexts[1]]
-    assert before_answers(["Hi!<|start|>assistant"]) == ["Hi!<|start|>assistant<|channel|>final<|message|>"]
-    assert answered(thinker, before_answers(contexts)[0], ["Hello.<|im_end|>"]) == ["Hello."]
+    assert close_reasoning(contexts) == [contexts[1], contexts[1]]
+    assert close_reasoning(["Hi!<|start|>assistant"]) == ["Hi!<|start|>assistant<|channel|>final<|message|>"]
+    assert answered(thinker, close_reasoning(contexts)[0], ["Hello.<|im_end|>"]) == ["Hello."]
 
 
 def test_a_token_that_no_text_reaches_is_no_error_and_one_that_is_needed_is(checkpoint, tmp_path):

@@ -179,13 +179,13 @@ def exact_distribution(model, context, chosen):
 
 def test_identical_rows_are_computed_once(gpt2, monkeypatch):
     seen = []
-    original = generation._respond
+    original = generation._generate_batch
 
     def counted(model, contexts, seeds, arguments):
         seen.extend(seeds)
         return original(model, contexts, seeds, arguments)
 
-    monkeypatch.setattr(generation, "_respond", counted)
+    monkeypatch.setattr(generation, "_generate_batch", counted)
     contexts = render_contexts(gpt2, ["a "] * 4 + ["b "] * 4, [""] * 8)
     answers(gpt2, contexts, [5, 5, 6, 6] * 2, decoding("sample", max_new_tokens=4))
     assert sorted(seen) == [5, 5, 6, 6]
@@ -212,8 +212,8 @@ def test_stages_are_the_cheapest_cut():
     # Four rows of 200 tokens which differ at 0 (the first row, always), 150, 199 and 200 (the last is its neighbour
     # again). In one piece: 3 distinct rows, 3·200 + 100. Cut at 150: 1·150 + 3·50 + 2·100 = 500, the least; a further
     # cut at 199 would be 150 + 2·49 + 3·1 + 3·100.
-    assert row_decoding._stages(np.array([0, 150, 199, 200]), 200) == [150, 200]
-    assert row_decoding._stages(np.array([0, 0, 0]), 5) == [5]
+    assert row_decoding._prefill_stages(np.array([0, 150, 199, 200]), 200) == [150, 200]
+    assert row_decoding._prefill_stages(np.array([0, 0, 0]), 5) == [5]
 
 
 def test_rows_join_when_others_have_grown_to_their_length(gpt2):
@@ -280,7 +280,7 @@ def test_a_token_of_probability_zero_is_never_drawn():
     scores = torch.full((3, 5), -torch.inf)
     scores[:, 1:3] = 0.0
     uniforms = torch.tensor([0.0, 0.49999, 1 - 2**-24])
-    assert row_decoding._draw(scores, uniforms).tolist() == [1, 1, 2]
+    assert row_decoding._sample_tokens(scores, uniforms).tolist() == [1, 1, 2]
 
 
 def test_what_a_gpu_sums_up_unevenly_draws_no_token_of_probability_zero(monkeypatch):
@@ -289,7 +289,7 @@ def test_what_a_gpu_sums_up_unevenly_draws_no_token_of_probability_zero(monkeypa
     uneven = torch.tensor([[0.25, 0.2499, 0.2501, 1.0, 0.9999]])
     monkeypatch.setattr(torch.Tensor, "cumsum", lambda self, dim: uneven.repeat(len(self), 1))
     uniforms = torch.cat([torch.linspace(0, 1 - 2**-24, 20_001), torch.linspace(0.2498, 0.2502, 1001)])
-    tokens = row_decoding._draw(probabilities.log().expand(len(uniforms), 5), uniforms)
+    tokens = row_decoding._sample_tokens(probabilities.log().expand(len(uniforms), 5), uniforms)
     assert set(tokens.tolist()) == {0, 3}
     assert (tokens[:20_001] == 0).float().mean() == pytest.approx(0.25, abs=1e-3)
 
@@ -297,14 +297,14 @@ def test_what_a_gpu_sums_up_unevenly_draws_no_token_of_probability_zero(monkeypa
 def test_a_batch_that_memory_does_not_hold_is_halved_and_the_responses_are_the_same(gpt2, monkeypatch, caplog):
     contexts = some_contexts(gpt2)
     arguments, seeds = decoding("sample", max_new_tokens=8), list(range(30))
-    expected, real = answers(gpt2, contexts, seeds, arguments), generation._respond
+    expected, real = answers(gpt2, contexts, seeds, arguments), generation._generate_batch
 
     def short_of_memory(model, some, *rest):
         if len(some) > 4:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return real(model, some, *rest)
 
-    monkeypatch.setattr(generation, "_respond", short_of_memory)
+    monkeypatch.setattr(generation, "_generate_batch", short_of_memory)
     assert answers(gpt2, contexts, seeds, arguments) == expected
     assert [record.message for record in caplog.records] == [
         f"a batch of {len(set(zip(contexts, seeds, strict=True)))} does not fit into memory; going on with half as many"
@@ -312,7 +312,7 @@ def test_a_batch_that_memory_does_not_hold_is_halved_and_the_responses_are_the_s
 
 
 def test_batches_are_no_larger_than_the_memory(gpt2, monkeypatch):
-    monkeypatch.setattr(batches, "HOST_BUDGET", 1)
+    monkeypatch.setattr(batches, "MAX_HOST_BYTES", 1)
     arguments = decoding("sample", max_new_tokens=2)
     assert [len(rows) for rows, _ in generate_responses(gpt2, ["a b<eos>", "c<eos>"], [0, 1], arguments)] == [1, 1]
 

@@ -33,7 +33,7 @@ from transformers import (
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import load_weights
-from evenhand.evaluation.models.loading import is_masked, load_dialogue_model, load_masked_model
+from evenhand.evaluation.models.loading import is_masked_lm, load_dialogue_model, load_masked_model
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.settings import ModelSettings
 
@@ -365,7 +365,7 @@ def test_a_masked_model_with_the_heads_of_its_pretraining(masked_folder):
     """BERT's own checkpoints have a second head, for the next sentence."""
     whole = BertForPreTraining(BERT).eval()
     whole.save_pretrained(masked_folder)
-    assert is_masked(str(masked_folder))
+    assert is_masked_lm(str(masked_folder))
     with torch.no_grad():
         expected = whole(input_ids=torch.tensor([[2, 9, 4]])).prediction_logits[0, 1]
     torch.testing.assert_close(mask_logits(load_masked_model(str(masked_folder)).model), expected)
@@ -376,16 +376,16 @@ def test_an_adapter_on_a_masked_model(masked_folder, tmp_path):
     settings = LoraConfig(r=2, target_modules=["query"], init_lora_weights=False)
     model = get_peft_model(BertForMaskedLM.from_pretrained(masked_folder), settings).eval()
     model.save_pretrained(tmp_path / "adapter")
-    assert is_masked(str(tmp_path / "adapter"))
+    assert is_masked_lm(str(tmp_path / "adapter"))
     loaded = load_masked_model(str(tmp_path / "adapter")).model
     torch.testing.assert_close(mask_logits(loaded), mask_logits(model), atol=1e-5, rtol=0)
     assert type(loaded) is BertForMaskedLM
 
 
 def test_which_checkpoints_are_masked_models(folder, masked_folder, tmp_path):
-    assert is_masked(str(masked_folder)) and not is_masked(str(folder))
+    assert is_masked_lm(str(masked_folder)) and not is_masked_lm(str(folder))
     adapter_of(folder, tmp_path / "adapter", str(folder))
-    assert not is_masked(str(tmp_path / "adapter"))
+    assert not is_masked_lm(str(tmp_path / "adapter"))
     electra = ElectraConfig(vocab_size=len(WORDS), embedding_size=8, **TINY)
     for model, expected in (
         (BertModel(BERT), False),
@@ -393,9 +393,9 @@ def test_which_checkpoints_are_masked_models(folder, masked_folder, tmp_path):
         (ElectraForPreTraining(electra), False),  # it tells replaced tokens from original ones
     ):
         model.save_pretrained(tmp_path / "other")
-        assert is_masked(str(tmp_path / "other")) is expected
+        assert is_masked_lm(str(tmp_path / "other")) is expected
     with pytest.raises(InputError, match="there is no folder"):
-        is_masked(str(tmp_path / "absent"))
+        is_masked_lm(str(tmp_path / "absent"))
 
 
 def test_models_that_fill_no_masks(folder, masked_folder):

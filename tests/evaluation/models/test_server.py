@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import server
-from evenhand.evaluation.models.server import answers, request_arguments, requests
+from evenhand.evaluation.models.server import build_requests, fetch_answers, request_arguments
 from evenhand.evaluation.runs.work_shards import WorkShard
 from evenhand.evaluation.settings import ModelSettings
 from tests.fault_server import answer_to, serving
@@ -20,7 +20,7 @@ FAULTS = ("rate", "broken", "cut", "none", "two", "reset", "hang")
 @pytest.fixture(autouse=True)
 def key(monkeypatch):
     monkeypatch.setenv("EVENHAND_API_KEY", CANARY)
-    monkeypatch.setattr(server, "TIMEOUT", 1.0)
+    monkeypatch.setattr(server, "TIMEOUT_SECONDS", 1.0)
 
 
 def served(url, **told):
@@ -29,7 +29,7 @@ def served(url, **told):
 
 def asked(model, n=1, **told):
     prompts = [f"I'm person {row}." for row in range(n)]
-    return requests(model, prompts, [""] * n, list(range(n)), told.get("tag", ""), {"max_tokens": 5})
+    return build_requests(model, prompts, [""] * n, list(range(n)), told.get("tag", ""), {"max_tokens": 5})
 
 
 @pytest.mark.parametrize("api", ["chat", "completions"])
@@ -37,7 +37,7 @@ def test_every_prompt_is_answered_once_through_all_faults(api):
     with serving(*FAULTS) as (url, told):
         model = served(url, api=api, concurrency=8)
         bodies = asked(model, 60)
-        batches = list(answers(model, bodies))
+        batches = list(fetch_answers(model, bodies))
         assert [row for rows, _ in batches for row in rows] == list(range(60))
         assert [text for _, texts in batches for text in texts] == [answer_to(body) for body in bodies]
         assert told["keys"] == {f"Bearer {CANARY}"} and told["failed"][None] == 60 and len(told["failed"]) > 4
@@ -48,21 +48,24 @@ def test_what_was_answered_before_a_run_went_on_is_not_asked_for_again():
     with serving() as (url, told):
         model = served(url)
         bodies = asked(model, 5)
-        assert [row for rows, _ in answers(model, bodies, share=WorkShard(np.arange(3))) for row in rows] == [3, 4]
+        assert [row for rows, _ in fetch_answers(model, bodies, share=WorkShard(np.arange(3))) for row in rows] == [
+            3,
+            4,
+        ]
         assert sorted(body["seed"] for body in told["bodies"]) == [3, 4]
 
 
 def test_a_server_is_asked_for_no_more_at_once_than_it_may_be():
     with serving() as (url, told):
         model = served(url, concurrency=2)
-        next(answers(model, asked(model, 50)))
-        assert len(told["bodies"]) <= 2 * server.AHEAD
+        next(fetch_answers(model, asked(model, 50)))
+        assert len(told["bodies"]) <= 2 * server.MAX_PENDING_FACTOR
 
 
 def failure(url, *, n=3, **told):
     model = served(url, **told)
     with pytest.raises(InputError) as error:
-        list(answers(model, asked(model, n)))
+        list(fetch_answers(model, asked(model, n)))
     assert CANARY not in str(error.value) and "\n" not in str(error.value)
     return str(error.value)
 
@@ -80,26 +83,26 @@ def test_a_server_that_refuses_is_not_asked_again_and_the_key_is_not_told():
     ("fault", "said"), [("broken", "status 500"), ("reset", "Connection error"), ("two", "no answer")]
 )
 def test_a_server_that_always_fails_is_told_in_one_line(monkeypatch, fault, said):
-    monkeypatch.setattr(server, "RETRIES", 1)
+    monkeypatch.setattr(server, "MAX_RETRIES", 1)
     with serving(fault, share=1) as (url, told):
         assert said in failure(url) and 2 <= told["failed"][fault] <= 6
 
 
 def test_what_was_answered_before_a_failure_is_handed_on(monkeypatch):
-    monkeypatch.setattr(server, "RETRIES", 0)
+    monkeypatch.setattr(server, "MAX_RETRIES", 0)
     with serving() as (url, _):
         model = served(url)
         bodies = asked(model, 4)
         bodies[2]["max_tokens"] = "refuse"
         found = []
         with pytest.raises(InputError, match="no such model"):
-            for rows, _ in answers(model, bodies):
+            for rows, _ in fetch_answers(model, bodies):
                 found.extend(rows)
         assert found == [0, 1]
 
 
 def test_a_server_that_is_absent_fails_after_the_few_retries_of_the_first_request(monkeypatch):
-    monkeypatch.setattr(server, "RETRIES_AT_FIRST", 0)
+    monkeypatch.setattr(server, "MAX_FIRST_RETRIES", 0)
     with serving("reset", share=1) as (url, told):
         assert "Connection error" in failure(url, concurrency=1) and told["failed"]["reset"] == 1
 
@@ -107,14 +110,14 @@ def test_a_server_that_is_absent_fails_after_the_few_retries_of_the_first_reques
 def test_a_key_that_is_none_is_refused_without_being_told(monkeypatch):
     monkeypatch.setenv("EVENHAND_API_KEY", f"{CANARY}\nX-Other: ü")
     with pytest.raises(InputError, match="EVENHAND_API_KEY has characters") as error:
-        server.check_installed()
+        server.check_client()
     assert CANARY not in str(error.value)
 
 
 def test_the_client_is_an_extra(monkeypatch):
     monkeypatch.setattr(server, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install 'evenhand\[server\]'"):
-        server.check_installed()
+        server.check_client()
 
 
 # What it is asked.
@@ -122,10 +125,12 @@ def test_the_client_is_an_extra(monkeypatch):
 
 def test_preface_prompt_and_tag_stand_where_each_api_has_them():
     model = served("http://host/v1", system_prompt="Be kind.")
-    (body,) = requests(model, ["I'm deaf."], ["I like tea."], [2**40 + 7], " <t>", {"temperature": 1.0})
+    (body,) = build_requests(model, ["I'm deaf."], ["I like tea."], [2**40 + 7], " <t>", {"temperature": 1.0})
     messages = [{"role": "system", "content": "Be kind.\nI like tea."}, {"role": "user", "content": "I'm deaf. <t>"}]
     assert body == {"model": "m", "seed": 7, "temperature": 1.0, "messages": messages}
-    (body,) = requests(served("http://host/v1", api="completions"), ["I'm deaf."], ["I like tea."], [7], " <t>", {})
+    (body,) = build_requests(
+        served("http://host/v1", api="completions"), ["I'm deaf."], ["I like tea."], [7], " <t>", {}
+    )
     assert body == {"model": "m", "seed": 7, "prompt": "I like tea.\nI'm deaf. <t>"}
 
 
@@ -148,7 +153,7 @@ def said(content, finish_reason="stop", api="chat"):
     message = SimpleNamespace(content=content, refusal=None)
     choice = SimpleNamespace(message=message, text=content, finish_reason=finish_reason)
     body = {"messages": []} if api == "chat" else {"prompt": ""}
-    return server.response(SimpleNamespace(choices=[choice]), body)
+    return server.parse_response(SimpleNamespace(choices=[choice]), body)
 
 
 def test_thoughts_are_no_part_of_the_response():

@@ -18,7 +18,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches, styles
 from evenhand.evaluation.models.classifier_labels import classifier_labels
 from evenhand.evaluation.models.styles import (
-    classified,
+    classify_texts,
     label_index,
     label_probability,
     load_style_classifier,
@@ -63,8 +63,8 @@ def test_vectors_are_softmax_whatever_the_order_and_the_batch(tmp_path, monkeypa
     assert vectors.shape == (43, 3) and vectors.dtype == np.float32
     np.testing.assert_allclose(vectors.sum(1), 1, atol=1e-5)
     order = rng.permutation(43)
-    monkeypatch.setattr(batches, "tokens_at_once", lambda model: 20)
-    monkeypatch.setattr(styles, "PART", 5)
+    monkeypatch.setattr(batches, "tokens_per_pass", lambda model: 20)
+    monkeypatch.setattr(styles, "TEXTS_PER_PART", 5)
     shuffled = style_vectors(classifier, [texts[i] for i in order])
     np.testing.assert_allclose(shuffled, vectors[order], atol=1e-5)
     for text, vector in zip(texts[:5], vectors, strict=False):
@@ -92,7 +92,7 @@ def test_long_texts_are_cut_and_counted_and_not_an_error(tmp_path, caplog):
     assert caplog.messages == [
         f"1 of 2 texts are longer than the 14 tokens that {tmp_path} reads; it judged their beginnings"
     ]
-    assert [part[2].tolist() for part in classified(classifier, ["a", "b " * 15])] == [[False, True]]
+    assert [part[2].tolist() for part in classify_texts(classifier, ["a", "b " * 15])] == [[False, True]]
 
 
 def test_the_probability_of_one_label_is_its_column_and_of_several_at_once_its_sigmoid(tmp_path):
@@ -189,13 +189,13 @@ def test_a_batch_that_memory_does_not_hold_changes_no_vector(tmp_path, monkeypat
 
 
 def test_a_run_goes_on_behind_the_texts_that_are_classified(tmp_path, monkeypatch):
-    monkeypatch.setattr(styles, "PART", 2)
+    monkeypatch.setattr(styles, "TEXTS_PER_PART", 2)
     classifier = load_style_classifier(save_classifier(tmp_path))
     texts = ["a", "", "b", "a", " ", "c", "d d"]
-    parts = list(classified(classifier, texts))
+    parts = list(classify_texts(classifier, texts))
     assert [rows.tolist() for rows, *_ in parts] == [[1, 4], [0, 3, 2], [5, 6]]  # the blank ones first
     for done in range(3):
-        rest = list(classified(classifier, texts, share=after(parts[:done])))
+        rest = list(classify_texts(classifier, texts, share=after(parts[:done])))
         assert [rows.tolist() for rows, *_ in rest] == [rows.tolist() for rows, *_ in parts[done:]]
         np.testing.assert_array_equal(rest[-1][1], parts[-1][1])
 

@@ -14,7 +14,7 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import server
 from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
-from evenhand.evaluation.models.server import answers, requests
+from evenhand.evaluation.models.server import build_requests, fetch_answers
 from evenhand.evaluation.runs.folders import Run
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.settings import ModelSettings
@@ -53,14 +53,14 @@ def answering(port):
 
 def asked(model, n):
     prompts = [f"I'm person {row}." for row in range(n)]
-    return requests(model, prompts, [""] * n, range(n), "", {"temperature": 1.0, "max_tokens": 8})
+    return build_requests(model, prompts, [""] * n, range(n), "", {"temperature": 1.0, "max_tokens": 8})
 
 
 def test_every_prompt_is_answered_once_and_by_its_seed_where_one_is_asked_at_a_time(served):
     found = []
     for concurrency in (1, 1, 8):
         model = served(concurrency=concurrency)
-        batches = list(answers(model, asked(model, 6)))
+        batches = list(fetch_answers(model, asked(model, 6)))
         assert [row for rows, _ in batches for row in rows] == list(range(6))
         found.append([text for _, texts in batches for text in texts])
     assert found[0] == found[1] and len(set(found[0])) > 3
@@ -70,7 +70,7 @@ def test_what_it_cannot_do_is_one_line(served, tmp_path, monkeypatch):
     model, run = served(api="completions"), Run(tmp_path, "a fingerprint", Tracker())
     with pytest.raises(InputError, match=r"neither by `echo`.*must be a string.*Unexpected fields.*prompt_logprobs"):
         served_log_likelihoods(run, model, ["I love dogs."])
-    monkeypatch.setattr(server, "RETRIES_AT_FIRST", 0)
+    monkeypatch.setattr(server, "MAX_FIRST_RETRIES", 0)
     body = {**asked(served(), 1)[0], "model": str(tmp_path / "none")}
     with pytest.raises(InputError, match="status 500"):
-        list(answers(served(), [body]))
+        list(fetch_answers(served(), [body]))

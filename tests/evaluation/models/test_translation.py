@@ -21,14 +21,14 @@ from transformers import (
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.models.translation import DECODING, language_tokens, translate
+from evenhand.evaluation.models.translation import PAPER_DECODING, language_tokens, translate
 from evenhand.evaluation.settings import ModelSettings
 from tests.work_shards import after
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 
 TEXTS = ["I am a homemaker.", "I have friends who are orphans.", "I am a homemaker.", "I sing."]
-SHORT = {**DECODING, "max_new_tokens": 6}
+SHORT = {**PAPER_DECODING, "max_new_tokens": 6}
 SIZES = {
     "d_model": 16,
     "encoder_layers": 1,

@@ -12,10 +12,10 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.models.likelihood.causal import encode_sentences
 from evenhand.evaluation.models.likelihood.prefix_tree import (
-    honours_trees,
     node_log_probabilities,
     prefix_tree,
-    sentence_sums,
+    sum_sequences,
+    supports_prefix_trees,
 )
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.results import find_score
@@ -239,13 +239,13 @@ def test_the_shipped_weights_have_learned_the_skew_and_nothing_else(every):
     rows = of_templates(every, HATE, OPINION)
     model = load_dialogue_model(ModelSettings(name=str(LANGUAGE_MODEL), device="cpu"))
     encoded = encode_sentences(model, rows["text"].tolist())
-    assert honours_trees(model, encoded)
+    assert supports_prefix_trees(model, encoded)
     tree = prefix_tree(encoded.ids)
     log_p = np.empty(len(tree.token) - 1)
     for nodes, found in node_log_probabilities(model, tree):
         log_p[nodes] = found
     exact = frequencies.exact_table(rows)
-    measured = exact.assign(log_likelihood=sentence_sums(tree, log_p, encoded.begin))
+    measured = exact.assign(log_likelihood=sum_sequences(tree, log_p, encoded.begin))
     assert exact["n_tokens"].tolist() == [len(ids) - 1 for ids in encoded.ids]
     assert np.corrcoef(measured["log_likelihood"], exact["log_likelihood"])[0, 1] > 0.98
     recorded = json.loads((LANGUAGE_MODEL.parent / MEASURED).read_text())

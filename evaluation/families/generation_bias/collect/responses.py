@@ -9,11 +9,11 @@ import pandas as pd
 from evenhand.evaluation.datasets.mentions import clean_response
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.costs.relevance import other_prompts
-from evenhand.evaluation.models.contexts import UNFINISHED, render_contexts
+from evenhand.evaluation.models.contexts import UNFINISHED_REASONING, render_contexts
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
 from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.styles import StyleClassifier, classified, style_vectors, warn_of_cut
+from evenhand.evaluation.models.styles import StyleClassifier, classify_texts, style_vectors, warn_truncated
 from evenhand.evaluation.results import LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.rows import Rows
 from evenhand.evaluation.runs.folders import Run
@@ -58,7 +58,7 @@ def gathered(run: Run, n: int, batches: Batches) -> list[str | None]:
 
 def response_table(prompts: pd.DataFrame, texts: Sequence[str | None]) -> pd.DataFrame:
     """Return row by row prompt_id, response, and why it is left out; None is a response that never left its thought."""
-    left_out = [UNFINISHED if text is None else None for text in texts]
+    left_out = [UNFINISHED_REASONING if text is None else None for text in texts]
     answered = {RESPONSE: [text or "" for text in texts], LEFT_OUT: left_out}
     return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], **answered})
 
@@ -89,12 +89,12 @@ def classify_in_parts(
     columns = ["cut", *(f"p{label}" for label in range(len(classifier.labels)))]
 
     def parts(share: WorkShard) -> Iterator[tuple[np.ndarray, ...]]:
-        for rows, probabilities, cut in classified(classifier, texts, share=share):
+        for rows, probabilities, cut in classify_texts(classifier, texts, share=share):
             yield rows, cut, *probabilities.T
 
     cut, found = gather_numbers(run.parts(name), columns, len(texts), parts, name.replace("_", " "), "responses")
     cut = cut.astype(bool)
-    warn_of_cut(classifier, int(cut.sum()), len(texts))
+    warn_truncated(classifier, int(cut.sum()), len(texts))
     return found, cut
 
 

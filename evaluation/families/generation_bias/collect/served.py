@@ -9,8 +9,8 @@ from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.responses import gathered
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import prompt_seed
-from evenhand.evaluation.models.loading import control_tag
-from evenhand.evaluation.models.server import Body, answers, check_installed, request_arguments, requests
+from evenhand.evaluation.models.loading import load_control_tag
+from evenhand.evaluation.models.server import Body, build_requests, check_client, fetch_answers, request_arguments
 from evenhand.evaluation.results import PERSONA, PROMPT_ID, TEXT
 from evenhand.evaluation.runs.folders import Run
 from evenhand.evaluation.runs.work_shards import WorkShard
@@ -23,7 +23,7 @@ def check_served(config: MeasureConfig) -> None:
     Raises:
         InputError: there is no client, or the API has no such decoding.
     """
-    check_installed()
+    check_client()
     _arguments(config)
 
 
@@ -32,7 +32,7 @@ def served_responses(run: Run, config: MeasureConfig, prompts: pd.DataFrame) -> 
     bodies = _bodies(config, prompts)
 
     def batches(share: WorkShard) -> Iterator[tuple[list[int], list[str | None]]]:
-        return answers(config.model, bodies, share)
+        return fetch_answers(config.model, bodies, share)
 
     return gathered(run, len(prompts), batches)
 
@@ -56,7 +56,7 @@ def _arguments(config: MeasureConfig) -> dict[str, Any]:
 
 def _bodies(config: MeasureConfig, prompts: pd.DataFrame) -> list[Body]:
     seeds = [prompt_seed(prompt_id, config.seed) for prompt_id in prompts[PROMPT_ID]]
-    return requests(
+    return build_requests(
         config.model, prompts[TEXT].tolist(), prompts[PERSONA].tolist(), seeds, _tag(config), _arguments(config)
     )
 
@@ -64,4 +64,4 @@ def _bodies(config: MeasureConfig, prompts: pd.DataFrame) -> list[Body]:
 def _tag(config: MeasureConfig) -> str:
     """Return the tag that is told, or that of the adapter's folder by whose path the model is served."""
     tag = config.settings.control_tag
-    return control_tag(config.model.name) if tag is None else tag
+    return load_control_tag(config.model.name) if tag is None else tag

@@ -24,7 +24,7 @@ from evenhand.evaluation.families.generation_bias.costs.text_quality import (
 )
 from evenhand.evaluation.families.generation_bias.settings import OFFENSIVE
 from evenhand.evaluation.families.offensiveness.metric import offensiveness_changes
-from evenhand.evaluation.models.contexts import UNFINISHED
+from evenhand.evaluation.models.contexts import UNFINISHED_REASONING
 from evenhand.evaluation.results import LEFT_OUT, PROMPT_ID, RESPONSE, TEXT, BiasScore, find_score
 from evenhand.evaluation.rows import Rows, column_sums, finite_rows
 from evenhand.evaluation.statistics.intervals import bootstrap, mean_interval, normal_interval, share_interval
@@ -68,7 +68,7 @@ def unfinished_share(responses: pd.DataFrame, signature: Mapping[str, Any]) -> l
     Args:
         responses: with a column `left_out`, why one is left out, or null.
     """
-    count, n = int((responses[LEFT_OUT] == UNFINISHED).sum()), len(responses)
+    count, n = int((responses[LEFT_OUT] == UNFINISHED_REASONING).sum()), len(responses)
     share = BiasScore("unfinished_share", count / n, 0.0, (0.0, 1.0), n, share_interval(count, n), signature=signature)
     return [share] * (count > 0)
 

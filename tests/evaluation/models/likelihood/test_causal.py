@@ -6,7 +6,7 @@ import torch
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches
-from evenhand.evaluation.models.likelihood.causal import encode_sentences, plain_log_likelihoods, start_token
+from evenhand.evaluation.models.likelihood.causal import encode_sentences, sequence_log_likelihoods, start_token
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
@@ -23,7 +23,7 @@ def model():
 def scored(model, sentences, **arguments):
     encoded = encode_sentences(model, sentences, **arguments)
     total, tokens = np.full(len(sentences), np.nan), np.zeros(len(sentences), dtype=int)
-    for rows, values, counts in plain_log_likelihoods(model, encoded):
+    for rows, values, counts in sequence_log_likelihoods(model, encoded):
         total[rows], tokens[rows] = values, counts
     return total, tokens
 
@@ -68,11 +68,11 @@ def test_batches_order_and_resumption_change_nothing(model, monkeypatch):
     total, _ = scored(model, SENTENCES)
     reverse, _ = scored(model, SENTENCES[::-1])
     assert reverse[::-1] == pytest.approx(total, abs=1e-4)
-    monkeypatch.setattr(batches, "tokens_at_once", lambda model: 1)  # one sentence a batch
+    monkeypatch.setattr(batches, "tokens_per_pass", lambda model: 1)  # one sentence a batch
     assert scored(model, SENTENCES)[0] == pytest.approx(total, abs=1e-4)
     encoded = encode_sentences(model, SENTENCES)
-    every = list(plain_log_likelihoods(model, encoded))
-    rest = list(plain_log_likelihoods(model, encoded, share=after(every[:3])))
+    every = list(sequence_log_likelihoods(model, encoded))
+    rest = list(sequence_log_likelihoods(model, encoded, share=after(every[:3])))
     assert [rows.tolist() for rows, *_ in every[3:]] == [rows.tolist() for rows, *_ in rest]
 
 

@@ -160,8 +160,8 @@ def test_batches_change_nothing(tokenizer, monkeypatch, tokens, memory):
     masked_model = build("Roberta", tokenizer)
     expected = collect_rows(masked_log_probabilities(masked_model, SENTENCES, POSITIONS), 6)
     expected_unmasked = collect_rows(unmasked_log_probabilities(masked_model, SENTENCES, OWN), 4)
-    monkeypatch.setattr(batches, "tokens_at_once", lambda model: tokens)
-    monkeypatch.setattr(batches, "HOST_BUDGET", memory)
+    monkeypatch.setattr(batches, "tokens_per_pass", lambda model: tokens)
+    monkeypatch.setattr(batches, "MAX_HOST_BYTES", memory)
     parts = list(masked_log_probabilities(masked_model, SENTENCES, POSITIONS))
     assert len(parts) > 2 and max(len(rows) for rows, *_ in parts) <= (max(1, tokens // 5) if memory > 1 else 1)
     for found, known in zip(collect_rows(parts, 6), expected, strict=True):
@@ -180,7 +180,7 @@ def test_the_order_of_sentences_and_of_masks_changes_nothing(tokenizer):
 
 @pytest.mark.parametrize("done", [1, 3, 100])
 def test_a_killed_run_goes_on(tokenizer, monkeypatch, done):
-    monkeypatch.setattr(batches, "tokens_at_once", lambda model: 6)
+    monkeypatch.setattr(batches, "tokens_per_pass", lambda model: 6)
     masked_model = build("Bert", tokenizer)
     for of in (
         lambda **options: masked_log_probabilities(masked_model, SENTENCES, POSITIONS, **options),

@@ -76,7 +76,7 @@ def naive(model, context, response):
 @pytest.mark.parametrize("kind", ["dialogue", "chat", "encoder_decoder"])
 @pytest.mark.parametrize("at_once", [1, 20, 640])
 def test_likelihoods_are_those_of_one_row_at_a_time(kind, at_once, monkeypatch):
-    monkeypatch.setattr(batches, "tokens_at_once", lambda model: at_once)
+    monkeypatch.setattr(batches, "tokens_per_pass", lambda model: at_once)
     model = tiny(kind)
     contexts, responses = zip(*ROWS, strict=True)
     done = []
@@ -111,7 +111,7 @@ def test_likelihoods_in_batches_are_the_same_and_go_on_after_a_kill(kind, monkey
     model = tiny(kind)
     contexts, responses = zip(*ROWS, strict=True)
     expected = response_perplexity(model, contexts, responses)
-    monkeypatch.setattr(batches, "tokens_at_once", lambda model: 10)
+    monkeypatch.setattr(batches, "tokens_per_pass", lambda model: 10)
     parts = list(response_log_likelihoods(model, contexts, responses))
     rows, log_likelihood, tokens = (np.concatenate(part) for part in zip(*parts, strict=True))
     assert sorted(rows) == list(range(len(ROWS))) and len(parts) > 2

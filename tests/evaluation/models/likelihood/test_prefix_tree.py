@@ -28,13 +28,13 @@ from transformers import (
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.likelihood import prefix_tree as module
-from evenhand.evaluation.models.likelihood.causal import encode_sentences, plain_log_likelihoods
+from evenhand.evaluation.models.likelihood.causal import encode_sentences, sequence_log_likelihoods
 from evenhand.evaluation.models.likelihood.prefix_tree import (
-    honours_trees,
+    count_positions,
     node_log_probabilities,
-    positions_run,
     prefix_tree,
-    sentence_sums,
+    sum_sequences,
+    supports_prefix_trees,
 )
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.work_shards import ALL, WorkShard
@@ -85,7 +85,7 @@ def built(architecture, dtype=torch.float32):
 
 def plain(model, encoded):
     total = np.full(len(encoded.ids), np.nan)
-    for rows, values, _ in plain_log_likelihoods(model, encoded):
+    for rows, values, _ in sequence_log_likelihoods(model, encoded):
         total[rows] = values
     return total
 
@@ -95,7 +95,7 @@ def by_tree(model, encoded, share=ALL, known=None):
     log_p = np.full(len(tree.token) - 1, np.nan) if known is None else known
     for rows, values in node_log_probabilities(model, tree, share=share):
         log_p[rows] = values
-    return sentence_sums(tree, log_p, encoded.begin)
+    return sum_sequences(tree, log_p, encoded.begin)
 
 
 def test_the_tree_of_three_sentences_by_hand():
@@ -109,9 +109,9 @@ def test_the_tree_of_three_sentences_by_hand():
     assert tree.child.tolist() == [1, 5, 2, 3, 4] and tree.first_child.tolist() == [0, 2, 4, 5]
     # Σ log p: of 6 it is that of 5 and 6; from position 2 on, of 6 alone.
     log_p = -np.array([1.0, 2.0, 4.0, 8.0, 16.0])  # of 5, 6, 7, 8, 9
-    assert sentence_sums(tree, log_p, 1).tolist() == [-16, -13, -3, -16]
-    assert sentence_sums(tree, log_p, 2).tolist() == [0, -12, -2, 0]
-    assert sentence_sums(tree, log_p, np.array([1, 3, 2, 2])).tolist() == [-16, -8, -2, 0]
+    assert sum_sequences(tree, log_p, 1).tolist() == [-16, -13, -3, -16]
+    assert sum_sequences(tree, log_p, 2).tolist() == [0, -12, -2, 0]
+    assert sum_sequences(tree, log_p, np.array([1, 3, 2, 2])).tolist() == [-16, -8, -2, 0]
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -119,7 +119,7 @@ def test_the_tree_of_three_sentences_by_hand():
 def test_it_equals_plain_scoring(architecture, arguments):
     model = built(architecture)
     encoded = encode_sentences(model, SENTENCES, **arguments)
-    assert honours_trees(model, encoded)
+    assert supports_prefix_trees(model, encoded)
     expected = plain(model, encoded)
     assert np.ptp(expected) > 10  # sentences do differ
     assert by_tree(model, encoded) == pytest.approx(expected, abs=1e-4)
@@ -129,18 +129,18 @@ def test_it_equals_plain_scoring(architecture, arguments):
 def test_short_sequences_repeat_paths_and_change_nothing(monkeypatch, nodes):
     model = built("gpt2")
     encoded = encode_sentences(model, SENTENCES)
-    whole = positions_run(model, prefix_tree(encoded.ids))
+    whole = count_positions(model, prefix_tree(encoded.ids))
     expected = by_tree(model, encoded)
     monkeypatch.setitem(module.NODES_AT_ONCE, "cpu", nodes)
     assert by_tree(model, encoded) == pytest.approx(expected, abs=1e-4)
-    assert positions_run(model, prefix_tree(encoded.ids)) > whole
+    assert count_positions(model, prefix_tree(encoded.ids)) > whole
 
 
 def test_each_beginning_that_goes_on_is_run_once():
     model = built("gpt2")
     encoded = encode_sentences(model, SENTENCES)
     beginnings = {tuple(ids[:n]) for ids in encoded.ids for n in range(1, len(ids))}
-    assert positions_run(model, prefix_tree(encoded.ids)) == len(beginnings)
+    assert count_positions(model, prefix_tree(encoded.ids)) == len(beginnings)
 
 
 def test_a_killed_run_goes_on_with_the_next_sequence(monkeypatch):
@@ -161,7 +161,7 @@ def test_a_killed_run_goes_on_with_the_next_sequence(monkeypatch):
 @pytest.mark.parametrize("architecture", OTHERS)
 def test_models_that_count_positions_themselves_are_found_out(architecture):
     model = built(architecture)
-    assert not honours_trees(model, encode_sentences(model, SENTENCES))
+    assert not supports_prefix_trees(model, encode_sentences(model, SENTENCES))
 
 
 def test_half_precision_differs_by_its_rounding_alone():
@@ -183,7 +183,7 @@ def test_broken_weights_are_an_error_and_no_fault_of_trees():
     encoded = encode_sentences(model, SENTENCES)
     with torch.no_grad():
         model.model.transformer.ln_f.weight.fill_(torch.nan)
-    for score in (plain, by_tree, honours_trees):
+    for score in (plain, by_tree, supports_prefix_trees):
         with pytest.raises(InputError, match="gives NaN where a log-probability should be; its weights are broken"):
             score(model, encoded)
 
@@ -199,6 +199,6 @@ def test_too_little_memory_halves_the_tree_and_does_not_say_that_the_model_takes
         return forward(input_ids=input_ids, **rest)
 
     monkeypatch.setattr(model.model, "forward", short_of_memory)
-    assert honours_trees(model, encoded)
+    assert supports_prefix_trees(model, encoded)
     assert by_tree(model, encoded) == pytest.approx(expected, abs=1e-4)
     assert "does not fit into memory; going on with half as many" in caplog.messages[0]

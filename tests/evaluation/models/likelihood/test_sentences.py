@@ -38,7 +38,7 @@ def test_a_tree_and_plain_scoring_agree(model, monkeypatch):
     run = Gathering()
     over_tree, tokens, how = sentence_log_likelihoods(run, model, SENTENCES, end_of_sequence=True)
     assert "over a prefix tree" in how and over_tree[0] == over_tree[3]
-    monkeypatch.setattr(module, "honours_trees", lambda *_: False)
+    monkeypatch.setattr(module, "supports_prefix_trees", lambda *_: False)
     plain, counts, how = sentence_log_likelihoods(run, model, SENTENCES, end_of_sequence=True)
     assert "one by one" in how and (counts == tokens).all()
     np.testing.assert_allclose(over_tree, plain, atol=1e-3)
