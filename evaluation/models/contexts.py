@@ -39,7 +39,7 @@ def render_contexts(
     - dialogue (DialoGPT): preface and prompt joined by line ends, tag, EOS. The response follows, ended by EOS.
     - chat: the tokenizer's chat template, with the preface as system message (at the head of the user's message where
       the template takes none) and prompt + tag as user message, up to the point where the answer begins; a model that
-      can think before it answers (Qwen3) is told not to, and a template that writes the date has that of `TEMPLATE_DATE`.
+      can think before it answers (Qwen3) is told not to, and a template that writes the date gets `TEMPLATE_DATE`.
     - encoder_decoder: preface and prompt joined by line ends, tag; the tokenizer adds its own special tokens.
 
     `personas` has one entry per prompt; "" is none. A rendered context is encoded with `encode_contexts`. In training

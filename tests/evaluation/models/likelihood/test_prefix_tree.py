@@ -131,7 +131,7 @@ def test_short_sequences_repeat_paths_and_change_nothing(monkeypatch, nodes):
     encoded = encode_sentences(model, SENTENCES)
     whole = count_positions(model, prefix_tree(encoded.ids))
     expected = by_tree(model, encoded)
-    monkeypatch.setitem(module.NODES_AT_ONCE, "cpu", nodes)
+    monkeypatch.setitem(module.NODES_PER_PASS, "cpu", nodes)
     assert by_tree(model, encoded) == pytest.approx(expected, abs=1e-4)
     assert count_positions(model, prefix_tree(encoded.ids)) > whole
 
@@ -144,7 +144,7 @@ def test_each_beginning_that_goes_on_is_run_once():
 
 
 def test_a_killed_run_goes_on_with_the_next_sequence(monkeypatch):
-    monkeypatch.setitem(module.NODES_AT_ONCE, "cpu", 12)
+    monkeypatch.setitem(module.NODES_PER_PASS, "cpu", 12)
     model = built("gpt2")
     encoded = encode_sentences(model, SENTENCES)
     tree = prefix_tree(encoded.ids)
