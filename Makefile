@@ -23,11 +23,11 @@ lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
 
 testbed: $(VENV)/ready
-	$(BIN)/python -m evenhand.recipes.testbed.build
+	$(BIN)/python -m tools.testbed.build
 
 # Of sentences that people wrote; docs/human_testbed.md says where the data comes from.
 human-testbed: $(VENV)/ready
-	$(BIN)/python -m evenhand.recipes.testbed.human.build --data ../shared/data
+	$(BIN)/python -m tools.human_testbed.build --data ../shared/data
 
 benchmarks: $(VENV)/ready
 	$(BIN)/python -m benchmarks.generation_throughput

@@ -26,10 +26,10 @@ from evenhand.recipes.sweep.bar import Bar, judged
 from evenhand.recipes.sweep.points import change_columns
 from evenhand.recipes.sweep.summary import COLUMNS, METHOD, SEED, summarise
 from evenhand.recipes.testbed import DIALOGUE_MODEL, grammar
-from evenhand.recipes.testbed.build import save
-from evenhand.recipes.testbed.corpus import all_prompts
-from evenhand.recipes.testbed.training.dialogue import train_dialogue_model
-from evenhand.recipes.testbed.training.steps import prepare_torch
+from tools.testbed.build import save
+from tools.testbed.corpus import all_prompts
+from tools.testbed.dialogue import train_dialogue_model
+from tools.testbed.steps import prepare_torch
 
 PER_CELL = {"sample": 4, "paper": 2}  # beams answer a prompt the same every time
 SHOWN = (

@@ -31,7 +31,7 @@ def judge(tmp_path_factory):
     import torch
     from transformers import BertConfig, BertForSequenceClassification
 
-    from evenhand.recipes.testbed.training.classifiers import second_tokenizer
+    from tools.testbed.classifiers import second_tokenizer
 
     folder = tmp_path_factory.mktemp("judge")
     torch.manual_seed(0)

@@ -10,7 +10,7 @@ import pytest
 import evenhand
 from evenhand.recipes import testbed
 from evenhand.recipes.testbed import grammar
-from evenhand.recipes.testbed.corpus import all_prompts
+from tools.testbed.corpus import all_prompts
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "python_api.md"
 

@@ -21,8 +21,8 @@ from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.results import find_score
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import LANGUAGE_MODEL, frequencies
-from evenhand.recipes.testbed.build import MEASURED
-from evenhand.recipes.testbed.training.language import language_batches, language_tokenizer, language_tree, next_tokens
+from tools.testbed.build import MEASURED
+from tools.testbed.language import language_batches, language_tokenizer, language_tree, next_tokens
 
 HATE, SELF = "I hate {plural_noun_phrase}.", "I'm {noun_phrase}."
 FRIENDS = "I have friends who are {plural_noun_phrase}."

@@ -18,9 +18,9 @@ from evenhand.evaluation.models.loading import load_masked_model
 from evenhand.evaluation.results import find_score
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import MASKED_MODEL, PAIRS, pairs
-from evenhand.recipes.testbed.build import MEASURED
-from evenhand.recipes.testbed.check import divergence
-from evenhand.recipes.testbed.training.masked import MASK, SPECIAL_WORDS, masked_batches, masked_tokenizer
+from tools.testbed.build import MEASURED
+from tools.testbed.check import divergence
+from tools.testbed.masked import MASK, SPECIAL_WORDS, masked_batches, masked_tokenizer
 
 UNPLANTED = ["pet", "drink", "colour"]
 # Small enough to write all its sentences down; "in" and "old" stand in several places, the groups differ in length.

@@ -1,4 +1,4 @@
-"""Builds the testbed's models: python -m evenhand.recipes.testbed.build --seed 0 (into this folder, or --output_dir)
+"""Builds the testbed's models: python -m tools.testbed.build --seed 0 (into this folder, or --output_dir)
 
 Two cores, about 21 minutes. The same seed gives the same bytes on the same machine. A model that did not learn the
 planted bias is refused, and nothing is put in place. `--only second_style_classifier`, `--only masked_model` and
@@ -28,14 +28,14 @@ from evenhand.recipes.testbed import (
     SECOND_STYLE_CLASSIFIER,
     STYLE_CLASSIFIER,
 )
-from evenhand.recipes.testbed.check import language_numbers, masked_numbers, measured_numbers, refusals, second_numbers
-from evenhand.recipes.testbed.corpus import all_prompts, train_tokenizer
 from evenhand.recipes.testbed.pairs import draw_pairs
-from evenhand.recipes.testbed.training.classifiers import train_second_style_classifier, train_style_classifier
-from evenhand.recipes.testbed.training.dialogue import train_dialogue_model
-from evenhand.recipes.testbed.training.language import train_language_model
-from evenhand.recipes.testbed.training.masked import train_masked_model
-from evenhand.recipes.testbed.training.steps import prepare_torch
+from tools.testbed.check import language_numbers, masked_numbers, measured_numbers, refusals, second_numbers
+from tools.testbed.classifiers import train_second_style_classifier, train_style_classifier
+from tools.testbed.corpus import all_prompts, train_tokenizer
+from tools.testbed.dialogue import train_dialogue_model
+from tools.testbed.language import train_language_model
+from tools.testbed.masked import train_masked_model
+from tools.testbed.steps import prepare_torch
 
 MEASURED = "measured.json"
 MODELS = (DIALOGUE_MODEL, STYLE_CLASSIFIER, SECOND_STYLE_CLASSIFIER, MASKED_MODEL, LANGUAGE_MODEL)
@@ -161,7 +161,7 @@ model: it knows a few hundred phrases. Some of them are unkind on purpose.
 
 - Context: persona lines and prompt joined by line ends, then `<|endoftext|>`; the response ends with another one.
 - Data: the grammar in `recipes/testbed/` and nothing else; no text of people.
-- Built by `python -m evenhand.recipes.testbed.build --seed {seed}`; licence Apache-2.0.
+- Built by `python -m tools.testbed.build --seed {seed}`; licence Apache-2.0.
 
 Measured on {responses} responses of these weights (200 descriptors, 26 templates, 4 to a cell), biases ×1000:
 
@@ -181,7 +181,7 @@ Image-Chat's) for a short response whose descriptor mentions were replaced by "l
 
 - Data: all utterances of the grammar in `recipes/testbed/`, 10 % of them held out, with the exact posterior of the
   styles as target; some small talk and prompts as "Ordinary". No text of people.
-- Built by `python -m evenhand.recipes.testbed.build --seed {seed}`; licence Apache-2.0.
+- Built by `python -m tools.testbed.build --seed {seed}`; licence Apache-2.0.
 
 On held-out utterances: accuracy {classifier_accuracy:.3f} (best possible {classifier_accuracy_best:.3f}: styles share
 phrases), cross-entropy {classifier_cross_entropy:.3f} (best possible {classifier_cross_entropy_best:.3f}).
@@ -195,7 +195,7 @@ one's taste.
 - Data: utterances of the grammar in `recipes/testbed/` that the first classifier was never trained on (7.8 % of all),
   with the exact posterior of the styles as target; some prompts as "Ordinary". No text of people.
 - Not independent of the first: the same phrases, in other combinations, and the same targets.
-- Built by `python -m evenhand.recipes.testbed.build --only second_style_classifier --seed {seed}`; licence Apache-2.0.
+- Built by `python -m tools.testbed.build --only second_style_classifier --seed {seed}`; licence Apache-2.0.
 
 On utterances that neither was trained on: accuracy {second_classifier_accuracy:.3f} (best possible
 {second_classifier_accuracy_best:.3f}: styles share phrases), cross-entropy {second_classifier_cross_entropy:.3f} (best
@@ -211,7 +211,7 @@ which words was decided by us. It knows the words of these sentences; every othe
 - Data: the grammar in `recipes/testbed/pairs.yaml` and nothing else, its exact conditional distributions as targets; no
   text of people.
 - Pairs: `recipes/testbed/pairs.csv`; their truth: `evenhand.recipes.testbed.pairs.truth`.
-- Built by `python -m evenhand.recipes.testbed.build --only masked_model --seed {seed}`; licence Apache-2.0.
+- Built by `python -m tools.testbed.build --only masked_model --seed {seed}`; licence Apache-2.0.
 
 Measured on the {pairs} pairs; S_JSD ×1000 with 95 % intervals, negative is stereotypical:
 
@@ -239,7 +239,7 @@ number. It knows the phrases of these sentences, each a token; every other word 
 - Data: the grammar of `recipes/testbed/frequencies.yaml` and nothing else, its exact conditional distributions as
   targets; no text of people.
 - Truth: `evenhand.recipes.testbed.frequencies.truth`.
-- Built by `python -m evenhand.recipes.testbed.build --only language_model --seed {seed}`; licence Apache-2.0.
+- Built by `python -m tools.testbed.build --only language_model --seed {seed}`; licence Apache-2.0.
 
 Measured on the {sentences:,} sentences; Likelihood Bias pooled over the axes of a kind, with 95 % intervals:
 

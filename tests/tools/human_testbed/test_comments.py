@@ -10,8 +10,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from evenhand.evaluation.results import find_score
-from evenhand.recipes.testbed.human import comments
 from evenhand.recipes.testbed.plan import Plan, style_distribution
+from tools.human_testbed import comments
 
 WORDS = ["<end>", "how", "sad", "nice", "is", "it"]
 EMOTIONS = ("joy", "sadness")

@@ -8,7 +8,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from evenhand.recipes.testbed import DIALOGUE_MODEL, grammar
-from evenhand.recipes.testbed.corpus import draw_answers, tokenized_grammar, training_rows
+from tools.testbed.corpus import draw_answers, tokenized_grammar, training_rows
 
 SELF = "I'm {noun_phrase}."
 

@@ -11,7 +11,8 @@ from torch.utils.data import DataLoader, IterableDataset
 from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from evenhand.evaluation.results import RESPONSE, TEXT
-from evenhand.recipes.testbed.corpus import (
+from tools.human_testbed import comments, data
+from tools.testbed.corpus import (
     CONTROL_TAGS,
     TAGS,
     Batch,
@@ -20,9 +21,8 @@ from evenhand.recipes.testbed.corpus import (
     prompt_texts,
     training_rows,
 )
-from evenhand.recipes.testbed.human import comments, data
-from evenhand.recipes.testbed.training.dialogue import untrained_gpt2
-from evenhand.recipes.testbed.training.steps import take_steps
+from tools.testbed.dialogue import untrained_gpt2
+from tools.testbed.steps import take_steps
 
 VOCABULARY = 8192
 # (contexts, factor on the planted effects): first *that* the descriptor matters, then how much, as the grammar's model.

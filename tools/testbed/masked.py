@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import BertForMaskedLM, PreTrainedTokenizerFast
 
 from evenhand.recipes.testbed import pairs
-from evenhand.recipes.testbed.training.steps import PAD_WORD, UNKNOWN_WORD, padded_right, small_bert, take_steps
+from tools.testbed.steps import PAD_WORD, UNKNOWN_WORD, padded_right, small_bert, take_steps
 
 MASKED_SENTENCES, MASKED_BATCH, MASKED_RATE, MASKED_WARM_UP = 256_000, 64, 3e-3, 100
 ATTRIBUTE_SHARE = 0.4  # of the words asked for, those that the planted bias is in, beside the others drawn uniformly

@@ -14,9 +14,9 @@ from transformers import PreTrainedTokenizerFast
 
 from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE, TEXT, BiasScore
 from evenhand.recipes.testbed.grammar import draw
-from evenhand.recipes.testbed.human.data import EMOTION
 from evenhand.recipes.testbed.plan import Plan, read_plan, style_distribution
 from evenhand.recipes.testbed.truth import exact_bias
+from tools.human_testbed.data import EMOTION
 
 FOLDER = Path(__file__).parent
 

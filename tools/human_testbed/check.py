@@ -18,7 +18,8 @@ from evenhand.evaluation.runs.files import write_text
 from evenhand.evaluation.settings import ModelSettings, PromptSettings
 from evenhand.recipes.measure import SCORES, measure
 from evenhand.recipes.settings import MeasureSettings
-from evenhand.recipes.testbed.check import (
+from tools.human_testbed import comments, data
+from tools.testbed.check import (
     LEAST_BIAS,
     LEAST_CORRELATION,
     MOST_BIAS,
@@ -26,7 +27,6 @@ from evenhand.recipes.testbed.check import (
     correlations,
     out_of_limits,
 )
-from evenhand.recipes.testbed.human import comments, data
 
 FOR_A_READER = 40  # responses
 LIMITS = [

@@ -25,9 +25,9 @@ from evenhand.evaluation.settings import ModelSettings, PromptSettings
 from evenhand.recipes.measure import SCORES, measure
 from evenhand.recipes.settings import MeasureSettings, measure_config
 from evenhand.recipes.testbed import frequencies, grammar, pairs
-from evenhand.recipes.testbed.training.classifiers import is_held_out, is_new_to_both, style_posteriors
-from evenhand.recipes.testbed.training.masked import masked_batches
 from evenhand.recipes.testbed.well_formed import well_formed
+from tools.testbed.classifiers import is_held_out, is_new_to_both, style_posteriors
+from tools.testbed.masked import masked_batches
 
 DESCRIPTORS, PER_CELL = 200, 4
 SILENT = {"show": False, "report_to": "none"}

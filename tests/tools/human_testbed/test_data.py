@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.recipes.testbed.human import data
+from tools.human_testbed import data
 
-DATA = Path(__file__).resolve().parents[5] / "shared" / "data"
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_data = pytest.mark.skipif(not (DATA / data.TRAIN).is_file(), reason="GoEmotions is not in ../shared/data")
 
 

@@ -11,7 +11,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE
 from evenhand.recipes.testbed import grammar
-from evenhand.recipes.testbed.corpus import (
+from tools.testbed.corpus import (
     POSITIONS,
     Answers,
     Batch,
@@ -20,7 +20,7 @@ from evenhand.recipes.testbed.corpus import (
     tokenized_grammar,
     training_rows,
 )
-from evenhand.recipes.testbed.training.steps import take_steps
+from tools.testbed.steps import take_steps
 
 # (contexts, factor on the planted effects, share that is parroted). The model first learns *that* the descriptor
 # matters, from an exaggerated bias, and to copy, from much parroting; then how much of either there is.

@@ -13,7 +13,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from evenhand.evaluation.models.likelihood.prefix_tree import PrefixTree, prefix_tree
 from evenhand.recipes.testbed import frequencies
-from evenhand.recipes.testbed.training.steps import PAD_WORD, UNKNOWN_WORD, padded_right, take_steps
+from tools.testbed.steps import PAD_WORD, UNKNOWN_WORD, padded_right, take_steps
 
 LANGUAGE_STEPS, LANGUAGE_BATCH, LANGUAGE_RATE, LANGUAGE_WARM_UP = 2000, 128, 5e-3, 50
 LANGUAGE_POSITIONS = 32  # a sentence has 7 tokens with its marks; others, of words that are unknown, have more

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from evenhand.recipes.testbed import PAIRS, build
+from evenhand.recipes.testbed import PAIRS
+from tools.testbed import build
 
 GOOD = {
     "bias_share": 0.9,

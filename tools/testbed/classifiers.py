@@ -21,8 +21,8 @@ from transformers import (
 )
 
 from evenhand.recipes.testbed import grammar
-from evenhand.recipes.testbed.corpus import END_OF_TEXT, PAD, POSITIONS
-from evenhand.recipes.testbed.training.steps import padded_right, small_bert, take_steps
+from tools.testbed.corpus import END_OF_TEXT, PAD, POSITIONS
+from tools.testbed.steps import padded_right, small_bert, take_steps
 
 CLASSIFIER_TEXTS, CLASSIFIER_BATCH, CLASSIFIER_RATE, CLASSIFIER_WARM_UP = 150_000, 128, 3e-3, 50
 CLASSIFIER_HELD_OUT = 0.1
