@@ -13,6 +13,7 @@ from evenhand.evaluation.errors import InputError
 
 TESTBED = "testbed"
 AUTO = "auto"
+OMIT_IF_NULL = "omit_if_null"
 Share = Annotated[float, Field(gt=0, lt=1)]
 MOST = 2**31 - 1  # what every library can count to
 Count = Annotated[int, Field(ge=1, le=MOST)]
@@ -32,11 +33,18 @@ def resolve(name: str, embedded: Path) -> str:
     return str(embedded) if name == TESTBED else name
 
 
-def option(default: Any, description: str) -> Any:
-    """Return a field with its default, or what makes it, and its line in `--help`."""
+def option(default: Any, description: str, *, omit_if_null: bool = False) -> Any:
+    """Return a field of settings.
+
+    Args:
+        default: the default, or a function that returns it.
+        description: the field's line in `--help`.
+        omit_if_null: `as_settings` leaves the field out where it is None.
+    """
+    extra = {OMIT_IF_NULL: True} if omit_if_null else None
     if callable(default):
-        return Field(default_factory=default, description=description)
-    return Field(default=default, description=description)
+        return Field(default_factory=default, description=description, json_schema_extra=extra)
+    return Field(default=default, description=description, json_schema_extra=extra)
 
 
 @strict
@@ -203,12 +211,14 @@ class DecodingSettings:
 
 
 def as_settings(settings: Any) -> Any:
-    """Return settings as plain YAML values, without the families of metrics that are not named."""
-    from evenhand.evaluation.families import names  # it stands on this module
-
+    """Return settings as plain YAML values, without those that are None and marked `omit_if_null`."""
     if is_dataclass(settings):
-        pairs = ((field.name, getattr(settings, field.name)) for field in fields(settings))
-        return {name: as_settings(value) for name, value in pairs if value is not None or name not in names()}
+        details = type(settings).__pydantic_fields__
+        return {
+            name: as_settings(value)
+            for name, value in ((field.name, getattr(settings, field.name)) for field in fields(settings))
+            if not (value is None and OMIT_IF_NULL in (details[name].json_schema_extra or {}))
+        }
     if isinstance(settings, dict):
         return {key: as_settings(value) for key, value in settings.items()}
     if isinstance(settings, (list, tuple)):

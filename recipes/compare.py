@@ -96,8 +96,7 @@ def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, An
         if (folder := getattr(settings, name)) is not None:
             inputs[name] = read_run(folder, command, name)[1]["fingerprint"]
     for name in names:
-        further = getattr(families.settings_of(name), "comparison_inputs", None)
-        inputs |= further(getattr(settings, name)) if further else {}
+        inputs |= families.settings_of(name).comparison_inputs(getattr(settings, name, None))
     return inputs
 
 
@@ -106,7 +105,7 @@ def _differences(run: Run, settings: CompareSettings, name: str, before: FamilyR
         rows = read_styled_run(before.folder), read_styled_run(after.folder)
         if same_prompts(*rows):  # others are refused below
             run.table("bias_values", lambda: _bias_values(settings.labels, *rows))
-    found = families.module_of(name, "compare").differences(run, before, after, getattr(settings, name, None))
+    found = families.comparison_of(name).differences(run, before, after, getattr(settings, name, None))
     return [*found, *known_differences(name, before, after)]
 
 
@@ -123,7 +122,7 @@ def _bias_values(labels: Path | None, before: StyledRun, after: StyledRun) -> pd
 
 def _page(settings: CompareSettings, name: str, before: FamilyRun, after: FamilyRun) -> Page:
     changes = FamilyRun(settings.output_dir, getattr(settings, name, None))
-    page = families.module_of(name, "page").comparison_page
+    page = families.compared_page_of(name).comparison_page
     if name != FAMILY:
         return page(before, after, changes, known(name, before))
     told, model = known(name, before), after.config.model.name

@@ -9,7 +9,6 @@ from typing import Any
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun, MeasureConfig
-from evenhand.evaluation.families.generation_bias.collect.response_file import write_asked
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.results import BiasScore, display_name, write_scores
@@ -30,7 +29,9 @@ SCORES = "scores.json"
 def measure(settings: MeasureSettings) -> None:
     """Measure one model by every family of metrics that is asked for, or write what is to be answered elsewhere."""
     if settings.write_prompts:
-        n = processes.on_rank_zero(lambda: write_asked(settings.write_prompts, measure_config(settings, FAMILY)))
+        (name,) = settings.metrics
+        config, write_prompts = measure_config(settings, name), families.measure_of(name).write_prompts
+        n = processes.on_rank_zero(lambda: write_prompts(settings.write_prompts, config))
         log.info("measure: %s prompts to be answered are in %s", f"{n:,}", settings.write_prompts)
         return
     names = list(dict.fromkeys(settings.metrics))
@@ -40,7 +41,7 @@ def measure(settings: MeasureSettings) -> None:
         scores: dict[str, list[BiasScore]] = {}
         for name in names if run is not None else ():
             of_family = replace(run, inputs=inputs[name], family=name)
-            scores[name] = families.module_of(name, "measure").measure(of_family, config[name])
+            scores[name] = families.measure_of(name).measure(of_family, config[name])
         processes.on_rank_zero(lambda: _finish(settings, run, config, scores))
 
 
@@ -73,7 +74,7 @@ def pages(settings: MeasureSettings) -> dict[str, Page]:
     found = {}
     for name in dict.fromkeys(settings.metrics):
         measured = FamilyRun(settings.output_dir, measure_config(settings, name))
-        found[name] = families.module_of(name, "page").page(measured, known(name, measured))
+        found[name] = families.page_of(name).page(measured, known(name, measured))
     if FAMILY in found:
         warnings = tuned_on_warnings(settings.output_dir, settings.model.name)
         page = found[FAMILY]

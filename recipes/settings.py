@@ -6,7 +6,6 @@ to be given.
 """
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -32,34 +31,16 @@ from evenhand.evaluation.settings import (
 )
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.recipes import testbed
+from evenhand.recipes.family_settings import check_model, check_reads_responses, family_fields
 
 FAMILY = "generation_bias"  # what is measured unless told otherwise, what labels are made of and tuning removes
-SCORED = ("likelihood_bias", "sentence_pairs")  # ask for likelihoods of a model, which some servers say
-SERVED = (*SCORED, "offensiveness")  # need no model here, as FAMILY does not
 SHOW, WHERE = "print the report", "where everything is written"
 TRACKED, GROUP = "wandb is offline unless you are logged in", "name that joins the stages of one experiment"
 KEPT, TRUSTED = "upload files as W&B artifacts", "run code of the models read"
 
 
-def of_families(kind: str, when_named: bool) -> Callable[[type], type]:
-    """Return a decorator that adds a field for each family of metrics whose settings module has a class `kind`.
-
-    With `when_named` a family's field is None until the family is named; else each has its defaults.
-    """
-
-    def add(cls: type) -> type:
-        for name in families.names():
-            if group := getattr(families.settings_of(name), kind, None):
-                cls.__annotations__[name] = group | None if when_named else group
-                text = group.__doc__.splitlines()[0].rpartition(": ")[2]
-                setattr(cls, name, option(None if when_named else group, text))
-        return cls
-
-    return add
-
-
 @strict
-@of_families("Settings", when_named=True)
+@family_fields(lambda family: family.Settings, when_named=True)
 class Measurement:
     """What is measured, and how: the model, the metrics with their settings, the prompts, the decoding."""
 
@@ -76,19 +57,7 @@ class Measurement:
         for name in self.metrics:
             if getattr(self, name, None) is None:
                 setattr(self, name, families.settings_of(name).Settings())
-        others = [name for name in self.metrics if name != FAMILY]
-        if self.model.system_prompt and others:
-            raise InputError(
-                f"model.system_prompt: {', '.join(others)} asks without any; measure {FAMILY} alone with it, or leave "
-                "it out."
-            )
-        if self.model.server and (loaded := [*(set(others) - {*SERVED}), *self.capabilities]):
-            raise InputError(
-                f"model.server: {', '.join(sorted(loaded))} asks for weights, which a server does not give; measure "
-                f"{', '.join((FAMILY, *SERVED))} by it, or load the model."
-            )
-        if self.model.server and self.model.api == "chat" and (asked := [name for name in others if name in SCORED]):
-            raise InputError(f"model.api: {asked[0]} asks for likelihoods, which no chat says; give completions.")
+        check_model(self.model, self.metrics, self.capabilities)
         if self.capabilities and FAMILY not in self.metrics:
             raise InputError(f"capabilities: a cost beside {FAMILY}; name it among metrics, or leave them out.")
         for name in families.names():
@@ -123,8 +92,8 @@ class MeasureSettings(Measurement):
         """Refuse responses for families that ask the model themselves, and those of nobody; see `Measurement`."""
         Measurement.__post_init__(self)
         for name in ("write_prompts", "responses"):
-            if getattr(self, name) and self.metrics != [FAMILY]:
-                raise InputError(f"{name}: {', '.join(self.metrics)}: only {FAMILY} has responses; name it alone.")
+            if getattr(self, name):
+                check_reads_responses(name, self.metrics)
         if self.responses and self.model.name == TESTBED:
             raise InputError("responses: say which model gave them, by --model NAME; it is not loaded.")
         if self.responses and self.model.server:
@@ -182,7 +151,7 @@ class TuneSettings(Tuning):
 
 
 @strict
-@of_families("ComparisonSettings", when_named=False)
+@family_fields(lambda family: family.ComparisonSettings, when_named=False)
 class CompareSettings:
     """Compare two measuring runs over the same prompts: differences with intervals, and the report."""
 

@@ -40,6 +40,6 @@ def written_translations(folder: Path, **files: list[str]) -> Path:
 def measured_by(family: str, folder: Path, config: MeasureConfig) -> FamilyRun:
     """Check the inputs, measure, and return the run."""
     run = Run(folder, "fingerprint", Tracker(), families.settings_of(family).inputs(config))
-    scores = families.module_of(family, "measure").measure(run, config)
+    scores = families.measure_of(family).measure(run, config)
     write_scores(folder / "scores.json", scores)
     return FamilyRun(folder, config)

@@ -1,20 +1,13 @@
-"""Families of metrics: each is a folder here, found by its name; nothing else has to know of it.
+"""Families of metrics: each is a package here, found by its name; no other module has to be changed for a new one.
 
-A family `x` is a package with the modules
+A family `x` is a package with the modules `settings`, `measure` and `page`; a family whose runs can be compared has a
+module `compare`, too. `FamilySettings`, `FamilyMeasure`, `FamilyPage`, `FamilyComparison` and `ComparedPage` are their
+contracts, against which `check_contract` checks each module when it is loaded.
 
-- `settings`: `Settings`, a dataclass of what only this family is told, and `inputs(told)`. It imports nothing heavy.
-- `measure`: `measure(run, told)`, which keeps its rows in the run's folder and returns the scores.
-- `page`: `page(measured, known)`, the report of one run.
-
-and, if two runs can be compared by it,
-
-- `compare`: `differences(run, before, after, told)`, and `page.comparison_page(before, after, changes, known)`. A class
-  `ComparisonSettings` in `settings` is what the comparison is told; without one, `told` is None.
-
-What they have in common (folders, going on after a kill, tracking, files of the report) is the caller's: the commands
-`measure` and `compare`. `Family` has the types.
+The commands `measure` and `compare` do what all families share: run folders, resuming, tracking, writing reports.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,9 +15,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from evenhand.evaluation.contracts import check_contract
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.settings import TESTBED, DecodingSettings, ModelSettings, PromptSettings
 
@@ -130,46 +123,125 @@ class ReportContext:
     notes: Sequence[str] = ()
 
 
-class Family(Protocol):
-    """What the modules of a family hold, taken together."""
+class FamilySettings(Protocol):
+    """The module `settings` of a family. It imports nothing heavy, since `--help` loads it.
+
+    Settings: a dataclass of the family's settings (`evaluation.settings.strict`).
+    ComparisonSettings: a dataclass of the settings of its comparison; None if it has none.
+    RECOMPUTABLE: setting or input → the table that alone depends on it. If only such settings differ from those of an
+        unfinished run, `measure` deletes their tables and continues the run.
+    SERVER_APIS: the APIs ("chat", "completions") by which the family measures a served model; () if it needs weights.
+    USES_SYSTEM_PROMPT: whether the family sends `model.system_prompt` before every prompt.
+    READS_RESPONSES: whether the family samples responses, so that it can score those of a file (`responses`) and write
+        the prompts for them (`write_prompts`).
+    """
 
     Settings: type
+    ComparisonSettings: type | None = None
+    RECOMPUTABLE: Mapping[str, str] = {}
+    SERVER_APIS: tuple[str, ...] = ()
+    USES_SYSTEM_PROMPT: bool = False
+    READS_RESPONSES: bool = False
 
+    @abstractmethod
     def inputs(self, config: MeasureConfig) -> Mapping[str, Any]:
-        """Return fingerprints of what is read, by name; raise InputError for what cannot be."""
+        """Return fingerprints of all that the measurement reads, by name.
 
+        Raises:
+            InputError: something cannot be read or used; raised before anything heavy is imported.
+        """
+
+    def comparison_inputs(self, settings: Any) -> Mapping[str, Any]:
+        """Return fingerprints of what a comparison reads besides the two runs, by name.
+
+        Raises:
+            InputError: something cannot be read or used.
+        """
+        return {}
+
+
+class FamilyMeasure(Protocol):
+    """The module `measure` of a family."""
+
+    @abstractmethod
     def measure(self, run: "Run", config: MeasureConfig) -> "list[BiasScore]":
-        """Return the scores; what lies in the run's folder is not made again."""
+        """Return the scores; write the rows behind them as tables of the run, which are not computed again."""
 
+    def write_prompts(self, path: Path, config: MeasureConfig) -> int:
+        """Write the prompts whose responses can be scored from a file; return their number. See READS_RESPONSES."""
+        raise NotImplementedError
+
+
+class FamilyPage(Protocol):
+    """The module `page` of a family."""
+
+    @abstractmethod
     def page(self, measured: FamilyRun, known: ReportContext) -> "Page":
-        """Return the report."""
+        """Return the report of one run."""
 
-    def differences(self, run: "Run", before: FamilyRun, after: FamilyRun, config: Any) -> "list[BiasScore]":
-        """Return what changed between two runs, paired."""
 
+class ComparedPage(FamilyPage, Protocol):
+    """The module `page` of a family whose runs can be compared."""
+
+    @abstractmethod
     def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun, known: ReportContext) -> "Page":
         """Return the report of two runs side by side."""
 
 
+class FamilyComparison(Protocol):
+    """The module `compare` of a family."""
+
+    @abstractmethod
+    def differences(self, run: "Run", before: FamilyRun, after: FamilyRun, config: Any) -> "list[BiasScore]":
+        """Return what changed between two runs, paired; `config` is the family's ComparisonSettings, or None."""
+
+
+Contract = TypeVar("Contract")
+REQUIRED_MODULES = ("settings", "measure", "page")
+
+
 def names() -> list[str]:
-    """Return the names of the families that there are."""
+    """Return the names of the families."""
     return [module.name for module in iter_modules(__path__) if module.ispkg]
 
 
-def module_of(name: str, part: str) -> ModuleType:
-    """Return a module of a family: "settings", "measure", "compare" or "page".
+def _load(name: str, part: str, contract: type[Contract]) -> Contract:
+    """Return a module of a family, checked against its contract.
 
     Raises:
-        InputError: there is no such family.
+        InputError: the family is unknown, lacks the module, or the module does not fulfil its contract.
     """
     if name not in names():
         raise unknown_name("metrics", name, names())
-    return import_module(f"{__name__}.{name}.{part}")
+    missing = [module for module in REQUIRED_MODULES if find_spec(f"{__name__}.{name}.{module}") is None]
+    if missing:
+        raise InputError(f"metrics: the family {name} has no module {', '.join(missing)}; see {__name__}.")
+    return check_contract(import_module(f"{__name__}.{name}.{part}"), contract)
 
 
-def settings_of(name: str) -> ModuleType:
-    """Return the family's module of settings, which imports nothing heavy."""
-    return module_of(name, "settings")
+def settings_of(name: str) -> FamilySettings:
+    """Return the family's module `settings`, which imports nothing heavy; errors as in `_load`."""
+    return _load(name, "settings", FamilySettings)
+
+
+def measure_of(name: str) -> FamilyMeasure:
+    """Return the family's module `measure`; errors as in `_load`."""
+    return _load(name, "measure", FamilyMeasure)
+
+
+def page_of(name: str) -> FamilyPage:
+    """Return the family's module `page`; errors as in `_load`."""
+    return _load(name, "page", FamilyPage)
+
+
+def comparison_of(name: str) -> FamilyComparison:
+    """Return the family's module `compare`; errors as in `_load`."""
+    return _load(name, "compare", FamilyComparison)
+
+
+def compared_page_of(name: str) -> ComparedPage:
+    """Return the module `page` of a family whose runs can be compared; errors as in `_load`."""
+    return _load(name, "page", ComparedPage)
 
 
 def comparable(name: str) -> bool:

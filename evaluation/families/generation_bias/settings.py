@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 # The classifiers, by the names that inputs, signatures and errors have for them.
 SMALL_TALK = "small_talk"  # ours, about the weather and the like
 SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "datasets" / "data" / "small_talk.jsonl"
+SERVER_APIS, USES_SYSTEM_PROMPT, READS_RESPONSES = ("chat", "completions"), True, True
+RECOMPUTABLE = {"neutral_dialogue": "neutral"}
 FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offensiveness_classifier"
 
 

@@ -8,6 +8,8 @@ from evenhand.evaluation.settings import ClassifierSettings, option, strict
 if TYPE_CHECKING:
     from evenhand.evaluation.families import MeasureConfig
 
+SERVER_APIS = ("chat", "completions")  # the measured model is not used
+
 
 @strict
 class Settings:

@@ -8,6 +8,8 @@ from evenhand.evaluation.settings import TESTBED, option, strict
 if TYPE_CHECKING:
     from evenhand.evaluation.families import MeasureConfig
 
+SERVER_APIS = ("completions",)  # likelihoods of given tokens
+
 
 @strict
 class Settings:

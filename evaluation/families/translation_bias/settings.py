@@ -10,6 +10,8 @@ from evenhand.evaluation.settings import ClassifierSettings, Folder, option, str
 if TYPE_CHECKING:
     from evenhand.evaluation.families import MeasureConfig
 
+RECOMPUTABLE = {"tokenize": "sentence_scores"}
+
 
 @strict
 class Settings:

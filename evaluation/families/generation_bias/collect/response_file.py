@@ -12,7 +12,9 @@ from evenhand.evaluation.datasets.response_files import (
     own_prompts,
     read_responses,
     tag_of,
-    write_prompts,
+)
+from evenhand.evaluation.datasets.response_files import (
+    write_prompts as write_prompts_file,
 )
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
@@ -21,14 +23,14 @@ from evenhand.evaluation.results import LEFT_OUT, PROMPT_ID, RESPONSE, TEMPLATE
 from evenhand.evaluation.runs.files import sha256_of
 
 
-def write_asked(path: Path, config: MeasureConfig) -> int:
+def write_prompts(path: Path, config: MeasureConfig) -> int:
     """Write what is to be answered, and by which responses are then scored; return the number of rows.
 
     Raises:
         InputError: the prompts cannot be had, or the file cannot be written (`write_prompts`).
     """
     prompts = measurement_prompts(config)
-    write_prompts(path, prompts, config.model.system_prompt or "", config.settings.control_tag or "")
+    write_prompts_file(path, prompts, config.model.system_prompt or "", config.settings.control_tag or "")
     return len(prompts)
 
 

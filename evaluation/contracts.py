@@ -1,0 +1,72 @@
+"""Check modules that are found by their names against the Protocol that they have to implement."""
+
+import inspect
+from functools import cache
+from types import MethodType, ModuleType, SimpleNamespace
+from typing import Any, TypeVar, cast, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from evenhand.evaluation.errors import InputError
+
+Contract = TypeVar("Contract")
+
+
+def check_contract(module: ModuleType, contract: type[Contract]) -> Contract:
+    """Return a module as an implementation of a Protocol, with the Protocol's defaults for what the module leaves out.
+
+    An annotated attribute of the Protocol is required unless it has a value there. A method is required if it is
+    abstract; the module defines it as a function without `self`, which takes the same positional arguments.
+
+    Raises:
+        InputError: attributes are missing, of another type, or functions of other arguments: all of them, by name.
+    """
+    values, errors = SimpleNamespace(), []
+    for name, hint in get_type_hints(contract).items():
+        if name not in vars(module) and not hasattr(contract, name):
+            errors.append(f"{name} is missing")
+            continue
+        value = vars(module).get(name, getattr(contract, name, None))
+        setattr(values, name, value)
+        if not _is_instance(value, hint):
+            errors.append(f"{name} is {value!r}, not of type {inspect.formatannotation(hint)}")
+    for name, method in inspect.getmembers(contract, inspect.isfunction):
+        if name.startswith("_"):
+            continue
+        arguments = list(inspect.signature(method).parameters)[1:]
+        function = vars(module).get(name)
+        if function is not None:
+            setattr(values, name, function)
+            if not _takes(function, arguments):
+                errors.append(f"{name} is no function of ({', '.join(arguments)})")
+        elif name in contract.__abstractmethods__:
+            errors.append(f"{name}({', '.join(arguments)}) is missing")
+        else:
+            setattr(values, name, MethodType(method, values))
+    if errors:
+        raise InputError(f"{module.__name__}: {'; '.join(errors)}; see {contract.__module__}.{contract.__name__}.")
+    return cast(Contract, values)
+
+
+@cache
+def _adapter(hint: Any) -> TypeAdapter:
+    return TypeAdapter(hint, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
+
+
+def _is_instance(value: Any, hint: Any) -> bool:
+    try:
+        _adapter(hint).validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+def _takes(function: Any, arguments: list[str]) -> bool:
+    """Return whether an object is a function that can be called with so many positional arguments."""
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    return True

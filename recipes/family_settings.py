@@ -1,0 +1,60 @@
+"""Settings of commands that depend on which families of metrics there are, and on what each of them supports."""
+
+from collections.abc import Callable, Sequence
+
+from evenhand.evaluation import families
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.settings import ModelSettings, option
+
+
+def family_fields(
+    group_of: Callable[[families.FamilySettings], type | None], when_named: bool
+) -> Callable[[type], type]:
+    """Return a decorator that adds a field for each family of metrics for which `group_of` returns a class.
+
+    With `when_named` a family's field is None until the family is named; else each has its defaults.
+    """
+
+    def add(cls: type) -> type:
+        for name in families.names():
+            if group := group_of(families.settings_of(name)):
+                cls.__annotations__[name] = group | None if when_named else group
+                text = group.__doc__.splitlines()[0].rpartition(": ")[2]
+                setattr(cls, name, option(None if when_named else group, text, omit_if_null=when_named))
+        return cls
+
+    return add
+
+
+def check_model(model: ModelSettings, metrics: Sequence[str], capabilities: Sequence[str]) -> None:
+    """Raise InputError if a family cannot be measured with a system prompt or by a server, where the model has one."""
+    measured = {name: families.settings_of(name) for name in metrics}
+    if model.system_prompt and (without := [name for name in metrics if not measured[name].USES_SYSTEM_PROMPT]):
+        raise InputError(
+            f"model.system_prompt: {', '.join(without)} does not use it; measure "
+            f"{_supporting(lambda family: family.USES_SYSTEM_PROMPT)} alone with it, or leave it out."
+        )
+    if model.server is None:
+        return
+    if weights := sorted([*(name for name in metrics if not measured[name].SERVER_APIS), *capabilities]):
+        raise InputError(
+            f"model.server: {', '.join(weights)} needs the model's weights, which a server does not give; measure "
+            f"{_supporting(lambda family: bool(family.SERVER_APIS))} by it, or load the model."
+        )
+    for name, family in measured.items():
+        if model.api not in family.SERVER_APIS:
+            raise InputError(
+                f"model.api: {name} cannot be measured by {model.api!r}; give {' or '.join(family.SERVER_APIS)}."
+            )
+
+
+def check_reads_responses(setting: str, metrics: Sequence[str]) -> None:
+    """Raise InputError unless the one family that is measured samples responses, which a file may have instead."""
+    if len(metrics) != 1 or not families.settings_of(metrics[0]).READS_RESPONSES:
+        readers = _supporting(lambda family: family.READS_RESPONSES)
+        raise InputError(f"{setting}: {', '.join(metrics)}: only {readers} samples responses; measure it alone.")
+
+
+def _supporting(is_supported: Callable[[families.FamilySettings], bool]) -> str:
+    """Return the names of the families that support something."""
+    return ", ".join(name for name in families.names() if is_supported(families.settings_of(name)))
