@@ -1,8 +1,8 @@
 """Families of metrics: each is a package here, found by its name; no other module has to be changed for a new one.
 
-A family `x` is a package with the modules `settings`, `measure` and `page`; a family whose runs can be compared has a
-module `compare`, too. `FamilySettings`, `FamilyMeasure`, `FamilyPage`, `FamilyComparison` and `ComparedPage` are their
-contracts, against which `check_contract` checks each module when it is loaded.
+A family `x` is a package with the modules `settings`, `measure`, `metrics` and `page`; a family whose runs can be
+compared has a module `compare`, too. `FamilySettings`, `FamilyMeasure`, `FamilyMetrics`, `FamilyPage`, `ComparedPage` and
+`FamilyComparison` are their contracts, against which `check_contract` checks each module when it is loaded.
 
 The commands `measure` and `compare` do what all families share: run folders, resuming, tracking, writing reports.
 """
@@ -172,6 +172,15 @@ class FamilyMeasure(Protocol):
         raise NotImplementedError
 
 
+class FamilyMetrics(Protocol):
+    """The module `metrics` of a family.
+
+    METRICS: an `evaluation.report.metrics.Metric` for each metric of its scores: name, unit, decimals, ideal.
+    """
+
+    METRICS: tuple[Any, ...]
+
+
 class FamilyPage(Protocol):
     """The module `page` of a family."""
 
@@ -197,7 +206,7 @@ class FamilyComparison(Protocol):
 
 
 Contract = TypeVar("Contract")
-REQUIRED_MODULES = ("settings", "measure", "page")
+REQUIRED_MODULES = ("settings", "measure", "metrics", "page")
 
 
 def names() -> list[str]:
@@ -227,6 +236,11 @@ def settings_of(name: str) -> FamilySettings:
 def measure_of(name: str) -> FamilyMeasure:
     """Return the family's module `measure`; errors as in `_load`."""
     return _load(name, "measure", FamilyMeasure)
+
+
+def metrics_of(name: str) -> FamilyMetrics:
+    """Return the family's module `metrics`; errors as in `_load`."""
+    return _load(name, "metrics", FamilyMetrics)
 
 
 def page_of(name: str) -> FamilyPage:

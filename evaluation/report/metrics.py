@@ -107,7 +107,7 @@ def _registry() -> dict[str, Metric]:
     """
     from evenhand.evaluation import families
 
-    modules = [families.module_of(family, "metrics") for family in families.names()] + [import_module(RATING)]
+    modules = [families.metrics_of(family) for family in families.names()] + [import_module(RATING)]
     registry: dict[str, Metric] = {}
     for metric in (metric for module in modules for metric in module.METRICS):
         if registry.setdefault(metric.name, metric) != metric:

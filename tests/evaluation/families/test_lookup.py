@@ -34,6 +34,7 @@ def test_those_with_a_comparison_can_be_compared():
 def test_every_family_fulfils_its_contract(name):
     families.settings_of(name)
     families.measure_of(name)
+    assert families.metrics_of(name).METRICS
     if families.comparable(name):
         families.comparison_of(name)
         families.compared_page_of(name)
@@ -43,12 +44,12 @@ def test_every_family_fulfils_its_contract(name):
 
 def test_missing_modules_are_named_at_once(new_family):
     (new_family / "settings.py").touch()
-    with pytest.raises(InputError, match="brevity has no module measure, page"):
+    with pytest.raises(InputError, match="brevity has no module measure, metrics, page"):
         families.settings_of("brevity")
 
 
 def test_missing_attributes_are_named_at_once(new_family):
-    for name in ("settings", "measure", "page"):
+    for name in ("settings", "measure", "metrics", "page"):
         (new_family / f"{name}.py").touch()
     with pytest.raises(InputError, match=r"brevity\.settings: Settings is missing; inputs\(config\) is missing"):
         families.settings_of("brevity")

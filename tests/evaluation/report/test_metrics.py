@@ -8,7 +8,7 @@ from evenhand.evaluation.report.metrics import Metric, glossary, metric_of
 
 def test_every_family_declares_metrics_with_a_description():
     for family in families.names():
-        declared = families.module_of(family, "metrics").METRICS
+        declared = families.metrics_of(family).METRICS
         assert declared
         assert all(metric.description.endswith(".") and metric.label for metric in declared)
 
