@@ -1,8 +1,8 @@
 """Families of metrics: each is a package here, found by its name; no other module has to be changed for a new one.
 
 A family `x` is a package with the modules `settings`, `measure`, `metrics` and `page`; a family whose runs can be
-compared has a module `compare`, too. `FamilySettings`, `FamilyMeasure`, `FamilyMetrics`, `FamilyPage`, `ComparedPage` and
-`FamilyComparison` are their contracts, against which `check_contract` checks each module when it is loaded.
+compared has a module `compare`, too. `FamilySettings`, `FamilyMeasure`, `FamilyMetrics`, `FamilyPage`, `ComparedPage`
+and `FamilyComparison` are their contracts, against which `check_contract` checks each module when it is loaded.
 
 The commands `measure` and `compare` do what all families share: run folders, resuming, tracking, writing reports.
 """

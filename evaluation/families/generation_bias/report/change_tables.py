@@ -144,7 +144,7 @@ def _comparison(row: Mapping[str, Any], label: str) -> Comparison:
     for side in ("before", "after", "change"):
         bounds = (row[f"{side}_low"], row[f"{side}_high"])
         scores[side] = BiasScore(
-            side,
+            HEADLINE,
             row[side],
             0.0,
             (-math.inf, math.inf),
