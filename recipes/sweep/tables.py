@@ -108,7 +108,7 @@ def agreement_table(agreements: Sequence[Agreement]) -> Table:
     rows = []
     for found in agreements:
         shares = [_share(part, found.n) for part in (found.near, found.factor)]
-        rho = score_cell(found.correlation, 1, 2)
+        rho = score_cell(found.correlation, 1, 2, sign=False)
         rows.append(Row(found.name, (Cell(str(found.n)), *shares, rho, p_cell(found.correlation))))
     columns = ("predictions", "n", "within 0.1, %", "within a factor of two, %", "Spearman ρ", "p")
     return Table("How the predictions held", columns, tuple(rows))
