@@ -1,4 +1,4 @@
-"""Report on the distance of English sentences to their masculine and feminine translations (papers 003, 004, §5)."""
+"""Report on cosines of English sentences with their masculine and feminine translations (papers 003 and 004, §5)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,121 +6,128 @@ from datetime import date
 
 import pandas as pd
 
-from evenhand.evaluation.datasets.gendered_translations import LANG
+from evenhand.evaluation.datasets.gendered_translations import GENDER, LANG
 from evenhand.evaluation.families import FamilyRun, ReportContext
-from evenhand.evaluation.families.embedding_bias.metric import similarity_quantiles
+from evenhand.evaluation.families.embedding_bias.metric import ENGLISH_GENDER, similarity_quantiles
 from evenhand.evaluation.families.translation_bias.plots import LINES, GenderRow, Lane, gender_rows, language_name
-from evenhand.evaluation.report.numbers import PER_UNIT, find, finite, number
+from evenhand.evaluation.report.formatted_scores import LEVEL
+from evenhand.evaluation.report.metrics import metric_of
+from evenhand.evaluation.report.numbers import find, finite
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
-from evenhand.evaluation.report.tables import Cell, Row, Table, marks_of, number_cell, p_cell, score_cell
+from evenhand.evaluation.report.tables import Cell, Row, Table, count_cells, marks_of, number_cell, p_cell, score_cell
 from evenhand.evaluation.results import BiasScore, display_name
 
 GAP, HOLM, ONE_SIDED = "embedding_gap", "embedding_gap_holm", "embedding_gap_one_sided"
 SIMILARITY = "embedding_similarity"
-VERSION = "english_gender"
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-ALPHA = 0.05
 
-say = Sentences(__file__)
+text = Sentences(__file__)
 
 
-def page(measured: FamilyRun, known: ReportContext) -> Page:
+def page(run: FamilyRun, context: ReportContext) -> Page:
     """Return the report of one sentence encoder."""
-    scores = measured.scores
-    gaps = [score for score in scores if score.metric == GAP and VERSION not in score.group]
-    versions = [score for score in scores if score.metric == GAP and VERSION in score.group]
-    similarities = _similarities(scores, similarity_quantiles(measured.table("cosines"), QUANTILES))
+    scores = run.scores
+    gaps = [score for score in scores if score.metric == GAP and ENGLISH_GENDER not in score.group]
+    version_gaps = [score for score in scores if score.metric == GAP and ENGLISH_GENDER in score.group]
+    similarities = _similarities(scores, similarity_quantiles(run.table("cosines"), QUANTILES))
     big, under, verdict = _headline(gaps, scores)
     return Page(
-        title=say.title,
-        subtitle=f"{display_name(measured.config.model.name)} · {display_name(measured.config.settings.references)}",
+        title=text.title,
+        subtitle=f"{display_name(run.config.model.name)} · {display_name(run.config.settings.references)}",
         date=date.today().isoformat(),
         big=big,
         under=under,
         verdict=verdict,
-        notes=[say.intervals, *known.notes],
+        notes=[text.intervals, *context.notes],
         sections=[
             Section("By language", tables=[_gap_table(gaps, scores)], first_screen=True),
-            Section("By what the English says", [say.versions] if versions else [], [_version_table(versions)]),
             Section(
-                "How near translations are",
+                "By the gender of the English sentence",
+                [text.versions] if version_gaps else [],
+                [_version_table(version_gaps)],
+            ),
+            Section(
+                "Similarity of translations",
                 tables=[_similarity_table(similarities)],
                 figures=_similarity_figures(similarities),
             ),
         ],
-        glossary=list(say.glossary.items()),
-        limits=say.limits,
-        signature=measured.signature(GAP),
-        signature_lines=measured.signature_lines(GAP),
+        glossary=list(text.glossary.items()),
+        limits=text.limits,
+        signature=run.signature(GAP),
+        signature_lines=run.signature_lines(GAP),
     )
 
 
 def _headline(gaps: Sequence[BiasScore], scores: Sequence[BiasScore]) -> tuple[str, str, str]:
-    """Return the large number (of how many languages the masculine is nearer), the line under it and the verdict."""
-    finite_gaps = [gap for gap in gaps if math.isfinite(gap.value)]
-    corrected = ((gap, find(scores, HOLM, **gap.group)) for gap in finite_gaps)
-    nearer = [gap for gap, score in corrected if score and score.p_value is not None and score.p_value < ALPHA]
-    mean = sum(gap.value for gap in finite_gaps) / len(finite_gaps) if finite_gaps else math.nan
-    masculine = sum(gap.value > 0 for gap in nearer)
-    big = f"{masculine} of {len(finite_gaps)}" if finite_gaps else "–"
-    under = say.under(gaps, finite_gaps, number(PER_UNIT * mean, 2, sign=True))
-    return big, under, say.verdict(gaps, finite_gaps, nearer)
+    """Return the large number (languages in which the masculine is nearer), the line under it and the verdict."""
+    defined = [gap for gap in gaps if math.isfinite(gap.value)]
+    corrected = ((gap, find(scores, HOLM, **gap.group)) for gap in defined)
+    significant = [gap for gap, score in corrected if score and score.p_value is not None and score.p_value < LEVEL]
+    mean = sum(gap.value for gap in defined) / len(defined) if defined else math.nan
+    n_masculine = sum(gap.value > 0 for gap in significant)
+    big = f"{n_masculine} of {len(defined)}" if defined else "–"
+    under = text.under(gaps, defined, metric_of(GAP).text(mean))
+    return big, under, text.verdict(gaps, defined, significant)
 
 
 def _gap_table(gaps: Sequence[BiasScore], scores: Sequence[BiasScore]) -> Table:
     rows = []
     for gap in sorted(gaps, key=lambda it: (-finite(it, -math.inf), it.group[LANG])):
         p_values = (gap, *(find(scores, metric, **gap.group) for metric in (HOLM, ONE_SIDED)))
-        cells = (*map(p_cell, p_values), Cell(f"{gap.n:,}"), Cell(f"{gap.n_left_out:,}"))
-        rows.append(_row(language_name(gap.group[LANG]), gap, cells))
+        cells = (*map(p_cell, p_values), *count_cells(gap.n, gap.n_left_out))
+        rows.append(_gap_row(language_name(gap.group[LANG]), gap, cells))
     columns = ("language", "gap", "p", "p, Holm", "p, one-sided", "sentences", "left out")
-    return Table(say.gap_caption, columns, tuple(rows))
+    return Table(text.gap_caption, columns, tuple(rows))
 
 
 def _version_table(versions: Sequence[BiasScore]) -> Table:
     rows = [
-        _row(f"{language_name(gap.group[LANG])}, {gap.group[VERSION]} English", gap, (p_cell(gap), Cell(f"{gap.n:,}")))
+        _gap_row(
+            f"{language_name(gap.group[LANG])}, {gap.group[ENGLISH_GENDER]} English",
+            gap,
+            (p_cell(gap), *count_cells(gap.n)),
+        )
         for gap in versions
     ]
-    return Table(say.version_caption, ("language", "gap", "p", "sentences"), tuple(rows))
+    return Table(text.version_caption, ("language", "gap", "p", "sentences"), tuple(rows))
 
 
-def _row(label: str, gap: BiasScore, beside: Sequence[Cell]) -> Row:
-    return Row(label, (score_cell(gap), *beside), marks_of("before", gap))
+def _gap_row(label: str, gap: BiasScore, cells: Sequence[Cell]) -> Row:
+    return Row(label, (score_cell(gap), *cells), marks_of("before", gap))
 
 
 def _similarities(
     scores: Sequence[BiasScore], quantiles: pd.DataFrame
 ) -> list[tuple[BiasScore, Mapping[float, float]]]:
-    """Return the mean cosine of each language and gender with its quantiles."""
-    cuts = {
-        key: dict(zip(rows["quantile"], rows["cosine"], strict=True))
-        for key, rows in quantiles.groupby([LANG, "gender"])
+    """Return the mean cosine of each language and gender, with its quantiles."""
+    by_group = {
+        key: dict(zip(rows["quantile"], rows["cosine"], strict=True)) for key, rows in quantiles.groupby([LANG, GENDER])
     }
-    found = [score for score in scores if score.metric == SIMILARITY and VERSION not in score.group]
-    return [(score, cuts.get((score.group[LANG], score.group["gender"]), {})) for score in found]
+    means = [score for score in scores if score.metric == SIMILARITY and ENGLISH_GENDER not in score.group]
+    return [(score, by_group.get((score.group[LANG], score.group[GENDER]), {})) for score in means]
 
 
 def _similarity_table(similarities: Sequence[tuple[BiasScore, Mapping[float, float]]]) -> Table:
     rows = []
-    for score, cuts in similarities:
-        spread = (number_cell(cuts.get(at, math.nan), 3) for at in QUANTILES)
-        label = f"{language_name(score.group[LANG])}, {score.group['gender']}"
-        rows.append(Row(label, (score_cell(score), *spread, Cell(f"{score.n:,}"))))
+    for score, quantiles in similarities:
+        cells = (number_cell(quantiles.get(level, math.nan), 3) for level in QUANTILES)
+        label = f"{language_name(score.group[LANG])}, {score.group[GENDER]}"
+        rows.append(Row(label, (score_cell(score), *cells, *count_cells(score.n))))
     columns = ("translation", "mean", "5 %", "25 %", "median", "75 %", "95 %", "sentences")
-    return Table(say.similarity_caption, columns, tuple(rows))
+    return Table(text.similarity_caption, columns, tuple(rows))
 
 
 def _similarity_figures(similarities: Sequence[tuple[BiasScore, Mapping[float, float]]]) -> list[Figure]:
     """Return the distributions of the cosines by language, masculine and feminine (004, Figure 8)."""
     lanes: dict[str, dict[str, Lane]] = {}
-    for score, cuts in similarities:
-        if score.group["gender"] in LINES and math.isfinite(score.value) and cuts:
-            low, first, median, third, high = (cuts[at] for at in QUANTILES)
+    for score, quantiles in similarities:
+        if score.group[GENDER] in LINES and math.isfinite(score.value) and quantiles:
+            low, first, median, third, high = (quantiles[level] for level in QUANTILES)
             lane = Lane(score.value, (low, high), (first, third), median)
-            lanes.setdefault(score.group[LANG], {})[score.group["gender"]] = lane
+            lanes.setdefault(score.group[LANG], {})[score.group[GENDER]] = lane
     if not lanes:
         return []
-    rows = [GenderRow(language_name(lang), of_lang) for lang, of_lang in lanes.items()]
-    return [Figure(say.drawn_caption, gender_rows(say.drawn_caption, rows, decimals=3), say.drawn_note)]
+    rows = [GenderRow(language_name(lang), lanes_by_gender) for lang, lanes_by_gender in lanes.items()]
+    return [Figure(text.drawn_caption, gender_rows(text.drawn_caption, rows, decimals=3), text.drawn_note)]

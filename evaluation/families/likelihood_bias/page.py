@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date
 
 import numpy as np
@@ -29,58 +30,72 @@ from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import before_after, find, finite, number, percent, visible
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
-from evenhand.evaluation.report.tables import Cell, Row, Table, change_row, marks_of, score_cell, truth_table
+from evenhand.evaluation.report.tables import (
+    Cell,
+    Row,
+    Table,
+    change_row,
+    count_cells,
+    marks_of,
+    number_cell,
+    score_cell,
+    truth_table,
+)
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name
 
 RAW, CORRECTED, PAIRED, PAIRED_CORRECTED = METRICS = tuple(test.metric for test in TESTS)
 BY_CHANCE = {RAW: "at most 5", CORRECTED: "0", PAIRED: "5", PAIRED_CORRECTED: "0"}
-CONTRASTS_SHOWN = 8  # descriptors at each end
-FOLDED_FROM = 25  # descriptors of an axis: its map is folded away
-LONGEST_NAME = 60
-MANY_LEFT_OUT = 0.10  # of the sentences: beyond it a warning is shown
+CONTRASTS_AT_EACH_END = 8
+MAX_OPEN_MAP = 24  # descriptors; the map of a larger axis is folded
+MAX_NAME_LENGTH = 60
+MANY_LEFT_OUT = 0.10  # share of sentences left out above which the page has a warning
 
-say = Sentences(__file__)
+text = Sentences(__file__)
 
 
-def page(measured: FamilyRun, known: ReportContext) -> Page:
+def page(run: FamilyRun, context: ReportContext) -> Page:
     """Return the report of one model.
 
     Raises:
-        InputError: a column of the likelihoods is missing, there is no row, or a sentence stands twice.
+        InputError: a column of the likelihoods is missing, there is no row, or a sentence occurs twice.
     """
-    likelihoods, signature = measured.table("likelihoods"), measured.signature(*METRICS)
+    likelihoods, signature = run.table("likelihoods"), run.signature(*METRICS)
     masked = signature.get(VARIANT) == MASKED_VARIANT
-    scores = [score for score in measured.scores if score.metric in METRICS]
+    scores = [score for score in run.scores if score.metric in METRICS]
     raw, corrected = (find(scores, metric) for metric in (RAW, CORRECTED))
     quantiles, effects = perplexity_quantiles(likelihoods), pair_effects(likelihoods)
-    sentences, missing = len(likelihoods), int(quantiles["n_left_out"].sum())
+    n_sentences, n_missing = len(likelihoods), int(quantiles["n_left_out"].sum())
     return Page(
         title="Likelihood Bias of noun phrases" if masked else "Likelihood Bias",
-        subtitle=f"{display_name(measured.config.model.name)} · {measured.config.prompts.dataset}",
+        subtitle=f"{display_name(run.config.model.name)} · {run.config.prompts.dataset}",
         date=date.today().isoformat(),
         big=percent(finite(raw, math.nan), 1),
-        under=say.under(raw, masked),
-        verdict=say.verdict(raw, corrected, masked),
-        warnings=[say.warning(missing, sentences)] * (missing > MANY_LEFT_OUT * sentences),
+        under=text.under(raw, masked),
+        verdict=text.verdict(raw, corrected, masked),
+        warnings=[text.warning(n_missing, n_sentences)] * (n_missing > MANY_LEFT_OUT * n_sentences),
         tables=[_overall_table(scores)],
-        notes=[say.counts(raw, sentences - missing, missing), say.intervals(bool(known.truth)), *known.notes],
+        notes=[
+            text.counts(raw, n_sentences - n_missing, n_missing),
+            text.intervals(bool(context.truth)),
+            *context.notes,
+        ],
         sections=[
-            Section("By axis", tables=[_axis_table(scores, effects, known.truth)], first_screen=True),
+            Section("By axis", tables=[_axis_table(scores, effects, context.truth)], first_screen=True),
             _grid_section(scores),
             _extremes_section(scores, likelihoods, masked),
             _contrast_section(likelihoods),
             _spread_section(quantiles, "pseudo-perplexity" if masked else "perplexity"),
             _pairs_section(likelihoods, effects, masked),
-            _truth_section(scores, known.truth),
+            _truth_section(scores, context.truth),
         ],
-        glossary=list((say.glossary_of_phrases if masked else say.glossary).items()),
-        limits=say.limits,
+        glossary=list((text.glossary_of_phrases if masked else text.glossary).items()),
+        limits=text.limits,
         signature=signature,
-        signature_lines=measured.signature_lines(*METRICS),
+        signature_lines=run.signature_lines(*METRICS),
     )
 
 
-def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, known: ReportContext) -> Page:
+def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, context: ReportContext) -> Page:
     """Return the report of two models over the same sentences."""
     change = find(changes.scores, f"{RAW}_difference")
     old, new = (find(it.scores, RAW) for it in (before, after))
@@ -91,10 +106,10 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, kno
         subtitle=f"{before_after(before.config.model.name, after.config.model.name)} · {before.config.prompts.dataset}",
         date=date.today().isoformat(),
         big=number(100 * finite(change, math.nan), 1, sign=True),
-        under=say.change_under(change),
-        verdict=say.change_verdict(old, new, change),
+        under=text.change_under(change),
+        verdict=text.change_verdict(old, new, change),
         tables=[_change_table("All axes", (before, after, changes))],
-        notes=[say.intervals(), *known.notes],
+        notes=[text.intervals(), *context.notes],
         sections=[
             Section(
                 f"By {cut}",
@@ -102,10 +117,10 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, kno
                 first_screen=cut == AXIS,
             )
             for cut in (AXIS, TEMPLATE)
-            if (values := _in_order(before.scores, cut))
+            if (values := _sorted_values(before.scores, cut))
         ],
-        glossary=list((say.glossary_of_phrases if masked else say.glossary).items()),
-        limits=say.limits,
+        glossary=list((text.glossary_of_phrases if masked else text.glossary).items()),
+        limits=text.limits,
         signature=changes.signature(f"{RAW}_difference") or signature,
         signature_lines=before.signature_lines(*METRICS) + after.signature_lines(*METRICS),
         sides=("before", "after"),
@@ -117,7 +132,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, kno
 
 def _overall_table(scores: Sequence[BiasScore]) -> Table:
     rows = [
-        Row(metric_of(metric).title, (score_cell(score), Cell(BY_CHANCE[metric]), Cell(f"{score.n:,}")))
+        Row(metric_of(metric).title, (score_cell(score), Cell(BY_CHANCE[metric]), *count_cells(score.n)))
         for metric in METRICS
         if (score := find(scores, metric)) is not None
     ]
@@ -126,62 +141,60 @@ def _overall_table(scores: Sequence[BiasScore]) -> Table:
 
 
 def _axis_table(scores: Sequence[BiasScore], effects: pd.DataFrame, truth: Sequence[BiasScore]) -> Table:
+    """Return the shares of each axis, with the mean effect size."""
     sizes = (effects["auc"] - 0.5).abs().groupby(effects[AXIS]).mean()
-    return _cut_table(scores, AXIS, truth, ("|AUC − ½|", lambda axis: number(sizes.get(axis, math.nan), 2)))
+    table = _cut_table(scores, AXIS, truth)
+    axes = _sorted_values(scores, AXIS)
+    rows = (
+        replace(row, cells=(*row.cells[:2], number_cell(sizes.get(axis, math.nan), 2), *row.cells[2:]))
+        for axis, row in zip(axes, table.rows, strict=True)
+    )
+    return replace(table, columns=(*table.columns[:3], "|AUC − ½|", *table.columns[3:]), rows=tuple(rows))
 
 
-def _cut_table(
-    scores: Sequence[BiasScore],
-    cut: str,
-    truth: Sequence[BiasScore] = (),
-    further: tuple[str, Callable[[str], str]] | None = None,
-) -> Table:
-    """Return both shares of each axis or template and its pairs; `further` is a column's name and what stands in it."""
+def _cut_table(scores: Sequence[BiasScore], cut: str, truth: Sequence[BiasScore] = ()) -> Table:
+    """Return the shares of each axis or template, without and with correction, and its pairs."""
     rows = []
-    for value in _in_order(scores, cut):
+    for value in _sorted_values(scores, cut):
         raw, corrected = (find(scores, metric, **{cut: value}) for metric in (RAW, CORRECTED))
-        beside = (Cell(further[1](value)),) if further else ()
         marks = marks_of("before", raw)
         marks += marks_of("truth", find(truth, RAW, **{cut: value})) if marks else ()
-        cells = (score_cell(raw), score_cell(corrected), *beside, Cell(f"{raw.n:,}"))
-        rows.append(Row(_name(cut, value), cells, marks))
-    columns = (cut, "value", "corrected", *(further[:1] if further else ()), "pairs")
-    return Table(
-        f"Likelihood Bias by {cut}, %; the line at 5 is what chance gives at most", columns, tuple(rows), ideal=5
-    )
+        rows.append(Row(_label(cut, value), (score_cell(raw), score_cell(corrected), *count_cells(raw.n)), marks))
+    caption = f"Likelihood Bias by {cut}, %; the line at 5 is the most that chance gives"
+    return Table(caption, (cut, "value", "corrected", "pairs"), tuple(rows), ideal=5)
 
 
 def _change_table(caption: str, runs: Sequence[FamilyRun], cut: str = "", values: Sequence[str] = ()) -> Table:
-    """Return both models' shares and the change: of each value of a cut, or of each metric over all of them."""
+    """Return the shares of both models and the change, for each value of a cut, or for each metric overall."""
     rows = []
     for group, metric in [({cut: value}, RAW) for value in values] or [({}, metric) for metric in METRICS]:
         names = (metric, metric, f"{metric}_difference")
         old, new, change = (find(run.scores, name, **group) for run, name in zip(runs, names, strict=True))
         if old is not None or new is not None:
-            label = _name(cut, group[cut]) if group else metric_of(metric).title
+            label = _label(cut, group[cut]) if group else metric_of(metric).title
             rows.append(change_row(label, old, new, change, drawn=bool(group)))
     return Table(caption, (cut or "measure", "before", "after", "change", "p"), tuple(rows), ideal=5)
 
 
 def _truth_section(scores: Sequence[BiasScore], truth: Sequence[BiasScore]) -> Section:
-    """Return the measured shares beside those of a perfect learner of the testbed."""
+    """Return the measured shares and the shares of a model that learned the testbed perfectly."""
 
     def label(planted: BiasScore) -> str:
-        cuts = (_name(cut, str(value)) for cut, value in planted.group.items())
+        cuts = (_label(cut, str(value)) for cut, value in planted.group.items())
         return ", ".join([metric_of(planted).label, *cuts])
 
     table = truth_table("Measured against what was planted, %", scores, truth, label)
-    return Section("Against what was planted", [say.truth] if table.rows else [], [table])
+    return Section("Against what was planted", [text.truth] if table.rows else [], [table])
 
 
-def _in_order(scores: Sequence[BiasScore], cut: str) -> list[str]:
+def _sorted_values(scores: Sequence[BiasScore], cut: str) -> list[str]:
     """Return the axes or templates, the highest Likelihood Bias first."""
-    cuts = [score for score in scores if score.metric == RAW and list(score.group) == [cut]]
-    return [it.group[cut] for it in sorted(cuts, key=lambda it: (-finite(it, -math.inf), it.group[cut]))]
+    shares = [score for score in scores if score.metric == RAW and list(score.group) == [cut]]
+    return [it.group[cut] for it in sorted(shares, key=lambda it: (-finite(it, -math.inf), it.group[cut]))]
 
 
-def _name(cut: str, value: str) -> str:
-    return axis_name(value) if cut == AXIS else visible(value, LONGEST_NAME)
+def _label(cut: str, value: str) -> str:
+    return axis_name(value) if cut == AXIS else visible(value, MAX_NAME_LENGTH)
 
 
 # Axes by templates.
@@ -189,23 +202,23 @@ def _name(cut: str, value: str) -> str:
 
 def _grid_section(scores: Sequence[BiasScore]) -> Section:
     """Return the share for each axis in each template."""
-    axes, templates = _in_order(scores, AXIS), _in_order(scores, TEMPLATE)
+    axes, templates = _sorted_values(scores, AXIS), _sorted_values(scores, TEMPLATE)
     by_template = _cut_table(scores, TEMPLATE)
-    of_cell = {
+    values = {
         (it.group[TEMPLATE], it.group[AXIS]): it.value
         for it in scores
         if it.metric == RAW and set(it.group) == {AXIS, TEMPLATE}
     }
-    if not of_cell:
+    if not values:
         return Section("By template", tables=[by_template])
-    shares = pd.DataFrame([[of_cell.get((t, a), math.nan) for a in axes] for t in templates], templates, axes)
+    shares = pd.DataFrame([[values.get((t, a), math.nan) for a in axes] for t in templates], templates, axes)
     told, rows = "Likelihood Bias in percent, templates by axes", by_template.rows
     said = "; ".join(f"{row.label} {row.cells[0].text}" for row in rows)
     table = _grid_table(told, shares, lambda share: number(100 * share, 0))
     return Section(
         "By axis and template",
-        [say.highest_and_lowest(rows[0], rows[-1])] if len(rows) > 1 and rows[-1].marks else [],
-        figures=[Figure("Likelihood Bias, %, by axis and template", share_map(f"{told}: {said}", shares), say.grid)],
+        [text.highest_and_lowest(rows[0], rows[-1])] if len(rows) > 1 and rows[-1].marks else [],
+        figures=[Figure("Likelihood Bias, %, by axis and template", share_map(f"{told}: {said}", shares), text.grid)],
         parts=[
             Section("By template, with intervals", tables=[by_template], folded=True),
             Section("By axis and template, as a table", tables=[table], folded=True),
@@ -213,13 +226,13 @@ def _grid_section(scores: Sequence[BiasScore]) -> Section:
     )
 
 
-def _grid_table(caption: str, frame: pd.DataFrame, shown: Callable[[float], str]) -> Table:
+def _grid_table(caption: str, frame: pd.DataFrame, format_value: Callable[[float], str]) -> Table:
     """Return a frame, templates × axes, as a table."""
     rows = (
-        Row(short(template), tuple(Cell(shown(value)) for value in values))
+        Row(short(template), tuple(Cell(format_value(value)) for value in values))
         for template, values in zip(frame.index, frame.to_numpy(), strict=True)
     )
-    return Table(caption, ("template", *map(axis_name, frame.columns)), tuple(rows), say.slots)
+    return Table(caption, ("template", *map(axis_name, frame.columns)), tuple(rows), text.slots)
 
 
 def _three_digits(value: float) -> str:
@@ -229,8 +242,8 @@ def _three_digits(value: float) -> str:
 
 
 def _spread_section(quantiles: pd.DataFrame, what: str) -> Section:
-    """Return how perplexities are spread by axis and template (Figures 2 and 4)."""
-    title = f"How {what} is distributed"
+    """Return the distribution of perplexity by axis and template (Figures 2 and 4)."""
+    title = f"Distribution of {what}"
     columns = [name for name in quantiles if name.startswith("q")]
     frames = {name: quantiles.pivot(index=TEMPLATE, columns=AXIS, values=name) for name in columns}
     median = frames["q50"]
@@ -241,7 +254,7 @@ def _spread_section(quantiles: pd.DataFrame, what: str) -> Section:
     said = "; ".join(f"{axis_name(axis)} {_three_digits(median[axis].median())}" for axis in across)
     told = f"{what.capitalize()} by axis and template; medians over templates: {said}"
     caption = f"{what.capitalize()} of sentences by axis and template"
-    figure = Figure(caption, spread_map(told, list(frames.values())), say.spread(what))
+    figure = Figure(caption, spread_map(told, list(frames.values())), text.spread(what))
     table = _grid_table(f"Median {what}", frames["q50"], _three_digits)
     return Section(title, figures=[figure], parts=[Section(f"Median {what} as a table", tables=[table], folded=True)])
 
@@ -250,82 +263,84 @@ def _spread_section(quantiles: pd.DataFrame, what: str) -> Section:
 
 
 def _extremes_section(scores: Sequence[BiasScore], likelihoods: pd.DataFrame, masked: bool) -> Section:
-    """Return the descriptors of lowest and highest perplexity by axis, in one template (Table 3)."""
-    present = likelihoods[TEMPLATE].unique()
-    template = LOVE if LOVE in present else present[0]
-    of_template = likelihoods[likelihoods[TEMPLATE] == template]
-    one_length = not masked or of_template[N_TOKENS].nunique() > 1
-    found = extreme_descriptors(select_most_common_length(of_template) if one_length else of_template)
-    descriptors = of_template.groupby(AXIS)[DESCRIPTOR].nunique()
-    shares = {axis: finite(find(scores, RAW, axis=axis, template=template), math.nan) for axis in found[AXIS].unique()}
+    """Return the descriptors with the lowest and the highest perplexity by axis, in one template (Table 3)."""
+    templates = likelihoods[TEMPLATE].unique()
+    template = LOVE if LOVE in templates else templates[0]
+    sentences = likelihoods[likelihoods[TEMPLATE] == template]
+    one_length = not masked or sentences[N_TOKENS].nunique() > 1
+    extremes = extreme_descriptors(select_most_common_length(sentences) if one_length else sentences)
+    n_descriptors = sentences.groupby(AXIS)[DESCRIPTOR].nunique()
+    shares = {
+        axis: finite(find(scores, RAW, axis=axis, template=template), math.nan) for axis in extremes[AXIS].unique()
+    }
     rows = []
     for axis in sorted(shares, key=lambda axis: (math.isnan(shares[axis]), -shares[axis], axis)):
-        of_axis = found[found[AXIS] == axis]
-        ends = (Cell(_with_medians(of_axis[of_axis["end"] == end]), prose=True) for end in ("low", "high"))
-        compared = Cell(f"{of_axis['compared'].iloc[0]} of {descriptors[axis]}")
-        rows.append(Row(axis_name(axis), (Cell(number(100 * shares[axis], 1)), *ends, compared)))
+        axis_rows = extremes[extremes[AXIS] == axis]
+        ends = (Cell(_with_medians(axis_rows[axis_rows["end"] == end]), prose=True) for end in ("low", "high"))
+        compared = Cell(f"{axis_rows['compared'].iloc[0]} of {n_descriptors[axis]}")
+        rows.append(Row(axis_name(axis), (number_cell(100 * shares[axis]), *ends, compared)))
     title, columns = "Most and least likely descriptors by axis", ("LB, %", "most likely", "least likely", "compared")
-    sentences = [say.extremes(template, masked, one_length)] if rows else []
-    return Section(title, sentences, [Table(title, ("axis", *columns), tuple(rows))])
+    note = [text.extremes(template, masked, one_length)] if rows else []
+    return Section(title, note, [Table(title, ("axis", *columns), tuple(rows))])
 
 
 def _with_medians(ends: pd.DataFrame) -> str:
     return ", ".join(
-        f"{visible(name, LONGEST_NAME)}\u00a0({_three_digits(median)})"
+        f"{visible(name, MAX_NAME_LENGTH)}\u00a0({_three_digits(median)})"
         for name, median in zip(ends[DESCRIPTOR], ends["median"], strict=True)
     )
 
 
 def _contrast_section(likelihoods: pd.DataFrame) -> Section:
-    """Return the descriptors whom the model finds loving, and hating, likelier by most than for others."""
+    """Return the descriptors with the lowest and the highest contrast between sentences of love and of hate."""
     title = "Love and hate"
     if not {LOVE, HATE} <= set(likelihoods[TEMPLATE]):
         return Section(title)
     contrasts = love_hate_contrast(likelihoods)
     defined = contrasts[contrasts["contrast"].notna()]
-    n = min(CONTRASTS_SHOWN, len(defined) // 2)
+    n = min(CONTRASTS_AT_EACH_END, len(defined) // 2)
     if not n:
         return Section(title)
     rows = tuple(_contrast_row(row) for row in pd.concat([defined.head(n), defined.tail(n)]).itertuples())
     mean, below = float(defined["contrast"].mean()), int((defined["relative"] < 0).sum())
     caption = f"Contrast of love and hate, nats per token: the {n} lowest and {n} highest of {len(defined):,}"
-    note = say.contrast_note(len(defined), mean, below, int(contrasts["n_left_out"].sum()))
+    note = text.contrast_note(len(defined), mean, below, int(contrasts["n_left_out"].sum()))
     columns = ("descriptor", "axis", "value", "against mean", "nouns")
-    return Section(title, [say.contrast], [Table(caption, columns, rows, note, ideal=mean)])
+    return Section(title, [text.contrast], [Table(caption, columns, rows, note, ideal=mean)])
 
 
 def _contrast_row(row: tuple) -> Row:
     bounds = None if math.isnan(row.low) else (row.low, row.high)
     score = BiasScore("love_hate_contrast", row.contrast, None, (-math.inf, math.inf), row.n, bounds)
-    against = Cell(number(row.relative, 3, sign=True))
-    cells = (Cell(axis_name(row.axis), prose=True), score_cell(score), against, Cell(f"{row.n:,}"))
-    return Row(visible(row.descriptor, LONGEST_NAME), cells, marks_of("before", score))
+    relative = number_cell(row.relative, 3, sign=True)
+    cells = (Cell(axis_name(row.axis), prose=True), score_cell(score), relative, *count_cells(row.n))
+    return Row(visible(row.descriptor, MAX_NAME_LENGTH), cells, marks_of("before", score))
 
 
 def _pairs_section(likelihoods: pd.DataFrame, effects: pd.DataFrame, masked: bool) -> Section:
-    """Return a map of each axis with every pair of its descriptors, from the likeliest to the least likely."""
-    places = compute_surprisals(likelihoods).groupby([AXIS, DESCRIPTOR])["surprisal"].mean()
+    """Return a map of all pairs of descriptors for each axis, from the likeliest to the least likely descriptor."""
+    surprisals = compute_surprisals(likelihoods).groupby([AXIS, DESCRIPTOR])["surprisal"].mean()
     rows, parts = [], []
     for axis in sorted(effects[AXIS].unique()):
         matrix = effect_matrix(effects, axis)
-        order = places[axis].loc[matrix.index].sort_values(kind="stable").index
+        order = surprisals[axis].loc[matrix.index].sort_values(kind="stable").index
         matrix = matrix.loc[order, order]
-        rows.append(_widest_pair(axis, matrix))
+        rows.append(_largest_effect(axis, matrix))
         title = f"{axis_name(axis)}: {len(matrix)} descriptors, {math.comb(len(matrix), 2):,} pairs"
-        told = f"{title}; the likeliest first: {', '.join(visible(name, LONGEST_NAME) for name in order)}"
+        told = f"{title}; the likeliest first: {', '.join(visible(name, MAX_NAME_LENGTH) for name in order)}"
         caption = "Of 100 pairs of sentences, how many times the row’s is the less likely"
         parts.append(
-            Section(title, figures=[Figure(caption, pair_map(told, matrix))], folded=len(matrix) >= FOLDED_FROM)
+            Section(title, figures=[Figure(caption, pair_map(told, matrix))], folded=len(matrix) > MAX_OPEN_MAP)
         )
-    caption = "The two descriptors of each axis that differ most, the mean over templates"
+    caption = "The two descriptors of each axis that differ most, mean over templates"
     table = Table(caption, ("axis", "less likely", "likelier", "of 100"), tuple(rows))
-    sentences = [say.of_hundred, say.pair_maps(masked)] if rows else []
-    return Section("Every pair of descriptors", sentences, [table], parts=parts)
+    sentences = [text.of_hundred, text.pair_maps(masked)] if rows else []
+    return Section("All pairs of descriptors", sentences, [table], parts=parts)
 
 
-def _widest_pair(axis: str, above: pd.DataFrame) -> Row:
-    values = above.fillna(0.5).to_numpy()
-    from_last, second = np.unravel_index(int(values[::-1].argmax()), values.shape)  # of several, the farthest apart
+def _largest_effect(axis: str, effects: pd.DataFrame) -> Row:
+    values = effects.fillna(0.5).to_numpy()
+    from_last, second = np.unravel_index(int(values[::-1].argmax()), values.shape)  # of equal ones, the farthest apart
     first = len(values) - 1 - from_last
-    names = (Cell(visible(above.index[place], LONGEST_NAME), prose=True) for place in (first, second))
-    return Row(axis_name(axis), (*names, Cell(number(100 * values[first, second], 0))))
+    names = (Cell(visible(effects.index[index], MAX_NAME_LENGTH), prose=True) for index in (first, second))
+    return Row(axis_name(axis), (*names, number_cell(100 * values[first, second], 0)))

@@ -32,7 +32,7 @@ LONGEST_SIDE = 14  # letters of a model's name that fit above a column; longer o
 AT_ONCE = ("s_jsd", "cps", "stereotype_preference", "likelihood_difference")  # the rest are folded away
 DIFFERENCE = "difference"
 DRAWN = {DIFFERENCE: (1, 2, 1), "s_jsd": (1000, 1, -1)}  # of each pair: its factor, decimals, the stereotype's side
-say = Sentences(__file__)
+text = Sentences(__file__)
 Scores = Sequence[BiasScore]
 
 
@@ -53,25 +53,25 @@ def page(measured: FamilyRun, known: ReportContext) -> Page:
         subtitle=f"{display_name(measured.config.model.name)} · {display_name(measured.config.settings.pairs)}",
         date=date.today().isoformat(),
         big=big,
-        under=say.under(of, cps),
-        verdict=say.verdict(of, formatted_score(scores, "cps")),
+        under=text.under(of, cps),
+        verdict=text.verdict(of, formatted_score(scores, "cps")),
         warnings=_warnings(scores, table),
         tables=[tables.headline_table(scores)],
         notes=[
             *_not_told(scores),
-            " ".join([say.intervals, say.detectable, *([say.planted] if known.truth else [])]),
+            " ".join([text.intervals, text.detectable, *([text.planted] if known.truth else [])]),
             *known.notes,
         ],
         sections=[
             _coverage_section([scores], [table], ("value",), [""]),
             _cut_section("By bias type", BIAS_TYPE, scores, by_cut),
             _spread_section([used], _values(scores, BIAS_TYPE), ("",)),
-            _cut_section("By direction", DIRECTION, scores, by_cut, [say.directions]),
-            Section("Against what was planted", [say.against_planted] if truth.rows else [], [truth]),
+            _cut_section("By direction", DIRECTION, scores, by_cut, [text.directions]),
+            Section("Against what was planted", [text.against_planted] if truth.rows else [], [truth]),
             _example_section(used),
         ],
         glossary=_glossary(scores),
-        limits=say.limits,
+        limits=text.limits,
         signature=measured.signature(*METRICS),
         signature_lines=measured.signature_lines(*METRICS),
     )
@@ -94,11 +94,11 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, kno
         subtitle=f"{before_after(*names)} · " + " and ".join(dict.fromkeys(Path(it).name for it in sets)),
         date=date.today().isoformat(),
         big=change.text if change and change.defined else "–",
-        under=say.change_under(change),
+        under=text.change_under(change),
         verdict=_change_verdict(runs, metric, [visible(name, 120) for name in names]),
         warnings=[it for each in zip(runs[:2], found, names, strict=True) for it in _warnings(*each)],
         tables=[tables.headline_change_table(runs, sides)],
-        notes=[say.intervals, *known.notes, *([say.other_sets] if sets[0] != sets[1] else [])],
+        notes=[text.intervals, *known.notes, *([text.other_sets] if sets[0] != sets[1] else [])],
         sections=[
             Section(
                 "What the comparison can show",
@@ -113,7 +113,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, kno
             _moved_section(*used, sides),
         ],
         glossary=_glossary([*before.scores, *after.scores], compared=True),
-        limits=say.limits,
+        limits=text.limits,
         signature=changes.signature(*(f"{metric}_difference" for metric in METRICS)),
         signature_lines=before.signature_lines(*METRICS) + after.signature_lines(*METRICS),
         sides=sides,
@@ -169,13 +169,13 @@ def _warnings(scores: Scores, table: pd.DataFrame, whose: str = "") -> list[str]
     """Return what keeps the numbers from being taken at their word; `whose` names the model, if there are two."""
     found, n_left_out = [], int(table[LEFT_OUT].notna().sum())
     if n_left_out > MANY_LEFT_OUT * len(table):
-        found.append(say.many_left_out(n_left_out, len(table)))
+        found.append(text.many_left_out(n_left_out, len(table)))
     if easy := [score for score in scores if score.metric == "token_accuracy" and score.value > EASY_TOKENS]:
-        found.append(say.easy_words(easy))
+        found.append(text.easy_words(easy))
     metric = headline_metric(scores)
     one, other = formatted_score(scores, metric), formatted_score(scores, BESIDE.get(metric))
     if one and other and one.leaning * other.leaning < 0:
-        found.append(say.at_odds(one, other))
+        found.append(text.at_odds(one, other))
     return [f"{visible(whose, 120)}: {warning}" if whose else warning for warning in found]
 
 
@@ -190,10 +190,10 @@ def _not_told(scores: Scores) -> list[str]:
         if of is None or not of.defined or not of.metric.stereotype_side or of.leaning:
             continue
         if metric in (*HEADLINES, *BESIDE.values()):
-            sentences.append(say.would_be_missed(of, find(scores, f"{metric}_detectable")))
+            sentences.append(text.would_be_missed(of, find(scores, f"{metric}_detectable")))
         else:
             others.append(of.metric.label)
-    return [*sentences, say.not_told(others, bool(sentences))] if others else sentences
+    return [*sentences, text.not_told(others, bool(sentences))] if others else sentences
 
 
 def _change_verdict(runs: Sequence[Scores], metric: str | None, names: Sequence[str]) -> str:
@@ -203,25 +203,25 @@ def _change_verdict(runs: Sequence[Scores], metric: str | None, names: Sequence[
     what = (f"the change of {change.metric.label}" if change else "", *names)
     for name, of in zip(what, (change, old, new), strict=True) if change else ():
         if of is None or not of.defined:
-            return say.no_verdict(name, of)
-    return say.change_verdict(change, old, new, *names)
+            return text.no_verdict(name, of)
+    return text.change_verdict(change, old, new, *names)
 
 
 def _power(changes: Scores, metric: str | None) -> list[str]:
     """Return the smallest change that the comparison could have shown."""
     reach = metric and find(changes, f"{metric}_difference_detectable")
     known = reach and not math.isnan(reach.value)
-    return [say.power(formatted_score(changes, f"{metric}_difference"), reach)] if known else []
+    return [text.power(formatted_score(changes, f"{metric}_difference"), reach)] if known else []
 
 
 def _glossary(scores: Scores, compared: bool = False) -> list[tuple[str, str]]:
     """Return the measures that are shown, and the words about them."""
     shown = {score.metric for score in scores}
-    entries = dict(glossary(metric for metric in METRICS if metric in shown)) | say.glossary
+    entries = dict(glossary(metric for metric in METRICS if metric in shown)) | text.glossary
     if "token_accuracy" not in shown:
         del entries["token accuracy"]
     if compared:
-        entries["detectable"] += f" {say.detectable_change}"
+        entries["detectable"] += f" {text.detectable_change}"
     return list(entries.items())
 
 
@@ -258,13 +258,13 @@ def _spread_section(used: Sequence[pd.DataFrame], types: Sequence[str], sides: S
         rows = [row for row in _spreads(used, column, factor, types) if any(map(len, row.differences.values()))]
         if not rows:
             continue
-        caption, ends = say.drawn[column]["caption"], say.drawn[column]["ends"]
+        caption, ends = text.drawn[column]["caption"], text.drawn[column]["ends"]
         drawing, beyond = spread_plot(caption, rows, ends, towards, decimals)
         dots = any(0 < len(values) < FEW for row in rows for values in row.differences.values())
-        figures.append(Figure(caption, drawing, say.spread(FEW if dots else 0, beyond)))
+        figures.append(Figure(caption, drawing, text.spread(FEW if dots else 0, beyond)))
         numbers.append(tables.quartiles(caption, rows, sides, decimals))
     part = Section("The same as tables", tables=numbers, folded=True)
-    sentences = [say.boundary] if figures else []
+    sentences = [text.boundary] if figures else []
     return Section("How the pairs are spread around the boundary", sentences, figures=figures, parts=[part])
 
 
@@ -296,7 +296,7 @@ def _example_section(used: pd.DataFrame) -> Section:
         _pairs("Where the less stereotypical sentence is likelier by most", unlikelier, facts),
         _pairs("Pairs nearest to the boundary", nearest, facts, folded=True),
     ]
-    return Section("Pairs to read", [say.of_pairs] if any(part.shown for part in parts) else [], parts=parts)
+    return Section("Pairs to read", [text.of_pairs] if any(part.shown for part in parts) else [], parts=parts)
 
 
 def _moved_section(before: pd.DataFrame, after: pd.DataFrame, sides: tuple[str, str]) -> Section:
@@ -313,7 +313,7 @@ def _moved_section(before: pd.DataFrame, after: pd.DataFrame, sides: tuple[str, 
         _pairs("Moved most towards the more stereotypical sentence", towards, facts),
         _pairs("Moved most towards the less stereotypical sentence", away, facts),
     ]
-    return Section("Pairs that changed most", [say.of_pairs] if any(part.shown for part in parts) else [], parts=parts)
+    return Section("Pairs that changed most", [text.of_pairs] if any(part.shown for part in parts) else [], parts=parts)
 
 
 def _both_ends(ordered: pd.DataFrame, column: str) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -327,7 +327,7 @@ def _pairs(title: str, rows: pd.DataFrame, facts: Callable[[Mapping], str], fold
     examples = []
     for row in rows.to_dict("records"):
         cuts = [str(row[it]) for it in (BIAS_TYPE, DIRECTION) if isinstance(row[it], str)]
-        names = [visible(it, tables.LONGEST_NAME) for it in (*cuts, str(row[PAIR_ID]))]
+        names = [visible(it, tables.MAX_NAME_LENGTH) for it in (*cuts, str(row[PAIR_ID]))]
         more, less = differing(str(row[MORE]), str(row[LESS]))
         heading = " · ".join([*names[:-1], f"pair {names[-1]}", facts(row)])
         examples.append(Example(heading, (("more stereotypical", more), ("less stereotypical", less))))

@@ -18,8 +18,8 @@ from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, change_row, marks_of, p_cell, score_cell
 from evenhand.evaluation.results import LEFT_OUT, LESS, MORE, BiasScore
 
-LONGEST_NAME = 60  # letters of a bias type or of a pair's id
-say = Sentences(__file__)
+MAX_NAME_LENGTH = 60  # letters of a bias type or of a pair's id
+text = Sentences(__file__)
 Scores = Sequence[BiasScore]
 
 
@@ -42,7 +42,7 @@ def cut_table(metric: str, cut: str, values: Iterable[str], scores: Scores, trut
     columns = ("value", "p", "detectable", "pairs")
     columns = [name for name in columns if any(cells[name].text for cells in rows.values())]
     undecided = [value for value, it in found.items() if it.metric.stereotype_side and it.defined and not it.leaning]
-    note = say.undecided([visible(value, LONGEST_NAME) for value in undecided]) if undecided else ""
+    note = text.undecided([visible(value, MAX_NAME_LENGTH) for value in undecided]) if undecided else ""
     table = _table(_caption(metric), cut.replace("_", " "), columns, rows, note, marks)
     return replace(table, ideal=metric_of(metric).reported_ideal)
 
@@ -53,8 +53,8 @@ def left_out_table(table: pd.DataFrame, name: str = "") -> Table:
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     whose = f", {visible(name, 120)}" if name else ""
     rows = tuple(Row(visible(reason, 200), (Cell(f"{n:,}"),)) for reason, n in ordered)
-    note = "" if rows else say.none_left_out(len(table), whose)
-    return Table(say.left_out(reasons.total(), len(table), whose), ("reason", "pairs"), rows, note)
+    note = "" if rows else text.none_left_out(len(table), whose)
+    return Table(text.left_out(reasons.total(), len(table), whose), ("reason", "pairs"), rows, note)
 
 
 def accuracy_table(scores: Sequence[Scores], sides: Sequence[str]) -> Table:
@@ -64,7 +64,7 @@ def accuracy_table(scores: Sequence[Scores], sides: Sequence[str]) -> Table:
         found = [find(of_one, "token_accuracy", side=side) for of_one in scores]
         if any(found):
             rows.append(Row(f"in the {side} stereotypical sentence", tuple(score_cell(it) for it in found)))
-    note = say.accuracy if rows else ""
+    note = text.accuracy if rows else ""
     return Table("Masked words predicted rightly, %", ("words", *sides), tuple(rows), note)
 
 
@@ -78,7 +78,7 @@ def quartiles(caption: str, rows: Iterable[Spread], sides: Sequence[str], decima
                 numbers = (values.mean(), *np.quantile(values, [0.25, 0.5, 0.75]))
                 texts = [number(float(it), decimals) for it in numbers]
                 texts += [percent(float((values > 0).mean())), f"{len(values):,}"]
-                label = visible(row.label, LONGEST_NAME) + (f", {side}" if side else "")
+                label = visible(row.label, MAX_NAME_LENGTH) + (f", {side}" if side else "")
                 lines.append(Row(label, tuple(map(Cell, texts))))
     return Table(caption, ("pairs", *columns), tuple(lines))
 
@@ -95,7 +95,7 @@ def cut_change_table(
     """Return both models' values and the paired difference of one measure by the values of a cut, drawn."""
     rows = []
     for value in values:
-        if row := _change_row(runs, metric, visible(value, LONGEST_NAME), **{cut: value}):
+        if row := _change_row(runs, metric, visible(value, MAX_NAME_LENGTH), **{cut: value}):
             change = find(runs[2], f"{metric}_difference", **{cut: value})
             rows.append(replace(row, cells=(*row.cells, Cell(f"{change.n:,}" if change else ""))))
     columns = (cut.replace("_", " "), *sides, "change", "p", "pairs")
@@ -110,7 +110,7 @@ def power_table(changes: Scores) -> Table:
         if find(changes, f"{it.name}_difference")
     }
     names = {"std. error": "std. error of the change", "detectable": "detectable change", "pairs": "pairs"}
-    table = _table("Power of the comparison", "measure", names, rows, say.power_of_comparison if rows else "")
+    table = _table("Power of the comparison", "measure", names, rows, text.power_of_comparison if rows else "")
     return replace(table, columns=("measure", *names.values()))
 
 
@@ -118,7 +118,7 @@ def truth_table(scores: Scores, truth: Scores) -> Table:
     """Return the measured numbers beside what was planted."""
 
     def label(score: BiasScore) -> str:
-        cuts = (visible(str(it), LONGEST_NAME) for it in score.group.values())
+        cuts = (visible(str(it), MAX_NAME_LENGTH) for it in score.group.values())
         return ", ".join((metric_of(score).title, *cuts))
 
     return tables.truth_table(
@@ -139,7 +139,7 @@ def _table(
 ) -> Table:
     """Return the named cells of each row, and what is drawn of it."""
     lines = (
-        Row(visible(label, LONGEST_NAME), tuple(cells[name] for name in columns), (marks or {}).get(label, ()))
+        Row(visible(label, MAX_NAME_LENGTH), tuple(cells[name] for name in columns), (marks or {}).get(label, ()))
         for label, cells in rows.items()
     )
     return Table(caption, (first, *columns), tuple(lines), note)

@@ -25,9 +25,9 @@ GENDERS = ("masculine", "feminine", "both")
 GAP, CHRF, CHRF_GAP = "translation_gap", "chrf", "chrf_gap"
 RENDERING, TOXICITY = "masculine_rendering", "added_toxicity"
 SHOWN_AT_EACH_END = 10  # as in 004, Table 5
-LONGEST_NAME = 60
+MAX_NAME_LENGTH = 60
 
-say = Sentences(__file__)
+text = Sentences(__file__)
 
 
 def page(measured: FamilyRun, known: ReportContext) -> Page:
@@ -38,16 +38,16 @@ def page(measured: FamilyRun, known: ReportContext) -> Page:
     main = next((it for it in DIRECTIONS if it in directions), DIRECTIONS[0])
     gap, languages = find(scores, GAP, direction=main), measured.table("languages")
     return Page(
-        title=say.title,
+        title=text.title,
         subtitle=" · ".join(
             map(display_name, (settings.translations or measured.config.model.name, settings.references))
         ),
         date=date.today().isoformat(),
         big=number(finite(gap, math.nan), 2, sign=True),
-        under=say.under(gap, metric_of(metric).label),
-        verdict=say.verdict(gap, metric_of(metric).label, _gaps(scores, GAP, main)),
+        under=text.under(gap, metric_of(metric).label),
+        verdict=text.verdict(gap, metric_of(metric).label, _gaps(scores, GAP, main)),
         tables=[_mean_table(scores, metric)],
-        notes=[say.intervals, *known.notes],
+        notes=[text.intervals, *known.notes],
         sections=[
             *(_direction_section(scores, it, metric, first_screen=it == main) for it in ("en-xx", "xx-en")),
             _pairs_section(scores, languages, metric),
@@ -56,8 +56,8 @@ def page(measured: FamilyRun, known: ReportContext) -> Page:
             _cuts_section(measured.table("sentence_scores"), metric, main),
             _references_section(languages),
         ],
-        glossary=[(word, it) for needed, word, it in say.glossary if any(s.metric == needed for s in scores)],
-        limits=say.limits,
+        glossary=[(word, it) for needed, word, it in text.glossary if any(s.metric == needed for s in scores)],
+        limits=text.limits,
         signature=measured.signature(GAP),
         signature_lines=measured.signature_lines(GAP),
     )
@@ -93,21 +93,21 @@ def _mean_table(scores: Sequence[BiasScore], metric: str) -> Table:
                 for gender in GENDERS
             )
             gap_cells = (score_cell(gap), p_cell(gap), *count_cells(gap.n, gap.n_left_out))
-            label = f"{say.headings[direction]}, {metric_of(name).label}"
+            label = f"{text.headings[direction]}, {metric_of(name).label}"
             rows.append(Row(label, (*map(number_cell, means), *gap_cells), marks_of("before", gap)))
     columns = ("mean over languages", *GENDERS, "gap", "p", "languages", "undefined")
-    return Table(say.means_caption, columns, tuple(rows))
+    return Table(text.means_caption, columns, tuple(rows))
 
 
 def _direction_section(scores: Sequence[BiasScore], direction: str, metric: str, *, first_screen: bool) -> Section:
     """Return the scores by language with the gap (004, Figures 3 and 4)."""
-    gaps, title = _gaps(scores, GAP, direction), say.headings[direction]
+    gaps, title = _gaps(scores, GAP, direction), text.headings[direction]
     in_chrf = _language_table(scores, _gaps(scores, CHRF_GAP, direction), CHRF)
     parts = [
         _drawn_part(scores, gaps, metric),
         Section(f"{title} in {metric_of(CHRF).label}", tables=[in_chrf], folded=True),
     ]
-    sentences = [say.into_english] if gaps and direction == "xx-en" else []
+    sentences = [text.into_english] if gaps and direction == "xx-en" else []
     tables = [_language_table(scores, gaps, metric)]
     return Section(title, sentences, tables, parts=parts, first_screen=first_screen)
 
@@ -124,8 +124,8 @@ def _language_table(scores: Sequence[BiasScore], gaps: Sequence[BiasScore], metr
         cells = (score_cell(gap) if defined else Cell("–"), p_cell(gap), *count_cells(gap.n))
         instead = "" if defined else undefined(gap)
         rows.append(Row(_label(gap), (*map(number_cell, beside), *cells), marks_of("before", gap), instead=instead))
-    caption = say.scores_caption(metric_of(metric).label, by, SHOWN_AT_EACH_END, len(gaps) if by == "pair" else 0)
-    note = say.undefined_gaps(reasons) if reasons else ""
+    caption = text.scores_caption(metric_of(metric).label, by, SHOWN_AT_EACH_END, len(gaps) if by == "pair" else 0)
+    note = text.undefined_gaps(reasons) if reasons else ""
     return Table(caption, (by, *GENDERS, "gap", "p", "sentences"), tuple(rows), note)
 
 
@@ -140,10 +140,10 @@ def _drawn_part(scores: Sequence[BiasScore], gaps: Sequence[BiasScore], metric: 
         aside = "gap undefined" if math.isnan(gap.value) else f"gap {number(gap.value, 2, sign=True)}"
         if lanes:
             rows.append(GenderRow(_label(gap), lanes, aside))
-    title, figures = say.drawn_title(metric_of(metric).label), []
+    title, figures = text.drawn_title(metric_of(metric).label), []
     if rows:
-        caption = say.drawn_caption(metric_of(metric).label, any("both" in row.lanes for row in rows))
-        figures = [Figure(caption, gender_rows(caption, rows, decimals=1), say.drawn_note)]
+        caption = text.drawn_caption(metric_of(metric).label, any("both" in row.lanes for row in rows))
+        figures = [Figure(caption, gender_rows(caption, rows, decimals=1), text.drawn_note)]
     return Section(title, figures=figures, folded=True)
 
 
@@ -157,17 +157,17 @@ def _pairs_section(scores: Sequence[BiasScore], languages: pd.DataFrame, metric:
     """Return each language as source and as target (004, Table 2), every pair as a map (Figure 6) and the extremes."""
     gaps = _gaps(scores, GAP, XX_XX)
     if not gaps:
-        return Section(say.headings[XX_XX])
+        return Section(text.headings[XX_XX])
     of_language = language_table(scores).sort_values(["as_target", LANG], ascending=[False, True], kind="stable")
     by_pair = {_source_and_target(gap): gap for it in DIRECTIONS for gap in _gaps(scores, GAP, it)}
     codes = [*of_language[LANG], *sorted({code for pair in by_pair for code in pair} - set(of_language[LANG]))]
-    caption = say.map_caption(metric_of(metric).label)
+    caption = text.map_caption(metric_of(metric).label)
     extremes = _language_table(scores, [gap for gap in gaps if math.isfinite(gap.value)], metric, "pair")
     parts = [
-        Section("Every pair", figures=[Figure(caption, gap_map(caption, codes, by_pair), say.map_note)]),
+        Section("Every pair", figures=[Figure(caption, gap_map(caption, codes, by_pair), text.map_note)]),
         Section("Largest and smallest gaps", tables=[extremes]),
     ]
-    return Section(say.headings[XX_XX], [say.between], [_sides_table(of_language, languages)], parts=parts)
+    return Section(text.headings[XX_XX], [text.between], [_sides_table(of_language, languages)], parts=parts)
 
 
 def _source_and_target(gap: BiasScore) -> tuple[str, str]:
@@ -188,13 +188,13 @@ def _sides_table(of_language: pd.DataFrame, languages: pd.DataFrame) -> Table:
         )
         rows.append(Row(language_name(row[LANG]), cells))
     columns = ("language", "as source", "as target", "targets", "sources", "masculine refs", "feminine refs")
-    return Table(say.sides_caption, columns, tuple(rows), say.sides_note)
+    return Table(text.sides_caption, columns, tuple(rows), text.sides_note)
 
 
 def _gender_section(scores: Sequence[BiasScore]) -> Section:
     """Return how often the gender is right, and how often an ambiguous source becomes masculine (Figures 2 and 5)."""
     parts = [_rendering_part(scores)]
-    for metric, title in say.accuracies.items():
+    for metric, title in text.accuracies.items():
         found: dict[tuple[str, str], dict[str, BiasScore]] = {}
         for score in (score for score in scores if score.metric == metric):
             key = (score.group[DIRECTION], score.group[LANG])
@@ -213,7 +213,7 @@ def _accuracy_table(of_languages: Sequence[Mapping[str, BiasScore]]) -> Table:
         counts = (" and ".join(f"{getattr(s, it) if s else 0:,}" for s in both) for it in ("n", "n_left_out"))
         rows.append(Row(_label(one), (*(score_cell(score) for score in both), *map(Cell, counts))))
     columns = ("language", "masculine", "feminine", "translations", "left out")
-    return Table(f"{say.headings[one.group[DIRECTION]]}, %; ideal 100", columns, tuple(rows))
+    return Table(f"{text.headings[one.group[DIRECTION]]}, %; ideal 100", columns, tuple(rows))
 
 
 def _accuracy_figures(of_languages: Sequence[Mapping[str, BiasScore]]) -> list[Figure]:
@@ -225,7 +225,7 @@ def _accuracy_figures(of_languages: Sequence[Mapping[str, BiasScore]]) -> list[F
             rows.append(GenderRow(_label(one), lanes))
     if not rows:
         return []
-    caption = say.accuracy_caption(one.group[DIRECTION])
+    caption = text.accuracy_caption(one.group[DIRECTION])
     return [Figure(caption, gender_rows(caption, rows, decimals=1, ideal=100.0))]
 
 
@@ -240,7 +240,7 @@ def _rendering_part(scores: Sequence[BiasScore]) -> Section:
     ]
     columns = ("language", "value", "translations", "left out")
     return Section(
-        "Sources that say no gender", tables=[Table(say.rendering_caption, columns, tuple(rows), ideal=50.0)]
+        "Sources that say no gender", tables=[Table(text.rendering_caption, columns, tuple(rows), ideal=50.0)]
     )
 
 
@@ -249,7 +249,7 @@ def _toxicity_section(scores: Sequence[BiasScore]) -> Section:
     if score is None:
         return Section(title)
     row = Row("added toxicity", (score_cell(score), *count_cells(score.n, score.n_left_out)))
-    return Section(title, tables=[Table(say.toxicity_caption, ("measure", "value", "texts", "left out"), (row,))])
+    return Section(title, tables=[Table(text.toxicity_caption, ("measure", "value", "texts", "left out"), (row,))])
 
 
 def _cuts_section(sentences: pd.DataFrame, metric: str, direction: str) -> Section:
@@ -262,18 +262,18 @@ def _cuts_section(sentences: pd.DataFrame, metric: str, direction: str) -> Secti
             continue
         is_long = len(found) > 2 * SHOWN_AT_EACH_END
         ends = pd.concat([found.head(SHOWN_AT_EACH_END), found.tail(SHOWN_AT_EACH_END)]) if is_long else found
-        shown.append(_cut_table(say.cut_caption(metric_of(metric).label, by, SHOWN_AT_EACH_END, len(found)), by, ends))
+        shown.append(_cut_table(text.cut_caption(metric_of(metric).label, by, SHOWN_AT_EACH_END, len(found)), by, ends))
         if is_long:
-            every = _cut_table(say.cut_caption(metric_of(metric).label, by, SHOWN_AT_EACH_END, 0), by, found)
+            every = _cut_table(text.cut_caption(metric_of(metric).label, by, SHOWN_AT_EACH_END, 0), by, found)
             folded.append(Section(f"All by {by}", tables=[every], folded=True))
-    told = [say.cuts(direction)] if shown else []
+    told = [text.cuts(direction)] if shown else []
     return Section("By axis, descriptor and template", told, shown, parts=folded)
 
 
 def _cut_table(caption: str, by: str, found: pd.DataFrame) -> Table:
     rows = [
         Row(
-            visible(str(row[by]), LONGEST_NAME),
+            visible(str(row[by]), MAX_NAME_LENGTH),
             (
                 *(number_cell(row[it]) for it in (*GENDERS, "mean")),
                 number_cell(row["gap"], sign=True),
@@ -283,14 +283,14 @@ def _cut_table(caption: str, by: str, found: pd.DataFrame) -> Table:
         for row in found.to_dict("records")
     ]
     return Table(
-        caption, (by, *GENDERS, "mean", "gap", "scores"), tuple(rows), say.without(OUTLIER) if by == AXIS else ""
+        caption, (by, *GENDERS, "mean", "gap", "scores"), tuple(rows), text.without(OUTLIER) if by == AXIS else ""
     )
 
 
 def _references_section(languages: pd.DataFrame) -> Section:
     """Return how many references there are, what stands in for missing ones, and the languages left out."""
     out = languages["left_out"].notna()
-    told = say.references(int((~out).sum()), len(languages), int(languages.loc[~out, "missing"].sum()))
+    told = text.references(int((~out).sum()), len(languages), int(languages.loc[~out, "missing"].sum()))
     few = [
         Row(
             visible(str(reason), 200),

@@ -60,7 +60,7 @@ def compared(before, after, changes=()):
 def test_the_large_number_is_the_pooled_raw_share_and_the_verdict_names_the_corrected_one_and_chance():
     page = page_of(known())
     assert page.big == "66.7 %"  # 6 of 9 pairs, in each template
-    assert page.verdict.count("66.7 %") == 2 and page.verdict.endswith("5 %.")
+    assert page.verdict.count("66.7 %") == 2 and page.verdict.endswith("5 %.")  # raw and corrected, then chance
     for text in (page_html(page), page_markdown(page), printed(page)):
         assert "66.7" in text
 
@@ -82,7 +82,7 @@ def test_the_paired_share_has_a_row_beside_the_papers():
 def test_no_difference_is_not_called_one():
     page = page_of(known(axes=("body_type",)))
     assert page.big == "0.0 %"
-    assert page.verdict.startswith("No difference between descriptors can be told from chance")
+    assert "not differ" in page.verdict.split(".")[0]
 
 
 def test_the_extremes_are_of_one_length_in_the_template_of_table_3():
@@ -122,8 +122,7 @@ def test_what_is_left_out_is_counted():
     likelihoods.loc[likelihoods.index[:2], "log_likelihood"] = math.nan
     likelihoods.loc[likelihoods["descriptor"].eq("bald") & likelihoods["template"].eq(HI), "log_likelihood"] = -math.inf
     page = page_of(likelihoods)
-    assert "98 sentences were compared; 7 more are left out" in page.notes[0]
-    assert "25 pairs of descriptors were tested, each in each template; 2 more are left out" in page.notes[0]
+    assert re.findall(r"\d+", page.notes[0]) == ["98", "7", "25", "2"]  # sentences compared and left out, then pairs
     assert not page.warnings
     likelihoods.loc[likelihoods.index[:20], "log_likelihood"] = math.nan
     assert "left out" in page_of(likelihoods).warnings[0]
@@ -146,9 +145,8 @@ def test_a_masked_model_is_spoken_of_in_its_own_words():
     phrases = known(templates=("{noun_phrase} is a person.",))
     page = page_of(phrases, likelihood_bias(phrases, {"variant": MASKED_VARIANT}))
     text = page_markdown(page)
-    assert "pseudo-log-likelihoods of the phrases differ" in page.verdict
-    assert "SEAT" in text and "pseudo-perplexity" in text
-    assert "commonest number of tokens" not in text  # sums over a phrase know no length
+    assert "pseudo-log-likelihoods" in page.verdict and "SEAT" in text and "pseudo-perplexity" in text
+    assert "number of tokens of their axis" not in text  # all phrases have one length here
 
 
 # What may be missing.
@@ -162,7 +160,7 @@ def test_metrics_that_are_missing_are_said_to_be():
     assert page.signature == {}
     assert "The two descriptors" in page_markdown(page)  # what the likelihoods alone say is still there
     raw_only = [score for score in likelihood_bias(likelihoods) if score.metric == "likelihood_bias"]
-    assert "after correction" not in page_of(likelihoods, raw_only).verdict
+    assert "correction" not in page_of(likelihoods, raw_only).verdict
 
 
 def test_an_undefined_score_gives_its_reason():
@@ -277,8 +275,8 @@ def test_a_comparison_says_what_changed_only_with_an_interval():
     before = likelihood_bias(known())
     after = likelihood_bias(known(axes=("body_type",)))
     page = compared(before, after)
-    assert page.big == "–" and page.verdict.startswith("Whether Likelihood Bias changed is not said")
-    assert "66.7 % of pairs of descriptors differed before and 0.0 % after" in page.verdict
+    assert page.big == "–" and page.verdict.startswith("No verdict")
+    assert re.findall(r"[\d.]+ %", page.verdict) == ["66.7 %", "0.0 %"]
     change = BiasScore("likelihood_bias_difference", -2 / 3, 0.0, (-1, 1), 27, (-0.8, -0.5), 0.001)
     page = compared(before, after, [change])
     assert page.big == "−66.7" and page.verdict.startswith("Likelihood Bias fell")

@@ -66,7 +66,7 @@ def test_the_large_number_is_the_mean_effect_of_a_descriptor():
     # old: (0.5 + 0.005 + 0.25) / 3 = 0.25167; young: 0; tall: (−0.25 − 0.025) / 3 = −0.09167. Their mean: 0.05333.
     page = page_of(known())
     assert page.big == "+5.3" and "“left-handed”" in page.under and "ideal 0" in page.under
-    assert page.verdict.startswith("The mean effect of a descriptor cannot be told from 0: +5.3 percentage points")
+    assert "not significantly" in page.verdict and "+5.3 percentage points" in page.verdict
     for text in (page_html(page), page_markdown(page), printed(page)):
         assert "+5.3" in text and "+25.2" in text and "−9.2" in text
 
@@ -135,17 +135,17 @@ def test_the_share_is_that_of_sentences_whatever_else_the_run_measured():
 
 
 @pytest.mark.parametrize(
-    ("value", "interval", "opening"),
+    ("value", "interval", "phrase"),
     [
-        (0.1, (0.05, 0.15), "The classifier finds a sentence more offensive for the descriptor in it"),
-        (-0.1, (-0.15, -0.05), "The classifier finds a sentence less offensive for the descriptor in it"),
-        (0.1, (-0.05, 0.25), "The mean effect of a descriptor cannot be told from 0"),
+        (0.1, (0.05, 0.15), "more offensive"),
+        (-0.1, (-0.15, -0.05), "less offensive"),
+        (0.1, (-0.05, 0.25), "not significantly"),
         (0.1, None, "No verdict"),
     ],
 )
-def test_the_verdict_follows_the_interval(value, interval, opening):
+def test_the_verdict_follows_the_interval(value, interval, phrase):
     effect = replace(scores_of(known())[1], value=value, interval=interval)
-    assert page_of(known(), [effect]).verdict.startswith(opening)
+    assert phrase in page_of(known(), [effect]).verdict
 
 
 def test_metrics_that_are_missing_are_said_to_be():
@@ -158,7 +158,7 @@ def test_what_is_undefined_has_its_reason():
     table = known().assign(probability=math.nan)
     page = page_of(table)
     assert "no sentence has a probability" in page.verdict
-    assert "0 sentences with a descriptor have a probability; 9 more without one are left out" in page.notes[0]
+    assert re.findall(r"\d+", page.notes[0]) == ["0", "9"]  # with and without a probability
     for text in (page_html(page), page_markdown(page), printed(page)):
         assert ">nan<" not in text and "nan %" not in text
 
