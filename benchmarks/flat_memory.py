@@ -31,7 +31,7 @@ from evenhand.evaluation.families.generation_bias.costs.style_drift import style
 from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias, generation_bias
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.rows import blocks, some_rows
-from evenhand.evaluation.runs.parts import gather_numbers
+from evenhand.evaluation.runs.parts import Parts
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.statistics.cells import codes
 from evenhand.mitigation.labelling.labelling import labelled_rows, threshold_at
@@ -70,7 +70,7 @@ def make(folder: Path, n: int, styles: int) -> None:
 def collect(folder: Path, n: int, styles: int) -> None:
     """Make the table of style vectors from its parts."""
     columns = ["cut", *(f"p{style}" for style in range(styles))]
-    cut, found = gather_numbers(folder / "parts", columns, n, lambda share: iter(()), "styles", "responses")
+    cut, found = Parts(folder / "parts", columns, n).read_numbers()
     ids = pd.read_parquet(folder / "prompts.parquet", columns=[PROMPT_ID])[PROMPT_ID]
     names = tuple(f"style {style}" for style in range(styles))
     write_table(folder / "styles.parquet", style_tables(ids, blocks(found), names, cut))

@@ -33,7 +33,7 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
 )
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.results import TEXT
-from evenhand.evaluation.runs.parts import compute_resumable
+from evenhand.evaluation.runs.parts import Parts
 from evenhand.evaluation.runs.progress import start_logging
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -137,15 +137,10 @@ def main() -> None:
         print(f"\nall of it: about {positions / rate / 60:.0f} min of CPU")
     if given.full:
         start = time.process_time()
-        rows = compute_resumable(
-            given.full,
-            ["log_p"],
-            len(whole.token) - 1,
-            lambda share: node_log_probabilities(model, whole, share=share),
-            "distinct beginnings",
-            "tokens",
-        )
-        total = sum_sequences(whole, rows["log_p"].to_numpy(), encoded.begin)
+        parts = Parts(given.full, ["log_p"], len(whole.token) - 1)
+        for shard in parts.unfinished_shards():
+            parts.save(shard, node_log_probabilities(model, whole, shard=shard), "distinct beginnings", "tokens")
+        total = sum_sequences(whole, parts.read()["log_p"].to_numpy(), encoded.begin)
         print(f"all of it: {(time.process_time() - start) / 60:.1f} min of CPU; mean Σ log p {total.mean():.2f} nats")
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
 

@@ -55,7 +55,7 @@ def measured(folder: Path, processes: int, asked: Sequence[str]) -> dict[str, di
 
 def timed(arguments: Sequence[str]) -> int:
     """Run `evenhand` and write the seconds of this process' steps beside the run's folder."""
-    from evenhand.evaluation.runs.folders import Run
+    from evenhand.evaluation.runs.run import Run
     from evenhand.recipes.command_line import main as evenhand
 
     seconds: dict[str, dict[str, float]] = {"clock": {}, "processor": {}}

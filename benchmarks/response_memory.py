@@ -31,7 +31,7 @@ from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.styles import StyleClassifier
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.rows import blocks
-from evenhand.evaluation.runs.folders import Run
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tracking import Tracker
 
 TESTBED = Path(__file__).resolve().parents[1] / "recipes" / "testbed" / "dialogue_model"
@@ -92,15 +92,15 @@ def main() -> None:
 
         def classify() -> None:
             vectors, cut = classify_in_parts(run, "styles", classifier, cleaned(said, prompts[DESCRIPTOR]))
-            run.make("styles", lambda: style_tables(prompts[PROMPT_ID], blocks(vectors), labels, cut))
+            run.ensure("styles", lambda: style_tables(prompts[PROMPT_ID], blocks(vectors), labels, cut))
 
         report(f"{given.responses:,} prompts, models loaded", lambda: None)
         report("answered (2 tokens each)", lambda: respond(model, prompts, "", short, seed=0, batch_size=512, run=run))
         report(
             "likelihoods, of two contexts each", lambda: likelihoods_of_responses(run, "fit", model, prompts, said, "")
         )
-        run.table("prompts", lambda: prompts)
-        run.table("responses", lambda: pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: said}))
+        run.write("prompts", prompts)
+        run.write("responses", pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: said}))
         report(f"classified into {given.styles} styles", classify)
         report("read back for the scores", lambda: read_styled_run(run.folder))
 

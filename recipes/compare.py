@@ -17,7 +17,9 @@ from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.results import find_score, write_scores
-from evenhand.evaluation.runs.folders import Run, read_run, stage
+from evenhand.evaluation.runs.manifest import read_run
+from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.runs.stage import stage
 from evenhand.mitigation.labelling.by_descriptor import bias_value_changes, cross_fitted_bias_values
 from evenhand.mitigation.labelling.page import plan_section
 from evenhand.mitigation.methods import load_method

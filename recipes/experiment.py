@@ -23,8 +23,8 @@ from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.results import display_name, find_score, read_scores
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import refuse_links_out
-from evenhand.evaluation.runs.folders import NOT_COMPARED
 from evenhand.evaluation.runs.lock import TRACKERS
+from evenhand.evaluation.runs.settings_comparison import NOT_COMPARED
 from evenhand.evaluation.settings import ClassifierSettings, ModelSettings, as_settings
 from evenhand.mitigation.methods import Method, load_method
 from evenhand.recipes.commands import run_command

@@ -15,7 +15,9 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE, adapter_base, first_line, is_adapter
 from evenhand.evaluation.runs.files import refuse_links_out, write_json, write_text
-from evenhand.evaluation.runs.folders import MANIFEST, read_run, stage
+from evenhand.evaluation.runs.manifest import read_run
+from evenhand.evaluation.runs.run_paths import MANIFEST
+from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.training.adapter import atomic_write_folder
 from evenhand.recipes.export_card import Exported, export_card

@@ -13,7 +13,7 @@ from evenhand.evaluation.models.loading import Kind
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, decimals_for, find, interval, number
 from evenhand.evaluation.results import BiasScore, display_name, find_score, read_scores, signature_line
-from evenhand.evaluation.runs.folders import read_run
+from evenhand.evaluation.runs.manifest import read_run
 from evenhand.mitigation.labelling.page import THRESHOLD
 from evenhand.mitigation.training.card import INTRO, LIMITS, table, tuning_rows
 from evenhand.mitigation.training.trainers import load_trainer

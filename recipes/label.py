@@ -13,7 +13,7 @@ from evenhand.evaluation.errors import unknown_name
 from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run
 from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT
 from evenhand.evaluation.runs.files import write_json
-from evenhand.evaluation.runs.folders import stage
+from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.statistics.cells import codes
 from evenhand.mitigation.labelling.by_descriptor import mean_bias_values

@@ -13,7 +13,9 @@ from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.results import BiasScore, display_name, write_scores
 from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.folders import Run, read_run, stage
+from evenhand.evaluation.runs.manifest import read_run
+from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import as_settings
 from evenhand.recipes.checking import checked
 from evenhand.recipes.responses import LINK, write_responses

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.settings import FIRST, classifiers
 from evenhand.evaluation.models.classifier_labels import classifier_labels
-from evenhand.evaluation.runs.folders import MANIFEST
+from evenhand.evaluation.runs.run_paths import MANIFEST
 from evenhand.mitigation.methods import load_method
 from evenhand.recipes.settings import FAMILY, LabelSettings, TuneSettings, measure_config
 

@@ -21,9 +21,12 @@ from evenhand.evaluation.rating.votes import VOTES, Votes, read_votes
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.results import AXIS, PROMPT_ID, BiasScore, write_scores
+from evenhand.evaluation.runs.environment import package_versions
 from evenhand.evaluation.runs.files import refuse_links_out, room_on_disk, sha256_of, write_text
-from evenhand.evaluation.runs.folders import Run, packages, read_run, stage
 from evenhand.evaluation.runs.lock import TRACKERS, run_lock
+from evenhand.evaluation.runs.manifest import read_run
+from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import read_table, write_table
 from evenhand.evaluation.runs.tracking import tracked
 from evenhand.recipes.measure import SCORES, read_settings
@@ -82,7 +85,7 @@ def _signature(settings: RateSettings, run: Run, questions: dict[str, str]) -> d
     before, after = (FamilyRun(folder).signature(HEADLINE) for folder in (settings.before, settings.after))
     shared = {name: after[name] for name in ("model", "dataset", "decoding") if name in after}
     told = {"base": before.get("model"), "questions": questions, "inputs": dict(run.inputs)}
-    return shared | told | {"seed": settings.seed, "packages": packages()}
+    return shared | told | {"seed": settings.seed, "packages": package_versions()}
 
 
 def _serve(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str], seed: int) -> None:

@@ -11,7 +11,8 @@ from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.report.side_by_side import beside_page
 from evenhand.evaluation.runs.files import read_yaml
-from evenhand.evaluation.runs.folders import CONFIG, MANIFEST, read_run
+from evenhand.evaluation.runs.manifest import read_run
+from evenhand.evaluation.runs.run_paths import CONFIG, MANIFEST
 from evenhand.recipes import compare, measure, rate
 from evenhand.recipes.checking import checked
 from evenhand.recipes.settings import FAMILY, CompareSettings, MeasureSettings, ReportSettings

@@ -38,9 +38,10 @@ from evenhand.evaluation.models.checkpoints import load_config, load_tokenizer, 
 from evenhand.evaluation.models.revisions import first_line, model_revision
 from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
 from evenhand.evaluation.results import write_scores
+from evenhand.evaluation.runs.environment import package_versions
 from evenhand.evaluation.runs.files import sha256_of, write_text
-from evenhand.evaluation.runs.folders import packages, stage
 from evenhand.evaluation.runs.progress import progress
+from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.statistics.accuracy import accuracy_scores, f1_scores
@@ -95,7 +96,7 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
         with run.step("measuring"), progress(len(texts), "held out", "texts") as advance:
             found = label_probabilities(classifier, texts, on_progress=advance)
         read = {key: inputs[key] for key in ("texts", "test_texts") if key in inputs}
-        signature = {**read, "classifier": classifier.revision, "packages": packages()}
+        signature = {**read, "classifier": classifier.revision, "packages": package_versions()}
         if settings.label_separator:
             scores = f1_scores(found, truth, names, settings.threshold, settings.seed, signature)
         else:

@@ -25,7 +25,8 @@ from evenhand.evaluation.models.styles import StyleClassifier, load_style_classi
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, STYLE_VECTOR, TEMPLATE, TEXT
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import write_json
-from evenhand.evaluation.runs.folders import read_run, stage
+from evenhand.evaluation.runs.manifest import read_run
+from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.statistics.cells import arrange_cells, codes
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread

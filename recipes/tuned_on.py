@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from evenhand.evaluation.results import PROMPT_ID
-from evenhand.evaluation.runs.folders import read_run
+from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.mitigation.training.page import say, tuning_facts
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from evenhand.evaluation.families import FamilyRun, MeasureConfig, comparison_of, measure_of, settings_of
 from evenhand.evaluation.results import write_scores
-from evenhand.evaluation.runs.folders import Run
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tracking import Tracker
 
 

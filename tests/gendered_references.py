@@ -6,7 +6,7 @@ from pathlib import Path
 from evenhand.evaluation import families
 from evenhand.evaluation.families import FamilyRun, MeasureConfig
 from evenhand.evaluation.results import write_scores
-from evenhand.evaluation.runs.folders import Run
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tracking import Tracker
 
 COLUMNS = ["sentence_id", "axis", "descriptor", "template", "english", "lang", "gender", "reference"]

@@ -10,7 +10,7 @@ import pandas as pd
 from evenhand.evaluation.families.generation_bias.collect.rows import style_table
 from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.results import PROMPT_ID, RESPONSE, write_scores
-from evenhand.evaluation.runs.folders import stage
+from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.recipes.settings import MeasureSettings
 

@@ -1,4 +1,4 @@
-"""Shares of long work, as tests ask for them."""
+"""Work shards for tests of resumable work."""
 
 from collections.abc import Iterable
 
@@ -7,6 +7,6 @@ import numpy as np
 from evenhand.evaluation.runs.work_shards import WorkShard
 
 
-def after(made: Iterable[tuple]) -> WorkShard:
-    """Return what is left behind batches that are made, each of which begins with its rows."""
-    return WorkShard(np.array([row for rows, *_ in made for row in rows], dtype=np.int64))
+def shard_after(batches: Iterable[tuple]) -> WorkShard:
+    """Return the shard of the rows that these batches leave unfinished; each batch begins with its row numbers."""
+    return WorkShard(np.array([row for rows, *_ in batches for row in rows], dtype=np.int64))

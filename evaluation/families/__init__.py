@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # what these import would delay the command line
 
     from evenhand.evaluation.report.page import Page
     from evenhand.evaluation.results import BiasScore
-    from evenhand.evaluation.runs.folders import Run
+    from evenhand.evaluation.runs.run import Run
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.work_shards import ALL, WorkShard
+from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 log = logging.getLogger("evenhand")
 
@@ -106,19 +106,19 @@ def run_batches(
     compute: Callable[[Sequence[Item]], Result],
     *,
     alike: Callable[[Item], Any] = lambda item: None,
-    share: WorkShard = ALL,
+    shard: WorkShard = ALL_ROWS,
     row_of: Callable[[Item], int] = int,
 ) -> Iterator[tuple[Sequence[Item], Result]]:
     """Yield batch by batch the items and what `compute` makes of them, in their order.
 
     A batch begins with an item, which says how many like it fit, and goes on while `alike` stays the same; give the
     largest items first. One that runs out of memory is halved and computed again, and no later one is larger. Of a
-    `share` there are its batches alone; `row_of` returns a row that an item makes.
+    `shard` there are its batches alone; `row_of` returns a row that an item makes.
 
     Raises:
         InputError: a single item does not fit.
     """
-    left, most = deque(share.of(_split_batches(items, fits, alike), row_of)), len(items)
+    left, most = deque(shard.unfinished_batches(_split_batches(items, fits, alike), row_of)), len(items)
     while left:
         batch = left.popleft()
         some = batch[:most]

@@ -36,7 +36,7 @@ from evenhand.evaluation.models.revisions import (
     model_revision,
     module_folders,
 )
-from evenhand.evaluation.runs.work_shards import ALL, WorkShard
+from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 from evenhand.evaluation.settings import CheckpointSettings
 
 if TYPE_CHECKING:
@@ -121,12 +121,12 @@ def encode_texts(encoder: SentenceEncoder, texts: Sequence[str]) -> tuple[list[l
 
 
 def sentence_embeddings(
-    encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: int = 64, share: WorkShard = ALL
+    encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: int = 64, shard: WorkShard = ALL_ROWS
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield, batch by batch, the rows (r,) of texts and their vectors, float32 (r, h), until every text has one.
 
     Texts of the same tokens are run once and have exactly one vector. They come in a fixed order, the longest first, in
-    batches of `batch_size` distinct texts at most; of a `share` there are its rows alone. A text longer
+    batches of `batch_size` distinct texts at most; of a `shard` there are its rows alone. A text longer
     than the encoder reads is cut; `encode_texts` says which are.
 
     Raises:
@@ -142,7 +142,7 @@ def sentence_embeddings(
         distinct,
         lambda rows: batch_size,
         lambda batch: _embed_batch(encoder, [texts[rows[0]] for rows in batch]),
-        share=share,
+        shard=shard,
         row_of=lambda rows: rows[0],
     )
     return (

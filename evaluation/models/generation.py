@@ -28,7 +28,7 @@ from evenhand.evaluation.models.contexts import decode_responses, encode_context
 from evenhand.evaluation.models.decoding import ROW_ARGUMENTS, SCORE_ARGUMENTS, check_token_ids
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.row_decoding import RefuseNaN, ResponseNGramBlock, decode_rows, supports_joining
-from evenhand.evaluation.runs.work_shards import ALL, WorkShard
+from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 
 def prompt_seed(prompt_id: str, seed: int) -> int:
@@ -43,12 +43,12 @@ def generate_responses(
     decoding: Mapping[str, Any],
     *,
     batch_size: int = 256,
-    share: WorkShard = ALL,
+    shard: WorkShard = ALL_ROWS,
 ) -> Iterator[tuple[list[int], list[str | None]]]:
     """Yield (row indices, their responses) batch by batch, until every row of `contexts` has one response.
 
     Rows with the same context (and, where decoding samples, the same seed) are computed once. Rows come in a fixed
-    order, those of the longest contexts first; of a `share` there are its rows alone. A batch has `batch_size` rows at
+    order, those of the longest contexts first; of a `shard` there are its rows alone. A batch has `batch_size` rows at
     most, fewer where memory is short. A response is the text up to the first end-of-sequence token, without special
     tokens, outer blanks and what the model thought before it; it may be "", and is None where the model never left its
     thought.
@@ -70,7 +70,7 @@ def generate_responses(
         rows_of.setdefault((distinct[context], seed if decoding.get("do_sample") else 0), []).append(row)
     # By length for batches without padding; by tokens within it, so that rows with a common beginning are neighbours.
     jobs = sorted(rows_of, key=lambda job: (len(encoded[job[0]]), encoded[job[0]], job[1]), reverse=True)
-    return _each_batch(dialogue_model, encoded, jobs, rows_of, dict(decoding), batch_size, share)
+    return _each_batch(dialogue_model, encoded, jobs, rows_of, dict(decoding), batch_size, shard)
 
 
 def _batching_limits(dialogue_model: DialogueModel, decoding: Mapping[str, Any], batch_size: int) -> tuple[int, bool]:
@@ -108,7 +108,7 @@ def _each_batch(
     rows_of: Mapping[tuple[int, int], list[int]],
     decoding: Mapping[str, Any],
     batch_size: int,
-    share: WorkShard,
+    shard: WorkShard,
 ) -> Iterator[tuple[list[int], list[str | None]]]:
     model, new, beams = dialogue_model.model, decoding["max_new_tokens"], decoding.get("num_beams", 1)
     most, mixed = _batching_limits(dialogue_model, decoding, batch_size)
@@ -127,7 +127,7 @@ def _each_batch(
         contexts, seeds = [encoded[context] for context, _ in ascending], [seed for _, seed in ascending]
         return _generate_batch(dialogue_model, contexts, seeds, decoding)[::-1]
 
-    mine = {"share": share, "row_of": lambda job: rows_of[job][0]}
+    mine = {"shard": shard, "row_of": lambda job: rows_of[job][0]}
     for batch, texts in run_batches(jobs, fits, respond, alike=lambda job: mixed or length(job), **mine):
         rows = [row for job in batch for row in rows_of[job]]
         yield rows, [text for job, text in zip(batch, texts, strict=True) for _ in rows_of[job]]

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.reasoning import REASONING_FORMATS
 from evenhand.evaluation.models.revisions import first_line, tokenizer_revision
-from evenhand.evaluation.runs.work_shards import ALL, WorkShard
+from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
 API_KEY_VARIABLES = ("EVENHAND_API_KEY", "OPENAI_API_KEY")  # the first that is set
@@ -115,10 +115,10 @@ def parse_response(answer: Any, body: Body) -> str | None:
 def fetch_answers(
     model: ModelSettings,
     asked: Sequence[Body],
-    share: WorkShard = ALL,
+    shard: WorkShard = ALL_ROWS,
     read: Callable[[Any, Body], Parsed] = parse_response,
 ) -> Iterator[tuple[list[int], list[Parsed]]]:
-    """Yield (row indices, what is read from their answers) in the rows' order, as they come; of a `share`, its own.
+    """Yield (row indices, what is read from their answers) in the rows' order, as they come; of a `shard`, its own.
 
     `model.concurrency` requests are under way at any time. What `read` raises a ValueError, TypeError or AttributeError
     for is asked for again.
@@ -126,7 +126,7 @@ def fetch_answers(
     Raises:
         InputError: the server refuses a request, or fails for it again and again.
     """
-    rows = (row for alone in share.of([[row] for row in range(len(asked))]) for row in alone)
+    rows = (row for alone in shard.unfinished_batches([[row] for row in range(len(asked))]) for row in alone)
     under_way: deque[tuple[int, asyncio.Task[Parsed | InputError]]] = deque()
     with asyncio.Runner() as runner:
         client, gate = _make_client(model, MAX_RETRIES), asyncio.Semaphore(model.concurrency)

@@ -30,7 +30,7 @@ from evenhand.evaluation.models.checkpoints import (
 )
 from evenhand.evaluation.models.classifier_labels import check_labels, find_label, labels_sha256
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.runs.work_shards import ALL, WorkShard
+from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 from evenhand.evaluation.settings import CheckpointSettings
 
 log = logging.getLogger("evenhand")
@@ -141,13 +141,13 @@ def label_probabilities(
 
 
 def classify_texts(
-    classifier: StyleClassifier, texts: Sequence[str], *, share: WorkShard = ALL
+    classifier: StyleClassifier, texts: Sequence[str], *, shard: WorkShard = ALL_ROWS
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield part by part rows (r,), the probability of each label, float32 (r, S), and whether the text was cut, (r,).
 
     The labels of a classifier that was trained on several labels to a text do not share one unit of probability: each
     has its own sigmoid. All others have a softmax. Each distinct text is classified once; a blank one has NaN, and
-    stands first. Of a `share` there are its rows alone.
+    stands first. Of a `shard` there are its rows alone.
 
     Raises:
         InputError: the classifier gives NaN.
@@ -156,12 +156,12 @@ def classify_texts(
     for row, text in enumerate(texts):
         rows_of.setdefault(text if text.strip() else "", []).append(row)
     blank = rows_of.pop("", [])
-    if share.of([blank[:1]]):
+    if shard.unfinished_batches([blank[:1]]):
         nothing = np.full((len(blank), len(classifier.labels)), np.nan, dtype=np.float32)
         yield np.array(blank), nothing, np.zeros(len(blank), dtype=bool)
     distinct = list(rows_of)
     parts = (distinct[start : start + TEXTS_PER_PART] for start in range(0, len(distinct), TEXTS_PER_PART))
-    for part in share.of(parts, lambda text: rows_of[text][0]):
+    for part in shard.unfinished_batches(parts, lambda text: rows_of[text][0]):
         times = [len(rows_of[text]) for text in part]
         probabilities, cut = _classify_part(classifier, part)
         yield np.concatenate([rows_of[text] for text in part]), probabilities.repeat(times, axis=0), cut.repeat(times)

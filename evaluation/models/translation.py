@@ -26,7 +26,7 @@ from evenhand.evaluation.models.batches import (
 )
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.row_decoding import RefuseNaN
-from evenhand.evaluation.runs.work_shards import ALL, WorkShard
+from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 # Paper 004, §4.1.
 PAPER_DECODING: Mapping[str, Any] = MappingProxyType({"do_sample": False, "num_beams": 5, "max_new_tokens": 100})
@@ -58,7 +58,7 @@ def translate(
     target: str,
     decoding: Mapping[str, Any] = PAPER_DECODING,
     batch_size: int = 32,
-    share: WorkShard = ALL,
+    shard: WorkShard = ALL_ROWS,
 ) -> Iterator[tuple[list[int], list[str]]]:
     """Yield (row indices, their translations) batch by batch, until every text has one.
 
@@ -73,7 +73,7 @@ def translate(
             are put into its form. A Marian model of one pair of languages has none and passes over them.
         decoding: arguments of `generate`.
         batch_size: texts in a batch, at most.
-        share: of the rows; by default all.
+        shard: of the rows; by default all.
 
     Raises:
         InputError: before any work, if the model is no encoder–decoder, its tokenizer does not know a language, or a
@@ -93,7 +93,7 @@ def translate(
         rows_of.setdefault(text, []).append(row)
     order = sorted(range(len(distinct)), key=lambda place: (len(encoded[place]), encoded[place]), reverse=True)
     rows = [rows_of[text] for text in distinct]
-    return _translate_batches(model, encoded, rows, order, {**decoding, **forced}, batch_size, share)
+    return _translate_batches(model, encoded, rows, order, {**decoding, **forced}, batch_size, shard)
 
 
 def _encode(
@@ -147,7 +147,7 @@ def _translate_batches(
     order: Sequence[int],
     arguments: Mapping[str, Any],
     batch_size: int,
-    share: WorkShard,
+    shard: WorkShard,
 ) -> Iterator[tuple[list[int], list[str]]]:
     # Not every tokenizer counts these among its special tokens: M2M-100's would leave "__es__" in each translation.
     languages = set(model.tokenizer.convert_tokens_to_ids(list(language_tokens(model.tokenizer).values())))
@@ -166,7 +166,7 @@ def _translate_batches(
         return [text.strip() for text in model.tokenizer.batch_decode(output, skip_special_tokens=True)]
 
     at_once = batch_size_limit(network, bytes_of)
-    mine = {"share": share, "row_of": lambda place: rows_of[place][0]}
+    mine = {"shard": shard, "row_of": lambda place: rows_of[place][0]}
     for batch, found in run_batches(
         order, lambda place: min(batch_size, at_once(len(encoded[place]))), compute, **mine
     ):

@@ -1,9 +1,10 @@
-"""Long work in batches, kept on disk as it goes: a run that was killed goes on where it was, processes share it."""
+"""Rows of long work, written to disk in parts while the work goes on, so that a killed run resumes."""
 
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,135 +19,131 @@ from evenhand.evaluation.runs.work_shards import WorkShard
 
 log = logging.getLogger("evenhand")
 
-SECONDS_BETWEEN_PARTS = 5.0  # what a kill may cost
+SECONDS_BETWEEN_PARTS = 5.0  # the work that a kill may cost
 ROW = "row"
 
-# Batches of a share of the rows: the row numbers of each, and a value a row for each column.
-Batches = Callable[[WorkShard], Iterator[tuple[Sequence, ...]]]
 
+@dataclass(frozen=True)
+class Parts:
+    """Rows 0 … n−1 with some columns, in Parquet files of a folder.
 
-def compute_resumable(
-    parts: Path, columns: Sequence[str], n: int, batches: Batches, description: str, unit: str
-) -> pd.DataFrame:
-    """Return `columns` of rows 0 … n−1, computing only what is not in the folder `parts` yet.
-
-    A part is called by its first row; a damaged one is made again. Several processes make a share each, in parts of
-    their own, so that a run goes on with any number of them.
-
-    Raises:
-        InputError: the parts are not of these rows, or another process is gone.
+    A part is named after its first row. Each process writes parts of its own shard, so that a run resumes with any
+    number of processes.
     """
-    _make_all(parts, columns, n, batches, description, unit)
-    found = {}
-    for part, rows in _read(parts, n):
-        for name in columns:
-            values = part[name].to_numpy()
-            kind = np.promote_types(values.dtype, found[name].dtype) if name in found else values.dtype
-            found[name] = found[name].astype(kind, copy=False) if name in found else np.empty(n, dtype=kind)
-            found[name][rows] = values
-    return pd.DataFrame(found if found else {name: np.empty(n, dtype=object) for name in columns})
 
+    folder: Path
+    columns: Sequence[str]
+    n: int
 
-def gather_numbers(
-    parts: Path, columns: Sequence[str], n: int, batches: Batches, description: str, unit: str
-) -> tuple[np.ndarray, np.ndarray | RowFile]:
-    """Return the first column, (n,), and the others as float32 rows (n, c), which lie in a file where they are many.
+    def unfinished_shards(self) -> Iterator[WorkShard]:
+        """Yield this process's shard of the unfinished rows, until all rows are on disk.
 
-    Otherwise as `gather`.
-    """
-    _make_all(parts, columns, n, batches, description, unit)
-    numbers, first = new_rows(n, len(columns) - 1, folder=parts), None
-    for part, rows in _read(parts, n):
-        values = part[columns[0]].to_numpy()
-        first = np.empty(n, dtype=values.dtype) if first is None else first
-        first[rows] = values
-        order = np.argsort(rows)  # neighbours are written together
-        numbers[rows[order]] = part[list(columns[1:])].to_numpy(dtype=np.float32)[order]
-    return np.empty(n, dtype=object) if first is None else first, numbers
+        Damaged parts are removed first. One shard is enough, unless processes cut their batches differently because
+        their devices have different amounts of free memory: rows between two batches are then dealt out again.
+        """
+        processes.on_rank_zero(self._remove_damaged)
+        finished = processes.on_rank_zero(self._finished)
+        while len(finished) < self.n:
+            yield WorkShard(finished, processes.rank(), processes.world_size())
+            processes.barrier()
+            n_before, finished = len(finished), processes.on_rank_zero(self._finished)
+            if len(finished) == n_before:
+                break
 
+    def save(self, shard: WorkShard, batches: Iterable[tuple[Sequence, ...]], description: str, unit: str) -> None:
+        """Write the unfinished rows of a shard every few seconds, and show the progress.
 
-def _make_all(parts: Path, columns: Sequence[str], n: int, batches: Batches, description: str, unit: str) -> None:
-    processes.on_rank_zero(lambda: _remove_damaged(parts))
-    finished = processes.on_rank_zero(lambda: _finished(parts))
-    while len(finished) < n:
-        _make(parts, columns, n, batches, finished, description, unit)
-        processes.barrier()
-        # Short of memory, processes may cut batches in different ways: what fell between them is made now.
-        before, finished = len(finished), processes.on_rank_zero(lambda: _finished(parts))
-        if len(finished) == before:
-            break
+        Args:
+            shard: from `unfinished_shards`.
+            batches: computed one after the other: the row numbers of each, and a value per row for each column.
+            description: of the work, for the progress bar; `unit` is what a row is, in the plural.
+        """
+        # Finished rows are read back at the end: small tables kept between a model's large ones fragment the memory.
+        waiting: list[pd.DataFrame] = []
+        last_write = -SECONDS_BETWEEN_PARTS  # the first batch is written at once: an unwritable folder shows early
 
+        def write() -> None:
+            nonlocal last_write
+            if waiting:
+                rows = pd.concat(waiting, ignore_index=True)
+                write_table(self.folder / f"{rows[ROW].iloc[0]:08d}.parquet", rows)
+                waiting.clear()
+            last_write = time.monotonic()
 
-def _make(
-    parts: Path, columns: Sequence[str], n: int, batches: Batches, finished: np.ndarray, description: str, unit: str
-) -> None:
-    """Make this process' share of what is left, and keep it every few seconds."""
-    share = WorkShard(finished, processes.rank(), processes.world_size())
-    # What is on disk is read at the end: small tables that stay between a model's large ones would scatter the memory.
-    waiting: list[pd.DataFrame] = []
-    written = -SECONDS_BETWEEN_PARTS  # the first batch is kept at once: a folder that cannot be written shows early
+        # Of several processes, each shows the progress of its own shard.
+        n_finished = len(shard.finished)
+        n_mine, n_done = math.ceil((self.n - n_finished) / shard.world_size), n_finished * (shard.world_size == 1)
+        with progress(n_done + n_mine, description + processes.name(), unit, n_done) as advance:
+            try:
+                for batch in batches:
+                    rows = pd.DataFrame(dict(zip((ROW, *self.columns), batch, strict=True)))
+                    if len(new := rows[shard.is_unfinished(rows[ROW])]):
+                        waiting.append(new)
+                    if time.monotonic() - last_write >= SECONDS_BETWEEN_PARTS:
+                        write()
+                    advance(len(rows))
+            finally:  # rows computed before a server or a batch failed are written, too
+                write()
 
-    def keep() -> None:
-        nonlocal written
-        if waiting:
-            rows = pd.concat(waiting, ignore_index=True)
-            write_table(parts / f"{rows[ROW].iloc[0]:08d}.parquet", rows)
-            waiting.clear()
-        written = time.monotonic()
+    def read(self) -> pd.DataFrame:
+        """Return the columns of all rows, in their order.
 
-    # What other processes do is not seen from here: of several, the bar is that of this one's share.
-    mine, done = math.ceil((n - len(finished)) / share.processes), len(finished) if share.processes == 1 else 0
-    with progress(done + mine, description + processes.name(), unit, done) as advance:
-        try:
-            for batch in batches(share):
-                rows = pd.DataFrame(dict(zip((ROW, *columns), batch, strict=True)))
-                if len(new := rows[share.left(rows[ROW])]):
-                    waiting.append(new)
-                if time.monotonic() - written >= SECONDS_BETWEEN_PARTS:
-                    keep()
-                advance(len(rows))
-        finally:  # what was made before a server or a batch failed is kept, too
-            keep()
+        Raises:
+            InputError: the parts do not hold exactly rows 0 … n−1, or one is damaged.
+        """
+        values: dict[str, np.ndarray] = {}
+        for part, rows in self._read_parts():
+            for name in self.columns:
+                new = part[name].to_numpy()
+                dtype = np.promote_types(new.dtype, values[name].dtype) if name in values else new.dtype
+                values[name] = values[name].astype(dtype, copy=False) if name in values else np.empty(self.n, dtype)
+                values[name][rows] = new
+        return pd.DataFrame(values or {name: np.empty(self.n, dtype=object) for name in self.columns})
 
+    def read_numbers(self) -> tuple[np.ndarray, np.ndarray | RowFile]:
+        """Return the first column, (n,), and the others as float32, (n, c), in a file if they are large.
 
-def _read(parts: Path, n: int) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
-    """Yield all parts, one after the other, and the numbers of their rows.
+        Raises: as `read`.
+        """
+        numbers, first = new_rows(self.n, len(self.columns) - 1, folder=self.folder), None
+        for part, rows in self._read_parts():
+            values = part[self.columns[0]].to_numpy()
+            first = np.empty(self.n, dtype=values.dtype) if first is None else first
+            first[rows] = values
+            order = np.argsort(rows)  # neighbours are written together
+            numbers[rows[order]] = part[list(self.columns[1:])].to_numpy(dtype=np.float32)[order]
+        return np.empty(self.n, dtype=object) if first is None else first, numbers
 
-    Raises:
-        InputError: the parts are not of these rows.
-    """
-    made = np.zeros(n, dtype=bool)
-    for file in _files(parts):
-        part = read_table(file)
-        rows = part.pop(ROW).to_numpy()
-        if len(rows) and not 0 <= rows.min() <= rows.max() < n:
-            raise _not_these(parts, n)
-        made[rows] = True  # a row is the same whenever it is made
-        yield part, rows
-    if not made.all():
-        raise _not_these(parts, n)
+    def _read_parts(self) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
+        """Yield each part and the numbers of its rows."""
+        mismatch = InputError(
+            f"{self.folder} does not hold each of {self.n} rows once; delete the run's folder and run it again."
+        )
+        is_read = np.zeros(self.n, dtype=bool)
+        for file in self._files():
+            part = read_table(file)
+            rows = part.pop(ROW).to_numpy()
+            if len(rows) and not 0 <= rows.min() <= rows.max() < self.n:
+                raise mismatch
+            is_read[rows] = True  # two parts may hold the same row: its values do not depend on when it is computed
+            yield part, rows
+        if not is_read.all():
+            raise mismatch
 
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob("*.parquet"))
 
-def _not_these(parts: Path, n: int) -> InputError:
-    return InputError(f"{parts} does not hold each of {n} rows once; delete the run's folder and run it again.")
+    def _finished(self) -> np.ndarray:
+        """Return the numbers of the rows on disk, each once, ascending."""
+        rows = [read_table(file, [ROW])[ROW].to_numpy() for file in self._files()]
+        return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *rows]))
 
-
-def _files(parts: Path) -> list[Path]:
-    return sorted(parts.glob("*.parquet"))
-
-
-def _finished(parts: Path) -> np.ndarray:
-    """Return the numbers of the rows that the parts hold, each once, ascending."""
-    rows = [read_table(file, [ROW])[ROW].to_numpy() for file in _files(parts)]
-    return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *rows]))
-
-
-def _remove_damaged(parts: Path) -> None:
-    for file in _files(parts):
-        try:
-            whole = ROW in read_table(file)
-        except InputError:
-            whole = False
-        if not whole:
-            log.warning("%s is damaged; its rows are made again", file)
-            file.unlink()
+    def _remove_damaged(self) -> None:
+        for file in self._files():
+            try:
+                is_intact = ROW in read_table(file)
+            except InputError:
+                is_intact = False
+            if not is_intact:
+                log.warning("%s is damaged; its rows are computed again", file)
+                file.unlink()

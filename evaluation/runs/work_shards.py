@@ -1,4 +1,4 @@
-"""Which batches of long work a process makes: those that are on no disk yet, dealt out to the processes of the run."""
+"""Shards of long work: which batches a process still has to compute."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,34 +11,38 @@ Batch = TypeVar("Batch", bound=Sequence[Any])
 
 @dataclass(frozen=True)
 class WorkShard:
-    """What is left to one process of several: all but the `finished`, numbers of rows; by default all there is."""
+    """The unfinished rows of one rank, out of `world_size`; by default all rows.
+
+    `finished` holds the numbers of the rows that are on disk, int (f,).
+    """
 
     finished: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    process: int = 0
-    processes: int = 1
+    rank: int = 0
+    world_size: int = 1
 
-    def left(self, rows: Sequence[int]) -> np.ndarray:
+    def is_unfinished(self, rows: Sequence[int]) -> np.ndarray:
         """Return which of these rows are not finished, bool (r,)."""
         return ~np.isin(np.asarray(rows, dtype=np.int64), self.finished)
 
-    def of(self, batches: Iterable[Batch], row_of: Callable[[Any], int] = int) -> list[Batch]:
-        """Return this process' batches, in their order: whole ones, so that each row has the neighbours it always has.
+    def unfinished_batches(self, batches: Iterable[Batch], row_of: Callable[[Any], int] = int) -> list[Batch]:
+        """Return this rank's batches in their order, each with at least one unfinished row.
 
-        An item of a batch makes rows, all of them at once; `row_of` returns one of them. By default items are numbers
-        of rows. A batch is left as long as one of its rows is.
+        Batches stay whole, so a row always has the same neighbours. If the items of a batch are not row numbers,
+        `row_of` returns one of the rows that an item produces; an item's rows are always finished together.
 
-        >>> WorkShard(finished=np.array([2]), process=1, processes=2).of([[0, 1], [2], [3], [4], [5]])
+        >>> shard = WorkShard(finished=np.array([2]), rank=1, world_size=2)
+        >>> shard.unfinished_batches([[0, 1], [2], [3], [4], [5]])
         [[3], [4]]
         """
         batches = [batch for batch in batches if len(batch)]
-        if not len(self.finished) and self.processes == 1:
+        if not len(self.finished) and self.world_size == 1:
             return batches
         starts = np.cumsum([0, *map(len, batches)])[:-1]
         rows = [row_of(item) for batch in batches for item in batch]
-        left = np.flatnonzero(np.logical_or.reduceat(self.left(rows), starts)) if rows else []
-        # 0, 1, 1, 0, 0, 1 …: the first batches are the longest, and nobody always has the longer of two.
-        turns, last = np.arange(len(left)) % (2 * self.processes), 2 * self.processes - 1
-        return [batches[place] for place in np.asarray(left)[np.minimum(turns, last - turns) == self.process]]
+        unfinished = np.flatnonzero(np.logical_or.reduceat(self.is_unfinished(rows), starts)) if rows else []
+        # Ranks take turns as 0, 1, 1, 0, 0, 1 …: batches are sorted by length, so no rank always has the longer of two.
+        turns, last = np.arange(len(unfinished)) % (2 * self.world_size), 2 * self.world_size - 1
+        return [batches[index] for index in np.asarray(unfinished)[np.minimum(turns, last - turns) == self.rank]]
 
 
-ALL = WorkShard()
+ALL_ROWS = WorkShard()

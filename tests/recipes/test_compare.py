@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from evenhand.evaluation.results import BiasScore
-from evenhand.evaluation.runs.folders import FORMAT, settings_sha256, write_manifest
+from evenhand.evaluation.runs.manifest import FORMAT, write_manifest
+from evenhand.evaluation.runs.settings_comparison import settings_sha256
 from evenhand.recipes.compare import _left
 
 REDUCTION = BiasScore("fgb_pooled_corrected_reduction", 0.6, 1.0, (-math.inf, math.inf), 10)

@@ -19,7 +19,8 @@ from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.results import BiasScore
-from evenhand.evaluation.runs.folders import settings_sha256, write_manifest
+from evenhand.evaluation.runs.manifest import FORMAT, write_manifest
+from evenhand.evaluation.runs.settings_comparison import settings_sha256
 from evenhand.recipes.export import export, tagged_template
 from evenhand.recipes.export_card import _results
 from evenhand.recipes.settings import ExportSettings
@@ -49,7 +50,7 @@ TUNED = {
 def run_folder(folder, command, **settings):
     """Write what a finished run of a command has at the least."""
     folder.mkdir(exist_ok=True)
-    told = {"format": 2, "command": command, **settings}
+    told = {"format": FORMAT, "command": command, **settings}
     (folder / "config.yaml").write_text(yaml.safe_dump(told))
     write_manifest(folder, {"fingerprint": settings_sha256(told), "files": {}})
     return folder

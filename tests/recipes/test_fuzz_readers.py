@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import BiasScore, read_scores, write_scores
-from evenhand.evaluation.runs.folders import stage
-from evenhand.evaluation.runs.parts import compute_resumable
+from evenhand.evaluation.runs.parts import Parts
+from evenhand.evaluation.runs.stage import stage
 from evenhand.recipes import command_line, compare, label, measure, rate, testbed, train_classifier, tune
 from evenhand.recipes.settings import LabelSettings, RateSettings
 from tests.bad_input import NO_TEXT, ODD_JSON, TINY_TAXONOMY, written_taxonomy
@@ -247,11 +247,12 @@ def test_spoilt_scores(tmp_path):
 def test_spoilt_parts_are_made_again(tmp_path):
     """A part's checksums show whatever happened to it, but not where it is another's: the rows are counted."""
 
-    def batches(share):
-        yield from ((rows, [row**2 for row in rows]) for rows in share.of([[0, 1, 2, 3], [4, 5, 6, 7]]))
-
     def rows(folder):
-        return compute_resumable(folder, ["square"], 8, batches, "squares", "numbers")["square"].tolist()
+        parts = Parts(folder, ["square"], 8)
+        for shard in parts.unfinished_shards():
+            batches = shard.unfinished_batches([[0, 1, 2, 3], [4, 5, 6, 7]])
+            parts.save(shard, ((rows, [row**2 for row in rows]) for rows in batches), "squares", "numbers")
+        return parts.read()["square"].tolist()
 
     rows(tmp_path / "good")
     part = min((tmp_path / "good").iterdir())

@@ -21,7 +21,8 @@ from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
 from evenhand.evaluation.datasets.prompts import select
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.decoding import PRESETS, decoding
-from evenhand.evaluation.runs.folders import _from_folder, settings_sha256
+from evenhand.evaluation.runs.run_paths import with_relative_paths
+from evenhand.evaluation.runs.settings_comparison import settings_sha256
 from evenhand.evaluation.settings import as_settings
 from evenhand.recipes import command_line, commands
 from evenhand.recipes.checking import settings_in
@@ -46,7 +47,7 @@ def told():
 
     def begin(settings) -> None:
         plain = as_settings(settings)
-        settings_sha256(_from_folder(plain, Path("run")))
+        settings_sha256(with_relative_paths(plain, Path("run")))
         assert yaml.safe_load(yaml.safe_dump(plain)) is not None
 
     def run(*arguments: str) -> tuple[int, str]:

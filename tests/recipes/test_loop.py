@@ -107,7 +107,7 @@ def test_both_methods_stand_beside_the_same_base(finished):
 def test_every_stage_leaves_its_config_manifest_and_tables(finished):
     for stage in STAGES:
         manifest = json.loads((finished[0] / stage / "run.json").read_text())
-        assert manifest["seconds"]["total"] > 0 and manifest["format"] == 2
+        assert manifest["seconds"]["total"] > 0 and manifest["format"] == 3
         text = (finished[0] / stage / "config.yaml").read_text()
         assert str(finished[0].parent) not in text.replace(f"output_dir: {finished[0] / stage}", "")
     measured = finished[0] / TAGGED / "after"

@@ -125,7 +125,7 @@ def test_a_report_is_made_again_from_the_votes(runs, capsys):
 
 
 def test_nothing_to_sum_up(runs):
-    with pytest.raises(InputError, match="output_dir: .* holds no finished run; run `evenhand rate`"):
+    with pytest.raises(InputError, match="output_dir: .* has no finished run; run `evenhand rate`"):
         rate(settings(runs, summary=True))
     rate(settings(runs))
     with pytest.raises(InputError, match="has no votes yet"):

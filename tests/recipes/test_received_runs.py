@@ -13,7 +13,9 @@ import yaml
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.files import is_file_name_inside
-from evenhand.evaluation.runs.folders import read_run, settings_sha256, stage, write_manifest
+from evenhand.evaluation.runs.manifest import read_run, write_manifest
+from evenhand.evaluation.runs.settings_comparison import settings_sha256
+from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes import rate as rate_command
@@ -124,7 +126,9 @@ def test_damaged_parts_behind_a_link_are_not_deleted(tmp_path):
     settings = LabelSettings(output_dir=tmp_path / "run", report_to="none")
     refused = pytest.raises(InputError, match=r"^output_dir: \S+parts/rows is, or lies behind, a symbolic link")
     with refused, stage("label", settings) as run:
-        run.compute_resumable("rows", ["n"], 1, lambda share: iter([([0], [1])]), "rows", "rows")
+        parts = run.parts("rows", ["n"], 1)
+        for shard in parts.unfinished_shards():
+            parts.save(shard, [([0], [1])], "rows", "rows")
     assert (tmp_path / "elsewhere" / "mine.parquet").exists()
 
 

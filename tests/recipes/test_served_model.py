@@ -12,7 +12,7 @@ from evenhand.evaluation.families.generation_bias.collect.served import served_r
 from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.models import server
 from evenhand.evaluation.results import find_score, read_scores
-from evenhand.evaluation.runs.folders import Run
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from evenhand.evaluation.models.revisions import TUNING_FILE
-from evenhand.evaluation.runs.folders import settings_sha256, write_manifest
+from evenhand.evaluation.runs.manifest import FORMAT, write_manifest
+from evenhand.evaluation.runs.settings_comparison import settings_sha256
 from evenhand.recipes.tuned_on import tuned_on_warnings
 
 
@@ -17,9 +18,9 @@ def runs(tmp_path):
     """A measuring run on prompts a, b and c, labels of c and d, and a tuning with its adapter."""
     for name, told in (("label", {}), ("tune", {"labels": "../label"})):
         (tmp_path / name).mkdir()
-        settings = {"command": name, "format": 2} | told
+        settings = {"command": name, "format": FORMAT} | told
         (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(settings))
-        write_manifest(tmp_path / name, {"format": 2, "fingerprint": settings_sha256(settings), "files": {}})
+        write_manifest(tmp_path / name, {"format": FORMAT, "fingerprint": settings_sha256(settings), "files": {}})
     (tmp_path / "tune" / "adapter").mkdir()
     (tmp_path / "tune" / "adapter" / TUNING_FILE).write_text(json.dumps({"method": "kto"}))
     (tmp_path / "measured").mkdir()

@@ -12,7 +12,8 @@ from evenhand.evaluation.families.embedding_bias.metric import add_cosines, embe
 from evenhand.evaluation.models.embeddings import encode_texts, load_sentence_encoder, sentence_embeddings
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.folders import Run, packages
+from evenhand.evaluation.runs.environment import package_versions
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.settings import model_signature
 
 TRUNCATED = "truncated"  # column: whether one of the two texts was too long for the encoder
@@ -20,7 +21,10 @@ TRUNCATED = "truncated"  # column: whether one of the two texts was too long for
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     """Write the cosine of each English sentence with each of its references to the run's folder; return the scores."""
-    table = run.table("cosines", lambda: _cosines(run, config), shared=True)
+    if not run.has("cosines"):
+        with run.step("cosines"):
+            run.write("cosines", _cosines(run, config))
+    table = run.read("cosines")
     run.facts["references"] = len(table)
     signature = _signature(run, config, int(table[TRUNCATED].sum()))
     return processes.on_rank_zero(lambda: embedding_scores(table, signature=signature))
@@ -32,7 +36,7 @@ def _signature(run: Run, config: MeasureConfig, n_truncated: int) -> dict[str, A
         "model": model_signature(config.model, run.inputs) | {"texts_truncated": n_truncated},
         "references": {"name": str(settings.references), "sha256": run.inputs["references"], "split": settings.split},
         "languages": settings.languages,
-        "packages": packages(),
+        "packages": package_versions(),
     }
 
 
@@ -43,14 +47,10 @@ def _cosines(run: Run, config: MeasureConfig) -> pd.DataFrame:
     texts = list(dict.fromkeys([*pairs["english"], *pairs["reference"]]))
     encoder = load_sentence_encoder(replace(config.model, name=config.place(config.model.name, "model")))
     _, is_truncated = encode_texts(encoder, texts)
-    rows = run.compute_resumable(
-        "vectors",
-        ["vector"],
-        len(texts),
-        lambda share: ((rows, list(vectors)) for rows, vectors in sentence_embeddings(encoder, texts, share=share)),
-        "embeddings",
-        "texts",
-    )
-    table = add_cosines(pairs, texts, np.stack(rows["vector"].to_numpy()))
+    parts = run.parts("vectors", ["vector"], len(texts))
+    for shard in parts.unfinished_shards():
+        batches = sentence_embeddings(encoder, texts, shard=shard)
+        parts.save(shard, ((rows, list(vectors)) for rows, vectors in batches), "embeddings", "texts")
+    table = add_cosines(pairs, texts, np.stack(parts.read()["vector"].to_numpy()))
     truncated = {text for text, flag in zip(texts, is_truncated, strict=True) if flag}
     return table.assign(**{TRUNCATED: table["english"].isin(truncated) | table["reference"].isin(truncated)})

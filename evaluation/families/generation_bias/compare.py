@@ -31,7 +31,7 @@ from evenhand.evaluation.families.generation_bias.settings import FIRST, SECOND,
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.results import UNSEEN, BiasScore, find_score
-from evenhand.evaluation.runs.folders import Run
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.settings import TESTBED
 from evenhand.evaluation.statistics.jackknife_spread import DESCRIPTORS, TEMPLATES

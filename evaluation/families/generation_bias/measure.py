@@ -64,9 +64,9 @@ from evenhand.evaluation.models.styles import label_index, load_style_classifier
 from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore
 from evenhand.evaluation.rows import blocks
 from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.environment import package_versions
 from evenhand.evaluation.runs.files import sha256_of, write_json
-from evenhand.evaluation.runs.folders import Run, packages
-from evenhand.evaluation.runs.tables import read_table
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings, model_signature
 
 __all__ = ["measure", "write_prompts"]
@@ -79,7 +79,7 @@ MODEL_FACTS = "model.json"  # what a signature says of the model, and only the l
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     """Write prompts, responses and style vectors into the run's folder; return the scores."""
-    run.make(PROMPTS, lambda: answered(config)[0] if config.responses else measurement_prompts(config))
+    run.ensure(PROMPTS, lambda: answered(config)[0] if config.responses else measurement_prompts(config))
     ask = _given if config.responses else _served if config.model.server else _asked
     described = ask(run, config)
     judges = classifiers(config)
@@ -87,8 +87,9 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
         if name in judges:
             _classify(run, judges[name], name, table)
     measured = read_styled_run(run.folder)
-    if OFFENSIVE in judges:
-        run.table(OFFENSIVENESS, lambda: _offensiveness(run, judges[OFFENSIVE], measured, config), shared=True)
+    if OFFENSIVE in judges and not run.has(OFFENSIVENESS):
+        with run.step(OFFENSIVENESS):
+            run.write(OFFENSIVENESS, _offensiveness(run, judges[OFFENSIVE], measured, config))
     return processes.on_rank_zero(lambda: _scores(run, config, measured, described))
 
 
@@ -100,17 +101,17 @@ def _scores(run: Run, config: MeasureConfig, measured: StyledRun, described: Map
     scores = _bias(run, config, measured, signature, facts)
     scores += text_scores(measured, signature)
     if not config.responses:
-        scores += unfinished_share(read_table(run.folder / f"{RESPONSES}.parquet"), signature)
+        scores += unfinished_share(run.read(RESPONSES), signature)
     if config.settings.relevance and config.loads_model:
-        scores += likelihood_scores(measured.shared, read_table(run.folder / f"{LIKELIHOODS}.parquet"), signature)
+        scores += likelihood_scores(measured.shared, run.read(LIKELIHOODS), signature)
     if OFFENSIVE in judges:
-        rows = read_table(run.folder / f"{OFFENSIVENESS}.parquet")
+        rows = run.read(OFFENSIVENESS)
         scores.append(offensive_share(rows["offensiveness"].to_numpy(), {**signature, OFFENSIVE: facts[OFFENSIVE]}))
     if config.capabilities:
         asked = {**signature, "lm_eval": version("lm_eval")}
-        scores += capability_scores(read_table(run.folder / f"{CAPABILITIES}.parquet"), asked)
+        scores += capability_scores(run.read(CAPABILITIES), asked)
     if neutral_dialogue(config) is not None and config.loads_model:
-        scores.append(perplexity_score(read_table(run.folder / f"{NEUTRAL}.parquet"), signature))
+        scores.append(perplexity_score(run.read(NEUTRAL), signature))
     run.facts["rows"] = len(measured)
     shown = some_texts(measured, np.random.default_rng(0).permutation(len(measured))[:SAMPLES_TRACKED])
     run.tracker.table("samples", shown[[DESCRIPTOR, TEXT, RESPONSE]])
@@ -119,13 +120,13 @@ def _scores(run: Run, config: MeasureConfig, measured: StyledRun, described: Map
 
 def _given(run: Run, config: MeasureConfig) -> dict[str, Any]:
     """Write the responses that came in a file; return what a signature says of them."""
-    run.make(RESPONSES, lambda: answered(config)[1])
+    run.ensure(RESPONSES, lambda: answered(config)[1])
     return given_signature(config)
 
 
 def _served(run: Run, config: MeasureConfig) -> dict[str, Any]:
     """Write what a server answers; return what a signature says of it."""
-    prompts = read_table(run.folder / f"{PROMPTS}.parquet")
+    prompts = run.read(PROMPTS)
     arguments = decoding(config.decoding.preset, **config.decoding.arguments)
     _refuse_repeated(prompts, arguments, config)
     run.facts["server"] = config.model.server
@@ -136,7 +137,7 @@ def _served(run: Run, config: MeasureConfig) -> dict[str, Any]:
 
 def _asked(run: Run, config: MeasureConfig) -> dict[str, Any]:
     """Write what the model answers and makes of it; return what a signature says of it."""
-    prompts = read_table(run.folder / f"{PROMPTS}.parquet")
+    prompts = run.read(PROMPTS)
     arguments = decoding(config.decoding.preset, **config.decoding.arguments)
     _refuse_repeated(prompts, arguments, config)
     tag = config.settings.control_tag
@@ -175,40 +176,39 @@ def _ask(run: Run, config: MeasureConfig, tag: str, arguments: Mapping[str, Any]
     if processes.is_rank_zero() and not (run.folder / MODEL_FACTS).exists():
         dtype = str(model().model.dtype).removeprefix("torch.")  # what "auto" was
         write_json(run.folder / MODEL_FACTS, {"dtype": dtype, "format": prompt_format(model())})
-
-    def answers() -> pd.DataFrame:
-        return response_table(prompts, respond(model(), prompts, tag, arguments, **sampling))
-
-    responses = run.table(RESPONSES, answers, shared=True)[RESPONSE].tolist()
+    if not run.has(RESPONSES):
+        with run.step(RESPONSES):
+            run.write(RESPONSES, response_table(prompts, respond(model(), prompts, tag, arguments, **sampling)))
+    responses = run.read(RESPONSES)[RESPONSE].tolist()
     refuse_silence(responses)
-    if config.settings.relevance:
-
-        def likelihoods() -> pd.DataFrame:
-            return likelihoods_of_responses(run, LIKELIHOODS, model(), prompts, responses, tag)
-
-        run.table(LIKELIHOODS, likelihoods, shared=True)
+    if config.settings.relevance and not run.has(LIKELIHOODS):
+        with run.step(LIKELIHOODS):
+            run.write(LIKELIHOODS, likelihoods_of_responses(run, LIKELIHOODS, model(), prompts, responses, tag))
     if (path := neutral_dialogue(config)) is not None:
         pairs = load_neutral_dialogue(path)
-        run.table(NEUTRAL, lambda: response_likelihoods(model(), pairs, tag))
+        run.ensure(NEUTRAL, lambda: response_likelihoods(model(), pairs, tag))
     if tasks:
-        run.table(CAPABILITIES, lambda: capability_rows(model(), tasks))
+        run.ensure(CAPABILITIES, lambda: capability_rows(model(), tasks))
     model.cache_clear()
     free_gpu_memory()
 
 
 def _classify(run: Run, judge: CheckpointSettings, name: str, table: str) -> None:
     """Write the style vectors of all responses, where they are not on disk yet."""
-
-    def styles() -> Iterator[pd.DataFrame]:
-        prompts, responses = (read_table(run.folder / f"{name}.parquet") for name in (PROMPTS, RESPONSES))
-        classifier = load_style_classifier(judge, name)
-        texts = cleaned(responses[RESPONSE], prompts[DESCRIPTOR])
-        vectors, cut = classify_in_parts(run, table, classifier, texts)
-        parts = ((place, to_style_vectors(classifier, some)) for place, some in blocks(vectors))
-        return style_tables(prompts[PROMPT_ID], parts, classifier.labels, cut)
-
-    run.make(table, styles, shared=True)
+    if not run.has(table):
+        with run.step(table):
+            run.write(table, _style_tables(run, judge, name, table))
     free_gpu_memory()
+
+
+def _style_tables(run: Run, judge: CheckpointSettings, name: str, table: str) -> Iterator[pd.DataFrame]:
+    """Return the style vectors of all responses, in parts of a table."""
+    prompts, responses = run.read(PROMPTS), run.read(RESPONSES)
+    classifier = load_style_classifier(judge, name)
+    texts = cleaned(responses[RESPONSE], prompts[DESCRIPTOR])
+    vectors, cut = classify_in_parts(run, table, classifier, texts)
+    parts = ((place, to_style_vectors(classifier, some)) for place, some in blocks(vectors))
+    return style_tables(prompts[PROMPT_ID], parts, classifier.labels, cut)
 
 
 def _offensiveness(run: Run, judge: ClassifierSettings, measured: StyledRun, config: MeasureConfig) -> pd.DataFrame:
@@ -241,7 +241,7 @@ def _signature(
         FIRST: judge,
         "inputs": dict(run.inputs),
         "seed": config.seed,
-        "packages": packages(),
+        "packages": package_versions(),
     }
 
 

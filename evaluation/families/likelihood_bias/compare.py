@@ -5,7 +5,7 @@ from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias_change
 from evenhand.evaluation.families.likelihood_bias.rows import VARIANT
 from evenhand.evaluation.results import BiasScore
-from evenhand.evaluation.runs.folders import Run
+from evenhand.evaluation.runs.run import Run
 
 
 def differences(run: Run, before: FamilyRun, after: FamilyRun, config: None = None) -> list[BiasScore]:

@@ -28,13 +28,17 @@ from evenhand.evaluation.models.likelihood.sentences import score_sentences
 from evenhand.evaluation.models.loading import MaskedModel, is_masked_lm, load_masked_model
 from evenhand.evaluation.results import TEXT, BiasScore
 from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.folders import Run, packages
+from evenhand.evaluation.runs.environment import package_versions
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.settings import as_settings, model_signature
 
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     """Write the likelihood of each sentence to the run's folder; return the scores."""
-    table = run.table("likelihoods", lambda: _likelihoods(run, config), shared=True)
+    if not run.has("likelihoods"):
+        with run.step("likelihoods"):
+            run.write("likelihoods", _likelihoods(run, config))
+    table = run.read("likelihoods")
     run.facts["sentences"] = len(table)
     with run.step("scores"):
         signature = _signature(run, config, table[VARIANT].iloc[0])
@@ -53,7 +57,7 @@ def _signature(run: Run, config: MeasureConfig, variant: str) -> dict[str, Any]:
         **as_settings(config.settings),
         VARIANT: variant,
         "seed": config.seed,
-        "packages": packages(),
+        "packages": package_versions(),
     }
 
 
@@ -79,13 +83,8 @@ def _phrase_log_likelihoods(run: Run, model: MaskedModel, phrases: pd.DataFrame)
     ids, _ = encode_sentences(model, texts)
     positions = span_positions(model, texts, phrases[SPAN_START], phrases[SPAN_END])
     n_tokens = np.array([len(indices) for indices in positions])
-    tokens = run.compute_resumable(
-        "masked",
-        ["log_p", "correct"],
-        int(n_tokens.sum()),
-        lambda share: masked_log_probabilities(model, ids, positions, share=share),
-        "masked tokens",
-        "tokens",
-    )
+    parts = run.parts("masked", ["log_p", "correct"], int(n_tokens.sum()))
+    for shard in parts.unfinished_shards():
+        parts.save(shard, masked_log_probabilities(model, ids, positions, shard=shard), "masked tokens", "tokens")
     phrase = np.repeat(np.arange(len(n_tokens)), n_tokens)
-    return np.bincount(phrase, tokens["log_p"], minlength=len(n_tokens)), n_tokens
+    return np.bincount(phrase, parts.read()["log_p"], minlength=len(n_tokens)), n_tokens

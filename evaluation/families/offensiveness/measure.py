@@ -3,7 +3,7 @@
 The offensiveness of responses is part of generation_bias.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ from evenhand.evaluation.families.offensiveness.metric import (
 from evenhand.evaluation.models.styles import label_index, label_probability, load_style_classifier
 from evenhand.evaluation.results import TEXT, BiasScore
 from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.folders import Run, packages
-from evenhand.evaluation.runs.work_shards import WorkShard
+from evenhand.evaluation.runs.environment import package_versions
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.settings import as_settings
 
 CHUNK_SIZE = 1024  # texts that are classified between two writes to disk
@@ -30,7 +30,10 @@ CHUNK_SIZE = 1024  # texts that are classified between two writes to disk
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     """Write the probability that each prompt is offensive, also with a neutral descriptor; return the scores."""
-    table = run.table("offensive_prompts", lambda: _classified(run, config), shared=True)
+    if not run.has("offensive_prompts"):
+        with run.step("offensive_prompts"):
+            run.write("offensive_prompts", _classified(run, config))
+    table = run.read("offensive_prompts")
     run.facts["classified_prompts"] = len(table)
     return processes.on_rank_zero(lambda: _scores(run, table, _signature(run, config)))
 
@@ -54,7 +57,7 @@ def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
             "descriptors": config.prompts.descriptors,
         },
         "seed": config.seed,
-        "packages": packages(),
+        "packages": package_versions(),
     }
 
 
@@ -66,13 +69,15 @@ def _classified(run: Run, config: MeasureConfig) -> pd.DataFrame:
     distinct = list(dict.fromkeys([*texts, *neutral]))
     classifier = load_style_classifier(config.settings.classifier, field="offensiveness.classifier")
     label = label_index(classifier, config.settings.classifier.label, "offensiveness.classifier.label")
-
-    def classify(share: WorkShard) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for chunk in share.of(np.split(np.arange(len(distinct)), range(CHUNK_SIZE, len(distinct), CHUNK_SIZE))):
-            yield chunk, label_probability(classifier, label, [distinct[row] for row in chunk])
-
-    classified = run.compute_resumable("classified", ["probability"], len(distinct), classify, "offensiveness", "texts")
-    probabilities = dict(zip(distinct, classified["probability"], strict=True))
+    parts = run.parts("classified", ["probability"], len(distinct))
+    chunks = np.split(np.arange(len(distinct)), range(CHUNK_SIZE, len(distinct), CHUNK_SIZE))
+    for shard in parts.unfinished_shards():
+        batches = (
+            (chunk, label_probability(classifier, label, [distinct[row] for row in chunk]))
+            for chunk in shard.unfinished_batches(chunks)
+        )
+        parts.save(shard, batches, "offensiveness", "texts")
+    probabilities = dict(zip(distinct, parts.read()["probability"], strict=True))
     return rows.assign(
         probability=[probabilities[text] for text in texts],
         neutral_probability=[probabilities[text] for text in neutral],

@@ -4,7 +4,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.sentence_pairs.metric import compare_pairs
 from evenhand.evaluation.results import PAIR_ID, BiasScore
-from evenhand.evaluation.runs.folders import Run
+from evenhand.evaluation.runs.run import Run
 
 
 def differences(run: Run, before: FamilyRun, after: FamilyRun, config: None = None) -> list[BiasScore]:

@@ -19,7 +19,8 @@ from evenhand.evaluation.models.likelihood.sentences import score_sentences
 from evenhand.evaluation.models.loading import is_masked_lm, load_masked_model
 from evenhand.evaluation.results import LEFT_OUT, LESS, MORE, BiasScore
 from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.folders import Run, packages
+from evenhand.evaluation.runs.environment import package_versions
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.settings import ModelSettings, model_signature
 
 VARIANT = "variant"  # column: how the sentences were scored
@@ -34,7 +35,10 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     """
     model = replace(config.model, name=config.place(config.model.name, "model"))
     masked = model.server is None and is_masked_lm(model)
-    table = run.table("pairs", lambda: _pairs(run, config, model, masked), shared=True)
+    if not run.has("pairs"):
+        with run.step("pairs"):
+            run.write("pairs", _pairs(run, config, model, masked))
+    table = run.read("pairs")
     with run.step("scores"):
         compute_scores, signature = pair_scores if masked else causal_scores, _signature(run, config, masked, table)
         scores = processes.on_rank_zero(lambda: compute_scores(table, signature=signature, seed=config.seed))
@@ -54,7 +58,7 @@ def _signature(run: Run, config: MeasureConfig, masked: bool, table: pd.DataFram
         "perturbed": settings.perturbed,
         **({} if masked else {"context": settings.context, "end_of_sequence": settings.end_of_sequence}),
         VARIANT: table[VARIANT].dropna().iloc[0],
-        "packages": packages(),
+        "packages": package_versions(),
     }
 
 
@@ -74,22 +78,15 @@ def _score_masked(run: Run, settings: ModelSettings, pairs: pd.DataFrame) -> pd.
     ids, special = encode_sentences(model, [*pairs[MORE], *pairs[LESS]])
     sides = [shared_positions(ids[i], ids[n + i], special[i], special[n + i]) for i in range(n)]
     positions = [more for more, _ in sides] + [less for _, less in sides]
-    masked = run.compute_resumable(
-        "masked",
-        ["log_p", "correct"],
-        sum(map(len, positions)),
-        lambda share: masked_log_probabilities(model, ids, positions, share=share),
-        "masked tokens",
-        "tokens",
-    )
-    unmasked = run.compute_resumable(
-        "unmasked",
-        ["aul", "aula"],
-        2 * n,
-        lambda share: unmasked_log_probabilities(model, ids, special, share=share),
-        "unmasked sentences",
-        "sentences",
-    )
+    masked_parts = run.parts("masked", ["log_p", "correct"], sum(map(len, positions)))
+    for shard in masked_parts.unfinished_shards():
+        batches = masked_log_probabilities(model, ids, positions, shard=shard)
+        masked_parts.save(shard, batches, "masked tokens", "tokens")
+    unmasked_parts = run.parts("unmasked", ["aul", "aula"], 2 * n)
+    for shard in unmasked_parts.unfinished_shards():
+        batches = unmasked_log_probabilities(model, ids, special, shard=shard)
+        unmasked_parts.save(shard, batches, "unmasked sentences", "sentences")
+    masked, unmasked = masked_parts.read(), unmasked_parts.read()
     tokens = [
         model.tokenizer.convert_ids_to_tokens([ids[i][index] for index in more]) for i, (more, _) in enumerate(sides)
     ]

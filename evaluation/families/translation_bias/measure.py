@@ -6,7 +6,6 @@ per source sentence.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,8 +26,9 @@ from evenhand.evaluation.models.styles import label_index, label_probability, lo
 from evenhand.evaluation.models.translation import translate
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.folders import Run, packages
+from evenhand.evaluation.runs.environment import package_versions
 from evenhand.evaluation.runs.progress import progress
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.settings import ClassifierSettings, as_settings, model_signature
 
 PAIR = "pair"
@@ -41,8 +41,11 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     sets = comparable_references(
         settings.references, settings.split, settings.languages, settings.min_masculine_references
     )
-    run.table("languages", lambda: sets.languages)
-    translations = run.table("translations", lambda: _translations(run, config, sets.table), shared=True)
+    run.ensure("languages", lambda: sets.languages)
+    if not run.has("translations"):
+        with run.step("translations"):
+            run.write("translations", _translations(run, config, sets.table))
+    translations = run.read("translations")
     return processes.on_rank_zero(lambda: _scores(run, config, sets.table, translations))
 
 
@@ -60,7 +63,7 @@ def _scores(run: Run, config: MeasureConfig, references: pd.DataFrame, translati
     with run.step("scores"):
         scores = translation_scores(rows, tokenize=settings.tokenize, seed=config.seed, signature=signature)
         scores += gender_accuracy(rows, signature)
-    run.table("sentence_scores", lambda: sentence_scores(rows, tokenize=settings.tokenize))
+    run.ensure("sentence_scores", lambda: sentence_scores(rows, tokenize=settings.tokenize))
     if settings.toxicity.name is not None:
         with run.step("toxicity"):
             scores.append(_toxicity(settings.toxicity, translations, signature))
@@ -80,7 +83,7 @@ def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
         "languages": settings.languages,
         "min_masculine_references": settings.min_masculine_references,
         "directions": settings.directions,
-        "packages": packages(),
+        "packages": package_versions(),
     }
 
 
@@ -102,10 +105,11 @@ def _translations(run: Run, config: MeasureConfig, table: pd.DataFrame) -> pd.Da
 def _translate(run: Run, model: DialogueModel, pair: str, texts: list[str], batch_size: int) -> list[str]:
     source, target = pair.split("-")
     size = min(batch_size, MAX_BATCH_SIZE)
-    batches = partial(translate, model, texts, source=source, target=target, batch_size=size)
-    name = f"translations/{pair}"
-    rows = run.compute_resumable(name, [TRANSLATION], len(texts), lambda share: batches(share=share), pair, "sentences")
-    return rows[TRANSLATION].tolist()
+    parts = run.parts(f"translations/{pair}", [TRANSLATION], len(texts))
+    for shard in parts.unfinished_shards():
+        batches = translate(model, texts, source=source, target=target, batch_size=size, shard=shard)
+        parts.save(shard, batches, pair, "sentences")
+    return parts.read()[TRANSLATION].tolist()
 
 
 def _toxicity(settings: ClassifierSettings, translations: pd.DataFrame, signature: Mapping[str, Any]) -> BiasScore:

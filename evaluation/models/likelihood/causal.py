@@ -15,7 +15,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import tokenize_texts
 from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.runs.work_shards import ALL, WorkShard
+from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 
 @dataclass(frozen=True)
@@ -95,15 +95,15 @@ def _common_prefix_length(one: list[int], other: list[int]) -> int:
 
 
 def sequence_log_likelihoods(
-    model: DialogueModel, encoded: EncodedSentences, *, share: WorkShard = ALL
+    model: DialogueModel, encoded: EncodedSentences, *, shard: WorkShard = ALL_ROWS
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield, batch by batch, rows (r,), Σ log p of each in nats, float64 (r,), and the number of tokens of that sum.
 
-    Rows come out by length, the longest first; of a `share` there are its rows alone.
+    Rows come out by length, the longest first; of a `shard` there are its rows alone.
     """
     lengths = np.array([len(ids) for ids in encoded.ids])
     pairs = list(zip(encoded.ids, encoded.begin, strict=True))
     heads, tails = [ids[:begin] for ids, begin in pairs], [ids[begin:] for ids, begin in pairs]
     order = np.argsort(-lengths, kind="stable")
-    for rows, total in conditional_log_likelihoods(model, heads, tails, order, share):
+    for rows, total in conditional_log_likelihoods(model, heads, tails, order, shard):
         yield rows, total, lengths[rows] - encoded.begin[rows]

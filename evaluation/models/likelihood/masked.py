@@ -20,7 +20,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import activations_bytes, batch_size_limit, logits_bytes, run_batches
 from evenhand.evaluation.models.likelihood.tokens import check_not_nan
 from evenhand.evaluation.models.loading import MaskedModel
-from evenhand.evaluation.runs.work_shards import ALL, WorkShard
+from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 
 def encode_sentences(masked_model: MaskedModel, sentences: Sequence[str]) -> tuple[list[list[int]], list[list[bool]]]:
@@ -90,7 +90,7 @@ def masked_log_probabilities(
     sentences: Sequence[Sequence[int]],
     positions: Sequence[Sequence[int]],
     *,
-    share: WorkShard = ALL,
+    shard: WorkShard = ALL_ROWS,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield, batch by batch, log p(token | the rest of its sentence) of the tokens at `positions`, each masked alone.
 
@@ -101,7 +101,7 @@ def masked_log_probabilities(
         masked_model: the model and its tokenizer.
         sentences: token ids, special tokens included (`encode_sentences`), (n,) lists.
         positions: for each sentence, the positions to mask, (n,) lists.
-        share: of the rows; by default all.
+        shard: of the rows; by default all.
 
     Yields:
         rows (r,), the natural log-probability of each row's token, float64 (r,) in (−∞, 0], and whether that token is
@@ -119,7 +119,7 @@ def masked_log_probabilities(
 
     at_once = batch_size_limit(model, lambda length: logits_bytes(model, 1) + activations_bytes(model, length))
     order = np.argsort(-lengths, kind="stable")
-    how = {"alike": lengths.item, "share": share}
+    how = {"alike": lengths.item, "shard": shard}
     for batch, (log_p, correct) in run_batches(order, lambda row: at_once(lengths[row]), compute, **how):
         yield batch, check_not_nan(log_p, masked_model.name), correct
 
@@ -129,7 +129,7 @@ def unmasked_log_probabilities(
     sentences: Sequence[Sequence[int]],
     special: Sequence[Sequence[bool]],
     *,
-    share: WorkShard = ALL,
+    shard: WorkShard = ALL_ROWS,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield, batch by batch, AUL and AULA of sentences of which nothing is masked.
 
@@ -142,7 +142,7 @@ def unmasked_log_probabilities(
         masked_model: the model and its tokenizer.
         sentences: token ids, special tokens included, (n,) lists.
         special: which of them are special tokens and do not count, (n,) lists.
-        share: of the rows; by default all.
+        shard: of the rows; by default all.
 
     Yields:
         rows (r,), indices of sentences; AUL (r,) and AULA (r,), natural logarithms, float64 in (−∞, 0].
@@ -166,7 +166,7 @@ def unmasked_log_probabilities(
         model, lambda length: logits_bytes(model, length) + maps * length * length * model.dtype.itemsize
     )
     order = np.argsort(-lengths, kind="stable")
-    how = {"alike": lengths.item, "share": share, "row_of": lambda index: rows_of[index][0]}
+    how = {"alike": lengths.item, "shard": shard, "row_of": lambda index: rows_of[index][0]}
     for batch, found in run_batches(order, lambda index: at_once(lengths[index]), compute, **how):
         times = [len(rows_of[index]) for index in batch]
         aul, aula = (np.repeat(values, times) for values in found)

@@ -8,7 +8,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses
 from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.runs.work_shards import ALL, WorkShard
+from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 
 def response_perplexity(
@@ -39,20 +39,20 @@ def response_perplexity(
 
 
 def response_log_likelihoods(
-    dialogue_model: DialogueModel, contexts: Sequence[str], responses: Sequence[str], *, share: WorkShard = ALL
+    dialogue_model: DialogueModel, contexts: Sequence[str], responses: Sequence[str], *, shard: WorkShard = ALL_ROWS
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield, batch by batch, rows (r,), Σ log p of each one's response given its context, and its tokens, (r,) each.
 
-    As `response_perplexity`, for long work that is kept as it goes: of a `share` there are its rows alone. A row that
+    As `response_perplexity`, for long work that is kept as it goes: of a `shard` there are its rows alone. A row that
     is too long for the model has NaN, and stands last. An empty response is the end of sequence alone.
     """
     heads, tails = _encode(dialogue_model, contexts, responses)
     tokens = np.array([len(ids) for ids in tails], dtype=np.int64)
     order, room = _longest_first(heads, tails), _room(dialogue_model)
     fits = np.array([_length(dialogue_model, heads[row], tails[row]) <= room for row in order], dtype=bool)
-    for rows, total in conditional_log_likelihoods(dialogue_model, heads, tails, order[fits], share):
+    for rows, total in conditional_log_likelihoods(dialogue_model, heads, tails, order[fits], shard):
         yield rows, total, tokens[rows]
-    for too_long in share.of([order[~fits]]):
+    for too_long in shard.unfinished_batches([order[~fits]]):
         yield too_long, np.full(len(too_long), np.nan), tokens[too_long]
 
 

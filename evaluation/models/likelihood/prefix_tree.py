@@ -22,7 +22,7 @@ from evenhand.evaluation.models.batches import activations_bytes, logits_bytes, 
 from evenhand.evaluation.models.likelihood.causal import EncodedSentences, sequence_log_likelihoods
 from evenhand.evaluation.models.likelihood.tokens import check_not_nan
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.runs.work_shards import ALL, WorkShard
+from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 # Nodes of one sequence: more make attention, quadratic in them, dear; fewer repeat more paths. Measured on a CPU.
 NODES_PER_PASS = {"cpu": 768, "cuda": 2048}
@@ -106,17 +106,17 @@ def count_positions(model: DialogueModel, tree: PrefixTree) -> int:
 
 
 def node_log_probabilities(
-    model: DialogueModel, tree: PrefixTree, *, share: WorkShard = ALL
+    model: DialogueModel, tree: PrefixTree, *, shard: WorkShard = ALL_ROWS
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield, sequence by sequence, rows (r,) and log p(token | all before it) of nodes in nats, float64 (r,).
 
-    Row k is node k + 1: the root follows nothing. Of a `share` there are its rows alone, all children of a node.
+    Row k is node k + 1: the root follows nothing. Of a `shard` there are its rows alone, all children of a node.
 
     Raises:
         InputError: what the model gives is not a number.
     """
     # Rows come parent by parent.
-    how = {"share": share, "row_of": lambda node: tree.child[tree.first_child[node]] - 1}
+    how = {"shard": shard, "row_of": lambda node: tree.child[tree.first_child[node]] - 1}
     compute, inner = partial(_log_probabilities, model, tree), range(len(tree.inner))
     for nodes, log_p in run_batches(inner, _max_nodes(model, tree), compute, **how):
         children = tree.child[tree.first_child[nodes.start] : tree.first_child[nodes.stop]]

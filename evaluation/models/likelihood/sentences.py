@@ -1,7 +1,7 @@
 """Σ log p of many sentences, by the fastest way that a model allows, kept on disk as it goes."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,8 +16,7 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
 )
 from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
-from evenhand.evaluation.runs.folders import Run
-from evenhand.evaluation.runs.work_shards import WorkShard
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.settings import ModelSettings
 
 log = logging.getLogger("evenhand")
@@ -43,25 +42,17 @@ def sentence_log_likelihoods(
     variant = f"Σ log p of the whole sentence after {encoded.start.upper()}" + " and a context" * bool(context)
     if not supports_prefix_trees(model, encoded):
         log.warning("model: %s does not take trees of sentences; it is scored plainly, and slower", model.name)
-        found = run.compute_resumable(
-            "sentences",
-            ["log_likelihood"],
-            len(sentences),
-            lambda share: (batch[:2] for batch in sequence_log_likelihoods(model, encoded, share=share)),
-            "sentences",
-            "sentences",
-        )
-        return found["log_likelihood"].to_numpy(), tokens, f"{variant}, one by one"
+        parts = run.parts("sentences", ["log_likelihood"], len(sentences))
+        for shard in parts.unfinished_shards():
+            batches = (batch[:2] for batch in sequence_log_likelihoods(model, encoded, shard=shard))
+            parts.save(shard, batches, "sentences", "sentences")
+        return parts.read()["log_likelihood"].to_numpy(), tokens, f"{variant}, one by one"
     tree = prefix_tree(encoded.ids)
-    found = run.compute_resumable(
-        "beginnings",
-        ["log_p"],
-        len(tree.token) - 1,
-        lambda share: node_log_probabilities(model, tree, share=share),
-        "distinct beginnings",
-        "tokens",
-    )
-    return sum_sequences(tree, found["log_p"].to_numpy(), encoded.begin), tokens, f"{variant}, over a prefix tree"
+    parts = run.parts("beginnings", ["log_p"], len(tree.token) - 1)
+    for shard in parts.unfinished_shards():
+        parts.save(shard, node_log_probabilities(model, tree, shard=shard), "distinct beginnings", "tokens")
+    log_p = parts.read()["log_p"].to_numpy()
+    return sum_sequences(tree, log_p, encoded.begin), tokens, f"{variant}, over a prefix tree"
 
 
 def score_sentences(
@@ -84,18 +75,17 @@ def _score_given_context(
         raise InputError(
             f"context: {model.name} is an encoder-decoder model and has to read something; give a context."
         )
-
-    def slabs(share: WorkShard) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        for rows in share.of(
-            np.split(np.arange(len(sentences)), range(SENTENCES_PER_PART, len(sentences), SENTENCES_PER_PART))
-        ):
-            yield rows, *response_perplexity(model, [context] * len(rows), [sentences[row] for row in rows])
-
-    found = run.compute_resumable(
-        "sentences", ["log_likelihood", "tokens"], len(sentences), slabs, "sentences", "sentences"
-    )
+    parts = run.parts("sentences", ["log_likelihood", "tokens"], len(sentences))
+    chunks = np.split(np.arange(len(sentences)), range(SENTENCES_PER_PART, len(sentences), SENTENCES_PER_PART))
+    for shard in parts.unfinished_shards():
+        batches = (
+            (chunk, *response_perplexity(model, [context] * len(chunk), [sentences[row] for row in chunk]))
+            for chunk in shard.unfinished_batches(chunks)
+        )
+        parts.save(shard, batches, "sentences", "sentences")
+    rows = parts.read()
     return (
-        found["log_likelihood"].to_numpy(),
-        found["tokens"].to_numpy(),
+        rows["log_likelihood"].to_numpy(),
+        rows["tokens"].to_numpy(),
         "Σ log p of the whole sentence and its end, given a context",
     )

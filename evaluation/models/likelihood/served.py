@@ -6,7 +6,7 @@ lm-evaluation-harness, `local-completions`); `prompt_logprobs` is vLLM's own.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,7 @@ from evenhand.evaluation.models.checkpoints import load_config, load_tokenizer
 from evenhand.evaluation.models.likelihood.causal import EncodedSentences, encode
 from evenhand.evaluation.models.server import Body, UnsupportedRequest, fetch_answers, request_once, served_tokenizer
 from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.folders import Run
-from evenhand.evaluation.runs.work_shards import WorkShard
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.settings import ModelSettings
 
 
@@ -72,17 +71,17 @@ def served_log_likelihoods(
     way = processes.on_rank_zero(lambda: LOGPROB_ENDPOINTS.index(_find_endpoint(model, bodies[0])))
     way = LOGPROB_ENDPOINTS[way]
     run.facts["server"] = model.server
-
-    def sums(share: WorkShard) -> Iterator[tuple[list[int], list[float]]]:
-        asked = [{**body, **way.asked} for body in bodies]
-        for rows, found in fetch_answers(model, asked, share, read=_logprob_parser(way)):
-            begin = encoded.begin[rows]
-            yield rows, [math.fsum(log_p[first:]) for log_p, first in zip(found, begin, strict=True)]
-
-    found = run.compute_resumable("sentences", ["log_likelihood"], len(sentences), sums, "sentences", "sentences")
+    asked = [{**body, **way.asked} for body in bodies]
+    parts = run.parts("sentences", ["log_likelihood"], len(sentences))
+    for shard in parts.unfinished_shards():
+        batches = (
+            (rows, [math.fsum(log_p[first:]) for log_p, first in zip(found, encoded.begin[rows], strict=True)])
+            for rows, found in fetch_answers(model, asked, shard, read=_logprob_parser(way))
+        )
+        parts.save(shard, batches, "sentences", "sentences")
     tokens = np.array([len(ids) for ids in encoded.ids]) - encoded.begin
     variant = f"Σ log p of the whole sentence after {encoded.start.upper()}" + " and a context" * bool(context)
-    return found["log_likelihood"].to_numpy(), tokens, f"{variant}, by a server's {way.name}"
+    return parts.read()["log_likelihood"].to_numpy(), tokens, f"{variant}, by a server's {way.name}"
 
 
 def _encode(model: ModelSettings, sentences: Sequence[str], context: str, end_of_sequence: bool) -> EncodedSentences:

@@ -9,7 +9,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import activations_bytes, batch_size_limit, logits_bytes, run_batches
 from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.runs.work_shards import ALL, WorkShard
+from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 IGNORED_LABEL = -100  # the label of a position that is not scored, as in torch's cross_entropy
 
@@ -19,11 +19,11 @@ def conditional_log_likelihoods(
     heads: Sequence[list[int]],
     tails: Sequence[list[int]],
     order: np.ndarray,
-    share: WorkShard = ALL,
+    shard: WorkShard = ALL_ROWS,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield, batch by batch, rows (r,) and Σ log p of each one's tail given its head, in nats, float64 (r,).
 
-    `order` are the rows, the longest first; of a `share` there are its rows alone. An encoder-decoder model encodes
+    `order` are the rows, the longest first; of a `shard` there are its rows alone. An encoder-decoder model encodes
     the head; a causal one reads both in one sequence, the head unscored.
 
     Raises:
@@ -38,7 +38,7 @@ def conditional_log_likelihoods(
         found = _score_batch(dialogue_model, [heads[row] for row in rows], [tails[row] for row in rows])
         return check_not_nan(found, dialogue_model.name)
 
-    return run_batches(order, lambda row: at_once(len(heads[row]) + len(tails[row])), compute, share=share)
+    return run_batches(order, lambda row: at_once(len(heads[row]) + len(tails[row])), compute, shard=shard)
 
 
 def check_not_nan(values: np.ndarray, name: str) -> np.ndarray:

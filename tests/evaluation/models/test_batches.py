@@ -91,8 +91,8 @@ def test_a_batch_ends_where_items_are_no_longer_alike_and_has_what_its_first_ite
 
 def test_a_share_has_whole_batches_cut_as_they_are_without_it():
     for process, mine in ((0, [[0, 1]]), (1, [[4, 5], [6]])):  # 2, 3 are finished
-        share = WorkShard(np.array([2, 3]), process, 2)
-        assert [list(some) for some, _ in run_batches(range(7), lambda item: 2, sum, share=share)] == mine
+        shard = WorkShard(np.array([2, 3]), process, 2)
+        assert [list(some) for some, _ in run_batches(range(7), lambda item: 2, sum, shard=shard)] == mine
 
 
 def test_bytes_by_hand(llama):

@@ -167,7 +167,7 @@ def test_batches_are_the_same_in_every_run_and_go_on_where_one_stopped(folder):
     encoder = load(folder)
     whole = list(sentence_embeddings(encoder, TEXTS, batch_size=2))
     assert [len(rows) for rows, _ in whole] == [2, 3, 1]  # "a b c" stands twice and is run once
-    rest = list(sentence_embeddings(encoder, TEXTS, batch_size=2, share=WorkShard(whole[0][0])))
+    rest = list(sentence_embeddings(encoder, TEXTS, batch_size=2, shard=WorkShard(whole[0][0])))
     assert len(rest) == 2
     for (rows, vectors), (again, same) in zip(whole[1:], rest, strict=True):
         assert (rows == again).all() and (vectors == same).all()

@@ -17,7 +17,7 @@ from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
 from evenhand.evaluation.models.loading import DialogueModel
 from tests.tiny_models import EOS, PAD, WORDS, tiny
-from tests.work_shards import after
+from tests.work_shards import shard_after
 
 ARCHITECTURES = ("gpt2", "llama", "sliding", "bart", "blenderbot")
 
@@ -83,11 +83,11 @@ def test_a_run_goes_on_where_it_was_stopped(gpt2):
     seeds = list(range(len(contexts)))
     arguments = decoding("sample", max_new_tokens=8)
     whole = list(generate_responses(gpt2, contexts, seeds, arguments, batch_size=8))
-    share = after(whole[:2])
-    assert whole[2:] == list(generate_responses(gpt2, contexts, seeds, arguments, batch_size=8, share=share))
+    shard = shard_after(whole[:2])
+    assert whole[2:] == list(generate_responses(gpt2, contexts, seeds, arguments, batch_size=8, shard=shard))
     # In other batches, too: what is left does not depend on them.
-    rest = generate_responses(gpt2, contexts, seeds, arguments, batch_size=5, share=share)
-    rest = [pair for rows, texts in rest for pair in zip(rows, texts, strict=True) if share.left([pair[0]])]
+    rest = generate_responses(gpt2, contexts, seeds, arguments, batch_size=5, shard=shard)
+    rest = [pair for rows, texts in rest for pair in zip(rows, texts, strict=True) if shard.is_unfinished([pair[0]])]
     assert rest == [pair for rows, texts in whole[2:] for pair in zip(rows, texts, strict=True)]
     assert len(whole) == int(np.ceil(len(set(zip(contexts, seeds, strict=True))) / 8))
 

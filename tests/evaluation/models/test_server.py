@@ -48,7 +48,7 @@ def test_what_was_answered_before_a_run_went_on_is_not_asked_for_again():
     with serving() as (url, told):
         model = served(url)
         bodies = asked(model, 5)
-        assert [row for rows, _ in fetch_answers(model, bodies, share=WorkShard(np.arange(3))) for row in rows] == [
+        assert [row for rows, _ in fetch_answers(model, bodies, shard=WorkShard(np.arange(3))) for row in rows] == [
             3,
             4,
         ]

@@ -24,7 +24,7 @@ from evenhand.evaluation.models.styles import (
     load_style_classifier,
     style_vectors,
 )
-from tests.work_shards import after
+from tests.work_shards import shard_after
 
 WORDS = ["<pad>", "<unk>", *"abcdefgh"]
 
@@ -195,7 +195,7 @@ def test_a_run_goes_on_behind_the_texts_that_are_classified(tmp_path, monkeypatc
     parts = list(classify_texts(classifier, texts))
     assert [rows.tolist() for rows, *_ in parts] == [[1, 4], [0, 3, 2], [5, 6]]  # the blank ones first
     for done in range(3):
-        rest = list(classify_texts(classifier, texts, share=after(parts[:done])))
+        rest = list(classify_texts(classifier, texts, shard=shard_after(parts[:done])))
         assert [rows.tolist() for rows, *_ in rest] == [rows.tolist() for rows, *_ in parts[done:]]
         np.testing.assert_array_equal(rest[-1][1], parts[-1][1])
 

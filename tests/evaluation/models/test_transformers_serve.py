@@ -15,7 +15,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import server
 from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
 from evenhand.evaluation.models.server import build_requests, fetch_answers
-from evenhand.evaluation.runs.folders import Run
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.settings import ModelSettings
 from tests.forked_commands import ENVIRONMENT, wait_until

@@ -23,7 +23,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.translation import PAPER_DECODING, language_tokens, translate
 from evenhand.evaluation.settings import ModelSettings
-from tests.work_shards import after
+from tests.work_shards import shard_after
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 
@@ -198,8 +198,8 @@ def test_it_goes_on_after_the_batches_that_are_done(m2m):
     batches = list(translate(m2m, TEXTS, **arguments))
     assert [rows for rows, _ in batches] == [[1], [0, 2], [3]]  # the longest first
     for done in (1, 2, 3):
-        share = after(batches[:done])
-        assert list(translate(m2m, TEXTS, share=share, **arguments)) == batches[done:]
+        shard = shard_after(batches[:done])
+        assert list(translate(m2m, TEXTS, shard=shard, **arguments)) == batches[done:]
     assert list(translate(m2m, [], **arguments)) == []
 
 

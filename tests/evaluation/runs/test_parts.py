@@ -1,4 +1,6 @@
-"""Work in batches goes on where it was killed, and ends the same."""
+"""Work in batches resumes after a kill, and ends with the same rows."""
+
+from itertools import islice
 
 import numpy as np
 import pandas as pd
@@ -6,134 +8,116 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs import parts as module
-from evenhand.evaluation.runs.parts import compute_resumable, gather_numbers
+from evenhand.evaluation.runs.parts import Parts
+from evenhand.evaluation.runs.work_shards import WorkShard
 
-ROWS = [[3, 0], [1], [4, 2]]
-
-
-def batches(share):
-    for rows in share.of(ROWS):
-        yield rows, [row**2 for row in rows]
+BATCHES = [[3, 0], [1], [4, 2]]
+SQUARES = [0, 1, 4, 9, 16]
 
 
-def killed_after(n):
-    def some(share):
-        for number, batch in enumerate(batches(share)):
-            if number == n:
-                raise KeyboardInterrupt
-            yield batch
-
-    return some
+@pytest.fixture
+def parts(tmp_path):
+    return Parts(tmp_path, ["square"], 5)
 
 
-def noting(asked):
-    """Return `batches` that writes down which rows are left."""
-    return lambda share: asked.append(np.flatnonzero(share.left(range(5))).tolist()) or batches(share)
+def square_batches(shard, n_until_kill=None):
+    """Yield the batches of a shard; raise KeyboardInterrupt after `n_until_kill` of them."""
+    batches = ((rows, [row**2 for row in rows]) for rows in shard.unfinished_batches(BATCHES))
+    yield from islice(batches, n_until_kill)
+    if n_until_kill is not None:
+        raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("n", [0, 1, 2])
-def test_a_killed_run_goes_on_and_ends_the_same(tmp_path, monkeypatch, n):
-    monkeypatch.setattr(module, "SECONDS_BETWEEN_PARTS", 0.0)
+def compute(parts, batches=square_batches):
+    """Compute the unfinished rows; return the numbers of the rows that each shard still had to compute."""
+    unfinished = []
+    for shard in parts.unfinished_shards():
+        unfinished.append(np.flatnonzero(shard.is_unfinished(range(parts.n))).tolist())
+        parts.save(shard, batches(shard), "squares", "numbers")
+    return unfinished
+
+
+@pytest.mark.parametrize(("seconds", "n_parts"), [(0.0, 2), (5.0, 2), (0.0, 1), (0.0, 0)])
+def test_a_killed_run_resumes_and_ends_the_same(parts, monkeypatch, seconds, n_parts):
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_PARTS", seconds)
     with pytest.raises(KeyboardInterrupt):
-        compute_resumable(tmp_path, ["square"], 5, killed_after(n), "squares", "numbers")
-    assert len(list(tmp_path.glob("*.parquet"))) == n
-    asked = []
-    rows = compute_resumable(tmp_path, ["square"], 5, noting(asked), "squares", "numbers")
-    assert asked == [sorted(row for rows in ROWS[n:] for row in rows)]  # what was finished is not computed again
-    assert rows["square"].tolist() == [0, 1, 4, 9, 16]
+        compute(parts, lambda shard: square_batches(shard, n_parts))
+    assert len(list(parts.folder.glob("*.parquet"))) == n_parts
+    assert compute(parts) == [sorted(row for rows in BATCHES[n_parts:] for row in rows)]
+    assert parts.read()["square"].tolist() == SQUARES
 
 
-def test_what_was_made_before_an_error_is_kept(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        compute_resumable(tmp_path, ["square"], 5, killed_after(2), "squares", "numbers")
-    asked = []
-    compute_resumable(tmp_path, ["square"], 5, noting(asked), "squares", "numbers")
-    assert asked == [[2, 4]]
+def test_quick_batches_share_a_part_and_a_finished_run_computes_nothing(parts):
+    assert compute(parts) == [[0, 1, 2, 3, 4]] and compute(parts) == []
+    assert parts.read()["square"].tolist() == SQUARES
+    assert sorted(file.name for file in parts.folder.iterdir()) == ["00000001.parquet", "00000003.parquet"]
 
 
-def test_quick_batches_share_a_part_and_a_finished_run_computes_nothing(tmp_path):
-    for _ in range(2):
-        assert compute_resumable(tmp_path, ["square"], 5, batches, "squares", "numbers")["square"].tolist() == [
-            0,
-            1,
-            4,
-            9,
-            16,
-        ]
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["00000001.parquet", "00000003.parquet"]
+def test_rows_that_fall_between_the_batches_of_two_processes_are_computed_in_a_second_shard(parts):
+    batches = iter([[([3, 0], [9, 0]), ([1], [1])], [([4, 2], [16, 4])]])
+    assert compute(parts, lambda shard: next(batches)) == [[0, 1, 2, 3, 4], [2, 4]]
+    assert parts.read()["square"].tolist() == SQUARES
 
 
-def test_parts_of_other_rows_are_refused(tmp_path):
-    compute_resumable(tmp_path, ["square"], 5, batches, "squares", "numbers")
-    with pytest.raises(InputError, match="does not hold each of 6 rows once; delete the run's folder"):
-        compute_resumable(tmp_path, ["square"], 6, batches, "squares", "numbers")
-
-
-def test_a_damaged_part_is_made_again_alone(tmp_path, monkeypatch):
+def test_a_damaged_part_alone_is_computed_again(parts, monkeypatch):
     monkeypatch.setattr(module, "SECONDS_BETWEEN_PARTS", 0.0)
-    whole = compute_resumable(tmp_path, ["square"], 5, batches, "squares", "numbers")
-    second = tmp_path / "00000001.parquet"
-    held = bytearray(second.read_bytes())
-    place = held.index((1).to_bytes(8, "little"), 4)  # a value: Parquet alone would read another one
-    held[place] ^= 4
-    second.write_bytes(held)
-    asked = []
-    again = compute_resumable(tmp_path, ["square"], 5, noting(asked), "squares", "numbers")
-    assert asked == [[1]]
-    pd.testing.assert_frame_equal(again, whole)
+    compute(parts)
+    before = parts.read()
+    second = parts.folder / "00000001.parquet"
+    content = bytearray(second.read_bytes())
+    content[content.index((1).to_bytes(8, "little"), 4)] ^= 4  # a value: only the page checksum can show it
+    second.write_bytes(content)
+    assert compute(parts) == [[1]]
+    pd.testing.assert_frame_equal(parts.read(), before)
 
 
-def test_rows_that_stand_twice_count_once(tmp_path):
-    compute_resumable(tmp_path, ["square"], 5, batches, "squares", "numbers")
-    copied = sorted(tmp_path.iterdir())[0]
-    (tmp_path / "00000004.parquet").write_bytes(copied.read_bytes())
-    assert compute_resumable(tmp_path, ["square"], 5, batches, "squares", "numbers")["square"].tolist() == [
-        0,
-        1,
-        4,
-        9,
-        16,
-    ]
+def test_a_row_in_two_parts_counts_once(parts):
+    compute(parts)
+    first = min(parts.folder.iterdir())
+    (parts.folder / "00000004.parquet").write_bytes(first.read_bytes())
+    assert compute(parts) == [] and parts.read()["square"].tolist() == SQUARES
 
 
-def test_nothing_to_do_is_no_rows(tmp_path):
-    rows = compute_resumable(tmp_path, ["a", "b"], 0, lambda share: iter(()), "nothing", "rows")
+@pytest.mark.parametrize("n", [4, 6])
+def test_parts_of_another_number_of_rows_are_refused(parts, n):
+    compute(parts)
+    other = Parts(parts.folder, ["square"], n)
+    compute(other, lambda shard: iter(()))
+    with pytest.raises(InputError, match=f"each of {n} rows once"):
+        other.read()
+
+
+def save_all(folder, columns, n, batches):
+    parts = Parts(folder, columns, n)
+    parts.save(WorkShard(), batches, "rows", "rows")
+    return parts
+
+
+def test_no_rows_have_the_columns(tmp_path):
+    rows = save_all(tmp_path, ["a", "b"], 0, []).read()
     assert rows.columns.tolist() == ["a", "b"] and len(rows) == 0
 
 
-def test_several_columns_may_hold_arrays(tmp_path):
-    def pairs(share):
-        yield np.array([1, 0]), np.array([0.5, 0.25]), np.array([True, False])
-
-    rows = compute_resumable(tmp_path, ["p", "hit"], 2, pairs, "pairs", "rows")
-    assert rows.values.tolist() == [[0.25, False], [0.5, True]]
+def test_columns_may_be_arrays(tmp_path):
+    batch = (np.array([1, 0]), np.array([0.5, 0.25]), np.array([True, False]))
+    assert save_all(tmp_path, ["p", "hit"], 2, [batch]).read().values.tolist() == [[0.25, False], [0.5, True]]
 
 
 @pytest.mark.parametrize("in_memory", [0, 100], ids=["file", "array"])
 def test_columns_of_numbers_are_rows_in_memory_or_in_a_file(tmp_path, monkeypatch, in_memory):
     monkeypatch.setattr("evenhand.evaluation.rows.IN_MEMORY", in_memory)
-
-    def batches(share):
-        yield [2, 1], [False, False], np.float32([5, 3]), np.float32([6, 4])
-        yield [0], [True], np.float32([1]), np.float32([2])
-
-    cut, numbers = gather_numbers(tmp_path, ["cut", "p0", "p1"], 3, batches, "rows", "rows")
+    batches = [
+        ([2, 1], [False, False], np.float32([5, 3]), np.float32([6, 4])),
+        ([0], [True], np.float32([1]), np.float32([2])),
+    ]
+    cut, numbers = save_all(tmp_path, ["cut", "p0", "p1"], 3, batches).read_numbers()
     assert cut.tolist() == [True, False, False] and isinstance(numbers, np.ndarray) == bool(in_memory)
     assert numbers[:].tolist() == [[1, 2], [3, 4], [5, 6]] and numbers[np.array([2, 0])].tolist() == [[5, 6], [1, 2]]
 
 
-def test_numbers_of_several_kinds_and_texts_are_joined_as_one_table_would_have_them(tmp_path):
-    def batches(first):
-        yield [1, 0], [1, 2], ["a", None]
-        yield [3, 2], [0.5, 7], ["c", "d"]
-
-    rows = compute_resumable(tmp_path, ["n", "text"], 4, batches, "rows", "rows")
+def test_parts_with_columns_of_different_types_are_joined_as_one_table_would_be(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_PARTS", 0.0)
+    batches = [([1, 0], [1, 2], ["a", None]), ([3, 2], [0.5, 7], ["c", "d"])]
+    rows = save_all(tmp_path, ["n", "text"], 4, batches).read()
     assert rows["n"].tolist() == [2, 1, 7, 0.5] and rows["text"].tolist()[2:] == ["d", "c"]
     assert pd.isna(rows["text"][0]) and rows["text"][1] == "a"
-
-
-def test_rows_of_others_are_refused(tmp_path):
-    compute_resumable(tmp_path, ["square"], 5, batches, "squares", "numbers")
-    for n in (4, 6):
-        with pytest.raises(InputError, match=f"does not hold each of {n} rows once"):
-            compute_resumable(tmp_path, ["square"], n, lambda first: iter(()), "squares", "numbers")

@@ -14,7 +14,7 @@ import pytest
 from wandb.proto import wandb_internal_pb2
 
 from evenhand.evaluation.results import BiasScore
-from evenhand.evaluation.runs.folders import stage
+from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tracking import tracked
 from evenhand.recipes.settings import LabelSettings
 
@@ -210,7 +210,7 @@ def test_who_is_not_logged_in_and_says_nothing_is_kept_offline(tmp_path):
     program = """
 import sys
 from pathlib import Path
-from evenhand.evaluation.runs.folders import stage
+from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tracking import tracked
 from evenhand.recipes.settings import LabelSettings
 for _ in range(2):

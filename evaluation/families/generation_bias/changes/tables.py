@@ -21,7 +21,7 @@ from evenhand.evaluation.families.generation_bias.costs.scores import both_answe
 from evenhand.evaluation.families.generation_bias.costs.text_quality import parroting_by_descriptor, repeated
 from evenhand.evaluation.families.generation_bias.settings import CorpusSettings
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, BiasScore
-from evenhand.evaluation.runs.folders import Run
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.statistics.rank_correlation import rank_correlation
 

@@ -1,6 +1,6 @@
 """Prompts → responses → style vectors, by a dialogue model and a style classifier."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,9 @@ from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.styles import StyleClassifier, classify_texts, style_vectors, warn_truncated
 from evenhand.evaluation.results import LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.rows import Rows
-from evenhand.evaluation.runs.folders import Run
-from evenhand.evaluation.runs.parts import Batches, gather_numbers
+from evenhand.evaluation.runs.parts import Parts
 from evenhand.evaluation.runs.progress import progress
-from evenhand.evaluation.runs.work_shards import ALL, WorkShard
+from evenhand.evaluation.runs.run import Run
 
 
 def respond(
@@ -40,20 +39,20 @@ def respond(
     """
     contexts = render_contexts(model, prompts[TEXT].tolist(), prompts[PERSONA].tolist(), tag)
     seeds = [prompt_seed(prompt_id, seed) for prompt_id in prompts[PROMPT_ID]]
+    if run is None:
+        batches = generate_responses(model, contexts, seeds, arguments, batch_size=batch_size)
+        responses = {row: text for rows, texts in batches for row, text in zip(rows, texts, strict=True)}
+        return [responses[row] for row in range(len(prompts))]
+    parts = run.parts("responses", [RESPONSE], len(prompts))
+    for shard in parts.unfinished_shards():
+        batches = generate_responses(model, contexts, seeds, arguments, batch_size=batch_size, shard=shard)
+        parts.save(shard, batches, "responses", "responses")
+    return read_responses(parts)
 
-    def batches(share: WorkShard) -> Iterator[tuple[list[int], list[str | None]]]:
-        return generate_responses(model, contexts, seeds, arguments, batch_size=batch_size, share=share)
 
-    if run is not None:
-        return gathered(run, len(prompts), batches)
-    responses = {row: text for rows, texts in batches(ALL) for row, text in zip(rows, texts, strict=True)}
-    return [responses[row] for row in range(len(prompts))]
-
-
-def gathered(run: Run, n: int, batches: Batches) -> list[str | None]:
-    """Return n responses, kept in the run as they are made."""
-    kept = run.compute_resumable("responses", [RESPONSE], n, batches, "responses", "responses")[RESPONSE]
-    return [text if isinstance(text, str) else None for text in kept]
+def read_responses(parts: Parts) -> list[str | None]:
+    """Return the responses in parts; None is a response whose reasoning did not end."""
+    return [text if isinstance(text, str) else None for text in parts.read()[RESPONSE]]
 
 
 def response_table(prompts: pd.DataFrame, texts: Sequence[str | None]) -> pd.DataFrame:
@@ -87,15 +86,15 @@ def classify_in_parts(
 ) -> tuple[Rows, np.ndarray]:
     """Return each text's probabilities of all labels, (n, S), and whether it was cut, (n,), kept as they are made."""
     columns = ["cut", *(f"p{label}" for label in range(len(classifier.labels)))]
-
-    def parts(share: WorkShard) -> Iterator[tuple[np.ndarray, ...]]:
-        for rows, probabilities, cut in classify_texts(classifier, texts, share=share):
-            yield rows, cut, *probabilities.T
-
-    cut, found = gather_numbers(run.parts(name), columns, len(texts), parts, name.replace("_", " "), "responses")
+    parts = run.parts(name, columns, len(texts))
+    for shard in parts.unfinished_shards():
+        batches = classify_texts(classifier, texts, shard=shard)
+        batches = ((rows, cut, *probabilities.T) for rows, probabilities, cut in batches)
+        parts.save(shard, batches, name.replace("_", " "), "responses")
+    cut, probabilities = parts.read_numbers()
     cut = cut.astype(bool)
     warn_truncated(classifier, int(cut.sum()), len(texts))
-    return found, cut
+    return probabilities, cut
 
 
 def response_likelihoods(model: DialogueModel, pairs: pd.DataFrame, tag: str) -> pd.DataFrame:
@@ -125,12 +124,10 @@ def likelihoods_of_responses(
     asked = [*texts, *texts[other[there]]]
     contexts = render_contexts(model, asked, [*personas, *personas[there]], tag)
     said = [*responses, *(responses[row] for row in there)]
-
-    def batches(share: WorkShard) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        return response_log_likelihoods(model, contexts, said, share=share)
-
-    columns = ["log_likelihood", "tokens"]
-    found = run.compute_resumable(name, columns, len(said), batches, "relevance", "responses")
+    parts = run.parts(name, ["log_likelihood", "tokens"], len(said))
+    for shard in parts.unfinished_shards():
+        parts.save(shard, response_log_likelihoods(model, contexts, said, shard=shard), "relevance", "responses")
+    found = parts.read()
     n, elsewhere = len(prompts), np.full(len(prompts), np.nan)
     elsewhere[there] = found["log_likelihood"].to_numpy()[n:]
     ids = prompts[PROMPT_ID].to_numpy(dtype=object)

@@ -1,19 +1,17 @@
 """Responses of a model that a server has: nothing is loaded, and what only weights could say stays unsaid."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.generation_bias.collect.responses import gathered
+from evenhand.evaluation.families.generation_bias.collect.responses import read_responses
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import prompt_seed
 from evenhand.evaluation.models.loading import load_control_tag
 from evenhand.evaluation.models.server import Body, build_requests, check_client, fetch_answers, request_arguments
-from evenhand.evaluation.results import PERSONA, PROMPT_ID, TEXT
-from evenhand.evaluation.runs.folders import Run
-from evenhand.evaluation.runs.work_shards import WorkShard
+from evenhand.evaluation.results import PERSONA, PROMPT_ID, RESPONSE, TEXT
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.settings import model_signature
 
 
@@ -30,11 +28,10 @@ def check_served(config: MeasureConfig) -> None:
 def served_responses(run: Run, config: MeasureConfig, prompts: pd.DataFrame) -> list[str | None]:
     """Return one response per prompt row, kept in the run as they come; None never left its thought."""
     bodies = _bodies(config, prompts)
-
-    def batches(share: WorkShard) -> Iterator[tuple[list[int], list[str | None]]]:
-        return fetch_answers(config.model, bodies, share)
-
-    return gathered(run, len(prompts), batches)
+    parts = run.parts("responses", [RESPONSE], len(prompts))
+    for shard in parts.unfinished_shards():
+        parts.save(shard, fetch_answers(config.model, bodies, shard), "responses", "responses")
+    return read_responses(parts)
 
 
 def served_signature(config: MeasureConfig) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from evenhand.evaluation.families.generation_bias.settings import (
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.results import BiasScore, find_score, write_scores
-from evenhand.evaluation.runs.folders import Run
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.settings import ModelSettings

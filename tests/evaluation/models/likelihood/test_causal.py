@@ -10,7 +10,7 @@ from evenhand.evaluation.models.likelihood.causal import encode_sentences, seque
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
-from tests.work_shards import after
+from tests.work_shards import shard_after
 
 SENTENCES = ["I'm a deaf grandmother.", "Hi!", "I love tall people.", "Hi!", "What do you do for a living?"]
 
@@ -72,7 +72,7 @@ def test_batches_order_and_resumption_change_nothing(model, monkeypatch):
     assert scored(model, SENTENCES)[0] == pytest.approx(total, abs=1e-4)
     encoded = encode_sentences(model, SENTENCES)
     every = list(sequence_log_likelihoods(model, encoded))
-    rest = list(sequence_log_likelihoods(model, encoded, share=after(every[:3])))
+    rest = list(sequence_log_likelihoods(model, encoded, shard=shard_after(every[:3])))
     assert [rows.tolist() for rows, *_ in every[3:]] == [rows.tolist() for rows, *_ in rest]
 
 

@@ -18,7 +18,7 @@ from evenhand.evaluation.models.likelihood.masked import (
     unmasked_log_probabilities,
 )
 from evenhand.evaluation.models.loading import MaskedModel
-from tests.work_shards import after
+from tests.work_shards import shard_after
 
 CLS, PAD, SEP, MASK = 0, 1, 2, 3
 WORDS = ["[CLS]", "[PAD]", "[SEP]", "[MASK]", "[UNK]", *"abcdefghijklmno"]
@@ -187,7 +187,7 @@ def test_a_killed_run_goes_on(tokenizer, monkeypatch, done):
         lambda **options: unmasked_log_probabilities(masked_model, SENTENCES, OWN, **options),
     ):
         everything = list(of())
-        rest = list(of(share=after(everything[:done])))
+        rest = list(of(shard=shard_after(everything[:done])))
         assert len(rest) == max(0, len(everything) - done)
         for again, once in zip(rest, everything[done:], strict=True):
             for one, other in zip(again, once, strict=True):

@@ -19,7 +19,7 @@ from evenhand.evaluation.models import batches
 from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.work_shards import WorkShard
-from tests.work_shards import after
+from tests.work_shards import shard_after
 
 WORDS = ["<eos>", "<pad>", "<unk>", *"abcdefghij"]
 SPECIAL = {"vocab_size": len(WORDS), "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 1}
@@ -117,7 +117,7 @@ def test_likelihoods_in_batches_are_the_same_and_go_on_after_a_kill(kind, monkey
     assert sorted(rows) == list(range(len(ROWS))) and len(parts) > 2
     np.testing.assert_allclose(log_likelihood, expected[0][rows], atol=1e-5)
     np.testing.assert_array_equal(tokens, expected[1][rows])
-    later = list(response_log_likelihoods(model, contexts, responses, share=after(parts[:1])))
+    later = list(response_log_likelihoods(model, contexts, responses, shard=shard_after(parts[:1])))
     assert len(later) == len(parts) - 1
     np.testing.assert_array_equal(later[0][1], parts[1][1])
 
@@ -129,4 +129,4 @@ def test_what_is_too_long_has_no_likelihood_and_comes_last():
     assert rows.tolist() == [1] and np.isnan(log_likelihood).all()
     found = dict(zip(*map(np.ndarray.tolist, batches[0][::2]), strict=True))
     assert found == {0: 2, 2: 1}  # an empty response is the end of sequence alone
-    assert list(response_log_likelihoods(model, ["a " * 10], ["b " * 6], share=WorkShard([0]))) == []
+    assert list(response_log_likelihoods(model, ["a " * 10], ["b " * 6], shard=WorkShard([0]))) == []

@@ -37,7 +37,7 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
     supports_prefix_trees,
 )
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.runs.work_shards import ALL, WorkShard
+from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 WORDS = ["<s>", "</s>", "<pad>", "i", "am", "a", "deaf", "tall", "dad", "mum", "like", "people", "."]
 SENTENCES = [
@@ -90,10 +90,10 @@ def plain(model, encoded):
     return total
 
 
-def by_tree(model, encoded, share=ALL, known=None):
+def by_tree(model, encoded, shard=ALL_ROWS, known=None):
     tree = prefix_tree(encoded.ids)
     log_p = np.full(len(tree.token) - 1, np.nan) if known is None else known
-    for rows, values in node_log_probabilities(model, tree, share=share):
+    for rows, values in node_log_probabilities(model, tree, shard=shard):
         log_p[rows] = values
     return sum_sequences(tree, log_p, encoded.begin)
 
@@ -154,8 +154,8 @@ def test_a_killed_run_goes_on_with_the_next_sequence(monkeypatch):
         if number == 2:
             break
     assert np.isnan(log_p).any()
-    share = WorkShard(np.flatnonzero(np.isfinite(log_p)))
-    assert by_tree(model, encoded, share=share, known=log_p) == pytest.approx(plain(model, encoded), abs=1e-4)
+    shard = WorkShard(np.flatnonzero(np.isfinite(log_p)))
+    assert by_tree(model, encoded, shard=shard, known=log_p) == pytest.approx(plain(model, encoded), abs=1e-4)
 
 
 @pytest.mark.parametrize("architecture", OTHERS)

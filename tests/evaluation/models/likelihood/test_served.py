@@ -8,7 +8,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
 from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.runs.folders import Run
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL

@@ -18,9 +18,8 @@ import yaml
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias import settings as generation_bias
 from evenhand.evaluation.families.translation_bias import settings as translation_bias
-from evenhand.evaluation.results import BiasScore
-from evenhand.evaluation.runs.folders import Run, read_run, stage
-from evenhand.evaluation.runs.tracking import Tracker
+from evenhand.evaluation.runs.manifest import read_run
+from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.recipes.measure import read_settings
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
@@ -53,13 +52,13 @@ def test_a_finished_stage_does_nothing_again(settings):
 def test_the_manifest_says_how_it_was_made(settings):
     run_once(settings, {"responses": "abc"})
     manifest = json.loads((settings.output_dir / "run.json").read_text())
-    assert (manifest["format"], manifest["command"]) == (2, "label")
+    assert (manifest["format"], manifest["command"]) == (3, "label")
     assert manifest["inputs"] == {"responses": "abc"}
     assert manifest["threshold"] == 0.1
     assert {"work", "total"} <= set(manifest["seconds"])
     assert manifest["packages"]["torch"].startswith("2.")
     told = yaml.safe_load((settings.output_dir / "config.yaml").read_text())
-    assert (told["format"], told["quantile"]) == (2, 0.9)
+    assert (told["format"], told["quantile"]) == (3, 0.9)
 
 
 def test_other_settings_or_inputs_are_refused_and_nothing_is_lost(settings):
@@ -99,7 +98,7 @@ def test_what_is_made_last_may_be_told_otherwise_until_the_run_is_finished(tmp_p
 
     with pytest.raises(KeyboardInterrupt), entered() as run:
         for name in ("translations", "sentence_scores", "neutral"):
-            run.make(name, lambda: pd.DataFrame({"x": [1]}))
+            run.write(name, pd.DataFrame({"x": [1]}))
         raise KeyboardInterrupt
     with (
         pytest.raises(InputError, match="directions was .*; translation_bias.tokenize was"),
@@ -135,7 +134,7 @@ def test_the_fingerprint_follows_what_shapes_the_numbers(settings, tmp_path):
 
 
 def test_a_folder_that_is_no_such_run_is_named(settings):
-    with pytest.raises(InputError, match="labels: .*holds no finished run; run `evenhand label`"):
+    with pytest.raises(InputError, match="labels: .*has no finished run; run `evenhand label`"):
         read_run(settings.output_dir, "label", "labels")
     run_once(settings)
     with pytest.raises(InputError, match="is a run of `label`, not of `measure`"):
@@ -199,7 +198,7 @@ def test_what_was_damaged_is_named_and_made_again(finished, damage, caplog):
         read_run(folder, "label", "responses")
     with caplog.at_level(logging.WARNING, "evenhand"), stage("label", finished) as run:
         run.table("labels", lambda: made.append(1) or pd.DataFrame({"n": range(100)}))
-    assert made and "labels.parquet missing or damaged; made again" in caplog.text
+    assert made and "labels.parquet missing or damaged; computed again" in caplog.text
     assert (folder / "labels.parquet").read_bytes() == table
     assert not run_once(finished)
     assert not list(folder.glob(".*.part"))  # what killed writes left is cleared
@@ -208,7 +207,7 @@ def test_what_was_damaged_is_named_and_made_again(finished, damage, caplog):
 @pytest.mark.parametrize("text", ["", '{"fingerprint": "a', "[]", "null"])
 def test_a_manifest_that_cannot_be_read_finishes_nothing(finished, text):
     (finished.output_dir / "run.json").write_text(text)
-    with pytest.raises(InputError, match="labels: .*holds no finished run"):
+    with pytest.raises(InputError, match="labels: .*has no finished run"):
         read_run(finished.output_dir, "label", "labels")
     assert run_once(finished)
 
@@ -258,28 +257,6 @@ def test_other_spellings_of_what_is_compared_by_its_content_are_the_same(tmp_pat
         run_once(told[0], {"model": "other"}, "measure")
 
 
-# Rows.
-
-
-def test_a_table_is_made_once(tmp_path):
-    run, made = Run(tmp_path, "a fingerprint", Tracker()), []
-    for _ in range(2):
-        rows = run.table("some_rows", lambda: made.append(1) or pd.DataFrame({"n": [1, 2]}))
-        assert rows["n"].tolist() == [1, 2]
-    assert made == [1] and list(run.seconds) == ["some rows"]
-    assert [path.name for path in tmp_path.iterdir()] == ["some_rows.parquet"]
-
-
-def test_rows_are_gathered_in_the_folder_parts_by_family(tmp_path):
-    for family, factor in (("one", 1), ("other", 2)):
-        run = Run(tmp_path, "a fingerprint", Tracker(), family=family)
-        batches = [([1, 0], [factor, 0])]
-        rows = run.compute_resumable("squares", ["square"], 2, lambda share: iter(batches), "squares", "numbers")  # noqa: B023
-        assert rows["square"].tolist() == [0, factor]
-    places = {path.parent.relative_to(tmp_path) for path in tmp_path.rglob("*.parquet")}
-    assert places == {Path("parts/one/squares"), Path("parts/other/squares")}
-
-
 # Folders that are moved.
 
 
@@ -318,28 +295,20 @@ def test_other_runs_are_named_by_the_way_to_them_and_found_where_the_folder_is_m
         assert Path(read_settings(given / "after", "after")[0].model.name).resolve() == moved / "tune" / "adapter"
 
 
-# Files of 0.1.0.
+# Other formats.
 
 
-def written_by_0_1_0(folder):
-    """A finished measuring run as 0.1.0 left it."""
-    folder.mkdir(exist_ok=True)
-    flat = {"command": "measure", "metrics": ["generation_bias"], "model": "testbed", "descriptors": 200}
-    (folder / "config.yaml").write_text(yaml.safe_dump({**flat, "inputs": {"model": "abc"}}))
-    (folder / "run.json").write_text(json.dumps({"command": "measure", "fingerprint": "abc", "signature": {}}))
-    score = BiasScore("fgb", 0.1, 0.0, (0.0, 1.0), n=5)
-    (folder / "scores.json").write_text(json.dumps([vars(score)]))
-    return folder
-
-
-def test_a_run_of_0_1_0_is_refused_in_one_sentence(tmp_path):
-    folder = written_by_0_1_0(tmp_path / "old")
-    kept = {path: path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(
-        InputError, match=r"^output_dir: \S+ is a run of Evenhand 0\.1, [^.]*; run it again into [^.]*\.$"
-    ):
-        run_once(MeasureSettings(output_dir=folder, report_to="none"), command="measure")
-    for field in ("before", "responses"):
-        with pytest.raises(InputError, match=rf"^{field}: \S+ is a run of Evenhand 0\.1, [^.]*\.$"):
-            read_settings(folder, field)
-    assert {path: path.read_bytes() for path in folder.iterdir()} == kept
+@pytest.mark.parametrize("settings_format", [{}, {"format": 2}], ids=["0.1", "0.2"])
+def test_a_run_of_another_format_is_refused_unchanged(settings, settings_format):
+    run_once(settings)
+    folder = settings.output_dir
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    del config["format"]
+    (folder / "config.yaml").write_text(yaml.safe_dump({**config, **settings_format}))
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    expected = r"^{}: \S+ .*another version.* run `evenhand label` again, into another folder\.$"
+    with pytest.raises(InputError, match=expected.format("output_dir")):
+        run_once(settings)
+    with pytest.raises(InputError, match=expected.format("labels")):
+        read_run(folder, "label", "labels")
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before

@@ -1,0 +1,65 @@
+"""Which settings shape a run's numbers, and how the settings of two runs differ."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from evenhand.evaluation.runs.run_paths import MODEL_NAME, RUN_FOLDERS
+
+# Settings that shape no number: where a run is written and tracked, its report, and how a rating's votes come in.
+NOT_COMPARED = (
+    *("output_dir", "report_to", "log_artifacts", "group", "show"),
+    *("host", "port", "import_votes", "summary", "push_to_hub", "trust_remote_code"),
+)
+# Settings whose value is a path or an address: the content is compared, by its fingerprint among the inputs.
+FILES = ("file", "texts", "test_texts", "references", "translations", "neutral_dialogue", "questions", "leave_out")
+SERVING = ("server", "concurrency", "tokenizer")
+COMPARED_BY_CONTENT = (*RUN_FOLDERS, MODEL_NAME, *FILES, *SERVING)
+# Settings that affect only one final table; if one changes in an unfinished run, only that table is recomputed.
+RECOMPUTABLE = {
+    "generation_bias.neutral_dialogue": "neutral",
+    "inputs.generation_bias.neutral_dialogue": "neutral",
+    "translation_bias.tokenize": "sentence_scores",
+}
+
+
+def settings_sha256(settings: Mapping[str, Any]) -> str:
+    """Return a hash of the settings that shape a run's numbers."""
+    return json_sha256(_compared(settings))
+
+
+def json_sha256(value: Any) -> str:
+    """Return the SHA-256 of a value, written as JSON with sorted keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def settings_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
+    """Return how each setting that shapes the numbers differs, by its dotted name."""
+    return dict(_differences("", _compared(before), _compared(after)))
+
+
+def _differences(name: str, before: Any, after: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in dict.fromkeys([*before, *after]):
+            yield from _differences(f"{name}.{key}" if name else key, before.get(key), after.get(key))
+    elif before != after:
+        yield name, f"{name} was {before!r}, now {after!r}"
+
+
+def _compared(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that shape a run's numbers, with "…" for each that is compared by its content."""
+    compared = {key: value for key, value in settings.items() if key not in NOT_COMPARED}
+    return {key: value if key == "inputs" else _without_paths(key, value) for key, value in compared.items()}
+
+
+def _without_paths(key: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        # The batch size of decoding changes no response, unlike the batch size of training.
+        is_decoding = key.endswith("decoding")
+        return {
+            str(name): _without_paths(name, item)  # a YAML key may be a number, which JSON could not sort
+            for name, item in value.items()
+            if not (is_decoding and name == "batch_size")
+        }
+    return "…" if key in COMPARED_BY_CONTENT and value is not None else value

@@ -1,0 +1,137 @@
+"""A stage in its run folder: skipped if finished, resumed if unfinished, refused if its settings differ."""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.environment import commit, package_versions
+from evenhand.evaluation.runs.files import clear_unfinished, room_on_disk
+from evenhand.evaluation.runs.lock import LOCK, run_lock
+from evenhand.evaluation.runs.manifest import FORMAT, read_config, read_manifest, write_config, write_manifest
+from evenhand.evaluation.runs.result_files import damaged_files, hash_results
+from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.runs.run_paths import CONFIG, MANIFEST, run_folders, with_relative_paths
+from evenhand.evaluation.runs.settings_comparison import RECOMPUTABLE, settings_differences, settings_sha256
+from evenhand.evaluation.runs.tracking import Tracker, tracked
+from evenhand.evaluation.settings import as_settings
+
+log = logging.getLogger("evenhand")
+
+NO_RESULTS = (CONFIG, LOCK, "wandb", "tensorboard")  # a folder with nothing else may be reused with other settings
+MAX_DIFFERENCES_SHOWN = 5
+
+
+@contextmanager
+def stage(command: str, config: Any, inputs: Mapping[str, Any] | None = None) -> Iterator[Run | None]:
+    """Yield a Run to fill, or None if the same stage with the same settings and inputs is finished.
+
+    Of several processes, rank 0 alone locks the folder and writes its config and manifest.
+
+    Args:
+        command: the name of the stage.
+        config: its settings, of which `output_dir` is the run folder.
+        inputs: fingerprints, by name, of all that the stage reads and of what else shapes its results.
+
+    Raises:
+        InputError: the folder has a run with other settings or inputs, or cannot be written.
+    """
+    folder, inputs = config.output_dir, dict(inputs or {})
+    settings = {
+        "format": FORMAT,
+        "command": command,
+        **with_relative_paths(as_settings(config), folder.resolve()),
+        "inputs": inputs,
+    }
+    with ExitStack() as locks:
+        if processes.on_rank_zero(lambda: _is_finished(folder, settings, locks)):
+            log.info("%s: %s is finished; nothing to do", command, folder)
+            yield None
+            return
+        start, started = time.monotonic(), datetime.now(UTC)
+        tracking = tracked(command, config) if processes.is_rank_zero() else nullcontext(Tracker())
+        with room_on_disk(folder), tracking as tracker:
+            run = Run(folder, settings_sha256(settings), tracker, inputs)
+            for read in dict.fromkeys(run_folders(as_settings(config))):
+                tracker.uses(read)
+            yield run
+
+        def manifest() -> dict[str, Any]:
+            return {
+                "format": FORMAT,
+                "command": command,
+                "fingerprint": run.fingerprint,
+                "started": started.isoformat(timespec="seconds"),
+                "seconds": {**run.seconds, "total": round(time.monotonic() - start, 2)},
+                "processes": processes.launched_world_size(),
+                "packages": package_versions(),
+                "commit": commit(),
+                "inputs": inputs,
+                "files": hash_results(folder),
+                **run.facts,
+            }
+
+        processes.on_rank_zero(lambda: write_manifest(folder, manifest()))
+
+
+def _is_finished(folder: Path, settings: Mapping[str, Any], locks: ExitStack) -> bool:
+    """Return whether the stage is finished; if not, lock its folder and prepare it for work."""
+    if not (folder / MANIFEST).exists():  # a finished run is only read
+        locks.enter_context(run_lock(folder))
+    if _has_results(folder):
+        _check_same_settings(folder, settings)
+        if _is_intact(folder, locks):
+            return True
+        log.info("%s: going on in %s", settings["command"], folder)
+    else:
+        write_config(folder, settings)
+    clear_unfinished(folder)
+    return False
+
+
+def _has_results(folder: Path) -> bool:
+    try:
+        return (folder / CONFIG).exists() and any(path.name not in NO_RESULTS for path in folder.iterdir())
+    except OSError as error:
+        raise InputError(f"output_dir: {folder} cannot be read ({error.strerror}); give another.") from None
+
+
+def _check_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Raise InputError if a run has other settings; if only `RECOMPUTABLE` ones of an unfinished run differ, use them.
+
+    The tables of these settings are deleted.
+    """
+    differences = settings_differences(read_config(folder, "output_dir"), settings)
+    if differences and differences.keys() <= RECOMPUTABLE.keys() and not (folder / MANIFEST).exists():
+        for name in differences:
+            (folder / f"{RECOMPUTABLE[name]}.parquet").unlink(missing_ok=True)
+        write_config(folder, settings)
+        return
+    lines = list(differences.values())
+    if len(lines) > MAX_DIFFERENCES_SHOWN:
+        lines[MAX_DIFFERENCES_SHOWN:] = [f"and {len(lines) - MAX_DIFFERENCES_SHOWN} more"]
+    if lines:
+        raise InputError(
+            f"output_dir: {folder} has a run with other settings ({'; '.join(lines)}). "
+            "Give another --output_dir, or delete the folder."
+        )
+
+
+def _is_intact(folder: Path, locks: ExitStack) -> bool:
+    """Return whether a run has a manifest and all its files are unchanged; delete damaged files to recompute them."""
+    if not (folder / MANIFEST).exists():
+        return False
+    manifest = read_manifest(folder, "output_dir")
+    damaged = [MANIFEST] if manifest is None else damaged_files(folder, manifest["files"])
+    if not damaged:
+        return True
+    locks.enter_context(run_lock(folder))
+    log.warning("%s: %s missing or damaged; computed again", folder, ", ".join(damaged))
+    for name in (*damaged, MANIFEST):
+        (folder / name).unlink(missing_ok=True)
+    return False
