@@ -13,6 +13,11 @@ FORBIDDEN = {"evaluation": {"mitigation", "recipes"}, "mitigation": {"recipes"}}
 FILES = {package: sorted((ROOT / package).rglob("*.py")) for package in PACKAGES}
 EVERY = [file for files in FILES.values() for file in files]
 MOST_LINES = 400
+# Left to be resolved.
+KNOWN_CYCLES = [
+    {f"evenhand.evaluation.{name}" for name in ("families", "report.metrics", "report.page", "report.tables")},
+    {"evenhand.recipes.experiment", "evenhand.recipes.preflight"},
+]
 HEAVY = {"torch", "transformers", "pandas", "numpy", "scipy", "datasets", "peft", "trl", "matplotlib", "wandb"}
 
 
@@ -75,6 +80,42 @@ def test_nothing_imports_what_stands_on_it(package):
     }
     assert not {file: wrong for file, names in found.items() if (wrong := names & FORBIDDEN[package])}
     assert any(package in names for names in found.values())  # what is ours is seen at all
+
+
+def imported_modules(file: Path) -> set[str]:
+    """The modules of ours that a file imports: at the top, in functions and under TYPE_CHECKING."""
+    modules = {module_of(each).removesuffix(".__init__"): each for each in EVERY}
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in modules else node.module for name in names}
+    return found & modules.keys()
+
+
+def cycles(imports: dict[str, set[str]]) -> list[set[str]]:
+    """The sets of more than one module that import each other, directly or through others of the set."""
+    reached = {module: set() for module in imports}
+    for module, within in reached.items():
+        ahead = [*imports[module]]
+        while ahead:
+            if (name := ahead.pop()) not in within:
+                within.add(name)
+                ahead += imports[name]
+    found = {frozenset({name for name in within if module in reached[name]}) for module, within in reached.items()}
+    return [set(names) for names in found if len(names) > 1]
+
+
+def test_cycles_are_found_through_other_modules():
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}) == [{"b", "c"}]
+    assert cycles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
+def test_no_modules_import_each_other():
+    imports = {module_of(file).removesuffix(".__init__"): imported_modules(file) for file in EVERY}
+    assert not [names for names in cycles(imports) if names not in KNOWN_CYCLES]
 
 
 def test_imports_of_ours_are_absolute_and_by_the_name_that_is_installed():
