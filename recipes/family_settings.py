@@ -55,6 +55,16 @@ def check_reads_responses(setting: str, metrics: Sequence[str]) -> None:
         raise InputError(f"{setting}: {', '.join(metrics)}: only {readers} samples responses; measure it alone.")
 
 
+def recomputable_tables(metrics: Sequence[str]) -> dict[str, str]:
+    """Return the dotted names of settings and inputs that affect only one final table of a run → the table."""
+    return {
+        f"{prefix}{name}.{setting}": table
+        for name in metrics
+        for setting, table in families.settings_of(name).RECOMPUTABLE.items()
+        for prefix in ("", "inputs.")
+    }
+
+
 def _supporting(is_supported: Callable[[families.FamilySettings], bool]) -> str:
     """Return the names of the families that support something."""
     return ", ".join(name for name in families.names() if is_supported(families.settings_of(name)))

@@ -18,6 +18,7 @@ from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import as_settings
 from evenhand.recipes.checking import checked
+from evenhand.recipes.family_settings import recomputable_tables
 from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, MeasureSettings, measure_config
 from evenhand.recipes.testbed.known import known, known_scores
@@ -39,7 +40,7 @@ def measure(settings: MeasureSettings) -> None:
     names = list(dict.fromkeys(settings.metrics))
     config = {name: measure_config(settings, name) for name in names}
     inputs = processes.on_rank_zero(lambda: {name: families.settings_of(name).inputs(config[name]) for name in names})
-    with stage("measure", settings, inputs) as run:
+    with stage("measure", settings, inputs, recomputable_tables(names)) as run:
         scores: dict[str, list[BiasScore]] = {}
         for name in names if run is not None else ():
             of_family = replace(run, inputs=inputs[name], family=name)

@@ -16,12 +16,6 @@ NOT_COMPARED = (
 FILES = ("file", "texts", "test_texts", "references", "translations", "neutral_dialogue", "questions", "leave_out")
 SERVING = ("server", "concurrency", "tokenizer")
 COMPARED_BY_CONTENT = (*RUN_FOLDERS, MODEL_NAME, *FILES, *SERVING)
-# Settings that affect only one final table; if one changes in an unfinished run, only that table is recomputed.
-RECOMPUTABLE = {
-    "generation_bias.neutral_dialogue": "neutral",
-    "inputs.generation_bias.neutral_dialogue": "neutral",
-    "translation_bias.tokenize": "sentence_scores",
-}
 
 
 def settings_sha256(settings: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from evenhand.evaluation.runs.manifest import FORMAT, read_config, read_manifest
 from evenhand.evaluation.runs.result_files import damaged_files, hash_results
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.run_paths import CONFIG, MANIFEST, run_folders, with_relative_paths
-from evenhand.evaluation.runs.settings_comparison import RECOMPUTABLE, settings_differences, settings_sha256
+from evenhand.evaluation.runs.settings_comparison import settings_differences, settings_sha256
 from evenhand.evaluation.runs.tracking import Tracker, tracked
 from evenhand.evaluation.settings import as_settings
 
@@ -28,7 +28,12 @@ MAX_DIFFERENCES_SHOWN = 5
 
 
 @contextmanager
-def stage(command: str, config: Any, inputs: Mapping[str, Any] | None = None) -> Iterator[Run | None]:
+def stage(
+    command: str,
+    config: Any,
+    inputs: Mapping[str, Any] | None = None,
+    recomputable: Mapping[str, str] | None = None,
+) -> Iterator[Run | None]:
     """Yield a Run to fill, or None if the same stage with the same settings and inputs is finished.
 
     Of several processes, rank 0 alone locks the folder and writes its config and manifest.
@@ -37,6 +42,8 @@ def stage(command: str, config: Any, inputs: Mapping[str, Any] | None = None) ->
         command: the name of the stage.
         config: its settings, of which `output_dir` is the run folder.
         inputs: fingerprints, by name, of all that the stage reads and of what else shapes its results.
+        recomputable: dotted name of a setting → the table that alone depends on it. If only such settings differ from
+            those of an unfinished run, their tables are deleted and the run continues.
 
     Raises:
         InputError: the folder has a run with other settings or inputs, or cannot be written.
@@ -49,7 +56,7 @@ def stage(command: str, config: Any, inputs: Mapping[str, Any] | None = None) ->
         "inputs": inputs,
     }
     with ExitStack() as locks:
-        if processes.on_rank_zero(lambda: _is_finished(folder, settings, locks)):
+        if processes.on_rank_zero(lambda: _is_finished(folder, settings, recomputable or {}, locks)):
             log.info("%s: %s is finished; nothing to do", command, folder)
             yield None
             return
@@ -79,12 +86,12 @@ def stage(command: str, config: Any, inputs: Mapping[str, Any] | None = None) ->
         processes.on_rank_zero(lambda: write_manifest(folder, manifest()))
 
 
-def _is_finished(folder: Path, settings: Mapping[str, Any], locks: ExitStack) -> bool:
+def _is_finished(folder: Path, settings: Mapping[str, Any], recomputable: Mapping[str, str], locks: ExitStack) -> bool:
     """Return whether the stage is finished; if not, lock its folder and prepare it for work."""
     if not (folder / MANIFEST).exists():  # a finished run is only read
         locks.enter_context(run_lock(folder))
     if _has_results(folder):
-        _check_same_settings(folder, settings)
+        _check_same_settings(folder, settings, recomputable)
         if _is_intact(folder, locks):
             return True
         log.info("%s: going on in %s", settings["command"], folder)
@@ -101,15 +108,15 @@ def _has_results(folder: Path) -> bool:
         raise InputError(f"output_dir: {folder} cannot be read ({error.strerror}); give another.") from None
 
 
-def _check_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Raise InputError if a run has other settings; if only `RECOMPUTABLE` ones of an unfinished run differ, use them.
+def _check_same_settings(folder: Path, settings: Mapping[str, Any], recomputable: Mapping[str, str]) -> None:
+    """Raise InputError if a run has other settings; if only `recomputable` ones of an unfinished run differ, use them.
 
     The tables of these settings are deleted.
     """
     differences = settings_differences(read_config(folder, "output_dir"), settings)
-    if differences and differences.keys() <= RECOMPUTABLE.keys() and not (folder / MANIFEST).exists():
+    if differences and differences.keys() <= recomputable.keys() and not (folder / MANIFEST).exists():
         for name in differences:
-            (folder / f"{RECOMPUTABLE[name]}.parquet").unlink(missing_ok=True)
+            (folder / f"{recomputable[name]}.parquet").unlink(missing_ok=True)
         write_config(folder, settings)
         return
     lines = list(differences.values())
