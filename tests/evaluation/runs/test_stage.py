@@ -21,6 +21,7 @@ from evenhand.evaluation.families.translation_bias import settings as translatio
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
+from evenhand.recipes.family_settings import recomputable_tables
 from evenhand.recipes.measure import read_settings
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
 
@@ -91,7 +92,8 @@ def test_what_is_made_last_may_be_told_otherwise_until_the_run_is_finished(tmp_p
             output_dir=tmp_path / "run",
             report_to="none",
         )
-        return stage("measure", settings, {"generation_bias": {"neutral_dialogue": sha}})
+        inputs = {"generation_bias": {"neutral_dialogue": sha}}
+        return stage("measure", settings, inputs, recomputable_tables(["generation_bias", "translation_bias"]))
 
     def tables():
         return {file.stem for file in (tmp_path / "run").glob("*.parquet")}
