@@ -1,7 +1,7 @@
-"""Report on translations against masculine and feminine references (papers 003 and 004, §4)."""
+"""Report on scores of translations against masculine and feminine references (papers 003 and 004, §4)."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -24,57 +24,58 @@ DIRECTIONS = ("en-xx", "xx-en", XX_XX)
 GENDERS = ("masculine", "feminine", "both")
 GAP, CHRF, CHRF_GAP = "translation_gap", "chrf", "chrf_gap"
 RENDERING, TOXICITY = "masculine_rendering", "added_toxicity"
-SHOWN_AT_EACH_END = 10  # as in 004, Table 5
+ROWS_AT_EACH_END = 10  # as in 004, Table 5
 MAX_NAME_LENGTH = 60
 
 text = Sentences(__file__)
 
 
-def page(measured: FamilyRun, known: ReportContext) -> Page:
+def page(run: FamilyRun, context: ReportContext) -> Page:
     """Return the report of one system's translations."""
-    settings, scores = measured.config.settings, measured.scores
+    settings, scores = run.config.settings, run.scores
     metric = "spbleu" if any(score.metric == "spbleu" for score in scores) else "bleu"
     directions = [score.group[DIRECTION] for score in scores if score.metric == GAP]
-    main = next((it for it in DIRECTIONS if it in directions), DIRECTIONS[0])
-    gap, languages = find(scores, GAP, direction=main), measured.table("languages")
+    main_direction = next((it for it in DIRECTIONS if it in directions), DIRECTIONS[0])
+    gap, languages = find(scores, GAP, direction=main_direction), run.table("languages")
     return Page(
         title=text.title,
-        subtitle=" · ".join(
-            map(display_name, (settings.translations or measured.config.model.name, settings.references))
-        ),
+        subtitle=" · ".join(map(display_name, (settings.translations or run.config.model.name, settings.references))),
         date=date.today().isoformat(),
-        big=number(finite(gap, math.nan), 2, sign=True),
+        big=metric_of(GAP).text(finite(gap, math.nan)),
         under=text.under(gap, metric_of(metric).label),
-        verdict=text.verdict(gap, metric_of(metric).label, _gaps(scores, GAP, main)),
+        verdict=text.verdict(gap, metric_of(metric).label, _sorted_gaps(scores, GAP, main_direction)),
         tables=[_mean_table(scores, metric)],
-        notes=[text.intervals, *known.notes],
+        notes=[text.intervals, *context.notes],
         sections=[
-            *(_direction_section(scores, it, metric, first_screen=it == main) for it in ("en-xx", "xx-en")),
+            *(_direction_section(scores, it, metric, first_screen=it == main_direction) for it in ("en-xx", "xx-en")),
             _pairs_section(scores, languages, metric),
             _gender_section(scores),
             _toxicity_section(scores),
-            _cuts_section(measured.table("sentence_scores"), metric, main),
+            _cuts_section(run.table("sentence_scores"), metric, main_direction),
             _references_section(languages),
         ],
-        glossary=[(word, it) for needed, word, it in text.glossary if any(s.metric == needed for s in scores)],
+        glossary=[
+            (word, meaning) for name, word, meaning in text.glossary if any(score.metric == name for score in scores)
+        ],
         limits=text.limits,
-        signature=measured.signature(GAP),
-        signature_lines=measured.signature_lines(GAP),
+        signature=run.signature(GAP),
+        signature_lines=run.signature_lines(GAP),
     )
 
 
-def _gaps(scores: Sequence[BiasScore], metric: str, direction: str) -> list[BiasScore]:
-    """Return the gaps of a direction by language, the largest first, those that are undefined last."""
-    found = [s for s in scores if s.metric == metric and s.group.get(DIRECTION) == direction and LANG in s.group]
-    return _largest_first(found)
+def _sorted_gaps(scores: Sequence[BiasScore], metric: str, direction: str) -> list[BiasScore]:
+    """Return the gaps of a direction by language, the largest first and undefined ones last."""
+    return _sort_by_value(
+        it for it in scores if it.metric == metric and it.group.get(DIRECTION) == direction and LANG in it.group
+    )
 
 
-def _largest_first(scores: Sequence[BiasScore]) -> list[BiasScore]:
+def _sort_by_value(scores: Iterable[BiasScore]) -> list[BiasScore]:
     return sorted(scores, key=lambda score: (-finite(score, -math.inf), score.group[LANG]))
 
 
 def _label(score: BiasScore) -> str:
-    """Return the language, or both of a pair."""
+    """Return the name of the language, or of both languages of a pair."""
     codes = score.group[LANG].split("-", 1) if score.group[DIRECTION] == XX_XX else [score.group[LANG]]
     return " → ".join(map(language_name, codes))
 
@@ -87,7 +88,7 @@ def _mean_table(scores: Sequence[BiasScore], metric: str) -> Table:
             gap = find(scores, gap_metric, direction=direction)
             if gap is None:
                 continue
-            groups = [it.group for it in _gaps(scores, gap_metric, direction) if math.isfinite(it.value)]
+            groups = [it.group for it in _sorted_gaps(scores, gap_metric, direction) if math.isfinite(it.value)]
             means = (
                 np.mean([finite(find(scores, name, **group, gender=gender), math.nan) for group in groups or [{}]])
                 for gender in GENDERS
@@ -101,11 +102,11 @@ def _mean_table(scores: Sequence[BiasScore], metric: str) -> Table:
 
 def _direction_section(scores: Sequence[BiasScore], direction: str, metric: str, *, first_screen: bool) -> Section:
     """Return the scores by language with the gap (004, Figures 3 and 4)."""
-    gaps, title = _gaps(scores, GAP, direction), text.headings[direction]
-    in_chrf = _language_table(scores, _gaps(scores, CHRF_GAP, direction), CHRF)
+    gaps, title = _sorted_gaps(scores, GAP, direction), text.headings[direction]
+    chrf_table = _language_table(scores, _sorted_gaps(scores, CHRF_GAP, direction), CHRF)
     parts = [
-        _drawn_part(scores, gaps, metric),
-        Section(f"{title} in {metric_of(CHRF).label}", tables=[in_chrf], folded=True),
+        _chart_part(scores, gaps, metric),
+        Section(f"{title} in {metric_of(CHRF).label}", tables=[chrf_table], folded=True),
     ]
     sentences = [text.into_english] if gaps and direction == "xx-en" else []
     tables = [_language_table(scores, gaps, metric)]
@@ -113,27 +114,26 @@ def _direction_section(scores: Sequence[BiasScore], direction: str, metric: str,
 
 
 def _language_table(scores: Sequence[BiasScore], gaps: Sequence[BiasScore], metric: str, by: str = "language") -> Table:
-    """Return a row for each gap; of many pairs of languages, those at both ends."""
-    ends = gaps if by == "language" or len(gaps) <= 2 * SHOWN_AT_EACH_END else _ends(gaps)
-    reasons = sorted({visible(gap.reason or "") for gap in ends if math.isnan(gap.value)})
+    """Return a row for each gap; if there are many pairs of languages, only the largest and the smallest gaps."""
+    if by == "pair" and len(gaps) > 2 * ROWS_AT_EACH_END:
+        selected = [*gaps[:ROWS_AT_EACH_END], *gaps[-ROWS_AT_EACH_END:]]
+    else:
+        selected = gaps
+    reasons = sorted({visible(gap.reason or "") for gap in selected if math.isnan(gap.value)})
     rows = []
-    for gap in ends:
-        # Against both references there is no score where the sources say a gender.
-        beside = (finite(find(scores, metric, **gap.group, gender=gender), math.nan) for gender in GENDERS)
+    for gap in selected:
+        # If the sources have a gender, there is no score against both references.
+        values = (finite(find(scores, metric, **gap.group, gender=gender), math.nan) for gender in GENDERS)
         defined = math.isfinite(gap.value)
         cells = (score_cell(gap) if defined else Cell("–"), p_cell(gap), *count_cells(gap.n))
         instead = "" if defined else undefined(gap)
-        rows.append(Row(_label(gap), (*map(number_cell, beside), *cells), marks_of("before", gap), instead=instead))
-    caption = text.scores_caption(metric_of(metric).label, by, SHOWN_AT_EACH_END, len(gaps) if by == "pair" else 0)
+        rows.append(Row(_label(gap), (*map(number_cell, values), *cells), marks_of("before", gap), instead=instead))
+    caption = text.scores_caption(metric_of(metric).label, by, ROWS_AT_EACH_END, len(gaps) if by == "pair" else 0)
     note = text.undefined_gaps(reasons) if reasons else ""
     return Table(caption, (by, *GENDERS, "gap", "p", "sentences"), tuple(rows), note)
 
 
-def _ends(rows: Sequence[Any]) -> list[Any]:
-    return [*rows[:SHOWN_AT_EACH_END], *rows[-SHOWN_AT_EACH_END:]]
-
-
-def _drawn_part(scores: Sequence[BiasScore], gaps: Sequence[BiasScore], metric: str) -> Section:
+def _chart_part(scores: Sequence[BiasScore], gaps: Sequence[BiasScore], metric: str) -> Section:
     rows = []
     for gap in gaps:
         lanes = _lanes({gender: find(scores, metric, **gap.group, gender=gender) for gender in GENDERS})
@@ -148,26 +148,26 @@ def _drawn_part(scores: Sequence[BiasScore], gaps: Sequence[BiasScore], metric: 
 
 
 def _lanes(by_gender: Mapping[str, BiasScore | None]) -> dict[str, Lane]:
-    """Return what is drawn of each gender; that of both has no interval, which would hide the others."""
+    """Return the marks of each gender; "both" has no interval, because it would hide the others."""
     marks = {gender: mark for gender, score in by_gender.items() for mark in marks_of("before", score)}
     return {gender: Lane(it.value, it.interval if gender != "both" else None) for gender, it in marks.items()}
 
 
 def _pairs_section(scores: Sequence[BiasScore], languages: pd.DataFrame, metric: str) -> Section:
-    """Return each language as source and as target (004, Table 2), every pair as a map (Figure 6) and the extremes."""
-    gaps = _gaps(scores, GAP, XX_XX)
+    """Return each language as source and as target (004, Table 2), all pairs as a map (Figure 6) and the extremes."""
+    gaps = _sorted_gaps(scores, GAP, XX_XX)
     if not gaps:
         return Section(text.headings[XX_XX])
-    of_language = language_table(scores).sort_values(["as_target", LANG], ascending=[False, True], kind="stable")
-    by_pair = {_source_and_target(gap): gap for it in DIRECTIONS for gap in _gaps(scores, GAP, it)}
-    codes = [*of_language[LANG], *sorted({code for pair in by_pair for code in pair} - set(of_language[LANG]))]
+    means = language_table(scores).sort_values(["as_target", LANG], ascending=[False, True], kind="stable")
+    by_pair = {_source_and_target(gap): gap for it in DIRECTIONS for gap in _sorted_gaps(scores, GAP, it)}
+    codes = [*means[LANG], *sorted({code for pair in by_pair for code in pair} - set(means[LANG]))]
     caption = text.map_caption(metric_of(metric).label)
     extremes = _language_table(scores, [gap for gap in gaps if math.isfinite(gap.value)], metric, "pair")
     parts = [
-        Section("Every pair", figures=[Figure(caption, gap_map(caption, codes, by_pair), text.map_note)]),
+        Section("All pairs", figures=[Figure(caption, gap_map(caption, codes, by_pair), text.map_note)]),
         Section("Largest and smallest gaps", tables=[extremes]),
     ]
-    return Section(text.headings[XX_XX], [text.between], [_sides_table(of_language, languages)], parts=parts)
+    return Section(text.headings[XX_XX], [text.between], [_source_target_table(means, languages)], parts=parts)
 
 
 def _source_and_target(gap: BiasScore) -> tuple[str, str]:
@@ -176,56 +176,56 @@ def _source_and_target(gap: BiasScore) -> tuple[str, str]:
     return (target, source) if direction == "xx-en" else (source, target)
 
 
-def _sides_table(of_language: pd.DataFrame, languages: pd.DataFrame) -> Table:
+def _source_target_table(means: pd.DataFrame, languages: pd.DataFrame) -> Table:
     counts = languages.set_index(LANG)[["masculine", "feminine"]].to_dict("index")
     rows = []
-    for row in of_language.to_dict("records"):
-        of_lang = counts.get(row[LANG], {})
+    for row in means.to_dict("records"):
+        n_references = counts.get(row[LANG], {})
         cells = (
             *(number_cell(row[f"as_{side}"], 2, sign=True) for side in ("source", "target")),
             *count_cells(row["n_source"], row["n_target"]),
-            *(Cell(f"{of_lang[it]:,}" if it in of_lang else "–") for it in ("masculine", "feminine")),
+            *(Cell(f"{n_references[it]:,}" if it in n_references else "–") for it in ("masculine", "feminine")),
         )
         rows.append(Row(language_name(row[LANG]), cells))
     columns = ("language", "as source", "as target", "targets", "sources", "masculine refs", "feminine refs")
-    return Table(text.sides_caption, columns, tuple(rows), text.sides_note)
+    return Table(text.source_target_caption, columns, tuple(rows), text.source_target_note)
 
 
 def _gender_section(scores: Sequence[BiasScore]) -> Section:
-    """Return how often the gender is right, and how often an ambiguous source becomes masculine (Figures 2 and 5)."""
+    """Return the accuracy of the gender, and how often an ambiguous source becomes masculine (Figures 2 and 5)."""
     parts = [_rendering_part(scores)]
     for metric, title in text.accuracies.items():
-        found: dict[tuple[str, str], dict[str, BiasScore]] = {}
+        by_language: dict[str, dict[str, dict[str, BiasScore]]] = {direction: {} for direction in DIRECTIONS}
         for score in (score for score in scores if score.metric == metric):
-            key = (score.group[DIRECTION], score.group[LANG])
-            found.setdefault(key, {})[score.group[GENDER]] = score
-        of_directions = [[of for (one, _), of in found.items() if one == direction] for direction in DIRECTIONS]
-        tables = [_accuracy_table(of_languages) for of_languages in of_directions if of_languages]
-        figures = [figure for of_languages in of_directions for figure in _accuracy_figures(of_languages)]
+            by_gender = by_language[score.group[DIRECTION]].setdefault(score.group[LANG], {})
+            by_gender[score.group[GENDER]] = score
+        directions = [list(languages.values()) for languages in by_language.values() if languages]
+        tables = [_accuracy_table(languages) for languages in directions]
+        figures = [figure for languages in directions for figure in _accuracy_figures(languages)]
         parts.append(Section(title, tables=tables, figures=figures))
     return Section("The gender of translations", parts=parts)
 
 
-def _accuracy_table(of_languages: Sequence[Mapping[str, BiasScore]]) -> Table:
+def _accuracy_table(languages: Sequence[Mapping[str, BiasScore]]) -> Table:
     rows = []
-    for by_gender in of_languages:
-        one, both = next(iter(by_gender.values())), [by_gender.get(gender) for gender in ("masculine", "feminine")]
+    for by_gender in languages:
+        first, both = next(iter(by_gender.values())), [by_gender.get(gender) for gender in ("masculine", "feminine")]
         counts = (" and ".join(f"{getattr(s, it) if s else 0:,}" for s in both) for it in ("n", "n_left_out"))
-        rows.append(Row(_label(one), (*(score_cell(score) for score in both), *map(Cell, counts))))
+        rows.append(Row(_label(first), (*(score_cell(score) for score in both), *map(Cell, counts))))
     columns = ("language", "masculine", "feminine", "translations", "left out")
-    return Table(f"{text.headings[one.group[DIRECTION]]}, %; ideal 100", columns, tuple(rows))
+    return Table(f"{text.headings[first.group[DIRECTION]]}, %; ideal 100", columns, tuple(rows))
 
 
-def _accuracy_figures(of_languages: Sequence[Mapping[str, BiasScore]]) -> list[Figure]:
+def _accuracy_figures(languages: Sequence[Mapping[str, BiasScore]]) -> list[Figure]:
     rows = []
-    for by_gender in of_languages:
-        one = next(iter(by_gender.values()))
+    for by_gender in languages:
+        first = next(iter(by_gender.values()))
         in_order = {gender: by_gender.get(gender) for gender in ("masculine", "feminine")}
         if lanes := _lanes(in_order):
-            rows.append(GenderRow(_label(one), lanes))
+            rows.append(GenderRow(_label(first), lanes))
     if not rows:
         return []
-    caption = text.accuracy_caption(one.group[DIRECTION])
+    caption = text.accuracy_caption(first.group[DIRECTION])
     return [Figure(caption, gender_rows(caption, rows, decimals=1, ideal=100.0))]
 
 
@@ -236,12 +236,10 @@ def _rendering_part(scores: Sequence[BiasScore]) -> Section:
             (score_cell(score), *count_cells(score.n, score.n_left_out)),
             marks_of("before", score),
         )
-        for score in _largest_first([score for score in scores if score.metric == RENDERING])
+        for score in _sort_by_value(score for score in scores if score.metric == RENDERING)
     ]
     columns = ("language", "value", "translations", "left out")
-    return Section(
-        "Sources that say no gender", tables=[Table(text.rendering_caption, columns, tuple(rows), ideal=50.0)]
-    )
+    return Section("Sources without a gender", tables=[Table(text.rendering_caption, columns, tuple(rows), ideal=50.0)])
 
 
 def _toxicity_section(scores: Sequence[BiasScore]) -> Section:
@@ -255,22 +253,22 @@ def _toxicity_section(scores: Sequence[BiasScore]) -> Section:
 def _cuts_section(sentences: pd.DataFrame, metric: str, direction: str) -> Section:
     """Return mean sentence scores by axis, descriptor and template (004, Tables 3, 5 and 6)."""
     rows = sentences[sentences[DIRECTION] == direction] if metric in sentences else sentences.head(0)
-    shown, folded = [], []
+    label, tables, folded = metric_of(metric).label, [], []
     for by in (AXIS, DESCRIPTOR, TEMPLATE):
-        found = cut_table(rows[rows[by] != ""], by, metric)
-        if found.empty:
+        cuts = cut_table(rows[rows[by] != ""], by, metric)
+        if cuts.empty:
             continue
-        is_long = len(found) > 2 * SHOWN_AT_EACH_END
-        ends = pd.concat([found.head(SHOWN_AT_EACH_END), found.tail(SHOWN_AT_EACH_END)]) if is_long else found
-        shown.append(_cut_table(text.cut_caption(metric_of(metric).label, by, SHOWN_AT_EACH_END, len(found)), by, ends))
+        is_long = len(cuts) > 2 * ROWS_AT_EACH_END
+        ends = pd.concat([cuts.head(ROWS_AT_EACH_END), cuts.tail(ROWS_AT_EACH_END)]) if is_long else cuts
+        tables.append(_cut_table(text.cut_caption(label, by, ROWS_AT_EACH_END, len(cuts)), by, ends))
         if is_long:
-            every = _cut_table(text.cut_caption(metric_of(metric).label, by, SHOWN_AT_EACH_END, 0), by, found)
-            folded.append(Section(f"All by {by}", tables=[every], folded=True))
-    told = [text.cuts(direction)] if shown else []
-    return Section("By axis, descriptor and template", told, shown, parts=folded)
+            full = _cut_table(text.cut_caption(label, by, ROWS_AT_EACH_END, 0), by, cuts)
+            folded.append(Section(f"All by {by}", tables=[full], folded=True))
+    note = [text.cuts(direction)] if tables else []
+    return Section("By axis, descriptor and template", note, tables, parts=folded)
 
 
-def _cut_table(caption: str, by: str, found: pd.DataFrame) -> Table:
+def _cut_table(caption: str, by: str, cuts: pd.DataFrame) -> Table:
     rows = [
         Row(
             visible(str(row[by]), MAX_NAME_LENGTH),
@@ -280,7 +278,7 @@ def _cut_table(caption: str, by: str, found: pd.DataFrame) -> Table:
                 *count_cells(row["count"]),
             ),
         )
-        for row in found.to_dict("records")
+        for row in cuts.to_dict("records")
     ]
     return Table(
         caption, (by, *GENDERS, "mean", "gap", "scores"), tuple(rows), text.without(OUTLIER) if by == AXIS else ""
@@ -288,33 +286,33 @@ def _cut_table(caption: str, by: str, found: pd.DataFrame) -> Table:
 
 
 def _references_section(languages: pd.DataFrame) -> Section:
-    """Return how many references there are, what stands in for missing ones, and the languages left out."""
-    out = languages["left_out"].notna()
-    told = text.references(int((~out).sum()), len(languages), int(languages.loc[~out, "missing"].sum()))
-    few = [
+    """Return the number of references, of replaced and of missing ones, and the languages left out."""
+    is_left_out = languages["left_out"].notna()
+    note = text.references(int((~is_left_out).sum()), len(languages), int(languages.loc[~is_left_out, "missing"].sum()))
+    left_out_rows = [
         Row(
             visible(str(reason), 200),
             (*count_cells(len(rows)), Cell(", ".join(map(language_name, rows[LANG])), prose=True)),
         )
-        for reason, rows in languages[out].groupby("left_out", sort=True)
+        for reason, rows in languages[is_left_out].groupby("left_out", sort=True)
     ]
     counts = ("sentences", "masculine", "feminine", "replaced_masculine", "replaced_feminine", "missing")
     rows = [
         Row(
             language_name(row[LANG]) + (" (left out)" if left_out else ""),
-            (*count_cells(*(row[it] for it in counts)), Cell(_replaced(row))),
+            (*count_cells(*(row[it] for it in counts)), Cell(_share_replaced(row))),
         )
-        for row, left_out in zip(languages.to_dict("records"), out, strict=True)
+        for row, left_out in zip(languages.to_dict("records"), is_left_out, strict=True)
     ]
     columns = ("language", *(name.replace("_", " ") for name in counts), "feminine replaced")
     return Section(
-        "Languages, references and what is left out",
-        [told],
-        [Table("Languages left out", ("reason", "number", "languages"), tuple(few))],
+        "Languages and references",
+        [note],
+        [Table("Languages left out", ("reason", "number", "languages"), tuple(left_out_rows))],
         parts=[Section("References by language", tables=[Table("Sentences", columns, tuple(rows))], folded=True)],
     )
 
 
-def _replaced(row: Mapping[str, Any]) -> str:
+def _share_replaced(row: Mapping[str, Any]) -> str:
     compared = row["sentences"] - row["missing"]
     return percent(row["replaced_feminine"] / compared) if compared else "–"
