@@ -8,7 +8,6 @@ github.com/amazon-science/machine-translation-gender-eval) or from a CSV file of
 
 import ast
 import csv
-import io
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.datasets.table_files import parse_csv
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE
 
@@ -336,14 +336,11 @@ def _read_text(path: Path) -> str:
 
 def _read_table(path: Path, delimiter: str, needed: Sequence[str]) -> pd.DataFrame:
     """Return a table of strings, "" where a field is empty."""
+    text = _read_text(path)
     try:
-        lines = csv.reader(io.StringIO(_read_text(path), newline=""), delimiter=delimiter, strict=True)
-        header, *rows = [line for line in lines if line]
-        if any(len(row) != len(header) for row in rows):
-            raise ValueError("some rows have more or fewer fields than the header")
+        table = pd.DataFrame(parse_csv(text, delimiter), dtype=object)
     except (ValueError, csv.Error) as error:
         raise InputError(f"{path} cannot be read as a table ({error}); write a header and full rows.") from None
-    table = pd.DataFrame(rows, columns=header, dtype=object)
     missing = [name for name in needed if name not in table]
     if missing:
         raise InputError(f"{path} has no column {missing[0]!r}, only {', '.join(map(str, table))}; add it.")

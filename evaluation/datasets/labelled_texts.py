@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.evaluation.datasets.json_lines import read_json_lines
+from evenhand.evaluation.datasets.table_files import check_header, read_json_lines
 from evenhand.evaluation.errors import InputError
 
 
@@ -58,7 +58,9 @@ def _rows(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
         # In a file of tabs a quotation mark is a letter like any other.
         layout = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if path.suffix == ".tsv" else {}
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return list(csv.DictReader(file, fieldnames=columns or None, **layout))
+            reader = csv.DictReader(file, fieldnames=columns or None, **layout)
+            check_header(reader.fieldnames or ())
+            return list(reader)
     except (OSError, ValueError, csv.Error) as error:
         raise InputError(f"texts: {path} cannot be read ({error}); give a CSV, TSV or JSONL file in UTF-8.") from None
 

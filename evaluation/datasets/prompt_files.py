@@ -10,7 +10,6 @@ import pyarrow.parquet
 from datasets import Dataset
 
 from evenhand.evaluation.datasets.holistic_bias import PHRASE_COLUMNS
-from evenhand.evaluation.datasets.json_lines import read_json_lines
 from evenhand.evaluation.datasets.prompts import (
     NO_VARIATION,
     REQUIRED,
@@ -20,6 +19,7 @@ from evenhand.evaluation.datasets.prompts import (
     refuse_too_many,
     times_before,
 )
+from evenhand.evaluation.datasets.table_files import check_header, read_json_columns
 from evenhand.evaluation.errors import InputError, shown
 from evenhand.evaluation.results import PERSONA, PROMPT_ID, RESPONSE, TEXT
 
@@ -134,16 +134,20 @@ def read_columns(path: Path, what: str) -> dict[str, list]:
         InputError: the file cannot be read, or has another suffix.
     """
     try:
-        if path.suffix == ".parquet":
-            return pyarrow.parquet.read_table(path).to_pydict()
-        if path.suffix == ".csv":  # known columns are text: the axis "null" and a noun "1" stay what they are
-            known = dict.fromkeys((*REQUIRED, *PHRASE_COLUMNS, PROMPT_ID, PERSONA, RESPONSE, CONTROL_TAG), pa.string())
-            parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
-            convert = pyarrow.csv.ConvertOptions(column_types=known)
-            return pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert).to_pydict()
+        if path.suffix in (".parquet", ".csv"):
+            table = pyarrow.parquet.read_table(path) if path.suffix == ".parquet" else _read_csv(path)
+            check_header(table.column_names)
+            return table.to_pydict()
         if path.suffix == ".jsonl":
-            rows = read_json_lines(path)
-            return {name: [row.get(name) for row in rows] for name in dict.fromkeys(key for row in rows for key in row)}
+            return read_json_columns(path)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(f"{path} cannot be read as {what} ({error}); give a Parquet, CSV or JSONL file.") from None
     raise InputError(f"{path}: {path.suffix!r} is no format for {what}; give a .parquet, .csv or .jsonl file.")
+
+
+def _read_csv(path: Path) -> pa.Table:
+    """Return the table of a CSV file; known columns are text, so that an axis "null" or a noun "1" is kept."""
+    text_columns = (*REQUIRED, *PHRASE_COLUMNS, PROMPT_ID, PERSONA, RESPONSE, CONTROL_TAG)
+    convert = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(text_columns, pa.string()))
+    parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    return pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert)

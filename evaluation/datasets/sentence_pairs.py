@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from evenhand.evaluation.datasets.downloads import pinned_file
-from evenhand.evaluation.datasets.json_lines import read_json_lines
+from evenhand.evaluation.datasets.table_files import parse_csv, read_json_columns
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.results import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID
 
@@ -125,21 +125,15 @@ def _read(path: Path) -> dict[str, list]:
     """Return the columns as they are, what is missing as None."""
     try:
         if path.suffix == ".jsonl":
-            rows = read_json_lines(path)
-            return {name: [row.get(name) for row in rows] for name in dict.fromkeys(key for row in rows for key in row)}
+            return read_json_columns(path)
         if path.suffix == ".csv":
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                header, *rows = [row for row in csv.reader(file, strict=True) if row] or [[]]
-            if any(len(row) != len(header) for row in rows):
-                raise ValueError("some rows have more or fewer fields than the header")
+            columns = parse_csv(path.read_bytes().decode("utf-8-sig"))
             # An empty field is missing; "None" and "null" are words that a sentence can consist of.
-            return {name: [row[place] or None for row in rows] for place, name in enumerate(header)}
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path} is not UTF-8 (byte {error.object[error.start]:#04x} at {error.start}); save it as UTF-8."
-        ) from None
+            return {name: [field or None for field in fields] for name, fields in columns.items()}
     except (OSError, ValueError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read as sentence pairs ({error}); give a CSV or JSONL file.") from None
+        raise InputError(
+            f"{path} cannot be read as sentence pairs ({error}); give a CSV or JSONL file in UTF-8."
+        ) from None
     raise InputError(f"{path}: {path.suffix!r} is no format for sentence pairs; give a .csv or .jsonl file.")
 
 

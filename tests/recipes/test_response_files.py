@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from evenhand.evaluation.datasets.response_files import read_responses
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias import measure as module
+from evenhand.evaluation.families.generation_bias.collect import response_file
 from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.results import find_score, read_scores, signature_line
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
@@ -54,6 +55,13 @@ def runs(asked, tmp_path_factory):
         before = measured(folder / "before", asked, biased, decoding=DecodingSettings(arguments={"temperature": 0.7}))
         after = measured(folder / "after", asked, even, decoding=DecodingSettings(arguments={"temperature": 0.7}))
     return before, after
+
+
+def test_the_file_is_parsed_once(asked, tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(response_file, "read_responses", lambda path: calls.append(path) or read_responses(path))
+    responses = [(KIND, CURT)[row % 2] for row in range(len(asked))]
+    assert calls == [(measured(tmp_path / "run", asked, responses)).with_suffix(".csv")]
 
 
 def test_what_is_written_says_what_to_send(asked):

@@ -15,7 +15,12 @@ from evenhand.evaluation.datasets.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts
-from evenhand.evaluation.families.generation_bias.collect.response_file import answered, given_signature, write_prompts
+from evenhand.evaluation.families.generation_bias.collect.response_file import (
+    answered,
+    forget_response_file,
+    given_signature,
+    write_prompts,
+)
 from evenhand.evaluation.families.generation_bias.collect.responses import (
     classify_in_parts,
     cleaned,
@@ -79,7 +84,8 @@ MODEL_FACTS = "model.json"  # what a signature says of the model, and only the l
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     """Write prompts, responses and style vectors into the run's folder; return the scores."""
-    run.ensure(PROMPTS, lambda: answered(config)[0] if config.responses else measurement_prompts(config))
+    if not config.responses:
+        run.ensure(PROMPTS, lambda: measurement_prompts(config))
     ask = _given if config.responses else _served if config.model.server else _asked
     described = ask(run, config)
     judges = classifiers(config)
@@ -120,8 +126,18 @@ def _scores(run: Run, config: MeasureConfig, measured: StyledRun, described: Map
 
 def _given(run: Run, config: MeasureConfig) -> dict[str, Any]:
     """Write the responses that came in a file; return what a signature says of them."""
-    run.ensure(RESPONSES, lambda: answered(config)[1])
-    return given_signature(config)
+
+    def write_tables() -> dict[str, Any]:
+        if not (run.has(PROMPTS) and run.has(RESPONSES)):
+            with run.step(RESPONSES):
+                prompts, responses = answered(config)
+                run.write(PROMPTS, prompts)
+                run.write(RESPONSES, responses)
+        signature = given_signature(config)
+        forget_response_file()
+        return signature
+
+    return processes.on_rank_zero(write_tables)
 
 
 def _served(run: Run, config: MeasureConfig) -> dict[str, Any]:

@@ -45,6 +45,7 @@ def test_several_labels_of_a_text_in_a_file_of_tabs_without_a_header(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "columns", "message"),
     [
+        ([["a", 0, 1]], ("tweet", "class", "class"), "'class' twice"),
         ([["a", 0]], ("text", "class"), "text_column: .* has no column 'tweet'; there are text, class"),
         ([["a", 0], ["b", 7]], ("tweet", "class"), "labels: row 2 has '7', which has no name; known are 0, 1"),
         ([["a", ""]], ("tweet", "class"), "row 1 of .* has no label"),

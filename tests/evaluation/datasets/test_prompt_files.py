@@ -97,11 +97,12 @@ def test_an_id_twice_is_named_by_its_rows(tmp_path, name):
         ("prompts.txt", "text", "'.txt' is no format for prompts"),
         ("prompts.parquet", "text", "cannot be read as prompts"),
         ("prompts.jsonl", '{"text": "a"', "cannot be read as prompts"),
-        ("prompts.jsonl", "[1]\n", "line 1 is no JSON object"),
+        ("prompts.jsonl", "[1]\n", "line 1 is not a JSON object"),
         ("prompts.jsonl", "", "columns 'text', 'template', 'axis', 'descriptor' are missing"),
         ("prompts.csv", "", "cannot be read as prompts"),
         ("prompts.csv", "text,template,axis,descriptor\n", "has no rows"),
         ("prompts.csv", "text,template,axis,descriptor\na,b\n", "cannot be read as prompts"),
+        ("prompts.csv", "text,template,axis,descriptor,axis\na,b,c,d,e\n", "'axis' twice"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused(tmp_path, name, content, message):

@@ -1,5 +1,9 @@
-"""Responses that came in a file: nothing is generated, and what only the model itself could say stays unsaid."""
+"""Responses from a file: no model is loaded, and scores that need the model's weights are omitted.
 
+The file is parsed once in a process, though its fingerprint, its tables and its signature are needed one after another.
+"""
+
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +45,7 @@ def answered(config: MeasureConfig) -> tuple[pd.DataFrame, pd.DataFrame]:
         InputError: the file cannot be read, does not answer each prompt once, or has no response with any text.
     """
     path = config.responses
-    columns = read_responses(path)
+    columns = _columns(path)
     if not any(response.strip() for response in columns[RESPONSE]):
         raise InputError(f"responses: all {len(columns[RESPONSE])} of {path} are empty; there is nothing to measure.")
     if PROMPT_ID in columns:
@@ -62,7 +66,7 @@ def given_fingerprint(config: MeasureConfig) -> dict[str, str]:
         InputError: as `answered`; the tag is not the one that is told.
     """
     answered(config)
-    columns = read_responses(config.responses)
+    columns = _columns(config.responses)
     tag_of(columns, config.settings.control_tag, config.responses)
     found = {"responses": sha256_of(config.responses)}
     return found | (prompts_fingerprint(config.prompts) if PROMPT_ID in columns else {})
@@ -70,7 +74,7 @@ def given_fingerprint(config: MeasureConfig) -> dict[str, str]:
 
 def given_signature(config: MeasureConfig) -> dict[str, Any]:
     """Return what a signature says of responses that were given: the model's name and the decoding are hearsay."""
-    columns, model = read_responses(config.responses), config.model
+    columns, model = _columns(config.responses), config.model
     source = config.prompts.file or config.prompts.dataset if PROMPT_ID in columns else config.responses.name
     return {
         "model": {
@@ -83,6 +87,22 @@ def given_signature(config: MeasureConfig) -> dict[str, Any]:
         "dataset": {"name": str(source)},
         "decoding": dict(config.decoding.arguments),
     }
+
+
+def _columns(path: Path) -> dict[str, list]:
+    """Return the columns of the file, parsed again only if it has changed."""
+    stat = path.stat() if path.exists() else None
+    return _parse(path, stat and (stat.st_mtime_ns, stat.st_size))
+
+
+@lru_cache(maxsize=1)
+def _parse(path: Path, version: tuple[int, int] | None) -> dict[str, list]:
+    return read_responses(path)
+
+
+def forget_response_file() -> None:
+    """Free the memory of the parsed file."""
+    _parse.cache_clear()
 
 
 def without_templates(prompts: pd.DataFrame) -> bool:

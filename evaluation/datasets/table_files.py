@@ -1,0 +1,59 @@
+"""Tables in text files: CSV with a header, and JSON Lines, an object per line."""
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+
+def check_header(names: Iterable[Any]) -> None:
+    """Raise ValueError if a header has two columns of the same name."""
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+        raise ValueError(f"the header has the column {repeated[0]!r} twice")
+
+
+def parse_csv(text: str, delimiter: str = ",") -> dict[str, list[str]]:
+    """Return the columns of a CSV text with a header; {} for an empty text, and no rows for blank lines.
+
+    Raises:
+        ValueError, csv.Error: the text is not CSV, a row and the header differ in length, or a column is there twice.
+    """
+    header, *rows = [
+        row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True) if row
+    ] or [[]]
+    check_header(header)
+    if any(len(row) != len(header) for row in rows):
+        raise ValueError("some rows have more or fewer fields than the header")
+    return {name: [row[index] for row in rows] for index, name in enumerate(header)}
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the objects of a JSON Lines file in UTF-8, without blank lines.
+
+    Raises:
+        OSError, ValueError: the file cannot be read or is not UTF-8, or a line is not an object with valid texts.
+    """
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), start=1):
+        if line.strip():
+            try:
+                rows.append(json.loads(line))
+            except RecursionError:
+                raise ValueError(f"line {number} is nested too deeply") from None
+            if not isinstance(rows[-1], dict):
+                raise ValueError(f"line {number} is not a JSON object")
+            if "\\u" in line:  # half a surrogate pair can be escaped, but not encoded as UTF-8
+                json.dumps(rows[-1], ensure_ascii=False).encode()
+    return rows
+
+
+def read_json_columns(path: Path) -> dict[str, list]:
+    """Return the columns of a JSON Lines file, with None where an object lacks a key.
+
+    Raises: as `read_json_lines`.
+    """
+    rows = read_json_lines(path)
+    return {name: [row.get(name) for row in rows] for name in dict.fromkeys(key for row in rows for key in row)}
