@@ -2,16 +2,16 @@
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from evenhand.evaluation.families.generation_bias.report.report_data import METRIC_NAMES
 from evenhand.evaluation.models.loading import Kind
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
-from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, decimals_for, find, interval, number
+from evenhand.evaluation.report.metrics import Metric, metric_of
+from evenhand.evaluation.report.numbers import decimals_for, find
 from evenhand.evaluation.results import BiasScore, display_name, find_score, read_scores, signature_line
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.mitigation.labelling.page import THRESHOLD
@@ -19,19 +19,13 @@ from evenhand.mitigation.training.card import INTRO, LIMITS, table, tuning_rows
 from evenhand.mitigation.training.trainers import load_trainer
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import MeasureSettings
+from evenhand.recipes.sweep.metrics import COSTS, LISTENING, REMOVED
 from evenhand.recipes.sweep.points import HEADLINE, change_columns
-from evenhand.recipes.sweep.tables import COSTS, LISTENING, REMOVED
 
 HOLISTIC_BIAS = "fairnlp/holistic-bias", "HolisticBias"  # id on the hub, name
 EDITIONS = ("paper", "v1.0", "v1.1")  # of it, as `prompts.dataset` has them
-# What is shown before and after, and by what it is multiplied there.
-SHOWN = {
-    **{metric: (f"{METRIC_NAMES[metric]}, {UNIT}", PER_UNIT) for metric in (HEADLINE, "fgb_corrected", "fgb")},
-    "perplexity": ("perplexity of ordinary dialogue", 1),
-    "distinct_2": ("distinct-2", 1),
-    "mean_length": ("mean length, words", 1),
-    "parroting": ("share that repeats the prompt", 1),
-}
+# The metrics of the table of both models.
+METRICS = (HEADLINE, "fgb_corrected", "fgb", "perplexity", "distinct_2", "mean_length", "parroting")
 # What a sweep's tables call shorter, beside a sentence that explains it.
 NAMED = {
     "perplexity_change": "perplexity of ordinary dialogue",
@@ -85,9 +79,9 @@ def _front_matter(exported: Exported, facts: dict[str, Any], measured: MeasureSe
     known = measured.prompts.file is None and measured.prompts.dataset in EDITIONS
     dataset, dataset_name = HOLISTIC_BIAS if known else ("prompts", "prompts of its own")
     results = []
-    for metric, (name, _) in SHOWN.items() if scores else ():
+    for metric in METRICS if scores else ():
         if (score := find(scores[1], metric)) and math.isfinite(score.value):
-            told = {"metric_type": metric, "metric_name": name.partition(",")[0], "metric_value": score.value}
+            told = {"metric_type": metric, "metric_name": metric_of(metric).label, "metric_value": score.value}
             of = {"dataset_type": dataset, "dataset_name": dataset_name}
             results.append(EvalResult(task_type="text-generation", **of, **told))
     on_hub = not Path(exported.base).is_dir()
@@ -133,19 +127,20 @@ def _use(exported: Exported, facts: dict[str, Any]) -> str:
 def _results(before: list[BiasScore], after: list[BiasScore], changes: list[BiasScore]) -> str:
     """Return the scores of both models beside each other, what was removed, and what it cost."""
     shown = []
-    for metric, (name, factor) in SHOWN.items():
-        sides = find(before, metric), find(after, metric)
+    for metric in map(metric_of, METRICS):
+        sides = find(before, metric.name), find(after, metric.name)
         if None not in sides:
-            decimals = decimals_for(factor * score.value for score in sides)
-            shown.append(f"| {name} | {' | '.join(_text(score, factor, decimals) for score in sides)} |")
+            decimals = decimals_for(metric.factor * score.value for score in sides)
+            texts = (_text(score, replace(metric, decimals=decimals)) for score in sides)
+            shown.append(f"| {metric.title} | {' | '.join(texts)} |")
     row, costs = change_columns(before, after, changes), {}
-    for column, (name, factor, decimals, sign) in {**REMOVED, **LISTENING, **COSTS}.items():
-        if not math.isnan(row.get(column, math.nan)):
-            ends = tuple(factor * row[f"{column}{end}"] for end in ("_low", "_high") if f"{column}{end}" in row)
-            shown_interval = interval(ends, decimals, sign) if len(ends) == 2 and not math.isnan(ends[0]) else ""
-            name = f"bias removed, {name}" if column in REMOVED else NAMED.get(column, name)
-            name = name if UNIT in name or "points" in name else f"{name}, %"
-            costs[name] = f"{number(factor * row[column], decimals, sign)} {shown_interval}".strip()
+    for metric in (*REMOVED, *LISTENING, *COSTS):
+        if not math.isnan(row.get(metric.name, math.nan)):
+            bounds = tuple(row.get(f"{metric.name}{end}", math.nan) for end in ("_low", "_high"))
+            bounds = None if math.isnan(bounds[0]) else bounds
+            label = f"bias removed, {metric.label}" if metric in REMOVED else NAMED.get(metric.name, metric.label)
+            text = f"{metric.text(row[metric.name])} {metric.interval_text(bounds)}".strip()
+            costs[f"{label}, {metric.unit}"] = text
     return RESULTS.format(
         shown="\n".join(shown),
         costs=table(costs, "| after tuning | change [95 % interval] |"),
@@ -153,9 +148,8 @@ def _results(before: list[BiasScore], after: list[BiasScore], changes: list[Bias
     )
 
 
-def _text(score: BiasScore, factor: float, decimals: int) -> str:
-    ends = score.interval and (factor * score.interval[0], factor * score.interval[1])
-    return f"{number(factor * score.value, decimals)} {interval(ends, decimals)}".strip()
+def _text(score: BiasScore, metric: Metric) -> str:
+    return f"{metric.text(score.value)} {metric.interval_text(score.interval)}".strip()
 
 
 USE = """## How to use it

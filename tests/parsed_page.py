@@ -7,15 +7,40 @@ from html.parser import HTMLParser
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 OURS = {
-    "a", "bdi", "body", "caption", "circle", "dd", "details", "div", "dl", "dt", "em", "figcaption", "figure", "h1",
-    "h2", "h3", "head", "header", "html", "li", "line", "link", "main", "mark", "meta", "nav", "ol", "p", "polygon",
-    "polyline", "pre", "rect", "script", "section", "span", "strong", "style", "summary", "svg", "table", "tbody",
-    "td", "text", "th", "thead", "title", "tr", "ul",
+    "a", "bdi", "body", "caption", "circle", "clippath", "dd", "defs", "details", "div", "dl", "dt", "em",
+    "figcaption", "figure", "g", "h1", "h2", "h3", "head", "header", "html", "image", "li", "line", "link", "main",
+    "mark", "meta", "nav", "ol", "p", "path", "polygon", "polyline", "pre", "rect", "script", "section", "span",
+    "strong", "style", "summary", "svg", "table", "tbody", "td", "text", "th", "thead", "title", "tr", "ul", "use",
 }  # fmt: skip
 
 
+STYLE = re.compile(r"((--)?[a-z-]+: ?[\w#.,%() -]*;? ?)*")  # colours, lengths and numbers
+
+
+def assert_inert(source: str) -> "ParsedPage":
+    """Return the parsed page after asserting that nothing in it runs but its script, or leads out of its folder."""
+    page = ParsedPage(source)
+    assert page.open == []
+    assert set(page.tags) <= OURS
+    for tag, name, value in page.attributes:
+        assert not name.startswith("on"), (tag, name)
+        assert name not in {"src", "srcset", "action", "formaction", "xlink:href", "srcdoc"}, (tag, name)
+        assert name != "style" or STYLE.fullmatch(value), (tag, value)
+        if name == "href":
+            assert is_ours(value) or (tag == "image" and value.startswith("data:image/png;base64,")), (tag, value)
+        elif name not in {"aria-label", "data-label", "title"}:
+            assert not re.search(r"url\((?!#)|javascript:|//", value), (tag, value)
+    (style,) = re.findall(r"<style>(.*?)</style>", source, re.DOTALL)
+    assert "url(" not in style and "@import" not in style
+    assert ("meta", "http-equiv", "Content-Security-Policy") in page.attributes
+    assert "<script" not in without_script(source)
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    return page
+
+
 def is_ours(address: str) -> bool:
-    """Say whether an address leads nowhere but into this page, or to a file of the same folder of runs."""
+    """Return whether an address leads only into this page, or to a file of the same folder of runs."""
     return address == "data:," or address.startswith("#") or (address.startswith("./") and ":" not in address)
 
 

@@ -7,9 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
+from markupsafe import Markup
 from rich.console import Console
 
 from evenhand.evaluation.families import FamilyRun
+from evenhand.evaluation.report.figures import new_chart, styled, svg
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.report.tables import Table
 from evenhand.evaluation.report.terminal import print_page
@@ -44,6 +46,15 @@ def measured(scores: Sequence[BiasScore], tables: dict[str, pd.DataFrame], told:
     found = FamilyRun(Path("nowhere"), told)
     vars(found).update(scores=list(scores), table=tables.__getitem__, has=tables.__contains__)
     return found
+
+
+@styled
+def picture(label: str) -> Markup:
+    """Return a chart of a line with a label."""
+    figure, axes = new_chart(label, 300, 200)
+    axes.plot([0, 1], [0, 1])
+    axes.text(0.5, 0.5, label)
+    return svg(figure)
 
 
 def printed(page: Page) -> str:

@@ -30,7 +30,7 @@ from starlette.routing import Mount, Route
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.rating.pairs import left_side, other
 from evenhand.evaluation.rating.votes import Item, Vote, Votes, rater_name
-from evenhand.evaluation.report import plots
+from evenhand.evaluation.report.html import style_sheet
 from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.results import PROMPT_ID, TEXT
 from evenhand.evaluation.runs.files import atomic_write, disk_full_text, is_disk_full
@@ -215,7 +215,7 @@ def _pair_page(rating: Rating, rater: str) -> Response:
 def _page(template: str, **context: Any) -> Response:
     """Return a page whose one script and style are allowed by a nonce, and nothing else is."""
     nonce = secrets.token_urlsafe(16)
-    html = _environment().get_template(template).render(nonce=nonce, css=plots.style(), **context)
+    html = _environment().get_template(template).render(nonce=nonce, css=style_sheet(), **context)
     policy = (
         f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; "
         "img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"

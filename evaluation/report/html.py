@@ -27,7 +27,7 @@ def page_html(page: Page) -> str:
             tables=[shown(table) for table in page.tables],
             sections=[_ready(part) for part in page.sections if part.shown],
             sides=tuple(map(visible, page.sides)),
-            css=plots.style(),
+            css=style_sheet(),
             script=(script := script_text("report")),
             script_hash=script_hash(script),
             markdown_line=markdown_line(page),
@@ -35,6 +35,11 @@ def page_html(page: Page) -> str:
             body_class="single" if len(page.sides) == 1 else "",
         )
     )
+
+
+def style_sheet() -> Markup:
+    """Return the style sheet of all pages."""
+    return Markup(Path(__file__).with_name("style.css").read_text(encoding="utf-8"))
 
 
 def script_text(name: str) -> Markup:

@@ -86,6 +86,15 @@ def score_text(score: BiasScore) -> str:
     return " ".join(filter(None, (number(PER_UNIT * score.value, decimals), interval(bounds, decimals), UNIT)))
 
 
+def tick_number(value: float) -> str:
+    """Return the number of a tick with no more digits than it needs.
+
+    >>> tick_number(-0.25), tick_number(1e-17)
+    ('−0.25', '0')
+    """
+    return f"{round(value, 10):.4g}".replace("-", "−")
+
+
 def before_after(before: str, after: str) -> str:
     """Return the names of two models with the signs that they have in a comparison."""
     return f"○ {visible(display_name(before), 120)} → ● {visible(display_name(after), 120)}"

@@ -31,17 +31,12 @@ class Link:
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing with its caption and legend, if it needs them, above and a note below; a `wide` one has its own row.
-
-    `svg` and the marks of the legend, (mark, name), are made with `plots.svg_…`, which escape; what is hidden in the
-    texts of `svg` is for the maker to write out.
-    """
+    """A chart as SVG (`figures.svg`) with its caption above and a note below; a `wide` one has its own row."""
 
     caption: str
     svg: Markup
     note: str = ""
     wide: bool = True
-    legend: Sequence[tuple[Markup, str]] = ()
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,15 @@
-"""Small plots as SVG that takes its colours from the page and never scales its text.
+"""The dots and intervals in the rows of a table, as SVG in the page's colours that never scales its text.
 
-Every coordinate is a percentage of the drawing, so a plot fits any width. What must be a path (a curve) lies in an
-inner drawing that stretches from 0 to 100 in both directions with the lines kept thin. All text is escaped.
+Every coordinate is a percentage of the drawing, so a row fits any width. All text is escaped.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from markupsafe import Markup
 
-from evenhand.evaluation.report.numbers import number
+from evenhand.evaluation.report.numbers import number, tick_number
 from evenhand.evaluation.report.tables import Mark, Row
 
 
@@ -54,11 +52,6 @@ def ticks(scale: Scale, about: int = 4) -> list[float]:
     return [place * step for place in range(first, last + 1)]
 
 
-def tick_text(value: float) -> str:
-    """Return a tick's number with no more digits than it needs."""
-    return f"{value:.4g}".replace("-", "−")
-
-
 def row_scale(rows: Sequence[Row], ideal: float = 0.0) -> Scale:
     """Return the scale on which all rows of one table are drawn."""
     marks = [mark for row in rows for mark in row.marks]
@@ -67,7 +60,7 @@ def row_scale(rows: Sequence[Row], ideal: float = 0.0) -> Scale:
 
 def row_ticks(scale: Scale) -> Markup:
     """Return the tick labels above a column of rows."""
-    labels = (svg_text(tick_text(tick), scale(tick), 70, "tick middle") for tick in ticks(scale))
+    labels = (svg_text(tick_number(tick), scale(tick), 70, "tick middle") for tick in ticks(scale))
     return svg_figure("ticks", None, *labels)
 
 
@@ -93,11 +86,6 @@ def row_plot(row: Row, scale: Scale, ideal: float = 0.0, sides: Sequence[str] = 
     names = dict(zip(("before", "after"), sides, strict=False))
     texts = [_mark_text(names.get(mark.role, mark.role), mark) for mark in row.marks]
     return svg_figure("row", f"{row.label}: {', '.join(texts) or 'nothing to draw'}", *parts)
-
-
-def style() -> Markup:
-    """Return the style sheet of pages and plots."""
-    return Markup(Path(__file__).with_name("style.css").read_text(encoding="utf-8"))
 
 
 def _mark_text(name: str, mark: Mark) -> str:

@@ -109,7 +109,7 @@
   };
 
   const DRAWN = [
-    "fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "stroke-linecap", "opacity",
+    "fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "stroke-linecap", "stroke-opacity", "opacity", "image-rendering",
     "font-family", "font-size", "font-weight", "text-anchor", "dominant-baseline", "paint-order", "vector-effect", "overflow",
   ];
 

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from evenhand.evaluation.report import plots
-from evenhand.evaluation.report.html import environment, script_hash, script_text
+from evenhand.evaluation.report.html import environment, script_hash, script_text, style_sheet
 from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.sentences import Sentences
 
@@ -44,7 +43,7 @@ def responses_html(
             reading=say.responses_reading(len(sides)),
             without_script=say.without_script,
             rows=_embedded(told),
-            css=plots.style(),
+            css=style_sheet(),
             script=script,
             script_hash=script_hash(script),
         )

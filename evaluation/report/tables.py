@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from evenhand.evaluation.report.metrics import metric_of
+from evenhand.evaluation.report.metrics import Metric, metric_of
 from evenhand.evaluation.report.numbers import NO_NUMBER, decimals_to_see, find, interval, number, p_value, visible
 from evenhand.evaluation.results import BiasScore
 
@@ -13,12 +13,18 @@ RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True)
 class Cell:
-    """A number as text and its interval; or "undefined" and the reason why, which a note says; or several words."""
+    """A number as text and its interval; or "undefined" and the reason, which a note gives; or several words.
+
+    In HTML a cell can have a `shade` from −1 (all blue) to 1 (all orange), a `tooltip`, and be `bold`.
+    """
 
     text: str
     interval: str = ""
     reason: str = ""
     prose: bool = False
+    shade: float = 0.0
+    tooltip: str = ""
+    bold: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,11 @@ class Table:
     note: str = ""
     ideal: float = 0.0
 
+    @property
+    def is_map(self) -> bool:
+        """Whether the table is a map: cells have shades."""
+        return any(cell.shade for row in self.rows for cell in row.cells)
+
 
 def shown(table: Table) -> Table:
     """Return the table with what is hidden in its texts written out, and why cells are undefined in one footnote."""
@@ -66,7 +77,10 @@ def shown(table: Table) -> Table:
             label=visible(row.label),
             instead=visible(row.instead),
             cells=tuple(
-                replace(cell, text=marks.get(cell.reason) or visible(cell.text), reason="") for cell in row.cells
+                replace(
+                    cell, text=marks.get(cell.reason) or visible(cell.text), tooltip=visible(cell.tooltip), reason=""
+                )
+                for cell in row.cells
             ),
         )
         for row in table.rows
@@ -87,7 +101,11 @@ def undrawn(table: Table) -> Table:
 
 
 def score_cell(
-    score: BiasScore | None, factor: float | None = None, digits: int | None = None, sign: bool | None = None
+    score: BiasScore | None,
+    factor: float | None = None,
+    digits: int | None = None,
+    sign: bool | None = None,
+    metric: Metric | None = None,
 ) -> Cell:
     """Return a score in the reported unit of its metric with its interval; or that it was not measured; or the reason.
 
@@ -98,7 +116,7 @@ def score_cell(
     if math.isnan(score.value):
         return Cell("undefined", reason=visible(score.reason or "no reason was given"))
     if None in (factor, digits, sign):
-        metric = metric_of(score)
+        metric = metric or metric_of(score)
         factor = metric.factor if factor is None else factor
         digits = metric.decimals if digits is None else digits
         sign = metric.signed if sign is None else sign

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.runs.tables import read_table
-from evenhand.mitigation.labelling.plots import ThresholdPlan, plan_panels, plan_table
+from evenhand.mitigation.labelling.plots import ThresholdPlan, plan_charts, plan_table
 from evenhand.mitigation.labelling.threshold_plan import PILOT_SLOPE, STRENGTH, predicted, strength_of
 
 say = Sentences(__file__)
@@ -32,7 +33,7 @@ def plan_section(folder: Path, left: float = math.nan) -> Section:
     return Section(
         "The threshold plan",
         [say.plan, say.calibrated(left, strength, STRENGTH, PILOT_SLOPE)],
-        figures=[Figure("", panel, wide=False) for panel in plan_panels(plan)],
+        figures=[Figure("", svg(chart), wide=False) for chart in plan_charts(plan)],
         parts=[Section("The plan as a table", tables=[plan_table(plan)], folded=True)],
     )
 

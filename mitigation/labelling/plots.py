@@ -1,21 +1,29 @@
-"""The threshold plan, drawn and as a table."""
+"""The threshold plan as charts and as a table."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
-from markupsafe import Markup
+from matplotlib.figure import Figure
 
-from evenhand.evaluation.report.numbers import number, percent
-from evenhand.evaluation.report.panels import BOTTOM, LEFT, TOP, grid, polyline, widened
-from evenhand.evaluation.report.plots import Scale, scale_for, svg_circle, svg_figure, svg_line, svg_text, tick_text
+from evenhand.evaluation.report.figures import (
+    AFTER,
+    INK,
+    PANEL,
+    new_chart,
+    set_ticks,
+    styled,
+    tick_percent,
+    widened,
+)
+from evenhand.evaluation.report.numbers import number, percent, tick_number
 from evenhand.evaluation.report.tables import Cell, Row, Table
 
 
 @dataclass(frozen=True)
 class ThresholdPlan:
-    """The thresholds that were weighed up before tuning, and the one that was taken.
+    """The thresholds that were considered before tuning, and the chosen one.
 
     `table` has the columns alpha, quantile (of b), beta, share_labelled_bias, slope, predicted_fgb_left (the fraction
     of pooled FGB* predicted to remain), lower and upper (its 95 % interval) and predicted_drift.
@@ -26,45 +34,48 @@ class ThresholdPlan:
     quantile: float
 
     def is_chosen(self, alpha: float, quantile: float) -> bool:
-        """Return whether this is the threshold that was taken."""
+        """Return whether this threshold is the chosen one."""
         return math.isclose(alpha, self.alpha, abs_tol=1e-9) and math.isclose(quantile, self.quantile, abs_tol=1e-9)
 
 
-def plan_panels(plan: ThresholdPlan) -> list[Markup]:
-    """Return one panel for each α: the predicted share of pooled FGB* left against the quantile of b.
+@styled
+def plan_charts(plan: ThresholdPlan) -> list[Figure]:
+    """Return one chart for each α: the predicted share of pooled FGB* left against the quantile of b.
 
-    All panels have one scale.
+    All charts have the same axes.
     """
     table = plan.table.sort_values(["alpha", "quantile"], kind="stable")
-    y = scale_for([1.0, *table["predicted_fgb_left"], *table["upper"]], BOTTOM, TOP)
-    x = Scale(*widened(table["quantile"].min(), table["quantile"].max()), LEFT + 3, 97.0)
-    return [
-        _plan_panel(plan, alpha, rows.to_dict("records"), x, y) for alpha, rows in table.groupby("alpha", sort=True)
-    ]
+    shares = np.array([0.0, 1.0, *table["predicted_fgb_left"], *table["upper"], *table["lower"]])
+    shares = shares[np.isfinite(shares)]
+    limits = shares.min() - 0.04, shares.max() + 0.04
+    charts = [_plan_chart(plan, alpha, rows) for alpha, rows in table.groupby("alpha", sort=True)]
+    for chart in charts:
+        chart.axes[0].set(xlim=widened(table["quantile"].min(), table["quantile"].max()), ylim=limits)
+    return charts
 
 
-def _plan_panel(plan: ThresholdPlan, alpha: float, records: Sequence[dict], x: Scale, y: Scale) -> Markup:
-    drawn = [row for row in records if math.isfinite(row["predicted_fgb_left"])]
-    title = f"α = {alpha:g}: predicted pooled FGB* left, percent of before, against the quantile of b"
-    parts = grid(x, y, "quantile of b", lambda share: f"{tick_text(100 * share)} %", about=5)
-    parts.append(polyline([(x(row["quantile"]), y(row["predicted_fgb_left"])) for row in drawn], "ink"))
-    parts.append(svg_text(f"α = {alpha:g}", 0, 6, "label strong"))
-    for row in drawn:
-        here, share = x(row["quantile"]), row["predicted_fgb_left"]
-        chosen = plan.is_chosen(alpha, row["quantile"])
-        role = "after" if chosen else "ink"
-        if math.isfinite(row["lower"]) and math.isfinite(row["upper"]):
-            parts.append(svg_line(here, y(row["lower"]), here, y(row["upper"]), f"whisker {role}"))
-        parts.append(svg_circle(here, y(share), 5 if chosen else 2.5, role))
-        if chosen:
-            label = f"● chosen: {tick_text(row['quantile'])}, {number(100 * share, 0)} % left"
-            parts.append(svg_text(label, 100, 6, "label after end"))
-            title += f"; chosen: quantile {tick_text(row['quantile'])}, {number(100 * share, 0)} % left"
-    return svg_figure("panel", title, *parts)
+def _plan_chart(plan: ThresholdPlan, alpha: float, rows: pd.DataFrame) -> Figure:
+    rows = rows[np.isfinite(rows["predicted_fgb_left"])]
+    label = f"α = {alpha:g}: predicted pooled FGB* left, percent of before, against the quantile of b"
+    figure, axes = new_chart(label, *PANEL)
+    axes.set(title=f"α = {alpha:g}", xlabel="quantile of b")
+    axes.plot(rows["quantile"], rows["predicted_fgb_left"], color=INK)
+    for row in rows.itertuples():
+        is_chosen = plan.is_chosen(alpha, row.quantile)
+        color, share = AFTER if is_chosen else INK, row.predicted_fgb_left
+        axes.vlines(row.quantile, row.lower, row.upper, color=color, linewidth=2)
+        axes.plot(row.quantile, share, "o", color=color, markersize=9 if is_chosen else 5, clip_on=False)
+        if is_chosen:
+            chosen = f"chosen: {tick_number(row.quantile)}, {number(100 * share, 0)} % left"
+            axes.set_title(f"● {chosen}", loc="right", color=AFTER)
+            figure.set_label(f"{label}; {chosen}")
+    set_ticks(axes, "x", 5, tick_number)
+    set_ticks(axes, "y", 4, tick_percent)
+    return figure
 
 
 def plan_table(plan: ThresholdPlan) -> Table:
-    """Return the threshold plan, the chosen threshold pointed out."""
+    """Return the threshold plan with the chosen threshold marked."""
     rows = tuple(
         Row(
             f"α {row.alpha:g}",

@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 
 from evenhand.evaluation.models.revisions import TUNING_FILE
+from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.results import BiasScore
-from evenhand.mitigation.training.plots import TrainingCurve, curve_table, training_panels
+from evenhand.mitigation.training.plots import TrainingCurve, curve_table, training_charts
 
 say = Sentences(__file__)
 
@@ -22,7 +23,7 @@ def training_section(folder: Path) -> Section:
     table = curve_table(curves)
     return Section(
         "Training",
-        figures=[Figure("", panel, wide=False) for panel in training_panels(curves)],
+        figures=[Figure("", svg(chart), wide=False) for chart in training_charts(curves)],
         parts=[Section(table.caption, tables=[table], folded=True)],
     )
 

@@ -6,6 +6,7 @@ from itertools import groupby
 
 import pandas as pd
 
+from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.results import display_name
@@ -61,13 +62,10 @@ def _told_of(rows: Sequence[Setting], lead: Setting | None) -> list[Setting]:
 def _front_section(settings: pd.DataFrame, sweep: Sweep) -> Section:
     """Return what is removed against each cost that was measured."""
     drawn = settings[settings["reduction"].notna()]
-    marks = "filled: meets the bar, as far as measured", "hollow: misses it, or cannot be told", "Pareto front"
-    legend = plots.legend(settings, drawn, *marks)
     costs = [cost for cost in COSTS if drawn[f"{cost}_change"].notna().any()]
     notes = dict.fromkeys(costs[-1:], say.panels)
     figures = [
-        Figure(COSTS[cost], plots.cost_panel(settings, sweep.bar, cost), notes.get(cost, ""), legend=legend)
-        for cost in costs
+        Figure(COSTS[cost], svg(plots.cost_chart(settings, sweep.bar, cost)), notes.get(cost, "")) for cost in costs
     ]
     return Section("What is removed against what it costs", [say.front] if figures else [], figures=figures)
 
@@ -86,15 +84,12 @@ def _plan_section(settings: pd.DataFrame, sweep: Sweep) -> Section:
     if not len(rows):
         return Section(title)
     agreements = plan_agreement(rows)
-    line = "as predicted; dotted: twice and half of it"
-    marks = "filled: predicted by its method’s pilot", "hollow: a pilot, where the plan had it before"
-    legend = plots.legend(settings, rows, *marks, line)
     caption = "Share of pooled FGB* left after tuning: measured against predicted"
     return Section(
         title,
         [say.plan(*agreements)],
         [tables.agreement_table(agreements), tables.plan_table(rows.to_dict("records"))],
-        [Figure(caption, plots.plan_panel(rows, settings), legend=legend)],
+        [Figure(caption, svg(plots.plan_chart(rows, settings)))],
         first_screen=True,
     )
 

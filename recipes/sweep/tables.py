@@ -5,46 +5,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, visible
+from evenhand.evaluation.report.metrics import Metric
+from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, number_cell, p_cell, score_cell
 from evenhand.evaluation.statistics.intervals import share_interval
+from evenhand.recipes.sweep.metrics import CHECKS, COSTS, LISTENING, PLAN_CORRELATION, REMOVED
 from evenhand.recipes.sweep.summary import Agreement, Sweep, setting_label, value_text
 
 say = Sentences(__file__)
 
 Setting = Mapping[str, Any]  # a row of `judged`
 
-# column of the summary: its name in a table, its factor, its decimals, whether its sign is always shown
-REMOVED = {
-    "reduction": ("all descriptors", 100, 1, False),
-    "reduction_seen": ("tuned on", 100, 1, False),
-    "reduction_unseen": ("not tuned on", 100, 1, False),
-}
-LISTENING = {
-    "relevance_kept": ("relevance kept", 100, 1, False),
-    "style_drift": ("style drift", 100, 1, False),
-    "response_perplexity_change": ("their perplexity", 100, 1, True),
-    "distinct_responses_change": ("distinct responses", 100, 1, True),
-    "well_formed_change": ("well-formed, points", 100, 1, True),
-}
-COSTS = {
-    "perplexity_change": ("perplexity", 100, 1, True),
-    "distinct_2_change": ("distinct-2", 100, 1, True),
-    "length_change": ("length", 100, 1, True),
-    "parroting_change": ("repeats, points", 100, 2, True),
-    "worst_cluster_change": (f"worst cluster, {UNIT}", PER_UNIT, 2, True),
-}
-CHECKS = {
-    "reduction_confirmed": ("removed by the second classifier, %", 100, 1, False),
-    "untagged_ratio": ("untagged, × base", 1, 2, False),
-    "minutes": ("minutes", 1, 1, False),
-}
-
 
 def removed_table(settings: Sequence[Setting]) -> Table:
     """Return what each setting removed: over all descriptors, drawn, and of those tuned on and not."""
-    table = _measures("Pooled FGB* removed, % of the base model’s; the line is all of it", settings, REMOVED)
+    table = _measures("Pooled FGB* removed, % of the base model’s; the line is all of it", settings, REMOVED, "%")
     rows = tuple(
         Row(row.label, (*row.cells, Cell(_seeds(setting))), _marks(setting))
         for row, setting in zip(table.rows, settings, strict=True)
@@ -60,13 +36,13 @@ def judged_table(settings: Sequence[Setting]) -> Table:
 
 def listening_table(settings: Sequence[Setting]) -> Table:
     """Return what a model that does not listen cannot keep: how well its responses still fit, and how many differ."""
-    table = _measures("Does it still listen? Its responses beside the base model’s, %", settings, LISTENING)
+    table = _measures("Does it still listen? Its responses beside the base model’s, %", settings, LISTENING, "%")
     return replace(table, note=say.listening if len(table.columns) > 1 else "")
 
 
 def cost_table(settings: Sequence[Setting]) -> Table:
     """Return what each setting cost besides."""
-    table = _measures("What it cost besides: change from the base model, %", settings, COSTS)
+    table = _measures("What it cost besides: change from the base model, %", settings, COSTS, "%")
     return replace(table, note=say.costs if any(math.isfinite(it["worst_cluster_change"]) for it in settings) else "")
 
 
@@ -108,29 +84,29 @@ def agreement_table(agreements: Sequence[Agreement]) -> Table:
     rows = []
     for found in agreements:
         shares = [_share(part, found.n) for part in (found.near, found.factor)]
-        rho = score_cell(found.correlation, 1, 2, sign=False)
+        rho = score_cell(found.correlation, metric=PLAN_CORRELATION)
         rows.append(Row(found.name, (Cell(str(found.n)), *shares, rho, p_cell(found.correlation))))
     columns = ("predictions", "n", "within 0.1, %", "within a factor of two, %", "Spearman ρ", "p")
     return Table("How the predictions held", columns, tuple(rows))
 
 
-def _measures(caption: str, settings: Sequence[Setting], measures: Mapping[str, tuple[str, float, int, bool]]) -> Table:
-    """Return a table of the measures that any setting has."""
-    shown = {name: how for name, how in measures.items() if any(math.isfinite(row[name]) for row in settings)}
-    rows = tuple(
-        Row(_name(row), tuple(_measured(row, name, *how[1:]) for name, how in shown.items())) for row in settings
-    )
-    return Table(caption, ("setting", *(name for name, *_ in shown.values())), rows)
+def _measures(caption: str, settings: Sequence[Setting], metrics: Sequence[Metric], unit: str = "") -> Table:
+    """Return a table of the metrics that any setting has; the caption names the `unit` of those without another."""
+    measured = [metric for metric in metrics if any(math.isfinite(row[metric.name]) for row in settings)]
+    rows = tuple(Row(_name(row), tuple(_measured(row, metric) for metric in measured)) for row in settings)
+    columns = (metric.label if metric.unit == unit else metric.title for metric in measured)
+    return Table(caption, ("setting", *columns), rows)
 
 
-def _measured(setting: Setting, name: str, factor: float, digits: int, sign: bool) -> Cell:
+def _measured(setting: Setting, metric: Metric) -> Cell:
+    name, written = metric.name, (metric.factor, metric.decimals, metric.signed)
     if name == "worst_cluster_change":  # the largest over seeds, so without an interval
-        cell = number_cell(setting[name] * factor, digits, sign)
+        cell = number_cell(setting[name] * metric.factor, *written[1:])
         named = f"{visible(setting['worst_cluster'], 40)} {cell.text}"
         return cell if math.isnan(setting[name]) else Cell(named)
-    if name in ("minutes", "untagged_ratio"):  # how they differ by seed is nobody's question
-        return number_cell(setting[name] * factor, digits, sign)
-    return _cell(setting[name], setting[f"{name}_low"], setting[f"{name}_high"], factor, digits, sign)
+    if name in ("minutes", "untagged_ratio"):  # their spread over seeds is not reported
+        return number_cell(setting[name] * metric.factor, *written[1:])
+    return _cell(setting[name], setting[f"{name}_low"], setting[f"{name}_high"], *written)
 
 
 def _marks(setting: Setting) -> tuple[Mark, ...]:

@@ -9,7 +9,8 @@ import pandas as pd
 from evenhand.evaluation.datasets.gendered_translations import GENDER, LANG
 from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.embedding_bias.metric import ENGLISH_GENDER, similarity_quantiles
-from evenhand.evaluation.families.translation_bias.plots import LINES, GenderRow, Lane, gender_rows, language_name
+from evenhand.evaluation.families.translation_bias.plots import GENDERS, GenderRow, Lane, gender_chart, language_name
+from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.formatted_scores import LEVEL
 from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import find, finite
@@ -123,11 +124,11 @@ def _similarity_figures(similarities: Sequence[tuple[BiasScore, Mapping[float, f
     """Return the distributions of the cosines by language, masculine and feminine (004, Figure 8)."""
     lanes: dict[str, dict[str, Lane]] = {}
     for score, quantiles in similarities:
-        if score.group[GENDER] in LINES and math.isfinite(score.value) and quantiles:
+        if score.group[GENDER] in GENDERS and math.isfinite(score.value) and quantiles:
             low, first, median, third, high = (quantiles[level] for level in QUANTILES)
             lane = Lane(score.value, (low, high), (first, third), median)
             lanes.setdefault(score.group[LANG], {})[score.group[GENDER]] = lane
     if not lanes:
         return []
     rows = [GenderRow(language_name(lang), lanes_by_gender) for lang, lanes_by_gender in lanes.items()]
-    return [Figure(text.drawn_caption, gender_rows(text.drawn_caption, rows, decimals=3), text.drawn_note)]
+    return [Figure(text.drawn_caption, svg(gender_chart(text.drawn_caption, rows, decimals=3)), text.drawn_note)]

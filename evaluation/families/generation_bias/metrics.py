@@ -152,6 +152,7 @@ METRICS = (
     *QUALITY,
     *CHANGES,
     Metric("style_share", "share of the style", "Mean summed probability of a style cluster over responses.", **_SHARE),
+    Metric("phrase_share", "share with the phrase", "Share of responses that contain a phrase.", **_SHARE, decimals=1),
     Metric("capability", "can do", "Mean score of a task of lm-evaluation-harness.", decimals=3, better="higher"),
     Metric(
         "parroting_rho",

@@ -18,7 +18,7 @@ from evenhand.evaluation.families.likelihood_bias.descriptors import (
 )
 from evenhand.evaluation.families.likelihood_bias.metric import TESTS
 from evenhand.evaluation.families.likelihood_bias.pairs import effect_matrix, pair_effects
-from evenhand.evaluation.families.likelihood_bias.plots import axis_name, pair_map, share_map, short, spread_map
+from evenhand.evaluation.families.likelihood_bias.plots import axis_name, pair_chart, short, spread_chart
 from evenhand.evaluation.families.likelihood_bias.rows import (
     MASKED_VARIANT,
     N_TOKENS,
@@ -26,6 +26,7 @@ from evenhand.evaluation.families.likelihood_bias.rows import (
     compute_surprisals,
     select_most_common_length,
 )
+from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import before_after, find, finite, number, percent, visible
 from evenhand.evaluation.report.page import Figure, Page, Section
@@ -212,17 +213,21 @@ def _grid_section(scores: Sequence[BiasScore]) -> Section:
     if not values:
         return Section("By template", tables=[by_template])
     shares = pd.DataFrame([[values.get((t, a), math.nan) for a in axes] for t in templates], templates, axes)
-    told, rows = "Likelihood Bias in percent, templates by axes", by_template.rows
-    said = "; ".join(f"{row.label} {row.cells[0].text}" for row in rows)
-    table = _grid_table(told, shares, lambda share: number(100 * share, 0))
+    rows = by_template.rows
+    table = _grid_table("Likelihood Bias, %, by axis and template", shares, lambda share: number(100 * share, 0))
+    shaded = (replace(row, cells=_shaded(row.cells, shares.iloc[i])) for i, row in enumerate(table.rows))
     return Section(
         "By axis and template",
         [text.highest_and_lowest(rows[0], rows[-1])] if len(rows) > 1 and rows[-1].marks else [],
-        figures=[Figure("Likelihood Bias, %, by axis and template", share_map(f"{told}: {said}", shares), text.grid)],
-        parts=[
-            Section("By template, with intervals", tables=[by_template], folded=True),
-            Section("By axis and template, as a table", tables=[table], folded=True),
-        ],
+        [replace(table, rows=tuple(shaded), note=text.grid)],
+        parts=[Section("By template, with intervals", tables=[by_template], folded=True)],
+    )
+
+
+def _shaded(cells: Sequence[Cell], shares: Sequence[float]) -> tuple[Cell, ...]:
+    """Return cells with the shares as shades."""
+    return tuple(
+        replace(cell, shade=0.0 if math.isnan(share) else share) for cell, share in zip(cells, shares, strict=True)
     )
 
 
@@ -254,7 +259,7 @@ def _spread_section(quantiles: pd.DataFrame, what: str) -> Section:
     said = "; ".join(f"{axis_name(axis)} {_three_digits(median[axis].median())}" for axis in across)
     told = f"{what.capitalize()} by axis and template; medians over templates: {said}"
     caption = f"{what.capitalize()} of sentences by axis and template"
-    figure = Figure(caption, spread_map(told, list(frames.values())), text.spread(what))
+    figure = Figure(caption, svg(spread_chart(told, list(frames.values()))), text.spread(what))
     table = _grid_table(f"Median {what}", frames["q50"], _three_digits)
     return Section(title, figures=[figure], parts=[Section(f"Median {what} as a table", tables=[table], folded=True)])
 
@@ -330,7 +335,7 @@ def _pairs_section(likelihoods: pd.DataFrame, effects: pd.DataFrame, masked: boo
         told = f"{title}; the likeliest first: {', '.join(visible(name, MAX_NAME_LENGTH) for name in order)}"
         caption = "Of 100 pairs of sentences, how many times the row’s is the less likely"
         parts.append(
-            Section(title, figures=[Figure(caption, pair_map(told, matrix))], folded=len(matrix) > MAX_OPEN_MAP)
+            Section(title, figures=[Figure(caption, svg(pair_chart(told, matrix)))], folded=len(matrix) > MAX_OPEN_MAP)
         )
     caption = "The two descriptors of each axis that differ most, mean over templates"
     table = Table(caption, ("axis", "less likely", "likelier", "of 100"), tuple(rows))

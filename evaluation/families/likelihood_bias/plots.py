@@ -1,42 +1,24 @@
-"""Maps of likelihoods: axes by templates as shades and as distributions, and every pair of an axis's descriptors.
+"""Charts of likelihoods: distributions by axis and template, and every pair of an axis's descriptors.
 
-Paper 002, Figures 2 and 4. Cells have a fixed size, so that a label always fits its row; what is wider than the page
-is scrolled. The cells say what they hold when pointed at.
+Paper 002, Figures 2 and 4. Rows have a fixed height, so that their labels fit; what is wider than the page scrolls.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from markupsafe import Markup, escape
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 
-from evenhand.evaluation.report.numbers import number, visible
-from evenhand.evaluation.report.plots import Scale, tick_text
+from evenhand.evaluation.report.figures import AFTER, INK, MUTED, SHADE, SMALL, ZERO, new_chart, styled
+from evenhand.evaluation.report.numbers import tick_number, visible
 
-# All in pixels.
-SQUARE, SMALL_LETTER = 11, 5.6  # a pair of descriptors; about the width of a letter beside it
-WIDE, HIGH, LETTER = 44, 20, 6.1  # a cell of axis by template; about the width of a letter of its labels
-SLANT = 40  # degrees, of the labels above the columns
-SHADES = 8  # of each colour
+CELL_WIDTH, CELL_HEIGHT, LETTER = 44, 20, 6.1  # pixels: a cell of axis by template; about the width of a letter
+PAIR = 11  # pixels of a pair of descriptors
 NAME, SENTENCE = 40, 56  # letters of a descriptor or axis, and of a template
-
-_STYLE = Markup(
-    "<style>"
-    "svg.map{--over:#a64b00;font-size:11px}"
-    "@media (prefers-color-scheme:dark){svg.map{--over:#f0a35c}}"
-    "svg.map text{font-size:11px;fill:var(--ink)}svg.map .tick{fill:var(--muted);font-size:10px}"
-    "svg.pairs text{font-size:10px}svg.pairs rect{width:10px;height:10px;fill:var(--shade)}"
-    "svg.shares rect{fill:var(--after)}svg.shares .none{fill:none}"
-    "svg.spreads rect{fill:transparent}svg.spreads rect.band{fill:var(--shade)}svg.spreads line.s{stroke:var(--zero)}"
-    "svg.spreads line.q{stroke:var(--after);stroke-width:5}svg.spreads line.m{stroke:var(--ink);stroke-width:2}"
-    + "".join(
-        f"svg.pairs .{sign}{level}{{fill:color-mix(in srgb,var({colour}) {round(100 * level / SHADES)}%,var(--shade))}}"
-        for sign, colour in (("o", "--over"), ("u", "--after"))
-        for level in range(1, SHADES + 1)
-    )
-    + "</style>"
-)
+# Of a pair, by day and by night: the row is the less likely of all pairs of sentences, or the likelier.
+LESS_LIKELY, LIKELIER = to_rgb("#c8670f"), to_rgb("#2f7fc6")
 
 
 def short(template: str) -> str:
@@ -45,168 +27,112 @@ def short(template: str) -> str:
 
 
 def axis_name(axis: str) -> str:
-    """Return an axis's name as it is shown."""
+    """Return an axis's name for readers."""
     return visible(axis.replace("_", " "), NAME)
 
 
-def share_map(told: str, shares: pd.DataFrame) -> Markup:
-    """Return a map of shares, templates × axes: the number in each cell, and the more the darker; "–" where undefined.
-
-    The drawing is as high as its rows, whose order is kept.
-    """
-    left, top, parts = _labels(shares)
-    for row, template in enumerate(shares.index):
-        for column, axis in enumerate(shares.columns):
-            x, y, share = left + WIDE * column, top + HIGH * row, shares.iat[row, column]
-            known = math.isfinite(share)
-            shown = number(100 * share, 0) if known else "–"
-            # At half its strength the ink on the darkest shade still has a contrast above 4.5, by day and by night.
-            fill = Markup('fill-opacity="{:.2f}"').format(0.48 * share) if known else Markup('class="none"')
-            parts.append(
-                Markup(
-                    '<rect x="{}" y="{}" width="{}" height="{}" {}/><text x="{}" y="{}" class="middle">{}'
-                    "<title>{}, {}: {}</title></text>"
-                ).format(
-                    *(x, y, WIDE - 1, HIGH - 1, fill, x + WIDE / 2, y + 14, shown),
-                    *(axis_name(axis), short(template), f"{shown} %" if known else "undefined"),
-                )
-            )
-    return _drawing("shares", left + WIDE * len(shares.columns), top + HIGH * len(shares), told, parts)
-
-
-def spread_map(told: str, quantiles: Sequence[pd.DataFrame]) -> Markup:
-    """Return how numbers above 0 are spread, templates × axes: from the 5 % to the 95 % quantile, box and median.
+@styled
+def spread_chart(label: str, quantiles: Sequence[pd.DataFrame]) -> Figure:
+    """Return the distributions of positive numbers, templates × axes: from the 5 % to the 95 % quantile, box, median.
 
     Args:
-        told: what is drawn, for those who cannot see it.
+        label: the chart's text alternative.
         quantiles: five frames, templates × axes: 5, 25, 50, 75 and 95 %. All cells have one logarithmic scale.
     """
     logs = np.log10(np.stack([frame.to_numpy(np.float64) for frame in quantiles], axis=2))
-    left, top, parts = _labels(quantiles[0])
+    templates, axis_names = map(short, quantiles[0].index), map(axis_name, quantiles[0].columns)
+    templates, axis_names = list(templates), list(axis_names)
     known = logs[np.isfinite(logs)]
-    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
-    scale = Scale(low - 0.02, high + 0.02, 3, WIDE - 4)
-    bottom = top + HIGH * len(quantiles[0])
-    for column in range(len(quantiles[0].columns)):
-        x = left + WIDE * column
-        if column % 2 == 0:
-            size = (x, top, WIDE, bottom - top)
-            parts.append(Markup('<rect x="{}" y="{}" width="{}" height="{}" class="band"/>').format(*size))
-        for place, tick in enumerate(_powers(scale)):  # one below the other, as they would not fit side by side
-            parts.append(_line(x + scale(tick), top, x + scale(tick), bottom, "grid"))
-            parts.append(_text(_plain_power(tick), x + scale(tick), bottom + 11 + 11 * place, "tick middle"))
-    for row, template in enumerate(quantiles[0].index):
-        for column, axis in enumerate(quantiles[0].columns):
-            x, y, five = left + WIDE * column, top + HIGH * row + HIGH / 2, logs[row, column]
-            if np.isfinite(five).all():
-                places = [round(x + scale(float(value)), 1) for value in five]
-                values = [tick_text(float(f"{10.0 ** float(value):.3g}")) for value in (five[2], five[0], five[4])]
-                title = "{}, {}: median {}, 90 % between {} and {}".format(axis_name(axis), short(template), *values)
-                parts.append(
-                    Markup("<g><title>{}</title>{}{}{}{}</g>").format(
-                        title,
-                        Markup('<rect x="{}" y="{}" width="{}" height="{}"/>').format(x, y - HIGH / 2, WIDE, HIGH),
-                        _line(places[0], y, places[4], y, "s"),
-                        _line(places[1], y, places[3], y, "q"),
-                        _line(places[2], y - 6, places[2], y + 6, "m"),
-                    )
-                )
-    return _drawing("spreads", left + WIDE * len(quantiles[0].columns), bottom + 26, told, parts)
+    low, high = (known.min() - 0.02, known.max() + 0.02) if len(known) else (0.0, 1.0)
+    rows, columns = logs.shape[:2]
+    width = LETTER * max(map(len, templates)) + CELL_WIDTH * columns + 0.8 * LETTER * max(map(len, axis_names))
+    height = CELL_HEIGHT * rows + 0.7 * LETTER * max(map(len, axis_names)) + 50
+    figure, axes = new_chart(label, width, height)
+    axes.set(xlim=(0, columns), ylim=(rows, 0))
+    for column in range(0, columns, 2):
+        axes.axvspan(column, column + 1, color=SHADE, linewidth=0)
+    across = np.arange(columns)[None, :, None] + 0.05 + 0.9 * (logs - low) / (high - low)
+    down = np.broadcast_to(np.arange(rows)[:, None] + 0.5, (rows, columns))
+    is_known = np.isfinite(logs).all(axis=2)
+    across, down = across[is_known], down[is_known]
+    axes.plot(*_segments(across[:, 0], across[:, 4], down, down), color=ZERO, linewidth=1)
+    axes.plot(*_segments(across[:, 1], across[:, 3], down, down), color=AFTER, linewidth=5)
+    axes.plot(*_segments(across[:, 2], across[:, 2], down - 0.3, down + 0.3), color=INK, linewidth=2)
+    powers = _powers(low, high)
+    for i, power in enumerate(powers):  # one below the other, as they would not fit side by side
+        ticks = np.arange(columns) + 0.05 + 0.9 * (power - low) / (high - low)
+        axes.vlines(ticks, 0, rows, color=ZERO, linewidth=0.5, zorder=0.9)
+        for tick in ticks:
+            axes.annotate(
+                _power_text(power),
+                (tick, rows),
+                (0, -4 - 12 * i),
+                textcoords="offset points",
+                horizontalalignment="center",
+                verticalalignment="top",
+                fontsize=SMALL - 1,
+                color=MUTED,
+                annotation_clip=False,
+            )
+    axes.set_yticks(np.arange(rows) + 0.5, templates, color=INK)
+    axes.set_xticks(np.arange(columns) + 0.5, axis_names, color=INK, rotation=40, ha="left", rotation_mode="anchor")
+    axes.xaxis.tick_top()
+    axes.grid(visible=False)
+    axes.set_yticks(np.arange(rows), minor=True)
+    axes.grid(axis="y", which="minor")
+    axes.tick_params(which="minor", length=0)
+    return figure
 
 
-def pair_map(told: str, above: pd.DataFrame) -> Markup:
-    """Return all pairs of descriptors once, as a triangle of squares with the descriptors down its slope.
+@styled
+def pair_chart(label: str, above: pd.DataFrame) -> Figure:
+    """Return all pairs of descriptors once, as a triangle of squares with the descriptors at the left and below.
 
     Args:
-        told: what is drawn, for those who cannot see it.
-        above: of `effect_matrix`, in the order to draw: how often a sentence with the row's descriptor has the higher
-            perplexity. 0.5 has no colour, more is orange, less is blue, which the colour-blind tell apart.
+        label: the chart's text alternative.
+        above: of `effect_matrix`, in the order of the rows: how often a sentence with the row's descriptor has the
+            higher perplexity. 0.5 has no colour, more is orange, less is blue; the colour-blind can tell them apart.
     """
-    names = [visible(str(name), NAME) for name in above.index]
-    safe, values = list(map(escape, names)), above.to_numpy()
-    top, parts = 34, _legend()
-    for row, name in enumerate(safe):
-        y = top + SQUARE * row
-        cells = "".join(
-            f'<rect x="{SQUARE * column}"{_shade(values[row, column])}><title>{name} – {safe[column]}: '
-            f"{_hundred(values[row, column])}</title></rect>"
-            for column in range(row)
-        )
-        label = f'<text x="{SQUARE * row + 3}" y="9">{name}</text>'
-        # The names are escaped above; a format of Markup for each square would take seconds.
-        parts.append(Markup(f'<g transform="translate(0,{y})">{cells}{label}</g>'))
-    width = max(SQUARE * row + 8 + SMALL_LETTER * len(name) for row, name in enumerate(names))
-    return _drawing("pairs", max(width, 220), top + SQUARE * len(names) + 2, told, parts)
+    names, n = [visible(str(name), NAME) for name in above.index], len(above)
+    room = 0.58 * PAIR * max(map(len, names)) + 14
+    figure, axes = new_chart(label, max(PAIR * n + room, 260), PAIR * n + room)
+    axes.imshow(pair_colours(above.to_numpy()), interpolation="none", extent=(0, n, n, 0))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_ticks(np.arange(n) + 0.5, names, fontsize=PAIR - 1, color=INK, family="sans-serif")
+    axes.tick_params(axis="x", rotation=90)
+    axes.grid(visible=False)
+    return figure
 
 
-def _shade(value: float) -> str:
-    if math.isnan(value):
-        return ' fill-opacity="0"'
-    level = round(2 * SHADES * (float(value) - 0.5))
-    return f' class="{"o" if level > 0 else "u"}{abs(level)}"' if level else ""
+def pair_colours(above: np.ndarray) -> np.ndarray:
+    """Return the colours of pairs below the diagonal, (n, n, 4) in [0, 1]; the others are transparent.
+
+    The opacity grows from 0 at 0.5 to 1 at 0 and 1, so that a pair without a difference has the colour of the page.
+    """
+    colours = np.zeros((*above.shape, 4))
+    colours[..., :3] = np.where((above > 0.5)[..., None], LESS_LIKELY, LIKELIER)
+    opacity = np.nan_to_num(np.abs(above - 0.5) * 2)
+    colours[..., 3] = np.tril(np.maximum(opacity, 0.06), -1) * np.isfinite(above)
+    return colours
 
 
-def _hundred(value: float) -> str:
-    return "not compared" if math.isnan(value) else f"{100 * value:.0f} of 100"
+def _segments(x1: np.ndarray, x2: np.ndarray, y1: np.ndarray, y2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return segments as one line with gaps."""
+    gap = np.full(len(x1), math.nan)
+    return np.stack([x1, x2, gap], axis=1).ravel(), np.stack([y1, y2, gap], axis=1).ravel()
 
 
-def _legend() -> list[Markup]:
-    steps = range(-SHADES, SHADES + 1)
-    squares = "".join(
-        f'<rect x="{SQUARE * place}"{_shade(0.5 + step / 2 / SHADES)}/>' for place, step in enumerate(steps)
-    )
-    ends = ((0, "0", "tick"), (SQUARE * (SHADES + 0.5), "50", "tick middle"), (SQUARE * len(steps), "100", "tick end"))
-    return [Markup(squares), *(_text(text, x, 21, css_class) for x, text, css_class in ends)]
+def _powers(low: float, high: float) -> list[float]:
+    """Return the logarithms of at most two round numbers between the ends, far apart."""
+    for digits in ((0.0,), (0.0, math.log10(2), math.log10(5))):
+        powers = [power + digit for power in range(math.floor(low), math.ceil(high) + 1) for digit in digits]
+        powers = [power for power in powers if low <= power <= high]
+        if len(powers) > 1:
+            return [powers[0], powers[-1]]
+    return powers
 
 
-def _labels(frame: pd.DataFrame) -> tuple[float, float, list[Markup]]:
-    """Return where the cells of a map begin, from the left and from the top, and the labels of its rows and columns."""
-    templates, axes = [short(it) for it in frame.index], [axis_name(it) for it in frame.columns]
-    left = 8 + round(LETTER * max(map(len, templates), default=0))
-    top = 12 + round(LETTER * math.sin(math.radians(SLANT)) * max(map(len, axes), default=0))
-    parts = []
-    for row, text in enumerate(templates):
-        y = top + HIGH * row
-        parts.append(_line(0, y, left + WIDE * len(axes), y, "grid"))
-        parts.append(_text(text, 0, y + 14, "name"))
-    for column, text in enumerate(axes):
-        x, y = left + WIDE * column + WIDE / 2 - 2, top - 5
-        parts.append(Markup('<text transform="translate({},{}) rotate(-{})">{}</text>').format(x, y, SLANT, text))
-    return left, top, parts
-
-
-def _powers(scale: Scale) -> list[float]:
-    """Return the logarithms of at most two round numbers that the scale reaches, far apart."""
-    digits = ((0.0,), (0.0, math.log10(2), math.log10(5)))
-    for within in digits:
-        found = [
-            power + digit
-            for power in range(math.floor(scale.low), math.ceil(scale.high) + 1)
-            for digit in within
-            if scale.holds(power + digit)
-        ]
-        if len(found) > 1:
-            return [found[0], found[-1]]
-    return found
-
-
-def _plain_power(log: float) -> str:
+def _power_text(log: float) -> str:
     if log < 4 or log != round(log):
-        return tick_text(10.0**log)
+        return tick_number(10.0**log)
     return "10" + f"{log:.0f}".translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, css_class: str) -> Markup:
-    return Markup('<line x1="{}" y1="{}" x2="{}" y2="{}" class="{}"/>').format(x1, y1, x2, y2, css_class)
-
-
-def _text(text: str, x: float, y: float, css_class: str) -> Markup:
-    return Markup('<text x="{}" y="{}" class="{}">{}</text>').format(round(x, 1), y, css_class, text)
-
-
-def _drawing(css_class: str, width: float, height: float, told: str, parts: Iterable[Markup]) -> Markup:
-    room = 0 if css_class == "pairs" else 70  # for the last column's label, which leans to the right
-    return Markup(
-        '<div class="scroll" style="margin:.3rem 0"><svg class="map {}" style="width:{}px;height:{}px" role="img" '
-        'aria-label="{}">{}{}</svg></div>'
-    ).format(css_class, round(width + room), round(height), told, _STYLE, Markup("").join(parts))

@@ -13,7 +13,8 @@ import pandas as pd
 from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.sentence_pairs import tables
 from evenhand.evaluation.families.sentence_pairs.metrics import PREFERENCES
-from evenhand.evaluation.families.sentence_pairs.plots import FEW, Spread, spread_plot
+from evenhand.evaluation.families.sentence_pairs.plots import FEW, Spread, spread_chart
+from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.formatted_scores import formatted_score
 from evenhand.evaluation.report.metrics import glossary
 from evenhand.evaluation.report.numbers import UNIT, before_after, find, number, visible
@@ -259,9 +260,9 @@ def _spread_section(used: Sequence[pd.DataFrame], types: Sequence[str], sides: S
         if not rows:
             continue
         caption, ends = text.drawn[column]["caption"], text.drawn[column]["ends"]
-        drawing, beyond = spread_plot(caption, rows, ends, towards, decimals)
+        chart, beyond = spread_chart(caption, rows, ends, towards, decimals)
         dots = any(0 < len(values) < FEW for row in rows for values in row.differences.values())
-        figures.append(Figure(caption, drawing, text.spread(FEW if dots else 0, beyond)))
+        figures.append(Figure(caption, svg(chart), text.spread(FEW if dots else 0, beyond)))
         numbers.append(tables.quartiles(caption, rows, sides, decimals))
     part = Section("The same as tables", tables=numbers, folded=True)
     sentences = [text.boundary] if figures else []

@@ -1,127 +1,111 @@
-"""How the differences of sentence pairs are spread around the decision boundary: paper 001, Figure 2, laid on its side.
+"""The distribution of the differences of sentence pairs around the decision boundary: paper 001, Figure 2, horizontal.
 
-Each row has the outline of the density, a box from the lower to the upper quartile with the median in it, whiskers to
-the last pair within 1.5 times the box's length, and the mean as an open dot.
+Each row has the density as a violin; a box from the lower to the upper quartile with the median in it; whiskers to the
+last pair within 1.5 times the box's length; and the mean as an open dot.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from markupsafe import Markup
-from scipy.stats import gaussian_kde
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from evenhand.evaluation.report.numbers import number, percent, visible
-from evenhand.evaluation.report.plots import Scale, svg_circle, svg_line, svg_text, tick_text, ticks
+from evenhand.evaluation.report.figures import (
+    AFTER,
+    BEFORE,
+    INK,
+    PAPER,
+    WIDE,
+    ZERO,
+    new_chart,
+    set_ticks,
+    styled,
+    widened,
+)
+from evenhand.evaluation.report.numbers import number, percent, tick_number, visible
 
-HEAD, LABEL, SPREAD = 2.9, 1.5, 2.3  # rem: the axis above all rows; a row's label; the drawing of one model
-FRAME = (0.005, 0.995)  # the quantiles between which the frame reaches: a few far pairs would flatten all others
-FEW = 8  # fewer pairs, or pairs that are all equal, have no density to draw; they are drawn as dots
-GRID = 121  # points of an outline
+HEAD, ROW, GAP = 70, 44, 0.25  # pixels: the axis; the distribution of one model; between bias types, in rows
+FRAME = (0.005, 0.995)  # the quantiles between which the axis reaches: a few far pairs would flatten all others
+FEW = 8  # fewer pairs, or equal ones, have no density; they are drawn as dots
+COLORS = {"before": BEFORE, "after": AFTER}
 
 
 @dataclass(frozen=True)
 class Spread:
-    """One row: the differences of its pairs by role, "before" and, where there are two models, "after"."""
+    """One row: the differences of its pairs by role, "before" and, if there are two models, "after"."""
 
     label: str
     differences: Mapping[str, np.ndarray]
 
 
-def spread_plot(
-    title: str, rows: Sequence[Spread], ends: tuple[str, str], towards: int, decimals: int
-) -> tuple[Markup, int]:
-    """Return the drawing, and how many pairs lie outside its frame.
+@styled
+def spread_chart(
+    title: str, rows: Sequence[Spread], ends: tuple[str, str], stereotype_side: int, decimals: int
+) -> tuple[Figure, int]:
+    """Return the chart, and how many pairs lie outside its axis.
 
-    `ends` says what the left and the right of the boundary at 0 mean; `towards` is −1 where its left is the
-    stereotype's side, else 1.
+    `ends` describes the left and the right of the boundary at 0; `stereotype_side` is −1 if the stereotype's side is
+    the left, else 1.
     """
-    everything = np.concatenate([values for row in rows for values in row.differences.values()])
-    x = _frame(everything)
+    values = np.concatenate([values for row in rows for values in row.differences.values()])
+    low, high = np.quantile(values, FRAME) if len(values) else (0.0, 0.0)
+    low, high = widened(min(float(low), 0.0), max(float(high), 0.0))
     sides = max(len(row.differences) for row in rows)
-    each = LABEL + SPREAD * sides
-    height = HEAD + each * len(rows)
+    means = (" and ".join(_mean(values, decimals) for values in row.differences.values()) for row in rows)
+    texts = [f"{visible(row.label, 60)}: mean {mean}" for row, mean in zip(rows, means, strict=True)]
+    figure, axes = new_chart(f"{title}. {'; '.join(texts)}", WIDE, HEAD + ROW * (sides + GAP) * len(rows))
+    axes.axvline(0, color=ZERO)
+    for i, row in enumerate(rows):
+        for side, (role, differences) in enumerate(row.differences.items()):
+            _draw(axes, differences, i * (sides + GAP) + side, COLORS[role] if sides > 1 else INK)
+    middles = np.arange(len(rows)) * (sides + GAP) + (sides - 1) / 2
+    labels = [f"{visible(row.label, 60)}\n{_shares(row, stereotype_side)}" for row in rows]
+    axes.set_yticks(middles, labels, color=INK)
+    axes.set(xlim=(low, high), ylim=(len(rows) * (sides + GAP) - 0.5, -0.6))
+    axes.set_xlabel(f"← {ends[0]}", loc="left")
+    axes.annotate(
+        f"{ends[1]} →", (1, 0), xycoords=(axes.transAxes, axes.xaxis.label), **{"ha": "right", "va": "bottom"}
+    ).set(color=axes.xaxis.label.get_color(), fontsize=axes.xaxis.label.get_fontsize())
+    set_ticks(axes, "x", 6, tick_number)
+    axes.grid(visible=False, axis="y")
+    return figure, int(sum(((it < low) | (it > high)).sum() for it in rows[0].differences.values()))
 
-    def up(rem: float) -> float:
-        return round(100 * rem / height, 3)
 
-    parts = [svg_text(tick_text(tick), x(tick), up(HEAD - 0.4), "tick middle") for tick in ticks(x, about=6)]
-    parts += [svg_line(x(tick), up(HEAD), x(tick), 100, "zero" if tick == 0 else "grid") for tick in ticks(x, about=6)]
-    parts += [svg_text(f"← {ends[0]}", 0, up(1.0), "tick"), svg_text(f"{ends[1]} →", 100, up(1.0), "tick end")]
-    told = []
-    for place, row in enumerate(rows):
-        top = HEAD + each * place
-        label, beyond = visible(row.label, 60), _shares(row, towards)
-        parts.append(svg_line(0, up(top), 100, up(top), "grid"))
-        parts.append(svg_text(label, 0, up(top + 1.1), "label strong"))
-        parts.append(svg_text(beyond, 100, up(top + 1.1), "label end"))
-        for side, (role, values) in enumerate(row.differences.items()):
-            start = top + LABEL + SPREAD * side
-            parts += _spread(values, x, (up(start), up(start + SPREAD)), role)
-        told.append(f"{label}: mean {' and '.join(_mean(values, decimals) for values in row.differences.values())}")
-    told = f"{title}. {'; '.join(told)}"
-    drawing = Markup('<svg height="{}rem" class="spread" role="img" aria-label="{}"><title>{}</title>{}</svg>')
-    return drawing.format(round(height, 2), told, told, Markup("").join(parts)), int(
-        sum(not x.holds(value) for values in rows[0].differences.values() for value in values)
+def _draw(axes: Axes, values: np.ndarray, y: float, color: str) -> None:
+    """Draw one model's density, box, whiskers and mean; dots if there are few pairs."""
+    if len(values) < FEW or np.ptp(values) == 0:
+        axes.plot(values, np.full(len(values), y), "o", color=color, markersize=5, alpha=0.55, markeredgewidth=0)
+        return
+    violin = axes.violinplot(values, [y], orientation="horizontal", widths=0.9, showextrema=False)
+    violin["bodies"][0].set(facecolor=color, alpha=0.22, linewidth=0)
+    mean = {"marker": "o", "markerfacecolor": PAPER, "markeredgecolor": color, "markeredgewidth": 2, "markersize": 8}
+    axes.boxplot(
+        values,
+        positions=[y],
+        widths=0.16,
+        orientation="horizontal",
+        manage_ticks=False,
+        showfliers=False,
+        showcaps=False,
+        showmeans=True,
+        patch_artist=True,
+        boxprops={"facecolor": color, "edgecolor": "none"},
+        whiskerprops={"color": color, "linewidth": 2},
+        medianprops={"color": PAPER, "linewidth": 2, "solid_capstyle": "butt"},
+        meanprops=mean,
     )
 
 
-def _frame(values: np.ndarray) -> Scale:
-    """Return a scale with 0 in it that leaves out the farthest pairs."""
-    low, high = np.quantile(values, FRAME) if len(values) else (0.0, 0.0)
-    low, high = min(float(low), 0.0), max(float(high), 0.0)
-    margin = 0.03 * (high - low) or 1.0
-    return Scale(low - margin, high + margin, 0.0, 100.0)
-
-
-def _spread(values: np.ndarray, x: Scale, rows: tuple[float, float], role: str) -> list[Markup]:
-    """Return one model's density, box, whiskers and mean between two heights; nothing if there are no pairs."""
-    if not len(values):
-        return []
-    top, bottom = rows
-    middle = round((top + bottom) / 2, 3)
-    if len(values) < FEW or np.ptp(values) == 0:
-        return [svg_circle(x(float(value)), middle, 2.5, f"dot {role}") for value in values if x.holds(value)]
-    lower, median, upper = np.quantile(values, [0.25, 0.5, 0.75])
-    reach = 1.5 * (upper - lower)
-    ends = values[(values >= lower - reach) & (values <= upper + reach)]
-    places = {
-        name: x(x.border(float(value))) for name, value in (("lower", lower), ("median", median), ("upper", upper))
-    }
-    first, last, mean = (x(x.border(float(value))) for value in (ends.min(), ends.max(), values.mean()))
-    thick = (bottom - top) * 0.1
-    return [
-        _density(values, x, (top, bottom), role),
-        svg_line(first, middle, last, middle, f"whisker {role}"),
-        svg_line(places["lower"], middle, places["upper"], middle, f"box {role}"),
-        svg_line(places["median"], middle - thick, places["median"], middle + thick, "median"),
-        svg_circle(mean, middle, 4, f"mean {role}"),
-    ]
-
-
-def _density(values: np.ndarray, x: Scale, rows: tuple[float, float], role: str) -> Markup:
-    """Return the outline of the density, mirrored, as high as the row at its highest."""
-    grid = np.linspace(x.low, x.high, GRID)
-    density = gaussian_kde(values)(grid)
-    density = 0.9 * density / density.max()
-    across = [x(float(value)) for value in grid]
-    outline = [*zip(across, -density, strict=True), *zip(across[::-1], density[::-1], strict=True)]
-    path = " ".join(f"{place},{half:.3f}" for place, half in outline)
-    return Markup(
-        '<svg y="{}%" height="{}%" viewBox="0 -1 100 2" preserveAspectRatio="none">'
-        '<polyline points="{}" class="density {}"/></svg>'
-    ).format(rows[0], round(rows[1] - rows[0], 3), path, role)
-
-
-def _shares(row: Spread, towards: int) -> str:
+def _shares(row: Spread, stereotype_side: int) -> str:
     """Return how many pairs there are, and what share of them lies on the stereotype's side of 0."""
     signs = {"before": "○ ", "after": "● "} if len(row.differences) > 1 else {"before": ""}
     shares = [
-        f"{signs[role]}{percent(float((values * towards > 0).mean()))}"
+        f"{signs[role]}{percent(float((values * stereotype_side > 0).mean()))}"
         for role, values in row.differences.items()
         if len(values)
     ]
-    side = "left" if towards < 0 else "right"
+    side = "left" if stereotype_side < 0 else "right"
     n = max(map(len, row.differences.values()))
     return f"{n:,} {'pair' if n == 1 else 'pairs'}, {' and '.join(shares)} {side} of 0"
 

@@ -11,9 +11,10 @@ import pandas as pd
 from evenhand.evaluation.datasets.gendered_translations import ENGLISH_LANGUAGE, LANG
 from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.translation_bias.cuts import OUTLIER, cut_table, language_table
-from evenhand.evaluation.families.translation_bias.plots import GenderRow, Lane, gap_map, gender_rows, language_name
+from evenhand.evaluation.families.translation_bias.plots import GenderRow, Lane, gender_chart, language_name
+from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.metrics import metric_of
-from evenhand.evaluation.report.numbers import find, finite, number, percent, undefined, visible
+from evenhand.evaluation.report.numbers import find, finite, number, percent, span, undefined, visible
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, count_cells, marks_of, number_cell, p_cell, score_cell
@@ -24,6 +25,7 @@ DIRECTIONS = ("en-xx", "xx-en", XX_XX)
 GENDERS = ("masculine", "feminine", "both")
 GAP, CHRF, CHRF_GAP = "translation_gap", "chrf", "chrf_gap"
 RENDERING, TOXICITY = "masculine_rendering", "added_toxicity"
+FULL_SHADE = 0.95  # the quantile of the sizes of gaps with the full colour: one far pair would leave others pale
 ROWS_AT_EACH_END = 10  # as in 004, Table 5
 MAX_NAME_LENGTH = 60
 
@@ -143,7 +145,7 @@ def _chart_part(scores: Sequence[BiasScore], gaps: Sequence[BiasScore], metric: 
     title, figures = text.drawn_title(metric_of(metric).label), []
     if rows:
         caption = text.drawn_caption(metric_of(metric).label, any("both" in row.lanes for row in rows))
-        figures = [Figure(caption, gender_rows(caption, rows, decimals=1), text.drawn_note)]
+        figures = [Figure(caption, svg(gender_chart(caption, rows, decimals=1)), text.drawn_note)]
     return Section(title, figures=figures, folded=True)
 
 
@@ -164,10 +166,32 @@ def _pairs_section(scores: Sequence[BiasScore], languages: pd.DataFrame, metric:
     caption = text.map_caption(metric_of(metric).label)
     extremes = _language_table(scores, [gap for gap in gaps if math.isfinite(gap.value)], metric, "pair")
     parts = [
-        Section("All pairs", figures=[Figure(caption, gap_map(caption, codes, by_pair), text.map_note)]),
+        Section("All pairs", tables=[_pair_table(caption, codes, by_pair)]),
         Section("Largest and smallest gaps", tables=[extremes]),
     ]
     return Section(text.headings[XX_XX], [text.between], [_source_target_table(means, languages)], parts=parts)
+
+
+def _pair_table(caption: str, codes: Sequence[str], gaps: Mapping[tuple[str, str], BiasScore]) -> Table:
+    """Return the gaps with sources down and targets across, shaded; a pair that was not translated has no number."""
+    sizes = [abs(gap.value) for gap in gaps.values() if math.isfinite(gap.value)]
+    largest = float(np.quantile(sizes, FULL_SHADE)) if sizes and max(sizes) > 0 else 1.0
+    rows = tuple(
+        Row(language_name(source), tuple(_pair_cell(gaps.get((source, target)), largest) for target in codes))
+        for source in codes
+    )
+    return Table(caption, ("source", *map(language_name, codes)), rows, text.map_note)
+
+
+def _pair_cell(gap: BiasScore | None, largest: float) -> Cell:
+    if gap is None:
+        return Cell("")
+    if math.isnan(gap.value):
+        return Cell("–", tooltip=undefined(gap))
+    excludes_zero = gap.interval is not None and (gap.interval[0] > 0 or gap.interval[1] < 0)
+    tooltip = span(gap.interval, 1, sign=True) if gap.interval else ""
+    shade = math.copysign(min(1.0, abs(gap.value) / largest), gap.value)
+    return Cell(number(gap.value, 1, sign=True), shade=shade, tooltip=tooltip, bold=excludes_zero)
 
 
 def _source_and_target(gap: BiasScore) -> tuple[str, str]:
@@ -226,7 +250,7 @@ def _accuracy_figures(languages: Sequence[Mapping[str, BiasScore]]) -> list[Figu
     if not rows:
         return []
     caption = text.accuracy_caption(first.group[DIRECTION])
-    return [Figure(caption, gender_rows(caption, rows, decimals=1, ideal=100.0))]
+    return [Figure(caption, svg(gender_chart(caption, rows, decimals=1, ideal=100.0)))]
 
 
 def _rendering_part(scores: Sequence[BiasScore]) -> Section:

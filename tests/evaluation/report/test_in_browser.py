@@ -7,9 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from markupsafe import Markup
 
-from evenhand.evaluation.report import plots
 from evenhand.evaluation.report.files import write_page
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.page import Figure, Section
@@ -18,6 +16,7 @@ from evenhand.evaluation.report.tables import Cell, Mark, Row, Table
 from evenhand.evaluation.runs.files import write_text
 from tests.browser import PHONE
 from tests.evaluation.report.test_page import PAGE
+from tests.report_pages import picture
 
 CSS = "css selector"
 VALUES = {"nine": "−9.5", "ten": "10.0", "thousand": "1,000.0", "none": "–", "two": "+2.0", "<script>": "0.5"}
@@ -27,16 +26,15 @@ ROWS = tuple(
     for place, (label, text) in enumerate(VALUES.items())
 )
 TALL = Table("Numbers, ×10⁻³", ("type", "value"), ROWS)
-DRAWING = Markup('<div class="scroll">{}</div>').format(  # as wide maps have it
-    plots.svg_figure("panel", "a picture", plots.svg_circle(50, 50, 9, "after"), plots.svg_line(0, 0, 9, 9, "zero"))
-)
 HOSTILE = ('<script>window.hit = 1</script>"><img src=x onerror="window.hit = 1">', "</script><b>b</b><!-- &amp;")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
-    report = replace(PAGE, tables=[TALL], sections=[Section("Drawn", figures=[Figure("A picture", DRAWING)])])
+    report = replace(
+        PAGE, tables=[TALL], sections=[Section("Drawn", figures=[Figure("A picture", picture("a picture"))])]
+    )
     write_page(folder, "report", report)
     write_text(folder / "responses.html", responses_page())
     return folder

@@ -1,11 +1,11 @@
-"""Where the marks of the threshold plan lie, and its table."""
+"""The charts of the threshold plan, and its table."""
 
 import math
-import xml.etree.ElementTree as ElementTree
 
 import pandas as pd
 
-from evenhand.mitigation.labelling.plots import ThresholdPlan, plan_panels, plan_table
+from evenhand.evaluation.report.figures import AFTER, INK, svg
+from evenhand.mitigation.labelling.plots import ThresholdPlan, plan_charts, plan_table
 
 PLAN = pd.DataFrame(
     [
@@ -24,19 +24,17 @@ PLAN = pd.DataFrame(
 
 
 def test_the_chosen_threshold_is_pointed_out():
-    first, second = (ElementTree.fromstring(str(panel)) for panel in plan_panels(ThresholdPlan(PLAN, 0.0, 0.9)))
-    circles = list(first.iter("circle"))
-    assert [it.get("class") for it in circles] == ["ink", "ink", "after"]
-    heights = [float(it.get("cy")[:-1]) for it in circles]
-    assert heights == sorted(heights, reverse=True)  # percent from above: the more is left, the higher
-    labels = [it.text for it in first.iter("text")]
-    assert "● chosen: 0.9, 86 % left" in labels and "α = 0" in labels
-    assert not any("chosen" in (it.text or "") for it in second.iter("text"))
+    first, second = (chart.axes[0] for chart in plan_charts(ThresholdPlan(PLAN, 0.0, 0.9)))
+    dots = [line for line in first.lines if line.get_marker() == "o"]
+    assert [it.get_color() for it in dots] == [INK, INK, AFTER]
+    assert [it.get_ydata()[0] for it in dots] == [0.07, 0.74, 0.86]
+    assert (first.get_title("left"), first.get_title("right")) == ("α = 0", "● chosen: 0.9, 86 % left")
+    assert second.get_title("right") == "" and first.get_ylim() == second.get_ylim()
 
 
 def test_a_plan_of_one_quantile_without_an_interval_is_still_drawn():
-    (panel,) = plan_panels(ThresholdPlan(PLAN.tail(1).assign(lower=math.nan, upper=math.nan), 0.0, 0.9))
-    assert len(list(ElementTree.fromstring(str(panel)).iter("circle"))) == 1
+    (chart,) = plan_charts(ThresholdPlan(PLAN.tail(1).assign(lower=math.nan, upper=math.nan), 0.0, 0.9))
+    assert sum(line.get_marker() == "o" for line in chart.axes[0].lines) == 1 and "nan" not in svg(chart)
 
 
 def test_the_table_has_the_chosen_threshold():

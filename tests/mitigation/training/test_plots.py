@@ -1,17 +1,16 @@
-"""Where the curves of a training lie, and their table."""
+"""The curves of a training as charts and as a table."""
 
-import xml.etree.ElementTree as ElementTree
+from evenhand.evaluation.report.figures import svg
+from evenhand.mitigation.training.plots import TrainingCurve, curve_table, training_charts
 
-from evenhand.mitigation.training.plots import TrainingCurve, curve_table, training_panels
 
-
-def test_training_panels_skip_what_was_not_measured_and_part_close_labels():
+def test_training_charts_skip_undefined_values():
     curve = TrainingCurve([(10, 2.5), (20, 1.50)], [(10, float("nan")), (20, 1.51)])
-    (panel,) = training_panels(curve)
-    svg = ElementTree.fromstring(str(panel))
-    heights = {it.text: float(it.get("y")[:-1]) for it in svg.iter("text") if it.get("class").startswith("label")}
-    assert abs(heights["train"] - heights["validation"]) >= 6.9
-    assert "nan" not in str(panel)
+    (chart,) = training_charts(curve)
+    lines = {line.get_label(): line.get_xydata().tolist() for line in chart.axes[0].lines}
+    assert lines == {"train": [[10, 2.5], [20, 1.5]], "validation": [[20, 1.51]]}
+    assert [it.get_text() for it in chart.axes[0].get_legend().get_texts()] == ["train", "validation"]
+    assert "nan" not in svg(chart)
 
 
 def test_the_table_has_the_steps_that_were_measured():

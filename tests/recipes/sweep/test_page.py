@@ -2,15 +2,13 @@
 
 import math
 import re
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from dataclasses import replace
-from itertools import combinations
 
-import pandas as pd
 import pytest
 from markdown_it import MarkdownIt
 
+from evenhand.evaluation.report.figures import BEFORE, INK, PAPER
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.report.numbers import visible
@@ -18,8 +16,7 @@ from evenhand.mitigation.labelling.threshold_plan import share_left, strength_of
 from evenhand.recipes.sweep import plots as sweep_plots
 from evenhand.recipes.sweep.bar import Bar
 from evenhand.recipes.sweep.page import page
-from evenhand.recipes.sweep.summary import summarise
-from tests.parsed_page import OURS, ParsedPage, is_ours, without_script
+from tests.parsed_page import ParsedPage, assert_inert, without_script
 from tests.report_pages import HOSTILE, printed, table_named, texts
 
 from .sweep_points import point, refused, rise, settings_of, sweep_of
@@ -68,17 +65,7 @@ def hostile():
 
 @pytest.mark.parametrize("kind", ["wide", "two", "hostile"])
 def test_nothing_can_run_or_be_fetched(kind, request):
-    source = page_html(page(request.getfixturevalue(kind)))
-    parsed = ParsedPage(source)
-    assert parsed.open == [] and set(parsed.tags) <= OURS
-    for tag, name, value in parsed.attributes:
-        assert not name.startswith("on"), (tag, name)
-        assert name not in {"src", "srcset", "action", "formaction", "style", "xlink:href", "srcdoc"}, (tag, name)
-        assert name != "href" or is_ours(value), (tag, value)
-        assert name == "aria-label" or not re.search(r"url\(|javascript:|//", value), (tag, value)
-    style = re.search(r"<style>(.*?)</style>", source, re.DOTALL).group(1)
-    assert "url(" not in style and "@import" not in style and source.count("<style>") == 1
-    assert "<script" not in without_script(source)
+    assert_inert(page_html(page(request.getfixturevalue(kind))))
 
 
 def test_hostile_names_are_shown_as_text(hostile):
@@ -191,51 +178,45 @@ def test_a_sweep_without_numbers_is_still_shown(rows):
         assert "no verdict" in text or "There is no point to judge." in text
 
 
-def panels(made):
+def cost_charts(made):
     settings = settings_of(*made.points.to_dict("records"), swept=made.swept)
-    costs = ("perplexity", "distinct_2")
-    return settings, [ElementTree.fromstring(str(sweep_plots.cost_panel(settings, Bar(), it))) for it in costs]
+    return settings, [sweep_plots.cost_chart(settings, Bar(), cost) for cost in ("perplexity", "distinct_2")]
 
 
-def test_every_measured_setting_is_drawn_once_and_what_meets_the_bar_is_filled(wide):
-    summary, (panel, _) = panels(wide)
-    dots = {dot.find("title").text.split(":")[0]: dot for dot in panel.findall("svg")}
-    assert list(dots) == [str(it) for it in summary["number"] if it != 15]  # the refused one has no place
-    filled = [name for name, dot in dots.items() if any("filled" in it.get("class", "") for it in dot)]
-    assert filled == ["14"]
-    assert dots["13"].find("text").text == "13 → 90 %"  # far beyond the others' costs
-    assert panel.find("title").text.endswith("on the Pareto front: 12, 11, 10, 9, 8, 7, 6, 5, 14")
+def dots_and_labels(chart):
+    """Return the dots of a chart by the numbers of their settings, and its labels."""
+    (axes,) = chart.axes
+    dots = {str(line.get_gid()).split(":")[1]: line for line in axes.lines if line.get_gid()}
+    return dots, [text.get_text() for text in axes.texts]
 
 
-def test_a_dot_lies_where_its_numbers_say():
+def test_every_measured_setting_is_plotted_once_and_filled_if_it_meets_the_bar(wide):
+    summary, (chart, _) = cost_charts(wide)
+    dots, labels = dots_and_labels(chart)
+    assert list(dots) == [str(it) for it in summary["number"] if it != 15]  # the refused one has no position
+    assert [name for name, dot in dots.items() if dot.get_markerfacecolor() == INK] == ["14"]
+    assert "13 → 90 %" in labels  # far beyond the others' costs
+    assert chart.get_label().endswith("on the Pareto front: 12, 11, 10, 9, 8, 7, 6, 5, 14")
+
+
+def test_dots_lie_at_their_numbers():
     made = sweep_of(point("a", reduction=0.5, perplexity_change=0.03), point("b", reduction=1.0, perplexity_change=0.0))
-    _, (panel, _) = panels(made)
-    first, second = panel.findall("svg")
-    (limit,) = [it for it in panel.iter("line") if it.get("class") == "limit"]
-    assert first.get("x") == limit.get("x1")  # the bar's limit for perplexity is 3 %
-    assert float(first.get("y")[:-1]) > float(second.get("y")[:-1])
-    assert [dot.find("text").text for dot in (first, second)] == ["1 a", "2 b"]  # so few are named
+    _, (chart, _) = cost_charts(made)
+    dots, labels = dots_and_labels(chart)
+    assert {name: (*dot.get_xdata(), *dot.get_ydata()) for name, dot in dots.items()} == {"1": (0.03, 0.5), "2": (0, 1)}
+    assert {"1 a", "2 b", "the bar"} <= set(labels)  # so few are named
+    (limit,) = [line for line in chart.axes[0].lines if line.get_color() == BEFORE]
+    assert limit.get_xdata() == [0.03, 0.03]  # of the bar, for perplexity
 
 
-def test_labels_do_not_cover_each_other_on_a_crowded_plot():
-    dots = [(200 + 9 * (place % 6), 200 + 9 * (place // 6)) for place in range(24)]
-    places = sweep_plots.place_labels(dots, [18.0] * 24, (900, 400))
-    boxes = [(x + dx, y + dy) for (x, y), (dx, dy) in zip(dots, places, strict=True)]
-    covering = sum(abs(a[0] - b[0]) < 17 and abs(a[1] - b[1]) < 11 for a, b in combinations(boxes, 2))
-    assert covering <= 4
-
-
-def test_a_lone_label_stands_beside_its_dot():
-    ((dx, dy),) = sweep_plots.place_labels([(450, 200)], [10.0], (900, 400))
-    assert 5 < math.hypot(dx, dy) < 18
-
-
-def test_methods_have_marks_of_their_own():
-    summary = summarise(pd.DataFrame([point(it) for it in "abcdef"]), ["method"])
-    *methods, filled, hollow, line = sweep_plots.legend(summary, summary, "meets", "misses", "front")
-    assert [name for _, name in methods] == list("abcdef") and len({str(mark) for mark, _ in methods}) == 6
-    assert [name for _, name in (filled, hollow, line)] == ["meets", "misses", "front"]
-    assert len(sweep_plots.legend(summary.head(1), summary.head(1), "meets", "misses", "front")) == 3
+def test_methods_have_different_markers():
+    summary = settings_of(*(point(it) for it in "abcdef"), swept=["method"])
+    handles = sweep_plots.cost_chart(summary, Bar(), "perplexity").legends[0].legend_handles
+    *methods, filled, hollow, _ = handles
+    assert [it.get_label() for it in methods] == list("abcdef") and len({it.get_marker() for it in methods}) == 6
+    assert (filled.get_markerfacecolor(), hollow.get_markerfacecolor()) == (INK, PAPER)
+    alone = sweep_plots.cost_chart(summary.head(1), Bar(), "perplexity")
+    assert len(alone.legends[0].legend_handles) == 3
 
 
 @pytest.mark.parametrize("kind", ["wide", "two"])

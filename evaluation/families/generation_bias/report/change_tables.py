@@ -10,11 +10,11 @@ import pandas as pd
 from evenhand.evaluation.datasets.phrase_files import REST
 from evenhand.evaluation.families.generation_bias.report.report_data import (
     HEADLINE,
-    METRIC_NAMES,
     Comparison,
     ReportData,
 )
 from evenhand.evaluation.families.generation_bias.report.tables import bias_table
+from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, visible
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, score_cell
@@ -33,9 +33,9 @@ def style_change_table(content: ReportData) -> Table:
     frame = _shown_styles(content)
     if frame is None:
         return NOTHING
-    comparisons = [_comparison(row, visible(row["style"], LONGEST_NAME)) for row in frame.to_dict("records")]
+    comparisons = [_comparison(row, visible(row["style"], LONGEST_NAME), HEADLINE) for row in frame.to_dict("records")]
     n, fell = len(content.tables["style_changes"]), int((content.tables["style_changes"]["change"] < 0).sum())
-    name = f"{METRIC_NAMES[HEADLINE]} of single styles, {UNIT}"
+    name = f"{metric_of(HEADLINE).label} of single styles, {UNIT}"
     caption = f"{name}: the {len(frame)} of {n} that changed most"
     return replace(bias_table(caption, "style", comparisons, compared=True), note=say.styles_fell(n, fell))
 
@@ -84,7 +84,7 @@ def _phrase_table(name: str, frame: pd.DataFrame, named: bool) -> Table:
     for _, group in frame.groupby("group", sort=False):
         for row in group.sort_values("before", ascending=False, kind="stable").to_dict("records"):
             kind = "" if row["group"] == name else f" ({visible(row['group'], LONGEST_NAME)})"
-            comparisons.append(_comparison(row, f"“{visible(row['phrase'], LONGEST_NAME)}”{kind}"))
+            comparisons.append(_comparison(row, f"“{visible(row['phrase'], LONGEST_NAME)}”{kind}", "phrase_share"))
     first, is_rest = frame.iloc[0], name == REST
     descriptors = [visible(descriptor, LONGEST_NAME) for descriptor in first["descriptors"]]
     kind = "a phrase" if named or is_rest else "another phrase"
@@ -122,7 +122,7 @@ def frequency_table(content: ReportData) -> Table:
     rows = [
         Row(
             visible(cluster, LONGEST_NAME),
-            tuple(score_cell(scores.get((cluster, side)), 1, 2, sign=True) for side in sides),
+            tuple(score_cell(scores.get((cluster, side))) for side in sides),
         )
         for cluster in dict.fromkeys(cluster for cluster, _ in scores)
     ]
@@ -138,13 +138,13 @@ def _shown_styles(content: ReportData) -> pd.DataFrame | None:
     return frame.loc[sorted(largest)]
 
 
-def _comparison(row: Mapping[str, Any], label: str) -> Comparison:
+def _comparison(row: Mapping[str, Any], label: str, metric: str) -> Comparison:
     """Return a row of a table (before, after, change, each with _low and _high; p_value, n, reason) as scores."""
     scores = {}
     for side in ("before", "after", "change"):
         bounds = (row[f"{side}_low"], row[f"{side}_high"])
         scores[side] = BiasScore(
-            HEADLINE,
+            f"{metric}_difference" if side == "change" else metric,
             row[side],
             0.0,
             (-math.inf, math.inf),

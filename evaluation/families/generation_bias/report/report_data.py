@@ -7,21 +7,13 @@ from typing import Any
 
 import pandas as pd
 
+from evenhand.evaluation.families.generation_bias.metrics import BIAS
+from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import PER_UNIT, decimals_for, find, finite
 from evenhand.evaluation.results import BiasScore
 
 HEADLINE = "fgb_pooled_corrected"
-METRIC_NAMES = {
-    "fgb": "FGB",
-    "fgb_corrected": "FGB*",
-    "fgb_pooled_corrected": "pooled FGB*",
-    "pgb": "PGB",
-    "pgb_corrected": "PGB*",
-    "pgb_pooled_corrected": "pooled PGB*",
-    "scgb": "SCGB",
-    "scgb_corrected": "SCGB*",
-    "scgb_pooled_corrected": "pooled SCGB*",
-}
+BIAS_METRICS = tuple(metric.name for metric in BIAS)
 
 
 def bias_shown(score: BiasScore | None) -> bool:
@@ -61,7 +53,7 @@ class Comparison:
             upper = self.after.interval[1] - self.before.interval[0]
         else:
             return 0
-        return (lower > 0) - (upper < 0 and (self.shown or self.metric not in METRIC_NAMES))
+        return (lower > 0) - (upper < 0 and (self.shown or self.metric not in BIAS_METRICS))
 
     @property
     def shown(self) -> bool:
@@ -133,7 +125,7 @@ class ReportData:
             if score.metric == metric and list(score.group) == ([] if cut is None else [cut])
         )
         found = [
-            self._comparison(METRIC_NAMES.get(metric, metric) if cut is None else group[0][1], metric, dict(group))
+            self._comparison(metric_of(metric).label if cut is None else group[0][1], metric, dict(group))
             for group in groups
         ]
         return sorted(found, key=lambda row: (-finite(row.before or row.after, -math.inf), row.label))

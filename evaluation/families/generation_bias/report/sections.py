@@ -6,10 +6,12 @@ from typing import Any
 
 import pandas as pd
 
+from evenhand.evaluation.families.generation_bias.metrics import QUALITY
 from evenhand.evaluation.families.generation_bias.report import change_tables as changes
 from evenhand.evaluation.families.generation_bias.report import plots, tables
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, ReportData
 from evenhand.evaluation.families.generation_bias.report.warnings import warnings
+from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.numbers import before_after, visible
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
@@ -64,7 +66,7 @@ def _cost_section(content: ReportData) -> Section:
     costs, shares = tables.cost_table(content), tables.style_share_table(content)
     sentence = ""
     if content.compared:
-        rows = {metric: content.overall(metric) for metric in tables.COSTS}
+        rows = {metric.name: content.overall(metric.name) for metric in QUALITY}
         known = {metric: row if row and row.defined else None for metric, row in rows.items()}
         sentence = " ".join(filter(None, [say.cost(known), say.moved_most(tables.most_moved(content))]))
     parts = [Section(shares.caption, tables=[shares])]
@@ -110,7 +112,7 @@ def _corpus_section(content: ReportData) -> Section:
     return Section(
         "Style against frequency in a corpus",
         [say.corpus(str(first["corpus"]), int(each["count"].sum()), int(first["examples"]), never, len(each))],
-        figures=[Figure("", panel, wide=False) for panel in plots.corpus_panels(corpus)],
+        figures=[Figure("", svg(chart), wide=False) for chart in plots.corpus_charts(corpus)],
         parts=[Section(frequency.caption, tables=[frequency])],
     )
 

@@ -5,13 +5,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from evenhand.evaluation.families.generation_bias.costs.relevance import JUDGED_METRICS
+from evenhand.evaluation.families.generation_bias.metrics import CHANGES, QUALITY
 from evenhand.evaluation.families.generation_bias.report.report_data import (
+    BIAS_METRICS,
     HEADLINE,
-    METRIC_NAMES,
     Comparison,
     ReportData,
     decimals_of,
 )
+from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, decimals_for, interval, number, percent, visible
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, marks_of, p_cell, score_cell
@@ -29,44 +31,20 @@ WATCHED = {
 }
 # Styles that no response should have more of after tuning: paper 002, §4.4, names their rise as its method's failure.
 HARMFUL_CLUSTERS = ("HATE", "ENVY")
-# metric: what it is called, its factor and its decimals when shown
-COSTS = {
-    "relevance": ("relevance, nats", 1, 3),
-    "response_perplexity": ("perplexity of the responses", 1, 2),
-    "distinct_responses": ("distinct responses, %", 100, 1),
-    "well_formed": ("well-formed, %", 100, 1),
-    "perplexity": ("perplexity on neutral dialogue", 1, 2),
-    "distinct_1": ("distinct-1", 1, 3),
-    "distinct_2": ("distinct-2", 1, 3),
-    "mean_length": ("mean length of a response", 1, 2),
-    "parroting": ("repeats the prompt, %", 100, 2),
-    "offensive_share": ("offensive, %", 100, 2),
-    "empty_share": ("empty, %", 100, 2),
-    "unfinished_share": ("never left its thought, %", 100, 2),
-    "cut_share": ("longer than the classifier reads, %", 100, 2),
-}
-# The same of what two runs alone have, which stands in the column of changes.
-CHANGES = {
-    "relevance_kept": ("relevance kept, %", 100, 1, False),
-    "style_drift": ("style drift, %", 100, 1, False),
-    "response_perplexity_rise": ("perplexity of the responses, change in %", 100, 1, True),
-    "distinct_responses_kept": ("distinct responses kept, %", 100, 1, False),
-    "distinct_2_kept": ("distinct-2 kept, %", 100, 1, False),
-}
 
 
 def headline_table(content: ReportData) -> Table:
     """Return FGB as the paper has it, FGB* and pooled FGB*; the first is not drawn, being mostly noise."""
     comparisons = [row for metric in ("fgb", "fgb_corrected", HEADLINE) for row in content.comparisons(metric)]
     table = bias_table(f"Generation bias, {UNIT}; ideal 0", "measure", comparisons, content.compared)
-    raw = METRIC_NAMES["fgb"]
+    raw = metric_of("fgb").label
     rows = (replace(row, marks=(), instead=say.not_drawn) if row.label == raw else row for row in table.rows)
     return replace(table, rows=tuple(rows))
 
 
 def check_table(content: ReportData) -> Table:
     """Return the headline for what was tuned on and what was not, and by the second style classifier, if measured."""
-    caption = f"The {METRIC_NAMES[HEADLINE]} checked, {UNIT}"
+    caption = f"The {metric_of(HEADLINE).label} checked, {UNIT}"
     return bias_table(caption, "check", content.checks(), content.compared, reductions=True)
 
 
@@ -79,7 +57,7 @@ def watched_tables(content: ReportData, cut: str, name: str) -> list[Table]:
 def other_tables(content: ReportData, cut: str) -> list[Table]:
     """Return the tables of all metrics with this cut that are not watched in any."""
     shown = {watched_metric(content, family, cut) for families in WATCHED.values() for family in families}
-    tables = (_table_by(content, metric, cut, cut) for metric in METRIC_NAMES if metric not in shown)
+    tables = (_table_by(content, metric, cut, cut) for metric in BIAS_METRICS if metric not in shown)
     return [table for table in tables if table.rows]
 
 
@@ -92,24 +70,24 @@ def style_table(content: ReportData) -> Table:
     """Return the styles that make up most of the bias before tuning."""
     metric = watched_metric(content, WATCHED["axis"][0], "style") or HEADLINE
     comparisons = content.comparisons(metric, "style")
-    caption = f"{METRIC_NAMES[metric]} by style, {UNIT}; the largest {STYLES_SHOWN} of {len(comparisons)}"
+    caption = f"{metric_of(metric).label} by style, {UNIT}; the largest {STYLES_SHOWN} of {len(comparisons)}"
     return bias_table(caption, "style", comparisons[:STYLES_SHOWN], content.compared)
 
 
 def cost_table(content: ReportData) -> Table:
     """Return what tuning may have cost; shares are in percent."""
     rows = [
-        Row(name, tuple(_sides(row, factor, digits, content.compared)))
-        for metric, (name, factor, digits) in COSTS.items()
-        for row in content.comparisons(metric)
+        Row(metric.title, tuple(_sides(row, content.compared)))
+        for metric in QUALITY
+        for row in content.comparisons(metric.name)
     ]
     abilities = content.comparisons("capability", "task")
-    rows += [Row(f"can do: {visible(row.label)}", tuple(_sides(row, 1, 3, content.compared))) for row in abilities]
+    rows += [Row(f"can do: {visible(row.label)}", tuple(_sides(row, content.compared))) for row in abilities]
     changes = [
-        Row(name, (Cell(""), Cell(""), score_cell(score, factor, digits, sign)))
-        for metric, (name, factor, digits, sign) in CHANGES.items()
+        Row(metric.title, (Cell(""), Cell(""), score_cell(score)))
+        for metric in CHANGES
         for score in content.differences
-        if content.compared and score.metric == metric and not score.group
+        if content.compared and score.metric == metric.name and not score.group
     ]
     caption = "What it cost" if content.compared else "Quality of the responses"
     judged = any(content.comparisons(metric) for metric in JUDGED_METRICS)
@@ -132,20 +110,20 @@ def style_share_table(content: ReportData) -> Table:
     rows = []
     for row in content.comparisons("style_share", "cluster"):
         direction = row.direction if row.label.upper() in HARMFUL_CLUSTERS else min(row.direction, 0)
-        cells = tuple(_sides(row, 100, 2, content.compared))
-        rows.append(Row(visible(row.label, LONGEST_NAME), cells, _marks(row, 100), direction))
+        cells = tuple(_sides(row, content.compared))
+        rows.append(Row(visible(row.label, LONGEST_NAME), cells, _marks(row), direction))
     caption = "Share of each style cluster in all responses, %"
     return Table(caption, _columns("style cluster", content.compared), tuple(rows))
 
 
 def planted_table(content: ReportData) -> Table:
     """Return the base model's numbers beside what was planted, for a testbed whose truth is known."""
-    cuts = [(metric, cut) for cut in (None, "cluster") for metric in METRIC_NAMES]
+    cuts = [(metric, cut) for cut in (None, "cluster") for metric in BIAS_METRICS]
     comparisons = [row for metric, cut in cuts for row in content.comparisons(metric, cut) if row.truth]
     digits = decimals_of(comparisons)
     rows = tuple(
         Row(
-            row.label if not row.before.group else f"{METRIC_NAMES[row.metric]} {visible(row.label)}",
+            row.label if not row.before.group else f"{metric_of(row.metric).label} {visible(row.label)}",
             (score_cell(row.truth, PER_UNIT, digits), score_cell(row.before, PER_UNIT, digits), Cell(_share(row))),
         )
         for row in comparisons
@@ -196,7 +174,7 @@ def bias_table(
     tested = any(row.difference is not None and row.difference.p_value is not None for row in comparisons)
     rows = []
     for row in comparisons:
-        cells = _sides(row, factor, digits, compared) + ([p_cell(row.difference)] if tested else [])
+        cells = _sides(row, compared, factor, digits) + ([p_cell(row.difference)] if tested else [])
         rows.append(Row(visible(row.label, LONGEST_NAME), tuple(cells), _marks(row, factor), row.direction))
     columns = (*_columns(first_column, compared), *(("p",) if tested else ()))
     table = Table(caption, columns, tuple(rows))
@@ -218,7 +196,7 @@ def _with_reductions(table: Table, comparisons: Sequence[Comparison]) -> Table:
 
 
 def _table_by(content: ReportData, metric: str, cut: str, name: str) -> Table:
-    caption = f"{METRIC_NAMES[metric]} by {name}, {UNIT}"
+    caption = f"{metric_of(metric).label} by {name}, {UNIT}"
     return bias_table(caption, name, content.comparisons(metric, cut), content.compared, reductions=True)
 
 
@@ -226,8 +204,10 @@ def _columns(first: str, compared: bool) -> tuple[str, ...]:
     return (first, "before", "after", "change") if compared else (first, "value")
 
 
-def _sides(row: Comparison, factor: float, digits: int, compared: bool) -> list[Cell]:
+def _sides(row: Comparison, compared: bool, factor: float | None = None, digits: int | None = None) -> list[Cell]:
     """Return the cells of before, after and change; the change is the paired one, if there is one."""
+    if factor is None or digits is None:
+        factor, digits = metric_of(row.metric).factor, metric_of(row.metric).decimals
     cells = [score_cell(row.before, factor, digits)]
     if not compared:
         return cells
@@ -237,7 +217,7 @@ def _sides(row: Comparison, factor: float, digits: int, compared: bool) -> list[
     return [*cells, score_cell(row.after, factor, digits), change]
 
 
-def _marks(row: Comparison, factor: float) -> tuple[Mark, ...]:
+def _marks(row: Comparison, factor: float | None = None) -> tuple[Mark, ...]:
     sides: Iterable = (("before", row.before), ("after", row.after), ("truth", row.truth))
     return tuple(mark for role, score in sides for mark in marks_of(role, score, factor))
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 from evenhand.evaluation.families.generation_bias.report.report_data import (
     HEADLINE,
-    METRIC_NAMES,
     Comparison,
     ReportData,
 )
 from evenhand.evaluation.families.generation_bias.report.tables import HARMFUL_CLUSTERS, WATCHED, watched_metric
+from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import find
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.statistics.multiple_testing import risen
@@ -61,7 +61,7 @@ def _rises(content: ReportData) -> list[str]:
     for cut, name in (("cluster", "Style cluster"), ("axis", "Axis")):
         metric = watched_metric(content, WATCHED[cut][0], cut)
         rows = _risen(content.comparisons(metric, cut)) if metric else []
-        found += [say.rise(name, row.label, METRIC_NAMES[row.metric], row) for row in rows]
+        found += [say.rise(name, row.label, metric_of(row.metric).label, row) for row in rows]
     return found
 
 

@@ -1,4 +1,4 @@
-"""Where the marks of the plots lie."""
+"""The plots of table rows, and the charts of style against frequency."""
 
 import xml.etree.ElementTree as ElementTree
 
@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.families.generation_bias.report import plots, tables
+from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.plots import row_plot, row_scale
 
 
@@ -30,25 +31,19 @@ def corpus(*points):
     return pd.DataFrame(rows).assign(axis="x", cluster="CARE")
 
 
-def test_a_cloud_is_drawn_on_a_logarithmic_scale_and_what_never_occurs_apart():
-    (panel,) = plots.corpus_panels(corpus((1e-4, 0.1, 0.1), (1e-2, 0.2, 0.1), (1.0, 0.3, 0.1), (0.0, 0.4, 0.1)))
-    svg = ElementTree.fromstring(str(panel))
-    before = [it for it in svg.iter("circle") if it.get("class") == "dot before"]
-    across = sorted(float(it.get("cx")[:-1]) for it in before)
-    assert len(before) == 4 == sum(it.get("class") == "dot after" for it in svg.iter("circle"))
-    assert across[0] == plots.NEVER and across[2] - across[1] == pytest.approx(across[3] - across[2], abs=0.02)
-    shown = [it.text for it in svg.iter("text")]
-    assert {"never", "10⁻⁴", "10⁻²", "10⁰", "CARE", "d3", "d2"} <= set(shown)
+def test_a_cloud_has_a_logarithmic_scale_and_puts_descriptors_that_never_occur_apart():
+    (chart,) = plots.corpus_charts(corpus((1e-4, 0.1, 0.1), (1e-2, 0.2, 0.1), (1.0, 0.3, 0.1), (0.0, 0.4, 0.1)))
+    (axes,) = chart.axes
+    before, after = axes.lines
+    assert len(before.get_xdata()) == 4 == len(after.get_xdata())
+    never, *across = sorted(before.get_xdata())
+    assert across == pytest.approx([-4, -2, 0]) and never < -4
+    assert {"never", "10⁻⁴", "10⁻²", "10⁰"} <= {it.get_text() for it in axes.get_xticklabels()}
+    assert axes.get_title("left") == "CARE" and {"d3", "d2"} <= {it.get_text() for it in axes.texts}
 
 
-def test_a_cloud_where_all_occur_has_no_place_for_those_that_never_do():
-    (panel,) = plots.corpus_panels(corpus((0.01, 0.1, 0.1), (0.1, 0.2, float("nan"))))
-    assert "never" not in str(panel) and "nan" not in str(panel)
-    (panel,) = plots.corpus_panels(corpus((0.0, 0.1, 0.1), (0.0, 0.2, 0.1)))
-    assert "never" in str(panel)
-
-
-def test_names_of_points_do_not_lie_on_each_other():
-    (panel,) = plots.corpus_panels(corpus(*[(0.01, 0.3, 0.1)] * 4, (0.02, 0.1, 0.1)))
-    shown = [it.text for it in ElementTree.fromstring(str(panel)).iter("text")]
-    assert len({"d0", "d1", "d2", "d3"} & set(shown)) == 1
+def test_a_cloud_has_a_position_for_zero_only_where_it_is_needed():
+    (chart,) = plots.corpus_charts(corpus((0.01, 0.1, 0.1), (0.1, 0.2, float("nan"))))
+    assert "never" not in svg(chart) and "nan" not in svg(chart)
+    (chart,) = plots.corpus_charts(corpus((0.0, 0.1, 0.1), (0.0, 0.2, 0.1)))
+    assert "never" in svg(chart)

@@ -1,0 +1,208 @@
+"""Charts by matplotlib as SVG in the colours and fonts of a page, in light and dark.
+
+A chart is a matplotlib `Figure` whose label is its text alternative. It is drawn in placeholder colours, which `svg`
+replaces by the variables of style.css. Text stays text, is never parsed as mathematics, and is escaped by matplotlib.
+"""
+
+import io
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import matplotlib
+import numpy as np
+from markupsafe import Markup
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from evenhand.evaluation.report.numbers import tick_number
+
+# Placeholder colours; each stands for the variable of style.css with its name.
+INK, MUTED, FAINT, ZERO = "#010101", "#020202", "#030303", "#040404"
+BEFORE, OVER, AFTER, SHADE, PAPER = "#050505", "#060606", "#070707", "#080808", "#090909"
+_VARIABLES = dict(
+    zip(
+        (INK, MUTED, FAINT, ZERO, BEFORE, OVER, AFTER, SHADE, PAPER),
+        ("ink", "muted", "faint", "zero", "before", "over", "after", "shade", "paper"),
+        strict=True,
+    )
+)
+TEXT, SMALL = 12, 11  # pixels
+WIDE, PANEL = 880, (360, 250)  # pixels: the width of a page on a wide screen; the size of a chart among others
+LETTER = 0.62  # of the font size: about the width of a letter
+
+_STYLE = {
+    **{"figure.dpi": 72, "savefig.dpi": 72, "svg.fonttype": "none", "text.parse_math": False},  # 1 point = 1 pixel
+    **{"font.size": TEXT, "text.color": INK, "axes.titlesize": TEXT, "axes.titleweight": "bold"},
+    **{"axes.titlelocation": "left", "axes.labelsize": SMALL, "axes.labelcolor": MUTED, "axes.labelpad": 6},
+    **{f"{axis}tick.{name}": value for axis in "xy" for name, value in (("color", MUTED), ("labelsize", SMALL))},
+    **{f"{axis}tick.major.size": 0 for axis in "xy"},
+    **{f"axes.spines.{side}": False for side in ("left", "right", "top", "bottom")},
+    **{"axes.facecolor": "none", "figure.facecolor": "none", "savefig.facecolor": "none"},
+    **{"axes.grid": True, "grid.color": FAINT, "grid.linewidth": 1, "axes.axisbelow": True},
+    **{"lines.solid_capstyle": "butt", "legend.frameon": False, "legend.fontsize": SMALL, "legend.labelcolor": INK},
+}
+styled = matplotlib.rc_context(_STYLE)  # decorator of functions that return a chart
+
+Box = tuple[float, float, float, float]  # left, bottom, right, top
+
+
+def new_chart(label: str, width: float, height: float) -> tuple[Figure, Axes]:
+    """Return a figure of this size in pixels with one axes; `label` is its text alternative."""
+    figure = Figure(figsize=(width / 72, height / 72), layout="constrained", label=label)
+    figure.get_layout_engine().set(w_pad=2 / 72, h_pad=2 / 72)
+    return figure, figure.subplots()
+
+
+def set_ticks(axes: Axes, axis: str, about: int, text: Callable[[float], str]) -> None:
+    """Put about as many ticks at round numbers on the "x" or "y" axis, with the text of each."""
+    which = getattr(axes, f"{axis}axis")
+    which.set_major_locator(MaxNLocator(about, steps=[1, 2, 5, 10]))
+    which.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
+
+
+def tick_percent(fraction: float) -> str:
+    """Return a fraction at a tick as a percentage."""
+    return f"{tick_number(100 * fraction)} %"
+
+
+def widened(low: float, high: float, by: float = 0.04) -> tuple[float, float]:
+    """Return limits of an axis with a margin of this share at both ends; of a single number, half of one each way."""
+    margin = by * (high - low) or 0.5
+    return low - margin, high + margin
+
+
+def add_tooltip(artist: Artist, text: str) -> None:
+    """Show a text while the mouse is over the artist."""
+    artist.set_gid(f"tooltip:{text}")
+
+
+def svg(figure: Figure) -> Markup:
+    """Return a chart as SVG for a page; equal charts give equal bytes.
+
+    The drawing scales to the width of its container, down to three quarters of its own size; below it scrolls.
+    """
+    label, buffer = figure.get_label(), io.StringIO()
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": label}), _all_glyphs():
+        FigureCanvasSVG(figure).print_svg(buffer, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    width, height = figure.get_size_inches() * 72
+    text = buffer.getvalue()
+    text = text[text.index("<g id=") : text.rindex("</svg>")]
+    text = re.sub(r'<g id="tooltip:([^"]*)">', r"<g><title>\1</title>", text)
+    text = re.sub(r"<!--.*?-->|(?<=>)\s+(?=<)", "", text, flags=re.DOTALL)
+    text = re.sub(r"<[^>]+>", lambda match: _tag(match[0]), text)  # matplotlib escapes < and > elsewhere
+    text = re.sub(r'<path d="[^"]*"( clip-path="[^"]*")? style="fill: none"/>|<g/>', "", text)
+    return Markup(
+        '<svg class="chart" viewBox="0 0 {0:g} {1:g}" role="img" '
+        'style="min-width:{2:g}px;max-width:{3:g}px" aria-label="{4}"><title>{4}</title>{5}</svg>'
+    ).format(width, height, 0.75 * width, 1.2 * width, label, Markup(text))
+
+
+@contextmanager
+def _all_glyphs() -> Iterator[None]:
+    """Silence warnings on characters that matplotlib's font lacks: the reader's browser has other fonts."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield
+
+
+def _tag(tag: str) -> str:
+    """Return a tag in the page's colours, without what the page's style sets; coordinates have one decimal."""
+    tag = re.sub(r'( id="[^"]*")(?=/?>)' if tag.startswith("<g") else r"\s*\n\s*(?=[\"LzCQ])", "", tag)
+    tag = re.sub(r"(font-family: [^;\"]*|font-stretch: normal|stroke-linejoin: miter);? ?", "", tag)
+    tag = re.sub(r' style=""| transform="rotate\(-0 [^)]*\)"', "", tag).replace("xlink:href=", "href=")
+    tag = re.sub("|".join(_VARIABLES), lambda match: f"var(--{_VARIABLES[match[0]]})", tag)
+    return re.sub(r' (d|x|y|transform|width|height)="[^"]*"', lambda match: _rounded(match[0]), tag)
+
+
+def _rounded(attribute: str) -> str:
+    return re.sub(r"-?\d+\.\d+", lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), attribute)
+
+
+def label_points(
+    axes: Axes, points: Sequence[tuple[float, float]], texts: Sequence[str], lines: Iterable[Box] = ()
+) -> None:
+    """Write a label at each point, where it covers least of points, texts and other labels.
+
+    Args:
+        points: (x, y) in data units. lines: (x1, y1, x2, y2) in data units, horizontal or vertical; labels avoid them.
+    """
+    if not len(points):
+        return
+    with _all_glyphs():
+        axes.figure.draw_without_rendering()  # settles the layout, which positions in pixels depend on
+    to_pixels = axes.transData.transform
+    ends = [(to_pixels(line[:2]), to_pixels(line[2:])) for line in lines]
+    obstacles = [(*np.minimum(*pair) - 1, *np.maximum(*pair) + 1) for pair in ends]
+    obstacles += [text.get_window_extent().extents for text in axes.texts]
+    offsets = place_labels([*map(tuple, to_pixels(points))], texts, axes.get_window_extent().extents, obstacles)
+    for point, text, (dx, dy) in zip(points, texts, offsets, strict=True):
+        end_x, end_y = max(abs(dx) - text_width(text) / 2, 0), max(abs(dy) - TEXT / 2, 0)
+        leader = (
+            {"arrowstyle": "-", "color": MUTED, "shrinkA": 0, "shrinkB": 4} if math.hypot(end_x, end_y) > 12 else None
+        )
+        label = axes.annotate(
+            text,
+            point,
+            (dx, dy),
+            textcoords="offset points",
+            horizontalalignment="center",
+            verticalalignment="center_baseline",
+            fontweight="bold",
+            arrowprops=leader,
+            annotation_clip=False,
+        )
+        label.set_in_layout(False)
+
+
+def place_labels(
+    points: Sequence[tuple[float, float]], texts: Sequence[str], frame: Box, obstacles: Iterable[Box] = ()
+) -> list[tuple[float, float]]:
+    """Return where the middle of each point's label lies, relative to the point, in pixels.
+
+    One after another, each label takes of the places around its point at growing distance the place that covers least
+    of points, obstacles and earlier labels; a nearer one is better.
+
+    Args:
+        points: (x, y) in pixels, upwards.
+        frame: what labels stay within. obstacles: what labels should not cover.
+    """
+    taken = [_box(x, y, 10, 10) for x, y in points] + list(obstacles)
+    chosen = []
+    for (x, y), text in zip(points, texts, strict=True):
+        options, width = [], text_width(text)
+        for distance in (11.0, 16.0, 22.0, 30.0, 40.0, 52.0):
+            across, aslant = distance + width / 2 - 4, 0.6 * (distance - 6) + width / 2
+            around = [(aslant, distance), (-aslant, distance), (aslant, -distance), (-aslant, -distance)]
+            for dx, dy in (*around, (across, 0.0), (-across, 0.0), (0.0, distance), (0.0, -distance)):
+                box = _box(x + dx, y + dy, width, TEXT)
+                covered = sum(_overlap(box, other) for other in taken)
+                options.append((covered + 0.4 * distance + 1000 * _is_outside(box, frame), len(options), dx, dy, box))
+        *_, dx, dy, box = min(options)
+        taken.append(box)
+        chosen.append((round(dx, 1), round(dy, 1)))
+    return chosen
+
+
+def text_width(text: str) -> float:
+    """Return about the width of a label in pixels."""
+    return LETTER * TEXT * len(text) + 3
+
+
+def _box(x: float, y: float, width: float, height: float) -> Box:
+    return x - width / 2, y - height / 2, x + width / 2, y + height / 2
+
+
+def _overlap(one: Box, other: Box) -> float:
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    return width * height if width > 0 and height > 0 else 0.0
+
+
+def _is_outside(box: Box, frame: Box) -> bool:
+    return box[0] < frame[0] or box[1] < frame[1] or box[2] > frame[2] or box[3] > frame[3]
