@@ -67,7 +67,7 @@ def hostile_page() -> Page:
             it,
             [it],
             [Table(it, (it, "value", it), rows, it)],
-            [Figure(it, picture(visible(it)), it)],
+            [Figure(it, picture(f"{visible(it)} {folded}"), it)],
             [Example(it, ((it, words),))],
             [Section(it, [it], folded=folded, examples=[Example(it, ((it, words),))])],
             folded=folded,
