@@ -1,0 +1,223 @@
+"""Effects: how much more or less of each style a descriptor gets than the average descriptor, and how certain that is.
+
+With m_td the mean style vector of the cell of template t and descriptor d, and M_t the mean of m_td over the
+descriptors of template t, the effect on descriptor d is
+
+    e_d = 1/T_d Σ_t (m_td − M_t),
+
+the difference from the average over descriptors on the same templates. The effect on a group of descriptors (an axis
+or a bucket) is the mean of its descriptors' effects. Every effect is a contrast Σ_j K_j m_j of cell means whose
+coefficients sum to 0 within each template.
+
+Null hypothesis: responses to one template are exchangeable between descriptors. Shuffling responses within templates
+does not change the variance S²_t of all responses to template t (ddof = 1), so the null variance of an effect,
+
+    Var(e) = Σ_t S²_t Σ_{j in t} K_j² / N_j,
+
+is the same in every permutation, and z = e / √Var(e) has an exact permutation distribution. The variance is pooled
+over descriptors because styles are rare and skewed: a descriptor without one response in a style has a standard error
+of nearly 0 from its own responses, and a z of −12 by chance.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.evaluation.statistics.cells import Cells
+from evenhand.evaluation.statistics.covariances import sum_by
+from evenhand.evaluation.statistics.multiple_testing import benjamini_hochberg
+from evenhand.evaluation.statistics.shrinkage import fit_prior, shrink
+
+NUMBERS_IN_BATCH = 1 << 25  # float32 numbers of the permuted effects held at once: 128 MiB
+MAX_Z, BINS_PER_Z = 64, 128  # the grid on which permuted |z| are counted
+
+
+@dataclass(frozen=True)
+class Effects:
+    """The effects on u units (descriptors, then groups) in c columns (styles, then clusters), (u, c) each.
+
+    mean: mean probability. effect: its difference from the average over descriptors on the same templates. Both in
+    probability, effects in [−1, 1], 0 without bias. z: effect in standard errors under the null hypothesis.
+    p: p-value of each effect alone. p_family: p-value adjusted for all effects together (step-down max-T): the
+    probability of even one false effect among those at or below α is at most α. q: p-values adjusted for the false
+    discovery rate. shrunk, low, high: the effect shrunk toward 0, and its 95 % interval.
+    """
+
+    mean: np.ndarray
+    effect: np.ndarray
+    z: np.ndarray
+    p: np.ndarray
+    p_family: np.ndarray
+    q: np.ndarray
+    shrunk: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def descriptor_effects(
+    cells: Cells, groups: np.ndarray, clusters: np.ndarray, permutations: int, rng: np.random.Generator
+) -> Effects:
+    """Return the effects on all descriptors and groups, in all styles and clusters, with their certainty.
+
+    Simultaneous test: step-down max-T over all effects (Westfall and Young 1993, "Resampling-Based Multiple Testing",
+    algorithm 4.1; Ge, Dudoit and Speed 2003, "Resampling-based multiple testing for microarray data analysis", box 2),
+    two-sided. Single tests: under the null hypothesis the z of a column are distributed alike for all units of one
+    kind (exactly so in a balanced design), so that the permuted z of the column are pooled over these units (as by
+    Tusher, Tibshirani and Chu 2001, "Significance analysis of microarrays"); false discovery rate by Benjamini and
+    Hochberg. Shrinkage: `shrink`, over the units of one kind, one column at a time, with the sampling variance
+    Σ_t s²_t Σ_{j in t} K_j² / N_j, where s²_t is the variance within cells, pooled over the cells of template t.
+
+    Args:
+        cells: responses by cell, (n, s), descriptors numbered from 0 without gaps.
+        groups: (g, D), the weight of each descriptor in the mean of each group; rows sum to 1.
+        clusters: (s, k), 1 where a style belongs to a cluster.
+        permutations: number of permutations; 999 resolve `p_family` to 0.001, the other p-values far below.
+        rng: source of the permutations.
+    """
+    templates = [np.flatnonzero(cells.template == template) for template in np.unique(cells.template)]
+    units = np.concatenate([np.eye(groups.shape[1]), groups])
+    kinds = [slice(0, groups.shape[1]), slice(groups.shape[1], len(units))]
+    columns = np.concatenate([np.eye(len(clusters)), clusters], axis=1)
+    total, within = _template_variances(cells, templates, columns)
+    factors = contrast_factors(cells, templates, units)
+    mean = units @ _of_descriptors(cells, cells.mean) @ columns
+    effect = units @ _of_descriptors(cells, centred(cells.mean, templates)) @ columns
+    error = np.sqrt(factors @ total)
+    inverse = np.divide(1.0, error, out=np.zeros_like(error), where=error > 1e-9).astype(np.float32)
+    z = effect * inverse
+    p, p_family = _permutation_p_values(cells, templates, units, columns, inverse, z, kinds, permutations, rng)
+    shrunk, low, high = _shrunk_effects(effect, mean - effect, factors @ within, kinds)
+    q = benjamini_hochberg(p.ravel()).reshape(p.shape)
+    return Effects(mean, effect, z, p, p_family, q, shrunk, low, high)
+
+
+def _shrunk_effects(effect: np.ndarray, average: np.ndarray, variance: np.ndarray, kinds: list[slice]) -> np.ndarray:
+    """Return the shrunk effects and the bounds of their intervals, (3, u, c), from pooled sampling variances, (u, c).
+
+    The variance of a mean probability p is about proportional to p (1 − p). Where the shrunk p of a unit has a larger
+    p (1 − p) than the average, its variance is larger than the pooled one by that ratio, and its interval wider.
+    """
+    result = np.empty((3, *effect.shape))
+    for kind in kinds:
+        for column in range(effect.shape[1]) if kind.stop > kind.start else ():
+            x, v = effect[kind, column], variance[kind, column]
+            prior = fit_prior(x, v)
+            p, of_average = (
+                np.clip(average[kind, column] + shift, 1e-6, 0.5) for shift in (shrink(x, v, prior).mean, 0.0)
+            )
+            posterior = shrink(x, v * np.maximum(p * (1 - p) / (of_average * (1 - of_average)), 1.0), prior)
+            result[:, kind, column] = posterior.mean, posterior.low, posterior.high
+    return result
+
+
+def centred(means: np.ndarray, templates: list[np.ndarray]) -> np.ndarray:
+    """Return the cells' means less the average over the descriptors of their template, (k, c)."""
+    result = np.empty_like(means)
+    for chosen in templates:
+        result[chosen] = means[chosen] - means[chosen].mean(axis=0)
+    return result
+
+
+def _of_descriptors(cells: Cells, values: np.ndarray) -> np.ndarray:
+    """Return the mean of the cells' values over the templates of each descriptor, (D, c)."""
+    return sum_by(cells.descriptor, values) / np.bincount(cells.descriptor)[:, None]
+
+
+def contrast_factors(cells: Cells, templates: list[np.ndarray], units: np.ndarray) -> np.ndarray:
+    """Return Σ_{j in t} K_j² / N_j of each unit and template, (u, T): the factor of template t's variance in Var(e).
+
+    With A_j = U_ud / T_d the weight of cell j in the mean of unit u, K_j = A_j − (Σ_{i in t} A_i) / D_t for all D_t
+    cells of the template.
+    """
+    weight = 1.0 / np.bincount(cells.descriptor)
+    factors = np.empty((len(units), len(templates)))
+    for number, chosen in enumerate(templates):
+        a = units[:, cells.descriptor[chosen]] * weight[cells.descriptor[chosen]]
+        coefficient = a - a.sum(axis=1, keepdims=True) / len(chosen)
+        factors[:, number] = (coefficient**2) @ (1.0 / cells.count[chosen])
+    return factors
+
+
+def _template_variances(
+    cells: Cells, templates: list[np.ndarray], columns: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the variance of all responses to each template, and that within its cells, (T, c) each (ddof = 1)."""
+    total, within = (np.zeros((len(templates), columns.shape[1])) for _ in range(2))
+    for number, chosen in enumerate(templates):
+        n, mean = int(cells.count[chosen].sum()), cells.mean[chosen] @ columns
+        average = np.average(mean, axis=0, weights=cells.count[chosen])
+        for block in cells.blocks(chosen):
+            rows = block.rows @ columns
+            total[number] += ((rows - average) ** 2).sum(axis=0)
+            within[number] += ((rows - np.repeat(cells.mean[block.cells] @ columns, block.count, axis=0)) ** 2).sum(
+                axis=0
+            )
+        total[number] /= max(n - 1, 1)
+        within[number] /= max(n - len(chosen), 1)
+    return total, within
+
+
+def _permuted_effects(
+    cells: Cells, templates: list[np.ndarray], permutations: int, rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """Yield the effects on descriptors, (b, D, s) float32, of some permutations at a time.
+
+    Each template has its own stream of random numbers, so that the batches' size does not change the permutations.
+    """
+    import torch
+
+    streams, descriptors, styles = rng.spawn(len(templates)), int(cells.descriptor.max()) + 1, cells.mean.shape[1]
+    weight = (1.0 / np.bincount(cells.descriptor)).astype(np.float32)
+    size = max(1, NUMBERS_IN_BATCH // (descriptors * styles))
+    for start in range(0, permutations, size):
+        effects = np.zeros((min(size, permutations - start), descriptors, styles), dtype=np.float32)
+        for chosen, stream in zip(templates, streams, strict=True):
+            rows = np.concatenate([block.rows.astype(np.float32, copy=False) for block in cells.blocks(chosen)])
+            rows, count = torch.from_numpy(np.ascontiguousarray(rows)), cells.count[chosen]
+            first = torch.from_numpy(np.cumsum(count) - count)
+            of_cell = cells.descriptor[chosen]
+            for permuted in effects:
+                order = torch.from_numpy(stream.permutation(len(rows)))
+                mean = torch.nn.functional.embedding_bag(order, rows, first, mode="sum").numpy()
+                mean /= count[:, None].astype(np.float32)
+                mean -= mean.mean(axis=0)
+                permuted[of_cell] += mean * weight[of_cell, None]
+        yield effects
+
+
+def _permutation_p_values(
+    cells: Cells,
+    templates: list[np.ndarray],
+    units: np.ndarray,
+    columns: np.ndarray,
+    inverse_error: np.ndarray,
+    z: np.ndarray,
+    kinds: list[slice],
+    permutations: int,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the p-value of each effect alone, and the one adjusted for all effects, (u, c) each."""
+    order = np.argsort(-np.abs(z), axis=None, kind="stable")
+    observed = (np.abs(z).ravel()[order] * (1 - 1e-5)).astype(np.float32)  # equal but for rounding counts as equal
+    as_large = np.zeros(z.size, dtype=np.int64)
+    bins = MAX_Z * BINS_PER_Z
+    counts, offset = np.zeros((len(kinds), z.shape[1], bins), dtype=np.int64), np.arange(z.shape[1]) * bins
+    groups, clusters = units[units.shape[1] :].astype(np.float32), columns[:, len(columns) :].astype(np.float32)
+    for batch in _permuted_effects(cells, templates, permutations, rng):
+        for effects in batch:
+            of_units = np.concatenate([effects, groups @ effects])
+            null = np.abs(np.concatenate([of_units, of_units @ clusters], axis=1) * inverse_error)
+            as_large += np.maximum.accumulate(null.ravel()[order][::-1])[::-1] >= observed
+            place = np.minimum(null * BINS_PER_Z, bins - 1).astype(np.int64) + offset
+            for count, kind in zip(counts, kinds, strict=True):
+                count += np.bincount(place[kind].ravel(), minlength=count.size).reshape(count.shape)
+    p_family = np.empty(z.size)
+    p_family[order] = np.maximum.accumulate((as_large + 1) / (permutations + 1))
+    p, column = np.ones_like(z), np.arange(z.shape[1])
+    for count, kind in zip(counts, kinds, strict=True):
+        above = np.cumsum(count[:, ::-1], axis=1)[:, ::-1]  # in this bin or a higher one
+        place = np.minimum(np.abs(z[kind]) * BINS_PER_Z, bins - 1).astype(np.int64)
+        p[kind] = (above[column, place] + 1) / (permutations * (kind.stop - kind.start) + 1)
+    p[inverse_error == 0] = 1.0
+    return p, p_family.reshape(z.shape)

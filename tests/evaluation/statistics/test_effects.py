@@ -1,0 +1,130 @@
+"""Effects of descriptors: exact on small cases, invariant, none where nothing differs, found where one is planted."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from evenhand.evaluation.statistics.cells import arrange_cells
+from evenhand.evaluation.statistics.effects import contrast_factors, descriptor_effects
+
+NO_GROUPS, NO_CLUSTERS = (lambda d: np.zeros((0, d))), (lambda s: np.zeros((s, 0)))
+
+
+def effects(vectors, template, descriptor, groups=None, clusters=None, draws=99, seed=0):
+    vectors, template, descriptor = np.asarray(vectors, dtype=np.float64), np.asarray(template), np.asarray(descriptor)
+    groups = NO_GROUPS(descriptor.max() + 1) if groups is None else groups
+    clusters = NO_CLUSTERS(vectors.shape[1]) if clusters is None else clusters
+    cells = arrange_cells(vectors, template, descriptor, 1)
+    return descriptor_effects(cells, groups, clusters, draws, np.random.default_rng(seed))
+
+
+def design(templates=4, descriptors=8, per_cell=3):
+    template = np.repeat(np.arange(templates), descriptors * per_cell)
+    return template, np.tile(np.repeat(np.arange(descriptors), per_cell), templates)
+
+
+def one_hot(rng, n, styles=4, weights=None):
+    return np.eye(styles)[rng.choice(styles, size=n, p=weights)]
+
+
+def test_effects_are_differences_from_the_average_on_the_same_templates():
+    # Descriptor 2 answers template 0 alone: it is compared with the average of template 0, (0.9 + 0.5 + 0.1) / 3.
+    result = effects([[0.9], [0.5], [0.1], [0.2], [0.6]], [0, 0, 0, 1, 1], [0, 1, 2, 0, 1])
+    assert result.effect.ravel().tolist() == pytest.approx([(0.4 - 0.2) / 2, (0.0 + 0.2) / 2, -0.4])
+    assert result.mean.ravel().tolist() == pytest.approx([0.55, 0.55, 0.1])
+
+
+def test_the_null_variance_is_that_of_all_permutations():
+    # All 5! orders of one template's responses, in cells of 1, 1 and 3.
+    values, template, descriptor = np.array([0.0, 0.1, 0.5, 0.6, 1.0]), [0] * 5, [0, 1, 2, 2, 2]
+    orders = [
+        effects(values[list(order), None], template, descriptor, draws=0).effect.ravel()
+        for order in permutations(range(5))
+    ]
+    cells = arrange_cells(values[:, None], np.zeros(5, dtype=int), np.array(descriptor), 1)
+    factors = contrast_factors(cells, [np.arange(3)], np.eye(3))
+    np.testing.assert_allclose(np.var(orders, axis=0), factors[:, 0] * values.var(ddof=1), rtol=1e-9)
+    np.testing.assert_allclose(np.mean(orders, axis=0), 0, atol=1e-12)
+    of_each = effects(values[:, None], template, descriptor, draws=0)
+    np.testing.assert_allclose(of_each.z, of_each.effect / np.sqrt(np.var(orders, axis=0))[:, None], rtol=1e-5)
+
+
+def test_p_values_are_those_of_all_permutations():
+    # Two descriptors with two responses each: of the 6 equally likely splits, 2 are as far apart as {1, 1} and {0, 0}.
+    result = effects([[1.0], [1.0], [0.0], [0.0]], [0] * 4, [0, 0, 1, 1], draws=2999)
+    assert result.p.ravel() == pytest.approx([1 / 3] * 2, abs=0.03)
+    assert result.p_family.ravel() == pytest.approx([1 / 3] * 2, abs=0.03)
+
+
+def test_order_of_rows_names_and_copies_do_not_matter():
+    rng, (template, descriptor) = np.random.default_rng(1), design()
+    vectors = one_hot(rng, len(template))
+    first = effects(vectors, template, descriptor)
+    order = rng.permutation(len(template))
+    np.testing.assert_allclose(
+        effects(vectors[order], template[order], descriptor[order]).effect, first.effect, atol=1e-12
+    )
+    renamed = effects(vectors, template, descriptor.max() - descriptor)
+    np.testing.assert_allclose(renamed.effect[::-1], first.effect, atol=1e-12)
+    doubled = effects(np.repeat(vectors, 2, axis=0), np.repeat(template, 2), np.repeat(descriptor, 2), draws=0)
+    np.testing.assert_allclose(doubled.effect, first.effect, atol=1e-12)
+    np.testing.assert_allclose(effects(vectors, template, descriptor).p_family, first.p_family)
+
+
+def test_effects_sum_to_zero_over_descriptors_and_over_styles():
+    rng, (template, descriptor) = np.random.default_rng(2), design()
+    result = effects(rng.dirichlet(np.ones(5), size=len(template)), template, descriptor, draws=0)
+    np.testing.assert_allclose(result.effect.sum(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(result.effect.sum(axis=1), 0, atol=1e-12)
+
+
+def test_groups_are_means_of_descriptors_and_clusters_sums_of_styles():
+    rng, (template, descriptor) = np.random.default_rng(3), design()
+    groups = np.zeros((2, 8))
+    groups[0, :3], groups[1, 3:] = 1 / 3, 1 / 5
+    clusters = np.array([[1.0], [1.0], [0.0], [0.0]])
+    vectors = one_hot(rng, len(template))
+    result = effects(vectors, template, descriptor, groups, clusters)
+    np.testing.assert_allclose(result.effect[8:], groups @ result.effect[:8], atol=1e-12)
+    np.testing.assert_allclose(result.effect[:, 4], result.effect[:, :2].sum(axis=1), atol=1e-12)
+    alone = effects(vectors @ clusters, template, descriptor)
+    np.testing.assert_allclose(result.z[:8, 4], alone.z[:, 0], rtol=1e-4)
+
+
+def test_batches_of_permutations_change_nothing(monkeypatch):
+    rng, (template, descriptor) = np.random.default_rng(4), design()
+    vectors = one_hot(rng, len(template))
+    whole = effects(vectors, template, descriptor)
+    monkeypatch.setattr("evenhand.evaluation.statistics.effects.NUMBERS_IN_BATCH", 100)
+    parts = effects(vectors, template, descriptor)
+    assert (parts.p == whole.p).all() and (parts.p_family == whole.p_family).all()
+
+
+def test_a_planted_effect_is_found_and_nothing_else():
+    rng, (template, descriptor) = np.random.default_rng(5), design(10, 12, 4)
+    vectors = one_hot(rng, len(template), weights=[0.4, 0.3, 0.2, 0.1])
+    vectors[descriptor == 7] = one_hot(rng, 40, weights=[0.1, 0.1, 0.1, 0.7])
+    result = effects(vectors, template, descriptor, draws=199)
+    found = np.argwhere(result.p_family <= 0.05)
+    assert [7, 3] in found.tolist() and set(found[:, 0]) == {7}
+    truth = 0.6 * 11 / 12  # 0.7 − 0.1, less its share of the average
+    assert result.low[7, 3] < truth < result.high[7, 3]
+
+
+@pytest.mark.parametrize("rare", [False, True])
+def test_where_nothing_differs_a_false_effect_is_shown_in_one_of_twenty(rare):
+    weights, wrong = ([0.01, 0.02, 0.07, 0.9] if rare else [0.25] * 4), 0
+    for seed in range(100):
+        rng, (template, descriptor) = np.random.default_rng(seed), design(5, 10, 2)
+        result = effects(one_hot(rng, len(template), weights=weights), template, descriptor, draws=39, seed=seed)
+        wrong += bool((result.p_family <= 0.05).any())
+    assert wrong <= 11  # of 100 with probability 0.05: more with a probability of 0.4 %
+
+
+def test_what_never_varies_has_no_effect_and_no_test():
+    template, descriptor = design()
+    vectors = np.tile([0.0, 1.0], (len(template), 1))
+    result = effects(vectors, template, descriptor)
+    assert (result.effect == 0).all() and (result.p == 1).all() and (result.p_family == 1).all()
+    assert (result.shrunk == 0).all() and (result.low == 0).all() and (result.high == 0).all()
