@@ -34,7 +34,7 @@ from evenhand.evaluation.rows import blocks, some_rows
 from evenhand.evaluation.runs.parts import Parts
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.statistics.cells import codes
-from evenhand.mitigation.labelling.labelling import labelled_rows, threshold_at
+from evenhand.mitigation.labelling.labels import add_labels, choose_threshold
 from evenhand.mitigation.labelling.projection import bias_values
 from evenhand.mitigation.labelling.threshold_plan import threshold_plan
 from evenhand.recipes.responses import write_responses
@@ -98,10 +98,10 @@ def label(folder: Path, n: int, styles: int) -> None:
     run = read_styled_run(folder)
     template, descriptor = (codes(run.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
     b = bias_values(run.vectors, template, descriptor)
-    threshold = threshold_at(b, alpha=0)
+    threshold = choose_threshold(b, alpha=0)
     parts = run.texts(PROMPT_ID, DESCRIPTOR, PERSONA, TEXT)
     ends = accumulate(map(len, run.texts(PROMPT_ID)))
-    labelled = (labelled_rows(part, b[end - len(part) : end], threshold) for part, end in zip(parts, ends, strict=True))
+    labelled = (add_labels(part, b[end - len(part) : end], threshold) for part, end in zip(parts, ends, strict=True))
     write_table(folder / "labels.parquet", labelled)
 
 

@@ -242,7 +242,7 @@ def work(loop: LoopSettings) -> tuple[int, dict[str, int]]:
     responses = sum(cells * settings.prompts.per_cell for settings in measured)
     rows = {}
     for method in loop.methods:
-        settings = loop.tune.training.filled_in(load_method(method))
+        settings = loop.tune.training.with_method_defaults(load_method(method))
         rows[method] = settings.epochs * min(settings.max_rows or 10**9, cells * loop.train_per_cell)
         steps = rows[method] // settings.batch_size
         times = 1 + steps // loop.tune.measure_every if loop.tune.measure_every else 0

@@ -129,6 +129,6 @@ def tuning_data(name: str, method: str, settings: TuningSettings, rows: int) -> 
         columns["label"] = [row % 2 == 0 for row in range(n)]
     data = Dataset.from_dict(columns)
     train, validation = data.select(range(n - 2)), data.select(range(n - 2, n))
-    settings = replace(settings.filled_in(module), batch_size=rows, evaluations_per_epoch=1)
+    settings = replace(settings.with_method_defaults(module), batch_size=rows, evaluations_per_epoch=1)
     tags = ("w5 w6", "w5 w7") if module.TAGS else ()
     return settings, TuningData(method=method, train=train, validation=validation, trainer=module.TRAINER, tags=tags)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
     from evenhand.evaluation.report.score_table import score_figure, score_table
     from evenhand.evaluation.results import BiasScore, signature_line
-    from evenhand.mitigation.labelling.labelling import label_responses
+    from evenhand.mitigation.labelling.labels import label_responses
 
 __all__ = [
     "BiasScore",
@@ -52,7 +52,7 @@ _MODULES = {
     "evaluation.models.styles": ("load_style_classifier", "style_vectors"),
     "evaluation.report.score_table": ("score_figure", "score_table"),
     "evaluation.results": ("BiasScore", "signature_line"),
-    "mitigation.labelling.labelling": ("label_responses",),
+    "mitigation.labelling.labels": ("label_responses",),
 }
 
 

@@ -20,10 +20,10 @@ from evenhand.evaluation.results import find_score, write_scores
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.stage import stage
-from evenhand.mitigation.labelling.by_descriptor import bias_value_changes, cross_fitted_bias_values
+from evenhand.mitigation.labelling.mean_bias_values import bias_value_changes, cross_fitted_bias_values
 from evenhand.mitigation.labelling.page import plan_section
 from evenhand.mitigation.methods import load_method
-from evenhand.mitigation.training.page import method_of, tag_note, training_section
+from evenhand.mitigation.training.page import tag_note, training_section, tuning_method
 from evenhand.recipes.measure import SCORES, check_trust, read_settings
 from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, CompareSettings, measure_config
@@ -136,7 +136,7 @@ def _page(settings: CompareSettings, name: str, before: FamilyRun, after: Family
     sections = [plan_section(settings.labels, _left(settings, changes))] if planned else []
     sections += [training_section(settings.tuning)] if settings.tuning else []
     *others, samples = found.sections
-    subtitle = ", ".join(filter(None, (found.subtitle, method_of(model))))
+    subtitle = ", ".join(filter(None, (found.subtitle, tuning_method(model))))
     warnings = tuned_on_warnings(after.folder, model, settings.labels, settings.tuning)
     return replace(
         found,

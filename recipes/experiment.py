@@ -132,7 +132,7 @@ def plan(loop: LoopSettings, method: str, place: Place, second: bool = False) ->
 
     module = load_method(method)
     trusted = bool(models_with_code(as_settings(loop.measure)))  # later stages read what these settings made
-    training = loop.tune.training.filled_in(module)
+    training = loop.tune.training.with_method_defaults(module)
     measured, under = loop.measure, ""
     if second:
         measured = replace(loop.measure, decoding=loop.second_decoding, capabilities=[])

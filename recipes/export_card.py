@@ -15,7 +15,7 @@ from evenhand.evaluation.report.numbers import decimals_for, find
 from evenhand.evaluation.results import BiasScore, display_name, find_score, read_scores, signature_line
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.mitigation.labelling.page import THRESHOLD
-from evenhand.mitigation.training.card import INTRO, LIMITS, table, tuning_rows
+from evenhand.mitigation.training.card import INTRO, LIMITS, table, tuning_facts_table
 from evenhand.mitigation.training.trainers import load_trainer
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import MeasureSettings
@@ -55,7 +55,7 @@ def export_card(exported: Exported, tuning: Path, measured: MeasureSettings, com
     labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
     further = json.loads((labels / THRESHOLD).read_text(encoding="utf-8"))
     scores = _scores(comparison) if comparison else None
-    rows = tuning_rows(exported.base, facts, further, load_trainer(facts["trainer"]).LOSS)
+    rows = tuning_facts_table(exported.base, facts, further, load_trainer(facts["trainer"]).LOSS)
     parts = [
         f"---\n{_front_matter(exported, facts, measured, scores)}\n---\n",
         INTRO,

@@ -16,8 +16,8 @@ from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.statistics.cells import codes
-from evenhand.mitigation.labelling.by_descriptor import mean_bias_values
-from evenhand.mitigation.labelling.labelling import Threshold, excluded, labelled_rows, threshold_at
+from evenhand.mitigation.labelling.labels import Threshold, add_labels, choose_threshold, exclusion_mask
+from evenhand.mitigation.labelling.mean_bias_values import mean_bias_values
 from evenhand.mitigation.labelling.page import PLAN, THRESHOLD
 from evenhand.mitigation.labelling.projection import bias_values
 from evenhand.mitigation.labelling.threshold_plan import QUANTILES, threshold_plan
@@ -40,7 +40,7 @@ def label(settings: LabelSettings) -> None:
         template, descriptor = (codes(responses.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
         b = bias_values(responses.vectors, template, descriptor, settings.alpha, cross_fitted=settings.cross_fitted)
         how = (settings.alpha, settings.beta, settings.quantile)
-        threshold = threshold_at(b, *how, cross_fitted=settings.cross_fitted)
+        threshold = choose_threshold(b, *how, cross_fitted=settings.cross_fitted)
         file = measured.generation_bias.style_clusters
         clusters = chosen_clusters(file, responses.styles, settings.exclude_clusters)
         kept = np.ones(len(b), dtype=bool)
@@ -49,9 +49,9 @@ def label(settings: LabelSettings) -> None:
             start = 0
             for part in responses.texts(PROMPT_ID, DESCRIPTOR, PERSONA, TEXT):
                 rows = slice(start, start + len(part))
-                labelled, start = labelled_rows(part, b[rows], threshold), rows.stop
+                labelled, start = add_labels(part, b[rows], threshold), rows.stop
                 how = {"parrots": settings.exclude_parrots, "clusters": clusters, "above": settings.exclude_above}
-                kept[rows] = ~excluded(labelled, responses.vectors[rows], **how)
+                kept[rows] = ~exclusion_mask(labelled, responses.vectors[rows], **how)
                 yield labelled[kept[rows]]
 
         write_table(run.folder / f"{LABELS}.parquet", labels())

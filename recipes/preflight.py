@@ -56,4 +56,4 @@ def _check_tuning(config: MeasureConfig, settings: TuneSettings, rounds: int) ->
 
     method = load_method(settings.method)
     model = replace(config.model, name=config.place(config.model.name, "model"))
-    check_tuning(model, method, settings.training.filled_in(method), rounds)
+    check_tuning(model, method, settings.training.with_method_defaults(method), rounds)

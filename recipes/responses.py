@@ -11,7 +11,7 @@ from evenhand.evaluation.report.responses import responses_html, rows_of
 from evenhand.evaluation.results import DESCRIPTOR, RESPONSE, TEMPLATE
 from evenhand.evaluation.runs.files import write_text
 from evenhand.evaluation.statistics.cells import codes
-from evenhand.mitigation.labelling.by_descriptor import Directions
+from evenhand.mitigation.labelling.mean_bias_values import BiasDirections
 from evenhand.mitigation.labelling.projection import bias_values
 
 RESPONSES = "responses.html"
@@ -44,7 +44,7 @@ def _bias_values(base: StyledRun, run: StyledRun) -> np.ndarray:
     The base's own responses are each taken out of their direction.
     """
     if run is not base:
-        return Directions.of(base.shared, base.vectors).project(run.vectors, run.shared[DESCRIPTOR])
+        return BiasDirections.from_responses(base.shared, base.vectors).project(run.vectors, run.shared[DESCRIPTOR])
     b, known = np.full(len(base), np.nan), base.usable()
     usable = base.rows(known)
     template, descriptor = (codes(usable.shared[name]) for name in (TEMPLATE, DESCRIPTOR))

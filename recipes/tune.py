@@ -34,7 +34,7 @@ from evenhand.mitigation.labelling.page import THRESHOLD
 from evenhand.mitigation.methods import Method, load_method
 from evenhand.mitigation.training.callbacks import BiasCallback
 from evenhand.mitigation.training.checks import check_tuning
-from evenhand.mitigation.training.data import Reward, TuningData, hold_out
+from evenhand.mitigation.training.data import RewardFunction, TuningData, hold_out
 from evenhand.mitigation.training.page import CURVES
 from evenhand.mitigation.training.tune import TuningResult
 from evenhand.mitigation.training.tune import tune as train
@@ -63,7 +63,7 @@ def tune(settings: TuneSettings) -> None:
         )
     responses_folder, measured, labelled_by = processes.on_rank_zero(lambda: _labelled(settings))
     check_trust(measured, settings.trust_remote_code, "labels")
-    training, config = settings.training.filled_in(method), measure_config(measured, FAMILY)
+    training, config = settings.training.with_method_defaults(method), measure_config(measured, FAMILY)
     model = replace(config.model, name=config.place(config.model.name, "model"))
     check_tuning(model, method, training)
     inputs = {"labels": labelled_by, "settings": asdict(training)}
@@ -150,7 +150,7 @@ def _first_classifier(config: MeasureConfig) -> StyleClassifier:
 
 
 def _data(
-    settings: TuneSettings, method: Method, rows: tuple[Dataset, Dataset], rewards: Sequence[Reward]
+    settings: TuneSettings, method: Method, rows: tuple[Dataset, Dataset], rewards: Sequence[RewardFunction]
 ) -> TuningData:
     train, validation = rows
     of_method = {"trainer": method.TRAINER, "control_tag": method.INFERENCE_TAG, "tags": method.TAGS}

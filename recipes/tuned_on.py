@@ -5,7 +5,7 @@ from pathlib import Path
 from evenhand.evaluation.results import PROMPT_ID
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.tables import read_table
-from evenhand.mitigation.training.page import say, tuning_facts
+from evenhand.mitigation.training.page import text, tuning_metadata
 
 LABELS, MANIFEST = "labels.parquet", "run.json"
 
@@ -18,7 +18,7 @@ def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tu
         model: what was measured; an adapter lies in the folder of its tuning.
         labels, tuning: the labelling and the tuning run, where they are known.
     """
-    if tuning is None and tuning_facts(model) and (Path(model).parent / MANIFEST).exists():
+    if tuning is None and tuning_metadata(model) and (Path(model).parent / MANIFEST).exists():
         tuning = Path(model).parent
     if labels is None and tuning is not None:
         labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
@@ -26,4 +26,4 @@ def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tu
         return []
     asked, tuned = (read_table(path)[PROMPT_ID] for path in (measured / "prompts.parquet", labels / LABELS))
     n = int(asked.isin(set(tuned)).sum())
-    return [say.tuned_on(n, len(asked))] if n else []
+    return [text.tuned_on(n, len(asked))] if n else []

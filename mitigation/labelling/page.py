@@ -11,9 +11,9 @@ from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.mitigation.labelling.plots import ThresholdPlan, plan_charts, plan_table
-from evenhand.mitigation.labelling.threshold_plan import PILOT_SLOPE, STRENGTH, predicted, strength_of
+from evenhand.mitigation.labelling.threshold_plan import PILOT_SLOPE, STRENGTH, fit_strength, predict_left
 
-say = Sentences(__file__)
+text = Sentences(__file__)
 
 PLAN, THRESHOLD = "threshold_plan", "threshold.json"
 
@@ -25,19 +25,19 @@ def plan_section(folder: Path, left: float = math.nan) -> Section:
     """
     used = json.loads((folder / THRESHOLD).read_text(encoding="utf-8"))
     table = read_table(folder / f"{PLAN}.parquet")
-    slope = planned_at(table, used["alpha"], used["quantile"])["slope"]
-    strength = strength_of(slope, left)
+    slope = plan_row(table, used["alpha"], used["quantile"])["slope"]
+    strength = fit_strength(slope, left)
     if math.isfinite(strength):
-        table = predicted(table, strength)
+        table = predict_left(table, strength)
     plan = ThresholdPlan(table, used["alpha"], used["quantile"])
     return Section(
         "The threshold plan",
-        [say.plan, say.calibrated(left, strength, STRENGTH, PILOT_SLOPE)],
+        [text.plan, text.calibrated(left, strength, STRENGTH, PILOT_SLOPE)],
         figures=[Figure("", svg(chart), wide=False) for chart in plan_charts(plan)],
         parts=[Section("The plan as a table", tables=[plan_table(plan)], folded=True)],
     )
 
 
-def planned_at(table: pd.DataFrame, alpha: float, quantile: float) -> pd.Series:
+def plan_row(table: pd.DataFrame, alpha: float, quantile: float) -> pd.Series:
     """Return the plan's row for a threshold."""
     return table[(table["alpha"] == alpha) & ((table["quantile"] - quantile).abs() < 1e-9)].iloc[0]

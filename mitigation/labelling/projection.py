@@ -68,6 +68,6 @@ def project(vectors: np.ndarray, m_bar: np.ndarray, direction: np.ndarray, alpha
     return ((vectors - m_bar) * direction).sum(axis=1) / np.linalg.norm(direction, axis=1) ** alpha
 
 
-def labels(bias_value: np.ndarray, beta: float) -> np.ndarray:
+def assign_labels(bias_value: np.ndarray, beta: float) -> np.ndarray:
     """Return "bias" where b > β, else "no_bias" (paper 002, C.1)."""
     return np.where(bias_value > beta, BIAS, NO_BIAS)

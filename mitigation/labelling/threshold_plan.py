@@ -12,8 +12,8 @@ turn each descriptor's mean back along its own bias, the slope s, and not how fa
 3.  Compare. `after` are the means (D, S) of the mixtures weighted by that share, `base` those without weights, both
     less their mean over descriptors: s = ⟨after, base⟩ / ‖base‖². 1: nothing was filtered; 0: the kept responses know
     nothing of the bias; below 0: they lean the other way.
-4.  Link. A model tuned on them keeps a share of pooled FGB* that falls with s, `share_left`. How fast is one number,
-    the strength of a method on a model: one tuned model, the pilot, tells it (`strength_of`).
+4.  Link. A model tuned on them keeps a share of pooled FGB* that falls with s, `fraction_left`. How fast is one number,
+    the strength of a method on a model: one tuned model, the pilot, tells it (`fit_strength`).
 """
 
 import math
@@ -31,14 +31,14 @@ from evenhand.mitigation.labelling.projection import ALPHAS, bias_values
 
 QUANTILES = (0.30, 0.40, 0.50, 0.60, 0.70, 0.75, 0.80, 0.85, 0.90, 0.93, 0.95, 0.97, 0.99)
 POOL_ROWS = 1000  # responses that stand for everybody's
-DRAWS = 48  # of each noisy m_d
-BOOTSTRAP = 200
+N_DRAWS = 48  # of each noisy m_d
+N_RESAMPLES = 200
 
 # Fitted to 15 models tuned on the testbed by `rejection` (docs/mitigation.md): how far such a model follows the labels,
 # and how reluctant it is to begin.
 STRENGTH, RESERVE = 4.0, 2.0
-LEAST_LEFT = 0.02  # a pilot that left less, or nothing, has the strength of one that left this much
-LARGEST_SLOPE = 0.95  # a pilot whose labels hardly ask for anything says nothing of how a model follows them
+MIN_FRACTION_LEFT = 0.02  # a pilot that left less, or nothing, has the strength of one that left this much
+MAX_SLOPE = 0.95  # a pilot whose labels hardly ask for anything says nothing of how a model follows them
 PILOT_SLOPE = 0.25  # about where what is left depends most on the strength, at strengths of 2 to 6
 
 
@@ -60,41 +60,41 @@ def threshold_plan(
         One row per (alpha, quantile): `beta`, the quantile of b; `share_labelled_bias`; `slope` s with `slope_lower`
         and `slope_upper` (95 %, bootstrap over descriptors: what a sample of other descriptors would say, not the error
         of the model behind the prediction); `predicted_drift`, ½ Σ |mean of `after` − mean of `base`|, in [0, 1]: how
-        far the style of all responses together moves; and the columns of `predicted`, with STRENGTH.
+        far the style of all responses together moves; and the columns of `predict_left`, with STRENGTH.
     """
     with np.errstate(divide="ignore", invalid="ignore"):  # without any bias there is no share of it: NaN
         rows = _rows(vectors, template, descriptor, alphas, quantiles, np.random.default_rng(seed))
-        return predicted(pd.DataFrame(rows))
+        return predict_left(pd.DataFrame(rows))
 
 
-def predicted(plan: pd.DataFrame, strength: float = STRENGTH) -> pd.DataFrame:
+def predict_left(plan: pd.DataFrame, strength: float = STRENGTH) -> pd.DataFrame:
     """Return the plan with what a method of that strength leaves: `predicted_fgb_left`, `lower` and `upper`."""
     columns = {"predicted_fgb_left": "slope", "lower": "slope_lower", "upper": "slope_upper"}
-    return plan.assign(**{name: share_left(plan[of], strength) for name, of in columns.items()})
+    return plan.assign(**{name: fraction_left(plan[of], strength) for name, of in columns.items()})
 
 
-def share_left(slope: np.ndarray, strength: float = STRENGTH) -> np.ndarray:
+def fraction_left(slope: np.ndarray, strength: float = STRENGTH) -> np.ndarray:
     """Return the share of pooled FGB* left by a method of strength k, (1 + e^−h) / (1 + e^(k(1 − s) − h)).
 
     h is RESERVE. 1 where the labels ask for nothing (s = 1), falling to 0 however far they ask for more.
 
-    >>> [round(float(share_left(s, strength=4)), 3) for s in (1, 0.5, 0, -1)]
+    >>> [round(float(fraction_left(s, strength=4)), 3) for s in (1, 0.5, 0, -1)]
     [1.0, 0.568, 0.135, 0.003]
     """
     return (1 + np.exp(-RESERVE)) / (1 + np.exp(strength * (1 - slope) - RESERVE))
 
 
-def strength_of(slope: float, left: float) -> float:
-    """Return the strength k with which `share_left` of a pilot's slope is what it left of pooled FGB*.
+def fit_strength(slope: float, left: float) -> float:
+    """Return the strength k with which `fraction_left` of a pilot's slope is what it left of pooled FGB*.
 
     NaN where the pilot cannot tell: its labels ask for next to nothing (its slope is above LARGEST_SLOPE).
 
-    >>> round(strength_of(0.5, 0.568), 2)
+    >>> round(fit_strength(0.5, 0.568), 2)
     4.0
     """
-    if not slope <= LARGEST_SLOPE:
+    if not slope <= MAX_SLOPE:
         return math.nan
-    odds = (1 + np.exp(-RESERVE)) / np.clip(left, LEAST_LEFT, 1) - 1
+    odds = (1 + np.exp(-RESERVE)) / np.clip(left, MIN_FRACTION_LEFT, 1) - 1
     return float((RESERVE + np.log(odds)) / (1 - slope))
 
 
@@ -117,7 +117,7 @@ def _rows(
     cells = arrange_cells(vectors, template, descriptor, fewest=1)
     base, learned = _mixtures(cells, everybody, [(row["alpha"], row["beta"]) for row in thresholds], rng)
     n = len(base)
-    resamples = rng.multinomial(n, np.full(n, 1 / n), BOOTSTRAP)
+    resamples = rng.multinomial(n, np.full(n, 1 / n), N_RESAMPLES)
     for row, after in zip(thresholds, learned, strict=True):
         lower, upper = percentile_interval(_slopes(after, base, resamples))
         yield row | {
@@ -151,7 +151,7 @@ def _mixtures(
         for block in cells.blocks(chosen):
             residual = block.deviations * block.of_rows(scale)[:, None]
             covariance += residual.T @ residual
-        draws = direction + rng.multivariate_normal(np.zeros(len(m_bar)), covariance, DRAWS, method="eigh")
+        draws = direction + rng.multivariate_normal(np.zeros(len(m_bar)), covariance, N_DRAWS, method="eigh")
         limits = np.stack([beta * np.linalg.norm(draws, axis=1) ** alpha for alpha, beta in thresholds])
         sums, kept = _kept(everybody, draws, limits)
         sums, kept = (1 - weight) / len(everybody) * sums, (1 - weight) / len(everybody) * kept

@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # what these import would delay the command line
     import pandas as pd
     from datasets import Dataset
 
-    from evenhand.mitigation.labelling.labelled import Render
+    from evenhand.mitigation.labelling.labelled_responses import ContextRenderer
 
 
 class Method(Protocol):
@@ -34,11 +34,11 @@ class Method(Protocol):
     DEFAULTS: Mapping[str, Any]
     INSTRUCTION: str
 
-    def rows(self, labelled: "pd.DataFrame", render: "Render", seed: int = 0) -> "Dataset":
+    def rows(self, labelled: "pd.DataFrame", render: "ContextRenderer", seed: int = 0) -> "Dataset":
         """Return rows with the columns of the trainer and `context`, the untagged context, by which some are held out.
 
         Raises:
-            InputError: see `evenhand.mitigation.labelling.labelled.check_labelled`; no row can be made.
+            InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`; no row can be made.
         """
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from datasets import Dataset
 
 from evenhand.evaluation.results import LABEL, PERSONA, RESPONSE, TEXT
-from evenhand.mitigation.labelling.labelled import Render, check_labelled, untagged_contexts
+from evenhand.mitigation.labelling.labelled_responses import ContextRenderer, check_labelled, render_untagged_contexts
 from evenhand.mitigation.labelling.projection import BIAS, NO_BIAS
 
 BIAS_TAG, NO_BIAS_TAG = f" {BIAS}", f" {NO_BIAS}"
@@ -21,7 +21,7 @@ THRESHOLD_PLAN_APPLIES = True
 DEFAULTS = {"learning_rate": 4e-3, "epochs": 2}
 
 
-def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
+def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
     """Return one row per labelled response, in the same order.
 
     Columns: `prompt`, the context with the tag of the row's label; `completion`, the response; `context`, the same
@@ -32,7 +32,7 @@ def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
         render: makes contexts of prompts and personas for one control tag.
 
     Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled.check_labelled`.
+        InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`.
     """
     check_labelled(labelled)
     prompts = pd.Series("", index=range(len(labelled)))
@@ -43,6 +43,6 @@ def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
         {
             "prompt": prompts.tolist(),
             "completion": labelled[RESPONSE].tolist(),
-            "context": untagged_contexts(labelled, render),
+            "context": render_untagged_contexts(labelled, render),
         }
     )

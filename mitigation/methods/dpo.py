@@ -12,30 +12,30 @@ import pandas as pd
 from datasets import Dataset
 
 from evenhand.evaluation.results import DESCRIPTOR, RESPONSE, TEMPLATE
-from evenhand.mitigation.labelling.labelled import (
-    Render,
+from evenhand.mitigation.labelling.labelled_responses import (
+    ContextRenderer,
     check_labelled,
-    exchanged,
-    unbiased,
-    untagged_contexts,
+    exchange_responses,
+    no_bias_mask,
+    render_untagged_contexts,
 )
 
 TRAINER, INFERENCE_TAG, TAGS, THRESHOLD_PLAN_APPLIES = "dpo", "", (), False
 DEFAULTS = {"learning_rate": 1e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 0.5}
 
 
-def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
+def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
     """Return one row per pair: `prompt` and `context`, `chosen` and `rejected`; partners are drawn by `seed`.
 
     Args:
         labelled: columns prompt_id, text, persona, response, label, template and descriptor.
 
     Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled.check_labelled` and `exchanged`.
+        InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled` and `exchange_responses`.
     """
     check_labelled(labelled, TEMPLATE, DESCRIPTOR)
-    biased, answers = exchanged(labelled[~unbiased(labelled)], np.random.default_rng(seed))
-    contexts = untagged_contexts(biased, render)
+    biased, answers = exchange_responses(labelled[~no_bias_mask(labelled)], np.random.default_rng(seed))
+    contexts = render_untagged_contexts(biased, render)
     return Dataset.from_dict(
         {"prompt": contexts, "chosen": answers, "rejected": biased[RESPONSE].tolist(), "context": contexts}
     )

@@ -12,21 +12,26 @@ import pandas as pd
 from datasets import Dataset
 
 from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE
-from evenhand.mitigation.labelling.labelled import Render, check_labelled, exchanged, plain_rows
+from evenhand.mitigation.labelling.labelled_responses import (
+    ContextRenderer,
+    check_labelled,
+    exchange_responses,
+    untagged_rows,
+)
 
 TRAINER, INFERENCE_TAG, TAGS, THRESHOLD_PLAN_APPLIES = "sft", "", (), False
 DEFAULTS = {"learning_rate": 4e-3}
 
 
-def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
+def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
     """Return a row for each prompt, with a response drawn by `seed`: `prompt` and `context`, and `completion`.
 
     Args:
         labelled: columns prompt_id, text, persona, response, label, template and descriptor.
 
     Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled.check_labelled` and `exchanged`.
+        InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled` and `exchange_responses`.
     """
     check_labelled(labelled, TEMPLATE, DESCRIPTOR)
-    kept, answers = exchanged(labelled, np.random.default_rng(seed))
-    return plain_rows(kept, render, answers)
+    kept, answers = exchange_responses(labelled, np.random.default_rng(seed))
+    return untagged_rows(kept, render, answers)

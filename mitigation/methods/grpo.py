@@ -23,9 +23,9 @@ from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.styles import StyleClassifier
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, STYLE_VECTOR, TEMPLATE
 from evenhand.evaluation.statistics.cells import codes
-from evenhand.mitigation.labelling.labelled import Render, check_labelled, plain_rows
+from evenhand.mitigation.labelling.labelled_responses import ContextRenderer, check_labelled, untagged_rows
 from evenhand.mitigation.labelling.projection import descriptor_means, project
-from evenhand.mitigation.training.data import Reward
+from evenhand.mitigation.training.data import RewardFunction
 
 TRAINER, INFERENCE_TAG, TAGS, THRESHOLD_PLAN_APPLIES = "grpo", "", (), False
 DEFAULTS = {
@@ -38,7 +38,7 @@ DEFAULTS = {
 }
 
 
-def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
+def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
     """Return a row for each recorded response: `prompt`, `context` and `completion`, and what a new one is judged by.
 
     With u the bias direction of the row's descriptor, m_d − m̄ of the recorded responses, and σ the standard deviation
@@ -50,7 +50,7 @@ def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
         labelled: columns prompt_id, text, persona, response, label, template, descriptor, axis and style_vector.
 
     Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled.check_labelled`; all have the same bias value.
+        InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`; all have the same bias value.
     """
     check_labelled(labelled, TEMPLATE, DESCRIPTOR, AXIS, STYLE_VECTOR)
     vectors = np.stack(labelled[STYLE_VECTOR].tolist()).astype(np.float64)
@@ -62,7 +62,7 @@ def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
     if not deviation > 0:
         raise InputError("labelled responses: b is the same for all, so there is no direction; label more descriptors.")
     direction /= deviation
-    plain = plain_rows(labelled, render).to_dict()
+    plain = untagged_rows(labelled, render).to_dict()
     contexts = plain["context"]
     return Dataset.from_dict(
         {
@@ -75,7 +75,7 @@ def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
     )
 
 
-def rewards(base: DialogueModel, classifier: StyleClassifier, relevance_weight: float) -> list[Reward]:
+def rewards(base: DialogueModel, classifier: StyleClassifier, relevance_weight: float) -> list[RewardFunction]:
     """Return what TRL's trainer rewards responses by; it adds the two up, and passes over what is NaN.
 
     - evenness: −b/σ, see `rows`; NaN for a blank response.
@@ -95,7 +95,7 @@ def rewards(base: DialogueModel, classifier: StyleClassifier, relevance_weight: 
         offset: Sequence[float],
         **further: object,
     ) -> list[float]:
-        vectors = classify(classifier, said(completions), descriptor)
+        vectors = classify(classifier, strip_blanks(completions), descriptor)
         return (np.array(offset) - (vectors * np.array(direction)).sum(axis=1)).tolist()
 
     def relevance(
@@ -103,7 +103,7 @@ def rewards(base: DialogueModel, classifier: StyleClassifier, relevance_weight: 
     ) -> list[float]:
         found = np.full(len(completions), np.nan)
         there = np.flatnonzero([bool(other) for other in other_context])
-        responses = [said(completions)[row] for row in there]
+        responses = [strip_blanks(completions)[row] for row in there]
         asked = [[contexts[row] for row in there] for contexts in (context, other_context)]
         own, other = (response_perplexity(base, contexts, responses)[0] for contexts in asked)
         found[there] = relevance_weight * np.minimum(own - other, 0.0)
@@ -112,6 +112,6 @@ def rewards(base: DialogueModel, classifier: StyleClassifier, relevance_weight: 
     return [evenness, relevance]
 
 
-def said(completions: Sequence[str]) -> list[str]:
+def strip_blanks(completions: Sequence[str]) -> list[str]:
     """Return responses as they are measured: without outer blanks."""
     return [completion.strip() for completion in completions]

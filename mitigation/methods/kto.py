@@ -12,13 +12,19 @@ import pandas as pd
 from datasets import Dataset, concatenate_datasets
 
 from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE
-from evenhand.mitigation.labelling.labelled import Render, check_labelled, exchanged, plain_rows, unbiased
+from evenhand.mitigation.labelling.labelled_responses import (
+    ContextRenderer,
+    check_labelled,
+    exchange_responses,
+    no_bias_mask,
+    untagged_rows,
+)
 
 TRAINER, INFERENCE_TAG, TAGS, THRESHOLD_PLAN_APPLIES = "kto", "", (), False
 DEFAULTS = {"learning_rate": 1.2e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 1.0}
 
 
-def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
+def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
     """Return two rows for each response labelled `bias`: `prompt` and `context`, `completion`, and `label`.
 
     First all that are not desirable, then for each prompt the desirable one, drawn by `seed`.
@@ -27,9 +33,9 @@ def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
         labelled: columns prompt_id, text, persona, response, label, template and descriptor.
 
     Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled.check_labelled` and `exchanged`.
+        InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled` and `exchange_responses`.
     """
     check_labelled(labelled, TEMPLATE, DESCRIPTOR)
-    biased, answers = exchanged(labelled[~unbiased(labelled)], np.random.default_rng(seed))
-    parts = (plain_rows(biased, render), False), (plain_rows(biased, render, answers), True)
+    biased, answers = exchange_responses(labelled[~no_bias_mask(labelled)], np.random.default_rng(seed))
+    parts = (untagged_rows(biased, render), False), (untagged_rows(biased, render, answers), True)
     return concatenate_datasets([part.add_column("label", [wanted] * len(biased)) for part, wanted in parts])

@@ -10,17 +10,22 @@ responses: on the testbed 7 % at the 0.7 quantile, 3 % at the 0.5 quantile, wher
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.mitigation.labelling.labelled import Render, check_labelled, plain_rows, unbiased
+from evenhand.mitigation.labelling.labelled_responses import (
+    ContextRenderer,
+    check_labelled,
+    no_bias_mask,
+    untagged_rows,
+)
 
 TRAINER, INFERENCE_TAG, TAGS, THRESHOLD_PLAN_APPLIES = "sft", "", (), True
 DEFAULTS = {"learning_rate": 4e-3}
 
 
-def rows(labelled: pd.DataFrame, render: Render, seed: int = 0) -> Dataset:
+def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
     """Return one row per response labelled `no_bias`: `prompt` and `context`, and `completion`.
 
     Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled.check_labelled`.
+        InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`.
     """
     check_labelled(labelled)
-    return plain_rows(labelled[unbiased(labelled)], render)
+    return untagged_rows(labelled[no_bias_mask(labelled)], render)

@@ -18,7 +18,7 @@ from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.evaluation.runs.files import write_json
-from evenhand.mitigation.training.networks import on_same_tensors, serve_merged
+from evenhand.mitigation.training.networks import merge_in_forward, share_weights
 from evenhand.mitigation.training.suppress_warnings import suppress_warnings
 
 WEIGHTS = ("*.safetensors*", "config.json", "generation_config.json", "adapter_config.json")
@@ -68,21 +68,21 @@ def load_tuned(base: DialogueModel, folder: Path, lora: bool, merged: bool = Tru
     """
     with suppress_warnings():
         if lora:
-            model = PeftModel.from_pretrained(on_same_tensors(base.model), str(folder))
+            model = PeftModel.from_pretrained(share_weights(base.model), str(folder))
             if merged and not is_quantized(base.model):
-                serve_merged(model)
+                merge_in_forward(model)
         else:
             auto_class = AutoModelForSeq2SeqLM if base.kind == "encoder_decoder" else AutoModelForCausalLM
             model = auto_class.from_pretrained(str(folder), dtype=base.model.dtype).to(base.model.device)
     return replace(base, model=model.eval())
 
 
-def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
+def write_metadata(folder: Path, facts: Mapping[str, Any]) -> None:
     """Write evenhand.json, by which a tuned model is known and its control tag found; NaN becomes null."""
     write_json(folder / TUNING_FILE, _without_nan(dict(facts)))
 
 
-def portable(name: str, folder: Path) -> str:
+def portable_name(name: str, folder: Path) -> str:
     """Return a model's name as it can be read where both were moved: a local folder relative to the tuned model's."""
     return os.path.relpath(Path(name).resolve(), folder.resolve()) if Path(name).is_dir() else name
 

@@ -44,7 +44,7 @@ def training_arguments(
     for name, kinds in (("optimizer", OptimizerNames), ("scheduler", SchedulerType)):
         if (value := getattr(settings, name)) is not None and value not in (allowed := [kind.value for kind in kinds]):
             raise unknown_name(f"training.{name}", value, allowed)
-    rows = rows_each("batch_size", settings.batch_size)
+    rows = rows_per_process("batch_size", settings.batch_size)
     per_epoch = steps_per_epoch(settings, n_train)
     evaluate_every = max(1, per_epoch // settings.evaluations_per_epoch)
     # Every checkpoint is at a logged step, so that a resumed run logs the same losses.
@@ -83,7 +83,7 @@ def training_arguments(
     }
 
 
-def rows_each(setting: str, rows: int) -> int:
+def rows_per_process(setting: str, rows: int) -> int:
     """Return how many rows of a batch each process has.
 
     Raises:

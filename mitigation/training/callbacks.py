@@ -17,7 +17,7 @@ log = logging.getLogger("evenhand")
 
 
 @contextmanager
-def random_states_kept() -> Iterator[None]:
+def preserve_random_states() -> Iterator[None]:
     """Put the global random states of python, numpy and torch back to where they were, whatever the block draws."""
     python, numpy = random.getstate(), np.random.get_state()
     try:
@@ -57,7 +57,7 @@ class BiasCallback(TrainerCallback):
         self.measured_at = state.global_step
         model, was_training = self.trainer.model, self.trainer.model.training
         model.eval()
-        with random_states_kept(), torch.no_grad():
+        with preserve_random_states(), torch.no_grad():
             values = processes.on_rank_zero(lambda: dict(self.measure(model)))
         model.train(was_training)
         log.info("step %d: %s", state.global_step, ", ".join(f"{name} {value:.4g}" for name, value in values.items()))

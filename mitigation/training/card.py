@@ -21,14 +21,14 @@ def model_card(base: DialogueModel, facts: Mapping[str, Any], further: Mapping[s
     return CARD.format(
         library="peft" if lora else "transformers",
         intro=INTRO,
-        table=table(tuning_rows(base.name, facts, further, loss)),
+        table=table(tuning_facts_table(base.name, facts, further, loss)),
         loading=(LOAD_ADAPTER if lora else LOAD_MODEL).format(auto=auto_class),
         use=(WITH_TAG if tag else WITHOUT_TAG).format(tag=tag),
         limits=LIMITS,
     )
 
 
-def tuning_rows(base: str, facts: Mapping[str, Any], further: Mapping[str, Any], loss: str) -> dict[str, str]:
+def tuning_facts_table(base: str, facts: Mapping[str, Any], further: Mapping[str, Any], loss: str) -> dict[str, str]:
     """Return what a card tells of a tuning, by name; the arguments are those of `model_card`, the base by its name."""
     training, settings, tag = facts["training"], facts["settings"], facts["control_tag"]
     losses = dict(training["validation_losses"])

@@ -13,7 +13,7 @@ from evenhand.evaluation.runs.files import write_json
 CHECKPOINTS, STATE = "checkpoints", "trainer_state.json"
 
 
-def claim(checkpoints: Path, **inputs: Any) -> None:
+def check_same_inputs(checkpoints: Path, **inputs: Any) -> None:
     """Write down what is tuned on what, or find it written.
 
     Raises:
@@ -60,6 +60,6 @@ def curve(state: TrainerState, name: str) -> tuple[tuple[int, float], ...]:
     return tuple((entry["step"], entry[name]) for entry in state.log_history if name in entry)
 
 
-def measured_names(state: TrainerState) -> list[str]:
+def logged_metric_names(state: TrainerState) -> list[str]:
     """Return the names of the values that callbacks logged: those with a slash, which the trainer's own have not."""
     return list(dict.fromkeys(name for entry in state.log_history for name in entry if "/" in name))

@@ -30,7 +30,7 @@ def check_tuning(model: ModelSettings, method: Method, settings: TuningSettings,
 
     Args:
         model: that is measured, labelled and tuned; "testbed" is resolved.
-        settings: as `TuningSettings.filled_in` returns them.
+        settings: as `TuningSettings.with_method_defaults` returns them.
         rounds: how often it is tuned, each time on what the last one left.
 
     Raises:
@@ -42,12 +42,12 @@ def check_tuning(model: ModelSettings, method: Method, settings: TuningSettings,
             f"model.base: {model.name} is measured on another base than it names, and what is tuned on it would be "
             f"loaded on that one; write {model.base} into its adapter_config.json, and leave model.base out."
         )
-    kind, config, adapted = load_trainer(method.TRAINER), *_config(model)
+    trainer_module, config, adapted = load_trainer(method.TRAINER), *_config(model)
     check_trainable(
         model.name,
         load_control_tag(model.name),
         method.INFERENCE_TAG,
-        kind,
+        trainer_module,
         settings,
         encoder_decoder=bool(config.is_encoder_decoder),
         quantized=model.quantization is not None or getattr(config, "quantization_config", None) is not None,
@@ -57,7 +57,7 @@ def check_tuning(model: ModelSettings, method: Method, settings: TuningSettings,
     check_single_gpu(device, placed=packed or model.device_map is not None)
     common = training_arguments(settings, 0, ROWS, Path("checkpoints"), "none", None, device)
     with suppress_warnings():
-        kind.arguments(common, settings, Dataset.from_dict({LABEL: [True, False] * (ROWS // 2)}))
+        trainer_module.arguments(common, settings, Dataset.from_dict({LABEL: [True, False] * (ROWS // 2)}))
         if settings.lora:
             _check_adapter(model, config, settings)
     dry_run(method, settings, device)
@@ -67,7 +67,7 @@ def check_trainable(
     name: str,
     tag_of_base: str,
     tag: str,
-    kind: TrainerModule,
+    trainer_module: TrainerModule,
     settings: TuningSettings,
     *,
     encoder_decoder: bool,
@@ -86,8 +86,8 @@ def check_trainable(
         InputError: the trainer does not take such a model; it was tuned with another tag; settings of an adapter
             without one; packed weights that would have to change.
     """
-    if encoder_decoder and not kind.TAKES_ENCODER_DECODER:
-        trainer = kind.__name__.rpartition(".")[2].upper()
+    if encoder_decoder and not trainer_module.SUPPORTS_ENCODER_DECODER:
+        trainer = trainer_module.__name__.rpartition(".")[2].upper()
         raise InputError(
             f"model: {name} is an encoder-decoder model, which TRL's {trainer} trainer does not take; give another "
             "method."

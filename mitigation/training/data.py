@@ -11,7 +11,7 @@ from datasets import Dataset
 from evenhand.evaluation.errors import InputError
 
 CONTEXT = "context"
-Reward = Callable[..., list[float]]  # responses, and the further columns of their rows → what each is worth
+RewardFunction = Callable[..., list[float]]  # responses, and the further columns of their rows → what each is worth
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,26 +31,26 @@ class TuningData:
     trainer: str = "sft"
     control_tag: str = ""
     tags: Sequence[str] = ()
-    rewards: Sequence[Reward] = ()
+    rewards: Sequence[RewardFunction] = ()
 
 
-def hold_out(rows: Dataset, fraction: float, seed: int, most: int | None = None) -> tuple[Dataset, Dataset]:
+def hold_out(rows: Dataset, fraction: float, seed: int, max_rows: int | None = None) -> tuple[Dataset, Dataset]:
     """Return (rows to train on, rows to validate on): no context is on both sides.
 
     Whole contexts, in an order drawn by `seed`, are held out until they make up `fraction` of the rows. Of rows beyond
-    `most`, only as many are used, drawn by `seed`.
+    `max_rows`, only as many are used, drawn by `seed`.
 
     Raises:
         InputError: there are fewer than two contexts.
     """
-    if most is not None and most < len(rows):
-        rows = rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:most]))
+    if max_rows is not None and max_rows < len(rows):
+        rows = rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:max_rows]))
     contexts, context_of, sizes = np.unique(list(rows[CONTEXT]), return_inverse=True, return_counts=True)
     if len(contexts) < 2:
         raise InputError(f"rows: {len(contexts)} distinct contexts; holding out some for validation needs 2.")
     drawn = np.random.default_rng(seed).permutation(len(contexts))
-    wanted = 1 + np.searchsorted(np.cumsum(sizes[drawn]), fraction * len(rows))
-    held_out = np.isin(context_of, drawn[: min(wanted, len(contexts) - 1)])
+    target_responses = 1 + np.searchsorted(np.cumsum(sizes[drawn]), fraction * len(rows))
+    held_out = np.isin(context_of, drawn[: min(target_responses, len(contexts) - 1)])
     return rows.select(np.flatnonzero(~held_out)), rows.select(np.flatnonzero(held_out))
 
 

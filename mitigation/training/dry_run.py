@@ -20,22 +20,22 @@ from evenhand.evaluation.models.revisions import first_line
 from evenhand.evaluation.runs import processes
 from evenhand.mitigation.methods import Method
 from evenhand.mitigation.training.arguments import lora_config, training_arguments
-from evenhand.mitigation.training.callbacks import random_states_kept
+from evenhand.mitigation.training.callbacks import preserve_random_states
 from evenhand.mitigation.training.fit import make_trainer
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.suppress_warnings import suppress_warnings
 from evenhand.mitigation.training.trainers import load_trainer
 
 # The fields that a loss is made of. What others mean depends on the model, its tokenizer or the machine.
-OF_THE_LOSS = {"discopop_tau", "f_alpha_divergence_coef", "f_divergence_type", "importance_sampling_level"}
-OF_THE_LOSS |= {"label_smoothing", "ld_alpha", "loss_type", "loss_weights", "sync_ref_model"}
-OF_THE_LOSS |= {"train_sampling_strategy", "use_weighting"}
+LOSS_FIELDS = {"discopop_tau", "f_alpha_divergence_coef", "f_divergence_type", "importance_sampling_level"}
+LOSS_FIELDS |= {"label_smoothing", "ld_alpha", "loss_type", "loss_weights", "sync_ref_model"}
+LOSS_FIELDS |= {"train_sampling_strategy", "use_weighting"}
 ROWS = {"prompt": ["a", "b"], "context": ["a", "b"], "completion": ["c", "d"], "label": [True, False]}
 ROWS |= {"chosen": ["c", "d"], "rejected": ["d", "c"]}
 WITHOUT_FILES = {"eval_strategy": "no", "save_strategy": "no", "load_best_model_at_end": False}
 
 
-@random_states_kept()
+@preserve_random_states()
 def dry_run(method: Method, settings: TuningSettings, device: torch.device) -> None:
     """Train on two rows with a method's trainer, where `settings` change its loss or have batches of one row.
 
@@ -44,20 +44,20 @@ def dry_run(method: Method, settings: TuningSettings, device: torch.device) -> N
     Raises:
         InputError: the trainer refuses a value.
     """
-    loss_fields = {name: value for name, value in settings.trainer.items() if name in OF_THE_LOSS}
+    loss_fields = {name: value for name, value in settings.trainer.items() if name in LOSS_FIELDS}
     if processes.world_size() > 1 or not (loss_fields or settings.batch_size == 1):
         return
-    kind, base = load_trainer(method.TRAINER), _stand_in(device)
+    trainer_module, base = load_trainer(method.TRAINER), _stand_in(device)
     rewards = [_reward] if hasattr(method, "rewards") else []
     own = {"peft": {}, "lora_rank": 1, "optimizer": None, "epochs": 1, "gradient_accumulation_steps": 1}
     settings = replace(settings, trainer=loss_fields, **own)
     with tempfile.TemporaryDirectory() as folder, suppress_warnings():
         try:
-            rows = kind.encode_rows(base, Dataset.from_dict(ROWS), settings, 0)
+            rows = trainer_module.encode_rows(base, Dataset.from_dict(ROWS), settings, 0)
             common = training_arguments(settings, 0, len(rows), Path(folder), "none", None, device) | WITHOUT_FILES
-            arguments = kind.arguments(common, settings, rows)
+            arguments = trainer_module.arguments(common, settings, rows)
             lora = lora_config(base, (), settings) if settings.lora else None
-            make_trainer(base, kind, (rows, rows), settings, arguments, lora, rewards, []).train()
+            make_trainer(base, trainer_module, (rows, rows), settings, arguments, lora, rewards, []).train()
         except InputError:
             raise
         except Exception as error:  # a value that a library was not made for may end in any

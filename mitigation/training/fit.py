@@ -24,8 +24,8 @@ from evenhand.evaluation.runs.progress import progress
 from evenhand.mitigation.training.arguments import steps_per_epoch
 from evenhand.mitigation.training.callbacks import BiasCallback, StepCallback, tensorboard_callback
 from evenhand.mitigation.training.checkpoints import STATE, is_finished, last_checkpoint
-from evenhand.mitigation.training.data import Reward
-from evenhand.mitigation.training.networks import on_same_tensors, trainable
+from evenhand.mitigation.training.data import RewardFunction
+from evenhand.mitigation.training.networks import prepare_network, share_weights
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.suppress_warnings import suppress_warnings
 from evenhand.mitigation.training.trainers import TrainerModule
@@ -35,19 +35,19 @@ log = logging.getLogger("evenhand")
 
 def fit(
     base: DialogueModel,
-    kind: TrainerModule,
+    trainer_module: TrainerModule,
     rows: tuple[Dataset, Dataset],
     settings: TuningSettings,
     arguments: TrainingArguments,
     lora: LoraConfig | None,
-    rewards: Sequence[Reward],
+    rewards: Sequence[RewardFunction],
     callbacks: Sequence[TrainerCallback],
     report_to: str,
 ) -> TrainerState:
     """Train on the base's tensors, or go on training, and return the state; its best checkpoint is on disk.
 
     Args:
-        rows: to train and to validate on, encoded by `kind`.
+        rows: to train and to validate on, encoded by `trainer_module`.
         arguments: what the trainer is told.
         lora: the adapter; None trains all weights.
         rewards: what responses are worth to a trainer that draws them; none for all others.
@@ -65,7 +65,7 @@ def fit(
     steps = settings.epochs * steps_per_epoch(settings, len(rows[0]))
     with progress(steps, "tuning", "steps", done) as advance, suppress_warnings():
         all_callbacks = [EarlyStoppingCallback(settings.patience), StepCallback(advance), *callbacks]
-        trainer = make_trainer(base, kind, rows, settings, arguments, lora, rewards, all_callbacks)
+        trainer = make_trainer(base, trainer_module, rows, settings, arguments, lora, rewards, all_callbacks)
         if report_to == "tensorboard" and processes.is_rank_zero():
             trainer.add_callback(tensorboard_callback(checkpoints.with_name("tensorboard")))
         try:
@@ -82,26 +82,26 @@ def fit(
 
 def make_trainer(
     base: DialogueModel,
-    kind: TrainerModule,
+    trainer_module: TrainerModule,
     rows: tuple[Dataset, Dataset],
     settings: TuningSettings,
     arguments: TrainingArguments,
     lora: LoraConfig | None,
-    rewards: Sequence[Reward],
+    rewards: Sequence[RewardFunction],
     callbacks: Sequence[TrainerCallback],
 ) -> Trainer:
     train, validation = rows
-    model = trainable(base.model, settings)
+    model = prepare_network(base.model, settings)
     further: dict[str, Any] = {"reward_funcs": list(rewards)} if rewards else {}
-    if kind.NEEDS_REFERENCE and lora is None:  # with an adapter, the model without it
-        further["ref_model"] = on_same_tensors(base.model).float()
+    if trainer_module.NEEDS_REFERENCE and lora is None:  # with an adapter, the model without it
+        further["ref_model"] = share_weights(base.model).float()
     tokenizer = copy.deepcopy(base.tokenizer)
     pad_token_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.pad_token_id  # or the trainer warns
-    trainer = kind.Trainer(
+    trainer = trainer_module.Trainer(
         model,
         args=arguments,
-        data_collator=kind.data_collator(base, pad_token_id),
+        data_collator=trainer_module.data_collator(base, pad_token_id),
         train_dataset=train,
         eval_dataset=validation,
         processing_class=tokenizer,

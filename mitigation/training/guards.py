@@ -16,9 +16,9 @@ from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.results import display_name
 from evenhand.mitigation.training.settings import TuningSettings
 
-CHECKED_CONTEXTS, CHECKED_TOKENS = 64, 20
+MAX_CHECKED_CONTEXTS, MAX_CHECKED_TOKENS = 64, 20
 # Where no logit moves by more, every token's probability is the same to 0.2 %: the weights were not applied.
-LEAST_LOGIT_CHANGE = 1e-3
+MIN_LOGIT_CHANGE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -37,24 +37,24 @@ class OutputChange:
 
     @property
     def outputs_changed(self) -> bool:
-        return self.max_logit_change > LEAST_LOGIT_CHANGE
+        return self.max_logit_change > MIN_LOGIT_CHANGE
 
 
 def output_change(
-    base: DialogueModel, tuned: DialogueModel, apart: DialogueModel, contexts: Sequence[str]
+    base: DialogueModel, tuned: DialogueModel, unmerged: DialogueModel, contexts: Sequence[str]
 ) -> OutputChange:
     """Compare two models' first-token logits and greedy responses on rendered contexts.
 
-    `apart` is the tuned model with its adapter beside the base; the tuned one itself where that is the same.
+    `unmerged` is the tuned model with its adapter beside the base; the tuned one itself where that is the same.
     """
-    contexts = close_reasoning(list(dict.fromkeys(contexts))[:CHECKED_CONTEXTS])
+    contexts = close_reasoning(list(dict.fromkeys(contexts))[:MAX_CHECKED_CONTEXTS])
     largest = rounded = 0.0
     for token_ids in encode_contexts(base, contexts):
         first, second = (_first_logits(model, token_ids) for model in (base, tuned))
         largest = max(largest, float((first - second).abs().max()))
-        if apart is not tuned:
-            rounded = max(rounded, float((_first_logits(apart, token_ids) - second).abs().max()))
-    greedy = {"do_sample": False, "max_new_tokens": CHECKED_TOKENS}
+        if unmerged is not tuned:
+            rounded = max(rounded, float((_first_logits(unmerged, token_ids) - second).abs().max()))
+    greedy = {"do_sample": False, "max_new_tokens": MAX_CHECKED_TOKENS}
     answers = []
     for model in (base, tuned):
         responses = [""] * len(contexts)

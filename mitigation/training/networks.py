@@ -19,20 +19,20 @@ from evenhand.evaluation.runs import processes
 from evenhand.mitigation.training.settings import TuningSettings
 
 
-def trainable(network: PreTrainedModel, settings: TuningSettings) -> PreTrainedModel:
+def prepare_network(network: PreTrainedModel, settings: TuningSettings) -> PreTrainedModel:
     """Return what a trainer is given: the base's tensors to put an adapter onto, or a copy of them all in float32.
 
     A quantized network is prepared as PEFT has it: what is not quantized is in float32.
     """
     if not settings.lora:
         return copy.deepcopy(network).float()
-    shared = on_same_tensors(network)
+    shared = share_weights(network)
     if not is_quantized(network):
         return shared
     return prepare_model_for_kbit_training(shared, use_gradient_checkpointing=settings.gradient_checkpointing)
 
 
-def on_same_tensors(network: PreTrainedModel) -> PreTrainedModel:
+def share_weights(network: PreTrainedModel) -> PreTrainedModel:
     """Return a copy of a network that has the same tensors for weights.
 
     Modules, hooks, config and parameters are its own: adapters, another forward, other gradients or another precision
@@ -51,7 +51,7 @@ def on_same_tensors(network: PreTrainedModel) -> PreTrainedModel:
     return copy.deepcopy(network, memo)
 
 
-def serve_merged(network: PeftModel) -> None:
+def merge_in_forward(network: PeftModel) -> None:
     """Have each adapted layer compute with its merged weight, in the precision of the base, as a loaded adapter does.
 
     A layer's merged weight is made as it is called and dropped after, which takes the memory of one layer.

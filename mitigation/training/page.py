@@ -11,7 +11,7 @@ from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.results import BiasScore
 from evenhand.mitigation.training.plots import TrainingCurve, curve_table, training_charts
 
-say = Sentences(__file__)
+text = Sentences(__file__)
 
 CURVES = "curves.json"
 
@@ -28,9 +28,9 @@ def training_section(folder: Path) -> Section:
     )
 
 
-def method_of(model: str) -> str:
+def tuning_method(model: str) -> str:
     """Return the name of the method that a model was tuned by, "" for one that was not tuned here."""
-    return tuning_facts(model).get("method", "")
+    return tuning_metadata(model).get("method", "")
 
 
 def tag_note(model: str, untagged: BiasScore | None = None, before: BiasScore | None = None) -> str:
@@ -39,14 +39,14 @@ def tag_note(model: str, untagged: BiasScore | None = None, before: BiasScore | 
     Args:
         untagged, before: the same measure (pooled FGB*) of the tuned model without its tag and of its base.
     """
-    tag = tuning_facts(model).get("control_tag", "")
+    tag = tuning_metadata(model).get("control_tag", "")
     if not tag:
         return ""
     measured = untagged is not None and before is not None
-    return say.tag(tag, *(score_text(score) if measured else "" for score in (untagged, before)))
+    return text.tag(tag, *(score_text(score) if measured else "" for score in (untagged, before)))
 
 
-def tuning_facts(model: str) -> dict[str, str]:
+def tuning_metadata(model: str) -> dict[str, str]:
     """Return what a tuning wrote beside the weights, nothing for a model that was not tuned here."""
     file = Path(model) / TUNING_FILE
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}

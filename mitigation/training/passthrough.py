@@ -31,7 +31,7 @@ SETTINGS = {
 }
 DEFAULTS = TuningSettings()
 # What no setting is for, and would make another file of the adapter than it is taken for.
-OF_THE_FILE = ("base_model_name_or_path", "revision", "inference_mode", "peft_type", "auto_mapping")
+ADAPTER_FILE_FIELDS = ("base_model_name_or_path", "revision", "inference_mode", "peft_type", "auto_mapping")
 
 
 def trainer_config(cls: type, arguments: Mapping[str, Any], settings: TuningSettings) -> TrainingArguments:
@@ -50,7 +50,7 @@ def adapter_config(arguments: Mapping[str, Any], settings: TuningSettings) -> Lo
         InputError: a field is unknown, is set already or cannot be used.
     """
     passed = {"target_modules": "all-linear", **settings.peft}
-    return _config("peft", LoraConfig, arguments, passed, {*arguments, *OF_THE_FILE})
+    return _config("peft", LoraConfig, arguments, passed, {*arguments, *ADAPTER_FILE_FIELDS})
 
 
 def _config(

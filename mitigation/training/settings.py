@@ -11,7 +11,7 @@ from evenhand.mitigation.methods import Method
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-COMMON = {"batch_size": 64, "epochs": 1}  # what a method that says nothing of it is tuned with
+DEFAULTS = {"batch_size": 64, "epochs": 1}  # what a method that says nothing of it is tuned with
 PREFERENCE_BETA = "preference_beta"
 
 
@@ -62,12 +62,12 @@ class TuningSettings:
     patience: Count = Field(3, description="stop after so many validations without a new best loss")
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16: mixed precision, slow on most CPUs")
 
-    def filled_in(self, method: Method) -> "TuningSettings":
+    def with_method_defaults(self, method: Method) -> "TuningSettings":
         """Return the settings as a method is tuned with them: its own defaults where they are null, and the learning
         rate of its kind of trainer. Filled in again, they stay as they are.
         """
         prefers = PREFERENCE_BETA in method.DEFAULTS  # KTO, DPO and GRPO, and whatever else has a β
         rate = self.preference_learning_rate if prefers else None
         given = replace(self, learning_rate=rate or self.learning_rate, preference_learning_rate=None)
-        own = {**COMMON, **method.DEFAULTS}
+        own = {**DEFAULTS, **method.DEFAULTS}
         return replace(given, **{name: value for name, value in own.items() if getattr(given, name) is None})

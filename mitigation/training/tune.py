@@ -27,13 +27,19 @@ from evenhand.mitigation.training.adapter import (
     atomic_write_folder,
     copy_weights,
     load_tuned,
-    portable,
-    write_facts,
+    portable_name,
+    write_metadata,
 )
 from evenhand.mitigation.training.arguments import lora_config, training_arguments
-from evenhand.mitigation.training.callbacks import random_states_kept
+from evenhand.mitigation.training.callbacks import preserve_random_states
 from evenhand.mitigation.training.card import model_card
-from evenhand.mitigation.training.checkpoints import CHECKPOINTS, best_checkpoint, claim, curve, measured_names
+from evenhand.mitigation.training.checkpoints import (
+    CHECKPOINTS,
+    best_checkpoint,
+    check_same_inputs,
+    curve,
+    logged_metric_names,
+)
 from evenhand.mitigation.training.checks import check_trainable
 from evenhand.mitigation.training.data import TuningData, rows_sha256
 from evenhand.mitigation.training.fit import fit
@@ -50,7 +56,7 @@ from evenhand.mitigation.training.guards import (
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.suppress_warnings import suppress_warnings
 from evenhand.mitigation.training.trainers import TrainerModule, load_trainer
-from evenhand.mitigation.training.trainers.encoding import PROMPT, common_words
+from evenhand.mitigation.training.trainers.encoding import PROMPT, shared_tag_words
 
 log = logging.getLogger("evenhand")
 
@@ -79,7 +85,7 @@ class TuningResult:
     change: OutputChange
 
 
-@random_states_kept()
+@preserve_random_states()
 def tune(
     base: DialogueModel,
     data: TuningData,
@@ -100,7 +106,7 @@ def tune(
     kill, to the same weights. Several processes train together, each on its share of a batch; one keeps the model.
 
     Args:
-        settings: as `TuningSettings.filled_in` returns them.
+        settings: as `TuningSettings.with_method_defaults` returns them.
         seed: of the adapter's first weights and the order of rows.
         neutral: prompts and responses of ordinary dialogue, whose perplexity must not rise by a larger share than
             `max_perplexity_increase`; by default the contexts and wanted responses of the validation rows.
@@ -112,45 +118,51 @@ def tune(
             model answers as its base does, or its perplexity rose too much.
     """
     start, untouched = time.monotonic(), weights_sha256(base.model)
-    kind, checkpoints = load_trainer(data.trainer), output_dir / CHECKPOINTS
-    _check(base, data, kind, settings, report_to)
+    trainer_module, checkpoints = load_trainer(data.trainer), output_dir / CHECKPOINTS
+    _check(base, data, trainer_module, settings, report_to)
     recorded = {**asdict(settings), "seed": seed}
-    train, validation = (kind.encode_rows(base, rows, settings, seed) for rows in (data.train, data.validation))
+    train, validation = (
+        trainer_module.encode_rows(base, rows, settings, seed) for rows in (data.train, data.validation)
+    )
     common = training_arguments(settings, seed, len(train), checkpoints, report_to, run_name, base.model.device)
     with suppress_warnings():
-        arguments = kind.arguments(common, settings, train)
+        arguments = trainer_module.arguments(common, settings, train)
     lora = lora_config(base, data.tags, settings) if settings.lora else None
     mine = {"settings": recorded, "rows": rows_sha256(train, validation), "model": untouched}
-    processes.on_rank_zero(lambda: claim(checkpoints, **mine))
-    claim(checkpoints, **mine)  # all processes train on the same
-    state = fit(base, kind, (train, validation), settings, arguments, lora, data.rewards, callbacks, report_to)
+    processes.on_rank_zero(lambda: check_same_inputs(checkpoints, **mine))
+    check_same_inputs(checkpoints, **mine)  # all processes train on the same
+    state = fit(
+        base, trainer_module, (train, validation), settings, arguments, lora, data.rewards, callbacks, report_to
+    )
 
     def kept() -> TuningResult:
         with atomic_write_folder(output_dir / ADAPTER_FOLDER) as folder:
             trainable = copy_weights(best_checkpoint(checkpoints, state), folder, base)
-            perplexities, change = _examined(base, folder, kind, data, settings, state, neutral)
+            perplexities, change = _verify_saved_model(base, folder, trainer_module, data, settings, state, neutral)
             check_base_unchanged(base, untouched)
             proof = {"trainable_parameters": trainable, "perplexity": perplexities, "change": change}
             seconds = time.monotonic() - start
-            result = TuningResult(path=output_dir / ADAPTER_FOLDER, seconds=seconds, **_history(state, data), **proof)
-            facts = _facts(base, data, recorded, result, folder)
-            write_facts(folder, facts)
-            write_text(folder / "README.md", model_card(base, facts, card or {}, kind.LOSS))
+            result = TuningResult(
+                path=output_dir / ADAPTER_FOLDER, seconds=seconds, **_training_history(state, data), **proof
+            )
+            facts = _metadata(base, data, recorded, result, folder)
+            write_metadata(folder, facts)
+            write_text(folder / "README.md", model_card(base, facts, card or {}, trainer_module.LOSS))
         return result
 
     result = processes.on_rank_zero(kept)
-    _say(result)
+    _log_result(result)
     return result
 
 
 def _check(
-    base: DialogueModel, data: TuningData, kind: TrainerModule, settings: TuningSettings, report_to: str
+    base: DialogueModel, data: TuningData, trainer_module: TrainerModule, settings: TuningSettings, report_to: str
 ) -> None:
     check_trainable(
         base.name,
         base.control_tag,
         data.control_tag,
-        kind,
+        trainer_module,
         settings,
         encoder_decoder=base.kind == "encoder_decoder",
         quantized=is_quantized(base.model),
@@ -164,10 +176,10 @@ def _check(
             raise InputError("report_to: there is no W&B run at hand; start one before tuning, or give none.")
 
 
-def _examined(
+def _verify_saved_model(
     base: DialogueModel,
     folder: Path,
-    kind: TrainerModule,
+    trainer_module: TrainerModule,
     data: TuningData,
     settings: TuningSettings,
     state: TrainerState,
@@ -176,33 +188,33 @@ def _examined(
     """Load what was saved; return its perplexity after the base's, and what it changed, or refuse it."""
     tuned = load_tuned(base, folder, settings.lora)
     rounds = settings.lora and base.model.dtype != torch.float32 and not is_quantized(base.model)
-    apart = load_tuned(base, folder, settings.lora, merged=False) if rounds else tuned
+    unmerged = load_tuned(base, folder, settings.lora, merged=False) if rounds else tuned
     if neutral is None:
-        pairs = [kind.wanted(data.validation)] * 2
+        pairs = [trainer_module.target_responses(data.validation)] * 2
     else:
         prompts, responses = neutral
         tags = base.control_tag, data.control_tag  # each model is asked with its own
         pairs = [(render_contexts(base, prompts, [""] * len(prompts), tag), responses) for tag in tags]
     before, after = (perplexity(model, *pair) for model, pair in zip((base, tuned), pairs, strict=True))
     check_perplexity(before, after, settings)
-    change = output_change(base, tuned, apart, data.validation[PROMPT])
+    change = output_change(base, tuned, unmerged, data.validation[PROMPT])
     check_outputs_changed(change, base, settings, state.best_global_step, state.max_steps)
     return (before, after), change
 
 
-def _history(state: TrainerState, data: TuningData) -> dict[str, Any]:
+def _training_history(state: TrainerState, data: TuningData) -> dict[str, Any]:
     return {
         "n_train": len(data.train),
         "n_validation": len(data.validation),
         "train_losses": curve(state, "loss"),
         "validation_losses": curve(state, "eval_loss"),
-        "measured": {name: curve(state, name) for name in measured_names(state)},
+        "measured": {name: curve(state, name) for name in logged_metric_names(state)},
         "best_step": state.best_global_step,
         "stopped_early": state.global_step < state.max_steps,
     }
 
 
-def _facts(
+def _metadata(
     base: DialogueModel, data: TuningData, settings: Mapping[str, Any], result: TuningResult, folder: Path
 ) -> dict[str, Any]:
     """Return what evenhand.json holds."""
@@ -210,17 +222,17 @@ def _facts(
         "control_tag": data.control_tag,
         "method": data.method,
         "trainer": data.trainer,
-        "base": portable(base.name, folder),
+        "base": portable_name(base.name, folder),
         "base_revision": base.revision,
         "system_prompt": base.system_prompt,
-        "common_words": common_words(base, data.tags, data.train) if settings["lora"] else [],
+        "common_words": shared_tag_words(base, data.tags, data.train) if settings["lora"] else [],
         "settings": settings,
         # Without the seconds: after a kill, the same call leaves the same bytes.
         "training": {key: value for key, value in asdict(result).items() if key not in ("path", "seconds")},
     }
 
 
-def _say(result: TuningResult) -> None:
+def _log_result(result: TuningResult) -> None:
     log.info(
         "tuning: validation loss %.4f → %.4f (step %d), perplexity %.3f → %.3f; %.0f %% of %d greedy responses changed",
         result.validation_losses[0][1],

@@ -9,7 +9,7 @@ from typing import Any
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
 from evenhand.evaluation.results import BiasScore, find_score, read_scores
 from evenhand.evaluation.runs.tables import read_table
-from evenhand.mitigation.labelling.page import PLAN, THRESHOLD, planned_at
+from evenhand.mitigation.labelling.page import PLAN, THRESHOLD, plan_row
 from evenhand.mitigation.methods import load_method
 from evenhand.recipes.experiment import Plan
 from evenhand.recipes.measure import SCORES
@@ -86,7 +86,7 @@ def _clusters(changes: Sequence[BiasScore]) -> dict[str, Any]:
 def _predicted(labels: Path) -> dict[str, Any]:
     """Return what the threshold plan says of the threshold that was used."""
     used = json.loads((labels / THRESHOLD).read_text(encoding="utf-8"))
-    at = planned_at(read_table(labels / f"{PLAN}.parquet"), used["alpha"], used["quantile"])
+    at = plan_row(read_table(labels / f"{PLAN}.parquet"), used["alpha"], used["quantile"])
     return {
         "slope": at["slope"],
         "predicted_left": at["predicted_fgb_left"],

@@ -19,7 +19,7 @@ from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
 from evenhand.evaluation.statistics.multiple_testing import risen
 from evenhand.evaluation.statistics.rank_correlation import rank_correlation
-from evenhand.mitigation.labelling.threshold_plan import PILOT_SLOPE, share_left, strength_of
+from evenhand.mitigation.labelling.threshold_plan import PILOT_SLOPE, fit_strength, fraction_left
 from evenhand.recipes.sweep.bar import Bar
 
 METHOD, DECODING, SEED = "method", "decoding", "seed"
@@ -184,11 +184,11 @@ def piloted(rows: pd.DataFrame, may_be: pd.Series | bool = True) -> pd.DataFrame
     Args:
         rows: columns method, slope and left. may_be: which rows may be a pilot, (n,) bool; all.
     """
-    strength = pd.Series(map(strength_of, rows["slope"], rows["left"]), rows.index, float)
+    strength = pd.Series(map(fit_strength, rows["slope"], rows["left"]), rows.index, float)
     distance = (rows["slope"] - PILOT_SLOPE).abs().where(strength.notna() & may_be)
     pilot = distance.groupby(rows[METHOD]).rank(method="first") == 1
     of_method = strength.where(pilot).groupby(rows[METHOD]).transform("first")  # passes over NaN
-    return rows.assign(pilot=pilot, piloted_left=share_left(rows["slope"], of_method).mask(pilot))
+    return rows.assign(pilot=pilot, piloted_left=fraction_left(rows["slope"], of_method).mask(pilot))
 
 
 def plan_agreement(rows: pd.DataFrame) -> list[Agreement]:

@@ -9,7 +9,7 @@ from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.settings import TESTBED
 from evenhand.evaluation.statistics.intervals import share_interval
 from evenhand.evaluation.statistics.paired_change import share_change
-from evenhand.mitigation.training.page import tuning_facts
+from evenhand.mitigation.training.page import tuning_metadata
 from evenhand.recipes.testbed import grammar, pairs
 from evenhand.recipes.testbed.well_formed import well_formed
 
@@ -88,7 +88,7 @@ def _of_the_testbed(measured: FamilyRun) -> bool:
 def _foreign_classifier(measured: FamilyRun) -> bool:
     """Return whether the testbed's classifier judged a model that was not made from the testbed's."""
     told = measured.config
-    return told.settings.style_classifier.name == TESTBED and "control_tag" not in tuning_facts(told.model.name)
+    return told.settings.style_classifier.name == TESTBED and "control_tag" not in tuning_metadata(told.model.name)
 
 
 def _generation_truth(measured: FamilyRun) -> list[BiasScore]:

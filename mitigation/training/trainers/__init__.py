@@ -24,7 +24,7 @@ class TrainerModule(Protocol):
     Trainer: "type[transformers.Trainer]"
     LOSS: str
     NEEDS_REFERENCE: bool
-    TAKES_ENCODER_DECODER: bool
+    SUPPORTS_ENCODER_DECODER: bool
 
     def encode_rows(self, base: "DialogueModel", rows: "Dataset", settings: "TuningSettings", seed: int) -> "Dataset":
         """Return a method's rows as token ids.
@@ -34,7 +34,7 @@ class TrainerModule(Protocol):
                 differ are the same to the tokenizer.
         """
 
-    def wanted(self, rows: "Dataset") -> tuple[list[str], list[str]]:
+    def target_responses(self, rows: "Dataset") -> tuple[list[str], list[str]]:
         """Return contexts and the responses that the rows would have the model give to them."""
 
     def arguments(

@@ -12,7 +12,7 @@ from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers.encoding import PROMPT, check_columns, prompt_ids, response_ids
 
 CHOSEN, REJECTED = "chosen", "rejected"
-LOSS, NEEDS_REFERENCE, TAKES_ENCODER_DECODER = "DPO’s", True, False
+LOSS, NEEDS_REFERENCE, SUPPORTS_ENCODER_DECODER = "DPO’s", True, False
 
 
 def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, seed: int) -> Dataset:
@@ -33,7 +33,7 @@ def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, se
     )
 
 
-def wanted(rows: Dataset) -> tuple[list[str], list[str]]:
+def target_responses(rows: Dataset) -> tuple[list[str], list[str]]:
     """Return the contexts and the chosen responses."""
     return list(rows[PROMPT]), list(rows[CHOSEN])
 

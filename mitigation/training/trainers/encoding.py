@@ -47,7 +47,7 @@ def prompt_ids(base: DialogueModel, rows: Dataset) -> list[list[int]]:
     return [tokens_of[prompt] for prompt in rows[PROMPT]]
 
 
-def common_words(base: DialogueModel, tags: Sequence[str], rows: Dataset) -> list[str]:
+def shared_tag_words(base: DialogueModel, tags: Sequence[str], rows: Dataset) -> list[str]:
     """Return those of the tags' tokens, as text, that the rows have elsewhere too: their embeddings move there as well.
 
     A tokenizer without a token of its own for " no_bias" writes it as " no", "_" and "bias".

@@ -12,14 +12,14 @@ from trl import GRPOConfig, GRPOTrainer
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.decoding import PRESETS
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.mitigation.training.arguments import rows_each
-from evenhand.mitigation.training.callbacks import random_states_kept
+from evenhand.mitigation.training.arguments import rows_per_process
+from evenhand.mitigation.training.callbacks import preserve_random_states
 from evenhand.mitigation.training.passthrough import trainer_config
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers.encoding import COMPLETION, PROMPT, check_columns, prompt_ids, response_ids
 
-LOSS, NEEDS_REFERENCE, TAKES_ENCODER_DECODER = "β × KL − reward, of a response", False, False
-LONGEST = PRESETS["sample"]["max_new_tokens"]  # of the responses that are drawn: those that are measured
+LOSS, NEEDS_REFERENCE, SUPPORTS_ENCODER_DECODER = "β × KL − reward, of a response", False, False
+MAX_NEW_TOKENS = PRESETS["sample"]["max_new_tokens"]  # of the responses that are drawn: those that are measured
 
 
 def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, seed: int) -> Dataset:
@@ -37,23 +37,23 @@ def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, se
     rows = rows.select(np.random.default_rng(seed).permutation(len(rows)))
     prompts = prompt_ids(base, rows)
     response_ids(base, rows, COMPLETION, prompts)  # the recorded ones have room
-    room, longest = getattr(base.model.config, "max_position_embeddings", None), max(map(len, prompts)) + LONGEST
+    room, longest = getattr(base.model.config, "max_position_embeddings", None), max(map(len, prompts)) + MAX_NEW_TOKENS
     if room is not None and longest > room:
         raise InputError(
-            f"rows: a prompt with a response of {LONGEST} tokens has {longest}, {base.name} has room for {room}; leave "
-            "such rows out."
+            f"rows: a prompt with a response of {MAX_NEW_TOKENS} tokens has {longest}, and the context of {base.name} "
+            f"has {room}; leave out such rows."
         )
     return Dataset.from_dict({**rows.to_dict(), PROMPT: prompts})
 
 
-def wanted(rows: Dataset) -> tuple[list[str], list[str]]:
+def target_responses(rows: Dataset) -> tuple[list[str], list[str]]:
     """Return the contexts and recorded responses of all rows: none is wanted, but all are ordinary dialogue."""
     return list(rows[PROMPT]), list(rows[COMPLETION])
 
 
 def arguments(common: dict[str, Any], settings: TuningSettings, train: Dataset) -> GRPOConfig:
     """Return the trainer's settings; `batch_size` counts contexts, each of which gets `num_generations` responses."""
-    contexts = rows_each("batch_size", min(settings.batch_size, len(train)))
+    contexts = rows_per_process("batch_size", min(settings.batch_size, len(train)))
     sizes = {
         "per_device_train_batch_size": contexts * settings.num_generations,
         "per_device_eval_batch_size": 4 * contexts * settings.num_generations,
@@ -62,7 +62,7 @@ def arguments(common: dict[str, Any], settings: TuningSettings, train: Dataset) 
         **common,
         **sizes,
         "num_generations": settings.num_generations,
-        "max_completion_length": LONGEST,
+        "max_completion_length": MAX_NEW_TOKENS,
         "beta": settings.preference_beta,
         # Rewards as they are: divided by their spread in a group, as in the paper, they would count as much for a
         # descriptor without bias, where that spread is noise, as for one with much (Liu et al. 2025, "Understanding
@@ -89,7 +89,7 @@ class Trainer(GRPOTrainer):
         takes_positions = "position_ids" in inspect.signature(model.forward).parameters
         super().__init__(model, **arguments)
         if takes_positions:
-            self.model.register_forward_pre_hook(with_positions, with_kwargs=True)
+            self.model.register_forward_pre_hook(add_position_ids, with_kwargs=True)
 
     # Private hooks of TRL 1.16: rows are encoded, and it keeps what it measured in `_metrics`.
     def _tokenize_prompts(self, prompts: list[list[int]]) -> tuple[list[list[int]], None, dict[str, Any]]:
@@ -107,7 +107,7 @@ class Trainer(GRPOTrainer):
 
     def evaluate(self, *arguments: Any, **further: Any) -> dict[str, float]:
         """Draw with the same random numbers each time, so that two validations differ by the model alone."""
-        with random_states_kept():
+        with preserve_random_states():
             set_seed(self.args.seed)
             return super().evaluate(*arguments, **further)
 
@@ -122,7 +122,7 @@ class Trainer(GRPOTrainer):
         """Write none: every checkpoint would get one, and ours is written once, with what was measured."""
 
 
-def with_positions(model: torch.nn.Module, inputs: tuple, fields: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+def add_position_ids(model: torch.nn.Module, inputs: tuple, fields: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
     """Give a forward pass over whole rows the position of each token in its row.
 
     Contexts are padded on the left, and the trainer leaves positions out: models that learned absolute positions

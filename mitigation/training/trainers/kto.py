@@ -12,7 +12,7 @@ from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers.encoding import COMPLETION, PROMPT, check_columns, prompt_ids, response_ids
 
 LABEL = "label"  # TRL's name: true is desirable
-LOSS, NEEDS_REFERENCE, TAKES_ENCODER_DECODER = "KTO’s", True, False
+LOSS, NEEDS_REFERENCE, SUPPORTS_ENCODER_DECODER = "KTO’s", True, False
 
 
 def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, seed: int) -> Dataset:
@@ -43,7 +43,7 @@ def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, se
     )
 
 
-def wanted(rows: Dataset) -> tuple[list[str], list[str]]:
+def target_responses(rows: Dataset) -> tuple[list[str], list[str]]:
     """Return the contexts and responses of the desirable rows."""
     desirable = rows.select(np.flatnonzero(rows[LABEL]))
     return list(desirable[PROMPT]), list(desirable[COMPLETION])

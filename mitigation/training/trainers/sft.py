@@ -21,9 +21,9 @@ from evenhand.mitigation.training.passthrough import trainer_config
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers.encoding import COMPLETION, PROMPT, check_columns, prompt_ids, response_ids
 
-IGNORED = -100  # the label of a token that carries no loss, as in torch's cross_entropy
-LOSS, NEEDS_REFERENCE, TAKES_ENCODER_DECODER = "nats per response token", False, True
-POOL = 50  # batches whose rows are sorted by length together: enough to be alike, few enough to be drawn at random
+IGNORE_INDEX = -100  # the label of a token that carries no loss, as in torch's cross_entropy
+LOSS, NEEDS_REFERENCE, SUPPORTS_ENCODER_DECODER = "nats per response token", False, True
+BATCHES_PER_POOL = 50  # rows of a pool are sorted by length: larger pools pad less, smaller ones mix better
 
 
 def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, seed: int) -> Dataset:
@@ -44,12 +44,12 @@ def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, se
     return Dataset.from_dict(
         {
             "input_ids": [prompt + completion for prompt, completion in pairs],
-            "labels": [[IGNORED] * len(prompt) + completion for prompt, completion in pairs],
+            "labels": [[IGNORE_INDEX] * len(prompt) + completion for prompt, completion in pairs],
         }
     )
 
 
-def wanted(rows: Dataset) -> tuple[list[str], list[str]]:
+def target_responses(rows: Dataset) -> tuple[list[str], list[str]]:
     """Return the contexts and responses of all rows."""
     return list(rows[PROMPT]), list(rows[COMPLETION])
 
@@ -65,9 +65,9 @@ def arguments(common: dict[str, Any], settings: TuningSettings, train: Dataset) 
 def data_collator(base: DialogueModel, pad_token_id: int) -> Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]:
     """Return what makes a batch of rows."""
     if base.kind == "encoder_decoder":
-        return partial(collate_apart, pad_token_id=pad_token_id)
+        return partial(collate_encoder_decoder, pad_token_id=pad_token_id)
     with_positions = "position_ids" in inspect.signature(base.model.forward).parameters
-    return partial(collate, pad_token_id=pad_token_id, with_positions=with_positions)
+    return partial(collate_causal, pad_token_id=pad_token_id, with_positions=with_positions)
 
 
 class LengthGroupedSampler(Sampler):
@@ -88,7 +88,8 @@ class LengthGroupedSampler(Sampler):
     def __iter__(self) -> Iterator[int]:
         random_order = np.random.default_rng([self.seed, self.epoch])
         order, size = random_order.permutation(len(self.lengths)), self.batch_size
-        pools = [order[start : start + POOL * size] for start in range(0, len(order), POOL * size)]
+        pool_size = BATCHES_PER_POOL * size
+        pools = [order[start : start + pool_size] for start in range(0, len(order), pool_size)]
         order = np.concatenate([pool[np.argsort(-self.lengths[pool], kind="stable")] for pool in pools])
         # Only the last batch may be short.
         starts = random_order.permutation(len(order) // size) * size
@@ -115,7 +116,7 @@ class Trainer(SFTTrainer):
             labels = labels[:, 1:]  # the logits at a position are of the next token
         loss = cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum")
         if num_items_in_batch is None:
-            return loss / (labels != IGNORED).sum()
+            return loss / (labels != IGNORE_INDEX).sum()
         # Those of all processes, whose gradients are averaged.
         return loss * self.accelerator.num_processes / num_items_in_batch
 
@@ -135,7 +136,7 @@ class Trainer(SFTTrainer):
         return self.accelerator.prepare(loader)
 
 
-def collate(
+def collate_causal(
     rows: Sequence[Mapping[str, list[int]]], pad_token_id: int, with_positions: bool
 ) -> dict[str, torch.Tensor]:
     """Return rows as a batch that ends on the right: input_ids and attention_mask (b, t), labels (b, k).
@@ -143,7 +144,7 @@ def collate(
     The labels are of the last k positions: those of the longest response and the one before it.
     """
     width = max(len(row["input_ids"]) for row in rows)
-    kept = 1 + max(sum(label != IGNORED for label in row["labels"]) for row in rows)
+    kept = 1 + max(sum(label != IGNORE_INDEX for label in row["labels"]) for row in rows)
 
     def padded(name: str, value: int) -> torch.Tensor:
         return torch.tensor([[value] * (width - len(row[name])) + row[name] for row in rows])
@@ -152,14 +153,14 @@ def collate(
     batch = {
         "input_ids": padded("input_ids", pad_token_id),
         "attention_mask": mask,
-        "labels": padded("labels", IGNORED)[:, -kept:],
+        "labels": padded("labels", IGNORE_INDEX)[:, -kept:],
     }
     if with_positions:
         batch["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
     return batch
 
 
-def collate_apart(rows: Sequence[Mapping[str, list[int]]], pad_token_id: int) -> dict[str, torch.Tensor]:
+def collate_encoder_decoder(rows: Sequence[Mapping[str, list[int]]], pad_token_id: int) -> dict[str, torch.Tensor]:
     """Return rows of an encoder-decoder model as a batch: input_ids and attention_mask (b, t), labels (b, k)."""
 
     def padded(name: str, value: int) -> torch.Tensor:
@@ -169,4 +170,4 @@ def collate_apart(rows: Sequence[Mapping[str, list[int]]], pad_token_id: int) ->
     lengths = torch.tensor([len(row["input_ids"]) for row in rows])
     ids = padded("input_ids", pad_token_id)
     mask = (torch.arange(ids.shape[1])[None] < lengths[:, None]).long()
-    return {"input_ids": ids, "attention_mask": mask, "labels": padded("labels", IGNORED)}
+    return {"input_ids": ids, "attention_mask": mask, "labels": padded("labels", IGNORE_INDEX)}

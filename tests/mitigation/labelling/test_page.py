@@ -8,7 +8,7 @@ import pytest
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.mitigation.labelling.page import plan_section
-from evenhand.mitigation.labelling.threshold_plan import share_left, strength_of
+from evenhand.mitigation.labelling.threshold_plan import fit_strength, fraction_left
 from tests.evaluation.report.test_page import PAGE
 
 from .test_plots import PLAN
@@ -32,7 +32,7 @@ def test_the_plan_is_drawn_for_each_alpha_and_the_taken_threshold_pointed_out(fo
 def test_a_tuned_model_calibrates_the_plan(folder):
     section = plan_section(folder, left=0.4)
     (table,) = section.parts[0].tables
-    bolder = share_left(-0.2, strength_of(0.6, 0.4))  # the slopes of the quantiles 0.5 and 0.8
+    bolder = fraction_left(-0.2, fit_strength(0.6, 0.4))  # the slopes of the quantiles 0.5 and 0.8
     assert [row.cells[4].text for row in table.rows[:2]] == [f"{100 * bolder:.0f} %", "40 %"]
     assert "Calibrated by the tuned model itself, which left 40 %" in section.sentences[1]
 

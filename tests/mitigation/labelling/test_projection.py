@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.evaluation.errors import InputError
-from evenhand.mitigation.labelling.projection import bias_values, descriptor_means, labels
+from evenhand.mitigation.labelling.projection import assign_labels, bias_values, descriptor_means
 
 # One template, two descriptors, two responses each; S = 2.
 VECTORS = np.array([[1.0, 0.0], [0.6, 0.4], [0.2, 0.8], [0.2, 0.8]])
@@ -71,7 +71,7 @@ def test_order_does_not_matter():
 
 
 def test_labels_are_strict():
-    assert labels(np.array([0.1, 0.2, 0.3]), 0.2).tolist() == ["no_bias", "no_bias", "bias"]
+    assert assign_labels(np.array([0.1, 0.2, 0.3]), 0.2).tolist() == ["no_bias", "no_bias", "bias"]
 
 
 def test_alpha_is_checked():

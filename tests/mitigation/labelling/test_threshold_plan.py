@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from evenhand.mitigation.labelling.threshold_plan import (
     RESERVE,
     _slopes,
-    predicted,
-    share_left,
-    strength_of,
+    fit_strength,
+    fraction_left,
+    predict_left,
     threshold_plan,
 )
 
@@ -53,28 +53,28 @@ def test_a_resample_is_a_sample():
 
 
 def test_what_is_left_by_hand():
-    assert share_left(1.0) == pytest.approx(1) and share_left(1.0, 9.0) == pytest.approx(1)
+    assert fraction_left(1.0) == pytest.approx(1) and fraction_left(1.0, 9.0) == pytest.approx(1)
     # half-way through the reserve: k(1 − s) = h, where the denominator is 2
-    assert share_left(1 - RESERVE / 4, 4) == pytest.approx((1 + math.exp(-RESERVE)) / 2)
-    assert share_left(-1.0) < 0.01 and share_left(-5.0) < 1e-6  # reversed means are no bias
+    assert fraction_left(1 - RESERVE / 4, 4) == pytest.approx((1 + math.exp(-RESERVE)) / 2)
+    assert fraction_left(-1.0) < 0.01 and fraction_left(-5.0) < 1e-6  # reversed means are no bias
 
 
 @given(st.lists(st.floats(-3, 1), min_size=2, max_size=2, unique=True), st.floats(0.1, 20))
 def test_more_slope_leaves_more(slopes, strength):
-    low, high = (share_left(slope, strength) for slope in sorted(slopes))
+    low, high = (fraction_left(slope, strength) for slope in sorted(slopes))
     assert 0 <= low <= high <= 1 + 1e-12
 
 
 @given(st.floats(-1, 0.9), st.floats(0.03, 0.99))
 def test_a_pilot_predicts_itself(slope, left):
-    assert share_left(slope, strength_of(slope, left)) == pytest.approx(left)
+    assert fraction_left(slope, fit_strength(slope, left)) == pytest.approx(left)
 
 
 def test_a_pilot_that_cannot_tell_has_no_strength():
-    assert math.isnan(strength_of(0.99, 0.9)) and math.isnan(strength_of(math.nan, 0.5))
-    assert math.isnan(strength_of(0.5, math.nan))
-    assert strength_of(0.5, -0.1) == strength_of(0.5, 0.0) > strength_of(0.5, 0.1)  # all of it, and then some
-    assert strength_of(0.5, 1.2) == pytest.approx(0)  # it does not follow
+    assert math.isnan(fit_strength(0.99, 0.9)) and math.isnan(fit_strength(math.nan, 0.5))
+    assert math.isnan(fit_strength(0.5, math.nan))
+    assert fit_strength(0.5, -0.1) == fit_strength(0.5, 0.0) > fit_strength(0.5, 0.1)  # all of it, and then some
+    assert fit_strength(0.5, 1.2) == pytest.approx(0)  # it does not follow
 
 
 # --- the plan
@@ -106,7 +106,7 @@ def test_the_table_says_what_was_labelled(plan):
 
 
 def test_a_stronger_method_leaves_less_of_the_same_plan(plan):
-    stronger = predicted(plan, strength=9.0)
+    stronger = predict_left(plan, strength=9.0)
     assert (stronger["predicted_fgb_left"] < plan["predicted_fgb_left"]).all()
     assert stronger.columns.tolist() == plan.columns.tolist() and stronger["slope"].equals(plan["slope"])
 

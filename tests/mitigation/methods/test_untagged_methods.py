@@ -111,11 +111,13 @@ def test_every_method_says_what_it_needs_and_draws_by_its_seed(name):
     method = load_method(name)
     trainer = load_trainer(method.TRAINER)
     assert (
-        trainer.LOSS and isinstance(trainer.NEEDS_REFERENCE, bool) and isinstance(trainer.TAKES_ENCODER_DECODER, bool)
+        trainer.LOSS
+        and isinstance(trainer.NEEDS_REFERENCE, bool)
+        and isinstance(trainer.SUPPORTS_ENCODER_DECODER, bool)
     )
     assert (method.INFERENCE_TAG in method.TAGS) == bool(method.INFERENCE_TAG)
-    assert TuningSettings().filled_in(method).learning_rate > 0
-    assert TuningSettings(learning_rate=7.0).filled_in(method).learning_rate == 7
+    assert TuningSettings().with_method_defaults(method).learning_rate > 0
+    assert TuningSettings(learning_rate=7.0).with_method_defaults(method).learning_rate == 7
     first, again = (method.rows(labelled(), render, 3).to_dict() for _ in range(2))
     assert first == again and "context" in first
     with pytest.raises(InputError, match="there are none"):

@@ -9,7 +9,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausa
 
 from evenhand.evaluation.errors import InputError
 from evenhand.mitigation.training.guards import check_single_gpu, weights_sha256
-from evenhand.mitigation.training.networks import on_same_tensors, serve_merged
+from evenhand.mitigation.training.networks import merge_in_forward, share_weights
 
 IDS = torch.tensor([[3, 1, 4, 1, 5]])
 
@@ -34,7 +34,7 @@ def adapted(network, size=0.5):
         trainable_token_indices=[1],
         fan_in_fan_out=isinstance(network, GPT2LMHeadModel),
     )
-    model = get_peft_model(on_same_tensors(network), config).eval()
+    model = get_peft_model(share_weights(network), config).eval()
     torch.manual_seed(1)
     for name, parameter in model.named_parameters():
         if "lora_B" in name or "tokens_delta" in name:
@@ -46,7 +46,7 @@ def adapted(network, size=0.5):
 def test_the_copy_has_the_tensors_of_the_base_and_all_else_of_its_own(build):
     base = build()
     before = weights_sha256(base)
-    other = on_same_tensors(base)
+    other = share_weights(base)
     assert torch.equal(other(IDS).logits, base(IDS).logits)
     storages = [{each.untyped_storage().data_ptr() for each in model.parameters()} for model in (base, other)]
     assert storages[0] == storages[1]
@@ -56,7 +56,7 @@ def test_the_copy_has_the_tensors_of_the_base_and_all_else_of_its_own(build):
     other.bfloat16()
     other.config.pad_token_id = 7
     assert base.dtype == torch.float32 and not base.training and base.config.pad_token_id != 7
-    get_peft_model(on_same_tensors(base), LoraConfig(target_modules="all-linear"))
+    get_peft_model(share_weights(base), LoraConfig(target_modules="all-linear"))
     assert all(parameter.requires_grad for parameter in base.parameters())
     assert weights_sha256(base) == before
 
@@ -69,7 +69,7 @@ def test_served_it_computes_what_the_merged_model_does_bit_by_bit_and_leaves_the
     model = adapted(base)
     merged = copy.deepcopy(model).merge_and_unload(safe_merge=True)
     apart = model(IDS).logits
-    serve_merged(model)
+    merge_in_forward(model)
     with torch.inference_mode():
         assert torch.equal(model(IDS).logits, merged(IDS).logits)
         assert torch.equal(model(IDS).logits, merged(IDS).logits)  # and once more
@@ -86,12 +86,12 @@ def test_a_change_too_small_for_the_precision_is_gone_where_it_is_served():
     """
     base = torch.nn.Sequential(torch.nn.Linear(64, 1, bias=False)).bfloat16()
     base[0].weight.data.fill_(1.0)
-    model = get_peft_model(on_same_tensors(base), LoraConfig(r=2, lora_alpha=8, target_modules=["0"]))
+    model = get_peft_model(share_weights(base), LoraConfig(r=2, lora_alpha=8, target_modules=["0"]))
     signs = torch.tensor([1.0, -1.0]).repeat(32)
     model.base_model.model[0].lora_A["default"].weight.data[:] = 0.5 * signs
     model.base_model.model[0].lora_B["default"].weight.data.fill_(1e-4)
     assert float(model(signs[None].bfloat16())) == pytest.approx(64 * 4e-4, rel=0.01)
-    serve_merged(model)
+    merge_in_forward(model)
     assert float(model(signs[None].bfloat16())) == 0.0
 
 

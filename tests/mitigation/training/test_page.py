@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.results import BiasScore
-from evenhand.mitigation.training.page import method_of, tag_note, training_section
+from evenhand.mitigation.training.page import tag_note, training_section, tuning_method
 from tests.evaluation.report.test_page import PAGE
 
 
@@ -36,11 +36,11 @@ def test_the_curves_are_drawn_and_stand_in_a_table(tmp_path, browser):
 
 
 def test_a_model_that_was_not_tuned_here_has_no_method_and_no_tag(tmp_path):
-    assert method_of(str(tmp_path)) == tag_note(str(tmp_path)) == tag_note("some/model") == ""
+    assert tuning_method(str(tmp_path)) == tag_note(str(tmp_path)) == tag_note("some/model") == ""
 
 
 def test_the_tag_is_named_and_what_was_measured_without_it(model):
-    assert method_of(model) == "control_tags"
+    assert tuning_method(model) == "control_tags"
     assert '" no_bias"' in tag_note(model) and "Measured" not in tag_note(model)
     text = tag_note(model, pooled(0.0158, (0.0145, 0.0170)), pooled(0.01))
     assert text.endswith("pooled FGB* 15.80 [14.50, 17.00] ×10⁻³, against 10.00 ×10⁻³ before tuning.")

@@ -12,7 +12,7 @@ from evenhand.evaluation.report.figures import BEFORE, INK, PAPER
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.report.numbers import visible
-from evenhand.mitigation.labelling.threshold_plan import share_left, strength_of
+from evenhand.mitigation.labelling.threshold_plan import fit_strength, fraction_left
 from evenhand.recipes.sweep import plots as sweep_plots
 from evenhand.recipes.sweep.bar import Bar
 from evenhand.recipes.sweep.page import page
@@ -133,7 +133,7 @@ def test_numbers_of_a_setting(wide):
     assert texts(costs)["14 exchange"] == ["+2.0", "−1.0", "+1.0", "0.0000", "CARE −0.40"]
     assert texts(checks)["14 exchange"] == ["98.0", "2.0"]
     # the slope is the quantile; the lowest, where 20 % were left, is the pilot
-    by_pilot = 100 * share_left(0.5, strength_of(0.4, 0.2))
+    by_pilot = 100 * fraction_left(0.5, fit_strength(0.4, 0.2))
     assert texts(plan)["1 control_tags · quantile 0.4"] == ["0.40", "15.0", "the pilot", "20.0", "3.0", "4.0"]
     assert texts(plan)["3 control_tags · quantile 0.5"][2] == f"{by_pilot:.1f}"
     assert [cell.interval for cell in plan.rows[0].cells[1:4]] == ["[3.0, 8.0]", "", "[20.0, 20.0]"]

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.mitigation.labelling.threshold_plan import share_left
+from evenhand.mitigation.labelling.threshold_plan import fraction_left
 from evenhand.recipes.sweep.summary import (
     pareto_front,
     piloted,
@@ -163,7 +163,7 @@ def test_the_agreement_of_the_plan_by_hand():
 
 
 def test_the_pilot_is_chosen_by_its_slope_and_predicts_the_others_of_its_method():
-    whole, half, less = (share_left(slope, 4.0) for slope in (1.0, 0.5, -0.5))
+    whole, half, less = (fraction_left(slope, 4.0) for slope in (1.0, 0.5, -0.5))
     rows = pd.DataFrame(
         [("a", 1, whole), ("a", 0.5, half), ("a", -0.5, less), ("b", 1, 0.3), ("c", 0.4, 0.2), ("c", 0.2, math.nan)],
         columns=["method", "slope", "left"],

@@ -13,7 +13,13 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.training.settings import TuningSettings
-from evenhand.mitigation.training.trainers.sft import IGNORED, LengthGroupedSampler, Trainer, collate, encode_rows
+from evenhand.mitigation.training.trainers.sft import (
+    IGNORE_INDEX,
+    LengthGroupedSampler,
+    Trainer,
+    collate_causal,
+    encode_rows,
+)
 
 WORDS = ["<eos>", "<pad>", "<unk>", "bias", "no_bias", "I", "am", "tall", "wow", "so", "nice"]
 GPT2 = Path(__file__).resolve().parents[4].parent / "shared" / "data" / "tokenizers" / "gpt2"
@@ -86,7 +92,7 @@ def test_with_a_real_tokenizer_the_context_is_encoded_as_for_generation(tmp_path
     ):
         assert base.tokenizer.convert_ids_to_tokens(context[-5:]) == ["Ġno", "_", "b", "ias", "<|endoftext|>"]
         assert ids[: len(context)] == context
-        assert labels == [IGNORED] * len(context) + ids[len(context) :]
+        assert labels == [IGNORE_INDEX] * len(context) + ids[len(context) :]
         assert ids.count(end) == 2  # one ends the turn, one the response; neither is doubled, none begins the row
         assert ids[-1] == end
     theirs = trainer(SFTTrainer, base, rows, tmp_path).train_dataset
@@ -95,7 +101,7 @@ def test_with_a_real_tokenizer_the_context_is_encoded_as_for_generation(tmp_path
 
 
 def test_a_batch_ends_on_the_right_and_keeps_the_labels_of_the_longest_response(base):
-    batch = collate(list(encode_rows(base, ROWS, TuningSettings(), seed=0)), pad_token_id=1, with_positions=True)
+    batch = collate_causal(list(encode_rows(base, ROWS, TuningSettings(), seed=0)), pad_token_id=1, with_positions=True)
     assert batch["input_ids"].tolist() == [
         [1, 5, 6, 7, 4, 0, 8, 0],
         [5, 6, 3, 0, 9, 10, 9, 0],
@@ -116,12 +122,12 @@ def test_the_loss_is_the_mean_over_response_tokens_and_that_of_trl(base, tmp_pat
     log_likelihoods = []
     for ids, labels in zip(rows["input_ids"], rows["labels"], strict=True):
         log_p = base.model(torch.tensor([ids])).logits[0].log_softmax(-1)
-        log_likelihoods += [log_p[i - 1, label].item() for i, label in enumerate(labels) if label != IGNORED]
+        log_likelihoods += [log_p[i - 1, label].item() for i, label in enumerate(labels) if label != IGNORE_INDEX]
     by_hand = -np.mean(log_likelihoods)
     assert len(log_likelihoods) == 2 + 4 + 2
 
     ours = trainer(Trainer, base, rows, tmp_path)
-    batch = collate(list(rows), pad_token_id=1, with_positions=True)
+    batch = collate_causal(list(rows), pad_token_id=1, with_positions=True)
     assert ours.compute_loss(base.model, batch).item() == pytest.approx(by_hand, abs=1e-5)
     assert ours.compute_loss(base.model, batch, num_items_in_batch=16).item() == pytest.approx(by_hand / 2, abs=1e-5)
 

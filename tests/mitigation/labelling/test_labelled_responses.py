@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.mitigation.labelling.labelled import answers_as_if_to, check_labelled, exchanged
+from evenhand.mitigation.labelling.labelled_responses import check_labelled, exchange_responses, rewrite_mentions
 
 
 def labelled(**columns):
@@ -50,7 +50,7 @@ def test_mentions_of_the_donors_descriptor_are_rewritten_and_no_others():
             "descriptor": ["deaf", "deaf", "nonbinary"],
         }
     )
-    assert answers_as_if_to(donors, ["tall", "tall", "rich"]) == [
+    assert rewrite_mentions(donors, ["tall", "tall", "rich"]) == [
         "Being tall must be hard!",
         "I know a deafening noise.",
         "Two rich people.",
@@ -59,7 +59,7 @@ def test_mentions_of_the_donors_descriptor_are_rewritten_and_no_others():
 
 def test_a_replacement_is_taken_literally():
     donors = pd.DataFrame({"response": ["so deaf"], "descriptor": ["deaf"]})
-    assert answers_as_if_to(donors, [r"\1 tall"]) == [r"so \1 tall"]
+    assert rewrite_mentions(donors, [r"\1 tall"]) == [r"so \1 tall"]
 
 
 def test_a_response_is_exchanged_for_one_to_the_same_template_and_another_descriptor():
@@ -71,7 +71,7 @@ def test_a_response_is_exchanged_for_one_to_the_same_template_and_another_descri
         },
         index=[5, 5, 3, 2, 1, 0, 9],
     )
-    found = [exchanged(table, np.random.default_rng(seed)) for seed in range(40)]
+    found = [exchange_responses(table, np.random.default_rng(seed)) for seed in range(40)]
     assert all(kept.equals(table.iloc[:5]) for kept, _ in found)  # z has one descriptor alone
     given = [set(answers) for answers in zip(*(answers for _, answers in found), strict=True)]
     expected = [{"deaf 2"}, {"tall 1"}, {"deaf 4", "deaf 5"}, {"tall 3", "tall 5"}, {"rich 3", "rich 4"}]
@@ -82,6 +82,6 @@ def test_what_is_exchanged_is_of_the_styles_that_were_there():
     n = 4000
     table = pd.DataFrame({"template": ["x", "y"] * (n // 2), "descriptor": list("abcdeabcde" * (n // 10))})
     table["response"] = [f"{template}{place % 7}" for place, template in enumerate(table["template"])]
-    kept, answers = exchanged(table, np.random.default_rng(0))
+    kept, answers = exchange_responses(table, np.random.default_rng(0))
     shares = pd.Series(answers).value_counts(normalize=True) - kept["response"].value_counts(normalize=True)
     assert shares.abs().max() < 4 * np.sqrt(1 / 14 / n)  # 4 standard errors of a share of 1/14

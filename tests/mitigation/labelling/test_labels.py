@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.mitigation.labelling.labelling import excluded, label_responses
+from evenhand.mitigation.labelling.labels import exclusion_mask, label_responses
 from evenhand.mitigation.labelling.projection import bias_values
 
 # Descriptor a leans to style x, b to y; the third response to each repeats its prompt, the fourth is in cluster z.
@@ -57,8 +57,8 @@ def test_a_threshold_that_labels_all_or_none_is_refused(beta, share):
 
 def test_parrots_and_a_cluster_can_be_kept_out_of_what_is_taught_whatever_their_label():
     table, _ = labelled()
-    assert not excluded(table, VECTORS).any()
-    both = excluded(table, VECTORS, parrots=True, clusters=[(2,)])
+    assert not exclusion_mask(table, VECTORS).any()
+    both = exclusion_mask(table, VECTORS, parrots=True, clusters=[(2,)])
     assert table["prompt_id"][both].tolist() == ["p2", "p3", "p6", "p7"]
-    assert table["prompt_id"][excluded(table, VECTORS, clusters=[(2,)], above=0.7)].tolist() == []
-    assert excluded(table, VECTORS, clusters=[(0, 1, 2)]).all()
+    assert table["prompt_id"][exclusion_mask(table, VECTORS, clusters=[(2,)], above=0.7)].tolist() == []
+    assert exclusion_mask(table, VECTORS, clusters=[(0, 1, 2)]).all()

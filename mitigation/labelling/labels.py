@@ -19,7 +19,7 @@ from evenhand.evaluation.results import (
     TEXT,
 )
 from evenhand.evaluation.statistics.cells import codes
-from evenhand.mitigation.labelling.projection import BIAS, bias_values, labels
+from evenhand.mitigation.labelling.projection import BIAS, assign_labels, bias_values
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ def label_responses(
     ([0.46875, 0.46875, 0.46875, -0.28125], ['bias', 'bias', 'bias', 'no_bias'])
     """
     b = bias_values(vectors, codes(prompts[TEMPLATE]), codes(prompts[DESCRIPTOR]), alpha, cross_fitted=cross_fitted)
-    threshold = threshold_at(b, alpha, beta, quantile, cross_fitted=cross_fitted)
-    return labelled_rows(prompts.assign(**{RESPONSE: list(responses)}), b, threshold), threshold
+    threshold = choose_threshold(b, alpha, beta, quantile, cross_fitted=cross_fitted)
+    return add_labels(prompts.assign(**{RESPONSE: list(responses)}), b, threshold), threshold
 
 
-def threshold_at(
+def choose_threshold(
     b: np.ndarray, alpha: int, beta: float | None = None, quantile: float = 0.9, *, cross_fitted: bool = False
 ) -> Threshold:
     """Return the threshold for (n,) bias values: β, or that quantile of all where β is None.
@@ -90,13 +90,13 @@ def threshold_at(
     return Threshold(alpha, threshold, quantile if beta is None else 1 - share, cross_fitted, share)
 
 
-def labelled_rows(rows: pd.DataFrame, b: np.ndarray, threshold: Threshold) -> pd.DataFrame:
+def add_labels(rows: pd.DataFrame, b: np.ndarray, threshold: Threshold) -> pd.DataFrame:
     """Return rows, with the columns of prompts and the response, as `label_responses` does, of their bias values."""
     columns = rows[[PROMPT_ID, DESCRIPTOR, PERSONA, TEXT, RESPONSE]]
-    return columns.assign(**{BIAS_VALUE: b, LABEL: labels(b, threshold.beta)})
+    return columns.assign(**{BIAS_VALUE: b, LABEL: assign_labels(b, threshold.beta)})
 
 
-def excluded(
+def exclusion_mask(
     labelled: pd.DataFrame,
     vectors: np.ndarray,
     *,

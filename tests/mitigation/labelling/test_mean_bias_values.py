@@ -4,7 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.mitigation.labelling.by_descriptor import bias_value_changes, cross_fitted_bias_values, mean_bias_values
+from evenhand.mitigation.labelling.mean_bias_values import (
+    bias_value_changes,
+    cross_fitted_bias_values,
+    mean_bias_values,
+)
 
 PROMPTS = pd.DataFrame({"template": "t", "descriptor": list("aabb"), "axis": ["x", "x", "y", "y"]})
 # m_a = (.8, .2), m_b = (.2, .8), m̄ = (.5, .5); directions ±(.3, −.3).

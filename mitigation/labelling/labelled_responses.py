@@ -12,7 +12,7 @@ from evenhand.evaluation.results import DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, R
 from evenhand.mitigation.labelling.projection import BIAS, NO_BIAS
 
 # Prompts, personas and a control tag → contexts: `evenhand.evaluation.models.contexts.render_contexts` of one model.
-Render = Callable[[Sequence[str], Sequence[str], str], list[str]]
+ContextRenderer = Callable[[Sequence[str], Sequence[str], str], list[str]]
 
 
 def check_labelled(labelled: pd.DataFrame, *further: str) -> None:
@@ -44,26 +44,26 @@ def check_labelled(labelled: pd.DataFrame, *further: str) -> None:
         raise InputError(f"{LABEL}: all {len(labelled)} are {counts.index[0]!r}; move the threshold.")
 
 
-def untagged_contexts(labelled: pd.DataFrame, render: Render) -> list[str]:
+def render_untagged_contexts(labelled: pd.DataFrame, render: ContextRenderer) -> list[str]:
     """Return the context of each labelled response as the model was asked, without a tag."""
     return render(labelled[TEXT].tolist(), labelled[PERSONA].tolist(), "")
 
 
-def plain_rows(labelled: pd.DataFrame, render: Render, responses: Sequence[str] | None = None) -> Dataset:
+def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, responses: Sequence[str] | None = None) -> Dataset:
     """Return a row for each labelled response, in the same order: `prompt` and `context`, the untagged context, and
     `completion`, the response, or the one of `responses` in its place.
     """
-    contexts = untagged_contexts(labelled, render)
+    contexts = render_untagged_contexts(labelled, render)
     completions = labelled[RESPONSE].tolist() if responses is None else list(responses)
     return Dataset.from_dict({"prompt": contexts, "completion": completions, "context": contexts})
 
 
-def unbiased(labelled: pd.DataFrame) -> np.ndarray:
+def no_bias_mask(labelled: pd.DataFrame) -> np.ndarray:
     """Return which responses are labelled `no_bias`, (n,)."""
     return (labelled[LABEL] == NO_BIAS).to_numpy()
 
 
-def answers_as_if_to(donors: pd.DataFrame, descriptors: Sequence[str]) -> list[str]:
+def rewrite_mentions(donors: pd.DataFrame, descriptors: Sequence[str]) -> list[str]:
     """Return each donor row's response with the mentions of its own descriptor rewritten to another one, row by row.
 
     "I never met a deaf man!" → "I never met an autistic man!"
@@ -74,7 +74,7 @@ def answers_as_if_to(donors: pd.DataFrame, descriptors: Sequence[str]) -> list[s
     ]
 
 
-def exchanged(labelled: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataFrame, list[str]]:
+def exchange_responses(labelled: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataFrame, list[str]]:
     """Return the rows, and for each a response to the same template and another descriptor, the mention rewritten.
 
     Every response is as likely to be given away as any other of its template, so that over all rows the responses given
@@ -96,4 +96,4 @@ def exchanged(labelled: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.Data
             f"labelled responses: no {TEMPLATE} has two descriptors among those to exchange; label responses to more "
             "descriptors, or move the threshold."
         )
-    return kept, answers_as_if_to(labelled.iloc[donor[donor >= 0]], kept[DESCRIPTOR].tolist())
+    return kept, rewrite_mentions(labelled.iloc[donor[donor >= 0]], kept[DESCRIPTOR].tolist())

@@ -50,7 +50,7 @@ def bias_value_changes(
         labelled_vectors, before, after: style vectors, (n, S), NaN where there is none.
         alpha: exponent of the norm in b, see `bias_values`.
     """
-    directions = Directions.of(labelled_prompts, labelled_vectors)
+    directions = BiasDirections.from_responses(labelled_prompts, labelled_vectors)
     known = directions.known(prompts[DESCRIPTOR])
     b = {
         name: directions.project(vectors, prompts[DESCRIPTOR], alpha)[known]
@@ -66,7 +66,7 @@ def _finite(prompts: pd.DataFrame, vectors: Rows) -> tuple[pd.DataFrame, Rows]:
 
 
 @dataclass(frozen=True)
-class Directions:
+class BiasDirections:
     """The bias directions of some responses' descriptors: their names, sorted, m_d (D, S), and m̄ (S,)."""
 
     names: np.ndarray
@@ -74,7 +74,7 @@ class Directions:
     m_bar: np.ndarray
 
     @classmethod
-    def of(cls, prompts: pd.DataFrame, vectors: Rows) -> "Directions":
+    def from_responses(cls, prompts: pd.DataFrame, vectors: Rows) -> "BiasDirections":
         """Return those of responses with style vectors (n, S), by template and descriptor; NaN is left out."""
         prompts, vectors = _finite(prompts, vectors)
         descriptor, names = coded(prompts[DESCRIPTOR])
