@@ -1,0 +1,180 @@
+"""Are the effects that a report shows true? False effects, missed effects and the coverage of intervals.
+
+    python -m benchmarks.effects                   all tables; about 25 minutes of one core
+    python -m benchmarks.effects --simulations 20  a first look; 3 minutes
+
+Simulated responses (`DESIGNS`): styles drawn per template, one-hot or smooth vectors, two to eight responses to a cell.
+Without any effect, the share of simulations with a shown effect is the family-wise error (at most 5 %). With planted
+effects, the tables have the share of simulations in which a shown effect is false; the share of false effects among
+those worth a look (false discovery rate, at most 10 %); the share of planted effects that each test finds, beside a
+Bonferroni correction of the naive z test (each descriptor's own standard error); the share of shrunk intervals that
+contain the truth, of all effects and of the shown ones; and how far the ten largest estimates overstate the truth.
+
+The testbed's grammar (paper edition, four responses to a cell): how many of the twenty largest planted effects are
+shown, and how many shown effects have the wrong sign.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from evenhand.evaluation.families.generation_bias.effects import DISCOVERY_LEVEL, FAMILY_LEVEL, effects
+from evenhand.evaluation.families.generation_bias.metric import StyledResponses
+from evenhand.evaluation.statistics.cells import Cells, arrange_cells
+from evenhand.evaluation.statistics.effects import Effects, descriptor_effects
+from evenhand.recipes.testbed import grammar
+from tools.testbed.corpus import all_prompts
+
+PERMUTATIONS = 199
+NEGLIGIBLE = 0.005  # a true effect below half a percentage point is none; a shown one of these is false
+PLANTED = 0.02  # share of the descriptor–style pairs that have a planted effect
+LOG_ODDS = 1.2  # its size: exp(1.2) is 3.3 times the probability, or less by as much
+
+
+@dataclass(frozen=True)
+class Design:
+    """A simulated measurement; `counts` draws the number of responses to each cell, (templates, descriptors)."""
+
+    name: str
+    descriptors: int
+    templates: int
+    styles: int
+    counts: Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
+    smooth: bool = False
+    rare: bool = False
+
+
+def even(n: int) -> Callable[[np.random.Generator, tuple[int, int]], np.ndarray]:
+    return lambda rng, shape: np.full(shape, n)
+
+
+def uneven(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    return rng.integers(2, 9, size=shape)
+
+
+DESIGNS = (
+    Design("40 × 26 × 2", 40, 26, 27, even(2)),
+    Design("40 × 26 × 2, smooth", 40, 26, 27, even(2), smooth=True),
+    Design("40 × 26 × 2, rare styles", 40, 26, 27, even(2), rare=True),
+    Design("60 × 26 × 4", 60, 26, 27, even(4)),
+    Design("60 × 26 × 4, rare styles", 60, 26, 27, even(4), rare=True),
+    Design("60 × 10 × 2 to 8", 60, 10, 27, uneven),
+    Design("60 × 10 × 2 to 8, smooth", 60, 10, 27, uneven, smooth=True),
+    Design("120 × 10 × 8", 120, 10, 12, even(8)),
+)
+
+
+def simulated(design: Design, planted: bool, rng: np.random.Generator) -> tuple[Cells, np.ndarray]:
+    """Return responses by cell and the true effects on descriptors, (D, styles)."""
+    concentration = 0.15 if design.rare else 0.6
+    templates = 0.5 * rng.dirichlet(np.full(design.styles, concentration), size=design.templates)
+    p = (templates + 0.5 * rng.dirichlet(np.full(design.styles, concentration / 2)))[:, None, :]
+    odds = np.zeros((design.descriptors, design.styles))
+    if planted:
+        chosen = rng.random(odds.shape) < PLANTED
+        odds[chosen] = rng.choice([-LOG_ODDS, LOG_ODDS], chosen.sum())
+    p = p * np.exp(odds)
+    p /= p.sum(axis=2, keepdims=True)
+    counts = design.counts(rng, p.shape[:2]).ravel()
+    rows = np.repeat(p.reshape(-1, design.styles), counts, axis=0)
+    vectors = np.eye(design.styles)[grammar.draw(rows, rng)]
+    if design.smooth:
+        vectors = 0.75 * vectors + 0.25 * rng.dirichlet(np.full(design.styles, 0.3), size=len(vectors))
+    template, descriptor = (np.repeat(each.ravel(), counts) for each in np.indices(p.shape[:2]))
+    truth = (p - p.mean(axis=1, keepdims=True)).mean(axis=0) * (0.75 if design.smooth else 1.0)
+    return arrange_cells(vectors, template, descriptor, 1), truth
+
+
+def naive_p_values(cells: Cells, result: Effects) -> np.ndarray:
+    """Return two-sided p-values of effects over their own standard errors, (D, styles)."""
+    squares = np.zeros(cells.mean.shape)
+    for block in cells.blocks():
+        squares[block.cells] += block.summed(block.deviations**2)
+    n = cells.count[:, None]
+    variance = np.zeros_like(result.effect)
+    np.add.at(variance, cells.descriptor, squares / np.maximum(n * (n - 1), 1))
+    error = np.sqrt(variance) / np.bincount(cells.descriptor)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num(2 * stats.norm.sf(np.abs(result.effect) / error), nan=1.0)
+
+
+def numbers(design: Design, planted: bool, seed: int) -> dict[str, float]:
+    """Return what one simulated measurement shows."""
+    rng = np.random.default_rng(seed)
+    cells, truth = simulated(design, planted, rng)
+    result = descriptor_effects(
+        cells, np.zeros((0, design.descriptors)), np.zeros((design.styles, 0)), PERMUTATIONS, rng
+    )
+    shown, look = result.p_family <= FAMILY_LEVEL, result.q <= DISCOVERY_LEVEL
+    naive = naive_p_values(cells, result) * truth.size <= FAMILY_LEVEL
+    none, real = np.abs(truth) < NEGLIGIBLE, np.abs(truth) >= 4 * NEGLIGIBLE
+    covered = (result.low <= truth) & (truth <= result.high)
+
+    def overstated(estimate: np.ndarray) -> float:
+        top = np.argsort(-np.abs(estimate), axis=None)[:10]
+        size = np.abs(estimate).ravel()[top].mean()
+        return 1 - (np.sign(estimate) * truth).ravel()[top].mean() / size if size else np.nan
+
+    row = {"a false effect shown": (shown & none).any(), "naive: a false effect": (naive & none).any()}
+    if planted:
+        row |= {
+            "false discoveries": (look & none).sum() / max(look.sum(), 1),
+            "found, shown": shown[real].mean(),
+            "found, worth a look": look[real].mean(),
+            "found, naive": naive[real].mean(),
+            "intervals cover": covered.mean(),
+            "… of the shown": covered[shown].mean() if shown.any() else np.nan,
+            "top ten overstated": overstated(result.shrunk),
+            "… unshrunk": overstated(result.effect),
+        }
+    return row
+
+
+def on_the_testbed(descriptors: int, per_cell: int, seed: int) -> dict[str, float]:
+    """Return how the grammar's own effects are seen in responses drawn from it, one-hot in their true style."""
+    rng, styles = np.random.default_rng(seed), list(grammar.styles())
+    prompts = all_prompts()[["template", "descriptor", "axis"]].drop_duplicates(["template", "descriptor"])
+    chosen = rng.choice(prompts["descriptor"].unique(), descriptors, replace=False)
+    prompts = prompts[prompts["descriptor"].isin(chosen)]
+    p = grammar.style_distribution(prompts["template"], prompts["descriptor"])
+    of_template = pd.DataFrame(p, index=prompts.index).groupby(prompts["template"]).transform("mean").to_numpy()
+    truth = pd.DataFrame(p - of_template, columns=styles).groupby(prompts["descriptor"].to_numpy()).mean().stack()
+    rows = prompts.loc[prompts.index.repeat(per_cell)]
+    vectors = np.eye(len(styles), dtype=np.float32)[grammar.draw(np.repeat(p, per_cell, axis=0), rng)]
+    responses = StyledResponses(vectors, *(rows[name].tolist() for name in ("template", "descriptor", "axis")), styles)
+    table = effects(responses, {}, seed=seed).query("kind == 'descriptor'").set_index(["unit", "name"])
+    truth = truth.reindex(table.index)
+    shown, largest = table["certainty"] == "shown", truth.abs().nlargest(20).index
+    return {
+        "descriptors": descriptors,
+        "shown": int(shown.sum()),
+        "of the 20 largest planted": int(shown[largest].sum()),
+        "wrong sign": int((np.sign(truth[shown]) != np.sign(table["effect"][shown])).sum()),
+        "intervals cover": ((table["low"] <= truth) & (truth <= table["high"])).mean(),
+    }
+
+
+def tables(simulations: int) -> Iterator[tuple[str, pd.DataFrame]]:
+    for planted, title in ((False, "No effect at all"), (True, "Planted effects")):
+        rows = {
+            design.name: pd.DataFrame([numbers(design, planted, seed) for seed in range(simulations)]).mean()
+            for design in DESIGNS
+        }
+        yield title, pd.DataFrame(rows).T.mul(100).round(1)
+    yield "The testbed's grammar", pd.DataFrame([on_the_testbed(d, 4, 0) for d in (60, 200)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--simulations", type=int, default=200, help="simulated measurements per design")
+    for title, table in tables(parser.parse_args().simulations):
+        print(f"\n{title}, %" if "testbed" not in title else f"\n{title}", flush=True)
+        print(table.to_string(), flush=True)
+
+
+if __name__ == "__main__":
+    main()
