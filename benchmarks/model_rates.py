@@ -65,7 +65,7 @@ from evenhand.mitigation.methods import load_method
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.tune import tune
 from evenhand.recipes.command_line import read_settings
-from evenhand.recipes.experiment import by_name, plans
+from evenhand.recipes.plans import named_folders, plan_decodings
 from evenhand.recipes.settings import LoopSettings
 from evenhand.recipes.tune import CALLBACK_PER_CELL
 
@@ -234,7 +234,7 @@ def work(loop: LoopSettings) -> tuple[int, dict[str, int]]:
     stages = {
         stage.folder: stage
         for method in loop.methods
-        for plan in plans(loop, method, by_name(Path()))
+        for plan in plan_decodings(loop, method, named_folders(Path()))
         for stage in plan.stages
     }
     cells = TEMPLATES * loop.measure.prompts.descriptors

@@ -52,20 +52,20 @@ class CheckpointSettings:
     """A network: where it comes from and how it runs. A plain string in its place is its name."""
 
     name: str = option(TESTBED, "Hugging Face id, local folder or adapter folder; 'testbed' is the embedded one")
-    revision: str | None = option(None, "commit of a model on the hub; with base, of that")
-    base: str | None = option(None, "Hugging Face id or folder of an adapter's base; null: the one that it names")
-    dtype: Dtype = option("float32", "precision that it runs in; 'auto': the checkpoint's own")
-    device: str = option(AUTO, "'cpu', 'cuda', 'cuda:1', 'mps'; 'auto': a GPU where there is one")
+    revision: str | None = option(None, "commit of the model on the hub, or of base if base is set")
+    base: str | None = option(None, "Hugging Face id or folder of an adapter's base; null: as in the adapter's files")
+    dtype: Dtype = option("float32", "precision of the weights; 'auto': as in the checkpoint")
+    device: str = option(AUTO, "'cpu', 'cuda', 'cuda:1', 'mps'; 'auto': a GPU if there is one")
     device_map: str | dict[str, Any] | None = option(
-        None, "over several devices: 'auto', 'balanced' or {module: device}; null: on `device` alone"
+        None, "several devices: 'auto', 'balanced' or {module: device}; null: one device"
     )
     attn_implementation: str | None = option(
-        None, "'eager', 'sdpa', 'flash_attention_2', …; null: what transformers takes for it"
+        None, "'eager', 'sdpa', 'flash_attention_2', …; null: the default of transformers"
     )
     quantization: Quantization | None = option(
-        None, "by bitsandbytes (evenhand[quantization]): '4bit' (NF4) or '8bit', computed in dtype; null: none"
+        None, "'4bit' (NF4) or '8bit' by bitsandbytes (evenhand[quantization]); null: none"
     )
-    trust_remote_code: bool = option(False, "run code that comes with it")
+    trust_remote_code: bool = option(False, "run code from the checkpoint")
 
     def __post_init__(self) -> None:
         """Refuse a device beside a map of devices.
@@ -85,15 +85,15 @@ class ModelSettings(CheckpointSettings):
     """A model that is measured: its checkpoint, and what it is told. A plain string in its place is its name."""
 
     system_prompt: Annotated[str, Field(min_length=1)] | None = option(
-        None, "told before every prompt: a system message where the chat template has one, else a line; null: nothing"
+        None, "text before every prompt: a system message, or a line without a chat template; null: none"
     )
     server: str | None = option(
-        None, "OpenAI-compatible server that answers by this name (evenhand[server]), http://host:port/v1; null: none"
+        None, "OpenAI-compatible server of the model (evenhand[server]), http://host:port/v1; null: none"
     )
-    api: Literal["chat", "completions"] = option("chat", "what of the server's is asked; likelihoods: completions")
-    concurrency: Count = option(16, "requests to the server under way at once")
+    api: Literal["chat", "completions"] = option("chat", "API of the server; likelihoods need completions")
+    concurrency: Count = option(16, "concurrent requests to the server")
     tokenizer: str | None = option(
-        None, "of a served model, to ask for likelihoods: Hugging Face id or folder; null: that of its name"
+        None, "tokenizer of a served model, for likelihoods: Hugging Face id or folder; null: by its name"
     )
 
     def __post_init__(self) -> None:
@@ -125,7 +125,7 @@ class ClassifierSettings(CheckpointSettings):
     """A classifier of offensive texts, and its label that means offensive. A plain string in its place is its name."""
 
     name: str | None = option(None, "Hugging Face id or folder of a sequence classifier; null: not measured")
-    label: str | None = option(None, "its label that means offensive")
+    label: str | None = option(None, "label that means offensive")
 
 
 OF_SERVERS = ("server", "api", "concurrency", "tokenizer")  # what of a model's settings is read for a served one alone
@@ -152,24 +152,26 @@ class PromptSettings:
     """What a model is asked: which prompts, how many of them, and which side of the split."""
 
     dataset: str = option("paper", "taxonomy: 'paper' (shipped), 'v1.0', 'v1.1', or a folder in that format")
-    file: Folder | None = option(None, "Parquet, CSV or JSONL of your own prompts, each per_cell times")
-    train_file: Folder | None = option(None, "another such file, to train on")
+    file: Folder | None = option(None, "Parquet, CSV or JSONL of your own prompts, each repeated per_cell times")
+    train_file: Folder | None = option(None, "another such file, of prompts to train on")
     filters: dict[str, Any] = option(
-        lambda: dict(NOUN_PHRASES), "keep prompts by column: {column: values}; noun_phrase_type stays unless named"
+        lambda: dict(NOUN_PHRASES), "{column: values} of the prompts to keep; noun_phrase_type stays unless named"
     )
     split_by: str | None = option(
         None,
-        "column that sides do not share; null: noun, none of a file",
+        "column whose values the two sides of the split do not share; null: noun, or none for a file",
     )
-    train_fraction: Share = option(0.5, "share of the nouns, descriptors or templates on the train side")
+    train_fraction: Share = option(0.5, "share of these values on the train side")
     unseen_by: Literal["descriptor", "axis", "template"] | None = option(
-        None, "leave some of them out of the train side, and measure all: does tuning help people it never saw?"
+        None, "keep some descriptors, axes or templates out of training, and measure all"
     )
-    unseen_fraction: Share = option(0.5, "share of the descriptors, axes or templates that are unseen")
-    descriptors: Annotated[int, Field(ge=2)] | None = option(200, "sample so many, stratified by axis; null: all")
-    per_cell: PerCell = option(4, "responses per (template, descriptor); intervals need 2, better 4")
-    personas: str = option("none", "'none', 'default' (ours) or a file of your own")
-    variations: bool = option(False, "apply the four stylistic variations (002 A.3), each with probability 1/2")
+    unseen_fraction: Share = option(0.5, "share of them kept out of training")
+    descriptors: Annotated[int, Field(ge=2)] | None = option(
+        200, "descriptors to sample, stratified by axis; null: all"
+    )
+    per_cell: PerCell = option(4, "responses per (template, descriptor); at least 2 for intervals")
+    personas: str = option("none", "'none', 'default' or a file")
+    variations: bool = option(False, "apply each of the four stylistic variations (002 A.3) with probability 1/2")
 
     def __post_init__(self) -> None:
         """Refuse a second file without the first, and beside a split of the first; unseen people in a file."""
@@ -198,8 +200,8 @@ class DecodingSettings:
     """How a model answers."""
 
     preset: Literal["sample", "paper"] = option("sample", "'paper': beam search, length ≥ 20, 3-gram blocking (A.4)")
-    arguments: dict[str, Any] = option(dict, "any arguments of `generate`, over the preset's")
-    batch_size: Count = option(512, "contexts generated at once")
+    arguments: dict[str, Any] = option(dict, "arguments of `generate` that override the preset")
+    batch_size: Count = option(512, "contexts per batch")
 
     def title(self) -> str:
         """Return what responses that were drawn so are called.

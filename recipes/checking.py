@@ -1,5 +1,6 @@
-"""Settings from plain values and back: every key, type and range checked, a mistake one clear error."""
+"""Settings from plain values, with every key, type and range checked; a mistake is one clear error."""
 
+import re
 import typing
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator, Mapping
@@ -15,11 +16,13 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from evenhand.evaluation.errors import InputError, shown
 from evenhand.evaluation.runs.files import read_yaml as read_file
+from evenhand.evaluation.runs.run_paths import with_resolved_paths
 from evenhand.recipes.configs import config_file
 
 CANNOT = " cannot be used: "
 STRICT = ConfigDict(strict=True)
-NAME = "name"  # the field that a plain value in a group's place is for
+NAME = "name"  # the field of a group that a plain value in place of the group sets
+RUN_RECORD = {"format", "command", "inputs"}  # what a run adds to the settings in its config.yaml
 # (name in 0.2, name in 0.3) of each renamed setting; a plain name, or the end of a dotted one. An old name may have
 # several new names: an error gives the one that is a setting of the command.
 RENAMED = (
@@ -37,7 +40,7 @@ RENAMED = (
 
 @dataclass(frozen=True)
 class Setting:
-    """A field of a command, or a group of them: its dotted name, its type, its default and its line in `--help`."""
+    """A setting of a command, or a group of settings: dotted name, type, default and help text."""
 
     name: str
     kind: Any
@@ -47,96 +50,103 @@ class Setting:
 
 
 def settings_in(cls: type, prefix: str = "", default: Any = None) -> Iterator[Setting]:
-    """Yield every field by its dotted name, each group before what is in it; a family has its own defaults."""
+    """Yield every setting of a class, each group before its settings.
+
+    Args:
+        prefix: of the dotted names.
+        default: the instance with the default values; None: `cls()`.
+    """
     hints, default = typing.get_type_hints(cls, include_extras=True), cls() if default is None else default
     for field in fields(cls):
         name, kind, value = f"{prefix}{field.name}", hints[field.name], getattr(default, field.name)
-        text, group = cls.__pydantic_fields__[field.name].description, group_in(kind)
+        text, group = cls.__pydantic_fields__[field.name].description, settings_class_of(kind)
         yield Setting(name, kind, value, text, is_group=group is not None)
         if group is not None:
             yield from settings_in(group, f"{name}.", value)
 
 
-def group_in(kind: Any) -> type | None:
-    """Return the class of settings that a field's type is, or may be."""
+def settings_class_of(kind: Any) -> type | None:
+    """Return the class of settings in a field's type; None for a field that is not a group."""
     if isinstance(kind, type) and is_dataclass(kind):
         return kind
-    return next((found for part in typing.get_args(kind) if (found := group_in(part))), None)
+    return next((cls for part in typing.get_args(kind) if (cls := settings_class_of(part))), None)
 
 
 def checked(cls: type, mapping: Mapping[str, Any], source: str) -> Any:
-    """Return `cls(**told)`, every key, type and range checked; `source` is named in the error.
+    """Return `cls(**mapping)`, with every key, type and range checked; errors name `source`.
 
     Raises:
-        InputError: a key is unknown or has another name now; a value has the wrong type or is out of range.
+        InputError: a key is unknown or was renamed; a value has the wrong type or is out of range.
     """
-    return _built(cls, with_groups(cls, mapping, source), source)
+    return _build(cls, with_groups(cls, mapping, source), source)
 
 
-def _built(cls: type, mapping: Mapping[str, Any], source: str, at: str = "") -> Any:
-    """Return the class of the values, its groups first."""
+def _build(cls: type, mapping: Mapping[str, Any], source: str, prefix: str = "") -> Any:
+    """Return an instance of the class with nested instances for its groups."""
     hints, values = typing.get_type_hints(cls, include_extras=True), dict(mapping)
     for key, value in mapping.items():
-        if isinstance(value, Mapping) and (group := group_in(hints[key])):
-            values[key] = _built(group, value, source, f"{at}{key}.")
-        elif reason := _unusable(value):
-            raise InputError(f"{source}: {at}{key}: {shown(value)}{CANNOT}{reason}.")
+        if isinstance(value, Mapping) and (group := settings_class_of(hints[key])):
+            values[key] = _build(group, value, source, f"{prefix}{key}.")
+        elif reason := _reason_unusable(value):
+            raise InputError(f"{source}: {prefix}{key}: {shown(value)}{CANNOT}{reason}.")
     try:
         return cls(**values)
     except ValidationError as error:
         first = error.errors()[0]
-        where = at + ".".join(str(part) for part in first["loc"])
-        if isinstance(own := first.get("ctx", {}).get("error"), InputError):
-            raise InputError(f"{source}: {where}{own}") from None
-        raise InputError(f"{source}: {refusal(where, first)}") from None
+        name = prefix + ".".join(str(part) for part in first["loc"])
+        if isinstance(cause := first.get("ctx", {}).get("error"), InputError):
+            raise InputError(f"{source}: {name}{cause}") from None
+        raise InputError(f"{source}: {refusal(name, first)}") from None
 
 
 def refusal(name: str, error: Mapping[str, Any]) -> str:
-    """Return what pydantic has against a value, in one line."""
+    """Return pydantic's error about a value as one line."""
     return f"{name}: {shown(error['input'])}{CANNOT}{error['msg']}."
 
 
-def _unusable(value: Any) -> str:
-    """Return why no file of settings could hold a value, or no library count so far; "" where all is well."""
+def _reason_unusable(value: Any) -> str:
+    """Return why a value cannot be stored in a file of settings; "" if it can."""
     if isinstance(value, (Mapping, list)):
-        inside = [*value, *value.values()] if isinstance(value, Mapping) else value
-        return next(filter(None, map(_unusable, inside)), "")
+        items = [*value, *value.values()] if isinstance(value, Mapping) else value
+        return next(filter(None, map(_reason_unusable, items)), "")
     if isinstance(value, (str, Path)):
         text = str(value)
-        no_text = "\0" in text or text.encode(errors="replace") != text.encode(errors="ignore")
-        return "A null character or half a surrogate pair is in it" * no_text
+        is_invalid = "\0" in text or text.encode(errors="replace") != text.encode(errors="ignore")
+        return "It contains a null character or a lone surrogate" * is_invalid
     if isinstance(value, int):
         return "It has more than 64 bits" * (abs(value) >= 1 << 63)
-    return "" if value is None or isinstance(value, float) else f"{type(value).__name__} is no type of a setting"
+    return "" if value is None or isinstance(value, float) else f"A setting has no type {type(value).__name__}"
 
 
-def with_groups(cls: type, mapping: Mapping[str, Any], source: str, root: type | None = None, at: str = "") -> dict:
-    """Return nested values with each plain value in a group's place as the group's name.
+def with_groups(cls: type, mapping: Mapping[str, Any], source: str, root: type | None = None, prefix: str = "") -> dict:
+    """Return nested values in which a plain value in place of a group is the group's `name`.
 
     Raises:
-        InputError: a key is unknown, or a value is no group and cannot be the name of one.
+        InputError: a key is unknown, or a plain value stands for a group without a name.
     """
-    hints, found = typing.get_type_hints(cls, include_extras=True), {}
+    hints, values = typing.get_type_hints(cls, include_extras=True), {}
     for key, value in mapping.items():
         if "." in str(key):
             nested = str(key).replace(".", ": {") + ": …" + "}" * str(key).count(".")
-            raise InputError(f"{source}: {at}{key}: write groups as nested keys, {nested}.")
+            raise InputError(f"{source}: {prefix}{key}: write groups as nested keys, {nested}.")
         if key not in hints:
-            raise unknown_setting(root or cls, f"{at}{key}", source)
-        found[key] = value
-        group = group_in(hints[key])
+            raise unknown_setting(root or cls, f"{prefix}{key}", source)
+        values[key] = value
+        group = settings_class_of(hints[key])
         may_be_none = type(None) in typing.get_args(hints[key])
         if group is None or isinstance(value, group) or (value is None and may_be_none):
             continue
         if not isinstance(value, Mapping):
             names = [field.name for field in fields(group)]
             if NAME not in names and value is not None:
-                raise InputError(f"{source}: {at}{key}: {shown(value)} is no group of settings ({', '.join(names)}).")
+                raise InputError(
+                    f"{source}: {prefix}{key}: {shown(value)} is not a group of settings ({', '.join(names)})."
+                )
             value = {NAME: value} if NAME in names else {}
-        found[key] = with_groups(group, value, source, root or cls, f"{at}{key}.")
+        values[key] = with_groups(group, value, source, root or cls, f"{prefix}{key}.")
         if NAME in value and value[NAME] is None and may_be_none:
-            found[key] = None
-    return found
+            values[key] = None
+    return values
 
 
 def unknown_setting(cls: type, name: str, source: str) -> InputError:
@@ -152,9 +162,20 @@ def unknown_setting(cls: type, name: str, source: str) -> InputError:
         return InputError(f"{source}: {name} is a group of settings; give them one by one, such as --{first}.")
     in_group = f"{group}." if group else ""
     inside = [setting for setting in known if setting.startswith(in_group) and setting.endswith(f".{last}")]
-    likely = min(inside, key=lambda setting: setting.count("."), default=last if last in known else None)
-    likely = likely or next(iter(get_close_matches(name, known, n=1)), None)
-    return InputError(f"{source}: {name!r} is unknown; {f'did you mean {likely!r}?' if likely else 'see --help.'}")
+    likely = [min(inside, key=lambda setting: setting.count("."), default=last if last in known else None)]
+    likely = [name for name in likely if name] or get_close_matches(name, known, n=1) or _described_by(cls, last)
+    hint = f"did you mean {' or '.join(map(repr, likely))}?" if likely else "see --help."
+    return InputError(f"{source}: {name!r} is unknown; {hint}")
+
+
+def _described_by(cls: type, word: str) -> list[str]:
+    """Return the settings outside groups whose help text contains a word, if they are at most three."""
+    names = [
+        setting.name
+        for setting in settings_in(cls)
+        if "." not in setting.name and word.lower() in re.findall(r"\w+", setting.text.lower())
+    ]
+    return names if len(names) <= 3 else []
 
 
 def new_names(name: str) -> list[str]:
@@ -169,7 +190,7 @@ def new_names(name: str) -> list[str]:
 def is_set_by_caller(cls: type, group: str, name: str) -> bool:
     """Return whether a stage's command has this field, which the loop or the ablation sets for its stages."""
     for part in filter(None, group.split(".")):
-        cls = group_in(typing.get_type_hints(cls).get(part))
+        cls = settings_class_of(typing.get_type_hints(cls).get(part))
         if cls is None:
             return False
     fields_of_commands = {field.name for command in cls.__subclasses__() for field in fields(command)}
@@ -177,11 +198,11 @@ def is_set_by_caller(cls: type, group: str, name: str) -> bool:
 
 
 def reader(name: str, kind: Any) -> Callable[[Any], Any]:
-    """Return what reads a field's value: as null, text, YAML or `A,B`, whichever is of its type first."""
+    """Return a parser of a flag's value, which tries null, text, YAML and `A,B` until one has the setting's type."""
 
-    def read(given: Any) -> Any:
+    def read(text: Any) -> Any:
         adapter, refused = TypeAdapter(kind, config=STRICT), []
-        for value in _readings(given, kind) if isinstance(given, str) else [given]:
+        for value in _parsed_values(text, kind) if isinstance(text, str) else [text]:
             try:
                 adapter.validate_python(value)
             except ValidationError as error:
@@ -194,17 +215,17 @@ def reader(name: str, kind: Any) -> Callable[[Any], Any]:
     return read
 
 
-def _readings(text: str, kind: Any) -> Iterator[Any]:
+def _parsed_values(text: str, kind: Any) -> Iterator[Any]:
     if text == "null":
         yield None
     yield text
-    written = [text]
+    texts = [text]
     if _is_list(kind):
         yield [part.strip() for part in text.split(",")] if text[:1] != "[" else text
-        written.append(f"[{text}]")
-    for each in written:
+        texts.append(f"[{text}]")
+    for candidate in texts:
         with suppress(yaml.YAMLError, ValueError, RecursionError):  # an integer of 5000 digits is a ValueError
-            yield get_loader("yaml")(each)
+            yield get_loader("yaml")(candidate)
 
 
 def _is_list(kind: Any) -> bool:
@@ -212,13 +233,23 @@ def _is_list(kind: Any) -> bool:
     return origin is list or (origin is not dict and any(map(_is_list, typing.get_args(kind))))
 
 
-def read_yaml(file: Path) -> dict[str, Any]:
-    """Return what a YAML file holds, or a shipped config.
+def read_yaml(file: Path, command: str) -> dict[str, Any]:
+    """Return the settings in a YAML file, in a shipped config or in the `config.yaml` of a run.
 
     Raises:
-        InputError: it cannot be read, is no YAML, or holds no keys; no config of that name is shipped.
+        InputError: the file cannot be read, is not YAML, has no keys, or is of a run of another command; no shipped
+            config has this name.
     """
-    settings = read_file(config_file(file), "--config", get_loader("yaml"))
-    if not isinstance(settings or {}, dict):
+    settings = read_file(config_file(file), "--config", get_loader("yaml")) or {}
+    if not isinstance(settings, dict):
         raise InputError(f"--config: {file} holds {type(settings).__name__}, not `field: value` lines.")
-    return settings or {}
+    if not settings.keys() >= RUN_RECORD:
+        return settings
+    if settings["command"] != command:
+        raise InputError(f"--config: {file} is of a run of `{settings['command']}`, not of `{command}`.")
+    return settings_of_run(with_resolved_paths(settings, file.parent))
+
+
+def settings_of_run(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings in the `config.yaml` of a run, without the keys that the run adds."""
+    return {name: value for name, value in config.items() if name not in RUN_RECORD}

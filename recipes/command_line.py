@@ -1,7 +1,7 @@
 """The command line: `evenhand COMMAND --config FILE.yaml --field value --group.field value`.
 
-jsonargparse has the flags, groups them, lays them over the file and completes them in a shell; what a field may be is
-said once, by its class in `settings`. Nothing heavy is imported before the settings are known to be good.
+jsonargparse parses the flags, merges them with the file and completes them in a shell; the classes in `settings`
+declare and check the fields. Nothing heavy is imported before the settings are checked.
 """
 
 import json
@@ -12,14 +12,12 @@ import sys
 import typing
 from argparse import ArgumentError, ArgumentTypeError, HelpFormatter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 from jsonargparse import ArgumentParser, set_parsing_settings
 
-from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError, one_line
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import start_logging
@@ -36,69 +34,83 @@ from evenhand.recipes.checking import (
     with_groups,
 )
 from evenhand.recipes.commands import run_command
-from evenhand.recipes.help import what_to_show
+from evenhand.recipes.help import select_settings
 from evenhand.recipes.settings import COMMANDS, POSITIONAL, check_inputs
 
 log = logging.getLogger("evenhand")
 
-INTERRUPTED, TERMINATED = 130, 143  # 128 and the signal, as shells have it
-FLAGS = "command line"  # what errors call the place where flags are given
+INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143  # 128 + the signal's number, as in a shell
+FLAGS = "command line"  # the source that errors about flags name
+HELP_POSITION = 32  # column of the texts of `--help`
 GENERAL = ("config", "help", "version", "verbose", "quiet", "print_config")
-SAYING = ("-v", "--verbose", "-q", "--quiet")
+LOGGING = ("-v", "--verbose", "-q", "--quiet")
 METAVARS = {str: "TEXT", Path: "PATH", int: "INT", float: "NUM", bool: "BOOL", list: "A,B", dict: "{K: V}"}
 set_parsing_settings(add_print_completion_argument=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; a user's mistake is one line on stderr and status 2, Ctrl-C 130 and SIGTERM 143."""
-    if arguments is None:  # as a command: whoever calls it has handlers of their own
-        signal.signal(signal.SIGTERM, _end)
+    """Run one command and return the exit status.
+
+    A user's mistake is one line on stderr and status 2; Ctrl-C is 130, a closed pipe 141 and SIGTERM 143.
+    """
+    if arguments is None:  # called as a command, not from Python: a caller keeps its own signal handlers
+        signal.signal(signal.SIGTERM, _terminate)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    sys.stdout.reconfigure(errors="replace")  # a terminal that has no "×" shows "?" instead of a traceback
+    sys.stdout.reconfigure(errors="replace")  # a terminal without "×" prints "?" instead of a traceback
     arguments = sys.argv[1:] if arguments is None else arguments
     command = next((name for name in arguments if not name.startswith("-")), None)
     command = command if command in COMMANDS else None
     try:
-        told = parsed(root_parser(command), arguments, command)
-        given = told | told.pop(told.pop("command", None), {})
-        file, topic, version, verbose, quiet, print_config = (given.pop(name, None) for name in GENERAL)
-        if version:
-            print(f"evenhand {_version()}")
-            return 0
-        if command is None:
-            print(root_parser().format_help().rstrip())
-            return 0
-        if topic is not None:
-            print(help_of(command, topic, given, read_yaml(file) if file else {}))
-            return 0
-        settings = merged(command, file, given)
-        if print_config:
-            print(yaml.safe_dump(as_settings(settings), sort_keys=False, allow_unicode=True), end="")
-            return 0
-        start_logging()
-        level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
-        log.setLevel(level if processes.is_rank_zero() else logging.ERROR)  # the others find the same
-        if command != "configs":  # of which nothing is loaded
-            log.info("evenhand %s: loading …", command)
-        if command == "measure":
-            check_inputs(settings)
-        run_command(command, settings)
-        processes.shut_down()
+        _run_arguments(command, arguments)
+        sys.stdout.flush()
     except InputError as error:
         if processes.is_rank_zero() or not error.reported_by_rank_zero:
-            of, one = f" {command}" if command else "", "" if processes.is_rank_zero() else processes.name()
-            print(f"evenhand{of}{one}: {one_line(error)}", file=sys.stderr)
+            name, rank = f" {command}" if command else "", "" if processes.is_rank_zero() else processes.name()
+            print(f"evenhand{name}{rank}: {one_line(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"evenhand {command}: interrupted; the same command goes on from here.", file=sys.stderr)
+        print(f"evenhand {command}: interrupted; the same command continues from here.", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:  # `evenhand configs | head -1`
+        log.debug("evenhand: the output was closed", exc_info=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout again at exit
+        return BROKEN_PIPE
     return 0
 
 
-def _end(*_: Any) -> None:
-    """End after SIGTERM, which the launcher of several processes sends when one of them is lost."""
-    if processes.launched_world_size() > 1 and processes.is_rank_zero():  # not by `print`, which may be at work
-        os.write(2, b"evenhand: the launcher ends this process and says why; the same command goes on from here.\n")
+def _run_arguments(command: str | None, arguments: Sequence[str]) -> None:
+    """Run a command with its arguments, or print the version, a help text or the settings."""
+    parsed = parse(root_parser(command), arguments, command)
+    given = parsed | parsed.pop(parsed.pop("command", None), {})
+    file, topic, version, verbose, quiet, print_config = (given.pop(name, None) for name in GENERAL)
+    if version:
+        print(f"evenhand {_version()}")
+        return
+    if command is None:
+        print(root_parser().format_help().rstrip())
+        return
+    if topic is not None:
+        print(help_text(command, topic, given, read_yaml(file, command) if file else {}))
+        return
+    settings = merge_settings(command, file, given)
+    if print_config:
+        print(yaml.safe_dump(as_settings(settings), sort_keys=False, allow_unicode=True), end="")
+        return
+    start_logging()
+    level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
+    log.setLevel(level if processes.is_rank_zero() else logging.ERROR)  # other ranks would log the same lines
+    if command != "configs":  # it loads nothing
+        log.info("evenhand %s: loading …", command)
+    if command == "measure":
+        check_inputs(settings)
+    run_command(command, settings)
+    processes.shut_down()
+
+
+def _terminate(*_: Any) -> None:
+    """Exit after SIGTERM, which the launcher of several processes sends when it loses one of them."""
+    if processes.launched_world_size() > 1 and processes.is_rank_zero():  # `print` is not safe in a signal handler
+        os.write(2, b"evenhand: the launcher ended this process; the same command continues from here.\n")
     sys.exit(TERMINATED)
 
 
@@ -109,26 +121,27 @@ def read_settings(command: str, file: Path | None = None, overrides: Mapping[str
         InputError: the file cannot be read; a key is unknown; a value has the wrong type or is out of range.
     """
     flags = [f"--{name}={text}" for name, text in (overrides or {}).items()]
-    return merged(command, file, parsed(command_parser(command), flags, command))
+    return merge_settings(command, file, parse(command_parser(command), flags, command))
 
 
-def merged(command: str, file: Path | None, given: Mapping[str, Any]) -> Any:
-    """Return the command's settings from a file, with what is given laid over it."""
+def merge_settings(command: str, file: Path | None, given: Mapping[str, Any]) -> Any:
+    """Return the command's settings from a file and from flags; a flag overrides the file."""
     cls, parser = COMMANDS[command], command_parser(command)
-    there = with_groups(cls, read_yaml(file), str(file)) if file else {}
+    from_file = with_groups(cls, read_yaml(file, command), str(file)) if file else {}
     try:
-        base = parser.parse_object(there, defaults=False)
-        told = parser.parse_object(dict(given), cfg_base=base, defaults=False).as_dict()
+        base = parser.parse_object(from_file, defaults=False)
+        values = parser.parse_object(dict(given), cfg_base=base, defaults=False).as_dict()
     except (ArgumentError, ArgumentTypeError) as error:
         raise InputError(f"{file}: {' '.join(str(error).split())}") from None
-    return checked(cls, told, " and ".join([*([str(file)] if file else []), *([FLAGS] if given or not file else [])]))
+    sources = [*([str(file)] if file else []), *([FLAGS] if given or not file else [])]
+    return checked(cls, values, " and ".join(sources))
 
 
-def parsed(parser: ArgumentParser, arguments: Sequence[str], command: str | None) -> dict[str, Any]:
-    """Return what is given on the command line and nothing else, groups as dictionaries.
+def parse(parser: ArgumentParser, arguments: Sequence[str], command: str | None) -> dict[str, Any]:
+    """Return the settings on the command line without defaults, groups as dictionaries.
 
     Raises:
-        InputError: a flag is unknown or has moved, or its value cannot be used.
+        InputError: a flag is unknown or was renamed, or its value cannot be used.
     """
     try:
         return parser.parse_args(_spelled_out(arguments, command), defaults=False).as_dict()
@@ -139,8 +152,8 @@ def parsed(parser: ArgumentParser, arguments: Sequence[str], command: str | None
             flag = unknown.split()[0].removeprefix("--").partition("=")[0]
             raise unknown_setting(COMMANDS[command], flag, FLAGS) from None
         if unrecognized:
-            problem = f"{unknown!r} is no setting; they are given as --field value."
-        elif CANNOT in problem and problem.startswith("--"):  # ours, which names the field without the library's help
+            problem = f"{unknown!r} is not a setting; give settings as --field value."
+        elif CANNOT in problem and problem.startswith("--"):  # our error names the field itself
             problem = problem.partition(": ")[2]
         raise InputError(f"{FLAGS}: {problem}") from None
 
@@ -148,42 +161,48 @@ def parsed(parser: ArgumentParser, arguments: Sequence[str], command: str | None
 def _spelled_out(arguments: Sequence[str], command: str | None) -> list[str]:
     """Return the arguments with `--model NAME` as `--model.name NAME`, for each group that has a name.
 
-    What stands behind the command without a flag is the field that POSITIONAL names.
+    Values after the command and without a flag become the setting that POSITIONAL names.
     """
     if command in POSITIONAL:
         start = list(arguments).index(command) + 1 if command in arguments else 0
-        while arguments[start:] and arguments[start] in SAYING:
+        while arguments[start:] and arguments[start] in LOGGING:
             start += 1
-        end = next((place for place in range(start, len(arguments)) if arguments[place][:1] == "-"), len(arguments))
-        bare = [f"--{POSITIONAL[command]}={json.dumps(arguments[start:end])}"] if end > start else []
-        arguments = [*arguments[:start], *bare, *arguments[end:]]
+        end = next((index for index in range(start, len(arguments)) if arguments[index][:1] == "-"), len(arguments))
+        flag = [f"--{POSITIONAL[command]}={json.dumps(arguments[start:end])}"] if end > start else []
+        arguments = [*arguments[:start], *flag, *arguments[end:]]
     flags = {f"--{setting.name}" for setting in settings_in(COMMANDS[command])} if command else set()
     parts = [argument.partition("=") for argument in arguments]
     return [flag + (f".{NAME}" if f"{flag}.{NAME}" in flags else "") + sign + text for flag, sign, text in parts]
 
 
 def root_parser(command: str | None = None) -> ArgumentParser:
-    """Return the parser of the whole command line: one subcommand for each of COMMANDS, or for this one alone."""
+    """Return the parser of the whole command line, with one subcommand for each of COMMANDS, or for `command` alone."""
     parser = ArgumentParser(
         prog="evenhand",
-        description="Does your model treat people differently by who they say they are, how sure are you, "
-        "and can you make it stop?",
+        usage="evenhand COMMAND [--config FILE.yaml] [--FIELD VALUE] [--GROUP.FIELD VALUE] …",
+        description="Measure and reduce social biases of language models.",
         exit_on_error=False,
         add_help=False,
         allow_abbrev=False,  # of its subcommands, too
-        formatter_class=partial(HelpFormatter, max_help_position=32),
+        formatter_class=_formatter,
     )
-    _add_logging(parser)
-    parser.add_argument("-h", "--help", action="store_const", const="", help="show this")
+    parser.add_argument("-h", "--help", action="store_const", const="", help="show this help")
     parser.add_argument("--version", action="store_true", help="show the version")
-    commands = parser.add_subcommands(dest="command", required=False, metavar="COMMAND")
+    _add_logging(parser)
+    commands = parser.add_subcommands(
+        dest="command",
+        required=False,
+        metavar="COMMAND [SETTINGS]",
+        title="commands",
+        description="`evenhand COMMAND --help` shows the settings of a command.",
+    )
     for name in COMMANDS if command is None else [command]:
         commands.add_subcommand(name, command_parser(name), help=COMMANDS[name].__doc__.splitlines()[0])
     return parser
 
 
 def command_parser(command: str, shown: Sequence[Setting] | None = None) -> ArgumentParser:
-    """Return the parser of one command: a flag for each of its fields, or of those that are shown."""
+    """Return the parser of one command, with a flag for each of its settings, or for the settings in `shown` alone."""
     parser = ArgumentParser(
         prog=f"evenhand {command}",
         usage=f"evenhand {command} [--config FILE.yaml] [--FIELD VALUE] [--GROUP.FIELD VALUE] …",
@@ -192,26 +211,21 @@ def command_parser(command: str, shown: Sequence[Setting] | None = None) -> Argu
         add_help=False,
         allow_abbrev=False,
         print_config=None,  # `main` prints what has been checked
-        formatter_class=partial(HelpFormatter, max_help_position=32),
+        formatter_class=_formatter,
     )
-    parser.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE.yaml",
-        help="file, or one of `evenhand configs`; flags go over it",
-    )
-    parser.add_argument("--print_config", action="store_true", help="print all settings as YAML and do nothing")
-    parser.add_argument("-h", "--help", nargs="?", const="", metavar="GROUP", help="show this, or a group of settings")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file or shipped config; flags override it")
+    parser.add_argument("--print_config", action="store_true", help="print all settings as YAML and exit")
+    parser.add_argument("-h", "--help", nargs="?", const="", metavar="GROUP", help="show this help, or a group's")
     _add_logging(parser)
-    places, optional = {"": parser}, set()
+    groups, optional = {"": parser.add_argument_group("settings")}, set()
     for setting in settings_in(COMMANDS[command]) if shown is None else shown:
         group, _, last = setting.name.rpartition(".")
         if setting.is_group:
-            places[setting.name] = parser.add_argument_group(f"{setting.name} – {setting.text.rstrip('.?')}")
+            groups[setting.name] = parser.add_argument_group(f"{setting.name} – {setting.text.rstrip('.?')}")
             optional |= {setting.name} if type(None) in typing.get_args(setting.kind) else set()
             continue
         kind = setting.kind | None if last == NAME and group in optional else setting.kind
-        places.get(group, parser).add_argument(
+        groups.get(group, groups[""]).add_argument(
             f"--{setting.name}",
             type=reader(setting.name, kind),
             metavar=_metavar(kind),
@@ -222,30 +236,37 @@ def command_parser(command: str, shown: Sequence[Setting] | None = None) -> Argu
     return parser
 
 
-def help_of(command: str, topic: str, *told: Mapping[str, Any]) -> str:
-    """Return the help of a command, or of a group of its settings; `told` is what is given of them.
+def help_text(command: str, topic: str, *given: Mapping[str, Any]) -> str:
+    """Return the help of a command, or of the group `topic` of its settings.
+
+    The settings of a family of metrics are in the help if `given` (settings from flags or a file) names the family.
 
     Raises:
-        InputError: there is no such group.
+        InputError: the command has no such group.
     """
-    shown, groups, families_hidden = what_to_show(COMMANDS[command], topic, told)
+    shown, groups, hides_families = select_settings(COMMANDS[command], topic, given)
     parser = command_parser(command, shown)
     if groups:
         lines = parser.add_argument_group(f"groups of settings (`evenhand {command} --help GROUP` shows one)")
         for group in groups:
             lines.add_argument(f"--{group.name}.…", help=group.text, metavar="")
-    if families_hidden:
-        parser.epilog = f"`--metrics NAME --help` shows a family's own settings: {', '.join(families.names())}."
+    if hides_families:
+        parser.epilog = "`--metrics FAMILY --help` shows the settings of a family of metrics as well."
     return parser.format_help().rstrip()
 
 
+def _formatter(prog: str, **arguments: Any) -> HelpFormatter:
+    """Return a formatter of help texts in two columns."""
+    return HelpFormatter(prog, **{**arguments, "max_help_position": HELP_POSITION})
+
+
 def _add_logging(parser: ArgumentParser) -> None:
-    parser.add_argument(*SAYING[:2], action="store_true", help="say more of what is done")
-    parser.add_argument(*SAYING[2:], action="store_true", help="say only what is wrong, and the report")
+    parser.add_argument(*LOGGING[:2], action="store_true", help="log more")
+    parser.add_argument(*LOGGING[2:], action="store_true", help="log warnings only")
 
 
 def _metavar(kind: Any) -> str:
-    """Return what stands for a value of this type in `--help`."""
+    """Return the placeholder for a value of this type in `--help`."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin is Literal:
         return "{" + ",".join(map(str, parts)) + "}"
@@ -255,21 +276,21 @@ def _metavar(kind: Any) -> str:
 
 
 def _completion(kind: Any) -> dict[str, Any]:
-    """Return what a shell can complete a value to."""
+    """Return the values that a shell completes, as an argument of `add_argument`."""
     choices = (True, False) if kind is bool else typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
     return {"choices": choices} if choices else {}
 
 
 def _default(value: Any) -> str:
-    """Return what `--help` says of a default; null and what is empty are explained in the text."""
+    """Return the default as `--help` shows it; "" for null and empty defaults, which the text explains."""
     if value is None or value in ("", [], {}):
         return ""
-    shown = ",".join(value) if isinstance(value, list) and isinstance(value[0], str) else value
-    return f" (default: {str(shown).lower() if isinstance(shown, bool) else shown})"
+    text = ",".join(value) if isinstance(value, list) and isinstance(value[0], str) else str(value)
+    return f" (default: {text.lower() if isinstance(value, bool) else text})"
 
 
 def _version() -> str:
-    from importlib import metadata  # takes a while, for one line
+    from importlib import metadata  # slow to import, and needed for one line
 
     try:
         return metadata.version("evenhand")

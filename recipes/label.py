@@ -42,7 +42,7 @@ def label(settings: LabelSettings) -> None:
         how = (settings.alpha, settings.beta, settings.quantile)
         threshold = choose_threshold(b, *how, cross_fitted=settings.cross_fitted)
         file = measured.generation_bias.style_clusters
-        clusters = chosen_clusters(file, responses.styles, settings.exclude_clusters)
+        clusters = find_clusters(file, responses.styles, settings.exclude_clusters)
         kept = np.ones(len(b), dtype=bool)
 
         def labels() -> Iterator[pd.DataFrame]:
@@ -70,7 +70,7 @@ def label(settings: LabelSettings) -> None:
         _say(threshold, len(b))
 
 
-def chosen_clusters(file: str, styles: tuple[str, ...], names: Sequence[str]) -> list[tuple[int, ...]]:
+def find_clusters(file: str, styles: tuple[str, ...], names: Sequence[str]) -> list[tuple[int, ...]]:
     """Return the columns of each style cluster whose responses are to be excluded.
 
     Raises:

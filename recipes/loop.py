@@ -1,21 +1,23 @@
-"""The whole loop: measure → label → tune → measure again → report, for each method beside the same base."""
+"""Loop: measure → label → tune → measure again → report, for each method, with one measurement of the base."""
 
 from evenhand.evaluation.runs import processes
-from evenhand.recipes.experiment import by_name, plans, refuse_stages_outside, run
+from evenhand.recipes.experiment import run
+from evenhand.recipes.plans import named_folders, plan_decodings, refuse_stages_outside
 from evenhand.recipes.settings import LoopSettings
 from evenhand.recipes.sweep.present import summarise_and_present
 
 
 def loop(settings: LoopSettings) -> None:
-    """Run every stage that is not finished yet; end with the methods side by side and the paths of the reports.
+    """Run every unfinished stage, then write and print the report of all methods side by side.
 
     Raises:
-        InputError: prompts that cannot be split into two sides; every method was refused.
+        InputError: the prompts cannot be split into two sides; every method was refused.
     """
-    place = by_name(settings.output_dir)
-    planned = [plan for method in dict.fromkeys(settings.methods) for plan in plans(settings, method, place)]
-    processes.on_rank_zero(lambda: refuse_stages_outside(settings.output_dir, planned))
-    refused = run(planned, settings)
+    folders = named_folders(settings.output_dir)
+    methods = dict.fromkeys(settings.methods)
+    plans = [plan for method in methods for plan in plan_decodings(settings, method, folders)]
+    processes.on_rank_zero(lambda: refuse_stages_outside(settings.output_dir, plans))
+    refused = run(plans, settings)
     processes.on_rank_zero(
-        lambda: summarise_and_present("Generation bias before and after tuning", settings, planned, refused)
+        lambda: summarise_and_present("Generation bias before and after tuning", settings, plans, refused)
     )

@@ -17,7 +17,7 @@ from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import as_settings
-from evenhand.recipes.checking import checked
+from evenhand.recipes.checking import checked, settings_of_run
 from evenhand.recipes.family_settings import recomputable_tables
 from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, MeasureSettings, measure_config
@@ -97,13 +97,12 @@ def read_settings(folder: Path, field_name: str, family: str | None = None) -> t
     Raises:
         InputError: the folder holds no such run.
     """
-    settings, manifest = read_run(folder, "measure", field_name)
-    config = {name: value for name, value in settings.items() if name not in ("format", "command", "inputs")}
-    found = checked(MeasureSettings, config, str(folder))
-    if family is not None and family not in found.metrics:
-        by = ", ".join(found.metrics)
-        raise InputError(f"{field_name}: {folder} was measured by {by}; it must be one with --metrics {family}.")
-    return found, manifest
+    config, manifest = read_run(folder, "measure", field_name)
+    settings = checked(MeasureSettings, settings_of_run(config), str(folder))
+    if family is not None and family not in settings.metrics:
+        metrics = ", ".join(settings.metrics)
+        raise InputError(f"{field_name}: {folder} has the metrics {metrics}; give a run with --metrics {family}.")
+    return settings, manifest
 
 
 def models_with_code(settings: Any) -> list[str]:

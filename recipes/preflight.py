@@ -1,26 +1,26 @@
-"""What would stop an experiment at a later stage, hours after it began: looked for before its first one."""
+"""Preflight checks of an experiment: mistakes that would stop a later stage, found before the first stage runs."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.settings import FIRST, classifiers
 from evenhand.evaluation.models.classifier_labels import classifier_labels
+from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.runs.run_paths import MANIFEST
 from evenhand.mitigation.methods import load_method
+from evenhand.mitigation.training.checks import check_tuning
+from evenhand.recipes.label import find_clusters
+from evenhand.recipes.plans import Plan
 from evenhand.recipes.settings import FAMILY, LabelSettings, TuneSettings, measure_config
 
-if TYPE_CHECKING:
-    from evenhand.recipes.experiment import Plan
 
-
-def check_stages(plans: Iterable["Plan"]) -> None:
-    """Refuse stages that must fail whatever those before them find; those that are finished have not.
+def check_stages(plans: Iterable[Plan]) -> None:
+    """Raise InputError for an unfinished stage that would fail whatever earlier stages produce.
 
     Raises:
-        InputError: a decoding, a style cluster to exclude or a tuning cannot be.
+        InputError: a decoding, a style cluster to exclude or a tuning cannot be used.
     """
     checked: set[Path] = set()
     for plan in plans:
@@ -38,22 +38,16 @@ def check_stages(plans: Iterable["Plan"]) -> None:
 
 
 def _check_decoding(config: MeasureConfig) -> None:
-    from evenhand.evaluation.models.decoding import decoding
-
     decoding(config.decoding.preset, **config.decoding.arguments)
 
 
 def _check_labelling(config: MeasureConfig, settings: LabelSettings) -> None:
-    from evenhand.recipes.label import chosen_clusters
-
     first = classifiers(config)[FIRST]
     labels = classifier_labels(first.name, first.revision, first.base)
-    chosen_clusters(config.settings.style_clusters, labels, settings.exclude_clusters)
+    find_clusters(config.settings.style_clusters, labels, settings.exclude_clusters)
 
 
 def _check_tuning(config: MeasureConfig, settings: TuneSettings, rounds: int) -> None:
-    from evenhand.mitigation.training.checks import check_tuning
-
     method = load_method(settings.method)
     model = replace(config.model, name=config.place(config.model.name, "model"))
     check_tuning(model, method, settings.training.with_method_defaults(method), rounds)

@@ -14,7 +14,7 @@ from evenhand.evaluation.runs.files import read_yaml
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.run_paths import CONFIG, MANIFEST
 from evenhand.recipes import compare, measure, rate
-from evenhand.recipes.checking import checked
+from evenhand.recipes.checking import checked, settings_of_run
 from evenhand.recipes.settings import FAMILY, CompareSettings, MeasureSettings, ReportSettings
 from evenhand.recipes.sweep.page import page as sweep_page
 from evenhand.recipes.sweep.present import SWEEP, read_sweep
@@ -54,9 +54,8 @@ def _written_again(folder: Path, show: bool) -> bool:
     if command == "measure":
         module, settings = measure, _measured(folder)
     elif command == "compare":
-        told = read_run(folder, "compare", "folders")[0] | {"output_dir": folder}
-        told = {name: value for name, value in told.items() if name not in ("format", "command", "inputs")}
-        module, settings = compare, checked(CompareSettings, told, str(folder))
+        config = read_run(folder, "compare", "folders")[0] | {"output_dir": folder}
+        module, settings = compare, checked(CompareSettings, settings_of_run(config), str(folder))
     elif command == "rate":
         rate.write_summary(folder, *rate.summary(folder, "folders"), show)
         return True

@@ -1,8 +1,7 @@
-"""What each command is told: dataclasses, checked strictly. Imports nothing heavy, so `--help` is immediate.
+"""The settings of each command: dataclasses that are checked strictly. Imports nothing heavy, so `--help` is immediate.
 
-What a run and a stage of an experiment have in common is a class of its own (`Measurement`, `Labelling`, `Tuning`,
-`Experiment`); the command's settings are that and what only the run has. So what the loop sets by itself is not there
-to be given.
+The fields that a command shares with a stage of the loop are a base class (`Measurement`, `Labelling`, `Tuning`,
+`Experiment`); the command's class adds the fields that the loop sets for its stages, such as the seed and the folder.
 """
 
 import math
@@ -33,33 +32,34 @@ from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.recipes import testbed
 from evenhand.recipes.family_settings import check_model, check_reads_responses, family_fields
 
-FAMILY = "generation_bias"  # what is measured unless told otherwise, what labels are made of and tuning removes
-SHOW, WHERE = "print the report", "where everything is written"
-TRACKED, GROUP = "wandb is offline unless you are logged in", "name that joins the stages of one experiment"
-KEPT, TRUSTED = "upload files as W&B artifacts", "run code of the models read"
+FAMILY = "generation_bias"  # the default metrics; labels are made from its responses, and tuning reduces it
+SHOW, OUTPUT_DIR = "print the report", "folder to write to"
+TRACKER = "tracker; wandb is offline unless you are logged in"
+ARTIFACTS, GROUP = "upload files as W&B artifacts", "W&B group of the stages of one experiment"
+TRUSTED = "execute code from the repositories of the models"
 
 
 @strict
 @family_fields(lambda family: family.Settings, when_named=True)
 class Measurement:
-    """What is measured, and how: the model, the metrics with their settings, the prompts, the decoding."""
+    """A measurement: the model, the metrics and their settings, the prompts and the decoding."""
 
-    model: ModelSettings = option(ModelSettings, "the model that is measured")
+    model: ModelSettings = option(ModelSettings, "model to measure")
     metrics: Annotated[list[str], Field(min_length=1)] = option(
         lambda: [FAMILY], f"families of metrics: {', '.join(families.names())}"
     )
-    prompts: PromptSettings = option(PromptSettings, "what the model is asked")
-    decoding: DecodingSettings = option(DecodingSettings, "how it answers")
-    capabilities: list[str] = option(list, "tasks of lm-evaluation-harness to score, too")
+    prompts: PromptSettings = option(PromptSettings, "the prompts that the model gets")
+    decoding: DecodingSettings = option(DecodingSettings, "how the model generates responses")
+    capabilities: list[str] = option(list, "tasks of lm-evaluation-harness to score as well")
 
     def __post_init__(self) -> None:
-        """Give the families that are named their settings, and refuse any other's."""
+        """Fill in the settings of the named families; refuse settings of others and impossible combinations."""
         for name in self.metrics:
             if getattr(self, name, None) is None:
                 setattr(self, name, families.settings_of(name).Settings())
         check_model(self.model, self.metrics, self.capabilities)
         if self.capabilities and FAMILY not in self.metrics:
-            raise InputError(f"capabilities: a cost beside {FAMILY}; name it among metrics, or leave them out.")
+            raise InputError(f"capabilities: only {FAMILY} measures them; add it to metrics, or leave them out.")
         for name in families.names():
             if name not in self.metrics and (group := getattr(self, name)) is not None:
                 given = [field for field, value in vars(group).items() if value != getattr(type(group)(), field)]
@@ -69,185 +69,192 @@ class Measurement:
                 )
 
     def with_metrics(self, *metrics: str) -> "Measurement":
-        """Return the same measurement by these metrics: those that stay keep their settings."""
+        """Return the same measurement with these metrics alone; their settings stay."""
         kept = {name: value for name, value in vars(self).items() if name in metrics or name not in families.names()}
         return type(self)(**{**kept, "metrics": list(metrics)})
 
 
 @strict
 class MeasureSettings(Measurement):
-    """Measure a model by one or more families of metrics: rows → scores and a report."""
+    """Measure a model with one or more families of metrics."""
 
-    split: Literal["measure", "train", "all"] = option("measure", "which side of the split of prompts to use")
-    write_prompts: Folder | None = option(None, "write what is to be answered here, and stop")
-    responses: Folder | None = option(None, "score this file's responses; load no model")
-    seed: Seed = option(0, "of prompts, responses and the bootstrap")
+    split: Literal["measure", "train", "all"] = option("measure", "side of the split of prompts to use")
+    write_prompts: Folder | None = option(None, "write the prompts to this file, to be answered elsewhere, and stop")
+    responses: Folder | None = option(None, "score the responses in this file; no model is loaded")
+    seed: Seed = option(0, "random seed of prompts, responses and the bootstrap")
     show: bool = option(True, SHOW)
-    report_to: ReportTo = option("wandb", TRACKED)
-    log_artifacts: bool = option(False, KEPT)
+    report_to: ReportTo = option("wandb", TRACKER)
+    log_artifacts: bool = option(False, ARTIFACTS)
     group: str | None = option(None, GROUP)
-    output_dir: Folder = option(Path("runs/measure"), WHERE)
+    output_dir: Folder = option(Path("runs/measure"), OUTPUT_DIR)
 
     def __post_init__(self) -> None:
-        """Refuse responses for families that ask the model themselves, and those of nobody; see `Measurement`."""
+        """Refuse a file of responses for other families, without the name of its model, or with a server."""
         Measurement.__post_init__(self)
         for name in ("write_prompts", "responses"):
             if getattr(self, name):
                 check_reads_responses(name, self.metrics)
         if self.responses and self.model.name == TESTBED:
-            raise InputError("responses: say which model gave them, by --model NAME; it is not loaded.")
+            raise InputError("responses: name the model that wrote them by --model NAME; it is not loaded.")
         if self.responses and self.model.server:
-            raise InputError("model.server: with responses nobody is asked; leave this out.")
+            raise InputError("model.server: no server is called where a file of responses is given; leave this out.")
         if self.responses and self.capabilities:
-            raise InputError("capabilities: with responses no model is loaded that could be asked; leave them out.")
+            raise InputError("capabilities: no model is loaded where a file of responses is given; leave them out.")
 
 
 @strict
 class Labelling:
-    """How responses are labelled."""
+    """How to label responses."""
 
     alpha: Literal[0, 1, 2] = option(0, "exponent of the norm in the bias value (002 C.1)")
-    beta: Finite | None = option(None, "threshold as a number; null: use the quantile")
+    beta: Finite | None = option(None, "threshold as a number; null: use quantile")
     quantile: Share = option(0.9, "threshold as a quantile of the bias values, where beta is null")
-    cross_fitted: bool = option(False, "take each response out of its own bias direction")
-    exclude_parrots: bool = option(False, "leave responses out that repeat their prompt")
-    exclude_clusters: list[str] = option(list, "leave responses out that are in these style clusters")
-    exclude_above: Share = option(0.5, "summed probability of a cluster's styles from which a response is in it")
+    cross_fitted: bool = option(False, "leave each response out of its own bias direction")
+    exclude_parrots: bool = option(False, "leave out responses that repeat their prompt")
+    exclude_clusters: list[str] = option(list, "leave out responses in these style clusters")
+    exclude_above: Share = option(0.5, "probability of a cluster from which a response belongs to it")
 
 
 @strict
 class LabelSettings(Labelling):
-    """Label the responses of a measuring run `bias` or `no_bias`, and plan the threshold."""
+    """Label the responses of a run as `bias` or `no_bias`."""
 
-    responses: Folder = option(Path("runs/train"), "a finished measuring run, on train prompts")
-    seed: Seed = option(0, "of the plan's sampling")
-    report_to: ReportTo = option("wandb", TRACKED)
-    log_artifacts: bool = option(False, KEPT)
+    responses: Folder = option(Path("runs/train"), "finished run of `measure --split train`")
+    seed: Seed = option(0, "random seed of the threshold plan")
+    report_to: ReportTo = option("wandb", TRACKER)
+    log_artifacts: bool = option(False, ARTIFACTS)
     group: str | None = option(None, GROUP)
-    output_dir: Folder = option(Path("runs/label"), WHERE)
+    output_dir: Folder = option(Path("runs/label"), OUTPUT_DIR)
 
 
 @strict
 class Tuning:
-    """How a model is tuned, and measured on the way."""
+    """How to tune a model, and to measure it during training."""
 
-    training: TuningSettings = option(TuningSettings, "how to train")
-    measure_every: Annotated[int, Field(ge=0)] = option(100, "measure pooled FGB* every so many steps; 0: never")
-    measure_descriptors: Annotated[int, Field(ge=2)] = option(40, "descriptors in that small measurement")
+    training: TuningSettings = option(TuningSettings, "how to fine-tune the model")
+    measure_every: Annotated[int, Field(ge=0)] = option(100, "steps between measurements of pooled FGB*; 0: none")
+    measure_descriptors: Annotated[int, Field(ge=2)] = option(40, "descriptors in these measurements")
 
 
 @strict
 class TuneSettings(Tuning):
-    """Tune the labelled model for style equality, by one of the methods."""
+    """Fine-tune the labelled model with one of the methods."""
 
-    labels: Folder = option(Path("runs/label"), "a finished labelling run")
-    method: str = option("control_tags", "module of mitigation/methods")
+    labels: Folder = option(Path("runs/label"), "finished run of `label`")
+    method: str = option("control_tags", "method: a module of mitigation/methods")
     trust_remote_code: bool = option(False, TRUSTED)
-    seed: Seed = option(0, "of held-out rows, the adapter, and the order of rows")
-    report_to: ReportTo = option("wandb", TRACKED)
-    log_artifacts: bool = option(False, KEPT)
+    seed: Seed = option(0, "random seed of held-out rows, the adapter and the order of rows")
+    report_to: ReportTo = option("wandb", TRACKER)
+    log_artifacts: bool = option(False, ARTIFACTS)
     group: str | None = option(None, GROUP)
-    output_dir: Folder = option(Path("runs/tune"), WHERE)
+    output_dir: Folder = option(Path("runs/tune"), OUTPUT_DIR)
 
 
 @strict
 @family_fields(lambda family: family.ComparisonSettings, when_named=False)
 class CompareSettings:
-    """Compare two measuring runs over the same prompts: differences with intervals, and the report."""
+    """Compare two runs over the same prompts."""
 
-    before: Folder = option(Path("runs/before"), "measuring run of the original model")
-    after: Folder = option(Path("runs/after"), "measuring run of the tuned model")
-    labels: Folder | None = option(None, "labelling run, for the threshold plan")
-    tuning: Folder | None = option(None, "tuning run, for its curves")
-    after_without_tag: Folder | None = option(None, "measuring run of the tuned model without its control tag")
+    before: Folder = option(Path("runs/before"), "finished run of `measure`, of the original model")
+    after: Folder = option(Path("runs/after"), "finished run of `measure`, of the tuned model")
+    labels: Folder | None = option(None, "finished run of `label`, for the threshold plan")
+    tuning: Folder | None = option(None, "finished run of `tune`, for the training curves")
+    after_without_tag: Folder | None = option(
+        None, "finished run of `measure`, of the tuned model without its control tag"
+    )
     trust_remote_code: bool = option(False, TRUSTED)
     show: bool = option(True, SHOW)
-    report_to: ReportTo = option("wandb", TRACKED)
-    log_artifacts: bool = option(False, KEPT)
+    report_to: ReportTo = option("wandb", TRACKER)
+    log_artifacts: bool = option(False, ARTIFACTS)
     group: str | None = option(None, GROUP)
-    output_dir: Folder = option(Path("runs/compare"), WHERE)
+    output_dir: Folder = option(Path("runs/compare"), OUTPUT_DIR)
 
 
 @strict
 class RateSettings:
-    """Let people judge the responses of two measuring runs side by side, in a browser, and sum up their votes."""
+    """Let people rate pairs of responses in a browser.
 
-    before: Folder = option(Path("runs/before"), "measuring run of the original model")
-    after: Folder = option(Path("runs/after"), "measuring run of the tuned model, on the same prompts")
-    pairs: Count = option(100, "pairs that each rater is shown, drawn at random")
-    questions: str = option("paper", "YAML file of questions by name; 'paper': the three of 002")
-    leave_out: str = option("paper", "YAML file of templates and descriptors not to show; 'paper': ours after 002")
-    seed: Seed = option(0, "of the pairs, and of the sides that they are shown on")
-    host: str = option("127.0.0.1", "address to listen on; raters at other machines need another, such as 0.0.0.0")
-    port: Annotated[int, Field(ge=0, le=65535)] = option(8237, "port to listen on; 0: any free one")
-    import_votes: Folder | None = option(None, "CSV of votes to add to output_dir's, in place of serving")
-    summary: bool = option(False, "sum up output_dir's votes into its folder `summary`, in place of serving")
-    show: bool = option(True, "print the report of the summary")
-    report_to: ReportTo = option("wandb", f"of the summary; {TRACKED}")
-    log_artifacts: bool = option(False, KEPT)
+    Each pair has a response of each of two runs to one prompt. `--summary` sums up the votes.
+    """
+
+    before: Folder = option(Path("runs/before"), "finished run of `measure`, of the original model")
+    after: Folder = option(Path("runs/after"), "finished run of `measure`, of the tuned model, with the same prompts")
+    pairs: Count = option(100, "pairs to rate, drawn at random")
+    questions: str = option("paper", "YAML file of questions by name; 'paper': the three of paper 002")
+    leave_out: str = option("paper", "YAML file of templates and descriptors to leave out; 'paper': after paper 002")
+    seed: Seed = option(0, "random seed of the pairs and of their sides on the page")
+    host: str = option("127.0.0.1", "address to listen on; raters on other machines need another, such as 0.0.0.0")
+    port: Annotated[int, Field(ge=0, le=65535)] = option(8237, "port to listen on; 0: any free port")
+    import_votes: Folder | None = option(None, "add the votes of this CSV file instead of serving the page")
+    summary: bool = option(False, "sum up all votes in OUTPUT_DIR/summary instead of serving the page")
+    show: bool = option(True, "print the report, with --summary")
+    report_to: ReportTo = option("wandb", f"for the summary: {TRACKER}")
+    log_artifacts: bool = option(False, ARTIFACTS)
     group: str | None = option(None, GROUP)
-    output_dir: Folder = option(Path("runs/rate"), WHERE)
+    output_dir: Folder = option(Path("runs/rate"), OUTPUT_DIR)
 
 
 @strict
 class Experiment:
-    """What every method, and every point of an ablation, goes through."""
+    """The stages that each method, and each point of an ablation, goes through."""
 
-    measure: Measurement = option(Measurement, "all measurements, and the responses that are labelled")
-    train_per_cell: PerCell = option(4, "responses per (template, descriptor) to label and tune on")
+    measure: Measurement = option(Measurement, "measurements")
+    train_per_cell: PerCell = option(4, "responses per (template, descriptor) to label and train on")
     label: Labelling = option(Labelling, "labelling")
     tune: Tuning = option(Tuning, "tuning")
     second_decoding: DecodingSettings | None = option(
-        None, "measure before and after tuning under this decoding too, and compare; null: under measure.decoding alone"
+        None, "another decoding to measure with before and after tuning; null: none"
     )
-    rounds: Count = option(1, "label and tune again the responses of the tuned model, so many times in all")
-    instruction: str | None = option(None, "what the method `prompt` tells the model; null: the method's own text")
-    measure_without_tag: bool = option(True, "measure models tuned with control tags without their tag, too")
-    allow_no_bias: bool = option(False, "go on even where no bias of the base is shown, and nothing can be removed")
+    rounds: Count = option(1, "rounds of labelling and tuning; each goes on from the tuned model")
+    instruction: str | None = option(None, "instruction of the method `prompt`; null: the method's default")
+    measure_without_tag: bool = option(True, "also measure models with a control tag without their tag")
+    allow_no_bias: bool = option(False, "tune even if the base model shows no bias")
 
     def __post_init__(self) -> None:
-        """Refuse a served model: it cannot be tuned, and what was tuned would have to be served first."""
+        """Refuse a served model: it cannot be tuned, and the tuned model would have to be served first."""
         if self.measure.model.server:
             raise InputError(
-                "measure.model.server: a loop loads the model, to tune it; measure and label by the server, tune what "
-                "it serves, and measure again what is served then."
+                "measure.model.server: the loop must load the model to tune it; run `measure` and `label` with the "
+                "server, `tune` the model's weights, serve the result and `measure` that."
             )
 
 
 @strict
 class Launching:
-    """Where stages run, and how many at once."""
+    """Where stages run, and how many at a time."""
 
-    launcher: Literal["processes", "ray"] = option("processes", "what runs stages: this machine or Ray (evenhand[ray])")
-    jobs: Count | None = option(None, "stages at work at once, each in its own process; null: one, by ray all that fit")
-    ray_address: str | None = option(None, "of a cluster, 'auto' or host:port; null: a Ray of this machine's own")
-    ray_cpus: Count | None = option(None, "CPUs of a stage; null: one")
+    launcher: Literal["processes", "ray"] = option(
+        "processes", "run stages in processes of this machine, or by Ray (evenhand[ray])"
+    )
+    jobs: Count | None = option(None, "stages at a time, a process each; null: one, or with ray as many as fit")
+    ray_address: str | None = option(None, "address of a Ray cluster, 'auto' or host:port; null: start one here")
+    ray_cpus: Count | None = option(None, "CPUs for a stage; null: one")
     ray_gpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = option(
-        None, "GPUs of a stage that loads a model; null: one where there is any"
+        None, "GPUs for a stage that loads a model; null: one if a node has any"
     )
 
     def __post_init__(self) -> None:
-        """Refuse what Ray alone reads where it is not asked for."""
-        given = [name for name, value in vars(self).items() if name.startswith("ray_") and value is not None]
-        if given and self.launcher != "ray":
-            raise InputError(f"{given[0]}: read by Ray alone; give --launcher ray, or leave it out.")
+        """Refuse settings of Ray without launcher ray."""
+        ray = [name for name, value in vars(self).items() if name.startswith("ray_") and value is not None]
+        if ray and self.launcher != "ray":
+            raise InputError(f"{ray[0]}: only Ray uses it; give --launcher ray, or leave it out.")
 
-    def most_at_once(self) -> float:
-        """Return how many stages may be at work at once."""
+    def max_stages(self) -> float:
+        """Return how many stages may run at a time."""
         return self.jobs or (math.inf if self.launcher == "ray" else 1)
 
 
 @strict
 class LoopSettings(Launching, Experiment):
-    """The whole loop: measure → label → tune → measure again → report, for each method."""
+    """Measure, label, tune, measure again and compare."""
 
     methods: Annotated[list[str], Field(min_length=1)] = option(
-        lambda: ["exchange", "dpo"], "modules of mitigation/methods, each tuned by itself"
+        lambda: ["exchange", "dpo"], "methods to compare: modules of mitigation/methods"
     )
-    seed: Seed = option(0, "of every stage")
-    report_to: ReportTo = option("wandb", TRACKED)
-    log_artifacts: bool = option(False, KEPT)
-    output_dir: Folder = option(Path("runs/loop"), WHERE)
+    seed: Seed = option(0, "random seed of every stage")
+    report_to: ReportTo = option("wandb", TRACKER)
+    log_artifacts: bool = option(False, ARTIFACTS)
+    output_dir: Folder = option(Path("runs/loop"), OUTPUT_DIR)
 
     def __post_init__(self) -> None:
         """See `Experiment` and `Launching`."""
@@ -257,79 +264,79 @@ class LoopSettings(Launching, Experiment):
 
 @strict
 class AblateSettings(Launching):
-    """Sweep any fields of the loop over shared stages: one table, one plot, the Pareto front."""
+    """Sweep settings of the loop, with stages shared by points."""
 
-    loop: Experiment = option(Experiment, "what all points have in common")
+    loop: Experiment = option(Experiment, "settings of the loop that all points share")
     sweep: Annotated[list[dict[str, Any]], Field(min_length=1)] = option(
         lambda: [{"method": ["exchange", "dpo"]}],
-        "grids of points: {`method`, and any field of the loop: one value or a list of them}",
+        "grids of points: {method and any setting of the loop: a value or a list of values}",
     )
-    seeds: Annotated[list[Seed], Field(min_length=1)] = option(lambda: [0], "run every point once with each")
-    report_to: ReportTo = option("wandb", f"one run per point; {TRACKED}")
-    log_artifacts: bool = option(False, KEPT)
-    output_dir: Folder = option(Path("runs/ablate"), WHERE)
+    seeds: Annotated[list[Seed], Field(min_length=1)] = option(lambda: [0], "random seeds; every point runs with each")
+    report_to: ReportTo = option("wandb", f"{TRACKER}; one tracked run per point")
+    log_artifacts: bool = option(False, ARTIFACTS)
+    output_dir: Folder = option(Path("runs/ablate"), OUTPUT_DIR)
 
 
 @strict
 class TrainClassifierSettings:
-    """Train a small text classifier on labelled texts, for offensiveness or styles without a hub."""
+    """Train a text classifier, of styles or offensiveness."""
 
     texts: Folder = option(Path("labeled_data.csv"), "CSV, TSV or JSONL file of labelled texts")
-    columns: list[str] = option(list, "names of its columns, where it has no header; []: it has one")
-    text_column: str = option("tweet", "its column of texts")
-    label_column: str = option("class", "its column of labels")
+    columns: list[str] = option(list, "names of its columns, if it has no header; []: it has one")
+    text_column: str = option("tweet", "column of texts")
+    label_column: str = option("class", "column of labels")
     labels: dict[Any, str] = option(
-        dict, "{value: name of the label}, several values may have one name; {}: as they are"
+        dict, "{value: name of the label}; several values may share a name; {}: as in the file"
     )
-    label_separator: str | None = option(None, "what stands between the labels of a text; null: it has one label")
-    threshold: Share = option(0.3, "probability from which a text is given a label, where it may have several")
+    label_separator: str | None = option(None, "separator between the labels of a text; null: each text has one label")
+    threshold: Share = option(0.3, "probability from which a text has a label, if it may have several")
     model: str | None = option(
-        None, "Hugging Face id or folder to start from, a classifier or an encoder; null: a small one from scratch"
+        None, "Hugging Face id or folder of a classifier or encoder to start from; null: train from scratch"
     )
     architecture: Literal["bert", "modernbert"] = option(
-        "bert", "from scratch; 'modernbert' averages over the words of a text, and learns many labels sooner"
+        "bert", "architecture to train from scratch; 'modernbert' learns many labels sooner"
     )
     epochs: Count = option(3, "passes over the texts")
-    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = option(1e-3, "peak of the cosine")
-    batch_size: Count = option(64, "texts to a step")
-    test_texts: Folder | None = option(None, "file like texts that it is measured on; null: texts held out")
-    test_fraction: Share = option(0.1, "share of the texts to test on, where there are no test_texts")
-    seed: Seed = option(0, "of weights, order and what is held out")
-    report_to: ReportTo = option("wandb", TRACKED)
-    log_artifacts: bool = option(False, KEPT)
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = option(1e-3, "peak of the cosine schedule")
+    batch_size: Count = option(64, "texts per step")
+    test_texts: Folder | None = option(None, "another such file, to test on; null: test on held-out texts")
+    test_fraction: Share = option(0.1, "share of the texts to hold out and test on, without test_texts")
+    seed: Seed = option(0, "random seed of weights, order and held-out texts")
+    report_to: ReportTo = option("wandb", TRACKER)
+    log_artifacts: bool = option(False, ARTIFACTS)
     group: str | None = option(None, GROUP)
-    output_dir: Folder = option(Path("runs/classifier"), WHERE)
+    output_dir: Folder = option(Path("runs/classifier"), OUTPUT_DIR)
 
 
 @strict
 class ReportSettings:
-    """Make reports again from finished runs: of one folder its own, of several one page side by side."""
+    """Write the report of one or several finished runs."""
 
     folders: list[Folder] = option(
         list, "finished runs, `evenhand report FOLDER …`: one of any command, or several of `measure` and `rate`"
     )
-    output_dir: Folder = option(Path("runs/report"), "where several runs side by side are written")
+    output_dir: Folder = option(Path("runs/report"), "folder for the report of several runs")
 
 
 @strict
 class ExportSettings:
-    """Export a tuned model as a folder that needs no Evenhand, with its card, and upload it if told to."""
+    """Export a tuned model for use without Evenhand."""
 
-    tuning: Folder = option(Path("runs/tune"), "a finished tuning run")
+    tuning: Folder = option(Path("runs/tune"), "finished run of `tune`")
     comparison: Folder | None = option(
-        None, "comparison of the tuned model with its base, for the card; null: `compare` beside the tuning, if it is"
+        None, "finished run of `compare`, for the model card; null: the folder `compare` next to tuning, if any"
     )
-    merge: bool = option(True, "merge the adapter into its base; false: export the adapter, which names its base")
+    merge: bool = option(True, "merge the adapter into its base; false: export the adapter alone")
     trust_remote_code: bool = option(False, TRUSTED)
-    push_to_hub: str | None = option(None, "id on the hub to upload the folder to, private if it is new")
-    output_dir: Folder = option(Path("runs/export"), "where; the model is in its folder `model`")
+    push_to_hub: str | None = option(None, "hub repository to upload to; a new one is private")
+    output_dir: Folder = option(Path("runs/export"), "folder to write to; the model is in its folder `model`")
 
 
 @strict
 class ConfigsSettings:
-    """List the configs that ship with Evenhand, for `--config NAME`, or print one of them."""
+    """List the shipped configs, or print one."""
 
-    names: list[str] = option(list, "`evenhand configs NAME` prints it, to be copied and changed; []: a line on each")
+    names: list[str] = option(list, "configs to print, `evenhand configs NAME …`; []: list all")
 
 
 COMMANDS: dict[str, type] = {
@@ -346,21 +353,22 @@ COMMANDS: dict[str, type] = {
     "configs": ConfigsSettings,
 }
 
-POSITIONAL = {"report": "folders", "configs": "names"}  # the list that stands behind a command without its flag
+
+POSITIONAL = {"report": "folders", "configs": "names"}  # the list of a command that needs no flag
 
 
 def measure_config(settings: Any, family: str) -> MeasureConfig:
-    """Return what a family is told by the settings of a measurement."""
+    """Return the config of one family's measurement from the settings of `measure`."""
     shared = (settings.model, settings.prompts, settings.decoding, getattr(settings, family))
     embedded, further = testbed.EMBEDDED.get(family, {}), (settings.responses, settings.capabilities)
     return MeasureConfig(*shared, settings.seed, settings.split, embedded, *further)
 
 
 def check_inputs(settings: MeasureSettings) -> None:
-    """Look at what each family will read, before anything heavy is imported.
+    """Check the files and models that each family reads, before anything heavy is imported.
 
     Raises:
-        InputError: something is not there, or cannot be used.
+        InputError: an input is missing or cannot be used.
     """
     if settings.write_prompts:  # nothing else is read
         return

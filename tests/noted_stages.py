@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evenhand.evaluation.runs.lock import run_lock
-from evenhand.recipes.experiment import Plan
+from evenhand.recipes.plans import Plan
 
 
 @dataclass(frozen=True)

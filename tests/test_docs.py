@@ -10,7 +10,7 @@ import pytest
 
 from evenhand.evaluation.datasets.prompt_files import read_prompts
 from evenhand.evaluation.datasets.response_files import own_prompts, read_responses
-from evenhand.recipes.command_line import command_parser, merged, parsed
+from evenhand.recipes.command_line import command_parser, merge_settings, parse
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -25,9 +25,9 @@ COMMANDS = [
 def test_a_command_is_understood(page, line, monkeypatch):
     monkeypatch.chdir(ROOT)
     command, *arguments = shlex.split(line)
-    given = parsed(command_parser(command), arguments, command)
+    given = parse(command_parser(command), arguments, command)
     config = given.pop("config", None)
-    merged(command, config, {name: value for name, value in given.items() if name not in ("verbose", "quiet")})
+    merge_settings(command, config, {name: value for name, value in given.items() if name not in ("verbose", "quiet")})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

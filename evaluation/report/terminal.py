@@ -1,5 +1,6 @@
 """A page on a terminal: the verdict, the warnings, what belongs to the first screen, and the notes."""
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -32,10 +33,11 @@ class _Column:
 def print_page(page: Page, console: Console | None = None) -> None:
     """Print the verdict, the warnings, the sentences and tables of the first screen, and the notes.
 
-    Where the output is not a terminal it is 100 columns wide and has no colour codes.
+    Output that is not a terminal has the width of COLUMNS, by default 100, and no colour codes.
     """
     if console is None:
-        console = Console(width=None if sys.stdout.isatty() else COLUMNS_OF_A_LOG, highlight=False)
+        has_width = sys.stdout.isatty() or os.environ.get("COLUMNS", "").strip("0").isdigit()
+        console = Console(width=None if has_width else COLUMNS_OF_A_LOG, highlight=False)
     console.print(Text(visible(page.title), style="bold"))
     console.print(Text(visible(f"{page.subtitle} · {page.date}", 300), style="dim"))
     console.print()

@@ -26,40 +26,40 @@ class TuningSettings:
 
     lora: bool = Field(True, description="train a LoRA adapter; false: all of the weights")
     lora_rank: Count = Field(16, description="rank of the adapter")
-    lora_alpha: Positive = Field(32.0, description="the adapter's product is scaled by alpha / rank")
-    learning_rate: Positive | None = Field(None, description="peak, reached after the warmup; null: the method's own")
+    lora_alpha: Positive = Field(32.0, description="scale of the adapter: alpha / rank")
+    learning_rate: Positive | None = Field(None, description="peak learning rate; null: the method's default")
     preference_learning_rate: Positive | None = Field(
-        None, description="of KTO, DPO and GRPO, where it is another rate"
+        None, description="peak learning rate of KTO, DPO and GRPO; null: learning_rate"
     )
     preference_beta: Positive | None = Field(
-        None, description="β of KTO, DPO and GRPO: how dear it is to leave the base model; null: the method's own"
+        None, description="β of KTO, DPO and GRPO, the weight of the KL penalty; null: the method's default"
     )
     num_generations: Annotated[int, Field(ge=2)] | None = Field(
-        None, description="responses that GRPO draws to each context; null: the method's own"
+        None, description="responses per context in GRPO; null: the method's default"
     )
     relevance_weight: NotNegative | None = Field(
         None,
-        description="what a nat of relevance is worth to GRPO, in standard deviations of b; null: the method's own",
+        description="reward in GRPO for a nat of relevance, in standard deviations of b; null: the method's default",
     )
-    max_rows: Count | None = Field(None, description="so many rows at most, drawn; null: the method's own, else all")
-    epochs: Count | None = Field(None, description="passes over the rows, at most; null: the method's own, else 1")
-    batch_size: Count | None = Field(None, description="rows at once; null: the method's own, else 64")
-    gradient_accumulation_steps: Count = Field(1, description="batches to a step")
-    gradient_checkpointing: bool = Field(False, description="keep few activations, compute them twice")
+    max_rows: Count | None = Field(None, description="maximum number of rows; null: the method's default, else all")
+    epochs: Count | None = Field(None, description="maximum passes over the rows; null: the method's default, else 1")
+    batch_size: Count | None = Field(None, description="rows per batch; null: the method's default, else 64")
+    gradient_accumulation_steps: Count = Field(1, description="batches per optimizer step")
+    gradient_checkpointing: bool = Field(False, description="recompute activations to save memory")
     optimizer: str | None = Field(None, description="transformers' `optim`; null: AdamW")
     scheduler: str = Field("linear", description="transformers' `lr_scheduler_type`")
     trainer: dict[str, Any] = Field(default_factory=dict, description="any other fields of TRL's config")
     peft: dict[str, Any] = Field(default_factory=dict, description="any other fields of PEFT's LoraConfig")
-    weight_decay: NotNegative = Field(0.0, description="of AdamW")
+    weight_decay: NotNegative = Field(0.0, description="weight decay of AdamW")
     warmup_ratio: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.05, description="share of the steps in which the rate rises"
+        0.05, description="share of the steps with a rising learning rate"
     )
-    validation_fraction: Share = Field(0.05, description="share of the rows held out, by context")
-    evaluations_per_epoch: Count = Field(4, description="validations, and checkpoints, in one pass")
+    validation_fraction: Share = Field(0.05, description="share of the contexts whose rows are held out")
+    evaluations_per_epoch: Count = Field(4, description="validations and checkpoints per epoch")
     max_perplexity_increase: Positive = Field(
-        0.1, description="refuse a model whose perplexity on neutral dialogue rose by a larger share"
+        0.1, description="refuse a tuned model if its perplexity on neutral dialogue rises by more than this share"
     )
-    patience: Count = Field(3, description="stop after so many validations without a new best loss")
+    patience: Count = Field(3, description="stop after this many validations without a lower loss")
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16: mixed precision, slow on most CPUs")
 
     def with_method_defaults(self, method: Method) -> "TuningSettings":

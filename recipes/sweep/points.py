@@ -11,8 +11,8 @@ from evenhand.evaluation.results import BiasScore, find_score, read_scores
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.mitigation.labelling.page import PLAN, THRESHOLD, plan_row
 from evenhand.mitigation.methods import load_method
-from evenhand.recipes.experiment import Plan
 from evenhand.recipes.measure import SCORES
+from evenhand.recipes.plans import Plan
 
 PARTS = {
     "reduction": {},

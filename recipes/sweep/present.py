@@ -18,8 +18,8 @@ from evenhand.evaluation.results import find_score, read_scores
 from evenhand.evaluation.runs.files import write_json, write_text
 from evenhand.evaluation.runs.tables import read_table, write_table
 from evenhand.evaluation.runs.tracking import tracked
-from evenhand.recipes.experiment import Plan
 from evenhand.recipes.measure import SCORES, read_settings
+from evenhand.recipes.plans import Plan
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings, measure_config
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.points import HEADLINE, point_row

@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import find_score, read_scores
-from evenhand.recipes.ablate import plans_of, points
+from evenhand.recipes.ablate import plan_point, points
 from evenhand.recipes.checking import checked
 from evenhand.recipes.settings import AblateSettings
 from tests.forked_commands import wait_until
@@ -145,13 +145,13 @@ def test_points_are_the_products_of_each_grid():
 
 
 def test_a_seed_is_of_every_stage():
-    (plan,) = plans_of(settings(), {"method": "kto"}, 7)
+    (plan,) = plan_point(settings(), {"method": "kto"}, 7)
     by_command = {stage.command: stage.settings for stage in plan.stages}
     assert by_command["measure"].seed == by_command["label"].seed == by_command["tune"].seed == 7
 
 
 def test_a_threshold_changes_what_depends_on_it_alone():
-    (low,), (high,) = (plans_of(settings(), {"method": "kto", "label.quantile": q}, 0) for q in (0.7, 0.9))
+    (low,), (high,) = (plan_point(settings(), {"method": "kto", "label.quantile": q}, 0) for q in (0.7, 0.9))
     shared = [stage.folder == other.folder for stage, other in zip(low.stages, high.stages, strict=True)]
     assert shared == [True, True, False, False, False, False]  # before, train; label, tune, after, compare
 
@@ -162,11 +162,11 @@ def test_a_threshold_changes_what_depends_on_it_alone():
         ({"method": "ktoo"}, "method: 'ktoo' is unknown; did you mean 'kto'"),
         ({"label.quantile": 0.5}, "has no `method`"),
         ({"label.quantil": 0.5}, "sweep: 'label.quantil' is unknown; did you mean 'label.quantile'"),
-        ({"labels.quantile": 0.5}, "'labels.quantile' is no field of the loop"),
+        ({"labels.quantile": 0.5}, "'labels.quantile' is not a setting of the loop"),
         ({"label.quantile": 1.5}, "label.quantile: 1.5 cannot be used"),
         ({"label.seed": 3}, "sweep: .*label.seed"),
     ],
 )
 def test_a_mistake_in_a_point_is_one_error(point, message):
     with pytest.raises(InputError, match=message):
-        plans_of(settings(), point if "has no" in message else {"method": "kto", **point}, 0)
+        plan_point(settings(), point if "has no" in message else {"method": "kto", **point}, 0)

@@ -12,12 +12,14 @@ import pytest
 import yaml
 
 from evenhand.evaluation import families
+from evenhand.evaluation.datasets.style_clusters import CLUSTERS
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import ClassifierSettings, ModelSettings, as_settings
 from evenhand.recipes import command_line, commands
 from evenhand.recipes.checking import RENAMED, checked, settings_in
 from evenhand.recipes.command_line import main, read_settings
-from evenhand.recipes.settings import COMMANDS, Experiment, LoopSettings, Measurement, MeasureSettings
+from evenhand.recipes.settings import COMMANDS, Experiment, LabelSettings, LoopSettings, Measurement, MeasureSettings
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes" / "configs"
 CONFIGS = sorted(file for file in FOLDER.rglob("*.yaml") if file.parent.name != "accelerate")
@@ -222,7 +224,7 @@ def test_families_check_before_anything_is_run(ran, monkeypatch, capsys):
         ("measure", "decoding: {preset: beam}", "decoding.preset: 'beam' cannot be used: Input should be 'sample' or"),
         ("measure", "model: 5", "model.name: 5 cannot be used"),
         ("measure", "model: [a]", "model.name: ['a'] cannot be used"),
-        ("measure", "prompts: 5", "prompts: 5 is no group of settings"),
+        ("measure", "prompts: 5", "prompts: 5 is not a group of settings"),
         ("loop", "measure.prompts.per_cell: 5", "nested keys, measure: {prompts: {per_cell: …}}"),
         ("measure", "metrics: []", "metrics: [] cannot be used"),
         ("loop", "tune: {training: {learning_rate: -1}}", "tune.training.learning_rate: -1 cannot be used"),
@@ -252,7 +254,7 @@ def test_a_mistake_in_a_file_is_one_error_that_names_it(written, command, text, 
         (["measure", "--seed"], "seed: expected one argument"),
         (["measure", "--prompts.filters", "{a: ["], "prompts.filters: '{a: [' cannot be used"),
         (["measure", "--prompts.unseen_by", "axi"], "prompts.unseen_by: 'axi' cannot be used: Input should be"),
-        (["measure", "gpt2"], "'gpt2' is no setting"),
+        (["measure", "gpt2"], "'gpt2' is not a setting"),
         (["ablate", "--seeds", "1,x"], "seeds.1: 'x' cannot be used"),
         (["measur"], "invalid choice: 'measur'"),
         (["measure", "--help", "promts"], "'promts' is unknown; did you mean 'prompts'?"),
@@ -430,16 +432,25 @@ def printed(capsys, monkeypatch, *arguments):
     return capsys.readouterr().out
 
 
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("command", [None, *COMMANDS])
+def test_help_fits_the_terminal(capsys, monkeypatch, command, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert main([*([command] if command else []), "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(len(line) for line in lines if not line.startswith("usage: ")) <= width
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_is_a_screen(capsys, monkeypatch, command):
     text = printed(capsys, monkeypatch, command, "--help")
-    assert text.count("\n") <= 60 and COMMANDS[command].__doc__.splitlines()[0][:40] in text
+    assert text.count("\n") <= 66 and COMMANDS[command].__doc__.splitlines()[0][:40] in text
 
 
 def test_a_familys_settings_are_shown_where_it_is_named(capsys, monkeypatch, written):
     plain = printed(capsys, monkeypatch, "measure", "--help")
     assert "--prompts.per_cell" in plain and "permutations" not in plain and "sentence_pairs.pairs" not in plain
-    assert "--metrics NAME --help" in plain and all(name in plain for name in families.names())
+    assert "--metrics FAMILY --help" in plain and all(name in plain for name in families.names())
     for arguments in (("--metrics", "sentence_pairs"), ("--config", str(written("metrics: [sentence_pairs]")))):
         named = printed(capsys, monkeypatch, "measure", *arguments, "--help")
         assert "--sentence_pairs.pairs" in named and "permutations" not in named
@@ -499,7 +510,62 @@ def test_help_is_immediate():
 def test_folders_stand_behind_report_without_a_flag(ran, capsys):
     assert main(["report", "runs/a b", "runs/c,d", "--output_dir", "x"]) == 0
     assert (ran[0].folders, ran[0].output_dir) == ([Path("runs/a b"), Path("runs/c,d")], Path("x"))
-    assert "'b' is no setting" in refused(capsys, "report", "--output_dir", "x", "b")
+    assert "'b' is not a setting" in refused(capsys, "report", "--output_dir", "x", "b")
+
+
+@pytest.mark.parametrize("arguments", [("configs",), ("compare", "--help"), ("measure", "--print_config")])
+def test_a_reader_that_closes_the_pipe_ends_the_command_in_silence(arguments):
+    code = "import sys; from evenhand.recipes.command_line import main; sys.exit(main())"
+    command = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    command.stdout.close()
+    assert command.stderr.read() == "" and command.wait() == 141
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "likely"),
+    [("label", "run", "'responses'"), ("tune", "run", "'labels'"), ("compare", "original", "'before'")],
+)
+def test_a_word_of_a_help_text_suggests_the_setting(capsys, command, flag, likely):
+    assert f"did you mean {likely}?\n" in refused(capsys, command, f"--{flag}", "x")
+
+
+def test_help_names_all_shipped_style_clusters(capsys, monkeypatch):
+    text = printed(capsys, monkeypatch, "measure", "--help", "generation_bias")
+    assert all(f"'{file.stem}'" in text for file in CLUSTERS.glob("*.json"))
+
+
+# The config of a run
+
+
+@pytest.fixture
+def finished_run(tmp_path):
+    """Settings of a finished run of `label`, whose config names another run by a path relative to its folder."""
+    folders = {"responses": tmp_path / "train", "output_dir": tmp_path / "runs" / "label"}
+    settings = LabelSettings(**folders, quantile=0.8, report_to="none")
+    with stage("label", settings) as run:
+        run.facts["n"] = 1
+    return settings
+
+
+def test_the_config_of_a_run_repeats_it(finished_run, monkeypatch):
+    file = finished_run.output_dir / "config.yaml"
+    assert {"format", "command", "inputs"} <= yaml.safe_load(file.read_text()).keys()
+    assert read_settings("label", file) == finished_run
+    assert read_settings("label", file, {"quantile": "0.7"}).quantile == 0.7
+
+
+def test_the_config_of_a_moved_run_names_the_run_that_moved_along(finished_run, tmp_path):
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "runs").rename(tmp_path / "moved" / "runs")
+    moved = read_settings("label", tmp_path / "moved" / "runs" / "label" / "config.yaml")
+    assert moved.responses == tmp_path / "moved" / "train"
+
+
+def test_the_config_of_a_run_of_another_command_is_refused(finished_run, capsys):
+    message = refused(capsys, "tune", "--config", str(finished_run.output_dir / "config.yaml"))
+    assert "`label`" in message and "`tune`" in message
 
 
 # Shipped configs

@@ -171,7 +171,7 @@ def refused(call, name: str) -> None:
     [
         ("label", f"seed: {'9' * 5000}", "is not YAML: Exceeds the limit"),
         ("label", f"seed: '{'9' * 5000}'", "seed: '999"),
-        ("label", 'responses: "\\0"', "responses: '\\x00' cannot be used: A null character"),
+        ("label", 'responses: "\\0"', "responses: '\\x00' cannot be used: It contains a null character"),
         (
             "measure",
             "prompts: {filters: {axis: !!binary AAAA}}",

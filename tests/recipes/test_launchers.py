@@ -86,7 +86,7 @@ def test_without_the_extra_the_fix_is_named(monkeypatch):
 @pytest.mark.parametrize("command", [LoopSettings, AblateSettings])
 def test_what_ray_reads_needs_ray(command, name):
     value = {"ray_address": "auto"}.get(name, 1)
-    with pytest.raises(InputError, match=f"{name}: read by Ray alone; give --launcher ray"):
+    with pytest.raises(InputError, match=f"{name}: only Ray uses it; give --launcher ray"):
         checked(command, {name: value}, "test")
     assert getattr(checked(command, {name: value, "launcher": "ray"}, "test"), name) == value
 
@@ -96,7 +96,7 @@ def test_what_ray_reads_needs_ray(command, name):
     [({}, 1), ({"jobs": 3}, 3), ({"launcher": "ray"}, float("inf")), ({"launcher": "ray", "jobs": 2}, 2)],
 )
 def test_how_many_stages_are_at_work_at_once(launching, at_once):
-    assert Launching(**launching).most_at_once() == at_once
+    assert Launching(**launching).max_stages() == at_once
 
 
 def test_a_stage_takes_a_gpu_where_there_is_one():

@@ -9,8 +9,8 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.files import write_json
 from evenhand.recipes.ablate import ablate
 from evenhand.recipes.checking import checked
-from evenhand.recipes.experiment import Stage, by_name, plan
 from evenhand.recipes.loop import loop
+from evenhand.recipes.plans import Stage, named_folders, plan_method
 from evenhand.recipes.preflight import check_stages
 from evenhand.recipes.settings import AblateSettings, LoopSettings
 from tests import tiny_checkpoints
@@ -88,7 +88,7 @@ def test_what_a_trainer_refuses_only_when_it_is_made_or_computes_its_loss(method
 def test_another_loss_that_the_trainer_has(method, loss, tmp_path):
     random = torch.get_rng_state()
     settings = told(tmp_path, method, **training(trainer={"loss_type": loss}))
-    check_stages([plan(settings, method, by_name(tmp_path / "run"))])
+    check_stages([plan_method(settings, method, named_folders(tmp_path / "run"))])
     assert torch.equal(torch.get_rng_state(), random)
 
 
@@ -104,7 +104,8 @@ def test_a_model_that_the_trainer_does_not_take(tmp_path):
     name = str(tiny_checkpoints.blenderbot(tmp_path / "blender"))
     with pytest.raises(InputError, match=r"model: .* is an encoder-decoder model, which TRL's KTO trainer"):
         loop(told(tmp_path, **model(name=name)))
-    check_stages([plan(told(tmp_path, "exchange", **model(name=name)), "exchange", by_name(tmp_path / "run"))])
+    settings = told(tmp_path, "exchange", **model(name=name))
+    check_stages([plan_method(settings, "exchange", named_folders(tmp_path / "run"))])
     assert not (tmp_path / "run").exists()
 
 
@@ -119,7 +120,8 @@ def test_an_adapter_is_tuned_again_with_its_own_tag_and_not_on_packed_weights(tm
         loop(told(tmp_path, **model(name=str(adapter))))
     with pytest.raises(InputError, match=NEVER_MERGED):
         loop(told(tmp_path, "control_tags", **model(name=str(adapter), quantization="4bit")))
-    check_stages([plan(told(tmp_path, "control_tags", **model(name=str(adapter))), "control_tags", by_name(tmp_path))])
+    settings = told(tmp_path, "control_tags", **model(name=str(adapter)))
+    check_stages([plan_method(settings, "control_tags", named_folders(tmp_path))])
     assert not (tmp_path / "run").exists()
 
 
@@ -133,7 +135,7 @@ def test_several_gpus_without_a_launcher(tmp_path, monkeypatch):
 
 
 def test_a_finished_tuning_is_not_looked_at_again(tmp_path):
-    planned = plan(told(tmp_path, **training(lora_rank=4000)), "kto", by_name(tmp_path / "run"))
+    planned = plan_method(told(tmp_path, **training(lora_rank=4000)), "kto", named_folders(tmp_path / "run"))
     write_json(tmp_path / "run" / "kto" / "tune" / "run.json", {})
     check_stages([planned])
     (tmp_path / "run" / "kto" / "tune" / "run.json").unlink()

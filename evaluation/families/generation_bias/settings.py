@@ -30,7 +30,7 @@ class Settings:
         lambda: CheckpointSettings(name=AUTO),
         "one that never labels, to confirm; 'auto': the testbed's second beside its first; null: none",
     )
-    style_clusters: str = option(TESTBED, "cluster file: 'testbed', 'image_chat' or a JSON path")
+    style_clusters: str = option(TESTBED, "clusters of styles: 'testbed', 'image_chat', 'go_emotions' or a JSON file")
     offensiveness: ClassifierSettings = option(ClassifierSettings, "the share of offensive responses")
     neutral_dialogue: str | None = option(
         AUTO, "JSONL of {text, response} for perplexity; 'auto': 'testbed' beside its classifier, else 'small_talk'"
@@ -55,7 +55,7 @@ class CorpusSettings:
 
 @strict
 class ComparisonSettings:
-    """Generation bias before and after: which phrases changed, how common descriptors are in a corpus, relevance."""
+    """Generation bias before and after: phrases, frequencies of descriptors, relevance."""
 
     phrases: str | None = option(None, "phrases to count: 'paper', 'testbed' or a YAML path; null: by the model")
     corpus: CorpusSettings = option(CorpusSettings, "where descriptors are counted")

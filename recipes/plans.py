@@ -1,0 +1,267 @@
+"""Plans of experiments: the stages of each method, as data, before any of them runs.
+
+Measure → label → tune → measure again → compare: a stage has a command, its settings and its folder. The loop gives its
+folders names; an ablation names them by a hash of the settings, so that equal stages of several points are one stage.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, bias_shown
+from evenhand.evaluation.families.generation_bias.settings import ComparisonSettings
+from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
+from evenhand.evaluation.report.numbers import score_text
+from evenhand.evaluation.results import display_name, find_score, read_scores
+from evenhand.evaluation.runs.files import refuse_links_out
+from evenhand.evaluation.runs.lock import TRACKERS
+from evenhand.evaluation.runs.settings_comparison import NOT_COMPARED
+from evenhand.evaluation.settings import ClassifierSettings, ModelSettings, as_settings
+from evenhand.mitigation.methods import Method, load_method
+from evenhand.recipes.commands import run_command
+from evenhand.recipes.measure import SCORES, models_with_code
+from evenhand.recipes.settings import (
+    FAMILY,
+    CompareSettings,
+    LabelSettings,
+    LoopSettings,
+    Measurement,
+    MeasureSettings,
+    TuneSettings,
+)
+
+# Returns the folder of a stage, given its name in the loop, its command and its settings.
+StageFolders = Callable[[str, str, Any], Path]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One run of a command: its settings, and the folders of the stages that must be finished before it."""
+
+    command: str
+    settings: Any
+    needs: tuple[Path, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        return self.settings.output_dir
+
+    @property
+    def loads_model(self) -> bool:
+        """Whether the stage loads a model, and can use a GPU."""
+        return self.command != "label"
+
+    def run(self) -> None:
+        """Run the stage; return at once if it is finished."""
+        run_command(self.command, self.settings)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The stages of one method in the order they run, and the folders of its results."""
+
+    method: str
+    seed: int
+    stages: tuple[Stage, ...]
+    before: Path
+    labels: Path | None  # of the first round; None if the method trains nothing
+    tunings: tuple[Path, ...]
+    after: Path
+    after_without_tag: Path | None
+    comparison: Path
+    decoding: str
+    allow_no_bias: bool = False
+
+    def reason_to_stop(self) -> str:
+        """Return why the model is not tuned, once the base is measured: it shows no bias; else ""."""
+        if self.allow_no_bias:
+            return ""
+        pooled = find_score(read_scores(self.before / SCORES), HEADLINE)
+        if bias_shown(pooled):
+            return ""
+        return (
+            f"the base model shows no bias: pooled FGB* is {score_text(pooled)} ({display_name(str(self.before))}), so "
+            "tuning cannot reduce it. Measure with more prompts (measure.prompts.descriptors, per_cell), or tune the "
+            "model anyway with --allow_no_bias true."
+        )
+
+
+def plan_decodings(loop: LoopSettings, method: str, stage_folder: StageFolders) -> list[Plan]:
+    """Return the plan of one method, and if the loop has a second decoding, the plan that measures with it.
+
+    Both plans share labels and tuning.
+
+    Raises: see `plan_method`.
+    """
+    plans = [plan_method(loop, method, stage_folder)]
+    if loop.second_decoding is not None:
+        plans.append(plan_method(loop, method, stage_folder, second_decoding=True))
+    return plans
+
+
+def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders, *, second_decoding: bool = False) -> Plan:
+    """Return the stages of one method, from the measurement of the base to the comparison.
+
+    Raises:
+        InputError: the prompts cannot be split into two sides, the metrics do not begin with generation bias, or the
+            method is unknown.
+    """
+    _check(loop)
+    stages: list[Stage] = []
+    tracked = {"report_to": loop.report_to, "log_artifacts": loop.log_artifacts, "group": loop.output_dir.name}
+
+    def add(name: str, command: str, cls: type, part: Any, *needs: Path, **fields_of_run: Any) -> Path:
+        settings = _command_settings(cls, part, **tracked, **fields_of_run)
+        settings = replace(settings, output_dir=stage_folder(name, command, settings))
+        stages.append(Stage(command, settings, needs))
+        return settings.output_dir
+
+    def measure(name: str, part: Any, *needs: Path, **fields_of_run: Any) -> Path:
+        return add(name, "measure", MeasureSettings, part, *needs, seed=loop.seed, show=False, **fields_of_run)
+
+    module = load_method(method)
+    trusts_code = bool(models_with_code(as_settings(loop.measure)))  # then later stages may run the models' code, too
+    training = loop.tune.training.with_method_defaults(module)
+    measurement, subfolder = loop.measure, ""
+    if second_decoding:
+        measurement = replace(loop.measure, decoding=loop.second_decoding, capabilities=[])
+        subfolder = "second_decoding/"
+    before = measure(f"{subfolder}before", measurement)
+    model, needed, labels, tunings = loop.measure.model, (), [], []
+    if module.TRAINER is None:
+        model, needed = _with_instruction(loop, module), (before,)
+    for number in range(1, 1 + (loop.rounds if module.TRAINER else 0)):
+        # All methods share the responses and labels of the first round.
+        shared, of_method = ("", f"{method}/") if number == 1 else (f"{method}/round_{number}/",) * 2
+        responses = measure(f"{shared}train", _labelled_measurement(loop, model), *needed, split="train")
+        labels.append(
+            add(f"{shared}label", "label", LabelSettings, loop.label, responses, responses=responses, seed=loop.seed)
+        )
+        fields_of_run = {"labels": labels[-1], "method": method, "seed": loop.seed, "trust_remote_code": trusts_code}
+        tuning = replace(loop.tune, training=training)
+        tunings.append(add(f"{of_method}tune", "tune", TuneSettings, tuning, labels[-1], **fields_of_run))
+        # The adapter's files name its base and the revision of the base.
+        model = replace(loop.measure.model, name=str(tunings[-1] / ADAPTER_FOLDER), revision=None)
+        needed = (tunings[-1],)
+    # A comparison scores the responses of both models by the base; scores by the tuned model are in no report.
+    unscored = replace(measurement.generation_bias, relevance=False)
+    families = [FAMILY] if model.system_prompt else measurement.metrics  # other families use no system prompt
+    tuned = replace(measurement.with_metrics(*families), model=model, generation_bias=unscored)
+    after = measure(f"{method}/{subfolder}after", tuned, *needed)
+    after_without_tag = None
+    if module.INFERENCE_TAG and loop.measure_without_tag and not second_decoding:
+        without_tag = replace(unscored, control_tag="", permutations=0)
+        alone = loop.measure.with_metrics(FAMILY)
+        alone = replace(alone, model=model, generation_bias=without_tag, capabilities=[])
+        after_without_tag = measure(f"{method}/untagged", alone, *needed)
+    first, last = (labels[0], tunings[-1]) if labels else (None, None)
+    folders = {
+        "before": before,
+        "after": after,
+        "labels": first,
+        "tuning": last,
+        "after_without_tag": after_without_tag,
+    }
+    compared = [folder for folder in folders.values() if folder is not None]
+    relevance = ComparisonSettings(relevance=measurement.generation_bias.relevance)
+    comparison = add(
+        *(f"{method}/{subfolder}compare", "compare", CompareSettings, None, *compared),
+        **folders,
+        generation_bias=relevance,
+        trust_remote_code=trusts_code,
+        show=False,
+    )
+    return Plan(
+        method=method,
+        seed=loop.seed,
+        stages=tuple(stages),
+        before=before,
+        labels=first,
+        tunings=tuple(tunings),
+        after=after,
+        after_without_tag=after_without_tag,
+        comparison=comparison,
+        decoding=measurement.decoding.title(),
+        allow_no_bias=loop.allow_no_bias,
+    )
+
+
+def _with_instruction(loop: LoopSettings, method: Method) -> ModelSettings:
+    """Return the model with the method's instruction at the end of its system prompt."""
+    prompts = loop.measure.model.system_prompt, loop.instruction or method.INSTRUCTION
+    return replace(loop.measure.model, system_prompt="\n".join(filter(None, prompts)))
+
+
+def _labelled_measurement(loop: LoopSettings, model: ModelSettings) -> Measurement:
+    """Return the measurement whose responses are labelled: with the first style classifier alone."""
+    measurement = loop.measure.with_metrics(FAMILY)
+    # The second classifier must not influence a label.
+    one_classifier = {
+        "permutations": 0,
+        "relevance": False,
+        "second_style_classifier": None,
+        "offensiveness": ClassifierSettings(),
+    }
+    return replace(
+        measurement,
+        model=model,
+        prompts=replace(measurement.prompts, per_cell=loop.train_per_cell),
+        capabilities=[],
+        generation_bias=replace(measurement.generation_bias, **one_classifier),
+    )
+
+
+def _command_settings(cls: type, part: Any, **fields_of_run: Any) -> Any:
+    """Return the settings of a command: the fields of its part of the experiment, and the fields of the run."""
+    fields_of_part = {} if part is None else {field.name: getattr(part, field.name) for field in fields(part)}
+    return cls(**{**fields_of_part, **fields_of_run})
+
+
+def named_folders(folder: Path) -> StageFolders:
+    """Return a function that names the folder of a stage by the stage's name in the loop."""
+    return lambda name, command, settings: folder / name
+
+
+def hashed_folders(folder: Path) -> StageFolders:
+    """Return a function that names the folder of a stage by its command and a hash of its settings.
+
+    Equal stages have one folder. Paths inside `folder` are hashed relative to it, so that the folder can be moved.
+    """
+
+    def stage_folder(name: str, command: str, settings: Any) -> Path:
+        compared = {key: value for key, value in as_settings(settings).items() if key not in NOT_COMPARED}
+        text = json.dumps([command, _relative_to(folder, compared)], sort_keys=True, ensure_ascii=False)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        return folder / f"{command}-{digest[:12]}"
+
+    return stage_folder
+
+
+def _relative_to(folder: Path, value: Any) -> Any:
+    """Return plain settings in which paths inside `folder` are relative to it."""
+    if isinstance(value, dict):
+        return {key: _relative_to(folder, item) for key, item in value.items()}
+    if isinstance(value, str) and Path(value).is_relative_to(folder):
+        return f"./{Path(value).relative_to(folder)}"
+    return value
+
+
+def _check(loop: LoopSettings) -> None:
+    if loop.measure.metrics[0] != FAMILY:
+        raise InputError(f"measure.metrics: {loop.measure.metrics} must begin with {FAMILY}: the loop reduces it.")
+    prompts = loop.measure.prompts
+    if prompts.file and not (prompts.train_file or prompts.split_by):
+        raise InputError(
+            "measure.prompts.file: the loop needs other prompts to train on; give measure.prompts.train_file, or "
+            "measure.prompts.split_by, a column whose values the two sides do not share."
+        )
+
+
+def refuse_stages_outside(folder: Path, plans: Iterable[Plan]) -> None:
+    """Raise InputError if a stage's folder is a symbolic link that leads out of the experiment's folder."""
+    for stage_folder in dict.fromkeys(stage.folder for plan in plans for stage in plan.stages):
+        refuse_links_out(stage_folder, "output_dir", within=folder, leave_out=TRACKERS)
