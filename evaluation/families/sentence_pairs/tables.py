@@ -15,76 +15,91 @@ from evenhand.evaluation.report.formatted_scores import formatted_score
 from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import find, number, percent, visible
 from evenhand.evaluation.report.sentences import Sentences
-from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, change_row, marks_of, p_cell, score_cell
+from evenhand.evaluation.report.tables import (
+    Cell,
+    Mark,
+    Row,
+    Table,
+    change_row,
+    count_cells,
+    marks_of,
+    number_cell,
+    p_cell,
+    score_cell,
+)
 from evenhand.evaluation.results import LEFT_OUT, LESS, MORE, BiasScore
 
-MAX_NAME_LENGTH = 60  # letters of a bias type or of a pair's id
+MAX_NAME_LENGTH = 60  # characters of a bias type or of a pair's id
 text = Sentences(__file__)
 Scores = Sequence[BiasScore]
 
 
 def headline_table(scores: Scores) -> Table:
-    """Return every measure of all pairs, with all that is needed to judge it."""
+    """Return all metrics over all pairs, with standard error, ideal, p-value and detectable distance."""
     rows = {it.title: _cells(scores, it.name) for it in PREFERENCES if find(scores, it.name)}
     columns = ("value", "std. error", "ideal", "p", "detectable", "pairs")
-    return _table("Preference for the more stereotypical sentence", "measure", columns, rows)
+    return _score_table("Preference for the more stereotypical sentence", "measure", columns, rows)
 
 
 def cut_table(metric: str, cut: str, values: Iterable[str], scores: Scores, truth: Scores) -> Table:
-    """Return one measure by the values of a cut, drawn; a column that would be empty is left out."""
-    found = {value: it for value in values if (it := formatted_score(scores, metric, **{cut: value}))}
-    rows = {value: _cells(scores, metric, **{cut: value}) for value in found}
+    """Return one metric by the values of a cut, with marks, without empty columns."""
+    by_value = {value: it for value in values if (it := formatted_score(scores, metric, **{cut: value}))}
+    rows = {value: _cells(scores, metric, **{cut: value}) for value in by_value}
     marks = {
         value: marks_of("before", it.score) + marks_of("truth", find(truth, metric, **{cut: value}))
-        for value, it in found.items()
+        for value, it in by_value.items()
         if it.defined
     }
     columns = ("value", "p", "detectable", "pairs")
     columns = [name for name in columns if any(cells[name].text for cells in rows.values())]
-    undecided = [value for value, it in found.items() if it.metric.stereotype_side and it.defined and not it.leaning]
-    note = text.undecided([visible(value, MAX_NAME_LENGTH) for value in undecided]) if undecided else ""
-    table = _table(_caption(metric), cut.replace("_", " "), columns, rows, note, marks)
+    insignificant = [
+        visible(value, MAX_NAME_LENGTH)
+        for value, it in by_value.items()
+        if it.metric.stereotype_side and it.defined and not it.leaning
+    ]
+    note = text.not_significant(insignificant) if insignificant else ""
+    table = _score_table(_caption(metric), cut.replace("_", " "), columns, rows, note, marks)
     return replace(table, ideal=metric_of(metric).reported_ideal)
 
 
 def left_out_table(table: pd.DataFrame, name: str = "") -> Table:
-    """Return how many pairs have no scores, by reason, the most frequent first."""
+    """Return the number of pairs without scores by reason, the most frequent first; `name` is the model's, if any."""
     reasons = Counter(map(str, table[LEFT_OUT].dropna()))
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    whose = f", {visible(name, 120)}" if name else ""
-    rows = tuple(Row(visible(reason, 200), (Cell(f"{n:,}"),)) for reason, n in ordered)
-    note = "" if rows else text.none_left_out(len(table), whose)
-    return Table(text.left_out(reasons.total(), len(table), whose), ("reason", "pairs"), rows, note)
+    suffix = f", {visible(name, 120)}" if name else ""
+    rows = tuple(Row(visible(reason, 200), tuple(count_cells(n))) for reason, n in ordered)
+    note = "" if rows else text.none_left_out(len(table), suffix)
+    return Table(text.left_out(reasons.total(), len(table), suffix), ("reason", "pairs"), rows, note)
 
 
 def accuracy_table(scores: Sequence[Scores], sides: Sequence[str]) -> Table:
     """Return the token accuracy of each model in each of the two sentences."""
     rows = []
     for side in (MORE, LESS):
-        found = [find(of_one, "token_accuracy", side=side) for of_one in scores]
-        if any(found):
-            rows.append(Row(f"in the {side} stereotypical sentence", tuple(score_cell(it) for it in found)))
+        accuracies = [find(model_scores, "token_accuracy", side=side) for model_scores in scores]
+        if any(accuracies):
+            rows.append(Row(f"in the {side} stereotypical sentence", tuple(score_cell(it) for it in accuracies)))
     note = text.accuracy if rows else ""
-    return Table("Masked words predicted rightly, %", ("words", *sides), tuple(rows), note)
+    return Table("Masked words predicted correctly, %", ("words", *sides), tuple(rows), note)
 
 
-def quartiles(caption: str, rows: Iterable[Spread], sides: Sequence[str], decimals: int) -> Table:
-    """Return what the drawing of the spreads shows, as numbers."""
+def quartile_table(caption: str, spreads: Iterable[Spread], sides: Sequence[str], decimals: int) -> Table:
+    """Return the numbers behind the chart of the distributions."""
     columns = ("mean", "lower quartile", "median", "upper quartile", "above 0", "n")
-    lines = []
-    for row in rows:
-        for side, values in zip(sides, row.differences.values(), strict=True):
+    rows = []
+    for spread in spreads:
+        for side, values in zip(sides, spread.differences.values(), strict=True):
             if len(values):
                 numbers = (values.mean(), *np.quantile(values, [0.25, 0.5, 0.75]))
-                texts = [number(float(it), decimals) for it in numbers]
-                texts += [percent(float((values > 0).mean())), f"{len(values):,}"]
-                label = visible(row.label, MAX_NAME_LENGTH) + (f", {side}" if side else "")
-                lines.append(Row(label, tuple(map(Cell, texts))))
-    return Table(caption, ("pairs", *columns), tuple(lines))
+                cells = [number_cell(float(it), decimals) for it in numbers]
+                cells += [Cell(percent(float((values > 0).mean()))), *count_cells(len(values))]
+                label = visible(spread.label, MAX_NAME_LENGTH) + (f", {side}" if side else "")
+                rows.append(Row(label, tuple(cells)))
+    return Table(caption, ("pairs", *columns), tuple(rows))
 
 
 def headline_change_table(runs: Sequence[Scores], sides: tuple[str, str]) -> Table:
-    """Return both models' values and the paired difference of every measure; `runs` are before, after, changes."""
+    """Return the values of both models and the paired difference of each metric; `runs` are before, after, changes."""
     rows = [row for it in PREFERENCES if (row := _change_row(runs, it.name, it.title))]
     return Table("All pairs", ("measure", *sides, "change", "p"), tuple(rows))
 
@@ -92,30 +107,31 @@ def headline_change_table(runs: Sequence[Scores], sides: tuple[str, str]) -> Tab
 def cut_change_table(
     metric: str, cut: str, values: Iterable[str], runs: Sequence[Scores], sides: tuple[str, str]
 ) -> Table:
-    """Return both models' values and the paired difference of one measure by the values of a cut, drawn."""
+    """Return the values of both models and the paired difference of one metric by the values of a cut, with marks."""
     rows = []
     for value in values:
         if row := _change_row(runs, metric, visible(value, MAX_NAME_LENGTH), **{cut: value}):
             change = find(runs[2], f"{metric}_difference", **{cut: value})
-            rows.append(replace(row, cells=(*row.cells, Cell(f"{change.n:,}" if change else ""))))
+            counts = count_cells(change.n) if change else [Cell("")]
+            rows.append(replace(row, cells=(*row.cells, *counts)))
     columns = (cut.replace("_", " "), *sides, "change", "p", "pairs")
     return Table(_caption(metric), columns, tuple(rows), ideal=metric_of(metric).reported_ideal)
 
 
 def power_table(changes: Scores) -> Table:
-    """Return how small a change the pairs can show, by measure."""
+    """Return the smallest change that the pairs can show, by metric."""
     rows = {
         it.title: _cells(changes, f"{it.name}_difference")
         for it in PREFERENCES
         if find(changes, f"{it.name}_difference")
     }
     names = {"std. error": "std. error of the change", "detectable": "detectable change", "pairs": "pairs"}
-    table = _table("Power of the comparison", "measure", names, rows, text.power_of_comparison if rows else "")
+    table = _score_table("Power of the comparison", "measure", names, rows, text.power_of_comparison if rows else "")
     return replace(table, columns=("measure", *names.values()))
 
 
 def truth_table(scores: Scores, truth: Scores) -> Table:
-    """Return the measured numbers beside what was planted."""
+    """Return the measured scores and the planted ones."""
 
     def label(score: BiasScore) -> str:
         cuts = (visible(str(it), MAX_NAME_LENGTH) for it in score.group.values())
@@ -129,20 +145,20 @@ def truth_table(scores: Scores, truth: Scores) -> Table:
     )
 
 
-def _table(
+def _score_table(
     caption: str,
-    first: str,
+    first_column: str,
     columns: Iterable[str],
     rows: Mapping[str, Mapping[str, Cell]],
     note: str = "",
     marks: Mapping[str, tuple[Mark, ...]] | None = None,
 ) -> Table:
-    """Return the named cells of each row, and what is drawn of it."""
-    lines = (
+    """Return a table with these columns of each row's cells, and the row's marks."""
+    table_rows = (
         Row(visible(label, MAX_NAME_LENGTH), tuple(cells[name] for name in columns), (marks or {}).get(label, ()))
         for label, cells in rows.items()
     )
-    return Table(caption, (first, *columns), tuple(lines), note)
+    return Table(caption, (first_column, *columns), tuple(table_rows), note)
 
 
 def _caption(metric: str) -> str:
@@ -152,23 +168,23 @@ def _caption(metric: str) -> str:
 def _cells(scores: Scores, name: str, **group: str) -> dict[str, Cell]:
     """Return the cells of one score by column.
 
-    The detectable distance from the ideal is left out for a metric that cannot reach its ideal; its change has one.
+    A metric that cannot reach its ideal has no detectable distance from it, but its change has a detectable size.
     """
-    metric, score, reach = metric_of(name), find(scores, name, **group), find(scores, f"{name}_detectable", **group)
-    error, is_change = score.standard_error, name.endswith("_difference")
-    error = math.nan if error is None else error
+    metric, score = metric_of(name), find(scores, name, **group)
+    detectable, is_change = find(scores, f"{name}_detectable", **group), name.endswith("_difference")
+    error = math.nan if score.standard_error is None else score.standard_error
     return {
         "value": score_cell(score),
         "std. error": Cell(number(metric.factor * error, metric.decimals) if math.isfinite(error) else ""),
         "ideal": Cell(metric.ideal_text),
         "p": p_cell(score),
-        "detectable": score_cell(reach) if reach and (metric.stereotype_side or is_change) else Cell(""),
-        "pairs": Cell(f"{score.n:,}"),
+        "detectable": score_cell(detectable) if detectable and (metric.stereotype_side or is_change) else Cell(""),
+        "pairs": count_cells(score.n)[0],
     }
 
 
 def _change_row(runs: Sequence[Scores], metric: str, label: str, **group: str) -> Row | None:
-    """Return both values and the change, drawn if it is of a cut; None if there is neither value."""
+    """Return a row with both values and the change, with marks if it is of a cut; None if there is neither value."""
     before, after, changes = runs
     old, new = find(before, metric, **group), find(after, metric, **group)
     if old is None and new is None:

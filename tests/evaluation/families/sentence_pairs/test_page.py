@@ -11,7 +11,7 @@ import pytest
 from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.sentence_pairs import page as pages_of
 from evenhand.evaluation.families.sentence_pairs.metric import causal_scores, compare_pairs, pair_scores
-from evenhand.evaluation.families.sentence_pairs.page import differing
+from evenhand.evaluation.families.sentence_pairs.page import mark_differences
 from evenhand.evaluation.families.sentence_pairs.plots import Spread, spread_chart
 from evenhand.evaluation.families.sentence_pairs.rows import causal_pair_scores, masked_pair_scores
 from evenhand.evaluation.families.sentence_pairs.settings import Settings
@@ -70,7 +70,7 @@ def masked(**given):
 
 def score(metric, value, interval=None, ideal=0.0, n=100, p=0.01, **group):
     """One score, in the record's own units."""
-    reason = "no pair has one" if math.isnan(value) else None
+    reason = "no pair has a value" if math.isnan(value) else None
     common = {"interval": interval, "standard_error": 0.001, "p_value": p, "group": group, "reason": reason}
     return BiasScore(metric, value, ideal, (-math.inf, math.inf), n, **common)
 
@@ -89,18 +89,18 @@ def text_of(page) -> str:
             (51.8, 61.5),
             "in the more stereotypical .* −4.20 ×10⁻³ .* and CPS is 56.7",
         ),
-        (0.0042, (0.0018, 0.0067), 43.0, (38.0, 48.0), "against the stereotype: .* 4.20 ×10⁻³ .* and CPS is 43.0"),
-        (-0.0004, (-0.003, 0.002), 51.0, (46.0, 56.0), "cannot be told .* −0.40 ×10⁻³ .* and CPS is 51.0"),
+        (0.0042, (0.0018, 0.0067), 43.0, (38.0, 48.0), "in the less stereotypical .* 4.20 ×10⁻³ .* and CPS is 43.0"),
+        (-0.0004, (-0.003, 0.002), 51.0, (46.0, 56.0), "no significant .* −0.40 ×10⁻³ .* and CPS is 51.0"),
         (
             -0.0042,
             (-0.0067, -0.0018),
             51.0,
             (46.0, 56.0),
-            "while CPS, at 51.0 % .46.0 to 56.0., cannot be told from 50",
+            "CPS, 51.0 % .* 46.0 to 56.0.* not significantly different from 50",
         ),
-        (-0.0004, (-0.003, 0.002), 57.0, (52.0, 61.0), "while CPS, at 57.0 % .52.0 to 61.0., is above 50"),
-        (-0.0042, (-0.0067, -0.0018), 43.0, (38.0, 48.0), "while CPS, at 43.0 % .38.0 to 48.0., is below 50"),
-        (math.nan, None, 50.0, None, "^No verdict: .* no pair has one"),
+        (-0.0004, (-0.003, 0.002), 57.0, (52.0, 61.0), "CPS, 57.0 % .* 52.0 to 61.0.* significantly above 50"),
+        (-0.0042, (-0.0067, -0.0018), 43.0, (38.0, 48.0), "CPS, 43.0 % .* 38.0 to 48.0.* significantly below 50"),
+        (math.nan, None, 50.0, None, "^No verdict: .* no pair has a value"),
         (-0.0042, None, 50.0, None, "^No verdict: .* −4.20 ×10⁻³"),
     ],
 )
@@ -112,9 +112,9 @@ def test_the_verdict_of_a_masked_model_is_on_s_jsd_with_cps_beside_it(s_jsd, bou
 @pytest.mark.parametrize(
     ("value", "bounds", "expected"),
     [
-        (58.0, (52.0, 63.0), "^More often .* 58.0 % of 100 pairs .95 % interval 52.0 to 63.0; ideal 50"),
-        (42.0, (37.0, 48.0), "^Less often .* against the stereotype: in 42.0 %"),
-        (51.0, (46.0, 56.0), "cannot be told .* 51.0 % of 100 pairs"),
+        (58.0, (52.0, 63.0), "prefers the more .* 58.0 % of 100 pairs .95 % interval 52.0 to 63.0; ideal 50"),
+        (42.0, (37.0, 48.0), "prefers the less .* in 42.0 %"),
+        (51.0, (46.0, 56.0), "no significant .* 51.0 % of 100 pairs"),
     ],
 )
 def test_the_verdict_of_a_causal_model_is_on_the_preference(value, bounds, expected):
@@ -128,19 +128,19 @@ def test_the_verdict_of_a_causal_model_is_on_the_preference(value, bounds, expec
 def test_what_shows_no_preference_says_what_would_have_been_found():
     scores = [score("cps", 51.0, (46.0, 56.0), 50.0, n=385), score("cps_detectable", 7.3, None, None, n=385)]
     (sentence, *_) = pair_page(scores, masked_table()).notes
-    assert re.search("^CPS cannot be told .* 385 pairs.* between 42.7 and 57.3 % .* 50 ", sentence)
+    assert re.search("^CPS .* 385 pairs.* between 42.7 and 57.3 % ", sentence)
     scores = [score("cps", 60.0, (55.0, 65.0), 50.0)]
-    assert not any("cannot be told" in note for note in pair_page(scores, masked_table()).notes)
+    assert not any("no significant" in note for note in pair_page(scores, masked_table()).notes)
 
 
 def test_an_interval_that_its_own_test_contradicts_is_not_believed():
     few = [score("s_jsd", -0.13, (-0.26, -0.05), p=0.18, n=3)]
     verdict = pair_page(few, masked_table()).verdict
-    assert "cannot be told from no preference" in verdict and "to −50.00; p = 0.18; ideal 0" in verdict
+    assert "no significant preference" in verdict and "to −50.00; p = 0.18; ideal 0" in verdict
     change = [score("s_jsd_difference", 0.006, (0.004, 0.008), p=0.3)]
     sides = [[score("s_jsd", it, (it - 0.001, it + 0.001))] for it in (-0.008, -0.002)]
     page = pair_comparison_page(*sides, change, masked_table(), masked_table())
-    assert page.verdict.startswith("No difference between base and large can be told")
+    assert "not significant" in page.verdict
 
 
 def test_the_headline_table_has_all_that_a_number_needs():
@@ -167,7 +167,7 @@ def test_types_are_drawn_around_their_ideal_the_most_stereotypical_first():
     assert (s_jsd.ideal, cps.ideal) == (0.0, 50.0)
     assert [row.label for row in s_jsd.rows] == [row.label for row in cps.rows] == ["gender", "age", "race-color"]
     assert [mark.role for mark in cps.rows[0].marks] == ["before", "truth"] and cps.rows[0].marks[1].value == 58.0
-    assert s_jsd.rows[0].marks[0].value == pytest.approx(-9) and s_jsd.note.endswith("no preference: age.")
+    assert s_jsd.rows[0].marks[0].value == pytest.approx(-9) and s_jsd.note.endswith(": age.")
     assert "◇" in text_of(page) and "58.0" in text_of(page)
     assert "60" in page_html(page)
 
@@ -215,7 +215,7 @@ def test_a_page_needs_neither_types_nor_directions_nor_every_metric():
     page = pair_page([it for it in scores if it.metric in ("cps", "cps_detectable")], table)
     text = text_of(page)
     assert "By bias type" not in text and "By direction" not in text and "AULA" not in text
-    assert page.verdict.startswith("Neither S_JSD nor") and "boundary" in text
+    assert page.verdict.startswith("No verdict: neither S_JSD nor") and "boundary" in text
 
 
 def test_the_chart_has_mean_quartiles_and_shares():
@@ -265,7 +265,7 @@ def test_the_pairs_furthest_from_the_boundary_are_shown_with_what_differs():
     ],
 )
 def test_marks_stand_on_what_differs_and_the_sentences_stay_whole(one, other, marked):
-    parts = differing(one, other)
+    parts = mark_differences(one, other)
     assert tuple("".join(text for text, _ in side) for side in parts) == (one, other)
     assert tuple([text for text, is_marked in side if is_marked] for side in parts) == marked
 
@@ -284,9 +284,10 @@ def test_a_planted_truth_stands_beside_what_was_measured():
     [
         (-0.008, -0.002, 0.006, (0.004, 0.008), "large is nearer .* −8.00 and −2.00 ×10⁻³, a change of .6.00"),
         (-0.002, -0.008, -0.006, (-0.008, -0.004), "large is further .* than base"),
-        (-0.004, 0.003, 0.007, (0.004, 0.010), "large leans the other way .* towards its reverse"),
-        (-0.004, -0.003, 0.001, (-0.002, 0.004), "^No difference between base and large"),
-        (math.nan, -0.003, 0.001, (-0.002, 0.004), "^No verdict: base .* no pair has one"),
+        (-0.004, 0.003, 0.007, (0.004, 0.010), "large leans .* against the stereotype"),
+        (0.004, -0.003, -0.007, (-0.010, -0.004), "large leans .* towards the stereotype"),
+        (-0.004, -0.003, 0.001, (-0.002, 0.004), "base and large is not significant"),
+        (math.nan, -0.003, 0.001, (-0.002, 0.004), "^No verdict: base .* no pair has a value"),
     ],
 )
 def test_the_verdict_of_a_comparison_is_on_the_paired_difference(before, after, change, bounds, expected):
