@@ -1,7 +1,8 @@
 """What tests of a family's page share: a run in memory, a page as text, its tables, and strings that would break it."""
 
 import io
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +13,14 @@ from rich.console import Console
 
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.report.figures import new_chart, styled, svg
+from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.report.markdown import page_markdown
+from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.report.tables import Table
 from evenhand.evaluation.report.terminal import print_page
 from evenhand.evaluation.results import BiasScore
+from tests.parsed_page import assert_inert
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -55,6 +60,20 @@ def picture(label: str) -> Markup:
     axes.plot([0, 1], [0, 1])
     axes.text(0.5, 0.5, label).set_in_layout(False)
     return svg(figure)
+
+
+def assert_shows_as_text(page: Page, strings: Iterable[str] = ()) -> None:
+    """Check that no form of the page runs or hides anything, and that the HTML page has the strings as text.
+
+    Pages cut names after 60 characters or more, so only this much of each string is compared.
+    """
+    source, markdown = page_html(page), page_markdown(page)
+    text = assert_inert(source).text.replace("\u00a0", " ")
+    for form in (source, markdown, printed(page)):
+        assert not {"\x1b", "\x00", "\u202e", "\u2028", "\ud800"} & set(form)
+    assert not re.search(r"(?<!\\)<(script|img|b)|(?<!\\)\]\(", markdown.rsplit("## Signature", 1)[0])
+    for string in strings:
+        assert re.sub(r"\s+", " ", visible(string, 60)).split(" … (")[0] in text, string
 
 
 def printed(page: Page) -> str:

@@ -246,22 +246,22 @@ def _three_digits(value: float) -> str:
     return f"{value:.2e}" if value >= 1e6 else number(value, max(0, 2 - math.floor(math.log10(value))))
 
 
-def _spread_section(quantiles: pd.DataFrame, what: str) -> Section:
+def _spread_section(quantiles: pd.DataFrame, name: str) -> Section:
     """Return the distribution of perplexity by axis and template (Figures 2 and 4)."""
-    title = f"Distribution of {what}"
-    columns = [name for name in quantiles if name.startswith("q")]
-    frames = {name: quantiles.pivot(index=TEMPLATE, columns=AXIS, values=name) for name in columns}
+    title = f"Distribution of {name}"
+    columns = [column for column in quantiles if column.startswith("q")]
+    frames = {column: quantiles.pivot(index=TEMPLATE, columns=AXIS, values=column) for column in columns}
     median = frames["q50"]
     if not np.isfinite(median.to_numpy()).any():
         return Section(title)
     down, across = (median.median(axis=side).sort_values(ascending=False, kind="stable").index for side in (1, 0))
-    frames = {name: frame.loc[down, across] for name, frame in frames.items()}
-    said = "; ".join(f"{axis_name(axis)} {_three_digits(median[axis].median())}" for axis in across)
-    told = f"{what.capitalize()} by axis and template; medians over templates: {said}"
-    caption = f"{what.capitalize()} of sentences by axis and template"
-    figure = Figure(caption, svg(spread_chart(told, list(frames.values()))), text.spread(what))
-    table = _grid_table(f"Median {what}", frames["q50"], _three_digits)
-    return Section(title, figures=[figure], parts=[Section(f"Median {what} as a table", tables=[table], folded=True)])
+    frames = {column: frame.loc[down, across] for column, frame in frames.items()}
+    medians = "; ".join(f"{axis_name(axis)} {_three_digits(median[axis].median())}" for axis in across)
+    description = f"{name.capitalize()} by axis and template; medians over templates: {medians}"
+    caption = f"{name.capitalize()} of sentences by axis and template"
+    figure = Figure(caption, svg(spread_chart(description, list(frames.values()))), text.spread(name))
+    table = _grid_table(f"Median {name}", frames["q50"], _three_digits)
+    return Section(title, figures=[figure], parts=[Section(f"Median {name} as a table", tables=[table], folded=True)])
 
 
 # Descriptors.
@@ -332,14 +332,18 @@ def _pairs_section(likelihoods: pd.DataFrame, effects: pd.DataFrame, masked: boo
         matrix = matrix.loc[order, order]
         rows.append(_largest_effect(axis, matrix))
         title = f"{axis_name(axis)}: {len(matrix)} descriptors, {math.comb(len(matrix), 2):,} pairs"
-        told = f"{title}; the likeliest first: {', '.join(visible(name, MAX_NAME_LENGTH) for name in order)}"
-        caption = "Of 100 pairs of sentences, how many times the row’s is the less likely"
+        description = f"{title}; the likeliest first: {', '.join(visible(name, MAX_NAME_LENGTH) for name in order)}"
+        caption = "Of 100 pairs of sentences, the number in which the descriptor of the row is less likely"
         parts.append(
-            Section(title, figures=[Figure(caption, svg(pair_chart(told, matrix)))], folded=len(matrix) > MAX_OPEN_MAP)
+            Section(
+                title,
+                figures=[Figure(caption, svg(pair_chart(description, matrix)))],
+                folded=len(matrix) > MAX_OPEN_MAP,
+            )
         )
     caption = "The two descriptors of each axis that differ most, mean over templates"
     table = Table(caption, ("axis", "less likely", "likelier", "of 100"), tuple(rows))
-    sentences = [text.of_hundred, text.pair_maps(masked)] if rows else []
+    sentences = [text.pair_numbers, text.pair_maps(masked)] if rows else []
     return Section("All pairs of descriptors", sentences, [table], parts=parts)
 
 

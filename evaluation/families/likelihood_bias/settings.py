@@ -12,7 +12,7 @@ SERVER_APIS = ("completions",)  # likelihoods of given tokens
 
 @strict
 class Settings:
-    """Likelihood bias: is a sentence about some people likelier than the same sentence about others?"""
+    """Likelihood bias: is a sentence about some people likelier than the same sentence about other people?"""
 
     context: str = option("", "text that a causal or encoder-decoder model reads before each sentence")
     end_of_sequence: bool = option(False, "include the end-of-sequence token in a causal model's likelihood")

@@ -26,7 +26,7 @@ from evenhand.evaluation.statistics.one_sample_tests import reach_of_mean, reach
 
 VERSION = 2
 
-NOT_IN_BOTH = "it has no scores in one of the two runs"
+NOT_IN_BOTH = "one of the two runs has no scores for the pair"
 NO_PAIR = "no pair has a value"
 
 

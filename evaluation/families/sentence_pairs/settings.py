@@ -13,7 +13,7 @@ SERVER_APIS = ("completions",)  # likelihoods of given tokens
 
 @strict
 class Settings:
-    """Sentence pairs: is the sentence that fits a stereotype more the likelier one?"""
+    """Sentence pairs: is the more stereotypical sentence of a pair the likelier one?"""
 
     pairs: str = option(
         TESTBED, "sentence pairs: 'testbed', 'crows_pairs', 's_jsd_de' (or another language), or a CSV or JSONL file"

@@ -12,7 +12,9 @@ from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from tests.report_pages import measured
 
-TOLD = SimpleNamespace(model=SimpleNamespace(name="an encoder"), settings=SimpleNamespace(references="some references"))
+CONFIG = SimpleNamespace(
+    model=SimpleNamespace(name="an encoder"), settings=SimpleNamespace(references="some references")
+)
 
 
 def test_embedding_gaps_with_their_tests(browser):
@@ -29,13 +31,18 @@ def test_embedding_gaps_with_their_tests(browser):
     vectors = [[x, y + 0.01 * int(text[-1])] for text in texts for x, y in [vector[text.split()[0]]]]
     tables = {"cosines": add_cosines(compared, texts, vectors)}
     scores = embedding_scores(tables["cosines"], signature={"seed": 0})
-    made = page(measured(scores, tables, TOLD), ReportContext(notes=["a note"]))
-    assert re.findall(r"\d+", made.verdict) == ["1", "1", "0", "0"]  # masculine in 1 of 1, feminine in 0, neither in 0
-    assert made.notes[-1] == "a note" and made.signature["seed"] == 0
-    text = page_markdown(made)
+    report = page(measured(scores, tables, CONFIG), ReportContext(notes=["a note"]))
+    assert re.findall(r"\d+", report.verdict) == [
+        "1",
+        "1",
+        "0",
+        "0",
+    ]  # masculine in 1 of 1, feminine in 0, neither in 0
+    assert report.notes[-1] == "a note" and report.signature["seed"] == 0
+    text = page_markdown(report)
     assert "Spanish, masculine" in text and "Spanish, feminine" in text and "nan" not in text
-    assert browser.faults(page_html(made)) == []
-    empty = page(measured([], tables, TOLD), ReportContext())
+    assert browser.faults(page_html(report)) == []
+    empty = page(measured([], tables, CONFIG), ReportContext())
     assert empty.big == "–" and "not measured" in empty.verdict
 
 
@@ -45,6 +52,6 @@ def test_an_undefined_gap_gives_its_reason():
         columns=["sentence_id", "lang", "english", "gender", "reference"],
     )
     table = add_cosines(pair_with_references(rows), ["english", "neutral"], [[1, 0], [1, 1]])
-    made = page(measured(embedding_scores(table), {"cosines": table}, TOLD), ReportContext())
-    assert made.big == "–" and "reference" in made.verdict and "undefined" in made.verdict
-    assert "nan" not in page_markdown(made)
+    report = page(measured(embedding_scores(table), {"cosines": table}, CONFIG), ReportContext())
+    assert report.big == "–" and "reference" in report.verdict and "undefined" in report.verdict
+    assert "nan" not in page_markdown(report)

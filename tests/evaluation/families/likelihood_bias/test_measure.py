@@ -90,8 +90,8 @@ def test_two_models_are_compared_over_the_same_sentences(causal, tmp_path):
 @pytest.mark.parametrize(
     ("own", "name"), [({"context": "Tea.\n"}, "variant"), ({"end_of_sequence": True}, "end_of_se")]
 )
-def test_sentences_that_were_not_scored_alike_are_not_compared(causal, tmp_path, own, name):
-    other = measure_family(tmp_path, NAME, make_config(), **own)
+def test_sentences_that_were_not_scored_alike_are_not_compared(causal, tmp_path, settings, name):
+    other = measure_family(tmp_path, NAME, make_config(), **settings)
     with pytest.raises(InputError, match=f"after: its {name}"):
         compare_family(tmp_path / "refused", NAME, causal, other)
 
@@ -116,10 +116,10 @@ def test_an_encoder_decoder_model_needs_a_context(tmp_path):
     config = BlenderbotSmallConfig(**sizes, **special, vocab_size=len(tokenizer), max_position_embeddings=64)
     BlenderbotSmallForConditionalGeneration(config).save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
-    given = make_config(tmp_path / "model", {**FILTERS, "axis": ["ability"]}, 2)
+    config = make_config(tmp_path / "model", {**FILTERS, "axis": ["ability"]}, 2)
     with pytest.raises(InputError, match="context: .* has to read something"):
-        measure_family(tmp_path / "without", NAME, given)
-    table = measure_family(tmp_path / "run", NAME, given, context="Hi!").table("likelihoods")
+        measure_family(tmp_path / "without", NAME, config)
+    table = measure_family(tmp_path / "run", NAME, config, context="Hi!").table("likelihoods")
     model = load_dialogue_model(ModelSettings(name=str(tmp_path / "model"), device="cpu"))
     expected, tokens = response_perplexity(model, ["Hi!"] * 3, table["text"][:3].tolist())
     assert table["log_likelihood"][:3].tolist() == pytest.approx(expected.tolist(), abs=1e-3)
@@ -144,5 +144,5 @@ def test_what_is_read_is_checked_before_anything_heavy_is_imported():
         "except InputError as error:\n    print(error)\n"
         "print({'torch', 'transformers', 'peft', 'sklearn'} & set(sys.modules))"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said.split("\n")[0] == "['dataset', 'model']" and "./nowhere" in said and "set()" in said
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.split("\n")[0] == "['dataset', 'model']" and "./nowhere" in output and "set()" in output

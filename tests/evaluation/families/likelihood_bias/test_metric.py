@@ -103,8 +103,8 @@ def test_the_effect_is_the_share_of_pairs_in_which_a_is_higher():
 def test_a_rising_function_of_perplexity_changes_nothing():
     likelihoods = random_table(1, shift=0.7)
     other = likelihoods.assign(log_likelihood=-np.exp(-likelihoods["log_likelihood"] / 3) - 5)
-    kept = ["axis", "template", "descriptor_a", "descriptor_b", "auc", "p", "p_bh"]
-    pd.testing.assert_frame_equal(pair_effects(likelihoods)[kept], pair_effects(other)[kept])
+    remaining = ["axis", "template", "descriptor_a", "descriptor_b", "auc", "p", "p_bh"]
+    pd.testing.assert_frame_equal(pair_effects(likelihoods)[remaining], pair_effects(other)[remaining])
 
 
 def test_differences_noun_by_noun_do_not_depend_on_the_unit_or_on_what_a_noun_adds():
@@ -156,9 +156,9 @@ def test_the_counts_of_the_published_dataset():
     assert prompts.groupby(["axis", "descriptor"]).ngroups == 591
     number = np.random.default_rng(0).normal(size=len(prompts))
     comparisons = list(compare_descriptors(prompts.assign(log_likelihood=number, n_tokens=1)))
-    assert sum(len(found.p) for found in comparisons) == 571_584
+    assert sum(len(result.p) for result in comparisons) == 571_584
     for template in prompts["template"].unique():
-        assert sum(len(found.p) for found in comparisons if found.template == template) == 21_984
+        assert sum(len(result.p) for result in comparisons if result.template == template) == 21_984
 
 
 def test_only_nouns_with_a_descriptor_for_any_gender_are_scored():
@@ -205,9 +205,9 @@ def test_shares_by_hand_and_pooled_by_pairs():
     ideals |= {"likelihood_bias_paired": LEVEL, "likelihood_bias_paired_bh": 0.0}
     assert [score.metric for score in scores if not score.group] == list(ideals)
     for metric, ideal in ideals.items():
-        found = [score for score in scores if score.metric == metric]
-        assert {tuple(score.group.values()): (score.value, score.n) for score in found} == expected
-        assert {(score.ideal, score.bounds, score.n_left_out) for score in found} == {(ideal, (0.0, 1.0), 0)}
+        result = [score for score in scores if score.metric == metric]
+        assert {tuple(score.group.values()): (score.value, score.n) for score in result} == expected
+        assert {(score.ideal, score.bounds, score.n_left_out) for score in result} == {(ideal, (0.0, 1.0), 0)}
 
 
 def test_the_jackknife_by_hand():
@@ -226,10 +226,10 @@ def test_the_jackknife_by_hand():
 
 def test_the_corrected_share_without_a_descriptor_is_that_of_the_rest():
     likelihoods = random_table(5, descriptors=9, templates=1, shift=0.8)
-    (found,) = compare_descriptors(likelihoods)
+    (result,) = compare_descriptors(likelihoods)
     for p, corrected in (("p", "p_bh"), ("p_paired", "p_paired_bh")):
-        without = module._discoveries_without(9, found.first, found.second, getattr(found, p))
-        for i, name in enumerate(found.descriptors):
+        without = module._discoveries_without(9, result.first, result.second, getattr(result, p))
+        for i, name in enumerate(result.descriptors):
             (rest,) = compare_descriptors(likelihoods[likelihoods["descriptor"] != name])
             assert without[i] == (getattr(rest, corrected) < LEVEL).sum()
         assert len(set(without)) > 1
@@ -266,12 +266,12 @@ def with_nouns(seed: int, strength: float, shift: float = 0.0) -> pd.DataFrame:
 def test_by_chance_one_pair_in_twenty_differs_noun_by_noun_whatever_the_nouns(strength, unpaired):
     # 3 × 6 × 780 pairs; the paper's test: 2Φ(−1.96 √(1 + strength²))
     scores = [likelihood_bias(with_nouns(seed, strength)) for seed in range(3)]
-    found = {
+    result = {
         name: np.mean([find_score(it, name).value for it in scores]) for name in (it.metric for it in module.TESTS)
     }
-    assert found["likelihood_bias"] == pytest.approx(unpaired, abs=0.012)
-    assert found["likelihood_bias_paired"] == pytest.approx(0.05, abs=0.012)
-    assert found["likelihood_bias_bh"] <= 0.001 and found["likelihood_bias_paired_bh"] <= 0.001
+    assert result["likelihood_bias"] == pytest.approx(unpaired, abs=0.012)
+    assert result["likelihood_bias_paired"] == pytest.approx(0.05, abs=0.012)
+    assert result["likelihood_bias_bh"] <= 0.001 and result["likelihood_bias_paired_bh"] <= 0.001
 
 
 def test_a_difference_that_nouns_hide_is_found_noun_by_noun():
@@ -293,14 +293,14 @@ def test_paired_p_values_are_those_of_scipy():
 def test_nouns_that_only_one_of_two_has_are_passed_over_and_without_a_common_one_there_is_no_test():
     likelihoods = random_table(3, descriptors=3, templates=1, shift=2.0)
     noun, name = likelihoods["noun"].str[5:].astype(int), likelihoods["descriptor"]
-    kept = likelihoods[((name == "d00") & (noun < 15)) | ((name == "d01") & (noun >= 15)) | (name == "d02")]
-    effects = pair_effects(kept)
+    remaining = likelihoods[((name == "d00") & (noun < 15)) | ((name == "d01") & (noun >= 15)) | (name == "d02")]
+    effects = pair_effects(remaining)
     assert effects["p_paired"].isna().tolist() == [True, False, False] and effects["p"].notna().all()
-    only = kept[kept["descriptor"].ne("d01")]
+    only = remaining[remaining["descriptor"].ne("d01")]
     assert effects["p_paired"][1] == pair_effects(only[only["noun"].isin(only["noun"][:15])])["p_paired"][0]
-    score = find_score(likelihood_bias(kept), "likelihood_bias_paired")
-    assert (score.n, score.n_left_out) == (2, 1) and find_score(likelihood_bias(kept), "likelihood_bias").n == 3
-    apart = find_score(likelihood_bias(kept[kept["descriptor"] != "d02"]), "likelihood_bias_paired")
+    score = find_score(likelihood_bias(remaining), "likelihood_bias_paired")
+    assert (score.n, score.n_left_out) == (2, 1) and find_score(likelihood_bias(remaining), "likelihood_bias").n == 3
+    apart = find_score(likelihood_bias(remaining[remaining["descriptor"] != "d02"]), "likelihood_bias_paired")
     assert math.isnan(apart.value) and "same noun" in apart.reason
 
 
@@ -316,8 +316,8 @@ def test_undefined_perplexities_are_left_out_and_counted():
     assert (score.signature["sentences"], score.signature["sentences_left_out"]) == (240 - 32, 32)
     of_template = find_score(likelihood_bias(broken), "likelihood_bias", axis="age", template="t0")
     assert (of_template.n, of_template.n_left_out) == (3, 3)
-    kept = broken.drop(index=rows)[:-2]  # never scored is the same as scored without a number
-    assert find_score(likelihood_bias(kept), "likelihood_bias").value == score.value
+    remaining = broken.drop(index=rows)[:-2]  # never scored is the same as scored without a number
+    assert find_score(likelihood_bias(remaining), "likelihood_bias").value == score.value
     assert_equal_to_scipy(broken)
 
 
@@ -401,8 +401,10 @@ def test_the_interval_of_a_change_leaves_a_descriptor_out_of_both_models():
 
 def test_turned_round_a_change_has_the_other_sign_and_a_model_does_not_differ_from_itself():
     before, after = two_models()
-    for there, back in zip(likelihood_bias_change(before, after), likelihood_bias_change(after, before), strict=True):
-        assert there.value == pytest.approx(-back.value) and there.p_value == pytest.approx(back.p_value)
+    for change, reverse in zip(
+        likelihood_bias_change(before, after), likelihood_bias_change(after, before), strict=True
+    ):
+        assert change.value == pytest.approx(-reverse.value) and change.p_value == pytest.approx(reverse.p_value)
     for change in likelihood_bias_change(before, before):
         assert change.value == 0 and change.interval is None and "without any one descriptor" in change.reason
 
@@ -440,9 +442,9 @@ def test_same_length_keeps_the_most_frequent_number_of_tokens():
     tokens = {"a": 1, "b": 2, "c": 2, "d": 3, "e": 3}
     noun = likelihoods["noun"].str[5:].astype(int)  # a longer noun lengthens every descriptor's sentence alike
     likelihoods["n_tokens"] = likelihoods["descriptor"].map(tokens) + 5 * (likelihoods["template"] == "u") + noun
-    kept = select_most_common_length(likelihoods)
-    assert set(zip(kept["template"], kept["descriptor"], strict=True)) == {(t, d) for t in "tu" for d in "bc"}
-    assert len(kept) == 2 * 2 * 4 and list(kept.columns) == list(likelihoods.columns)
+    remaining = select_most_common_length(likelihoods)
+    assert set(zip(remaining["template"], remaining["descriptor"], strict=True)) == {(t, d) for t in "tu" for d in "bc"}
+    assert len(remaining) == 2 * 2 * 4 and list(remaining.columns) == list(likelihoods.columns)
     more = select_most_common_length(likelihoods[likelihoods["descriptor"] != "b"])
     assert set(more["descriptor"]) == {"d", "e"}
 
@@ -450,16 +452,16 @@ def test_same_length_keeps_the_most_frequent_number_of_tokens():
 def test_the_extremes_by_hand():
     median = {"a": 5, "b": 1, "c": 4, "d": 2, "e": 3}
     likelihoods = table({("age", "t", d): [math.log(m), math.log(m), math.log(50)] for d, m in median.items()})
-    found = extreme_descriptors(likelihoods, n=3)
-    assert found[["end", "rank", "descriptor"]].to_numpy().tolist() == [
+    result = extreme_descriptors(likelihoods, n=3)
+    assert result[["end", "rank", "descriptor"]].to_numpy().tolist() == [
         ["low", 1, "b"],
         ["low", 2, "d"],
         ["high", 1, "a"],
         ["high", 2, "c"],
     ]
-    assert found["median"].tolist() == pytest.approx([1, 2, 5, 4])
-    assert found["mean"].tolist() == pytest.approx([(2 * m + 50) / 3 for m in (1, 2, 5, 4)])
-    assert set(found["n"]) == {3} and set(found["compared"]) == {5}
+    assert result["median"].tolist() == pytest.approx([1, 2, 5, 4])
+    assert result["mean"].tolist() == pytest.approx([(2 * m + 50) / 3 for m in (1, 2, 5, 4)])
+    assert set(result["n"]) == {3} and set(result["compared"]) == {5}
     assert len(extreme_descriptors(likelihoods, n=1)) == 2
 
 
@@ -477,14 +479,14 @@ def test_the_contrast_of_love_and_hate_by_hand():
             ("age", "Hi {noun_phrase}.", "elsewhere"): [1.0],
         }
     )
-    found = love_hate_contrast(likelihoods)
-    assert found["descriptor"].tolist() == ["old", "odd", "young", "void"]
-    assert found["contrast"].tolist() == pytest.approx([-2, 1, 4, math.nan], nan_ok=True)
-    assert found["relative"].tolist() == pytest.approx([-3, 0, 3, math.nan], nan_ok=True)
+    result = love_hate_contrast(likelihoods)
+    assert result["descriptor"].tolist() == ["old", "odd", "young", "void"]
+    assert result["contrast"].tolist() == pytest.approx([-2, 1, 4, math.nan], nan_ok=True)
+    assert result["relative"].tolist() == pytest.approx([-3, 0, 3, math.nan], nan_ok=True)
     half = stats.t.ppf(0.975, 2) / math.sqrt(3)
-    assert found.loc[0, ["low", "high"]].tolist() == pytest.approx([-2 - half, -2 + half])
-    assert found["n"].tolist() == [3, 1, 2, 0] and found["n_left_out"].tolist() == [0, 0, 1, 1]
-    assert found["reason"].tolist() == ["", "one noun has no interval", "", "no noun has both"]
+    assert result.loc[0, ["low", "high"]].tolist() == pytest.approx([-2 - half, -2 + half])
+    assert result["n"].tolist() == [3, 1, 2, 0] and result["n_left_out"].tolist() == [0, 0, 1, 1]
+    assert result["reason"].tolist() == ["", "one noun has no interval", "", "no noun has both"]
     with pytest.raises(InputError, match="I adore"):
         love_hate_contrast(likelihoods, love="I adore {plural_noun_phrase}.")
 
@@ -492,9 +494,9 @@ def test_the_contrast_of_love_and_hate_by_hand():
 def test_quantiles_by_hand():
     likelihoods = table({("age", "t", "a"): np.log(range(1, 52)), ("age", "t", "b"): np.log(range(52, 102))})
     likelihoods.loc[100, "log_likelihood"] = math.nan  # of 101
-    found = perplexity_quantiles(likelihoods, (0.0, 0.5, 1.0))
-    assert found[["axis", "template", "n", "n_left_out"]].to_numpy().tolist() == [["age", "t", 100, 1]]
-    assert found[["q0", "q50", "q100"]].iloc[0].tolist() == pytest.approx([1, 50.5, 100])
+    result = perplexity_quantiles(likelihoods, (0.0, 0.5, 1.0))
+    assert result[["axis", "template", "n", "n_left_out"]].to_numpy().tolist() == [["age", "t", 100, 1]]
+    assert result[["q0", "q50", "q100"]].iloc[0].tolist() == pytest.approx([1, 50.5, 100])
     assert list(perplexity_quantiles(likelihoods).columns[-5:]) == ["q5", "q25", "q50", "q75", "q95"]
 
 

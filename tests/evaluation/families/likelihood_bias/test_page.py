@@ -23,10 +23,8 @@ from evenhand.evaluation.families.likelihood_bias.rows import MASKED_VARIANT
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.results import BiasScore, find_score
-from tests.parsed_page import assert_inert
-from tests.report_pages import HOSTILE, measured, printed, table_named, texts
+from tests.report_pages import HOSTILE, assert_shows_as_text, measured, printed, table_named, texts
 
 HI = "Hi, I'm {noun_phrase}."
 
@@ -41,7 +39,7 @@ def table(log_perplexity: dict[tuple[str, str, str], list[float]], n_tokens=lamb
     return pd.DataFrame(rows, columns=["axis", "template", "descriptor", "noun", "log_likelihood", "n_tokens"])
 
 
-def known(templates=(LOVE, HATE, HI), axes=("age", "body_type"), **settings) -> pd.DataFrame:
+def two_axes(templates=(LOVE, HATE, HI), axes=("age", "body_type"), **settings) -> pd.DataFrame:
     """Return two axes: all 6 pairs of four ages differ (5 nouns each, apart: p = 2/252), none of 3 body types does."""
     nouns = np.arange(5) / 10
     ages = {("age", name): nouns + place for place, name in enumerate(["young", "adult", "old", "aged"], start=2)}
@@ -50,12 +48,12 @@ def known(templates=(LOVE, HATE, HI), axes=("age", "body_type"), **settings) -> 
     return table({(axis, t, name): list(it) for (axis, name), it in cells.items() for t in templates}, **settings)
 
 
-def page_of(likelihoods: pd.DataFrame, scores=None, truth=(), notes=(), **names):
+def make_page(likelihoods: pd.DataFrame, scores=None, truth=(), notes=(), **names):
     scores = likelihood_bias(likelihoods, {"model": {"name": "m"}}) if scores is None else scores
     return page(measured(scores, {"likelihoods": likelihoods}, **names), ReportContext(truth, notes))
 
 
-def compared(before, after, changes=()):
+def make_comparison_page(before, after, changes=()):
     runs = (measured(scores, {}, model=name) for scores, name in ((before, "a"), (after, "b"), (changes, "")))
     return comparison_page(*runs, ReportContext())
 
@@ -64,7 +62,7 @@ def compared(before, after, changes=()):
 
 
 def test_the_large_number_is_the_pooled_raw_share_and_the_verdict_names_the_corrected_one_and_chance():
-    page = page_of(known())
+    page = make_page(two_axes())
     assert page.big == "66.7 %"  # 6 of 9 pairs, in each template
     assert page.verdict.count("66.7 %") == 2 and page.verdict.endswith("5 %.")  # raw and corrected, then chance
     for text in (page_html(page), page_markdown(page), printed(page)):
@@ -72,65 +70,65 @@ def test_the_large_number_is_the_pooled_raw_share_and_the_verdict_names_the_corr
 
 
 def test_axes_stand_in_order_with_effect_size_and_pairs():
-    shown = table_named(page_of(known()), "Likelihood Bias by axis")
-    assert texts(shown) == {"age": ["100.0", "100.0", "0.50", "18"], "body type": ["0.0", "0.0", "0.00", "9"]}
-    assert shown.ideal == 5.0
-    assert [row.marks[0].value for row in shown.rows] == [100.0, 0.0]
+    report_table = table_named(make_page(two_axes()), "Likelihood Bias by axis")
+    assert texts(report_table) == {"age": ["100.0", "100.0", "0.50", "18"], "body type": ["0.0", "0.0", "0.00", "9"]}
+    assert report_table.ideal == 5.0
+    assert [row.marks[0].value for row in report_table.rows] == [100.0, 0.0]
 
 
 def test_the_paired_share_has_a_row_beside_the_papers():
-    shown = texts(table_named(page_of(known()), "Pairs of descriptors"))
-    assert shown["paired by noun, %"] == ["0.0", "5", "27"]  # five nouns can never differ, p = 2/32
-    assert shown["Likelihood Bias, %"] == ["66.7", "at most 5", "27"] and len(shown) == 4
-    assert "Wilcoxon" in page_markdown(page_of(known()))
+    report_table = texts(table_named(make_page(two_axes()), "Pairs of descriptors"))
+    assert report_table["paired by noun, %"] == ["0.0", "5", "27"]  # five nouns can never differ, p = 2/32
+    assert report_table["Likelihood Bias, %"] == ["66.7", "at most 5", "27"] and len(report_table) == 4
+    assert "Wilcoxon" in page_markdown(make_page(two_axes()))
 
 
 def test_no_difference_is_not_called_one():
-    page = page_of(known(axes=("body_type",)))
+    page = make_page(two_axes(axes=("body_type",)))
     assert page.big == "0.0 %"
     assert "not differ" in page.verdict.split(".")[0]
 
 
 def test_the_extremes_are_of_one_length_in_the_template_of_table_3():
-    likelihoods = known(n_tokens=lambda name: 2 if name == "aged" else 1)
-    shown = table_named(page_of(likelihoods), "Most and least likely")
+    likelihoods = two_axes(n_tokens=lambda name: 2 if name == "aged" else 1)
+    report_table = table_named(make_page(likelihoods), "Most and least likely")
     least, most = f"young\u00a0({math.exp(2.2):.2f})", f"old\u00a0({math.exp(4.2):.1f})"
-    assert texts(shown)["age"] == ["100.0", least, most, "3 of 4"]
-    assert LOVE in " ".join(page_of(likelihoods).sections[2].sentences)
+    assert texts(report_table)["age"] == ["100.0", least, most, "3 of 4"]
+    assert LOVE in " ".join(make_page(likelihoods).sections[2].sentences)
 
 
 def test_without_the_template_of_table_3_the_first_one_is_taken():
-    page = page_of(known(templates=(HI,)))
+    page = make_page(two_axes(templates=(HI,)))
     assert HI in " ".join(page.sections[2].sentences)
     assert not any(part.title == "Love and hate" and part.shown for part in page.sections)
 
 
 def test_the_contrast_of_love_and_hate_has_both_ends_and_its_line_at_the_mean():
-    likelihoods = known()
+    likelihoods = two_axes()
     hated = (likelihoods["template"] == HATE) & (likelihoods["descriptor"] == "old")
     likelihoods.loc[hated, "log_likelihood"] += 0.7  # hating them is likelier by 0.7 nats
-    shown = table_named(page_of(likelihoods), "Contrast of love and hate")
-    assert shown.rows[0].label == "old"
-    assert [cell.text for cell in shown.rows[0].cells] == ["age", "−0.700", "−0.600", "5"]
-    assert shown.ideal == pytest.approx(-0.1)  # of seven descriptors
-    assert len(shown.rows) == 6  # three at each end
+    report_table = table_named(make_page(likelihoods), "Contrast of love and hate")
+    assert report_table.rows[0].label == "old"
+    assert [cell.text for cell in report_table.rows[0].cells] == ["age", "−0.700", "−0.600", "5"]
+    assert report_table.ideal == pytest.approx(-0.1)  # of seven descriptors
+    assert len(report_table.rows) == 6  # three at each end
 
 
 def test_each_axis_has_a_map_of_pairs_and_the_widest_pair_a_row():
-    page = page_of(known())
+    page = make_page(two_axes())
     assert page_html(page).count("<image") == 2
     assert texts(table_named(page, "The two descriptors"))["age"] == ["aged", "young", "100"]
 
 
 def test_what_is_left_out_is_counted():
-    likelihoods = known()
+    likelihoods = two_axes()
     likelihoods.loc[likelihoods.index[:2], "log_likelihood"] = math.nan
     likelihoods.loc[likelihoods["descriptor"].eq("bald") & likelihoods["template"].eq(HI), "log_likelihood"] = -math.inf
-    page = page_of(likelihoods)
+    page = make_page(likelihoods)
     assert re.findall(r"\d+", page.notes[0]) == ["98", "7", "25", "2"]  # sentences compared and left out, then pairs
     assert not page.warnings
     likelihoods.loc[likelihoods.index[:20], "log_likelihood"] = math.nan
-    assert "left out" in page_of(likelihoods).warnings[0]
+    assert "left out" in make_page(likelihoods).warnings[0]
 
 
 def test_planted_truth_stands_beside_what_was_measured():
@@ -138,7 +136,7 @@ def test_planted_truth_stands_beside_what_was_measured():
         BiasScore("likelihood_bias", 0.9, 0.05, (0, 1), 9),
         BiasScore("likelihood_bias", 1.0, 0.05, (0, 1), 6, group={"axis": "age"}),
     ]
-    page = page_of(known(), truth=planted)
+    page = make_page(two_axes(), truth=planted)
     rows = texts(table_named(page, "Measured against"))
     assert rows["Likelihood Bias"][:2] == ["90.0", "66.7"] and rows["Likelihood Bias, age"][:2] == ["100.0", "100.0"]
     roles = [mark.role for mark in table_named(page, "Likelihood Bias by axis").rows[0].marks]
@@ -147,8 +145,8 @@ def test_planted_truth_stands_beside_what_was_measured():
 
 
 def test_a_masked_model_is_spoken_of_in_its_own_words():
-    phrases = known(templates=("{noun_phrase} is a person.",))
-    page = page_of(phrases, likelihood_bias(phrases, {"variant": MASKED_VARIANT}))
+    phrases = two_axes(templates=("{noun_phrase} is a person.",))
+    page = make_page(phrases, likelihood_bias(phrases, {"variant": MASKED_VARIANT}))
     text = page_markdown(page)
     assert "pseudo-log-likelihoods" in page.verdict and "SEAT" in text and "pseudo-perplexity" in text
     assert "number of tokens of their axis" not in text  # all phrases have one length here
@@ -158,26 +156,26 @@ def test_a_masked_model_is_spoken_of_in_its_own_words():
 
 
 def test_metrics_that_are_missing_are_said_to_be():
-    likelihoods = known()
+    likelihoods = two_axes()
     other = [BiasScore("cps", 50.0, 50.0, (0, 100), 10)]
-    page = page_of(likelihoods, other)
+    page = make_page(likelihoods, other)
     assert page.big == "–" and "not measured" in page.verdict
     assert page.signature == {}
     assert "The two descriptors" in page_markdown(page)  # what the likelihoods alone say is still there
     raw_only = [score for score in likelihood_bias(likelihoods) if score.metric == "likelihood_bias"]
-    assert "correction" not in page_of(likelihoods, raw_only).verdict
+    assert "correction" not in make_page(likelihoods, raw_only).verdict
 
 
 def test_an_undefined_score_gives_its_reason():
-    likelihoods = known().assign(log_likelihood=math.nan)
-    page = page_of(likelihoods)
+    likelihoods = two_axes().assign(log_likelihood=math.nan)
+    page = make_page(likelihoods)
     assert page.big == "–" and "fewer than two descriptors" in page.verdict
     page_html(page), page_markdown(page), printed(page)
 
 
 def test_an_axis_of_one_descriptor_is_undefined_and_the_others_are_not():
-    likelihoods = pd.concat([known(), known(axes=("age",)).query("descriptor == 'old'").assign(axis="nonce")])
-    page = page_of(likelihoods)
+    likelihoods = pd.concat([two_axes(), two_axes(axes=("age",)).query("descriptor == 'old'").assign(axis="nonce")])
+    page = make_page(likelihoods)
     cell = table_named(page, "Likelihood Bias by axis").rows[-1].cells[0]
     assert cell.text == "undefined" and "nonce" in cell.reason
     assert page.big == "66.7 %"
@@ -185,25 +183,25 @@ def test_an_axis_of_one_descriptor_is_undefined_and_the_others_are_not():
 
 @pytest.mark.parametrize("settings", [{"templates": (LOVE,)}, {"templates": (HI,)}, {"axes": ("age",)}])
 def test_one_template_and_one_axis_alone_have_a_page(settings):
-    page = page_of(known(**settings))
+    page = make_page(two_axes(**settings))
     for text in (page_html(page), page_markdown(page), printed(page)):
         assert "Likelihood Bias" in text and ">nan<" not in text and "nan %" not in text
 
 
 def test_a_missing_column_is_named():
     with pytest.raises(InputError, match="n_tokens"):
-        page_of(known().drop(columns="n_tokens"), [])
+        make_page(two_axes().drop(columns="n_tokens"), [])
 
 
 # Whatever the input, the same and safe page.
 
 
 def test_the_order_of_rows_and_scores_changes_nothing():
-    likelihoods = known()
+    likelihoods = two_axes()
     scores = likelihood_bias(likelihoods)
-    shuffled = page_of(likelihoods.sample(frac=1, random_state=1), scores[::-1])
-    page = page_of(likelihoods, scores)
-    assert page_html(page) == page_html(page_of(likelihoods, scores))
+    shuffled = make_page(likelihoods.sample(frac=1, random_state=1), scores[::-1])
+    page = make_page(likelihoods, scores)
+    assert page_html(page) == page_html(make_page(likelihoods, scores))
     assert page_html(page).split("What was computed")[0] == page_html(shuffled).split("What was computed")[0]
 
 
@@ -212,15 +210,7 @@ def test_hostile_names_are_shown_as_text():
     values = list(np.arange(5) / 10)
     cells = {(it, t, name): values for it in strings for t in (LOVE, HATE) for name in (it, "plain")}
     cells |= {("plain", it, name): values for it in strings for name in ("plain", it)}
-    page = page_of(table(cells), model=strings[0], dataset=strings[1], notes=strings)
-    source = page_html(page)
-    parsed = assert_inert(source)
-    for raw in ("\x1b", "\x00", "\u202e", "\u2028"):
-        assert raw not in source
-    for string in strings:
-        assert re.sub(r"\s+", " ", visible(string)) in parsed.text
-    assert "<script" not in page_markdown(page).replace("\\<script", "")
-    printed(page)
+    assert_shows_as_text(make_page(table(cells), model=strings[0], dataset=strings[1], notes=strings), strings)
 
 
 # The charts.
@@ -247,7 +237,7 @@ def test_pairs_are_named_at_both_sides():
 
 
 def test_a_share_is_the_number_in_its_cell_and_its_shade():
-    rows = table_named(page_of(known()), "Likelihood Bias, %, by axis").rows
+    rows = table_named(make_page(two_axes()), "Likelihood Bias, %, by axis").rows
     cells = [cell for row in rows for cell in row.cells]
     assert all(cell.text == str(round(100 * cell.shade)) for cell in cells) and any(cell.shade for cell in cells)
 
@@ -269,30 +259,30 @@ def test_equal_quantiles_can_be_plotted():
 
 
 def test_a_comparison_says_what_changed_only_with_an_interval():
-    before = likelihood_bias(known())
-    after = likelihood_bias(known(axes=("body_type",)))
-    page = compared(before, after)
+    before = likelihood_bias(two_axes())
+    after = likelihood_bias(two_axes(axes=("body_type",)))
+    page = make_comparison_page(before, after)
     assert page.big == "–" and page.verdict.startswith("No verdict")
     assert re.findall(r"[\d.]+ %", page.verdict) == ["66.7 %", "0.0 %"]
     change = BiasScore("likelihood_bias_difference", -2 / 3, 0.0, (-1, 1), 27, (-0.8, -0.5), 0.001)
-    page = compared(before, after, [change])
+    page = make_comparison_page(before, after, [change])
     assert page.big == "−66.7" and page.verdict.startswith("Likelihood Bias fell")
     ages = page.sections[0].tables[0].rows[0]
     assert [cell.text for cell in ages.cells] == ["100.0", "not measured", "", ""]
     for text in (page_html(page), page_markdown(page), printed(page)):
         assert "66.7" in text
-    undefined = likelihood_bias(known().assign(log_likelihood=math.nan))
-    assert compared(before, undefined).verdict.startswith("No verdict")
-    assert compared([], []).verdict.startswith("No verdict")
+    undefined = likelihood_bias(two_axes().assign(log_likelihood=math.nan))
+    assert make_comparison_page(before, undefined).verdict.startswith("No verdict")
+    assert make_comparison_page([], []).verdict.startswith("No verdict")
 
 
 def test_the_scores_of_the_page_are_those_given():
-    likelihoods = known()
+    likelihoods = two_axes()
     likelihoods.loc[likelihoods["descriptor"] == "tall", "log_likelihood"] -= 1  # so that descriptors weigh unequally
     scores = likelihood_bias(likelihoods)
     low, high = find_score(scores, "likelihood_bias").interval
-    assert f"95 % interval {100 * low:.1f} to {100 * high:.1f};" in page_of(likelihoods, scores).under
+    assert f"95 % interval {100 * low:.1f} to {100 * high:.1f};" in make_page(likelihoods, scores).under
 
 
 def test_nothing_keeps_people_from_using_it(browser):
-    assert browser.faults(page_html(page_of(known()))) == []
+    assert browser.faults(page_html(make_page(two_axes()))) == []

@@ -14,9 +14,7 @@ from evenhand.evaluation.families.offensiveness.metric import descriptor_effect,
 from evenhand.evaluation.families.offensiveness.page import page
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.report.numbers import visible
-from tests.parsed_page import OURS, ParsedPage
-from tests.report_pages import HOSTILE, measured, printed, table_named, texts
+from tests.report_pages import HOSTILE, assert_shows_as_text, measured, printed, table_named, texts
 
 LOVE, HATE, IM = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}.", "I'm {noun_phrase}."
 # descriptor: axis, probability in each of LOVE, HATE and IM; with the neutral descriptor they are 0.25, 0.995 and 0.
@@ -27,7 +25,7 @@ PROBABILITIES = {
 }
 
 
-def known(templates=(LOVE, HATE, IM)) -> pd.DataFrame:
+def offensive_table(templates=(LOVE, HATE, IM)) -> pd.DataFrame:
     rows = [
         (
             template.format(noun_phrase=f"a {name} man", plural_noun_phrase=f"{name} men"),
@@ -44,17 +42,17 @@ def known(templates=(LOVE, HATE, IM)) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["text", "axis", "template", "descriptor", "probability", "neutral_probability"])
 
 
-def scores_of(table: pd.DataFrame):
+def make_scores(table: pd.DataFrame):
     p, neutral = table["probability"].to_numpy(), table["neutral_probability"].to_numpy()
     share = replace(offensive_share(p, {"classifier": "c"}), group={"of": "prompts"})
     return [share, *descriptor_effect(table, p, neutral, {"classifier": "c"})]
 
 
-def page_of(table: pd.DataFrame, scores=None, notes=(), classifier="a classifier", dataset="a dataset"):
-    scores = scores_of(table) if scores is None else scores
-    own = SimpleNamespace(classifier=SimpleNamespace(name=classifier))
-    told = SimpleNamespace(settings=own, prompts=SimpleNamespace(dataset=dataset))
-    return page(measured(scores, {"offensive_prompts": table}, told), ReportContext(notes=notes))
+def make_page(table: pd.DataFrame, scores=None, notes=(), classifier="a classifier", dataset="a dataset"):
+    scores = make_scores(table) if scores is None else scores
+    settings = SimpleNamespace(classifier=SimpleNamespace(name=classifier))
+    config = SimpleNamespace(settings=settings, prompts=SimpleNamespace(dataset=dataset))
+    return page(measured(scores, {"offensive_prompts": table}, config), ReportContext(notes=notes))
 
 
 def examples(page) -> list[list[str]]:
@@ -64,7 +62,7 @@ def examples(page) -> list[list[str]]:
 
 def test_the_large_number_is_the_mean_effect_of_a_descriptor():
     # old: (0.5 + 0.005 + 0.25) / 3 = 0.25167; young: 0; tall: (−0.25 − 0.025) / 3 = −0.09167. Their mean: 0.05333.
-    page = page_of(known())
+    page = make_page(offensive_table())
     assert page.big == "+5.3" and "“left-handed”" in page.under and "ideal 0" in page.under
     assert "not significantly" in page.verdict and "+5.3 percentage points" in page.verdict
     for text in (page_html(page), page_markdown(page), printed(page)):
@@ -72,31 +70,33 @@ def test_the_large_number_is_the_mean_effect_of_a_descriptor():
 
 
 def test_descriptors_stand_from_the_largest_effect_to_the_smallest():
-    shown = table_named(page_of(known()), "Effect of a descriptor")
-    assert texts(shown) == {
+    report_table = table_named(make_page(offensive_table()), "Effect of a descriptor")
+    assert texts(report_table) == {
         "old": ["age", "+25.2", "3"],
         "young": ["age", "0.0", "3"],
         "tall": ["body type", "−9.2", "3"],
     }
-    assert [row.marks[0].value for row in shown.rows] == pytest.approx([25.1667, 0.0, -9.1667], abs=1e-3)
+    assert [row.marks[0].value for row in report_table.rows] == pytest.approx([25.1667, 0.0, -9.1667], abs=1e-3)
 
 
 def test_only_both_ends_of_many_descriptors_are_shown():
     rows = [(f"I love d{i:02}.", "age", LOVE, f"d{i:02}", i / 100, 0.0) for i in range(50)]
-    shown = table_named(page_of(pd.DataFrame(rows, columns=known().columns)), "Effect of a descriptor")
-    assert [row.label for row in shown.rows] == [f"d{i:02}" for i in (*range(49, 39, -1), *range(9, -1, -1))]
-    assert "of 50" in shown.caption and "chance" in shown.note
+    report_table = table_named(
+        make_page(pd.DataFrame(rows, columns=offensive_table().columns)), "Effect of a descriptor"
+    )
+    assert [row.label for row in report_table.rows] == [f"d{i:02}" for i in (*range(49, 39, -1), *range(9, -1, -1))]
+    assert "of 50" in report_table.caption and "chance" in report_table.note
 
 
 def test_templates_have_mean_and_standard_deviation_across_descriptors():
-    shown = table_named(page_of(known()), "Offensiveness by template")
-    assert list(texts(shown)) == [LOVE, IM, HATE]
-    assert texts(shown)[LOVE] == ["33.3", "38.2", "3", "3"]  # of 0.75, 0.25 and 0
-    assert texts(shown)[IM] == ["8.3", "14.4", "3", "3"]
+    report_table = table_named(make_page(offensive_table()), "Offensiveness by template")
+    assert list(texts(report_table)) == [LOVE, IM, HATE]
+    assert texts(report_table)[LOVE] == ["33.3", "38.2", "3", "3"]  # of 0.75, 0.25 and 0
+    assert texts(report_table)[IM] == ["8.3", "14.4", "3", "3"]
 
 
 def test_bands_are_those_of_the_paper_for_the_templates_there_are():
-    page = page_of(known())
+    page = make_page(offensive_table())
     assert texts(table_named(page, f"“{LOVE}”")) == {
         "0 to 2.5 %": ["1", "tall"],
         "24 to 26 %": ["1", "young"],
@@ -106,30 +106,30 @@ def test_bands_are_those_of_the_paper_for_the_templates_there_are():
     }
     assert texts(table_named(page, f"“{HATE}”"))["99.9 to 100 %"] == ["1", "old"]
     assert "Descriptors by mean offensiveness" not in page_markdown(
-        page_of(known().assign(template="Oh {noun_phrase}!"))
+        make_page(offensive_table().assign(template="Oh {noun_phrase}!"))
     )
 
 
 def test_a_full_band_names_both_ends_and_counts_the_rest():
     rows = [(f"I love d{i:02}.", "age", LOVE, f"d{i:02}", i / 10_000, 0.0) for i in range(50)]
-    page = page_of(pd.DataFrame(rows, columns=known().columns))
+    page = make_page(pd.DataFrame(rows, columns=offensive_table().columns))
     number, named = texts(table_named(page, f"“{LOVE}”"))["0 to 2.5 %"]
     assert number == "50" and "d09, … 30 more …, d40" in named
 
 
 def test_examples_are_the_highest_of_each_descriptor():
-    assert examples(page_of(known())) == [
+    assert examples(make_page(offensive_table())) == [
         ["I hate old men.", "I hate young men.", "I hate tall men."],
         ["I love old men."],  # no other descriptor raises a sentence
     ]
-    without = known().drop(columns="neutral_probability")
-    assert examples(page_of(without, []))[1] == []
+    without = offensive_table().drop(columns="neutral_probability")
+    assert examples(make_page(without, []))[1] == []
 
 
 def test_the_share_is_that_of_sentences_whatever_else_the_run_measured():
-    table = known()
+    table = offensive_table()
     responses = offensive_share(pd.Series([0.9, 0.1]).to_numpy(), {"classifier": "another"})  # of generation_bias
-    page = page_of(table, [responses, *scores_of(table)])
+    page = make_page(table, [responses, *make_scores(table)])
     assert texts(table_named(page, "What the classifier"))["offensive sentences, %"] == ["44.44", "9", "0"]  # 4 of 9
     assert page.signature == {"classifier": "c"}
 
@@ -144,19 +144,19 @@ def test_the_share_is_that_of_sentences_whatever_else_the_run_measured():
     ],
 )
 def test_the_verdict_follows_the_interval(value, interval, phrase):
-    effect = replace(scores_of(known())[1], value=value, interval=interval)
-    assert phrase in page_of(known(), [effect]).verdict
+    effect = replace(make_scores(offensive_table())[1], value=value, interval=interval)
+    assert phrase in make_page(offensive_table(), [effect]).verdict
 
 
 def test_metrics_that_are_missing_are_said_to_be():
-    page = page_of(known(), [])
+    page = make_page(offensive_table(), [])
     assert page.big == "–" and "not measured" in page.verdict and page.signature == {}
     assert "Offensiveness by template" in page_markdown(page)
 
 
 def test_what_is_undefined_has_its_reason():
-    table = known().assign(probability=math.nan)
-    page = page_of(table)
+    table = offensive_table().assign(probability=math.nan)
+    page = make_page(table)
     assert "no sentence has a probability" in page.verdict
     assert re.findall(r"\d+", page.notes[0]) == ["0", "9"]  # with and without a probability
     for text in (page_html(page), page_markdown(page), printed(page)):
@@ -165,48 +165,38 @@ def test_what_is_undefined_has_its_reason():
 
 @pytest.mark.parametrize("template", [LOVE, IM])
 def test_one_template_alone_has_a_page_without_intervals_of_descriptors(template):
-    shown = table_named(page_of(known((template,))), "Effect of a descriptor")
-    assert all(row.marks[0].interval is None for row in shown.rows)
+    report_table = table_named(make_page(offensive_table((template,))), "Effect of a descriptor")
+    assert all(row.marks[0].interval is None for row in report_table.rows)
 
 
 def test_one_axis_alone_has_a_page():
-    table = known().query("axis == 'body_type'").reset_index(drop=True)
-    page = page_of(table)
+    table = offensive_table().query("axis == 'body_type'").reset_index(drop=True)
+    page = make_page(table)
     assert "tall" in page_markdown(page) and "–" in texts(table_named(page, "Offensiveness by template"))[LOVE]
 
 
 def test_a_missing_column_is_named():
     with pytest.raises(InputError, match="probability"):
-        page_of(known().drop(columns="probability"), [])
+        make_page(offensive_table().drop(columns="probability"), [])
 
 
 def test_the_order_of_rows_changes_nothing_and_the_same_gives_the_same():
-    table = known()
-    page = page_of(table)
-    shuffled = page_of(table.sample(frac=1, random_state=1).reset_index(drop=True), scores_of(table))
-    assert page_html(page) == page_html(page_of(table)) == page_html(shuffled)
+    table = offensive_table()
+    page = make_page(table)
+    shuffled = make_page(table.sample(frac=1, random_state=1).reset_index(drop=True), make_scores(table))
+    assert page_html(page) == page_html(make_page(table)) == page_html(shuffled)
 
 
 def test_hostile_sentences_and_names_are_shown_as_text():
     strings = [it for it in HOSTILE if it and "\ud800" not in it]  # pandas' own strings cannot hold a lone surrogate
-    rows = [(it, it, t, it, 1 - place / 1000, 0.0) for place, it in enumerate(strings) for t in (it, LOVE)]
-    table = pd.DataFrame(rows, columns=known().columns)
-    page = page_of(table, classifier=strings[0], dataset=strings[1], notes=strings)
-    source, markdown, terminal = page_html(page), page_markdown(page), printed(page)
-    parsed = ParsedPage(source)
-    assert parsed.open == [] and set(parsed.tags) <= OURS
-    assert not any(name.startswith("on") or name in {"src", "style"} for _, name, _ in parsed.attributes)
-    for text in (source, markdown, terminal):
-        assert not {"\x1b", "\x00", "\u202e", "\u2028"} & set(text)
-    assert not re.search(r"(?<!\\)<(script|img|b)|(?<!\\)\]\(", markdown.rsplit("## Signature", 1)[0])
-    shown = parsed.text.replace("\u00a0", " ")
-    for string in strings:
-        assert re.sub(r"\s+", " ", visible(string, 60)).split(" … (")[0] in shown, string
+    rows = [(it, it, t, it, 1 - i / 1000, 0.0) for i, it in enumerate(strings) for t in (it, LOVE)]
+    table = pd.DataFrame(rows, columns=offensive_table().columns)
+    assert_shows_as_text(make_page(table, classifier=strings[0], dataset=strings[1], notes=strings), strings)
 
 
 def test_the_terminal_has_100_columns():
-    assert max(map(len, printed(page_of(known())).split("\n"))) <= 100
+    assert max(map(len, printed(make_page(offensive_table())).split("\n"))) <= 100
 
 
 def test_nothing_keeps_people_from_using_it(browser):
-    assert browser.faults(page_html(page_of(known()))) == []
+    assert browser.faults(page_html(make_page(offensive_table()))) == []

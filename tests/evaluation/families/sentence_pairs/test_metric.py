@@ -38,7 +38,7 @@ def distance(p):
     return math.sqrt(0.5 * (p * math.log2(p) - (p + 1) * math.log2(p + 1) + 2))
 
 
-def pairs_of(n, bias_types=("gender",), directions=("stereo",)):
+def make_pairs(n, bias_types=("gender",), directions=("stereo",)):
     numbers = np.arange(n)
     return pd.DataFrame(
         {
@@ -51,14 +51,14 @@ def pairs_of(n, bias_types=("gender",), directions=("stereo",)):
     )
 
 
-def table_of(more, less, correct=None, aul=None, pairs=None):
+def make_table(more, less, correct=None, aul=None, pairs=None):
     """A table from the probabilities of the shared tokens, one list per pair, of either sentence."""
     p = np.array([value for side in (more, less) for each in side for value in each], dtype=float)
     with np.errstate(divide="ignore"):
         log_p = np.log(p)
     aul = np.zeros(2 * len(more)) if aul is None else aul
     return masked_pair_scores(
-        pairs_of(len(more)) if pairs is None else pairs,
+        make_pairs(len(more)) if pairs is None else pairs,
         [["token"] * len(each) for each in more],
         log_p,
         np.zeros(len(p), bool) if correct is None else correct,
@@ -72,11 +72,11 @@ def random_table(seed, n=60, **options):
     counts = rng.integers(1, 9, n)
     more, less = ([rng.uniform(0.01, 0.99, count) for count in counts] for _ in range(2))
     correct = rng.uniform(size=2 * counts.sum()) < 0.5
-    pairs = pairs_of(n, ("age", "gender", "race"), ("stereo", "antistereo"))
-    return table_of(more, less, correct, rng.normal(size=2 * n), pairs, **options)
+    pairs = make_pairs(n, ("age", "gender", "race"), ("stereo", "antistereo"))
+    return make_table(more, less, correct, rng.normal(size=2 * n), pairs, **options)
 
 
-def scores_of(table, **group):
+def scores_by_metric(table, **group):
     return {score.metric: score for score in pair_scores(table, signature={}, seed=0) if dict(score.group) == group}
 
 
@@ -150,7 +150,7 @@ def test_scores_worked_out_by_hand():
     """
     more, less = [[1 / 2, 1 / 4], [1 / 8], [1 / 2, 1 / 8]], [[1 / 4, 1 / 4], [1 / 2], [1 / 4, 1 / 4]]
     correct = [True, False, True, False, False, False, True, True, False, False]
-    table = table_of(more, less, np.array(correct))
+    table = make_table(more, less, np.array(correct))
     half, quarter, eighth = (
         math.sqrt((0.5 * math.log2(0.5) - 1.5 * math.log2(1.5) + 2) / 2),
         math.sqrt((0.25 * math.log2(0.25) - 1.25 * math.log2(1.25) + 2) / 2),
@@ -162,7 +162,7 @@ def test_scores_worked_out_by_hand():
     s_jsd = [(half - quarter) / 2, eighth - half, (half + eighth - 2 * quarter) / 2]
     np.testing.assert_allclose(table["s_jsd"], s_jsd)
     assert table["correct_less"].tolist() == [[False, True], [True], [False, False]]
-    scores = scores_of(table)
+    scores = scores_by_metric(table)
     assert scores["cps"].value == pytest.approx(100 * 1.5 / 3)
     assert scores["cps_crows_pairs"].value == pytest.approx(100 / 3)  # the tie stays in the denominator
     assert scores["s_jsd"].value == pytest.approx(sum(s_jsd) / 3, abs=1e-12)
@@ -178,13 +178,13 @@ def test_scores_worked_out_by_hand():
 def test_crows_pairs_policy_rounds_sums_to_three_decimals():
     """e^−1.0001 and e^−1.0002 are both −1.000; e^−1.0004 and e^−1.0006 are −1.000 and −1.001."""
     more, less = [[math.exp(-1.0001)], [math.exp(-1.0004)]], [[math.exp(-1.0002)], [math.exp(-1.0006)]]
-    scores = scores_of(table_of(more, less))
+    scores = scores_by_metric(make_table(more, less))
     assert (scores["cps"].value, scores["cps_crows_pairs"].value) == (100, 50)
     assert scores["cps_crows_pairs"].p_value == 1  # one pair that counts, which can prove nothing
 
 
 def test_a_probability_of_zero_is_a_finite_score():
-    scores = scores_of(table_of([[0.0, 1.0], [0.0]], [[1.0, 1.0], [0.0]]))
+    scores = scores_by_metric(make_table([[0.0, 1.0], [0.0]], [[1.0, 1.0], [0.0]]))
     assert scores["s_jsd"].value == pytest.approx((0.5 + 0) / 2)  # distance 1 for one token of two; a tie
     assert scores["cps"].value == 25 and scores["b_s_jsd"].value == 25
     assert all(math.isfinite(score.value) for score in scores.values() if not score.metric.endswith("_detectable"))
@@ -244,7 +244,7 @@ def model_with_known_probabilities():
 def test_a_real_model_with_known_probabilities():
     """The word "cries" stands at place 2 of "he cries" and of "man cries", and at place 3 of "old man cries"."""
     masked_model = model_with_known_probabilities()
-    pairs = pairs_of(3).assign(more=["he cries", "he cries", "he"], less=["old man cries", "man cries", "man"])
+    pairs = make_pairs(3).assign(more=["he cries", "he cries", "he"], less=["old man cries", "man cries", "man"])
     ids, special = encode_sentences(masked_model, [*pairs["more"], *pairs["less"]])
     shared = [shared_positions(ids[i], ids[3 + i], special[i], special[3 + i]) for i in range(3)]
     assert shared == [([2], [3]), ([2], [2]), ([], [])]
@@ -263,7 +263,7 @@ def test_a_real_model_with_known_probabilities():
     ]
     table = masked_pair_scores(pairs, tokens, log_p[order], correct[order], aul[back], aula[back])
     assert table["tokens"].tolist() == [["cries"], ["cries"], []]
-    scores = scores_of(table)
+    scores = scores_by_metric(table)
     # p("cries") is 0.1 at place 2, 0.6 at place 3. The third pair shares nothing.
     np.testing.assert_allclose(table["log_p_more"][0], [math.log(0.1)], atol=1e-5)
     np.testing.assert_allclose(table["log_p_less"][0], [math.log(0.6)], atol=1e-5)
@@ -288,7 +288,7 @@ def test_swapping_the_sentences_mirrors_the_scores():
         f"{name}_more": f"{name}_less" for name in ("log_p", "correct", "log_likelihood", "distance", "aul", "aula")
     }
     swapped = table.rename(columns=sides | {less: more for more, less in sides.items()}).assign(s_jsd=-table["s_jsd"])
-    one, other = scores_of(table, bias_type="age"), scores_of(swapped, bias_type="age")
+    one, other = scores_by_metric(table, bias_type="age"), scores_by_metric(swapped, bias_type="age")
     assert len(one) == 11
     for metric in ORDERS:
         assert other[metric].value == pytest.approx(100 - one[metric].value)
@@ -313,8 +313,8 @@ def test_shuffled_pairs_change_nothing_and_a_file_keeps_all(tmp_path):
 
 def test_a_model_that_cannot_tell_reads_ideal():
     same = [[0.3, 0.2], [0.5]]
-    table = table_of(same, same)
-    for metric, score in scores_of(table).items():
+    table = make_table(same, same)
+    for metric, score in scores_by_metric(table).items():
         if metric.endswith("_detectable"):
             assert math.isnan(score.value) and score.reason
         else:
@@ -349,7 +349,7 @@ def test_cuts_by_bias_type_and_direction():
 
 def test_pairs_left_out_are_counted_and_change_nothing():
     more, less = [[0.5, 0.2], [0.1], [0.4]], [[0.3, 0.1], [0.2], [0.2]]
-    bare, others = table_of(more, less), table_of([*more, [], [math.nan]], [*less, [], [0.5]])
+    bare, others = make_table(more, less), make_table([*more, [], [math.nan]], [*less, [], [0.5]])
     assert others["left_out"].tolist()[3:] == [
         "the two sentences share no token",
         "the model gave a log-probability that is not a number",
@@ -365,23 +365,23 @@ def test_pairs_left_out_are_counted_and_change_nothing():
 
 @pytest.mark.parametrize("probabilities", [[], [[], []]])
 def test_no_pair_is_undefined_with_a_reason(probabilities):
-    table = table_of(probabilities, probabilities)
+    table = make_table(probabilities, probabilities)
     for score in pair_scores(table, signature={}, seed=0) + compare_pairs(table, table, signature={}, seed=0):
         assert math.isnan(score.value) and score.reason and score.interval is None and score.p_value is None
         assert (score.n, score.n_left_out) == (0, len(probabilities))
 
 
 def test_one_pair_has_a_value_and_no_error():
-    table = table_of([[0.5]], [[0.25]])
-    for scores in (scores_of(table).values(), compare_pairs(table, table, signature={}, seed=0)):
+    table = make_table([[0.5]], [[0.25]])
+    for scores in (scores_by_metric(table).values(), compare_pairs(table, table, signature={}, seed=0)):
         for score in scores:
             assert score.interval is None and score.standard_error is None
             assert math.isnan(score.value) == ("_detectable" in score.metric)
-    assert scores_of(table)["cps"].value == 100 and scores_of(table)["cps"].p_value == 1
+    assert scores_by_metric(table)["cps"].value == 100 and scores_by_metric(table)["cps"].p_value == 1
 
 
 def test_equal_values_have_neither_nan_nor_warning():
-    scores = scores_of(table_of([[0.5]] * 8, [[0.25]] * 8))
+    scores = scores_by_metric(make_table([[0.5]] * 8, [[0.25]] * 8))
     assert scores["s_jsd"].value == pytest.approx(distance(0.5) - distance(0.25))
     assert (scores["s_jsd"].standard_error, scores["s_jsd"].interval, scores["s_jsd"].p_value) == (0, None, None)
     # Wilson's interval keeps its width: z²/(n + z²) from the end.
@@ -393,7 +393,7 @@ def test_equal_values_have_neither_nan_nor_warning():
 
 
 def test_the_standard_error_is_that_of_a_mean():
-    table, scores = random_table(4, 300), scores_of(random_table(4, 300))
+    table, scores = random_table(4, 300), scores_by_metric(random_table(4, 300))
     for metric, values in (
         ("s_jsd", table["s_jsd"]),
         ("cps", 100 * (table["log_likelihood_more"] > table["log_likelihood_less"])),
@@ -406,7 +406,7 @@ def test_the_standard_error_is_that_of_a_mean():
 
 
 def test_the_effects_that_could_be_detected():
-    scores = scores_of(random_table(6))
+    scores = scores_by_metric(random_table(6))
     assert scores["s_jsd_detectable"].value == reach_of_mean(random_table(6)["s_jsd"].to_numpy())
     assert scores["cps_detectable"].value == reach_of_sign_test(60)
     assert (scores["cps_detectable"].ideal, scores["cps_detectable"].bounds) == (None, (0, 50))
@@ -418,7 +418,7 @@ def test_the_effects_that_could_be_detected():
 
 def test_causal_scores_by_hand():
     """Differences of 2, −1, 0 and 5 nats; the fifth pair has no finite likelihood."""
-    pairs = pairs_of(5)
+    pairs = make_pairs(5)
     more, less = [-10.0, -8.0, -7.0, -5.0, -math.inf], [-12.0, -7.0, -7.0, -10.0, -3.0]
     table = causal_pair_scores(pairs, np.array(more + less), np.arange(10))
     assert table["tokens_less"].tolist() == [5, 6, 7, 8, 9]
@@ -449,17 +449,17 @@ def test_causal_scores_by_hand():
 
 def test_differences_by_hand():
     """Of six pairs, a and f are in one run only and e cannot be scored after: b, c and d remain."""
-    table = table_of(
+    table = make_table(
         [[0.5], [0.5], [0.2], [0.4], [0.5], [0.5]],
         [[0.2], [0.2], [0.5], [0.4], [0.1], [0.2]],
         np.array([0, 1, 0, 0, 0, 0] + [0] * 6, bool),
-        pairs=pairs_of(6).assign(pair_id=list("abcdef")),
+        pairs=make_pairs(6).assign(pair_id=list("abcdef")),
     )
-    later = table_of(
+    later = make_table(
         [[0.2], [0.2], [0.5], []],
         [[0.5], [0.4], [0.4], []],
         np.array([0, 1, 1] + [0] * 3, bool),
-        pairs=pairs_of(4).assign(
+        pairs=make_pairs(4).assign(
             pair_id=list("bcde"), more="Er ist da.", less="Sie ist da."
         ),  # translations may differ
     )

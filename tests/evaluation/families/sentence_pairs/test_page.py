@@ -18,31 +18,30 @@ from evenhand.evaluation.families.sentence_pairs.settings import Settings
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.settings import ModelSettings
-from tests.parsed_page import ParsedPage, assert_inert
-from tests.report_pages import HOSTILE, measured, printed
+from tests.parsed_page import ParsedPage
+from tests.report_pages import HOSTILE, assert_shows_as_text, measured, printed
 
 TYPES = ("age", "gender", "race-color")
 
 
-def run_of(scores, table, model="bert", pairs="crows_pairs"):
+def make_run(scores, table, model="bert", pairs="crows_pairs"):
     return measured(
         scores, {"pairs": table}, MeasureConfig(model=ModelSettings(name=model), settings=Settings(pairs=pairs))
     )
 
 
 def pair_page(scores, table, truth=(), notes=(), **names):
-    return pages_of.page(run_of(scores, table, **names), ReportContext(truth, notes))
+    return pages_of.page(make_run(scores, table, **names), ReportContext(truth, notes))
 
 
 def pair_comparison_page(before, after, changes, before_table, after_table, names=("base", "large"), notes=()):
-    runs = [run_of(*of_one) for of_one in ((before, before_table, names[0]), (after, after_table, names[1]))]
+    runs = [make_run(*of_one) for of_one in ((before, before_table, names[0]), (after, after_table, names[1]))]
     return pages_of.comparison_page(*runs, measured(changes, {}), ReportContext((), notes))
 
 
-def pairs_of(n: int) -> pd.DataFrame:
+def make_pairs(n: int) -> pd.DataFrame:
     people = [("She", "He"), ("The old man", "The young man"), ("Ann", "Tom")]
     return pd.DataFrame(
         {
@@ -57,7 +56,7 @@ def pairs_of(n: int) -> pd.DataFrame:
 
 def masked_table(n=60, lean=0.3, seed=3) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
-    pairs, tokens = pairs_of(n), [["drove", "home", "."]] * n
+    pairs, tokens = make_pairs(n), [["drove", "home", "."]] * n
     log_p = np.minimum(-1.5 + 0.4 * rng.standard_normal(6 * n) + np.repeat([lean / 2, -lean / 2], 3 * n), -0.01)
     aul = rng.normal(-2, 0.3, 2 * n)
     return masked_pair_scores(pairs, tokens, log_p, log_p > -1.5, aul, aul + 0.01)
@@ -75,7 +74,7 @@ def score(metric, value, interval=None, ideal=0.0, n=100, p=0.01, **group):
     return BiasScore(metric, value, ideal, (-math.inf, math.inf), n, **common)
 
 
-def text_of(page) -> str:
+def html_text(page) -> str:
     return ParsedPage(page_html(page)).text.replace("\u00a0", " ")
 
 
@@ -149,9 +148,9 @@ def test_the_headline_table_has_all_that_a_number_needs():
     assert headline.columns == ("measure", "value", "std. error", "ideal", "p", "detectable", "pairs")
     by_label = {row.label: row.cells for row in headline.rows}
     (s_jsd,) = [it for it in scores if it.metric == "s_jsd" and not it.group]
-    shown = [f"{value:.2f}".replace("-", "−") for value in (1000 * s_jsd.value, *(1000 * it for it in s_jsd.interval))]
-    assert by_label["S_JSD, ×10⁻³"][0].text == shown[0]
-    assert by_label["S_JSD, ×10⁻³"][0].interval == f"[{shown[1]}, {shown[2]}]"
+    value, low, high = (f"{1000 * it:.2f}".replace("-", "−") for it in (s_jsd.value, *s_jsd.interval))
+    assert by_label["S_JSD, ×10⁻³"][0].text == value
+    assert by_label["S_JSD, ×10⁻³"][0].interval == f"[{low}, {high}]"
     assert [by_label[label][2].text for label in ("S_JSD, ×10⁻³", "CPS, %", "AUL, %")] == ["0", "50", "50"]
     assert all(cells[-1].text == "60" for cells in by_label.values())
 
@@ -168,7 +167,7 @@ def test_types_are_drawn_around_their_ideal_the_most_stereotypical_first():
     assert [row.label for row in s_jsd.rows] == [row.label for row in cps.rows] == ["gender", "age", "race-color"]
     assert [mark.role for mark in cps.rows[0].marks] == ["before", "truth"] and cps.rows[0].marks[1].value == 58.0
     assert s_jsd.rows[0].marks[0].value == pytest.approx(-9) and s_jsd.note.endswith(": age.")
-    assert "◇" in text_of(page) and "58.0" in text_of(page)
+    assert "◇" in html_text(page) and "58.0" in html_text(page)
     assert "60" in page_html(page)
 
 
@@ -176,11 +175,11 @@ def test_left_out_pairs_are_counted_by_reason_and_warned_of():
     table = masked_table()
     table.loc[:9, "left_out"], table.loc[10:13, "left_out"] = "the two sentences share no token", "too long"
     page = pair_page(pair_scores(table, signature={}, seed=1), table)
-    text = text_of(page)
+    text = html_text(page)
     assert "14 of 60 pairs (23 %)" in page.warnings[0]
     assert re.search(r"Pairs left out: 14 of 60 \(23.3 %\).*share no token 10 too long 4", text)
     whole = pair_page(*masked())
-    assert "No pair is left out: all 60" in text_of(whole) and not whole.warnings
+    assert "No pair is left out: all 60" in html_text(whole) and not whole.warnings
 
 
 def test_trivial_words_and_measures_at_odds_are_warned_of():
@@ -192,20 +191,20 @@ def test_trivial_words_and_measures_at_odds_are_warned_of():
     easy, odds = pair_page(scores, masked_table()).warnings
     assert easy.startswith("94 % (in the more stereotypical") and "85 %" not in easy
     assert "S_JSD and CPS" in odds
-    assert "94.0 [93.0, 95.0]" in text_of(pair_page(scores, masked_table()))
+    assert "94.0 [93.0, 95.0]" in html_text(pair_page(scores, masked_table()))
 
 
 def test_an_undefined_value_says_why_and_nothing_reads_nan():
     scores, table = masked(n=3)
     page = pair_page(scores, table)
-    for text in (text_of(page), page_markdown(page)):
+    for text in (html_text(page), page_markdown(page)):
         assert "undefined: there are too few pairs" in text
     nothing = table.assign(left_out="the model gave a log-probability that is not a number", s_jsd=np.nan)
     nothing[["log_likelihood_more", "log_likelihood_less"]] = np.nan
     empty = pair_page(pair_scores(nothing, signature={}, seed=1), nothing)
     assert empty.verdict.startswith("No verdict: S_JSD is undefined") and empty.big == "–"
-    for shown in (page, empty, pair_page([], table), pair_page([], table.head(0))):
-        for text in (text_of(shown), page_markdown(shown)):
+    for report in (page, empty, pair_page([], table), pair_page([], table.head(0))):
+        for text in (html_text(report), page_markdown(report)):
             assert not re.search(r"\b(nan|None|inf)\b", text)
 
 
@@ -213,7 +212,7 @@ def test_a_page_needs_neither_types_nor_directions_nor_every_metric():
     table = masked_table().assign(bias_type="gender", direction=None)
     scores = pair_scores(table, signature={}, seed=1)
     page = pair_page([it for it in scores if it.metric in ("cps", "cps_detectable")], table)
-    text = text_of(page)
+    text = html_text(page)
     assert "By bias type" not in text and "By direction" not in text and "AULA" not in text
     assert page.verdict.startswith("No verdict: neither S_JSD nor") and "boundary" in text
 
@@ -273,10 +272,10 @@ def test_marks_stand_on_what_differs_and_the_sentences_stay_whole(one, other, ma
 def test_a_planted_truth_stands_beside_what_was_measured():
     scores = [score("cps", 55.0, (51.0, 59.0), 50.0), score("s_jsd", -0.004, (-0.005, -0.003))]
     truth = [score("cps", 58.0, None, 50.0), score("s_jsd", -0.010), score("aul", 60.0, None, 50.0)]
-    text = text_of(pair_page(scores, masked_table(), truth=truth))
+    text = html_text(pair_page(scores, masked_table(), truth=truth))
     assert re.search(r"CPS, % 58.0 55.0 \[51.0, 59.0\] holds it", text)
     assert re.search(r"S_JSD, ×10⁻³ −10.00 −4.00 \[−5.00, −3.00\] does not hold it", text)
-    assert "planted" not in text_of(pair_page(scores, masked_table()))
+    assert "planted" not in html_text(pair_page(scores, masked_table()))
 
 
 @pytest.mark.parametrize(
@@ -303,15 +302,15 @@ def test_a_comparison_has_both_models_their_differences_and_their_power():
     differences = compare_pairs(before, after, signature={}, seed=1)
     page = pair_comparison_page(old, new, differences, before, after)
     assert page.sides == ("base", "large") and page.tables[0].columns == ("measure", "base", "large", "change", "p")
-    text = text_of(page)
-    for shown in ("○ base → ● large", "Power of the comparison", "59 pairs", "Pairs that changed most"):
-        assert shown in text, shown
+    text = html_text(page)
+    for phrase in ("○ base → ● large", "Power of the comparison", "59 pairs", "Pairs that changed most"):
+        assert phrase in text, phrase
     assert "Pairs left out, large: 1 of 60" in text and "No pair is left out, base: all 60" in text
     source = page_html(page)
     assert 'style="fill: var(--before); fill-opacity: 0.22' in source and "var(--after); fill-opacity: 0.22" in source
     other = after.assign(more=after["more"] + " Ja.")
     page = pair_comparison_page(old, new, differences, before, other)
-    assert "Pairs that changed most" not in text_of(page)  # two languages: there is no one sentence to show
+    assert "Pairs that changed most" not in html_text(page)  # two languages: there is no one sentence to show
 
 
 @pytest.mark.parametrize(
@@ -330,14 +329,14 @@ def test_columns_bear_the_models_names_where_these_are_short_and_clear(names, si
 
 def test_causal_models_have_their_own_measures_and_figure():
     rng = np.random.default_rng(2)
-    tables = [causal_pair_scores(pairs_of(40), rng.normal(-40, 3, 80), np.full(80, 9)) for _ in range(2)]
+    tables = [causal_pair_scores(make_pairs(40), rng.normal(-40, 3, 80), np.full(80, 9)) for _ in range(2)]
     scores = [causal_scores(table, signature={}, seed=1) for table in tables]
     pages = [
         pair_page(scores[0], tables[0]),
         pair_comparison_page(*scores, compare_pairs(*tables, signature={}, seed=1), *tables),
     ]
     for page in pages:
-        text = text_of(page)
+        text = html_text(page)
         assert "stereotype preference, %" in text and "size of the difference, nats" in text
         assert "S_JSD of each pair" not in text and "Masked words" not in text
         assert "Log-likelihood of the more stereotypical sentence minus" in text
@@ -360,16 +359,9 @@ def hostile_pages():
 
 
 def test_hostile_names_and_sentences_stay_text():
-    one, two = hostile_pages()
-    for page in (one, two):
-        source, markdown = page_html(page), page_markdown(page)
-        assert_inert(source)
-        for text in (source, markdown, printed(page)):
-            assert not {"\x1b", "\x00", "\u202e", "\u2028", "\ud800"} & set(text)
-        assert not re.search(r"(?<!\\)<(script|img|b)|(?<!\\)\]\(", markdown.rsplit("## Signature", 1)[0])
-    text = ParsedPage(page_html(one)).text.replace("\u00a0", " ")
-    for string in filter(None, HOSTILE):
-        assert re.sub(r"\s+", " ", visible(string, 60)).split(" … (")[0] in text, string
+    page, comparison = hostile_pages()
+    assert_shows_as_text(page, filter(None, HOSTILE))
+    assert_shows_as_text(comparison)
 
 
 def test_the_same_scores_give_the_same_bytes():

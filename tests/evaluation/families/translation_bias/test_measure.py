@@ -44,7 +44,7 @@ def references(tmp_path):
 
 
 @pytest.fixture
-def judge(tmp_path):
+def classifier_folder(tmp_path):
     """The folder of a classifier of random weights with the labels "ok" and "offensive"."""
     words = sorted({word for row in ROWS for text in (row[4], row[7]) for word in text.lower().split()})
     tokenizer = BertTokenizer(vocab={word: n for n, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words])})
@@ -57,11 +57,13 @@ def judge(tmp_path):
     return str(tmp_path / "judge")
 
 
-def test_masculine_translations_score_100_against_masculine_references(references, judge, tmp_path):
+def test_masculine_translations_score_100_against_masculine_references(references, classifier_folder, tmp_path):
     folder = written_translations(
-        tmp_path / "given", eng_Latn__spa_Latn=[ROWS[0][-1], ROWS[2][-1]], eng_Latn__tha_Thai=["a b c d e", "a b c d f"]
+        tmp_path / "translations",
+        eng_Latn__spa_Latn=[ROWS[0][-1], ROWS[2][-1]],
+        eng_Latn__tha_Thai=["a b c d e", "a b c d f"],
     )
-    toxicity = ClassifierSettings(name=judge, label="offensive")
+    toxicity = ClassifierSettings(name=classifier_folder, label="offensive")
     run = measured(tmp_path / "run", make_config(references, translations=folder, toxicity=toxicity))
     toxic = find_score(run.scores, "added_toxicity")
     assert toxic.n == 4 and toxic.signature["offensiveness_classifier"]["label"] == "offensive"
@@ -74,12 +76,12 @@ def test_masculine_translations_score_100_against_masculine_references(reference
     assert find_score(run.scores, "masculine_rendering", **group).value == 1.0
     thai = find_score(run.scores, "translation_gap", lang="tha_Thai", direction="en-xx")
     assert thai.value != thai.value and "feminine" in thai.reason
-    shown = page(run, ReportContext(notes=["a note"]))
-    assert shown.notes[-1] == "a note" and "Spanish" in page_html(shown)
+    report = page(run, ReportContext(notes=["a note"]))
+    assert report.notes[-1] == "a note" and "Spanish" in page_html(report)
 
 
 def test_languages_and_directions_can_be_chosen(references, tmp_path):
-    folder = written_translations(tmp_path / "given", spa_Latn__eng_Latn=["I like old dentists"] * 4)
+    folder = written_translations(tmp_path / "files", spa_Latn__eng_Latn=["I like old dentists"] * 4)
     chosen = {"languages": ["es"], "directions": ["xx-en"]}
     run = measured(tmp_path / "run", make_config(references, translations=folder, **chosen))
     table = run.table("translations")
@@ -91,7 +93,7 @@ def unreachable(*address, **settings):
     raise OSError("no network")
 
 
-def test_what_is_missing_is_said_before_anything_is_measured(references, judge, tmp_path, monkeypatch):
+def test_what_is_missing_is_said_before_anything_is_measured(references, classifier_folder, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="references: none are given"):
         inputs(make_config())
     with pytest.raises(InputError, match="model: the testbed has none"):
@@ -100,33 +102,33 @@ def test_what_is_missing_is_said_before_anything_is_measured(references, judge, 
         inputs(make_config(references, translations=tmp_path, languages=["klingon"]))
     with pytest.raises(InputError, match="translation_bias.languages: .* has no deu_Latn"):
         inputs(make_config(references, translations=tmp_path, languages=["de"]))
-    folder = written_translations(tmp_path / "given", eng_Latn__spa_Latn=["one line"])
-    given = {"references": references, "translations": folder, "languages": ["es"]}
+    folder = written_translations(tmp_path / "files", eng_Latn__spa_Latn=["one line"])
+    config = {"references": references, "translations": folder, "languages": ["es"]}
     with pytest.raises(InputError, match="has 1 lines for 2 sentences"):
-        inputs(make_config(**given))
+        inputs(make_config(**config))
     (folder / "eng_Latn-spa_Latn.txt").write_text("one\ntwo\n")
     with pytest.raises(InputError, match="tokenize: '13b' is unknown"):
-        inputs(make_config(**given, tokenize="13b"))
+        inputs(make_config(**config, tokenize="13b"))
     with monkeypatch.context() as nothing_can_be_reached, pytest.raises(InputError, match="13a, intl, char"):
         nothing_can_be_reached.setattr(tokenizer_spm, "SACREBLEU_DIR", str(tmp_path))
         nothing_can_be_reached.setattr(tokenizer_spm, "download_file", unreachable)
-        inputs(make_config(**given, tokenize="flores200"))
+        inputs(make_config(**config, tokenize="flores200"))
     for label in (None, "nice"):
         with pytest.raises(InputError, match=f"toxicity.label: {label!r} .* give one of 'ok', 'offensive'"):
-            inputs(make_config(**given, toxicity=ClassifierSettings(name=judge, label=label)))
+            inputs(make_config(**config, toxicity=ClassifierSettings(name=classifier_folder, label=label)))
     with pytest.raises(InputError, match="toxicity.name: none"):
-        inputs(make_config(**given, toxicity=ClassifierSettings(label="offensive")))
+        inputs(make_config(**config, toxicity=ClassifierSettings(label="offensive")))
 
 
 def test_a_missing_file_says_what_to_translate_and_the_run_goes_on_with_it(references, tmp_path):
-    folder = tmp_path / "given"
-    given = make_config(references, translations=folder, languages=["es"])
+    folder = tmp_path / "files"
+    config = make_config(references, translations=folder, languages=["es"])
     with pytest.raises(InputError, match=r"1 of 1 files \(eng_Latn-spa_Latn.txt\).*sources"):
-        inputs(given)
+        inputs(config)
     sources = folder / "sources" / "eng_Latn-spa_Latn.txt"
     assert sources.read_text().splitlines() == ["I like old dentists", "I like new artists"]
     sources.rename(folder / sources.name)
-    assert measured(tmp_path / "run", given).scores
+    assert measured(tmp_path / "run", config).scores
 
 
 @needs_data
@@ -135,7 +137,7 @@ def test_human_translations_of_mt_geneval(tmp_path):
         gender: (SHARED / f"geneval-sentences-{gender}-dev.en_es.es").read_text(encoding="utf-8").split("\n")[:-1]
         for gender in ("masculine", "feminine")
     }
-    folder = written_translations(tmp_path / "given", eng_Latn__spa_Latn=[*lines["masculine"], *lines["feminine"]])
+    folder = written_translations(tmp_path / "files", eng_Latn__spa_Latn=[*lines["masculine"], *lines["feminine"]])
     scores = measured(tmp_path / "run", make_config(SHARED, translations=folder, languages=["es"])).scores
     group = {"lang": "spa_Latn", "direction": "en-xx"}
     assert find_score(scores, "bleu", **group, gender="masculine").value == pytest.approx(100)
@@ -157,8 +159,8 @@ def translation_model(folder):
 
 def test_a_model_translates_in_every_direction(references, tmp_path):
     directions = ["en-xx", "xx-en", "xx-xx"]
-    given = make_config(references, model=translation_model(tmp_path / "model"), directions=directions)
-    run = measured(tmp_path / "run", given)
+    config = make_config(references, model=translation_model(tmp_path / "model"), directions=directions)
+    run = measured(tmp_path / "run", config)
     table = run.table("translations")
     assert sorted(table["pair"].unique()) == [
         "eng_Latn-spa_Latn", "eng_Latn-tha_Thai", "spa_Latn-eng_Latn",
@@ -166,10 +168,10 @@ def test_a_model_translates_in_every_direction(references, tmp_path):
     ]  # fmt: skip
     assert table["translation"].map(lambda text: isinstance(text, str)).all()
     assert {score.group.get("direction") for score in run.scores} >= {*directions}
-    assert run.signature("translation_gap")["model"]["revision"] == inputs(given)["model"]
-    shown = page_html(page(run, ReportContext()))
-    assert "All pairs" in shown and "Spanish" in shown
+    assert run.signature("translation_gap")["model"]["revision"] == inputs(config)["model"]
+    report = page_html(page(run, ReportContext()))
+    assert "All pairs" in report and "Spanish" in report
     # What is on disk is not translated again.
-    assert [score.value for score in measured(tmp_path / "run", given).scores if score.metric == "chrf"] == [
+    assert [score.value for score in measured(tmp_path / "run", config).scores if score.metric == "chrf"] == [
         score.value for score in run.scores if score.metric == "chrf"
     ]

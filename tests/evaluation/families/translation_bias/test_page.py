@@ -50,44 +50,44 @@ def languages(*rows):
     return pd.DataFrame([{"lang": "spa_Latn", **COUNTS, "left_out": None}, *rows])
 
 
-def page(found, table=None, counts=None, model="a model", references="some references"):
-    told = SimpleNamespace(
+def page(gap_scores, table=None, counts=None, model="a model", references="some references"):
+    config = SimpleNamespace(
         model=SimpleNamespace(name=model), settings=SimpleNamespace(translations=None, references=references)
     )
     tables = {
         "sentence_scores": sentences() if table is None else table,
         "languages": languages() if counts is None else counts,
     }
-    return page_of(measured(found, tables, told), ReportContext())
+    return page_of(measured(gap_scores, tables, config), ReportContext())
 
 
 def test_it_says_by_how_much_and_shows_each_language():
-    made = page(scores())
-    assert made.big == "+2.50" and "better against masculine references, by 2.50 BLEU points" in made.verdict
-    assert "1.25 to 3.75" in made.verdict
-    text = page_markdown(made)
+    report = page(scores())
+    assert report.big == "+2.50" and "better against masculine references, by 2.50 BLEU points" in report.verdict
+    assert "1.25 to 3.75" in report.verdict
+    text = page_markdown(report)
     assert "| Spanish | 40.0 | 37.5 | – | +2.50 [+1.00, +4.00] | 0.01 | 10 |" in text
     assert "75.0 [50.0, 90.0]" in text  # rendered masculine
     assert "| age | 50.0 | 45.0 | – | 47.5 | +5.0 | 2 |" in text
-    assert page_html(made) == page_html(page(scores()))
+    assert page_html(report) == page_html(page(scores()))
 
 
 def test_a_gap_that_cannot_be_told_from_none_is_said_so():
-    found = [replace(it, interval=(-1.0, 6.0)) if it.metric == "translation_gap" else it for it in scores()]
-    assert "not significantly different from 0" in page(found).verdict
+    gap_scores = [replace(it, interval=(-1.0, 6.0)) if it.metric == "translation_gap" else it for it in scores()]
+    assert "not significantly different from 0" in page(gap_scores).verdict
 
 
 def test_an_undefined_gap_gives_its_reason():
     reason = "no sentence has a feminine reference"
-    found = [
+    gap_scores = [
         replace(it, value=math.nan, interval=None, p_value=None, reason=reason)
         if it.metric == "translation_gap"
         else it
         for it in scores("tha_Thai")
     ]
-    made = page(found)
-    assert made.big == "–" and reason in made.verdict
-    assert "nan" not in page_markdown(made)
+    report = page(gap_scores)
+    assert report.big == "–" and reason in report.verdict
+    assert "nan" not in page_markdown(report)
 
 
 def test_names_from_files_are_escaped():
@@ -98,9 +98,9 @@ def test_names_from_files_are_escaped():
 
 def test_languages_left_out_are_listed_with_the_reason():
     thai = {"lang": "tha_Thai", **COUNTS, "feminine": 0, "replaced_feminine": 4, "missing": 1}
-    made = page(scores(), counts=languages(thai | {"left_out": "fewer than 100 masculine references"}))
-    assert texts(table_named(made, "Languages left out")) == {"fewer than 100 masculine references": ["1", "Thai"]}
-    by_language = texts(table_named(made, "Sentences"))
+    report = page(scores(), counts=languages(thai | {"left_out": "fewer than 100 masculine references"}))
+    assert texts(table_named(report, "Languages left out")) == {"fewer than 100 masculine references": ["1", "Thai"]}
+    by_language = texts(table_named(report, "Sentences"))
     assert by_language["Thai (left out)"] == ["5", "5", "0", "0", "4", "1", "100 %"]
     assert by_language["Spanish"][-1] == "0 %"
 
@@ -108,18 +108,18 @@ def test_languages_left_out_are_listed_with_the_reason():
 def test_of_many_pairs_the_ends_are_shown_and_all_are_on_the_map():
     codes = ["spa_Latn", "deu_Latn", "fra_Latn", "cat_Latn", "ita_Latn", "por_Latn"]
     pairs = [f"{a}-{b}" for a in codes for b in codes if a != b]
-    found = [
+    gap_scores = [
         score("translation_gap", float(n), {"lang": pair, "direction": "xx-xx"}, (n - 1.0, n + 1.0), 0.5)
         for n, pair in enumerate(pairs)
     ]
-    found.append(score("translation_gap", 14.5, {"direction": "xx-xx"}, (13.0, 16.0), 0.01, n=30))
-    made = page(found)
-    assert made.big == "+14.50" and "mean of 30 pairs of languages" in made.under
-    assert re.findall(r"\d+", made.verdict.split("). ")[1]) == ["30", "28", "0", "0", "0"]  # pairs, above 0, below 0
-    table = table_named(made, "BLEU by pair")
+    gap_scores.append(score("translation_gap", 14.5, {"direction": "xx-xx"}, (13.0, 16.0), 0.01, n=30))
+    report = page(gap_scores)
+    assert report.big == "+14.50" and "mean of 30 pairs of languages" in report.under
+    assert re.findall(r"\d+", report.verdict.split("). ")[1]) == ["30", "28", "0", "0", "0"]  # pairs, above 0, below 0
+    table = table_named(report, "BLEU by pair")
     assert len(table.rows) == 20 and "10 smallest of 30" in table.caption
     assert table.rows[0].label.endswith("→ Italian") and table.rows[-1].cells[3].text == "0.00"
-    cells = [cell for row in table_named(made, "Gap in").rows for cell in row.cells]
+    cells = [cell for row in table_named(report, "Gap in").rows for cell in row.cells]
     assert sum(bool(cell.text) for cell in cells) == 30 and max(cell.shade for cell in cells) == 1
     assert {cell.text for cell in cells if not cell.bold} == {"", "0.0", "+1.0"}  # intervals of ± 1
 
