@@ -212,8 +212,8 @@ def _change_verdict(runs: Sequence[Scores], metric: str | None, names: Sequence[
 
 def _power_note(changes: Scores, metric: str | None) -> list[str]:
     """Return a sentence with the smallest change that the comparison can detect; none if it is undefined."""
-    detectable = metric and find(changes, f"{metric}_difference_detectable")
-    if not detectable or math.isnan(detectable.value):
+    detectable = metric and formatted_score(changes, f"{metric}_difference_detectable")
+    if not detectable or not detectable.defined:
         return []
     return [text.power(formatted_score(changes, f"{metric}_difference"), detectable)]
 

@@ -88,7 +88,7 @@ def test_two_models_are_compared_over_the_same_sentences(causal, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("own", "name"), [({"context": "Tea.\n"}, "variant"), ({"end_of_sequence": True}, "end_of_se")]
+    ("settings", "name"), [({"context": "Tea.\n"}, "variant"), ({"end_of_sequence": True}, "end_of_se")]
 )
 def test_sentences_that_were_not_scored_alike_are_not_compared(causal, tmp_path, settings, name):
     other = measure_family(tmp_path, NAME, make_config(), **settings)

@@ -38,7 +38,7 @@ def test_offensiveness_of_prompts_and_what_the_descriptor_brings(judge, tmp_path
     assert "left-handed" in page_markdown(page(measured, ReportContext()))
 
 
-@pytest.mark.parametrize("given", [{}, {"name": "mine"}, {"label": "bad"}])
+@pytest.mark.parametrize("settings", [{}, {"name": "mine"}, {"label": "bad"}])
 def test_it_needs_a_classifier_and_its_label(settings, tmp_path):
     with pytest.raises(InputError, match="offensiveness.classifier: name is .* and label is"):
         measure_family(tmp_path, "offensiveness", CONFIG, classifier=ClassifierSettings(**settings))
