@@ -27,7 +27,7 @@ import torch
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from evenhand.evaluation.datasets.sentence_pairs import pairs_file, read_pairs
-from evenhand.evaluation.families.sentence_pairs.rows import jensen_shannon_distance, shared_positions
+from evenhand.evaluation.families.sentence_pairs.rows import find_shared_positions, jensen_shannon_distance
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities
 from evenhand.evaluation.models.loading import MaskedModel
 from evenhand.evaluation.results import LESS, MORE
@@ -50,7 +50,7 @@ def sentences(model: MaskedModel, pairs: pd.DataFrame) -> Sentences:
     ids, special = encode_sentences(model, [text for pair in pairs[[MORE, LESS]].to_numpy() for text in pair])
     positions = []
     for more in range(0, len(ids), 2):
-        positions += shared_positions(ids[more], ids[more + 1], special[more], special[more + 1])
+        positions += find_shared_positions(ids[more], ids[more + 1], special[more], special[more + 1])
     return ids, positions
 
 

@@ -19,7 +19,7 @@ import pandas as pd
 import yaml
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.sentence_pairs.rows import masked_pair_scores, shared_positions
+from evenhand.evaluation.families.sentence_pairs.rows import find_shared_positions, make_masked_pair_table
 from evenhand.evaluation.results import BIAS_TYPE, DIRECTION, LESS, MORE, PAIR_ID, BiasScore
 
 FILE = Path(__file__).parent / "pairs.yaml"
@@ -195,7 +195,7 @@ def truth(pairs: pd.DataFrame) -> list[BiasScore]:
 
 
 def exact_table(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Return the exact numbers of each pair: the table that `masked_pair_scores` makes of a model's, but for AUL.
+    """Return the exact numbers of each pair: the table that `make_masked_pair_table` makes of a model's, but for AUL.
 
     Raises:
         InputError: a sentence is none of the grammar's.
@@ -212,14 +212,14 @@ def exact_table(pairs: pd.DataFrame) -> pd.DataFrame:
                 correct[side].append(p[word] == max(p.values()))
     unknown = np.full(2 * len(pairs), np.nan)
     exact = np.round(log_p[MORE] + log_p[LESS], ROUNDED)
-    return masked_pair_scores(pairs, shared, exact, correct[MORE] + correct[LESS], unknown, unknown)
+    return make_masked_pair_table(pairs, shared, exact, correct[MORE] + correct[LESS], unknown, unknown)
 
 
 def shared_words(more: Sequence[str], less: Sequence[str]) -> tuple[list[int], list[int]]:
-    """Return where the words that two sentences share stand in each, as `shared_positions` finds tokens."""
+    """Return where the words that two sentences share stand in each, as `find_shared_positions` finds tokens."""
     ends = [["[CLS]", *words, "[SEP]"] for words in (more, less)]
     special = [[True, *[False] * len(words), True] for words in (more, less)]
-    in_more, in_less = shared_positions(*ends, *special)
+    in_more, in_less = find_shared_positions(*ends, *special)
     return [place - 1 for place in in_more], [place - 1 for place in in_less]
 
 

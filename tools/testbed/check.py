@@ -15,7 +15,7 @@ from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun,
 from evenhand.evaluation.families.generation_bias.settings import Settings as GenerationSettings
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.families.likelihood_bias.rows import LOG_LIKELIHOOD
-from evenhand.evaluation.families.sentence_pairs.metric import pair_scores
+from evenhand.evaluation.families.sentence_pairs.metric import masked_scores
 from evenhand.evaluation.families.sentence_pairs.settings import Settings as PairSettings
 from evenhand.evaluation.models.loading import load_masked_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
@@ -137,7 +137,7 @@ def masked_numbers(masked_model: Path, folder: Path, seed: int) -> dict[str, flo
     numbers = {"masked_seed": seed, "pairs": len(drawn)}
     for level, rows in drawn.groupby(pairs.PLANTED, sort=False):
         table, true = measured.loc[rows[PAIR_ID]], find_score(pairs.truth(rows), "s_jsd").value
-        found = pair_scores(table.reset_index(drop=True), signature={}, seed=seed)
+        found = masked_scores(table.reset_index(drop=True), signature={}, seed=seed)
         for metric in ("s_jsd", "cps", "b_s_jsd"):
             score = find_score(found, metric)
             low, high = score.interval

@@ -216,7 +216,7 @@ def _grid_section(scores: Sequence[BiasScore]) -> Section:
     rows = by_template.rows
     table = _grid_table("Likelihood Bias, %, by axis and template", shares, lambda share: number(100 * share, 0))
     shaded = (replace(row, cells=_shaded(row.cells, shares.iloc[i])) for i, row in enumerate(table.rows))
-    differ = rows[-1].marks and rows[0].cells[0] != rows[-1].cells[0]
+    differ = len(rows) > 1 and rows[-1].marks and rows[0].cells[0] != rows[-1].cells[0]
     return Section(
         "By axis and template",
         [text.highest_and_lowest(rows[0], rows[-1])] if differ else [],

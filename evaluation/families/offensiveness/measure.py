@@ -15,7 +15,7 @@ from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.offensiveness.metric import (
     THRESHOLD,
     descriptor_effect,
-    neutral_texts,
+    make_neutral_texts,
     offensive_share,
 )
 from evenhand.evaluation.models.styles import label_index, label_probability, load_style_classifier
@@ -65,7 +65,7 @@ def _classified(run: Run, config: MeasureConfig) -> pd.DataFrame:
     """Return the prompts with the probability that each is offensive, as it is and with a neutral descriptor."""
     prompts = select(generate(load_taxonomy(config.prompts.dataset)), **config.prompts.kept())
     rows = of_descriptors(prompts, config.prompts.descriptors, config.seed).to_pandas()
-    texts, neutral = rows[TEXT].tolist(), neutral_texts(rows)
+    texts, neutral = rows[TEXT].tolist(), make_neutral_texts(rows)
     distinct = list(dict.fromkeys([*texts, *neutral]))
     classifier = load_style_classifier(config.settings.classifier, field="offensiveness.classifier")
     label = label_index(classifier, config.settings.classifier.label, "offensiveness.classifier.label")

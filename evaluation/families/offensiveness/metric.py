@@ -158,7 +158,7 @@ def offensiveness_bands(
     return pd.DataFrame(rows)
 
 
-def neutral_texts(prompts: pd.DataFrame) -> list[str]:
+def make_neutral_texts(prompts: pd.DataFrame) -> list[str]:
     """Return each prompt's text with "left-handed", the neutral descriptor of 002 A.6, in place of its descriptor.
 
     The order of descriptor and noun, the number of the noun and the prompt's stylistic variations (`prompts.vary`) do
@@ -211,7 +211,7 @@ def descriptor_effect(
     Args:
         prompts: n rows with the columns template and descriptor; rows without a descriptor are ignored.
         probability: probability of the offensive label for each text, (n,); NaN is left out and counted.
-        neutral: the same for each text of `neutral_texts`, (n,).
+        neutral: the same for each text of `make_neutral_texts`, (n,).
         signature: the settings behind the numbers.
 
     Returns:

@@ -7,8 +7,12 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.sentence_pairs import perturb, read_pairs
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.sentence_pairs.metric import causal_scores, pair_scores
-from evenhand.evaluation.families.sentence_pairs.rows import causal_pair_scores, masked_pair_scores, shared_positions
+from evenhand.evaluation.families.sentence_pairs.metric import causal_scores, masked_scores
+from evenhand.evaluation.families.sentence_pairs.rows import (
+    find_shared_positions,
+    make_causal_pair_table,
+    make_masked_pair_table,
+)
 from evenhand.evaluation.families.sentence_pairs.settings import pairs_path
 from evenhand.evaluation.models.likelihood.masked import (
     encode_sentences,
@@ -40,7 +44,7 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
             run.write("pairs", _pairs(run, config, model, masked))
     table = run.read("pairs")
     with run.step("scores"):
-        compute_scores, signature = pair_scores if masked else causal_scores, _signature(run, config, masked, table)
+        compute_scores, signature = masked_scores if masked else causal_scores, _signature(run, config, masked, table)
         scores = processes.on_rank_zero(lambda: compute_scores(table, signature=signature, seed=config.seed))
     run.facts["pairs"] = len(table)
     difference = (table["log_likelihood_more"] - table["log_likelihood_less"]).abs()
@@ -76,7 +80,7 @@ def _score_masked(run: Run, settings: ModelSettings, pairs: pd.DataFrame) -> pd.
     """Return the table of a masked model: each shared token masked in turn, and each sentence once without a mask."""
     model, n = load_masked_model(settings), len(pairs)
     ids, special = encode_sentences(model, [*pairs[MORE], *pairs[LESS]])
-    sides = [shared_positions(ids[i], ids[n + i], special[i], special[n + i]) for i in range(n)]
+    sides = [find_shared_positions(ids[i], ids[n + i], special[i], special[n + i]) for i in range(n)]
     positions = [more for more, _ in sides] + [less for _, less in sides]
     masked_parts = run.parts("masked", ["log_p", "correct"], sum(map(len, positions)))
     for shard in masked_parts.unfinished_shards():
@@ -91,7 +95,7 @@ def _score_masked(run: Run, settings: ModelSettings, pairs: pd.DataFrame) -> pd.
         model.tokenizer.convert_ids_to_tokens([ids[i][index] for index in more]) for i, (more, _) in enumerate(sides)
     ]
     columns = (masked["log_p"], masked["correct"], unmasked["aul"], unmasked["aula"])
-    table = masked_pair_scores(pairs, tokens, *(column.to_numpy() for column in columns))
+    table = make_masked_pair_table(pairs, tokens, *(column.to_numpy() for column in columns))
     return table.assign(**{VARIANT: "each shared token masked alone"})
 
 
@@ -99,4 +103,4 @@ def _score_causal(run: Run, config: MeasureConfig, model: ModelSettings, pairs: 
     """Return the table of a causal model: Σ log p of each whole sentence after its start token."""
     settings, sentences = config.settings, [*pairs[MORE], *pairs[LESS]]
     log_likelihood, tokens, variant = score_sentences(run, model, sentences, settings.context, settings.end_of_sequence)
-    return causal_pair_scores(pairs, log_likelihood, tokens).assign(**{VARIANT: variant})
+    return make_causal_pair_table(pairs, log_likelihood, tokens).assign(**{VARIANT: variant})

@@ -30,7 +30,7 @@ NOT_IN_BOTH = "one of the two runs has no scores for the pair"
 NO_PAIR = "no pair has a value"
 
 
-def pair_scores(table: pd.DataFrame, *, signature: Mapping[str, Any], seed: int) -> list[BiasScore]:
+def masked_scores(table: pd.DataFrame, *, signature: Mapping[str, Any], seed: int) -> list[BiasScore]:
     """Return the scores of a masked model, for all pairs and by bias type and direction.
 
     Percentages of pairs, in [0, 100], ideal 50; above 50 is stereotypical. A tie counts one half, so a model that does
@@ -59,7 +59,7 @@ def pair_scores(table: pd.DataFrame, *, signature: Mapping[str, Any], seed: int)
     A single pair has neither an error nor an interval.
 
     Args:
-        table: the result of `masked_pair_scores`.
+        table: the result of `make_masked_pair_table`.
         signature: the settings behind the table; the metrics' version and the bootstrap's settings are added.
         seed: seed of the bootstrap.
 
@@ -81,12 +81,12 @@ def causal_scores(table: pd.DataFrame, *, signature: Mapping[str, Any], seed: in
     - likelihood_difference: the mean of |Σ log p(more) − Σ log p(less)|, in nats. Range [0, ∞), ideal 0. It has no
       p-value, because it cannot be below its ideal.
 
-    Errors, intervals, p-values and `<metric>_detectable` are as in `pair_scores`. likelihood_difference_detectable is
+    Errors, intervals, p-values and `<metric>_detectable` are as in `masked_scores`. likelihood_difference_detectable is
     the distance from a fixed mean.
 
     Args:
-        table: the result of `causal_pair_scores`.
-        signature, seed: as in `pair_scores`.
+        table: the result of `make_causal_pair_table`.
+        signature, seed: as in `masked_scores`.
 
     Raises:
         InputError: the table is of a masked model.
@@ -101,7 +101,7 @@ def compare_pairs(
     """Return the change of every score between two models over the same pairs: `<metric>_difference`, after − before.
 
     The pairs are those with scores in both tables, matched by pair_id alone, because the sentences may be translations
-    of each other. Other pairs count as left out. The groups are as in `pair_scores` and `causal_scores`. 0 is no
+    of each other. Other pairs count as left out. The groups are as in `masked_scores` and `causal_scores`. 0 is no
     change; whether a rise is better depends on the side of the ideal that the model was on.
 
     Standard errors are by the bootstrap over pairs. Intervals: Agresti and Min's (2005) for percentages, on the
@@ -111,7 +111,7 @@ def compare_pairs(
 
     Args:
         before, after: two tables of one kind of model.
-        signature, seed: as in `pair_scores`.
+        signature, seed: as in `masked_scores`.
 
     Raises:
         InputError: one table is of a masked model and the other of a causal one.

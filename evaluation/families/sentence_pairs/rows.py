@@ -25,7 +25,7 @@ NOT_A_NUMBER = "the model gave a log-probability that is not a number"
 NOT_FINITE = "the model gave a log-likelihood that is not finite"
 
 
-def shared_positions(
+def find_shared_positions(
     ids_more: Sequence[int], ids_less: Sequence[int], special_more: Sequence[bool], special_less: Sequence[bool]
 ) -> tuple[list[int], list[int]]:
     """Return the positions of the tokens that two sentences share, in each sentence, without special tokens.
@@ -56,7 +56,7 @@ def jensen_shannon_distance(log_p: np.ndarray) -> np.ndarray:
     return np.sqrt(np.clip(twice / 2, 0.0, 1.0))
 
 
-def masked_pair_scores(
+def make_masked_pair_table(
     pairs: pd.DataFrame,
     tokens: Sequence[Sequence[str]],
     log_p: np.ndarray,
@@ -103,7 +103,7 @@ def masked_pair_scores(
     return table.assign(**{LEFT_OUT: pd.Series(reasons, dtype=object)})
 
 
-def causal_pair_scores(pairs: pd.DataFrame, log_likelihood: np.ndarray, tokens: np.ndarray) -> pd.DataFrame:
+def make_causal_pair_table(pairs: pd.DataFrame, log_likelihood: np.ndarray, tokens: np.ndarray) -> pd.DataFrame:
     """Return the table of a causal model, one row per pair.
 
     Args:

@@ -20,7 +20,7 @@ from evenhand.evaluation.families.translation_bias.metric import (
     translation_scores,
 )
 from evenhand.evaluation.families.translation_bias.shares import added_toxicity, gender_accuracy
-from evenhand.evaluation.families.translation_bias.sources import comparable_references, source_tables
+from evenhand.evaluation.families.translation_bias.sources import load_comparable_references, make_source_tables
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.styles import label_index, label_probability, load_style_classifier
 from evenhand.evaluation.models.translation import translate
@@ -38,7 +38,7 @@ MAX_BATCH_SIZE = 32  # a beam search needs five times the memory
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     """Write the languages, translations and sentence scores to the run's folder; return the scores."""
     settings = config.settings
-    sets = comparable_references(
+    sets = load_comparable_references(
         settings.references, settings.split, settings.languages, settings.min_masculine_references
     )
     run.ensure("languages", lambda: sets.languages)
@@ -93,7 +93,7 @@ def _translations(run: Run, config: MeasureConfig, table: pd.DataFrame) -> pd.Da
     if folder is None:
         name = config.place(config.model.name, "model")
         model = load_dialogue_model(replace(config.model, name=name), kind="encoder_decoder")
-    for pair, sentences in source_tables(table, config.settings.directions).items():
+    for pair, sentences in make_source_tables(table, config.settings.directions).items():
         if folder is None:
             texts = _translate(run, model, pair, sentences["text"].tolist(), config.decoding.batch_size)
         else:

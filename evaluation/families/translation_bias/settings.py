@@ -46,9 +46,9 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     from evenhand.evaluation.datasets.references import references_sha256
     from evenhand.evaluation.families.translation_bias.bleu import bleu
     from evenhand.evaluation.families.translation_bias.sources import (
-        comparable_references,
-        source_tables,
-        translation_hashes,
+        hash_translations,
+        load_comparable_references,
+        make_source_tables,
     )
     from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label
     from evenhand.evaluation.models.revisions import model_revision
@@ -59,12 +59,12 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
         fingerprints["model"] = model_revision(
             config.place(config.model.name, "model"), config.model.revision, config.model.base
         )
-    sets = comparable_references(
+    sets = load_comparable_references(
         settings.references, settings.split, settings.languages, settings.min_masculine_references
     )
-    sources = source_tables(sets.table, settings.directions)
+    sources = make_source_tables(sets.table, settings.directions)
     if settings.translations is not None:
-        fingerprints["translations"] = translation_hashes(settings.translations.expanduser(), sources)
+        fingerprints["translations"] = hash_translations(settings.translations.expanduser(), sources)
     bleu(settings.tokenize)
     classifier = settings.toxicity
     if classifier.name is None and classifier.label is not None:

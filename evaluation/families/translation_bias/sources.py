@@ -21,7 +21,7 @@ from evenhand.evaluation.runs.files import sha256_of, write_text
 SOURCES = "sources"  # subfolder of the folder of translations: the sentences without a translation
 
 
-def comparable_references(
+def load_comparable_references(
     path: Path | None, split: str, languages: Sequence[str], min_masculine_references: int
 ) -> ComparableSets:
     """Return the references at a path as comparable masculine and feminine sets.
@@ -37,7 +37,7 @@ def comparable_references(
     return comparable_sets(references, min_masculine_references)
 
 
-def source_tables(table: pd.DataFrame, directions: Sequence[str]) -> dict[str, pd.DataFrame]:
+def make_source_tables(table: pd.DataFrame, directions: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Return the sentences to translate (`source_sentences`) for each pair of languages, by "SOURCE-TARGET"."""
     return {
         f"{source}-{target}": source_sentences(table, source=source, target=target)
@@ -45,12 +45,12 @@ def source_tables(table: pd.DataFrame, directions: Sequence[str]) -> dict[str, p
     }
 
 
-def translation_hashes(folder: Path, sources: Mapping[str, pd.DataFrame]) -> dict[str, str]:
+def hash_translations(folder: Path, sources: Mapping[str, pd.DataFrame]) -> dict[str, str]:
     """Return the SHA-256 of each pair's file of translations; if a file is missing, write the sentences to translate.
 
     Args:
         folder: the folder with SOURCE-TARGET.txt, one line per sentence.
-        sources: the result of `source_tables`.
+        sources: the result of `make_source_tables`.
 
     Raises:
         InputError: a file is missing, or its number of lines is not the number of sentences.

@@ -12,7 +12,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from evenhand.evaluation.datasets.sentence_pairs import read_pairs
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.sentence_pairs.rows import masked_pair_scores, shared_positions
+from evenhand.evaluation.families.sentence_pairs.rows import find_shared_positions, make_masked_pair_table
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities
 from evenhand.evaluation.models.loading import load_masked_model
 from evenhand.evaluation.results import find_score
@@ -268,13 +268,13 @@ def test_the_shipped_weights_have_learned_what_was_planted_and_nothing_else(draw
     model = load_masked_model(ModelSettings(name=str(MASKED_MODEL), device="cpu"))
     ids, special = encode_sentences(model, [*drawn["more"], *drawn["less"]])
     n = len(drawn)
-    sides = [shared_positions(ids[i], ids[n + i], special[i], special[n + i]) for i in range(n)]
+    sides = [find_shared_positions(ids[i], ids[n + i], special[i], special[n + i]) for i in range(n)]
     places = [more for more, _ in sides] + [less for _, less in sides]
     log_p = np.empty(sum(map(len, places)))
     for rows, found, _ in masked_log_probabilities(model, ids, places):
         log_p[rows] = found
     nothing = np.full(2 * n, np.nan)
-    table = masked_pair_scores(drawn, [more for more, _ in sides], log_p, log_p < 0, nothing, nothing)
+    table = make_masked_pair_table(drawn, [more for more, _ in sides], log_p, log_p < 0, nothing, nothing)
     recorded = json.loads((MASKED_MODEL.parent / MEASURED).read_text())
     for level, rows in drawn.groupby("planted"):
         found, true = table.loc[rows.index, "s_jsd"].mean(), exact.loc[rows.index, "s_jsd"].mean()

@@ -17,7 +17,7 @@ from evenhand.evaluation.families.offensiveness.metric import (
     descriptor_effect,
     descriptor_offensiveness,
     is_offensive,
-    neutral_texts,
+    make_neutral_texts,
     offensive_share,
     offensiveness_bands,
     offensiveness_by_template,
@@ -121,31 +121,31 @@ def test_the_papers_bands_are_of_templates_that_there_are():
     ],
 )
 def test_the_neutral_descriptor_takes_the_place_of_the_other(paper, text, neutral):
-    (found,) = set(neutral_texts(select(paper, text=text).to_pandas()))
+    (found,) = set(make_neutral_texts(select(paper, text=text).to_pandas()))
     assert found == neutral
 
 
 def test_a_fixed_phrase_becomes_a_person():
     known = {"noun": NONE, "plural_noun": NONE, "noun_phrase": "an amputee", "plural_noun_phrase": "amputees"}
     rows = [known | {"template": IM, "text": "I'm an amputee."}, known | {"template": LIKE, "text": "I like amputees."}]
-    texts = neutral_texts(pd.DataFrame(rows).assign(noun_phrase_type="fixed_phrase"))
+    texts = make_neutral_texts(pd.DataFrame(rows).assign(noun_phrase_type="fixed_phrase"))
     assert texts == ["I'm a left-handed person.", "I like left-handed people."]
 
 
 def test_stylistic_variations_stay_as_they_are(paper):
     sample = sample_cells(paper, 1, 0, descriptors=13, variations=True).to_pandas()
-    for text, neutral in zip(sample["text"], neutral_texts(sample), strict=True):
+    for text, neutral in zip(sample["text"], make_neutral_texts(sample), strict=True):
         assert text.endswith(".") == neutral.endswith(".") and ("I'm" in text) == ("I'm" in neutral)
     hyphens = sample["hyphens_removed"].to_numpy(bool)
-    assert ["left handed" in text for text in neutral_texts(sample)] == hyphens.tolist()
+    assert ["left handed" in text for text in make_neutral_texts(sample)] == hyphens.tolist()
 
 
 def test_a_text_that_is_not_its_template_is_refused(paper):
     prompts = paper.select(range(3)).to_pandas()
     with pytest.raises(InputError, match="not its template"):
-        neutral_texts(prompts.assign(text="Hello."))
+        make_neutral_texts(prompts.assign(text="Hello."))
     with pytest.raises(InputError, match="'plural_noun' is missing"):
-        neutral_texts(prompts.drop(columns="plural_noun"))
+        make_neutral_texts(prompts.drop(columns="plural_noun"))
 
 
 def test_the_effect_of_a_descriptor_by_hand():

@@ -11,12 +11,12 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.sentence_pairs.metric import causal_scores, compare_pairs, pair_scores
+from evenhand.evaluation.families.sentence_pairs.metric import causal_scores, compare_pairs, masked_scores
 from evenhand.evaluation.families.sentence_pairs.rows import (
-    causal_pair_scores,
+    find_shared_positions,
     jensen_shannon_distance,
-    masked_pair_scores,
-    shared_positions,
+    make_causal_pair_table,
+    make_masked_pair_table,
 )
 from evenhand.evaluation.models.likelihood.masked import (
     encode_sentences,
@@ -57,7 +57,7 @@ def make_table(more, less, correct=None, aul=None, pairs=None):
     with np.errstate(divide="ignore"):
         log_p = np.log(p)
     aul = np.zeros(2 * len(more)) if aul is None else aul
-    return masked_pair_scores(
+    return make_masked_pair_table(
         make_pairs(len(more)) if pairs is None else pairs,
         [["token"] * len(each) for each in more],
         log_p,
@@ -77,7 +77,7 @@ def random_table(seed, n=60, **options):
 
 
 def scores_by_metric(table, **group):
-    return {score.metric: score for score in pair_scores(table, signature={}, seed=0) if dict(score.group) == group}
+    return {score.metric: score for score in masked_scores(table, signature={}, seed=0) if dict(score.group) == group}
 
 
 # Shared tokens
@@ -99,7 +99,7 @@ def scores_by_metric(table, **group):
 def test_shared_tokens_without_the_special_ones(more, less, expected):
     more, less = (["[CLS]", *text.split(), "[SEP]"] for text in (more, less))
     special = [[word[0] == "[" for word in words] for words in (more, less)]
-    in_more, in_less = shared_positions(more, less, *special)
+    in_more, in_less = find_shared_positions(more, less, *special)
     assert ([place - 1 for place in in_more], [place - 1 for place in in_less]) == expected
     assert [more[place] for place in in_more] == [less[place] for place in in_less]
 
@@ -108,7 +108,7 @@ def test_frequent_tokens_of_long_sentences_are_shared_too():
     """difflib would take a token for junk that makes up over 1 % of 200 or more."""
     ids = [7, 8] * 150
     none = [False] * 300
-    assert shared_positions(ids, ids, none, none) == (list(range(300)), list(range(300)))
+    assert find_shared_positions(ids, ids, none, none) == (list(range(300)), list(range(300)))
 
 
 # The distance
@@ -171,7 +171,7 @@ def test_scores_worked_out_by_hand():
     assert lower_in_more == 2  # in the third pair, too: the square root likes to have one token nearly right
     assert scores["b_s_jsd"].value == pytest.approx(100 * lower_in_more / 3)
     assert scores["aul"].value == 50 and scores["aul"].ideal == 50  # all tie
-    accuracies = [score for score in pair_scores(table, signature={}, seed=0) if score.metric == "token_accuracy"]
+    accuracies = [score for score in masked_scores(table, signature={}, seed=0) if score.metric == "token_accuracy"]
     assert [(score.group["side"], score.value) for score in accuracies] == [("more", 2 / 5), ("less", 2 / 5)]
 
 
@@ -246,7 +246,7 @@ def test_a_real_model_with_known_probabilities():
     masked_model = model_with_known_probabilities()
     pairs = make_pairs(3).assign(more=["he cries", "he cries", "he"], less=["old man cries", "man cries", "man"])
     ids, special = encode_sentences(masked_model, [*pairs["more"], *pairs["less"]])
-    shared = [shared_positions(ids[i], ids[3 + i], special[i], special[3 + i]) for i in range(3)]
+    shared = [find_shared_positions(ids[i], ids[3 + i], special[i], special[3 + i]) for i in range(3)]
     assert shared == [([2], [3]), ([2], [2]), ([], [])]
     positions = [more for more, _ in shared] + [less for _, less in shared]
     rows, log_p, correct = (
@@ -261,7 +261,7 @@ def test_a_real_model_with_known_probabilities():
         masked_model.tokenizer.convert_ids_to_tokens([ids[i][place] for place in more])
         for i, (more, _) in enumerate(shared)
     ]
-    table = masked_pair_scores(pairs, tokens, log_p[order], correct[order], aul[back], aula[back])
+    table = make_masked_pair_table(pairs, tokens, log_p[order], correct[order], aul[back], aula[back])
     assert table["tokens"].tolist() == [["cries"], ["cries"], []]
     scores = scores_by_metric(table)
     # p("cries") is 0.1 at place 2, 0.6 at place 3. The third pair shares nothing.
@@ -301,12 +301,12 @@ def test_swapping_the_sentences_mirrors_the_scores():
 
 def test_shuffled_pairs_change_nothing_and_a_file_keeps_all(tmp_path):
     table = random_table(2)
-    expected = pair_scores(table, signature={"model": "x"}, seed=3)
+    expected = masked_scores(table, signature={"model": "x"}, seed=3)
     table.sample(frac=1, random_state=0).to_parquet(tmp_path / "pairs.parquet")
     again = pd.read_parquet(tmp_path / "pairs.parquet")
-    assert pair_scores(again, signature={"model": "x"}, seed=3) == expected
+    assert masked_scores(again, signature={"model": "x"}, seed=3) == expected
     assert expected[0].signature["model"] == "x" and expected[0].signature["seed"] == 3
-    errors = [[score.standard_error for score in pair_scores(table, signature={}, seed=seed)] for seed in (3, 4)]
+    errors = [[score.standard_error for score in masked_scores(table, signature={}, seed=seed)] for seed in (3, 4)]
     assert errors[0] != errors[1]
     assert errors[0] == [score.standard_error for score in expected]
 
@@ -327,7 +327,7 @@ def test_a_model_that_cannot_tell_reads_ideal():
 
 def test_cuts_by_bias_type_and_direction():
     table = random_table(3)
-    scores = pair_scores(table, signature={}, seed=0)
+    scores = masked_scores(table, signature={}, seed=0)
     groups = [dict(score.group) for score in scores if score.metric == "cps"]
     assert groups == [
         {},
@@ -337,13 +337,13 @@ def test_cuts_by_bias_type_and_direction():
     age = table[table["bias_type"] == "age"]
     found = find_score(scores, "s_jsd", bias_type="age")
     assert found.value == pytest.approx(age["s_jsd"].mean()) and found.n == 20
-    alone = find_score(pair_scores(age, signature={}, seed=0), "s_jsd")
+    alone = find_score(masked_scores(age, signature={}, seed=0), "s_jsd")
     assert (alone.value, alone.interval) == (found.value, found.interval)  # whatever other cuts there are
     reaches = {tuple(score.group) for score in scores if score.metric.endswith("_detectable")}
     assert reaches == {(), ("bias_type",)}
     assert {tuple(score.group) for score in scores if score.metric == "token_accuracy"} == {("side",)}
-    assert not any("bias_type" in score.group for score in pair_scores(age, signature={}, seed=0))  # just one
-    unnamed = pair_scores(table.assign(bias_type="", direction=None), signature={}, seed=0)
+    assert not any("bias_type" in score.group for score in masked_scores(age, signature={}, seed=0))  # just one
+    unnamed = masked_scores(table.assign(bias_type="", direction=None), signature={}, seed=0)
     assert all(set(score.group) <= {"side"} for score in unnamed)
 
 
@@ -358,7 +358,7 @@ def test_pairs_left_out_are_counted_and_change_nothing():
     # As a reader of pairs adds them: a side was missing, so nothing was measured.
     missing = pd.DataFrame([{"pair_id": "z", "bias_type": "gender", "left_out": "a side is missing"}])
     others = pd.concat([others, missing], ignore_index=True)
-    for one, other in zip(*(pair_scores(each, signature={}, seed=0) for each in (bare, others)), strict=True):
+    for one, other in zip(*(masked_scores(each, signature={}, seed=0) for each in (bare, others)), strict=True):
         assert (one.value, one.interval, one.n) == (other.value, other.interval, other.n) or math.isnan(one.value)
         assert (one.n_left_out, other.n_left_out) == (0, 3)
 
@@ -366,7 +366,7 @@ def test_pairs_left_out_are_counted_and_change_nothing():
 @pytest.mark.parametrize("probabilities", [[], [[], []]])
 def test_no_pair_is_undefined_with_a_reason(probabilities):
     table = make_table(probabilities, probabilities)
-    for score in pair_scores(table, signature={}, seed=0) + compare_pairs(table, table, signature={}, seed=0):
+    for score in masked_scores(table, signature={}, seed=0) + compare_pairs(table, table, signature={}, seed=0):
         assert math.isnan(score.value) and score.reason and score.interval is None and score.p_value is None
         assert (score.n, score.n_left_out) == (0, len(probabilities))
 
@@ -420,7 +420,7 @@ def test_causal_scores_by_hand():
     """Differences of 2, −1, 0 and 5 nats; the fifth pair has no finite likelihood."""
     pairs = make_pairs(5)
     more, less = [-10.0, -8.0, -7.0, -5.0, -math.inf], [-12.0, -7.0, -7.0, -10.0, -3.0]
-    table = causal_pair_scores(pairs, np.array(more + less), np.arange(10))
+    table = make_causal_pair_table(pairs, np.array(more + less), np.arange(10))
     assert table["tokens_less"].tolist() == [5, 6, 7, 8, 9]
     scores = causal_scores(table, signature={}, seed=0)
     preference, difference = (find_score(scores, name) for name in ("stereotype_preference", "likelihood_difference"))
@@ -431,7 +431,7 @@ def test_causal_scores_by_hand():
     reach = find_score(scores, "likelihood_difference_detectable")
     assert reach.value == reach_of_mean(np.array([2.0, 1, 0, 5]))
     with pytest.raises(InputError, match="of a causal model.* of a masked"):
-        pair_scores(table, signature={}, seed=0)
+        masked_scores(table, signature={}, seed=0)
     with pytest.raises(InputError, match="of a masked model.* of a causal"):
         causal_scores(random_table(0), signature={}, seed=0)
     with pytest.raises(InputError, match="masked .* causal"):
@@ -486,7 +486,7 @@ def test_differences_are_those_of_the_scores_and_paired():
     """A model that is another one plus a small constant shift: far less noise than each alone."""
     before = random_table(7, 200)
     after = before.assign(s_jsd=before["s_jsd"] + np.random.default_rng(0).normal(0.01, 0.002, 200))
-    scores = pair_scores(before, signature={}, seed=0), pair_scores(after, signature={}, seed=0)
+    scores = masked_scores(before, signature={}, seed=0), masked_scores(after, signature={}, seed=0)
     changes = compare_pairs(before, after, signature={}, seed=0)
     assert {score.metric for score in changes if "detectable" not in score.metric} == {
         f"{score.metric}_difference" for score in scores[0] if "detectable" not in score.metric

@@ -10,10 +10,10 @@ import pytest
 
 from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.sentence_pairs import page as pages_of
-from evenhand.evaluation.families.sentence_pairs.metric import causal_scores, compare_pairs, pair_scores
+from evenhand.evaluation.families.sentence_pairs.metric import causal_scores, compare_pairs, masked_scores
 from evenhand.evaluation.families.sentence_pairs.page import mark_differences
 from evenhand.evaluation.families.sentence_pairs.plots import Spread, spread_chart
-from evenhand.evaluation.families.sentence_pairs.rows import causal_pair_scores, masked_pair_scores
+from evenhand.evaluation.families.sentence_pairs.rows import make_causal_pair_table, make_masked_pair_table
 from evenhand.evaluation.families.sentence_pairs.settings import Settings
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.html import page_html
@@ -59,12 +59,12 @@ def masked_table(n=60, lean=0.3, seed=3) -> pd.DataFrame:
     pairs, tokens = make_pairs(n), [["drove", "home", "."]] * n
     log_p = np.minimum(-1.5 + 0.4 * rng.standard_normal(6 * n) + np.repeat([lean / 2, -lean / 2], 3 * n), -0.01)
     aul = rng.normal(-2, 0.3, 2 * n)
-    return masked_pair_scores(pairs, tokens, log_p, log_p > -1.5, aul, aul + 0.01)
+    return make_masked_pair_table(pairs, tokens, log_p, log_p > -1.5, aul, aul + 0.01)
 
 
 def masked(**given):
     table = masked_table(**given)
-    return pair_scores(table, signature={"model": "bert"}, seed=1), table
+    return masked_scores(table, signature={"model": "bert"}, seed=1), table
 
 
 def score(metric, value, interval=None, ideal=0.0, n=100, p=0.01, **group):
@@ -174,7 +174,7 @@ def test_types_are_drawn_around_their_ideal_the_most_stereotypical_first():
 def test_left_out_pairs_are_counted_by_reason_and_warned_of():
     table = masked_table()
     table.loc[:9, "left_out"], table.loc[10:13, "left_out"] = "the two sentences share no token", "too long"
-    page = pair_page(pair_scores(table, signature={}, seed=1), table)
+    page = pair_page(masked_scores(table, signature={}, seed=1), table)
     text = html_text(page)
     assert "14 of 60 pairs (23 %)" in page.warnings[0]
     assert re.search(r"Pairs left out: 14 of 60 \(23.3 %\).*share no token 10 too long 4", text)
@@ -201,7 +201,7 @@ def test_an_undefined_value_says_why_and_nothing_reads_nan():
         assert "undefined: there are too few pairs" in text
     nothing = table.assign(left_out="the model gave a log-probability that is not a number", s_jsd=np.nan)
     nothing[["log_likelihood_more", "log_likelihood_less"]] = np.nan
-    empty = pair_page(pair_scores(nothing, signature={}, seed=1), nothing)
+    empty = pair_page(masked_scores(nothing, signature={}, seed=1), nothing)
     assert empty.verdict.startswith("No verdict: S_JSD is undefined") and empty.big == "–"
     for report in (page, empty, pair_page([], table), pair_page([], table.head(0))):
         for text in (html_text(report), page_markdown(report)):
@@ -210,7 +210,7 @@ def test_an_undefined_value_says_why_and_nothing_reads_nan():
 
 def test_a_page_needs_neither_types_nor_directions_nor_every_metric():
     table = masked_table().assign(bias_type="gender", direction=None)
-    scores = pair_scores(table, signature={}, seed=1)
+    scores = masked_scores(table, signature={}, seed=1)
     page = pair_page([it for it in scores if it.metric in ("cps", "cps_detectable")], table)
     text = html_text(page)
     assert "By bias type" not in text and "By direction" not in text and "AULA" not in text
@@ -329,7 +329,7 @@ def test_columns_bear_the_models_names_where_these_are_short_and_clear(names, si
 
 def test_causal_models_have_their_own_measures_and_figure():
     rng = np.random.default_rng(2)
-    tables = [causal_pair_scores(make_pairs(40), rng.normal(-40, 3, 80), np.full(80, 9)) for _ in range(2)]
+    tables = [make_causal_pair_table(make_pairs(40), rng.normal(-40, 3, 80), np.full(80, 9)) for _ in range(2)]
     scores = [causal_scores(table, signature={}, seed=1) for table in tables]
     pages = [
         pair_page(scores[0], tables[0]),
@@ -351,7 +351,7 @@ def hostile_pages():
         table[column] = pd.Series(names, dtype=object)
     table["pair_id"] = [f"{place}{it}".replace("\ud800", "") for place, it in enumerate(names)]  # pandas sorts by it
     table.loc[: len(strings) - 1, "left_out"] = pd.Series(strings, dtype=object)
-    scores = pair_scores(table, signature={it: it for it in strings}, seed=1)
+    scores = masked_scores(table, signature={it: it for it in strings}, seed=1)
     scores = [replace(it, reason=strings[0]) if it.reason else it for it in scores]
     joined = " ".join(strings)
     one = pair_page(scores, table, model=joined, pairs=joined, notes=strings, truth=scores)

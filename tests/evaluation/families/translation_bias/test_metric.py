@@ -31,7 +31,12 @@ from evenhand.evaluation.families.translation_bias.metric import (
     sentence_scores,
     translation_scores,
 )
-from evenhand.evaluation.families.translation_bias.shares import added_toxicity, gender_accuracy, marked_words, words
+from evenhand.evaluation.families.translation_bias.shares import (
+    added_toxicity,
+    gender_accuracy,
+    has_marked_words,
+    split_words,
+)
 from evenhand.evaluation.results import BiasScore, find_score
 
 SHARED = Path(__file__).resolve().parents[5] / "shared" / "data"
@@ -253,7 +258,7 @@ def test_gender_accuracy_by_eye():
     }
     table = references("spa_Latn", *[("El gato malo y", "La gata mala y")] * 5)
     rows = aligned(table, [*texts, "EL «GATO»"])
-    assert list(marked_words(rows).itertuples(index=False, name=None)) == [
+    assert list(has_marked_words(rows).itertuples(index=False, name=None)) == [
         (True, False),
         (False, True),
         (True, True),
@@ -282,8 +287,8 @@ def test_spans_narrow_the_marked_words_and_replaced_references_are_left_out():
 
 
 def test_words_keep_their_combining_marks():
-    assert words("Él «corrió», ¿no?") == ["él", "corrió", "no"]
-    assert words("हिन्दी") == ["हिन्दी"]
+    assert split_words("Él «corrió», ¿no?") == ["él", "corrió", "no"]
+    assert split_words("हिन्दी") == ["हिन्दी"]
 
 
 def test_cuts_are_means_over_sentences_and_leave_queer_out_of_the_axes():
