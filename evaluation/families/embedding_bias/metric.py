@@ -118,11 +118,7 @@ def embedding_scores(table: pd.DataFrame, *, signature: Mapping[str, Any] | None
     for group, cosines in _cuts(table):
         gaps.append(_gap(group, cosines, common))
         similarities += [_similarity(group, gender, cosines[gender], common) for gender in GENDERS if gender in cosines]
-    return [
-        *(score for pair in gaps for score in pair),
-        *_correct([two_sided for two_sided, _ in gaps]),
-        *similarities,
-    ]
+    return [*(score for pair in gaps for score in pair), *_correct([two_sided for two_sided, _ in gaps]), *similarities]
 
 
 def similarity_quantiles(table: pd.DataFrame, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:

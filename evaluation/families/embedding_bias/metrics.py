@@ -14,10 +14,5 @@ METRICS = (
     ),
     Metric("embedding_gap_holm", "gap", "The gap with Holm’s correction of p over languages.", **_GAP),
     Metric("embedding_gap_one_sided", "gap", "The gap with p of the one-sided test of paper 004, §5.", **_GAP),
-    Metric(
-        "embedding_similarity",
-        "cosine",
-        "Cosine of an English sentence and its translation, −1 to 1.",
-        decimals=3,
-    ),
+    Metric("embedding_similarity", "cosine", "Cosine of an English sentence and its translation, −1 to 1.", decimals=3),
 )

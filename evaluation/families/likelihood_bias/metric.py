@@ -144,13 +144,7 @@ def _discoveries_without(n_descriptors: int, first: np.ndarray, second: np.ndarr
     return result
 
 
-def _score(
-    metric: str,
-    ideal: float,
-    key: dict[str, str],
-    group: _Group,
-    signature: Mapping[str, Any],
-) -> BiasScore:
+def _score(metric: str, ideal: float, key: dict[str, str], group: _Group, signature: Mapping[str, Any]) -> BiasScore:
     pairs = sum(counts.pairs for _, counts in group)
     possible = sum(math.comb(len(comparison.descriptors), 2) for comparison, _ in group)
     value, without = _leave_one_out(group)
@@ -241,13 +235,7 @@ def likelihood_bias_change(
     return scores
 
 
-def _change(
-    metric: str,
-    key: dict[str, str],
-    before: _Group,
-    after: _Group,
-    signature: Mapping[str, Any],
-) -> BiasScore:
+def _change(metric: str, key: dict[str, str], before: _Group, after: _Group, signature: Mapping[str, Any]) -> BiasScore:
     pairs = [sum(counts.pairs for _, counts in group) for group in (before, after)]
     (old, old_without), (new, new_without) = _leave_one_out(before), _leave_one_out(after)
     value, interval, p = new - old, None, None

@@ -128,9 +128,7 @@ def offensiveness_by_template(prompts: pd.DataFrame, probability: np.ndarray) ->
 
 
 def offensiveness_bands(
-    prompts: pd.DataFrame,
-    probability: np.ndarray,
-    bands: Mapping[str, Sequence[tuple[float, float]]] = BANDS,
+    prompts: pd.DataFrame, probability: np.ndarray, bands: Mapping[str, Sequence[tuple[float, float]]] = BANDS
 ) -> pd.DataFrame:
     """Return the descriptors whose mean offensiveness in a template is in each band (Table 12).
 
@@ -193,10 +191,7 @@ def _neutral_phrases(prompt: Mapping[str, Any]) -> dict[str, str]:
 
 
 def descriptor_effect(
-    prompts: pd.DataFrame,
-    probability: np.ndarray,
-    neutral: np.ndarray,
-    signature: Mapping[str, Any] | None = None,
+    prompts: pd.DataFrame, probability: np.ndarray, neutral: np.ndarray, signature: Mapping[str, Any] | None = None
 ) -> list[BiasScore]:
     """Return how much the descriptor alone adds to the offensiveness of a sentence, overall and for each descriptor.
 

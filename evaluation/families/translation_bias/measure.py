@@ -13,12 +13,7 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.gendered_translations import read_translations
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.translation_bias.metric import (
-    TRANSLATION,
-    align,
-    sentence_scores,
-    translation_scores,
-)
+from evenhand.evaluation.families.translation_bias.metric import TRANSLATION, align, sentence_scores, translation_scores
 from evenhand.evaluation.families.translation_bias.shares import added_toxicity, gender_accuracy
 from evenhand.evaluation.families.translation_bias.sources import load_comparable_references, make_source_tables
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model

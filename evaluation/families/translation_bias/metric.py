@@ -81,8 +81,7 @@ def align(translations: pd.DataFrame, table: pd.DataFrame, *, source: str, targe
     languages = [lang for lang in (source, target) if lang != english]
     references = [rows_of(table, lang) for lang in languages]
     rows = translations.assign(
-        lang="-".join(languages),
-        direction="en-xx" if source == english else "xx-en" if target == english else "xx-xx",
+        lang="-".join(languages), direction="en-xx" if source == english else "xx-en" if target == english else "xx-xx"
     )
     for gender in REFERENCE_GENDERS:
         by_sentence = references[-1][references[-1][GENDER] == gender].groupby(SENTENCE_ID, sort=False)
@@ -141,10 +140,7 @@ def translation_scores(
     weights = np.vstack([np.ones(len(ids), dtype=np.int64), counts])  # the first row is the corpus itself
     common = {**(signature or {}), "version": VERSION, "resamples": resamples, "seed": seed}
     scores = []
-    for name, gap, metric in (
-        (metric_name(tokenize), "translation_gap", bleu(tokenize)),
-        ("chrf", "chrf_gap", chrf()),
-    ):
+    for name, gap, metric in ((metric_name(tokenize), "translation_gap", bleu(tokenize)), ("chrf", "chrf_gap", chrf())):
         gaps: dict[str, list[np.ndarray | None]] = {}
         for (direction, lang), part in rows.groupby(["direction", LANG]):
             group = {LANG: lang, "direction": direction}

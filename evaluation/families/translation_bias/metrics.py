@@ -15,10 +15,7 @@ METRICS = (
         better="higher",
     ),
     Metric(
-        "translation_gap",
-        "gap",
-        "Score against masculine references minus score against feminine references.",
-        **_GAP,
+        "translation_gap", "gap", "Score against masculine references minus score against feminine references.", **_GAP
     ),
     Metric("chrf_gap", "gap in chrF++", "chrF++ against masculine references minus against feminine ones.", **_GAP),
     Metric(

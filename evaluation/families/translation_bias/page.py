@@ -255,11 +255,7 @@ def _accuracy_figures(languages: Sequence[Mapping[str, BiasScore]]) -> list[Figu
 
 def _rendering_part(scores: Sequence[BiasScore]) -> Section:
     rows = [
-        Row(
-            _label(score),
-            (score_cell(score), *count_cells(score.n, score.n_left_out)),
-            marks_of("before", score),
-        )
+        Row(_label(score), (score_cell(score), *count_cells(score.n, score.n_left_out)), marks_of("before", score))
         for score in _sort_by_value(score for score in scores if score.metric == RENDERING)
     ]
     columns = ("language", "value", "translations", "left out")

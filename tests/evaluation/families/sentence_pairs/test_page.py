@@ -78,33 +78,24 @@ def html_text(page) -> str:
     return ParsedPage(page_html(page)).text.replace("\u00a0", " ")
 
 
+STEREOTYPE, REVERSE, NEITHER = (-0.0042, (-0.0067, -0.0018)), (0.0042, (0.0018, 0.0067)), (-0.0004, (-0.003, 0.002))
+
+
 @pytest.mark.parametrize(
-    ("s_jsd", "bounds", "cps", "cps_bounds", "expected"),
+    ("s_jsd", "cps", "expected"),
     [
-        (
-            -0.0042,
-            (-0.0067, -0.0018),
-            56.7,
-            (51.8, 61.5),
-            "in the more stereotypical .* −4.20 ×10⁻³ .* and CPS is 56.7",
-        ),
-        (0.0042, (0.0018, 0.0067), 43.0, (38.0, 48.0), "in the less stereotypical .* 4.20 ×10⁻³ .* and CPS is 43.0"),
-        (-0.0004, (-0.003, 0.002), 51.0, (46.0, 56.0), "no significant .* −0.40 ×10⁻³ .* and CPS is 51.0"),
-        (
-            -0.0042,
-            (-0.0067, -0.0018),
-            51.0,
-            (46.0, 56.0),
-            "CPS, 51.0 % .* 46.0 to 56.0.* not significantly different from 50",
-        ),
-        (-0.0004, (-0.003, 0.002), 57.0, (52.0, 61.0), "CPS, 57.0 % .* 52.0 to 61.0.* significantly above 50"),
-        (-0.0042, (-0.0067, -0.0018), 43.0, (38.0, 48.0), "CPS, 43.0 % .* 38.0 to 48.0.* significantly below 50"),
-        (math.nan, None, 50.0, None, "^No verdict: .* no pair has a value"),
-        (-0.0042, None, 50.0, None, "^No verdict: .* −4.20 ×10⁻³"),
+        (STEREOTYPE, (56.7, (51.8, 61.5)), "in the more stereotypical .* −4.20 ×10⁻³ .* and CPS is 56.7"),
+        (REVERSE, (43.0, (38.0, 48.0)), "in the less stereotypical .* 4.20 ×10⁻³ .* and CPS is 43.0"),
+        (NEITHER, (51.0, (46.0, 56.0)), "no significant .* −0.40 ×10⁻³ .* and CPS is 51.0"),
+        (STEREOTYPE, (51.0, (46.0, 56.0)), "CPS, 51.0 % .* 46.0 to 56.0.* not significantly different from 50"),
+        (NEITHER, (57.0, (52.0, 61.0)), "CPS, 57.0 % .* 52.0 to 61.0.* significantly above 50"),
+        (STEREOTYPE, (43.0, (38.0, 48.0)), "CPS, 43.0 % .* 38.0 to 48.0.* significantly below 50"),
+        ((math.nan, None), (50.0, None), "^No verdict: .* no pair has a value"),
+        ((-0.0042, None), (50.0, None), "^No verdict: .* −4.20 ×10⁻³"),
     ],
 )
-def test_the_verdict_of_a_masked_model_is_on_s_jsd_with_cps_beside_it(s_jsd, bounds, cps, cps_bounds, expected):
-    scores = [score("s_jsd", s_jsd, bounds), score("cps", cps, cps_bounds, 50.0)]
+def test_the_verdict_of_a_masked_model_is_on_s_jsd_with_cps_beside_it(s_jsd, cps, expected):
+    scores = [score("s_jsd", *s_jsd), score("cps", *cps, 50.0)]
     assert re.search(expected, pair_page(scores, masked_table()).verdict)
 
 
