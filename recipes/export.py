@@ -1,24 +1,26 @@
-"""Export: a finished tuning → a folder that needs no Evenhand, with the control tag in its chat template and a card.
+"""Export: a finished tuning → a folder that works without Evenhand, with the tag in its chat template and a card.
 
-What is exported is what was measured: the adapter merged into its base as `load_dialogue_model` merges it, in the same
-precision. It lies in `output_dir`/model, apart from what Evenhand notes of the run; that folder alone is uploaded.
+The exported model is the measured model: the adapter is merged into its base as `load_dialogue_model` merges it, in the
+same precision. Its folder is `output_dir`/model, without the files of the run; only this folder is uploaded.
 """
 
 import json
 import logging
+import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE, adapter_base, first_line, is_adapter
 from evenhand.evaluation.runs.files import refuse_links_out, write_json, write_text
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.run_paths import MANIFEST
 from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.mitigation.training.adapter import atomic_write_folder
 from evenhand.recipes.export_card import Exported, export_card
 from evenhand.recipes.measure import check_trust, read_settings
@@ -28,15 +30,16 @@ log = logging.getLogger("evenhand")
 
 MODEL, COMPARISON, CARD = "model", "compare", "README.md"
 GENERATION = "generation_config.json"
-NOT_EXPORTED = (TUNING_FILE, CARD)  # of an adapter's folder: what is Evenhand's own, or written anew
-# Put before a chat template: what the user says last gets the control tag at its end, as in training. The line end
-# behind it is trimmed with the block, so that the template itself begins a line as before.
+SPECIAL_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
+NOT_EXPORTED = (TUNING_FILE, CARD)  # files of an adapter's folder that only Evenhand reads, or that export writes
+# A prefix of a chat template that appends the control tag to the last user message, as in training. Jinja trims the
+# newline after the last block, so the template itself still begins a line.
 TAG_THE_PROMPT = """{{% set tagged = namespace(messages=[]) %}}\
 {{% for message in messages %}}\
 {{% if loop.last and message.role == 'user' %}}\
-{{% set said = message.content %}}\
-{{% set said = said ~ {tag} if said is string else said + [{{'type': 'text', 'text': {tag}}}] %}}\
-{{% set message = dict(message, content=said) %}}\
+{{% set text = message.content %}}\
+{{% set text = text ~ {tag} if text is string else text + [{{'type': 'text', 'text': {tag}}}] %}}\
+{{% set message = dict(message, content=text) %}}\
 {{% set tagged.messages = tagged.messages + [message] %}}\
 {{% else %}}{{% set tagged.messages = tagged.messages + [message] %}}{{% endif %}}\
 {{% endfor %}}\
@@ -48,8 +51,8 @@ def export(settings: ExportSettings) -> None:
     """Write the tuned model and its card, and upload them if a repository is named.
 
     Raises:
-        InputError: there is no such tuning, or the comparison is not of it; the adapter cannot be merged, or cannot be
-            kept apart; the hub refuses the upload.
+        InputError: the tuning run does not exist, or the comparison is not of it; the adapter cannot be merged, or
+            cannot be exported alone; the hub refuses the upload.
     """
     _, manifest = read_run(settings.tuning, "tune", "tuning")
     comparison = _comparison(settings)
@@ -62,18 +65,19 @@ def export(settings: ExportSettings) -> None:
             check_trust(measured, settings.trust_remote_code, "tuning")
             _check(settings, measured.model)
             with atomic_write_folder(run.folder / MODEL) as folder:
-                exported = _write(settings, measured.model, folder)
+                exported = _write(settings, measured.model, measured.decoding, folder)
                 write_text(folder / CARD, export_card(exported, settings.tuning, measured, comparison))
+                _make_readable(folder)
     log.info("export: the model and its card are in %s", settings.output_dir / MODEL)
     if settings.push_to_hub:
         push(settings.output_dir / MODEL, settings.push_to_hub)
 
 
 def push(folder: Path, repository: str) -> None:
-    """Upload a folder to a repository of the hub, which is made, and private, where there is none.
+    """Upload a folder to a repository of the hub; a new repository is private.
 
     Raises:
-        InputError: the hub cannot be reached, or refuses.
+        InputError: the hub cannot be reached or refuses the upload.
     """
     import httpx
     from huggingface_hub import HfApi
@@ -91,7 +95,7 @@ def push(folder: Path, repository: str) -> None:
 
 
 def tagged_template(template: str, tag: str) -> str:
-    """Return a chat template that puts the control tag behind what the user says last.
+    """Return a chat template that appends the control tag to the last user message.
 
     >>> tagged_template("{{ messages[0].content }}", " no_bias").splitlines()[-1]
     '{{ messages[0].content }}'
@@ -100,13 +104,13 @@ def tagged_template(template: str, tag: str) -> str:
 
 
 def _comparison(settings: ExportSettings) -> Path | None:
-    """Return the comparison that the card reports: the one that is given, or the loop's beside the tuning.
+    """Return the comparison for the card: `settings.comparison`, or a loop's comparison of this tuning.
 
     Raises:
-        InputError: the one that is given is not of this tuning.
+        InputError: `settings.comparison` is of another tuning.
     """
-    beside = settings.tuning.parent / COMPARISON
-    folder = settings.comparison or (beside if (beside / MANIFEST).exists() else None)
+    sibling = settings.tuning.parent / COMPARISON
+    folder = settings.comparison or (sibling if (sibling / MANIFEST).exists() else None)
     if folder is None:
         return None
     tuning = read_run(folder, "compare", "comparison")[0]["tuning"]
@@ -114,18 +118,18 @@ def _comparison(settings: ExportSettings) -> Path | None:
         return folder
     if settings.comparison is None:
         return None
-    raise InputError(f"comparison: {folder} is of the tuning {tuning}, not of {settings.tuning}; give its own.")
+    raise InputError(f"comparison: {folder} is of the tuning {tuning}, not of {settings.tuning}; give a run of that.")
 
 
 def _measured(tuning: Path) -> MeasureSettings:
-    """Return how the model that was tuned had been measured."""
+    """Return the settings of the measurement that the tuned model's labels come from."""
     labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
     return read_settings(Path(read_run(labels, "label", "tuning")[0]["responses"]), "tuning")[0]
 
 
 def _check(settings: ExportSettings, model: ModelSettings) -> None:
     adapter = settings.tuning / ADAPTER_FOLDER
-    refuse_links_out(adapter, "tuning", within=settings.tuning)  # all files of the folder are exported, and uploaded
+    refuse_links_out(adapter, "tuning", within=settings.tuning)  # all files in the folder are exported and uploaded
     if settings.merge and model.quantization:
         raise InputError(
             f"merge: {settings.tuning} was tuned on a base of {model.quantization}, into which an adapter cannot be "
@@ -137,37 +141,38 @@ def _check(settings: ExportSettings, model: ModelSettings) -> None:
         raise InputError(f"merge: the base of {adapter} is an adapter itself; use --merge true.")
 
 
-def _write(settings: ExportSettings, model: ModelSettings, folder: Path) -> Exported:
-    """Write weights and tokenizer into `folder`; return what the card tells of them."""
+def _write(
+    settings: ExportSettings, model: ModelSettings, decoding_settings: DecodingSettings, folder: Path
+) -> Exported:
+    """Write weights and tokenizer into `folder`; return the facts about them for the card."""
     adapter = settings.tuning / ADAPTER_FOLDER
     tuned = load_dialogue_model(ModelSettings(**{**vars(model), "name": str(adapter), "revision": None}))
     name, revision = _origin(adapter)
     if settings.merge:
         tuned.model.save_pretrained(folder)
-        if (generation := _generation_config(name, revision)) is not None:
-            shutil.copyfile(generation, folder / GENERATION)
+        _write_generation_config(folder, _generation_config(name, revision), decoding_settings)
     else:
         shutil.copytree(adapter, folder, ignore=shutil.ignore_patterns(*NOT_EXPORTED), dirs_exist_ok=True)
         if Path(name).is_dir():
-            log.warning("export: the adapter names its base by a folder of this machine, %s", name)
+            log.warning("export: the adapter's base is a local folder, %s; other machines will not find it", name)
     template = tuned.tokenizer.chat_template
     if template and tuned.control_tag:
-        tuned.tokenizer.chat_template = _each(template, tuned.control_tag)
+        tuned.tokenizer.chat_template = _tagged_templates(template, tuned.control_tag)
     tuned.tokenizer.save_pretrained(folder)
-    if tuned.control_tag and tuned.kind != "chat":  # Evenhand itself reads those without their template
+    if tuned.control_tag and tuned.kind != "chat":  # Evenhand reads the tag of such a model from this file
         write_json(folder / TUNING_FILE, {"control_tag": tuned.control_tag})
     return Exported(tuned.kind, bool(template), name, merged=settings.merge)
 
 
-def _each(template: Any, tag: str) -> Any:
-    """Return the template, or each of those that a tokenizer has by name, with the tag."""
+def _tagged_templates(template: Any, tag: str) -> Any:
+    """Return a tokenizer's template, or each of its named templates, with the tag."""
     if isinstance(template, str):
         return tagged_template(template, tag)
     return {name: tagged_template(text, tag) for name, text in template.items()}
 
 
 def _origin(folder: Path) -> tuple[str, str | None]:
-    """Return the name and revision of the model under an adapter, or under adapters on adapters."""
+    """Return the name and revision of the base model under an adapter, or under a chain of adapters."""
     name, revision = str(folder), None
     while is_adapter(Path(name)):
         name, revision = adapter_base(Path(name))
@@ -175,7 +180,7 @@ def _origin(folder: Path) -> tuple[str, str | None]:
 
 
 def _generation_config(name: str, revision: str | None) -> Path | None:
-    """Return the file of a model's own defaults of decoding, which Evenhand does not load; None where it has none."""
+    """Return the path of a model's generation_config.json, downloaded if needed; None if it has none."""
     from huggingface_hub import hf_hub_download
 
     if Path(name).is_dir():
@@ -183,3 +188,23 @@ def _generation_config(name: str, revision: str | None) -> Path | None:
     with suppress(OSError, ValueError):
         return Path(hf_hub_download(name, GENERATION, revision=revision))
     return None
+
+
+def _write_generation_config(folder: Path, base_config: Path | None, settings: DecodingSettings) -> None:
+    """Write a generation_config.json with the measured decoding, and with the special tokens of the base's file.
+
+    Evenhand generates without the other fields of the base's file, so they are left out.
+    """
+    source = base_config or folder / GENERATION
+    fields = json.loads(source.read_text(encoding="utf-8")) if source.exists() else {}
+    tokens = {name: value for name, value in fields.items() if name in SPECIAL_TOKENS}
+    write_json(folder / GENERATION, {**tokens, **decoding(settings.preset, **settings.arguments)})
+
+
+def _make_readable(folder: Path) -> None:
+    """Give all files the mode of a new file: safetensors writes weights that only their owner can read."""
+    umask = os.umask(0)
+    os.umask(umask)
+    for file in folder.rglob("*"):
+        if file.is_file():
+            file.chmod(0o666 & ~umask)

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import re
 import sys
 from types import SimpleNamespace
@@ -68,7 +69,7 @@ def tuning(folder, checkpoint):
     (adapter / "evenhand.json").write_text(json.dumps(TUNED | {"base": "../../base"}))
     run_folder(folder / "label", "label", responses="../train")
     (folder / "label" / "threshold.json").write_text(json.dumps({"alpha": 0, "beta": 0.25}))
-    run_folder(folder / "train", "measure")
+    run_folder(folder / "train", "measure", decoding={"arguments": {"temperature": 0.7}})
     return folder / "tune"
 
 
@@ -92,7 +93,9 @@ def evenhand_answer(model, tag):
 
 
 @pytest.mark.parametrize("name", ["qwen", "base_without_template"])
-def test_the_lines_of_the_card_answer_as_the_tuned_model(name, tmp_path, monkeypatch):
+def test_the_lines_of_the_card_answer_as_the_tuned_model(name, tmp_path, monkeypatch, request):
+    umask = os.umask(0o022)
+    request.addfinalizer(lambda: os.umask(umask))
     tuned = tuning(tmp_path, getattr(tiny_checkpoints, name))
     export(ExportSettings(tuning=tuned, output_dir=tmp_path / "exported"))
     folder = tmp_path / "exported" / "model"
@@ -107,9 +110,11 @@ def test_the_lines_of_the_card_answer_as_the_tuned_model(name, tmp_path, monkeyp
     again = load_dialogue_model(str(folder))  # Evenhand reads it too, and adds the tag once
     assert again.control_tag == ("" if name == "qwen" else TAG)
     assert evenhand_answer(again, again.control_tag) == answer
-    if name == "qwen":  # the base's own decoding comes along
-        told = json.loads((folder / "generation_config.json").read_text())
-        assert (told["temperature"], told["top_k"]) == (0.6, 20)
+    generation = json.loads((folder / "generation_config.json").read_text())
+    assert (generation["do_sample"], generation["temperature"], generation["top_k"]) == (True, 0.7, 0)  # as measured
+    if name == "qwen":
+        assert generation["eos_token_id"] == [2, 0] and generation["pad_token_id"] == 0  # of the base's file
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
 
 
 def test_an_adapter_is_kept_apart_and_uploaded_if_told_to(tmp_path, monkeypatch):
