@@ -25,7 +25,7 @@ lint: $(VENV)/ready
 testbed: $(VENV)/ready
 	$(BIN)/python -m tools.testbed.build
 
-# Of sentences that people wrote; docs/human_testbed.md says where the data comes from.
+# Of sentences that people wrote; docs/benchmarks/human_testbed.md says where the data comes from.
 human-testbed: $(VENV)/ready
 	$(BIN)/python -m tools.human_testbed.build --data ../shared/data
 

@@ -13,7 +13,7 @@ from evenhand.evaluation.datasets.response_files import own_prompts, read_respon
 from evenhand.recipes.command_line import command_parser, merge_settings, parse
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMANDS = [
     (page.name, line.replace("\\\n", " ").partition("#")[0].strip())
     for page in PAGES
@@ -30,7 +30,10 @@ def test_a_command_is_understood(page, line, monkeypatch):
     merge_settings(command, config, {name: value for name, value in given.items() if name not in ("verbose", "quiet")})
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+USER_PAGES = [page for page in PAGES if page.parent.name != "benchmarks"]  # benchmarks have flags of their own
+
+
+@pytest.mark.parametrize("page", USER_PAGES, ids=lambda page: page.name)
 def test_flags_named_in_the_text_exist(page):
     text = page.read_text(encoding="utf-8")
     known = {f"--{name}" for command in _commands() for name in _names(command)} | {"--help", "--config", "--version"}
@@ -69,20 +72,6 @@ def test_every_dependency_has_its_reason_and_the_page_is_theirs():
     assert len(rows) == sum(map(len, [project["dependencies"], *project["optional-dependencies"].values()]))
     assert not [name for _, name, _, reason in rows if not reason], "write the reason behind it in pyproject.toml"
     assert (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8") == script["page"]()
-
-
-def test_the_tree_in_the_readme_is_true():
-    tree = re.search(r"## The code\n\n```\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)[1]
-    assert len(tree.splitlines()) <= 30
-    folders: list[str] = []
-    for line in tree.splitlines():
-        names = re.match(r"( *)((?:[\w.]+(?:/|\.py)(?: · | |$))*)", line)
-        depth = len(names[1]) // 2
-        if names[2].strip() and depth < 3:
-            for name in re.findall(r"[\w.]+", names[2]):
-                place = ROOT.joinpath(*folders[:depth], name)
-                assert place.exists(), place
-            folders[depth:] = [re.findall(r"[\w.]+", names[2])[0]]
 
 
 def _commands():
