@@ -1,22 +1,27 @@
-"""Responses per second: ours against plain `model.generate` over left-padded batches of the same prompts.
+"""Responses per second: `generate_responses` against three ways of transformers to answer the same prompts.
 
-    python benchmarks/generation_throughput.py [--model ID_OR_PATH] [--prompts 3000] [--batch_size 256] [--threads 1]
+    python -m benchmarks.generation_throughput [--model ID_OR_PATH] [--prompts 3000] [--batch_size 256] [--runs 3]
+    python -m benchmarks.generation_throughput --gguf FILE --prompts 64 --batch_size 64 --runs 2
 
-Both sample from the model's own distribution, up to 40 tokens. The plain way is what people write: prompts in the
-order given, padded on the left to the longest of each batch, each batch run until its last row ends. One prompt in
-five has a persona, so contexts differ in length as in use. The two take turns, so that other work on the machine
-slows both; the rate of CPU time is hardly slowed by it at all.
+All sample from the model's own distribution, up to 40 tokens. `padded` is `model.generate` over batches in the given
+order, padded on the left to the longest context of each batch. `static` is the same with a static cache. `continuous`
+is `model.generate_batch`, the library's continuous batching. One prompt in five has a persona, so contexts
+differ in length as in use. The methods take turns, so that other work on the machine slows all of them; the rate per
+CPU second hardly depends on other work. `--gguf` reads the weights of a chat model from a GGUF file.
 """
 
 import argparse
 import logging
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, ContinuousBatchingConfig, GenerationConfig
 
 from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
 from evenhand.evaluation.datasets.prompt_files import load_personas
@@ -29,6 +34,7 @@ from evenhand.evaluation.results import PERSONA, TEXT
 
 TESTBED = Path(__file__).resolve().parents[1] / "recipes" / "testbed" / "dialogue_model"
 PERSONA_SHARE = 0.2
+BLOCK_TOKENS = 32  # of the paged cache
 
 
 def contexts_in_use(model: DialogueModel, n: int) -> list[str]:
@@ -40,19 +46,42 @@ def contexts_in_use(model: DialogueModel, n: int) -> list[str]:
     return render_contexts(model, rows[TEXT].tolist(), personas.tolist())
 
 
-def plain(model: DialogueModel, contexts: Sequence[str], batch_size: int) -> list[str]:
-    """Return responses by `generate` over padded batches in the order given."""
+def padded(model: DialogueModel, contexts: Sequence[str], batch_size: int, **arguments: object) -> list[str]:
+    """Return responses by `generate` over padded batches in the given order."""
     responses = []
     for start in range(0, len(contexts), batch_size):
         batch = model.tokenizer(
             list(contexts[start : start + batch_size]), padding=True, add_special_tokens=False, return_tensors="pt"
         ).to(model.model.device)
-        output = model.model.generate(**batch, **decoding("sample"))
+        output = model.model.generate(**batch, **decoding("sample"), **arguments)
         responses += model.tokenizer.batch_decode(output[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
     return responses
 
 
-def ours(model: DialogueModel, contexts: Sequence[str], batch_size: int) -> list[str]:
+def static(model: DialogueModel, contexts: Sequence[str], batch_size: int) -> list[str]:
+    """Return responses by `generate` with a static cache, as `padded`."""
+    return padded(model, contexts, batch_size, cache_implementation="static", disable_compile=True)
+
+
+def continuous(model: DialogueModel, contexts: Sequence[str], batch_size: int) -> list[str]:
+    """Return responses by `generate_batch`, whose cache has room for `batch_size` contexts and their responses."""
+    ids, arguments = encode_contexts(model, contexts), decoding("sample")
+    blocks = -(-batch_size * (max(map(len, ids)) + arguments["max_new_tokens"]) // BLOCK_TOKENS)
+    defaults = model.model.generation_config
+    end = {"eos_token_id": defaults.eos_token_id, "pad_token_id": defaults.pad_token_id}
+    outputs = model.model.generate_batch(
+        ids,
+        generation_config=GenerationConfig(**arguments, **end),
+        continuous_batching_config=ContinuousBatchingConfig(seed=0, page_size=BLOCK_TOKENS, num_blocks=blocks),
+        persistent_manager=True,
+    )
+    if errors := {output.error for output in outputs.values() if output.error}:
+        raise RuntimeError(f"generate_batch fails: {errors}")
+    generated = [output.generated_tokens for output in outputs.values()]
+    return model.tokenizer.batch_decode(generated, skip_special_tokens=True)
+
+
+def row_decoding(model: DialogueModel, contexts: Sequence[str], batch_size: int) -> list[str]:
     """Return responses by `generate_responses`."""
     responses = [""] * len(contexts)
     seeds = [prompt_seed(str(row), 0) for row in range(len(contexts))]
@@ -60,6 +89,23 @@ def ours(model: DialogueModel, contexts: Sequence[str], batch_size: int) -> list
         for row, text in zip(rows, texts, strict=True):
             responses[row] = text
     return responses
+
+
+METHODS = (padded, static, continuous, row_decoding)
+
+
+def load_gguf(file: Path) -> DialogueModel:
+    """Return a chat model whose weights are dequantized from a GGUF file."""
+    tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
+    network = AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, dtype=torch.float32)
+    network.config.__dict__.pop("quantization_config", None)
+    weights = network.state_dict()  # dequantized, but the library does not save a model that was read from GGUF
+    network = AutoModelForCausalLM.from_config(network.config, dtype=torch.float32)
+    network.load_state_dict(weights)
+    with tempfile.TemporaryDirectory() as folder:
+        network.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return replace(load_dialogue_model(folder), name=file.stem)
 
 
 def timed(respond: Callable[..., list[str]], *arguments: object) -> tuple[float, float, float]:
@@ -74,6 +120,7 @@ def timed(respond: Callable[..., list[str]], *arguments: object) -> tuple[float,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", default=str(TESTBED))
+    parser.add_argument("--gguf", type=Path, help="file of a chat model's weights, in place of --model")
     parser.add_argument("--prompts", type=int, default=3000)
     parser.add_argument("--batch_size", type=int, default=256)
     parser.add_argument("--threads", type=int, default=1)
@@ -82,7 +129,8 @@ def main() -> None:
     logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    model = load_dialogue_model(options.model)
+    logging.getLogger("ContinuousBatchingLogger").setLevel(logging.ERROR)
+    model = load_gguf(options.gguf) if options.gguf else load_dialogue_model(options.model)
     contexts = contexts_in_use(model, options.prompts)
     lengths = [len(ids) for ids in encode_contexts(model, contexts)]
     print(
@@ -90,19 +138,21 @@ def main() -> None:
         f"{model.model.device.type}, {options.threads} thread(s); {len(contexts)} contexts of {min(lengths)} to "
         f"{max(lengths)} tokens (median {median(lengths):.0f}), batches of {options.batch_size}"
     )
-    for respond in (plain, ours):
-        respond(model, contexts[: options.batch_size], options.batch_size)  # warm
-    rates: dict[str, list[tuple[float, float, float]]] = {"plain": [], "ours": []}
+    rates: dict[str, list[tuple[float, float, float]]] = {method.__name__: [] for method in METHODS}
+    for method in METHODS:
+        method(model, contexts[: min(16, options.batch_size)], options.batch_size)  # warm
     for _ in range(options.runs):
-        rates["plain"].append(timed(plain, model, contexts, options.batch_size))
-        rates["ours"].append(timed(ours, model, contexts, options.batch_size))
-    for column, name in enumerate(("responses/s", "responses per CPU second")):
-        of = {way: sorted(run[column] for run in runs) for way, runs in rates.items()}
-        ratios = sorted(b[column] / a[column] for a, b in zip(rates["plain"], rates["ours"], strict=True))
-        for way, values in of.items():
-            print(f"{way:>6} {name}: median {median(values):.0f}, from {values[0]:.0f} to {values[-1]:.0f}")
-        print(f"       ratio of the two: median {median(ratios):.2f}, least {ratios[0]:.2f}")
-    print("mean words of a response: " + ", ".join(f"{way} {runs[0][2]:.2f}" for way, runs in rates.items()))
+        for method in METHODS:
+            rates[method.__name__].append(timed(method, model, contexts, options.batch_size))
+    for column, unit in enumerate(("responses/s", "responses per CPU second")):
+        for name, runs in rates.items():
+            values = sorted(run[column] for run in runs)
+            ratios = sorted(b[column] / a[column] for a, b in zip(runs, rates["row_decoding"], strict=True))
+            print(
+                f"{name:>12} {unit}: median {median(values):.3g}, from {values[0]:.3g} to {values[-1]:.3g}; "
+                f"row_decoding is {median(ratios):.2f} times as fast (least {ratios[0]:.2f})"
+            )
+    print("mean words of a response: " + ", ".join(f"{name} {runs[0][2]:.2f}" for name, runs in rates.items()))
 
 
 if __name__ == "__main__":

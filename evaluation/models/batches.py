@@ -1,38 +1,40 @@
-"""How many rows a model runs at once: what a budget of memory holds, and half of that wherever it did not.
+"""Batches of a size that fits into memory, halved whenever the device runs out of memory.
 
-The budget is the device's, read when the work begins; what a row takes is estimated out of the model's config. Neither
-shapes a row: work that was killed goes on with the rows that are not finished, whatever batches come then.
+The memory budget is read from the device when the work begins; the memory of a row is estimated from the model's
+config. Batch sizes do not change results, so a resumed run may compute the unfinished rows in other batches.
 """
 
 import gc
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from itertools import takewhile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, TypeVar
 
+import numpy as np
 import psutil
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.revisions import first_line
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 log = logging.getLogger("evenhand")
 
-Item, Result = TypeVar("Item"), TypeVar("Result")
+Item, Result, Key = TypeVar("Item"), TypeVar("Result"), TypeVar("Key")
 
-GPU_MEMORY_FRACTION = 0.6  # of what is free: the rest is for fragments, and for what the estimates leave out
-MAX_HOST_BYTES = 3 << 29  # bytes; more makes no CPU faster, and a measurement fits beside other work
-# A GPU needs many tokens to be busy. A CPU needs few, whose widest activations stay in its caches: 1,024 tokens of
-# BERT-base, which measured best; of tiny models, whose calls are dear, more, but no more than pay.
+GPU_MEMORY_FRACTION = 0.6  # of the free memory; the rest covers fragmentation and errors of the estimates
+MAX_HOST_BYTES = 3 << 29  # larger batches are no faster on a CPU, and other work needs memory too
+# A GPU needs many tokens to be busy. On a CPU, the widest activations should fit into the cache: 1,024 tokens of
+# BERT-base, the fastest value measured. Tiny models, whose calls have a high fixed cost, run more tokens up to a limit.
 GPU_TOKENS_PER_PASS, MAX_CPU_TOKENS_PER_PASS, CPU_CACHE_BYTES = 32768, 4096, 12 << 20
 TOKENIZER_BATCH_SIZE = 10_000  # texts
 OUT_OF_MEMORY_MESSAGES = ("out of memory", "not enough memory", "can't allocate memory", "ALLOC_FAILED")
 
 
 def memory_budget(device: torch.device) -> int:
-    """Return the bytes that one batch may take on a device, beside the weights that are there."""
+    """Return how many bytes one batch may use on a device that already holds the weights."""
     if device.type != "cuda":
         return min(MAX_HOST_BYTES, psutil.virtual_memory().available // 2)
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -40,7 +42,7 @@ def memory_budget(device: torch.device) -> int:
 
 
 def tokens_per_pass(model: PreTrainedModel) -> int:
-    """Return how many tokens keep a model's device busy in one pass; more gain nothing."""
+    """Return how many tokens keep the model's device busy in one forward pass."""
     if model.device.type != "cpu":
         return GPU_TOKENS_PER_PASS
     return max(
@@ -48,35 +50,35 @@ def tokens_per_pass(model: PreTrainedModel) -> int:
     )
 
 
-def batch_size_limit(model: PreTrainedModel, bytes_of: Callable[[int], int]) -> Callable[[int], int]:
-    """Return a function: length of a row in tokens → how many such rows to run; at least 1.
+def batch_size_limit(model: PreTrainedModel, row_bytes: Callable[[int], int]) -> Callable[[int], int]:
+    """Return a function from the length of a row in tokens to the largest batch of such rows, at least 1.
 
-    `bytes_of(length)` is what one row takes. The budget is read once, here.
+    `row_bytes` returns the bytes of one row of a given length. The memory budget is read once, by this call.
     """
     memory, tokens = memory_budget(model.device), tokens_per_pass(model)
-    return lambda length: max(1, min(tokens // length, memory // bytes_of(length)))
+    return lambda length: max(1, min(tokens // length, memory // row_bytes(length)))
 
 
 def logits_bytes(model: PreTrainedModel, positions: int) -> int:
-    """Return the bytes of the logits at some positions, with their copy in float32 and its log-softmax."""
+    """Return the bytes of the logits at `positions` positions, of their float32 copy and of its log-softmax."""
     return positions * model.config.get_text_config(decoder=True).vocab_size * (model.dtype.itemsize + 8)
 
 
 def activations_bytes(model: PreTrainedModel, length: int) -> int:
-    """Return the bytes of what one layer holds of a row of `length` tokens: its states, and the attention's weights."""
-    shape = _model_sizes(model)
-    states = 8 * shape["hidden"] + 3 * shape["inner"]
-    return length * (states + 2 * shape["heads"] * length) * model.dtype.itemsize
+    """Return the bytes of one layer's hidden states and attention weights for a row of `length` tokens."""
+    sizes = _model_sizes(model)
+    states = 8 * sizes["hidden"] + 3 * sizes["inner"]
+    return length * (states + 2 * sizes["heads"] * length) * model.dtype.itemsize
 
 
 def cache_bytes(model: PreTrainedModel, length: int) -> int:
     """Return the bytes of the keys and values of a row of `length` tokens."""
-    shape = _model_sizes(model)
-    return 2 * length * shape["layers"] * shape["key_heads"] * shape["head"] * model.dtype.itemsize
+    sizes = _model_sizes(model)
+    return 2 * length * sizes["layers"] * sizes["key_heads"] * sizes["head"] * model.dtype.itemsize
 
 
 def _model_sizes(model: PreTrainedModel) -> dict[str, int]:
-    """Return the sizes of a model by its config; where that says nothing, BERT-large's."""
+    """Return the sizes of a model by its config, with BERT-large's for fields that the config lacks."""
     config = model.config.get_text_config(decoder=True)
 
     def size(default: int, *names: str) -> int:
@@ -94,7 +96,7 @@ def _model_sizes(model: PreTrainedModel) -> dict[str, int]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Say whether an error is a device's or the host's memory running out, and nothing about the model."""
+    """Return whether an error means that the device or the host ran out of memory."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in OUT_OF_MEMORY_MESSAGES)
@@ -102,72 +104,100 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def run_batches(
     items: Sequence[Item],
-    fits: Callable[[Item], int],
+    max_items: Callable[[Item], int],
     compute: Callable[[Sequence[Item]], Result],
     *,
-    alike: Callable[[Item], Any] = lambda item: None,
+    group_key: Callable[[Item], Any] = lambda item: None,
     shard: WorkShard = ALL_ROWS,
     row_of: Callable[[Item], int] = int,
 ) -> Iterator[tuple[Sequence[Item], Result]]:
-    """Yield batch by batch the items and what `compute` makes of them, in their order.
+    """Yield each batch of items and the result of `compute` for it, in the order of the items.
 
-    A batch begins with an item, which says how many like it fit, and goes on while `alike` stays the same; give the
-    largest items first. One that runs out of memory is halved and computed again, and no later one is larger. Of a
-    `shard` there are its batches alone; `row_of` returns a row that an item makes.
+    A batch has at most `max_items(first item)` items, all with the same `group_key`. Sort the largest items first. A
+    batch that runs out of memory is halved and computed again, and no later batch is larger. Only batches of `shard`
+    are computed; `row_of` returns one of the rows that an item stands for.
 
     Raises:
-        InputError: a single item does not fit.
+        InputError: A single item does not fit into memory.
     """
-    left, most = deque(shard.unfinished_batches(_split_batches(items, fits, alike), row_of)), len(items)
-    while left:
-        batch = left.popleft()
-        some = batch[:most]
+    pending, limit = deque(shard.unfinished_batches(_split_batches(items, max_items, group_key), row_of)), len(items)
+    while pending:
+        whole = pending.popleft()
+        batch = whole[:limit]
         try:
-            result = compute(some)
+            result = compute(batch)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            if len(some) == 1:
+            if len(batch) == 1:
                 raise InputError(
-                    f"device: one row alone does not fit into its memory ({str(error).splitlines()[0]}); give a device "
-                    "with more, a narrower dtype, or shorter texts."
+                    f"device: a single row does not fit into memory ({first_line(error)}); use a device with more "
+                    "memory, a smaller dtype or shorter texts."
                 ) from None
         else:
-            yield some, result
-            if len(batch) > len(some):
-                left.appendleft(batch[len(some) :])
+            yield batch, result
+            if len(whole) > len(batch):
+                pending.appendleft(whole[len(batch) :])
             continue
-        left.appendleft(batch)
-        free_gpu_memory()  # out of the handler, where the error no longer holds the batch's tensors
-        if most == len(items):
-            log.warning("a batch of %d does not fit into memory; going on with half as many", len(some))
-        most = len(some) // 2
+        pending.appendleft(whole)
+        free_gpu_memory()  # outside the handler, because the error holds the tensors of the batch
+        if limit == len(items):
+            log.warning("a batch of %d rows does not fit into memory; continuing with half the batch size", len(batch))
+        limit = len(batch) // 2
 
 
 def _split_batches(
-    items: Sequence[Item], fits: Callable[[Item], int], alike: Callable[[Item], Any]
+    items: Sequence[Item], max_items: Callable[[Item], int], group_key: Callable[[Item], Any]
 ) -> Iterator[Sequence[Item]]:
-    """Yield the items batch by batch, as they are where memory suffices."""
+    """Yield the batches that are computed if memory suffices."""
     start = 0
     while start < len(items):
-        some = items[start : start + fits(items[start])]
-        some = some[: sum(1 for _ in takewhile(lambda item, one=some[0]: alike(item) == alike(one), some))]
-        yield some
-        start += len(some)
+        batch = items[start : start + max_items(items[start])]
+        _, group = next(groupby(batch, group_key))
+        n = len(list(group))
+        yield batch[:n]
+        start += n
+
+
+def group_rows(keys: Iterable[Key]) -> dict[Key, list[int]]:
+    """Return the indices of the rows with each distinct key, in the order of first occurrence.
+
+    >>> group_rows("aba")
+    {'a': [0, 2], 'b': [1]}
+    """
+    groups: dict[Key, list[int]] = {}
+    for row, key in enumerate(keys):
+        groups.setdefault(key, []).append(row)
+    return groups
+
+
+def repeat_results(groups: Sequence[list[int]], results: Sequence[Result]) -> tuple[list[int], list[Result]]:
+    """Return the rows of all groups, and for each row the result of its group.
+
+    >>> repeat_results([[0, 2], [1]], ["x", "y"])
+    ([0, 2, 1], ['x', 'x', 'y'])
+    """
+    rows = [row for group in groups for row in group]
+    return rows, [result for group, result in zip(groups, results, strict=True) for _ in group]
+
+
+def longest_first(lengths: Sequence[int]) -> np.ndarray:
+    """Return the row indices by descending length, so that too little memory shows in the first batch; (n,)."""
+    return np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
 
 
 def tokenize_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], **arguments: Any) -> list[list[int]]:
-    """Return the token ids of texts; equal texts share one list, and no more are encoded at once than memory needs."""
+    """Return the token ids of texts; equal texts are encoded once and share one list."""
     distinct, encoded = list(dict.fromkeys(texts)), []
-    for start in range(0, len(distinct), TOKENIZER_BATCH_SIZE):  # what a tokenizer returns besides ids takes gigabytes
-        some = distinct[start : start + TOKENIZER_BATCH_SIZE]
-        encoded += tokenizer(some, return_attention_mask=False, **arguments)["input_ids"]
-    of_text = dict(zip(distinct, encoded, strict=True))
-    return [of_text[text] for text in texts]
+    for start in range(0, len(distinct), TOKENIZER_BATCH_SIZE):  # the whole output for all texts would take gigabytes
+        part = distinct[start : start + TOKENIZER_BATCH_SIZE]
+        encoded += tokenizer(part, return_attention_mask=False, **arguments)["input_ids"]
+    ids_by_text = dict(zip(distinct, encoded, strict=True))
+    return [ids_by_text[text] for text in texts]
 
 
 def free_gpu_memory() -> None:
-    """Give back what models that nobody holds any more have taken of a GPU."""
+    """Return the GPU memory of models that are no longer referenced."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

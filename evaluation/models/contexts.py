@@ -199,7 +199,9 @@ def close_reasoning(contexts: Sequence[str]) -> list[str]:
     >>> before_answers(["Hi!<|assistant|>", "Hi!<|assistant|><think>"])
     ['Hi!<|assistant|>', 'Hi!<|assistant|><think>\\n</think>\\n\\n']
     """
-    skips = (next((one.skip for one in REASONING_FORMATS if text.rstrip().endswith(one.cue)), "") for text in contexts)
+    skips = (
+        next((one.empty for one in REASONING_FORMATS if text.rstrip().endswith(one.start)), "") for text in contexts
+    )
     return [context + skip for context, skip in zip(contexts, skips, strict=True)]
 
 
@@ -228,6 +230,6 @@ def _strip_reasoning(tokenizer: Any, context: list[int], ids: list[int]) -> list
         if marks.end in text:
             end = marks.end  # the tokens up to the first one that completes it are no part of the answer
             return ids[bisect_left(range(len(ids)), True, key=lambda n: end in tokenizer.decode(ids[:n])) :]
-        if asked.endswith(marks.cue) or text.lstrip().startswith(marks.cue):
+        if asked.endswith(marks.start) or text.lstrip().startswith(marks.start):
             return None
     return ids

@@ -26,7 +26,7 @@ from evenhand.evaluation.models.checkpoints import (
     pad_with_eos,
     resolve_device,
 )
-from evenhand.evaluation.models.likelihood.masked import longest_input
+from evenhand.evaluation.models.input_lengths import max_input_length
 from evenhand.evaluation.models.revisions import (
     MODEL_FILES,
     MODULES_FILE,
@@ -89,7 +89,7 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
     weights = replace(settings, name=str(next(iter(module_folders(folder)), folder)), revision=None)
     load_weights(type(network), weights, optional=OPTIONAL_WEIGHTS)
     # A layout may promise more than there is.
-    encoder.max_seq_length = min(encoder.max_seq_length, longest_input(network))
+    encoder.max_seq_length = min(encoder.max_seq_length, max_input_length(network))
     try:
         encoder.encode("a text", show_progress_bar=False)
     except KeyError:
@@ -126,7 +126,7 @@ def sentence_embeddings(
     """Yield, batch by batch, the rows (r,) of texts and their vectors, float32 (r, h), until every text has one.
 
     Texts of the same tokens are run once and have exactly one vector. They come in a fixed order, the longest first, in
-    batches of `batch_size` distinct texts at most; of a `shard` there are its rows alone. A text longer
+    batches of `batch_size` distinct texts at most; of a `share` there are its rows alone. A text longer
     than the encoder reads is cut; `encode_texts` says which are.
 
     Raises:

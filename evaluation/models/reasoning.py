@@ -1,22 +1,25 @@
-"""How models that think before they answer mark their thoughts. Imports nothing heavy."""
+"""The markers of reasoning in the text of models that reason before they answer. Imports nothing heavy."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class ReasoningFormat:
-    """How a family of models marks thoughts: a context that ends with `cue` is followed by one (and so is a response
-    that begins with it), `end` stands between thought and answer, and `skip` behind the context makes the thought none.
+    """The reasoning markers of a family of models.
+
+    Attributes:
+        start: begins reasoning; it is the end of the context or the beginning of the response.
+        end: separates reasoning and answer.
+        empty: closes the reasoning at once when it is appended to a context that ends with `start`.
     """
 
-    cue: str
+    start: str
     end: str
-    skip: str
+    empty: str
 
 
 REASONING_FORMATS = (
-    ReasoningFormat(
-        "<think>", "</think>", "\n</think>\n\n"
-    ),  # the very text of Qwen3's template with enable_thinking=False
+    # The text of Qwen3's template with enable_thinking=False.
+    ReasoningFormat("<think>", "</think>", "\n</think>\n\n"),
     ReasoningFormat("<|start|>assistant", "<|channel|>final<|message|>", "<|channel|>final<|message|>"),  # gpt-oss
 )

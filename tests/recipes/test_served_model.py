@@ -78,7 +78,7 @@ def test_a_killed_server_ends_the_run_in_one_line_and_the_next_run_asks_for_the_
 
     with serving_alone(asked, dies_after=30) as url, pytest.raises(InputError) as error:
         respond(url)
-    assert "failed again and again (Connection error.); see to it and run again" in str(error.value)
+    assert "model.server: " in str(error.value) and "Connection error" in str(error.value)
     assert "\n" not in str(error.value)
     kept = pd.concat(map(read_table, (run.folder / "parts" / "responses").iterdir()))["response"]
     kept = {text.split()[-1] for text in kept}
@@ -95,7 +95,7 @@ def test_what_only_weights_can_say_is_refused_beside_a_server(tmp_path):
         Measurement(model=served, metrics=["generation_bias", "embedding_bias"])
     with pytest.raises(ValidationError, match=r"model\.api: sentence_pairs .*; give completions"):
         Measurement(model=served, metrics=["generation_bias", "sentence_pairs"])
-    with pytest.raises(InputError, match=r"model\.tokenizer: a server is asked for likelihoods by token ids, .*'some-"):
+    with pytest.raises(InputError, match=r"model\.tokenizer: .*'some-"):
         families.MeasureConfig(model=served).scored_model()
     with pytest.raises(ValidationError, match=r"model\.server: arc_easy "):
         Measurement(model=served, capabilities=["arc_easy"])
@@ -105,5 +105,5 @@ def test_what_only_weights_can_say_is_refused_beside_a_server(tmp_path):
         MeasureSettings(model=served, responses=tmp_path / "answered.csv")
     settings = config(tmp_path / "run", served.server)
     settings.decoding = DecodingSettings(preset="paper")
-    with pytest.raises(InputError, match="cannot be told min_new_tokens"):
+    with pytest.raises(InputError, match="decoding: .* min_new_tokens"):
         check_inputs(settings)

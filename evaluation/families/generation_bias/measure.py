@@ -61,11 +61,11 @@ from evenhand.evaluation.families.generation_bias.settings import (
 from evenhand.evaluation.families.offensiveness.metric import THRESHOLD, offensive_share
 from evenhand.evaluation.models.batches import free_gpu_memory
 from evenhand.evaluation.models.capabilities import capability_rows, load_tasks
-from evenhand.evaluation.models.classifier_labels import classifier_labels, labels_sha256
+from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label, labels_sha256
 from evenhand.evaluation.models.contexts import prompt_format
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import load_control_tag, load_dialogue_model
-from evenhand.evaluation.models.styles import label_index, load_style_classifier, to_style_vectors
+from evenhand.evaluation.models.styles import load_style_classifier, to_style_vectors
 from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore
 from evenhand.evaluation.rows import blocks
 from evenhand.evaluation.runs import processes
@@ -229,7 +229,7 @@ def _style_tables(run: Run, judge: CheckpointSettings, name: str, table: str) ->
 
 def _offensiveness(run: Run, judge: ClassifierSettings, measured: StyledRun, config: MeasureConfig) -> pd.DataFrame:
     classifier = load_style_classifier(judge, OFFENSIVE)
-    label = label_index(classifier, config.settings.offensiveness.label, "offensiveness.label")
+    label = find_label(classifier.labels, config.settings.offensiveness.label, classifier.name, "offensiveness.label")
     # As they are, as in paper 002: no descriptor is replaced.
     found = classify_in_parts(run, OFFENSIVENESS, classifier, measured.responses)[0]
     of_label = np.concatenate([some[:, label] for _, some in blocks(found)])

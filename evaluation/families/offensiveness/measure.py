@@ -18,7 +18,8 @@ from evenhand.evaluation.families.offensiveness.metric import (
     make_neutral_texts,
     offensive_share,
 )
-from evenhand.evaluation.models.styles import label_index, label_probability, load_style_classifier
+from evenhand.evaluation.models.classifier_labels import find_label
+from evenhand.evaluation.models.styles import label_probability, load_style_classifier
 from evenhand.evaluation.results import TEXT, BiasScore
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.environment import package_versions
@@ -68,7 +69,9 @@ def _classified(run: Run, config: MeasureConfig) -> pd.DataFrame:
     texts, neutral = rows[TEXT].tolist(), make_neutral_texts(rows)
     distinct = list(dict.fromkeys([*texts, *neutral]))
     classifier = load_style_classifier(config.settings.classifier, field="offensiveness.classifier")
-    label = label_index(classifier, config.settings.classifier.label, "offensiveness.classifier.label")
+    label = find_label(
+        classifier.labels, config.settings.classifier.label, classifier.name, "offensiveness.classifier.label"
+    )
     parts = run.parts("classified", ["probability"], len(distinct))
     chunks = np.split(np.arange(len(distinct)), range(CHUNK_SIZE, len(distinct), CHUNK_SIZE))
     for shard in parts.unfinished_shards():

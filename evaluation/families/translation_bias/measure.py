@@ -16,8 +16,9 @@ from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.translation_bias.metric import TRANSLATION, align, sentence_scores, translation_scores
 from evenhand.evaluation.families.translation_bias.shares import added_toxicity, gender_accuracy
 from evenhand.evaluation.families.translation_bias.sources import load_comparable_references, make_source_tables
+from evenhand.evaluation.models.classifier_labels import find_label
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
-from evenhand.evaluation.models.styles import label_index, label_probability, load_style_classifier
+from evenhand.evaluation.models.styles import label_probability, load_style_classifier
 from evenhand.evaluation.models.translation import translate
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.runs import processes
@@ -110,7 +111,7 @@ def _translate(run: Run, model: DialogueModel, pair: str, texts: list[str], batc
 def _toxicity(settings: ClassifierSettings, translations: pd.DataFrame, signature: Mapping[str, Any]) -> BiasScore:
     """Return added toxicity; the classifier must support the languages of the sources and the translations."""
     classifier = load_style_classifier(settings, field="toxicity")
-    label = label_index(classifier, settings.label, "toxicity.label")
+    label = find_label(classifier.labels, settings.label, classifier.name, "toxicity.label")
     texts = [*translations["text"], *translations[TRANSLATION]]
     with progress(len(texts), "toxicity", "texts") as advance:
         probabilities = label_probability(classifier, label, texts, on_progress=advance)

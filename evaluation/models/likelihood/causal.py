@@ -1,10 +1,9 @@
-"""The log-likelihood that a causal language model gives to whole sentences.
+"""The log-likelihood of whole sentences under a causal language model.
 
-What is scored are the tokens of a sentence, each given all before it: the start token and a context are read and not
-scored, the final end of sequence only if it is asked for. Perplexity is per token of that sum, exp(−Σ log p / tokens).
+The tokens of a sentence are scored, each given all previous tokens. The start token and a context are not scored; the
+end of sequence is scored only on request. The perplexity of a sentence is exp(−Σ log p / tokens).
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +11,8 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.batches import tokenize_texts
+from evenhand.evaluation.models.batches import longest_first, tokenize_texts
+from evenhand.evaluation.models.input_lengths import max_positions
 from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
@@ -20,7 +20,7 @@ from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 @dataclass(frozen=True)
 class EncodedSentences:
-    """Sentences as token ids; of each the first `begin`, (n,), are read and not scored. `start` is "bos" or "eos"."""
+    """Sentences as token ids, of which the first `begin` tokens, (n,), are not scored. `start` is "bos" or "eos"."""
 
     ids: list[list[int]]
     begin: np.ndarray
@@ -28,29 +28,34 @@ class EncodedSentences:
 
 
 def start_token(tokenizer: PreTrainedTokenizerBase) -> tuple[int, str]:
-    """Return the token that stands before a sentence and its name: BOS, or EOS where there is no BOS.
+    """Return the id and the name of the token before a sentence: BOS, or EOS if the tokenizer has no BOS.
 
     Raises:
-        InputError: there is neither.
+        InputError: The tokenizer has neither.
     """
     if tokenizer.bos_token_id is not None:
         return tokenizer.bos_token_id, "bos"
     if tokenizer.eos_token_id is not None:
         return tokenizer.eos_token_id, "eos"
-    raise InputError("model: its tokenizer has neither BOS nor EOS, so the first token has nothing to follow; add one.")
+    raise InputError("model: the tokenizer has neither BOS nor EOS, but a sentence needs a start token.")
 
 
 def encode_sentences(
     model: DialogueModel, sentences: Sequence[str], *, context: str = "", end_of_sequence: bool = False
 ) -> EncodedSentences:
-    """Return sentences as `encode` does, for a model with its tokenizer and its room.
+    """Return `encode` of the sentences with the model's tokenizer and its number of positions.
 
     Raises:
-        InputError: as there.
+        InputError: A sentence is empty or too long for the model, or the tokenizer has no start token.
     """
-    room = getattr(model.model.config, "max_position_embeddings", None)
-    how = {"context": context, "end_of_sequence": end_of_sequence}
-    return encode(model.tokenizer, sentences, name=model.name, room=room, **how)
+    return encode(
+        model.tokenizer,
+        sentences,
+        name=model.name,
+        max_tokens=max_positions(model.model.config),
+        context=context,
+        end_of_sequence=end_of_sequence,
+    )
 
 
 def encode(
@@ -58,52 +63,55 @@ def encode(
     sentences: Sequence[str],
     *,
     name: str,
-    room: int | None,
+    max_tokens: float,
     context: str = "",
     end_of_sequence: bool = False,
 ) -> EncodedSentences:
-    """Return the start token and the tokens of the context with each sentence behind it, encoded as one text.
+    """Return the start token, the context and the sentence as token ids, for each sentence.
 
-    A blank stands between the two unless the context ends with one, or with a line end. A token that holds the end of
-    the context and the beginning of the sentence is scored. `name` is the model's, and `room` the most tokens that it
-    takes, None for any number.
+    Context and sentence are encoded as one text, with a space between them unless the context ends with white space. A
+    token that contains both the end of the context and the start of the sentence is scored.
+
+    Args:
+        name: the model's name in errors.
+        max_tokens: how many tokens the model reads.
+        end_of_sequence: whether an EOS is appended and scored.
 
     Raises:
-        InputError: a sentence is empty or too long for the model; there is no start token.
+        InputError: A sentence is empty or too long for the model, or the tokenizer has no start token.
     """
     start, kind = start_token(tokenizer)
     context += " " * (context[-1:].strip() != "")
     head = tokenizer(context, add_special_tokens=False)["input_ids"] if context else []
     texts = tokenize_texts(tokenizer, [context + sentence for sentence in sentences], add_special_tokens=False)
     end = [tokenizer.eos_token_id] if end_of_sequence else []
-    room = room or math.inf
     begin = [1 + _common_prefix_length(head, text) for text in texts]
-    for sentence, text, read in zip(sentences, texts, begin, strict=True):
-        if 1 + len(text) == read:
-            raise InputError(f"sentences: {sentence!r} has no tokens for {name}; give it some text.")
-        if 1 + len(text) + len(end) > room:
+    for sentence, text, n_unscored in zip(sentences, texts, begin, strict=True):
+        if 1 + len(text) == n_unscored:
+            raise InputError(f"sentences: {sentence!r} has no tokens for {name}; leave it out.")
+        if (n_tokens := 1 + len(text) + len(end)) > max_tokens:
             raise InputError(
-                f"sentences: {sentence[:40]!r}… has {1 + len(text) + len(end)} tokens with what is before it, "
-                f"{name} has room for {room:.0f}; shorten it or leave it out."
+                f"sentences: {sentence[:40]!r}… has {n_tokens} tokens with the context; {name} reads at most "
+                f"{max_tokens:.0f}. Shorten it or leave it out."
             )
     return EncodedSentences([[start, *text, *end] for text in texts], np.array(begin, dtype=np.int64), kind)
 
 
-def _common_prefix_length(one: list[int], other: list[int]) -> int:
-    """Return how many tokens two texts have in common at their beginning."""
-    return next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))
+def _common_prefix_length(first: list[int], second: list[int]) -> int:
+    """Return the length of the longest common prefix of two lists of token ids."""
+    pairs = zip(first, second, strict=False)
+    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
 
 
 def sequence_log_likelihoods(
     model: DialogueModel, encoded: EncodedSentences, *, shard: WorkShard = ALL_ROWS
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield, batch by batch, rows (r,), Σ log p of each in nats, float64 (r,), and the number of tokens of that sum.
+    """Yield batches of rows (r,), Σ log p of each sentence in nats, float64 (r,), and its number of scored tokens (r,).
 
-    Rows come out by length, the longest first; of a `shard` there are its rows alone.
+    The longest sentences come first. Only rows of `shard` are computed.
     """
     lengths = np.array([len(ids) for ids in encoded.ids])
     pairs = list(zip(encoded.ids, encoded.begin, strict=True))
     heads, tails = [ids[:begin] for ids, begin in pairs], [ids[begin:] for ids, begin in pairs]
-    order = np.argsort(-lengths, kind="stable")
-    for rows, total in conditional_log_likelihoods(model, heads, tails, order, shard):
-        yield rows, total, lengths[rows] - encoded.begin[rows]
+    for rows, sums in conditional_log_likelihoods(model, heads, tails, longest_first(lengths), shard):
+        yield rows, sums, lengths[rows] - encoded.begin[rows]

@@ -1,13 +1,13 @@
-"""Many sentences with common beginnings, scored exactly, each distinct beginning once.
+"""Exact log-likelihoods of many sentences with common prefixes, in which each distinct prefix is computed once.
 
-HolisticBias' sentences differ in a descriptor, a noun or a template and share the rest: of 5.3 million tokens of v1.0
-in GPT-2's tokens only 0.8 million stand behind a beginning that no other sentence has had. The sentences are laid out
-as a tree of tokens. Its nodes are run depth first, packed into sequences in which a token attends to its ancestors
-alone and has its depth for a position, so that each sees exactly what it would see in its own sentence. A sequence
-that begins inside the tree is preceded by the path to its first node, and so needs nothing of the ones before.
+Sentences of HolisticBias differ in a descriptor, a noun or a template and share the rest: of 5.3 million GPT-2 tokens
+of v1.0, only 0.8 million follow a prefix that occurs for the first time. The sentences form a tree of tokens. The model
+runs its nodes in depth-first order, packed into sequences in which a token attends only to its ancestors and has its
+depth as position. Each token thus has the same inputs as in its sentence. A sequence that starts inside the tree begins
+with the path to its first node, and is independent of earlier sequences.
 
-This holds for models whose attention honours a mask and positions that are given (GPT-2, OPT, Llama, …). Others
-(Bloom's ALiBi counts positions itself, Mamba has no attention) are found out by `supports_prefix_trees`.
+The method needs a model that respects a given attention mask and given positions (GPT-2, OPT, Llama, …).
+`supports_prefix_trees` detects other models (Bloom's ALiBi counts positions by itself, Mamba has no attention).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,19 +24,25 @@ from evenhand.evaluation.models.likelihood.tokens import check_not_nan
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
-# Nodes of one sequence: more make attention, quadratic in them, dear; fewer repeat more paths. Measured on a CPU.
+# Nodes of one sequence. With more, attention, which is quadratic in them, dominates; with fewer, paths are repeated
+# more often. Measured on a CPU.
 NODES_PER_PASS = {"cpu": 768, "cuda": 2048}
-PROBE_SENTENCES, PROBE_ERROR = 8, {torch.float32: 1e-2, torch.float16: 0.2, torch.bfloat16: 1.0}  # nats of a sentence
+PROBE_SENTENCES = 8
+MAX_PROBE_ERROR = {torch.float32: 1e-2, torch.float16: 0.2, torch.bfloat16: 1.0}  # nats per sentence
 
 
 @dataclass(frozen=True)
 class PrefixTree:
-    """Distinct beginnings of sequences, depth first: a node is a token behind its parent's beginning.
+    """Distinct prefixes of sequences in depth-first order; a node stands for the prefix that ends with its token.
 
-    token, depth, parent: of each of n nodes, (n,), parents before children, the root first (depth 0, parent −1).
-    leaf: the last node of each sequence, (N,). inner: the m nodes that have children, in order, (m,). end: of each of
-    those the number of the first inner node behind its subtree, (m,). child, first_child: the n − 1 nodes under a
-    parent, by parent, and where each inner node's begin, (m + 1,).
+    Attributes:
+        token, depth, parent: the token id, depth and parent of each of the n nodes, (n,). Parents come before children;
+            the root comes first (depth 0, parent −1).
+        leaf: the last node of each of the N sequences, (N,).
+        inner: the m nodes with children, in order, (m,).
+        end: for each inner node, the index of the first inner node after its subtree, (m,).
+        child: the n − 1 nodes with a parent, sorted by parent.
+        first_child: for each inner node, the index of its first child in `child`, followed by n − 1, (m + 1,).
     """
 
     token: np.ndarray
@@ -50,28 +56,27 @@ class PrefixTree:
 
 
 def prefix_tree(sequences: Sequence[Sequence[int]]) -> PrefixTree:
-    """Return the tree of token sequences that all begin with the same token."""
+    """Return the tree of token sequences, all of which begin with the same token."""
     order = sorted(range(len(sequences)), key=sequences.__getitem__)
     length = np.array([len(sequences[row]) for row in order])
     tokens = np.full((len(order), length.max() + 1), -1, dtype=np.int32)
-    for place, row in enumerate(order):
-        tokens[place, : length[place]] = sequences[row]
+    for index, row in enumerate(order):
+        tokens[index, : length[index]] = sequences[row]
     differs = tokens[1:] != tokens[:-1]
-    differs[:, -1] = True  # two equal sequences differ nowhere else
-    shared = np.concatenate(
-        [[0], np.minimum(differs.argmax(axis=1), length[1:])]
-    )  # tokens in common with the one before
+    differs[:, -1] = True  # so that argmax is the full length for equal sequences
+    # The length of the common prefix of each sequence and the previous sequence.
+    shared = np.concatenate([[0], np.minimum(differs.argmax(axis=1), length[1:])])
     new = np.arange(tokens.shape[1])[None] >= shared[:, None]
     new &= np.arange(tokens.shape[1])[None] < length[:, None]
     row, depth = np.nonzero(new)
-    number = np.full(tokens.shape, -1, dtype=np.int64)
-    number[row, depth] = np.arange(len(row))
-    # A node's number stands in the row that brought it; later rows have it from the last such row above them.
-    place = np.where(number >= 0, np.arange(len(tokens))[:, None], 0)
-    number = number[np.maximum.accumulate(place, axis=0), np.arange(tokens.shape[1])[None]]
-    parent = np.where(depth > 0, number[row, depth - 1], -1)
+    node = np.full(tokens.shape, -1, dtype=np.int64)
+    node[row, depth] = np.arange(len(row))
+    # A node is entered in the row where it occurs first; later rows copy it from the last row that has an entry.
+    source = np.where(node >= 0, np.arange(len(tokens))[:, None], 0)
+    node = node[np.maximum.accumulate(source, axis=0), np.arange(tokens.shape[1])[None]]
+    parent = np.where(depth > 0, node[row, depth - 1], -1)
     leaf = np.empty(len(order), dtype=np.int64)
-    leaf[order] = number[np.arange(len(order)), length - 1]
+    leaf[order] = node[np.arange(len(order)), length - 1]
 
     child = 1 + np.argsort(parent[1:], kind="stable")
     inner, first_child = np.unique(parent[child], return_index=True)
@@ -88,17 +93,17 @@ def prefix_tree(sequences: Sequence[Sequence[int]]) -> PrefixTree:
 
 
 def _subtree_ends(depth: np.ndarray) -> np.ndarray:
-    """Return for each node, depth first, the next one that is not deeper; (m,)."""
+    """Return for each node in depth-first order the next node that is not deeper, (m,); m if no such node exists."""
     end, open_nodes = np.full(len(depth), len(depth)), []
-    for node, here in enumerate(depth.tolist()):
-        while open_nodes and open_nodes[-1][1] >= here:
+    for node, node_depth in enumerate(depth.tolist()):
+        while open_nodes and open_nodes[-1][1] >= node_depth:
             end[open_nodes.pop()[0]] = node
-        open_nodes.append((node, here))
+        open_nodes.append((node, node_depth))
     return end
 
 
 def count_positions(model: DialogueModel, tree: PrefixTree) -> int:
-    """Return how many positions the model runs for the tree: its inner nodes, and paths to where sequences begin."""
+    """Return how many positions the model computes for the tree: inner nodes, and paths to the starts of sequences."""
     batches = run_batches(
         range(len(tree.inner)), _max_nodes(model, tree), lambda nodes: len(_path_to_root(tree, nodes[0]))
     )
@@ -108,45 +113,49 @@ def count_positions(model: DialogueModel, tree: PrefixTree) -> int:
 def node_log_probabilities(
     model: DialogueModel, tree: PrefixTree, *, shard: WorkShard = ALL_ROWS
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield, sequence by sequence, rows (r,) and log p(token | all before it) of nodes in nats, float64 (r,).
+    """Yield batches of rows (r,) and log p(token | all previous tokens) of nodes in nats, float64 (r,).
 
-    Row k is node k + 1: the root follows nothing. Of a `shard` there are its rows alone, all children of a node.
+    Row k stands for node k + 1, because the root has no previous token. Rows are sorted by parent. Only rows of `shard`
+    are computed.
 
     Raises:
-        InputError: what the model gives is not a number.
+        InputError: A log-probability is NaN.
     """
-    # Rows come parent by parent.
-    how = {"shard": shard, "row_of": lambda node: tree.child[tree.first_child[node]] - 1}
-    compute, inner = partial(_log_probabilities, model, tree), range(len(tree.inner))
-    for nodes, log_p in run_batches(inner, _max_nodes(model, tree), compute, **how):
+    batches = run_batches(
+        range(len(tree.inner)),
+        _max_nodes(model, tree),
+        partial(_log_probabilities, model, tree),
+        shard=shard,
+        row_of=lambda node: tree.child[tree.first_child[node]] - 1,
+    )
+    for nodes, log_p in batches:
         children = tree.child[tree.first_child[nodes.start] : tree.first_child[nodes.stop]]
         yield children - 1, check_not_nan(log_p, model.name)
 
 
 def _max_nodes(model: DialogueModel, tree: PrefixTree) -> Callable[[int], int]:
-    """Return a function: inner node → how many, beginning with it, make one sequence with the path before them."""
+    """Return a function from an inner node to how many nodes, from it on, fit into a sequence after its path."""
     network = model.model
-    most = NODES_PER_PASS.get(network.device.type, NODES_PER_PASS["cpu"])
-    most = min(
-        most, memory_budget(network.device) // (logits_bytes(network, 1) + activations_bytes(network, most) // most)
-    )
-    return lambda node: max(1, most - int(tree.depth[tree.inner[node]]))
+    limit = NODES_PER_PASS.get(network.device.type, NODES_PER_PASS["cpu"])
+    node_bytes = logits_bytes(network, 1) + activations_bytes(network, limit) // limit
+    limit = min(limit, memory_budget(network.device) // node_bytes)
+    return lambda node: max(1, limit - int(tree.depth[tree.inner[node]]))
 
 
 @torch.inference_mode()
 def _log_probabilities(model: DialogueModel, tree: PrefixTree, nodes: range) -> np.ndarray:
-    """Return log p of the children of some inner nodes, by parent, float64 (r,)."""
+    """Return log p of the children of inner nodes, sorted by parent, float64 (r,)."""
     network, path = model.model, _path_to_root(tree, nodes.start)
     inner = np.concatenate([path, np.array(nodes)])
-    # A node is an ancestor of those from itself to the end of its subtree.
-    sees = (inner[None] <= inner[:, None]) & (inner[:, None] < tree.end[inner][None])
-    mask = torch.zeros(sees.shape, dtype=network.dtype).masked_fill(
-        torch.from_numpy(~sees), torch.finfo(network.dtype).min
+    # A node attends to itself and its ancestors: to the nodes whose subtree contains it.
+    attends = (inner[None] <= inner[:, None]) & (inner[:, None] < tree.end[inner][None])
+    mask = torch.zeros(attends.shape, dtype=network.dtype).masked_fill(
+        torch.from_numpy(~attends), torch.finfo(network.dtype).min
     )
-    run = tree.inner[inner]
+    inputs = tree.inner[inner]
     logits = network(
-        input_ids=torch.from_numpy(tree.token[run].astype(np.int64))[None].to(network.device),
-        position_ids=torch.from_numpy(tree.depth[run])[None].to(network.device),
+        input_ids=torch.from_numpy(tree.token[inputs].astype(np.int64))[None].to(network.device),
+        position_ids=torch.from_numpy(tree.depth[inputs])[None].to(network.device),
         attention_mask=mask[None, None].to(network.device),
         use_cache=False,
     ).logits[0, len(path) :]
@@ -159,7 +168,7 @@ def _log_probabilities(model: DialogueModel, tree: PrefixTree, nodes: range) -> 
 
 
 def _path_to_root(tree: PrefixTree, first: int) -> np.ndarray:
-    """Return the ancestors of an inner node, from the root, as places among the inner nodes."""
+    """Return the ancestors of an inner node from the root on, as indices into the inner nodes."""
     ancestors, node = [], tree.parent[tree.inner[first]]
     while node >= 0:
         ancestors.append(node)
@@ -168,20 +177,25 @@ def _path_to_root(tree: PrefixTree, first: int) -> np.ndarray:
 
 
 def sum_sequences(tree: PrefixTree, log_p: np.ndarray, begin: np.ndarray | int) -> np.ndarray:
-    """Return Σ log p of each sequence's tokens from position `begin` on, (N,), from those of all nodes but the root."""
-    by_depth = np.argsort(tree.depth, kind="stable")
-    levels = np.split(by_depth, np.flatnonzero(np.diff(tree.depth[by_depth])) + 1)[1:]
-    begin, found = np.broadcast_to(begin, tree.leaf.shape), np.zeros(len(tree.leaf))
-    for place in np.unique(begin):  # few: a context ends where it ends, but for the token that it shares with a word
-        total = np.concatenate([[0.0], np.where(tree.depth[1:] >= place, log_p, 0.0)])
+    """Return Σ log p of each sequence's tokens from position `begin` on, (N,).
+
+    Args:
+        log_p: log p of all nodes except the root, (n − 1,).
+        begin: the first summed position, for all sequences or for each, (N,).
+    """
+    order = np.argsort(tree.depth, kind="stable")
+    levels = np.split(order, np.flatnonzero(np.diff(tree.depth[order])) + 1)[1:]
+    begin, sums = np.broadcast_to(begin, tree.leaf.shape), np.zeros(len(tree.leaf))
+    for position in np.unique(begin):  # one or two values: after the context, with or without its last token
+        total = np.concatenate([[0.0], np.where(tree.depth[1:] >= position, log_p, 0.0)])
         for nodes in levels:
             total[nodes] += total[tree.parent[nodes]]
-        found[begin == place] = total[tree.leaf[begin == place]]
-    return found
+        sums[begin == position] = total[tree.leaf[begin == position]]
+    return sums
 
 
 def supports_prefix_trees(model: DialogueModel, encoded: EncodedSentences) -> bool:
-    """Say whether the model scores some of the sentences in a tree as it does plainly; it may not take trees at all."""
+    """Return whether the model gives a sample of the sentences the same scores in a tree as one by one."""
     chosen = np.unique(np.linspace(0, len(encoded.ids) - 1, PROBE_SENTENCES).astype(int))
     probes = EncodedSentences([encoded.ids[row] for row in chosen], encoded.begin[chosen], encoded.start)
     tree = prefix_tree(probes.ids)
@@ -190,11 +204,10 @@ def supports_prefix_trees(model: DialogueModel, encoded: EncodedSentences) -> bo
         for rows, values in node_log_probabilities(model, tree):
             log_p[rows] = values
     except InputError:
-        raise  # broken weights, or no memory for a single node: no fault of trees
+        raise  # broken weights or too little memory, which do not depend on the tree
     except (TypeError, ValueError, RuntimeError, IndexError, AttributeError):
         return False
-    plain = np.empty(len(chosen))
+    expected = np.empty(len(chosen))
     for rows, values, _ in sequence_log_likelihoods(model, probes):
-        plain[rows] = values
-    found = sum_sequences(tree, log_p, probes.begin)
-    return bool(np.abs(found - plain).max() <= PROBE_ERROR[model.model.dtype])
+        expected[rows] = values
+    return bool(np.abs(sum_sequences(tree, log_p, probes.begin) - expected).max() <= MAX_PROBE_ERROR[model.model.dtype])

@@ -1,4 +1,4 @@
-"""Σ log p of many sentences, by the fastest way that a model allows, kept on disk as it goes."""
+"""Σ log p of many sentences by the fastest method that a model supports, saved to disk while it runs."""
 
 import logging
 from collections.abc import Sequence
@@ -21,19 +21,19 @@ from evenhand.evaluation.settings import ModelSettings
 
 log = logging.getLogger("evenhand")
 
-SENTENCES_PER_PART = 1024  # sentences that an encoder-decoder model scores in one go
+SENTENCES_PER_PART = 1024  # of an encoder-decoder model
 
 
 def sentence_log_likelihoods(
     run: Run, model: DialogueModel, sentences: Sequence[str], context: str = "", end_of_sequence: bool = False
 ) -> tuple[np.ndarray, np.ndarray, str]:
-    """Return Σ log p in nats and the number of tokens of each sentence, (n,), and how they were scored.
+    """Return Σ log p in nats and the number of tokens of each sentence, (n,) each, and a description of the scoring.
 
-    A causal model reads its start token, then the context. An encoder-decoder one reads the context, and its scores
-    count the end of the sentence, as those of its responses do.
+    A causal model reads its start token and the context before the sentence. An encoder-decoder model encodes the
+    context, and its scores include the end of the sentence.
 
     Raises:
-        InputError: a sentence has no tokens, or too many; an encoder-decoder model has no context.
+        InputError: A sentence has no tokens or too many, or an encoder-decoder model has no context.
     """
     if model.kind == "encoder_decoder":
         return _score_given_context(run, model, sentences, context)
@@ -41,7 +41,7 @@ def sentence_log_likelihoods(
     tokens = np.array([len(ids) for ids in encoded.ids]) - encoded.begin
     variant = f"Σ log p of the whole sentence after {encoded.start.upper()}" + " and a context" * bool(context)
     if not supports_prefix_trees(model, encoded):
-        log.warning("model: %s does not take trees of sentences; it is scored plainly, and slower", model.name)
+        log.warning("model: %s does not support prefix trees; scoring sentence by sentence is slower", model.name)
         parts = run.parts("sentences", ["log_likelihood"], len(sentences))
         for shard in parts.unfinished_shards():
             batches = (batch[:2] for batch in sequence_log_likelihoods(model, encoded, shard=shard))
@@ -58,10 +58,11 @@ def sentence_log_likelihoods(
 def score_sentences(
     run: Run, settings: ModelSettings, sentences: Sequence[str], context: str, end_of_sequence: bool
 ) -> tuple[np.ndarray, np.ndarray, str]:
-    """Return `sentence_log_likelihoods` of a model that is loaded for it, or those that its server says.
+    """Return `served_log_likelihoods` of a served model, else `sentence_log_likelihoods` of the loaded model.
 
     Raises:
-        InputError: as there, and for what `served_log_likelihoods` raises one.
+        InputError: The model cannot be loaded or queried, a sentence has no tokens or too many, or an encoder-decoder
+            model has no context.
     """
     if settings.server is not None:
         return served_log_likelihoods(run, settings, sentences, context, end_of_sequence)
@@ -73,7 +74,7 @@ def _score_given_context(
 ) -> tuple[np.ndarray, np.ndarray, str]:
     if not context:
         raise InputError(
-            f"context: {model.name} is an encoder-decoder model and has to read something; give a context."
+            f"context: {model.name} is an encoder-decoder model and needs an input for its encoder; set a context."
         )
     parts = run.parts("sentences", ["log_likelihood", "tokens"], len(sentences))
     chunks = np.split(np.arange(len(sentences)), range(SENTENCES_PER_PART, len(sentences), SENTENCES_PER_PART))

@@ -1,4 +1,4 @@
-"""Σ log p of token sequences, each token given those before it, by a causal or an encoder-decoder model."""
+"""Σ log p of token sequences, each token given all previous tokens, by a causal or an encoder-decoder model."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
-IGNORED_LABEL = -100  # the label of a position that is not scored, as in torch's cross_entropy
+IGNORED_LABEL = -100  # labels a position that is not scored, as in torch's cross_entropy
 
 
 def conditional_log_likelihoods(
@@ -21,30 +21,33 @@ def conditional_log_likelihoods(
     order: np.ndarray,
     shard: WorkShard = ALL_ROWS,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield, batch by batch, rows (r,) and Σ log p of each one's tail given its head, in nats, float64 (r,).
+    """Yield batches of rows (r,) and Σ log p of their tails given their heads, in nats, float64 (r,).
 
-    `order` are the rows, the longest first; of a `shard` there are its rows alone. An encoder-decoder model encodes
-    the head; a causal one reads both in one sequence, the head unscored.
+    An encoder-decoder model encodes the head and scores the tail. A causal model reads head and tail as one sequence
+    and scores the tail.
+
+    Args:
+        heads, tails: token ids, (n,) lists.
+        order: the rows, sorted by descending length.
+        shard: the rows to compute; by default all.
 
     Raises:
-        InputError: what the model gives is not a number.
+        InputError: A score is NaN.
     """
     network = dialogue_model.model
-    at_once = batch_size_limit(
-        network, lambda length: logits_bytes(network, length) + activations_bytes(network, length)
-    )
+    limit = batch_size_limit(network, lambda length: logits_bytes(network, length) + activations_bytes(network, length))
 
     def compute(rows: np.ndarray) -> np.ndarray:
-        found = _score_batch(dialogue_model, [heads[row] for row in rows], [tails[row] for row in rows])
-        return check_not_nan(found, dialogue_model.name)
+        sums = _score_batch(dialogue_model, [heads[row] for row in rows], [tails[row] for row in rows])
+        return check_not_nan(sums, dialogue_model.name)
 
-    return run_batches(order, lambda row: at_once(len(heads[row]) + len(tails[row])), compute, shard=shard)
+    return run_batches(order, lambda row: limit(len(heads[row]) + len(tails[row])), compute, shard=shard)
 
 
 def check_not_nan(values: np.ndarray, name: str) -> np.ndarray:
-    """Return what the model of this name gave, or raise an InputError if it is not all numbers."""
+    """Return the log-probabilities of the model called `name`, or raise an InputError if one is NaN."""
     if np.isnan(values).any():
-        raise InputError(f"model: {name} gives NaN where a log-probability should be; {BROKEN_WEIGHTS}")
+        raise InputError(f"model: {name} returns NaN as a log-probability; {BROKEN_WEIGHTS}")
     return values
 
 
@@ -53,17 +56,17 @@ def _score_batch(dialogue_model: DialogueModel, heads: list[list[int]], tails: l
     model, filler = dialogue_model.model, dialogue_model.tokenizer.pad_token_id
     encoder_decoder = dialogue_model.kind == "encoder_decoder"
     inputs = heads if encoder_decoder else [head + tail for head, tail in zip(heads, tails, strict=True)]
-    # Padding stands on the right, behind all that is scored, so a causal model never sees it.
+    # With padding on the right, no scored token of a causal model attends to it.
     arguments = {
         "input_ids": _pad_right(inputs, filler).to(model.device),
         "attention_mask": _pad_right([[1] * len(ids) for ids in inputs], 0).to(model.device),
     }
     if encoder_decoder:
         labels = _pad_right(tails, IGNORED_LABEL).to(model.device)
-        logits = model(**arguments, labels=labels).logits  # the model shifts the labels to the right itself
+        logits = model(**arguments, labels=labels).logits  # the model shifts the labels to the right
     else:
         labels = [[IGNORED_LABEL] * len(head) + tail for head, tail in zip(heads, tails, strict=True)]
-        first = max(1, min(map(len, heads)))  # nothing before it is scored in any row
+        first = max(1, min(map(len, heads)))  # no row scores an earlier position
         labels = _pad_right(labels, IGNORED_LABEL)[:, first:].to(model.device)
         logits = model(**arguments, use_cache=False).logits[:, first - 1 : -1]
     losses = torch.nn.functional.cross_entropy(
@@ -73,6 +76,6 @@ def _score_batch(dialogue_model: DialogueModel, heads: list[list[int]], tails: l
 
 
 def _pad_right(rows: Sequence[list[int]], filler: int) -> torch.Tensor:
-    """Return the rows as a tensor, filled up on the right."""
+    """Return the rows as a tensor, padded on the right with `filler`."""
     width = max(map(len, rows))
     return torch.tensor([row + [filler] * (width - len(row)) for row in rows])

@@ -306,9 +306,8 @@ def test_a_batch_that_memory_does_not_hold_is_halved_and_the_responses_are_the_s
 
     monkeypatch.setattr(generation, "_generate_batch", short_of_memory)
     assert answers(gpt2, contexts, seeds, arguments) == expected
-    assert [record.message for record in caplog.records] == [
-        f"a batch of {len(set(zip(contexts, seeds, strict=True)))} does not fit into memory; going on with half as many"
-    ]
+    (message,) = caplog.messages
+    assert f"a batch of {len(set(zip(contexts, seeds, strict=True)))} " in message
 
 
 def test_batches_are_no_larger_than_the_memory(gpt2, monkeypatch):
@@ -319,7 +318,7 @@ def test_batches_are_no_larger_than_the_memory(gpt2, monkeypatch):
 
 def test_wrong_contexts_are_one_clear_error_before_any_work(gpt2):
     chosen = decoding("sample", max_new_tokens=90)
-    with pytest.raises(InputError, match="has room for 6 beside the 90"):
+    with pytest.raises(InputError, match="contexts: .* 6, with max_new_tokens 90"):
         generate_responses(gpt2, ["a " * 7], [0], chosen)
     with pytest.raises(InputError, match="one is empty"):
         generate_responses(gpt2, ["a", ""], [0, 0], chosen)
@@ -328,7 +327,7 @@ def test_wrong_contexts_are_one_clear_error_before_any_work(gpt2):
     with pytest.raises(InputError, match="batch_size: 0"):
         generate_responses(gpt2, ["a"], [0], chosen, batch_size=0)
     assert list(generate_responses(gpt2, [], [], chosen)) == []
-    with pytest.raises(InputError, match="max_new_tokens is 97; tiny has room for 96"):
+    with pytest.raises(InputError, match="max_new_tokens is 97; tiny has 96"):
         generate_responses(tiny("blenderbot"), ["a"], [0], decoding("sample", max_new_tokens=97))
 
 
@@ -337,7 +336,7 @@ def test_broken_weights_are_one_clear_error(arguments):
     broken = tiny("gpt2")
     with torch.no_grad():
         broken.model.transformer.ln_f.weight.fill_(torch.nan)
-    with pytest.raises(InputError, match="not numbers; its weights are broken"):
+    with pytest.raises(InputError, match="model: .* weights"):
         answers(broken, ["a<eos>"], [0], decoding("sample", max_new_tokens=2, **arguments))
 
 

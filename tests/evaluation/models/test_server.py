@@ -72,7 +72,7 @@ def failure(url, *, n=3, **told):
 
 def test_a_server_that_refuses_is_not_asked_again_and_the_key_is_not_told():
     with serving("refused", share=1) as (url, told):
-        assert "refuses the key (401)" in failure(url) and told["failed"]["refused"] <= 3
+        assert "401" in failure(url) and told["failed"]["refused"] <= 3
     with serving("bad", share=1) as (url, told):
         assert "no such model, said Bearer …" in failure(url) and told["failed"]["bad"] <= 3
     with serving("detailed", share=1) as (url, _):
@@ -80,7 +80,7 @@ def test_a_server_that_refuses_is_not_asked_again_and_the_key_is_not_told():
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"), [("broken", "status 500"), ("reset", "Connection error"), ("two", "no answer")]
+    ("fault", "said"), [("broken", "status 500"), ("reset", "Connection error"), ("two", "format")]
 )
 def test_a_server_that_always_fails_is_told_in_one_line(monkeypatch, fault, said):
     monkeypatch.setattr(server, "MAX_RETRIES", 1)
@@ -140,9 +140,9 @@ def test_decoding_is_told_as_the_api_has_it():
     assert request_arguments(sample) == told
     assert request_arguments({**sample, "stop_strings": ["."], "min_p": None}) == {**told, "stop": ["."]}
     assert request_arguments({"do_sample": False, "max_new_tokens": 40}) == {"max_tokens": 40, "temperature": 0}
-    with pytest.raises(InputError, match="cannot be told min_new_tokens, num_beams; leave"):
+    with pytest.raises(InputError, match="decoding: .* min_new_tokens, num_beams;"):
         request_arguments({"do_sample": False, "num_beams": 10, "min_new_tokens": 20})
-    with pytest.raises(InputError, match="cannot be told top_k;"):
+    with pytest.raises(InputError, match="decoding: .* top_k;"):
         request_arguments({**sample, "top_k": 50})
 
 

