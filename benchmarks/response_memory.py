@@ -19,12 +19,8 @@ import pandas as pd
 import torch
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
 
-from evenhand.evaluation.families.generation_bias.collect.responses import (
-    classify_in_parts,
-    cleaned,
-    likelihoods_of_responses,
-    respond,
-)
+from evenhand.evaluation.families.generation_bias.collect.classification import classify_in_parts, clean_responses
+from evenhand.evaluation.families.generation_bias.collect.responses import likelihoods_of_responses, respond
 from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run, style_tables
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import load_dialogue_model
@@ -91,7 +87,7 @@ def main() -> None:
         short = decoding("sample", max_new_tokens=2)
 
         def classify() -> None:
-            vectors, cut = classify_in_parts(run, "styles", classifier, cleaned(said, prompts[DESCRIPTOR]))
+            vectors, cut = classify_in_parts(run, "styles", classifier, clean_responses(said, prompts[DESCRIPTOR]))
             run.ensure("styles", lambda: style_tables(prompts[PROMPT_ID], blocks(vectors), labels, cut))
 
         report(f"{given.responses:,} prompts, models loaded", lambda: None)

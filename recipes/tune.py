@@ -14,7 +14,8 @@ from datasets import Dataset
 from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.generation_bias.collect.responses import classify, respond
+from evenhand.evaluation.families.generation_bias.collect.classification import classify_responses
+from evenhand.evaluation.families.generation_bias.collect.responses import respond
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
 from evenhand.evaluation.families.generation_bias.settings import neutral_dialogue
 from evenhand.evaluation.models.contexts import render_contexts
@@ -137,7 +138,7 @@ def bias_during_training(
         model_now = replace(base, model=model)
         batch_size = config.decoding.batch_size
         texts = respond(model_now, prompts, tag, arguments, seed=config.seed, batch_size=batch_size)
-        vectors = classify(classifier, [text or "" for text in texts], prompts[DESCRIPTOR].tolist())
+        vectors = classify_responses(classifier, [text or "" for text in texts], prompts[DESCRIPTOR].tolist())
         return {BIAS_NAME: descriptor_spread(arrange_cells(vectors, template, descriptor), pooled=True).corrected.value}
 
     return measure

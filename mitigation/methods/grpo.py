@@ -16,7 +16,7 @@ import pandas as pd
 from datasets import Dataset
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.generation_bias.collect.responses import classify
+from evenhand.evaluation.families.generation_bias.collect.classification import classify_responses
 from evenhand.evaluation.families.generation_bias.costs.relevance import other_prompts
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
@@ -95,7 +95,7 @@ def rewards(base: DialogueModel, classifier: StyleClassifier, relevance_weight: 
         offset: Sequence[float],
         **further: object,
     ) -> list[float]:
-        vectors = classify(classifier, strip_blanks(completions), descriptor)
+        vectors = classify_responses(classifier, strip_blanks(completions), descriptor)
         return (np.array(offset) - (vectors * np.array(direction)).sum(axis=1)).tolist()
 
     def relevance(

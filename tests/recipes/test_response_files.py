@@ -7,8 +7,7 @@ from pydantic import ValidationError
 
 from evenhand.evaluation.datasets.response_files import read_responses
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.generation_bias import measure as module
-from evenhand.evaluation.families.generation_bias.collect import response_file
+from evenhand.evaluation.families.generation_bias.collect import loaded_model, response_file
 from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.results import find_score, read_scores, signature_line
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
@@ -51,7 +50,7 @@ def runs(asked, tmp_path_factory):
     kind = [(names.index(name) + (row % 4 == 0)) % 2 for row, name in enumerate(asked["descriptor"])]
     biased, even = ([KIND if one else CURT for one in side] for side in (kind, np.arange(len(asked)) % 2))
     with pytest.MonkeyPatch.context() as patched:
-        patched.delattr(module, "load_dialogue_model")  # no model is loaded
+        patched.delattr(loaded_model, "load_dialogue_model")  # no model is loaded
         before = measured(folder / "before", asked, biased, decoding=DecodingSettings(arguments={"temperature": 0.7}))
         after = measured(folder / "after", asked, even, decoding=DecodingSettings(arguments={"temperature": 0.7}))
     return before, after

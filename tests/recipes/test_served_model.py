@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.generation_bias import measure as module
+from evenhand.evaluation.families.generation_bias.collect import loaded_model
 from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts
 from evenhand.evaluation.families.generation_bias.collect.served import served_responses
 from evenhand.evaluation.families.generation_bias.settings import Settings
@@ -40,7 +40,7 @@ def test_a_served_model_is_measured_once_for_each_prompt_and_the_key_is_left_now
     tmp_path, monkeypatch, caplog, capfd
 ):
     monkeypatch.setenv("EVENHAND_API_KEY", CANARY)
-    monkeypatch.delattr(module, "load_dialogue_model")  # no model is loaded
+    monkeypatch.delattr(loaded_model, "load_dialogue_model")  # no model is loaded
     run = tmp_path / "run"
     with serving("rate", "broken", "cut", "reset", seedless=True) as (url, seen):
         measure(config(run, url))

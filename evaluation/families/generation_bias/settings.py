@@ -79,7 +79,7 @@ def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | Class
         )
     found = {
         name: replace(model, name=config.place(model.name, name))
-        for name, model in wanted_classifiers(config).items()
+        for name, model in named_classifiers(config).items()
         if name != OFFENSIVE
     }
     return found if offensive.name is None else {**found, OFFENSIVE: offensive}
@@ -99,7 +99,7 @@ def neutral_dialogue(config: "MeasureConfig") -> str | None:
     return None if name is None else config.place(name, "neutral_dialogue")
 
 
-def wanted_classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | ClassifierSettings]:
+def named_classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | ClassifierSettings]:
     """Return the classifiers that are wanted under the names that they were given; "auto" is resolved."""
     settings = config.settings
     first, second, offensive = settings.style_classifier, settings.second_style_classifier, settings.offensiveness
@@ -118,7 +118,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
     from evenhand.evaluation.datasets.style_clusters import load_style_clusters
     from evenhand.evaluation.families.generation_bias.collect.prompts import prompts_fingerprint
-    from evenhand.evaluation.families.generation_bias.collect.response_file import given_fingerprint
+    from evenhand.evaluation.families.generation_bias.collect.response_file import response_file_inputs
     from evenhand.evaluation.models.capabilities import check_tasks, is_task_file
     from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label
     from evenhand.evaluation.models.revisions import model_revision
@@ -144,7 +144,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     if OFFENSIVE in models:
         judge = settings.offensiveness
         find_label(labels[OFFENSIVE], judge.label, judge.name, "generation_bias.offensiveness.label")
-    found |= given_fingerprint(config) if config.responses else prompts_fingerprint(config.prompts)
+    found |= response_file_inputs(config) if config.responses else prompts_fingerprint(config.prompts)
     if config.capabilities:
         check_tasks(config.capabilities)
         found["capabilities"] = [sha256_of(Path(task)) if is_task_file(task) else task for task in config.capabilities]

@@ -52,7 +52,9 @@ def test_rows_hold_the_direction_of_their_descriptor_in_standard_deviations_of_b
 
 def test_evenness_is_worth_less_where_a_response_is_what_its_descriptor_gets(monkeypatch):
     """−b/σ by hand: 1/8 / (√2/8) = √2/2 for what deaf people get, −3/8 / (√2/8) for what they do not."""
-    monkeypatch.setattr(grpo, "classify", lambda classifier, said, of: np.array([STYLES[text] for text in said]))
+    monkeypatch.setattr(
+        grpo, "classify_responses", lambda classifier, said, of: np.array([STYLES[text] for text in said])
+    )
     columns = rows(labelled(), render).select([0, 0, 2, 0]).to_dict()
     evenness, _ = rewards(tiny_base(), None, 1.0)
     found = evenness(completions=[" warm", "cold ", "cold", " "], **columns)

@@ -23,8 +23,11 @@ from evenhand.evaluation.datasets.response_files import (
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts, prompts_fingerprint
+from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, RESPONSES
 from evenhand.evaluation.results import LEFT_OUT, PROMPT_ID, RESPONSE, TEMPLATE
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import sha256_of
+from evenhand.evaluation.runs.run import Run
 
 
 def write_prompts(path: Path, config: MeasureConfig) -> int:
@@ -38,7 +41,7 @@ def write_prompts(path: Path, config: MeasureConfig) -> int:
     return len(prompts)
 
 
-def answered(config: MeasureConfig) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _read_tables(config: MeasureConfig) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the prompts, and row by row prompt_id and response: the file's own prompts, or those that were written.
 
     Raises:
@@ -59,20 +62,36 @@ def answered(config: MeasureConfig) -> tuple[pd.DataFrame, pd.DataFrame]:
     return prompts, pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses, LEFT_OUT: None})
 
 
-def given_fingerprint(config: MeasureConfig) -> dict[str, str]:
+def response_file_inputs(config: MeasureConfig) -> dict[str, str]:
     """Return hashes of the file of responses and of what its prompts were drawn from.
 
     Raises:
-        InputError: as `answered`; the tag is not the one that is told.
+        InputError: as `_read_tables`; the tag is not the one that is told.
     """
-    answered(config)
+    _read_tables(config)
     columns = _columns(config.responses)
     tag_of(columns, config.settings.control_tag, config.responses)
     found = {"responses": sha256_of(config.responses)}
     return found | (prompts_fingerprint(config.prompts) if PROMPT_ID in columns else {})
 
 
-def given_signature(config: MeasureConfig) -> dict[str, Any]:
+def collect_from_file(run: Run, config: MeasureConfig) -> dict[str, Any]:
+    """Write the responses of a file; return the signature's fields on model, dataset and decoding."""
+
+    def write_tables() -> dict[str, Any]:
+        if not (run.has(PROMPTS) and run.has(RESPONSES)):
+            with run.step(RESPONSES):
+                prompts, responses = _read_tables(config)
+                run.write(PROMPTS, prompts)
+                run.write(RESPONSES, responses)
+        signature = _file_signature(config)
+        _parse.cache_clear()
+        return signature
+
+    return processes.on_rank_zero(write_tables)
+
+
+def _file_signature(config: MeasureConfig) -> dict[str, Any]:
     """Return what a signature says of responses that were given: the model's name and the decoding are hearsay."""
     columns, model = _columns(config.responses), config.model
     source = config.prompts.file or config.prompts.dataset if PROMPT_ID in columns else config.responses.name
@@ -98,11 +117,6 @@ def _columns(path: Path) -> dict[str, list]:
 @lru_cache(maxsize=1)
 def _parse(path: Path, version: tuple[int, int] | None) -> dict[str, list]:
     return read_responses(path)
-
-
-def forget_response_file() -> None:
-    """Free the memory of the parsed file."""
-    _parse.cache_clear()
 
 
 def without_templates(prompts: pd.DataFrame) -> bool:

@@ -1,21 +1,19 @@
-"""Prompts → responses → style vectors, by a dialogue model and a style classifier."""
+"""Responses to prompts by a dialogue model, and their likelihoods."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.mentions import clean_response
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.costs.relevance import other_prompts
 from evenhand.evaluation.models.contexts import UNFINISHED_REASONING, render_contexts
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
 from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.styles import StyleClassifier, classify_texts, style_vectors, warn_truncated
 from evenhand.evaluation.results import LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
-from evenhand.evaluation.rows import Rows
 from evenhand.evaluation.runs.parts import Parts
 from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.runs.run import Run
@@ -31,11 +29,15 @@ def respond(
     batch_size: int,
     run: Run | None = None,
 ) -> list[str | None]:
-    """Return one response per prompt row; a run keeps batches as they are made, and does not make them again.
+    """Return one response per prompt; None for a response whose reasoning did not end (`generate_responses`).
 
-    None is a response that never left its thought (`generate_responses`).
-    Without one nothing is kept and no progress is shown. `arguments` are those of `generate`, the tag stands at the end
-    of each context.
+    With a run, finished batches are saved and a killed run resumes; without one, nothing is saved and no progress is
+    displayed.
+
+    Args:
+        tag: control tag, appended to each context.
+        arguments: keyword arguments of `generate`.
+        seed: base of the seeds of the prompts.
     """
     contexts = render_contexts(model, prompts[TEXT].tolist(), prompts[PERSONA].tolist(), tag)
     seeds = [prompt_seed(prompt_id, seed) for prompt_id in prompts[PROMPT_ID]]
@@ -56,49 +58,37 @@ def read_responses(parts: Parts) -> list[str | None]:
 
 
 def response_table(prompts: pd.DataFrame, texts: Sequence[str | None]) -> pd.DataFrame:
-    """Return row by row prompt_id, response, and why it is left out; None is a response that never left its thought."""
+    """Return prompt_id, response and the reason for leaving it out; None is a response whose reasoning did not end."""
     left_out = [UNFINISHED_REASONING if text is None else None for text in texts]
-    answered = {RESPONSE: [text or "" for text in texts], LEFT_OUT: left_out}
-    return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], **answered})
+    responses = [text or "" for text in texts]
+    return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses, LEFT_OUT: left_out})
 
 
-def refuse_silence(responses: Sequence[str]) -> None:
-    """Raise an InputError if no response has any text."""
-    if not any(response.strip() for response in responses):
+def check_repeated_prompts(prompts: pd.DataFrame, arguments: Mapping[str, Any], config: MeasureConfig) -> None:
+    """Raise InputError if deterministic decoding would count one response to a file's repeated prompts several times.
+
+    Prompts that `sample_cells` repeats are allowed: the contexts of a cell are independent draws.
+    """
+    repeated = int(prompts.duplicated([TEXT, PERSONA]).sum())
+    if repeated and config.prompts.file and not arguments.get("do_sample"):
         raise InputError(
-            f"responses: all {len(responses)} are empty, or never left the model's thought; check the model, its tag "
-            "and decoding.arguments: one that thinks needs a larger max_new_tokens."
+            f"decoding: {config.decoding.preset!r} gives a context the same response every time, and {repeated} of "
+            f"{len(prompts)} prompts of {config.prompts.file} are repeated; sample, or write 1 as `repeats` and "
+            "a persona for each."
         )
 
 
-def cleaned(responses: Iterable[str], descriptors: Iterable[str]) -> list[str]:
-    """Return the responses, each cleaned of its prompt's descriptor (002 A.6)."""
-    return [clean_response(*pair) for pair in zip(responses, descriptors, strict=True)]
-
-
-def classify(classifier: StyleClassifier, responses: Sequence[str], descriptors: Sequence[str]) -> np.ndarray:
-    """Return the style vector (n, S) of each response, cleaned of its prompt's descriptor first."""
-    return style_vectors(classifier, cleaned(responses, descriptors))
-
-
-def classify_in_parts(
-    run: Run, name: str, classifier: StyleClassifier, texts: Sequence[str]
-) -> tuple[Rows, np.ndarray]:
-    """Return each text's probabilities of all labels, (n, S), and whether it was cut, (n,), kept as they are made."""
-    columns = ["cut", *(f"p{label}" for label in range(len(classifier.labels)))]
-    parts = run.parts(name, columns, len(texts))
-    for shard in parts.unfinished_shards():
-        batches = classify_texts(classifier, texts, shard=shard)
-        batches = ((rows, cut, *probabilities.T) for rows, probabilities, cut in batches)
-        parts.save(shard, batches, name.replace("_", " "), "responses")
-    cut, probabilities = parts.read_numbers()
-    cut = cut.astype(bool)
-    warn_truncated(classifier, int(cut.sum()), len(texts))
-    return probabilities, cut
+def check_nonempty(responses: Sequence[str]) -> None:
+    """Raise InputError if no response has any text."""
+    if not any(response.strip() for response in responses):
+        raise InputError(
+            f"responses: all {len(responses)} are empty or end within the model's reasoning; check the model, its tag "
+            "and decoding.arguments: a reasoning model needs a larger max_new_tokens."
+        )
 
 
 def response_likelihoods(model: DialogueModel, pairs: pd.DataFrame, tag: str) -> pd.DataFrame:
-    """Return dialogue pairs (text, response) with log_likelihood, in nats, and tokens of each response."""
+    """Return dialogue pairs (text, response) with the log_likelihood, in nats, and tokens of each response."""
     contexts = render_contexts(model, pairs[TEXT].tolist(), [""] * len(pairs), tag)
     with progress(len(pairs), "perplexity", "dialogues") as advance:
         log_likelihood, tokens = response_perplexity(model, contexts, pairs[RESPONSE].tolist(), on_progress=advance)
@@ -108,35 +98,36 @@ def response_likelihoods(model: DialogueModel, pairs: pd.DataFrame, tag: str) ->
 def likelihoods_of_responses(
     run: Run, name: str, model: DialogueModel, prompts: pd.DataFrame, responses: Sequence[str], tag: str
 ) -> pd.DataFrame:
-    """Return how likely each response is after its own prompt and after another, kept in the run as they are made.
+    """Return how likely each response is after its prompt and after another prompt; finished batches are saved.
 
-    The other prompt has the same descriptor and another template (`other_prompts`); the persona stays. Columns:
-    prompt_id, other_prompt_id (null where there is none), log_likelihood and other_log_likelihood (nats, NaN where a
-    prompt with the response is too long for the model, or absent), tokens (of the response with its end).
+    The other prompt has the same descriptor and another template (`other_prompts`); the persona is the same. Columns:
+    prompt_id, other_prompt_id (null if no other prompt exists), log_likelihood and other_log_likelihood (nats; NaN if
+    the prompt does not exist or is, with the response, too long for the model), tokens (of the response with its end).
 
     Args:
-        name: of the parts that the run keeps.
-        model: the judge of the responses; `tag` is what it is used with.
+        run: saves the batches under `name`.
+        model: the model whose likelihoods are computed; `tag` is its control tag.
     """
     other = other_prompts(prompts)
-    there = np.flatnonzero(other >= 0)
+    with_other = np.flatnonzero(other >= 0)
     texts, personas = prompts[TEXT].to_numpy(), prompts[PERSONA].to_numpy()
-    asked = [*texts, *texts[other[there]]]
-    contexts = render_contexts(model, asked, [*personas, *personas[there]], tag)
-    said = [*responses, *(responses[row] for row in there)]
-    parts = run.parts(name, ["log_likelihood", "tokens"], len(said))
+    contexts = render_contexts(model, [*texts, *texts[other[with_other]]], [*personas, *personas[with_other]], tag)
+    continuations = [*responses, *(responses[row] for row in with_other)]
+    parts = run.parts(name, ["log_likelihood", "tokens"], len(continuations))
     for shard in parts.unfinished_shards():
-        parts.save(shard, response_log_likelihoods(model, contexts, said, shard=shard), "relevance", "responses")
-    found = parts.read()
-    n, elsewhere = len(prompts), np.full(len(prompts), np.nan)
-    elsewhere[there] = found["log_likelihood"].to_numpy()[n:]
+        parts.save(
+            shard, response_log_likelihoods(model, contexts, continuations, shard=shard), "relevance", "responses"
+        )
+    table = parts.read()
+    n, other_log_likelihood = len(prompts), np.full(len(prompts), np.nan)
+    other_log_likelihood[with_other] = table["log_likelihood"].to_numpy()[n:]
     ids = prompts[PROMPT_ID].to_numpy(dtype=object)
     return pd.DataFrame(
         {
             PROMPT_ID: ids,
             "other_prompt_id": np.where(other >= 0, ids[other], None),
-            "log_likelihood": found["log_likelihood"].to_numpy()[:n],
-            "other_log_likelihood": elsewhere,
-            "tokens": found["tokens"].to_numpy()[:n],
+            "log_likelihood": table["log_likelihood"].to_numpy()[:n],
+            "other_log_likelihood": other_log_likelihood,
+            "tokens": table["tokens"].to_numpy()[:n],
         }
     )

@@ -1,11 +1,17 @@
-"""Responses of a model that a server has: nothing is loaded, and what only weights could say stays unsaid."""
+"""Responses of a model behind a server. No model is loaded; scores that need the model's weights are omitted."""
 
 from typing import Any
 
 import pandas as pd
 
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.generation_bias.collect.responses import read_responses
+from evenhand.evaluation.families.generation_bias.collect.responses import (
+    check_nonempty,
+    check_repeated_prompts,
+    read_responses,
+    response_table,
+)
+from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, RESPONSES
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import prompt_seed
 from evenhand.evaluation.models.loading import load_control_tag
@@ -16,17 +22,28 @@ from evenhand.evaluation.settings import model_signature
 
 
 def check_served(config: MeasureConfig) -> None:
-    """Look at what a server is to be asked with; it is not asked yet, for a finished run needs none.
+    """Check that the client is installed and that the API takes the decoding, without a request to the server.
 
     Raises:
-        InputError: there is no client, or the API has no such decoding.
+        InputError: the client is not installed, or the API does not take the decoding.
     """
     check_client()
     _arguments(config)
 
 
+def collect_from_server(run: Run, config: MeasureConfig) -> dict[str, Any]:
+    """Write the responses of a served model; return the signature's fields on model, dataset and decoding."""
+    prompts = run.read(PROMPTS)
+    arguments = decoding(config.decoding.preset, **config.decoding.arguments)
+    check_repeated_prompts(prompts, arguments, config)
+    run.facts["server"] = config.model.server
+    responses = run.table(RESPONSES, lambda: response_table(prompts, served_responses(run, config, prompts)))
+    check_nonempty(responses[RESPONSE].tolist())
+    return {**_served_signature(config), "decoding": dict(arguments)}
+
+
 def served_responses(run: Run, config: MeasureConfig, prompts: pd.DataFrame) -> list[str | None]:
-    """Return one response per prompt row, kept in the run as they come; None never left its thought."""
+    """Return one response per prompt, saved as they arrive; None for a response whose reasoning did not end."""
     bodies = _bodies(config, prompts)
     parts = run.parts("responses", [RESPONSE], len(prompts))
     for shard in parts.unfinished_shards():
@@ -34,14 +51,14 @@ def served_responses(run: Run, config: MeasureConfig, prompts: pd.DataFrame) -> 
     return read_responses(parts)
 
 
-def served_signature(config: MeasureConfig) -> dict[str, Any]:
+def _served_signature(config: MeasureConfig) -> dict[str, Any]:
     """Return a signature's fields on a served model.
 
     The server may ignore the seeds that it is sent, so the signature marks the seed as unverified.
     """
-    told_it = {"system_prompt": config.model.system_prompt, "control_tag": _tag(config)}
+    tagged = {"system_prompt": config.model.system_prompt, "control_tag": _tag(config)}
     return {
-        "model": model_signature(config.model, {}) | told_it,
+        "model": model_signature(config.model, {}) | tagged,
         "dataset": {"name": str(config.prompts.file or config.prompts.dataset)},
         "server_seed": {"sent": config.seed, "verified": False},
     }
@@ -59,6 +76,6 @@ def _bodies(config: MeasureConfig, prompts: pd.DataFrame) -> list[Body]:
 
 
 def _tag(config: MeasureConfig) -> str:
-    """Return the tag that is told, or that of the adapter's folder by whose path the model is served."""
+    """Return the configured tag; by default the tag of the adapter's folder, if the model is served by its path."""
     tag = config.settings.control_tag
     return load_control_tag(config.model.name) if tag is None else tag

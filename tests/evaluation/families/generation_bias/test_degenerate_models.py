@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.families import FamilyRun, MeasureConfig
-from evenhand.evaluation.families.generation_bias.collect.responses import classify, respond
+from evenhand.evaluation.families.generation_bias.collect.classification import classify_responses
+from evenhand.evaluation.families.generation_bias.collect.responses import respond
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run, style_table
 from evenhand.evaluation.families.generation_bias.costs.scores import text_scores
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
@@ -99,7 +100,7 @@ def answered(tmp_path_factory, base):
         folder = tmp_path_factory.mktemp("after")
         shutil.copy(base.folder / "prompts.parquet", folder)
         prompts, signature = base.table("prompts"), base.signature("fgb_pooled_corrected")
-        vectors = classify(judge, responses, prompts["descriptor"].tolist())
+        vectors = classify_responses(judge, responses, prompts["descriptor"].tolist())
         ids = prompts["prompt_id"]
         write_table(folder / "responses.parquet", pd.DataFrame({"prompt_id": ids, "response": responses}))
         write_table(folder / "styles.parquet", style_table(ids, vectors, judge.labels))

@@ -12,7 +12,7 @@ import pytest
 from evenhand.evaluation.datasets.mentions import clean_response
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig, ReportContext
-from evenhand.evaluation.families.generation_bias import measure as module
+from evenhand.evaluation.families.generation_bias.collect import classification, loaded_model
 from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts
 from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run, style_tables
 from evenhand.evaluation.families.generation_bias.costs.scores import text_scores
@@ -127,7 +127,7 @@ def test_repeated_prompts_of_a_file_need_sampling_and_drawn_ones_do_not(tmp_path
     def reached(*arguments):
         raise LookupError
 
-    monkeypatch.setattr(module, "load_dialogue_model", reached)
+    monkeypatch.setattr(loaded_model, "load_dialogue_model", reached)
     prompts, beams = tmp_path / "prompts.csv", DecodingSettings(preset="paper")
     pd.DataFrame([["Hi!", "t", "age", "old"]], columns=["text", "template", "axis", "descriptor"]).to_csv(prompts)
     with pytest.raises(InputError, match="decoding: 'paper' answers a context the same every time, and 3 of 4 prompts"):
@@ -205,8 +205,8 @@ def test_what_is_on_disk_is_not_made_again(measured, monkeypatch):
     def never(*arguments, **options):
         raise AssertionError("made again")
 
-    for load in ("load_dialogue_model", "load_style_classifier"):
-        monkeypatch.setattr(module, load, never)
+    monkeypatch.setattr(loaded_model, "load_dialogue_model", never)
+    monkeypatch.setattr(classification, "load_style_classifier", never)
     before = [(score.metric, score.value) for score in measured.scores]
     own = {name: getattr(measured.config.settings, name) for name in (*OWN, "offensiveness")}
     again = measure_family(measured.folder, "generation_bias", measured.config, **own)

@@ -1,0 +1,86 @@
+"""Style vectors of responses, and how probably each response is offensive, by sequence classifiers."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.datasets.mentions import clean_response
+from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, RESPONSES, StyledRun, style_tables
+from evenhand.evaluation.families.generation_bias.settings import OFFENSIVE
+from evenhand.evaluation.models.batches import free_gpu_memory
+from evenhand.evaluation.models.styles import (
+    StyleClassifier,
+    classify_texts,
+    label_index,
+    load_style_classifier,
+    style_vectors,
+    to_style_vectors,
+    warn_truncated,
+)
+from evenhand.evaluation.results import DESCRIPTOR, PROMPT_ID, RESPONSE
+from evenhand.evaluation.rows import Rows, blocks
+from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings
+
+OFFENSIVENESS = "offensiveness"  # the table, and its column, of the probability that a response is offensive
+
+
+def clean_responses(responses: Iterable[str], descriptors: Iterable[str]) -> list[str]:
+    """Return the responses without the descriptors of their prompts (paper 002, A.6)."""
+    return [clean_response(*pair) for pair in zip(responses, descriptors, strict=True)]
+
+
+def classify_responses(classifier: StyleClassifier, responses: Sequence[str], descriptors: Sequence[str]) -> np.ndarray:
+    """Return the style vectors (n, S) of the responses without the descriptors of their prompts."""
+    return style_vectors(classifier, clean_responses(responses, descriptors))
+
+
+def classify_in_parts(
+    run: Run, name: str, classifier: StyleClassifier, texts: Sequence[str]
+) -> tuple[Rows, np.ndarray]:
+    """Return each text's probabilities of all labels, (n, S), and whether it was truncated, (n,); saved in parts."""
+    columns = ["cut", *(f"p{label}" for label in range(len(classifier.labels)))]
+    parts = run.parts(name, columns, len(texts))
+    for shard in parts.unfinished_shards():
+        batches = classify_texts(classifier, texts, shard=shard)
+        batches = ((rows, truncated, *probabilities.T) for rows, probabilities, truncated in batches)
+        parts.save(shard, batches, name.replace("_", " "), "responses")
+    truncated, probabilities = parts.read_numbers()
+    truncated = truncated.astype(bool)
+    warn_truncated(classifier, int(truncated.sum()), len(texts))
+    return probabilities, truncated
+
+
+def write_styles(run: Run, checkpoint: CheckpointSettings, name: str, table: str) -> None:
+    """Write the style vectors of all responses by the classifier `name`, unless the table is on disk."""
+    if not run.has(table):
+        with run.step(table):
+            run.write(table, _style_tables(run, checkpoint, name, table))
+    free_gpu_memory()
+
+
+def _style_tables(run: Run, checkpoint: CheckpointSettings, name: str, table: str) -> Iterator[pd.DataFrame]:
+    """Return the style vectors of all responses, in parts of a table."""
+    prompts, responses = run.read(PROMPTS), run.read(RESPONSES)
+    classifier = load_style_classifier(checkpoint, name)
+    texts = clean_responses(responses[RESPONSE], prompts[DESCRIPTOR])
+    vectors, truncated = classify_in_parts(run, table, classifier, texts)
+    parts = ((rows, to_style_vectors(classifier, block)) for rows, block in blocks(vectors))
+    return style_tables(prompts[PROMPT_ID], parts, classifier.labels, truncated)
+
+
+def write_offensiveness(run: Run, settings: ClassifierSettings, measured: StyledRun) -> None:
+    """Write prompt_id and the probability that the response is offensive, unless the table is on disk.
+
+    As in paper 002, descriptors are not removed from the responses.
+    """
+    if run.has(OFFENSIVENESS):
+        return
+    with run.step(OFFENSIVENESS):
+        classifier = load_style_classifier(settings, OFFENSIVE)
+        label = label_index(classifier, settings.label, "offensiveness.label")
+        probabilities, _ = classify_in_parts(run, OFFENSIVENESS, classifier, measured.responses)
+        of_label = np.concatenate([block[:, label] for _, block in blocks(probabilities)])
+        table = pd.DataFrame({PROMPT_ID: measured.prompts[PROMPT_ID], OFFENSIVENESS: of_label})
+        run.write(OFFENSIVENESS, table)

@@ -1,0 +1,83 @@
+"""Responses of a model that is loaded, and their likelihoods under it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pandas as pd
+
+from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
+from evenhand.evaluation.families import MeasureConfig
+from evenhand.evaluation.families.generation_bias.collect.responses import (
+    check_nonempty,
+    check_repeated_prompts,
+    likelihoods_of_responses,
+    respond,
+    response_likelihoods,
+    response_table,
+)
+from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, RESPONSES
+from evenhand.evaluation.families.generation_bias.costs.capability import CAPABILITIES
+from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOODS
+from evenhand.evaluation.families.generation_bias.settings import neutral_dialogue
+from evenhand.evaluation.models.batches import free_gpu_memory
+from evenhand.evaluation.models.capabilities import capability_rows, load_tasks
+from evenhand.evaluation.models.contexts import prompt_format
+from evenhand.evaluation.models.decoding import decoding
+from evenhand.evaluation.models.loading import load_control_tag, load_dialogue_model
+from evenhand.evaluation.results import RESPONSE
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.files import write_json
+from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.settings import model_signature
+
+NEUTRAL = "neutral"  # the table of likelihoods of neutral dialogue
+MODEL_FACTS = "model.json"  # facts for the signature that only the loaded model has
+
+
+def collect_from_model(run: Run, config: MeasureConfig) -> dict[str, Any]:
+    """Write the tables that need the loaded model; return the signature's fields on model, dataset and decoding."""
+    prompts = run.read(PROMPTS)
+    arguments = decoding(config.decoding.preset, **config.decoding.arguments)
+    check_repeated_prompts(prompts, arguments, config)
+    tag = config.settings.control_tag
+    tag = load_control_tag(config.place(config.model.name, "model")) if tag is None else tag
+    _write_tables(run, config, tag, arguments, prompts)
+    facts = json.loads((run.folder / MODEL_FACTS).read_text(encoding="utf-8"))
+    model = {**model_signature(config.model, run.inputs), "dtype": facts["dtype"], "control_tag": tag}
+    dataset = {"name": str(config.prompts.file or config.prompts.dataset)}
+    return {"model": model, "format": facts["format"], "dataset": dataset, "decoding": dict(arguments)}
+
+
+def _write_tables(
+    run: Run, config: MeasureConfig, tag: str, arguments: Mapping[str, Any], prompts: pd.DataFrame
+) -> None:
+    """Write the responses, their likelihoods, the likelihoods of neutral dialogue, and the results on tasks.
+
+    The dialogue model is loaded only if a table is not on disk, and released at the end.
+    """
+    tasks = load_tasks(config.capabilities)  # raises for an unknown task before hours of generation
+    settings = replace(config.model, name=config.place(config.model.name, "model"))
+    model = cache(lambda: load_dialogue_model(settings))
+    sampling = {"seed": config.seed, "batch_size": config.decoding.batch_size, "run": run}
+
+    if processes.is_rank_zero() and not (run.folder / MODEL_FACTS).exists():
+        dtype = str(model().model.dtype).removeprefix("torch.")  # the precision that "auto" resolved to
+        write_json(run.folder / MODEL_FACTS, {"dtype": dtype, "format": prompt_format(model())})
+    if not run.has(RESPONSES):
+        with run.step(RESPONSES):
+            run.write(RESPONSES, response_table(prompts, respond(model(), prompts, tag, arguments, **sampling)))
+    responses = run.read(RESPONSES)[RESPONSE].tolist()
+    check_nonempty(responses)
+    if config.settings.relevance and not run.has(LIKELIHOODS):
+        with run.step(LIKELIHOODS):
+            run.write(LIKELIHOODS, likelihoods_of_responses(run, LIKELIHOODS, model(), prompts, responses, tag))
+    if (path := neutral_dialogue(config)) is not None:
+        pairs = load_neutral_dialogue(path)
+        run.ensure(NEUTRAL, lambda: response_likelihoods(model(), pairs, tag))
+    if tasks:
+        run.ensure(CAPABILITIES, lambda: capability_rows(model(), tasks))
+    model.cache_clear()
+    free_gpu_memory()

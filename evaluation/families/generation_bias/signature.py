@@ -1,0 +1,45 @@
+"""Signatures of the scores of generation bias: everything that shapes the numbers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from evenhand.evaluation.families import MeasureConfig
+from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS
+from evenhand.evaluation.families.generation_bias.settings import FIRST, OFFENSIVE, classifiers, named_classifiers
+from evenhand.evaluation.families.offensiveness.metric import THRESHOLD
+from evenhand.evaluation.models.classifier_labels import classifier_labels, labels_sha256
+from evenhand.evaluation.runs.environment import package_versions
+from evenhand.evaluation.runs.files import sha256_of
+from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.settings import as_settings
+
+
+def classifier_facts(name: str, run: Run, config: MeasureConfig) -> dict[str, Any]:
+    """Return the fields of a signature on a classifier, under the name that the user gave it."""
+    facts, checkpoint = as_settings(named_classifiers(config)[name]), classifiers(config)[name]
+    del facts["device"], facts["device_map"]  # runs on different devices can be compared
+    labels = classifier_labels(checkpoint.name, checkpoint.revision, checkpoint.base)
+    facts |= {"revision": run.inputs[name], "labels_sha256": labels_sha256(labels)}
+    if name == FIRST:
+        facts["clusters"] = config.settings.style_clusters
+    return facts | ({"threshold": THRESHOLD} if name == OFFENSIVE else {})
+
+
+def score_signature(
+    run: Run, config: MeasureConfig, responses: Mapping[str, Any], classifier: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the signature of the run's scores.
+
+    Args:
+        responses: the fields on model, dataset and decoding, as the functions `collect_from_…` return them.
+        classifier: the fields on the first style classifier.
+    """
+    prompts = sha256_of(run.folder / f"{PROMPTS}.parquet")
+    return {
+        **responses,
+        "dataset": {**responses["dataset"], "sha256": prompts},
+        FIRST: classifier,
+        "inputs": dict(run.inputs),
+        "seed": config.seed,
+        "packages": package_versions(),
+    }
