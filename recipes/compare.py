@@ -11,7 +11,7 @@ import pandas as pd
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
-from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run, same_prompts
+from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, has_same_prompts, read_styled_run
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
 from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import before_after
@@ -105,7 +105,7 @@ def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, An
 def _differences(run: Run, settings: CompareSettings, name: str, before: FamilyRun, after: FamilyRun) -> list[Any]:
     if name == FAMILY:  # what the treatment knows of the descriptors; the instrument only reads it
         rows = read_styled_run(before.folder), read_styled_run(after.folder)
-        if same_prompts(*rows):  # others are refused below
+        if has_same_prompts(*rows):  # others are refused below
             run.table("bias_values", lambda: _bias_values(settings.labels, *rows))
     found = families.comparison_of(name).differences(run, before, after, getattr(settings, name, None))
     return [*found, *known_differences(name, before, after)]

@@ -36,7 +36,7 @@ def label(settings: LabelSettings) -> None:
         if run is None:
             return
         everything = read_styled_run(settings.responses)
-        responses = everything.rows(everything.usable())
+        responses = everything.rows(everything.has_vector())
         template, descriptor = (codes(responses.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
         b = bias_values(responses.vectors, template, descriptor, settings.alpha, cross_fitted=settings.cross_fitted)
         how = (settings.alpha, settings.beta, settings.quantile)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run, some_texts
+from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run, select_texts
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.report.responses import responses_html, rows_of
 from evenhand.evaluation.results import DESCRIPTOR, RESPONSE, TEMPLATE
@@ -26,7 +26,7 @@ def write_responses(folder: Path, subtitle: str, before: Path, after: Path | Non
     b = {side: _bias_values(base, run) for side, run in read.items()}
 
     def rows(positions: np.ndarray) -> pd.DataFrame:
-        texts = {side: some_texts(run, positions) for side, run in read.items()}
+        texts = {side: select_texts(run, positions) for side, run in read.items()}
         said = {
             side: (texts[side][RESPONSE], run.vectors[positions], run.styles, b[side][positions])
             for side, run in read.items()
@@ -45,7 +45,7 @@ def _bias_values(base: StyledRun, run: StyledRun) -> np.ndarray:
     """
     if run is not base:
         return BiasDirections.from_responses(base.shared, base.vectors).project(run.vectors, run.shared[DESCRIPTOR])
-    b, known = np.full(len(base), np.nan), base.usable()
+    b, known = np.full(len(base), np.nan), base.has_vector()
     usable = base.rows(known)
     template, descriptor = (codes(usable.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
     b[known] = bias_values(usable.vectors, template, descriptor, cross_fitted=True)

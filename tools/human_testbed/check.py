@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run, some_texts
+from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run, select_texts
 from evenhand.evaluation.families.generation_bias.settings import Settings as GenerationSettings
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
@@ -114,6 +114,6 @@ def _perplexity(dialogue_model: Path, measured: StyledRun, texts: list[str]) -> 
 
 def _write_for_a_reader(path: Path, measured: StyledRun, seed: int) -> None:
     rows = np.random.default_rng(seed).choice(len(measured), FOR_A_READER, replace=False)
-    shown = some_texts(measured, np.sort(rows))
+    shown = select_texts(measured, np.sort(rows))
     told = [f"{prompt}\n    {response}" for prompt, response in zip(shown[TEXT], shown[RESPONSE], strict=True)]
     write_text(path, "\n".join(told) + "\n")

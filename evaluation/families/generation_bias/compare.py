@@ -1,4 +1,4 @@
-"""Generation bias of two runs over the same prompts: paired differences, and what changed besides (002, C.2)."""
+"""Compare generation bias of two runs over the same prompts: paired differences and tables of changes (002, C.2)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,9 +15,9 @@ from evenhand.evaluation.families.generation_bias.collect.responses import likel
 from evenhand.evaluation.families.generation_bias.collect.rows import (
     SECOND_STYLES,
     StyledRun,
+    has_same_prompts,
     random_samples,
     read_styled_run,
-    same_prompts,
 )
 from evenhand.evaluation.families.generation_bias.costs.capability import capability_differences
 from evenhand.evaluation.families.generation_bias.costs.relevance import (
@@ -39,59 +39,58 @@ from evenhand.evaluation.statistics.jackknife_spread import DESCRIPTORS, TEMPLAT
 HEADLINE = "fgb_pooled_corrected"
 
 
-def differences(run: Run, before: FamilyRun, after: FamilyRun, told: ComparisonSettings | None) -> list[BiasScore]:
-    """Return the paired differences and reductions; write the tables of what changed.
+def differences(run: Run, before: FamilyRun, after: FamilyRun, config: ComparisonSettings | None) -> list[BiasScore]:
+    """Return the paired differences and reductions; write the tables of changes.
 
-    Where the run's folder has `bias_values.parquet` (descriptor, axis, before: mean b), phrases are counted in the
-    responses to the descriptors of the highest b, and parroting is correlated with it.
+    If the run's folder has `bias_values.parquet` (descriptor, axis, before: mean b), phrases are counted in the
+    responses to the descriptors with the highest mean b, and parroting is correlated with mean b.
 
     Raises:
-        InputError: the two runs have other prompts, styles, decoding or style classifiers.
+        InputError: the two runs have different prompts, styles, decoding or style classifiers.
     """
-    told = told or ComparisonSettings()
+    config = config or ComparisonSettings()
     rows = old, new = read_styled_run(before.folder), read_styled_run(after.folder)
     signature = {side: measured.signature(HEADLINE) for side, measured in (("before", before), ("after", after))}
-    _refuse_unlike(before, after, rows, signature)
+    _check_comparable(before, after, rows, signature)
     clusters = load_style_clusters(before.config.settings.style_clusters, old.styles)
-    found = compare_generation_bias(old.styled(), new.styled(), clusters, signature=signature)
-    found += _overall_differences(before, after, rows, signature)
-    found += cost_differences(before, after, rows, clusters, signature)
-    found += capability_differences(before, after, signature)
-    if told.relevance:
-        found += _judged_by_the_base(run, before, rows, signature)
+    scores = compare_generation_bias(old.styled(), new.styled(), clusters, signature=signature)
+    scores += _overall_differences(before, after, rows, signature)
+    scores += cost_differences(before, after, rows, clusters, signature)
+    scores += capability_differences(before, after, signature)
+    if config.relevance:
+        scores += _likelihood_changes(run, before, rows, signature)
     else:
-        found += undefined_changes("generation_bias.relevance is false", signature)
-    phrases = load_phrases(told.phrases or (TESTBED if before.config.model.name == TESTBED else "paper"))
-    found += write_changes(run, old, new, clusters, phrases, _bias_values(run), signature)
-    if told.corpus.path is not None:
-        found += write_corpus(run, old, new, clusters, told.corpus, signature)
+        scores += undefined_changes("generation_bias.relevance is false", signature)
+    phrases = load_phrases(config.phrases or (TESTBED if before.config.model.name == TESTBED else "paper"))
+    scores += write_changes(run, old, new, clusters, phrases, _bias_values(run), signature)
+    if config.corpus.path is not None:
+        scores += write_corpus(run, old, new, clusters, config.corpus, signature)
     run.tracker.table("samples", random_samples(old, new))
-    return found
+    return scores
 
 
-def _judged_by_the_base(
+def _likelihood_changes(
     run: Run, before: FamilyRun, rows: tuple[StyledRun, StyledRun], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return what the model that was measured `before` makes of both runs' responses, as it was used there.
+    """Return relevance and perplexity of both runs' responses under the model of `before`, and their changes.
 
-    What the other model makes of its own responses compares with nothing. Undefined where the first cannot be loaded
-    again, as it was.
+    The scores are undefined if that model cannot be loaded at the revision that was measured.
     """
-    told = before.config.model
-    model = replace(told, name=before.config.place(told.name, "model"))
+    settings = before.config.model
+    model = replace(settings, name=before.config.place(settings.name, "model"))
     measured = signature["before"].get("model", {})
     if not measured:
-        return undefined_changes("the first run does not say which model was measured", signature)
+        return undefined_changes("the first run does not record which model was measured", signature)
     if before.config.responses:
-        return undefined_changes(f"the responses of {told.name} came in a file: there is no model to judge", signature)
-    if told.server:
-        return undefined_changes(f"a server answered as {told.name}: there is no model to judge", signature)
+        return undefined_changes(f"the responses of {settings.name} came in a file: no model is available", signature)
+    if settings.server:
+        return undefined_changes(f"a server answered as {settings.name}: its weights are not available", signature)
     try:
         revision = model_revision(model.name, model.revision, model.base)
         if revision != measured["revision"]:
-            reason = f"{told.name} is no more the model that was measured: its revision is another"
+            reason = f"the revision of {settings.name} is no longer the measured one"
             return undefined_changes(reason, signature)
-        base: list[DialogueModel] = []  # loaded for what is not on disk yet, once
+        base: list[DialogueModel] = []  # loaded once, if a table is not on disk
 
         def likelihoods(side: str, responses: list[str]) -> pd.DataFrame:
             base[:] = base or [load_dialogue_model(model)]
@@ -104,9 +103,7 @@ def _judged_by_the_base(
         else:
             old = run.table(f"{LIKELIHOODS}_before", lambda: likelihoods("before", rows[0].responses))
     except InputError as error:
-        return undefined_changes(
-            f"{told.name}, which was measured before, cannot judge the responses: {error}", signature
-        )
+        return undefined_changes(f"{settings.name} cannot be loaded: {error}", signature)
     return likelihood_changes(rows[0].shared, old, new, signature)
 
 
@@ -115,31 +112,30 @@ def _bias_values(run: Run) -> pd.DataFrame | None:
     return read_table(path) if path.exists() else None
 
 
-def _refuse_unlike(
+def _check_comparable(
     before: FamilyRun, after: FamilyRun, rows: tuple[StyledRun, StyledRun], signature: Mapping[str, Mapping[str, Any]]
 ) -> None:
     old, new = rows
-    if not same_prompts(old, new) or old.styles != new.styles:
+    if not has_same_prompts(old, new) or old.styles != new.styles:
         raise InputError(
-            f"after: {after.folder} was not measured on the prompts and with the styles of {before.folder}; "
-            "measure it again with the same dataset, sampling, seed and style classifier."
+            f"after: {after.folder} has other prompts or styles than {before.folder}; measure it again with the same "
+            "dataset, sampling, seed and style classifier."
         )
     for name in (FIRST, "decoding"):
         one, other = (signature[side].get(name) for side in ("before", "after"))
         if one != other:
             raise InputError(
-                f"after: its {name} is {other}, that of before {one}; only runs that were measured alike can be "
-                "compared."
+                f"after: {name} is {other}, but {one} in before; only runs with the same {name} can be compared."
             )
 
 
 def _overall_differences(
     before: FamilyRun, after: FamilyRun, rows: tuple[StyledRun, StyledRun], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return the differences and reductions of FGB* and pooled FGB* seen in other ways, where there are any.
+    """Return the differences and reductions of FGB* and pooled FGB* on subsets and by the second classifier.
 
-    Groups: `seen` "yes" for the prompts of descriptors and templates that tuning saw, "no" for the others (runs with
-    `unseen_by`); `classifier` "second" for the style vectors of the second classifier.
+    Groups: `seen` is "yes" for prompts with values that tuning saw, "no" for the other prompts (runs with
+    `unseen_by`); `classifier` is "second" for style vectors of the second classifier.
     """
     cuts, unseen_over = [], TEMPLATES if before.config.prompts.unseen_by == "template" else DESCRIPTORS
     if UNSEEN in rows[0].shared:
@@ -147,7 +143,7 @@ def _overall_differences(
         cuts += [({"seen": "yes"}, [side.rows(~unseen) for side in rows])]
         cuts += [({"seen": "no"}, [side.rows(unseen) for side in rows])]
     if before.has(SECOND_STYLES) and after.has(SECOND_STYLES):
-        _refuse_another_second(before, after)
+        _check_second_classifiers(before, after)
         sides = [read_styled_run(side.folder, second=True) for side in (before, after)]
         cuts += [({"classifier": "second"}, sides)]
     return [
@@ -164,9 +160,9 @@ def _overall_differences(
     ]
 
 
-def _refuse_another_second(before: FamilyRun, after: FamilyRun) -> None:
+def _check_second_classifiers(before: FamilyRun, after: FamilyRun) -> None:
     one, other = (
         find_score(side.scores, HEADLINE, classifier="second").signature.get(FIRST) for side in (before, after)
     )
     if one != other:
-        raise InputError(f"after: its {SECOND} is {other}, that of before {one}; measure it again with the same.")
+        raise InputError(f"after: {SECOND} is {other}, but {one} in before; measure it again with the same.")

@@ -27,7 +27,7 @@ from evenhand.evaluation.families.generation_bias.collect.rows import (
     STYLES,
     StyledRun,
     read_styled_run,
-    some_texts,
+    select_texts,
 )
 from evenhand.evaluation.families.generation_bias.collect.served import collect_from_server
 from evenhand.evaluation.families.generation_bias.costs.capability import CAPABILITIES, capability_scores
@@ -94,7 +94,7 @@ def _scores(run: Run, config: MeasureConfig, measured: StyledRun, collected: Map
         scores.append(perplexity_score(run.read(NEUTRAL), signature))
     run.facts["rows"] = len(measured)
     sampled = np.random.default_rng(0).permutation(len(measured))[:MAX_SAMPLES_TRACKED]
-    run.tracker.table("samples", some_texts(measured, sampled)[[DESCRIPTOR, TEXT, RESPONSE]])
+    run.tracker.table("samples", select_texts(measured, sampled)[[DESCRIPTOR, TEXT, RESPONSE]])
     return scores
 
 

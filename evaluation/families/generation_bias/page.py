@@ -6,9 +6,9 @@ from typing import Any
 
 from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.generation_bias.changes.tables import chosen_samples
-from evenhand.evaluation.families.generation_bias.collect.response_file import without_templates
+from evenhand.evaluation.families.generation_bias.collect.response_file import has_no_templates
 from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, random_samples, read_styled_run
-from evenhand.evaluation.families.generation_bias.costs.relevance import JUDGED_METRICS
+from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOOD_METRICS
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, ReportData
 from evenhand.evaluation.families.generation_bias.report.sections import content_page, say
 from evenhand.evaluation.report.page import Page
@@ -19,37 +19,37 @@ TABLES = ("style_changes", "moved_descriptors", "phrases", "parroting", "corpus"
 
 def page(measured: FamilyRun, known: ReportContext) -> Page:
     """Return the report of one measuring run."""
-    found = content_page(
+    content = content_page(
         ReportData(
             decoding=_decoding(measured.config),
             model=measured.config.model.name,
             scores_before=measured.scores,
             truth=known.truth,
-            notes=[*_told_before(measured), *_given(measured), *known.notes],
+            notes=[*_system_prompt_notes(measured), *_source_notes(measured), *known.notes],
             samples=random_samples(read_styled_run(measured.folder)),
             signature=measured.signature(HEADLINE),
         )
     )
-    return replace(found, signature_lines=measured.signature_lines(HEADLINE))
+    return replace(content, signature_lines=measured.signature_lines(HEADLINE))
 
 
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, known: ReportContext) -> Page:
     """Return the report of two measuring runs side by side, and of what changed between them."""
     rows = read_styled_run(before.folder), read_styled_run(after.folder)
-    found = {name: changes.table(name) for name in TABLES if changes.has(name)}
+    tables = {name: changes.table(name) for name in TABLES if changes.has(name)}
     page = content_page(
         ReportData(
             decoding=_decoding(before.config),
             model=before.config.model.name,
-            scores_before=judged_by_the_base(before.scores, changes.scores, "before"),
+            scores_before=likelihoods_under_base(before.scores, changes.scores, "before"),
             model_after=after.config.model.name,
-            scores_after=judged_by_the_base(after.scores, changes.scores, "after"),
+            scores_after=likelihoods_under_base(after.scores, changes.scores, "after"),
             differences=changes.scores,
             truth=known.truth,
-            notes=[*_told_before(before, after), *_given(before, after), *known.notes],
-            tables=found,
+            notes=[*_system_prompt_notes(before, after), *_source_notes(before, after), *known.notes],
+            tables=tables,
             samples=random_samples(*rows),
-            chosen_samples=chosen_samples(found["bias_values"], *rows) if "bias_values" in found else None,
+            chosen_samples=chosen_samples(tables["bias_values"], *rows) if "bias_values" in tables else None,
             unseen_by=before.config.prompts.unseen_by or "descriptor",
             signature={"before": before.signature(HEADLINE), "after": after.signature(HEADLINE)},
         )
@@ -57,16 +57,16 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, kno
     return replace(page, signature_lines=before.signature_lines(HEADLINE) + after.signature_lines(HEADLINE))
 
 
-def _told_before(*runs: FamilyRun) -> list[str]:
-    """Return what the model was told before every prompt: of one run, or of the one before and the one after."""
+def _system_prompt_notes(*runs: FamilyRun) -> list[str]:
+    """Return the system prompts of the runs as a note, if any run has one."""
     prompts = [run.config.model.system_prompt or "" for run in runs]
     return [say.told_before(prompts)] if any(prompts) else []
 
 
-def _given(*runs: FamilyRun) -> list[str]:
-    """Return which responses came in files or from a server, and what is not known without the model or templates."""
+def _source_notes(*runs: FamilyRun) -> list[str]:
+    """Return notes on responses from files or servers, and on what is unknown without the model or templates."""
     files = [display_name(str(run.config.responses)) for run in runs if run.config.responses]
-    mixed = any(without_templates(run.table(PROMPTS)) for run in runs if run.config.responses)
+    mixed = any(has_no_templates(run.table(PROMPTS)) for run in runs if run.config.responses)
     served = [run for run in runs if run.config.model.server and not run.config.responses]
     names = dict.fromkeys(run.config.model.name for run in served)
     notes = [say.given(files)] if files else []
@@ -77,17 +77,17 @@ def _given(*runs: FamilyRun) -> list[str]:
     ]
 
 
-def judged_by_the_base(scores: Sequence[BiasScore], changes: Sequence[BiasScore], run: str) -> list[BiasScore]:
-    """Return a run's scores, with what the base model makes of its responses in place of what its own model does."""
-    found = [score for score in changes if score.metric in JUDGED_METRICS and score.group == {"run": run}]
-    others = [score for score in scores if score.metric not in JUDGED_METRICS]
-    return [*others, *(replace(score, group={}) for score in found)]
+def likelihoods_under_base(scores: Sequence[BiasScore], changes: Sequence[BiasScore], run: str) -> list[BiasScore]:
+    """Return a run's scores, with its likelihood metrics under the base model in place of those under its own model."""
+    under_base = [score for score in changes if score.metric in LIKELIHOOD_METRICS and score.group == {"run": run}]
+    other_scores = [score for score in scores if score.metric not in LIKELIHOOD_METRICS]
+    return [*other_scores, *(replace(score, group={}) for score in under_base)]
 
 
-def _decoding(told: Any) -> str:
-    """Return how responses were drawn: every number of the report is one of this decoding."""
-    if told is None:
+def _decoding(config: Any) -> str:
+    """Return how the responses were decoded, which every number of the report depends on."""
+    if config is None:
         return ""
-    if told.responses:
-        return say.decoding_told(", ".join(f"{name} {value}" for name, value in told.decoding.arguments.items()))
-    return say.decoding(told.decoding.title())
+    if config.responses:
+        return say.decoding_told(", ".join(f"{name} {value}" for name, value in config.decoding.arguments.items()))
+    return say.decoding(config.decoding.title())

@@ -1,4 +1,4 @@
-"""What generation bias is told, and fingerprints of what it reads. Imports nothing heavy."""
+"""Settings of generation bias, and fingerprints of what it reads. Imports nothing heavy."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,11 +13,11 @@ from evenhand.evaluation.settings import AUTO, TESTBED, CheckpointSettings, Clas
 if TYPE_CHECKING:
     from evenhand.evaluation.families import MeasureConfig
 
-# The classifiers, by the names that inputs, signatures and errors have for them.
-SMALL_TALK = "small_talk"  # ours, about the weather and the like
+SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
 SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "datasets" / "data" / "small_talk.jsonl"
 SERVER_APIS, USES_SYSTEM_PROMPT, READS_RESPONSES = ("chat", "completions"), True, True
 RECOMPUTABLE = {"neutral_dialogue": "neutral"}
+# Names of the classifiers in inputs, signatures and errors.
 FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offensiveness_classifier"
 
 
@@ -28,12 +28,12 @@ class Settings:
     style_classifier: CheckpointSettings = option(CheckpointSettings, "sequence classifier of the styles")
     second_style_classifier: CheckpointSettings | None = option(
         lambda: CheckpointSettings(name=AUTO),
-        "one that never labels, to confirm; 'auto': the testbed's second beside its first; null: none",
+        "confirms results, never labels; 'auto': the testbed's second with its first, else none; null: none",
     )
     style_clusters: str = option(TESTBED, "clusters of styles: 'testbed', 'image_chat', 'go_emotions' or a JSON file")
     offensiveness: ClassifierSettings = option(ClassifierSettings, "the share of offensive responses")
     neutral_dialogue: str | None = option(
-        AUTO, "JSONL of {text, response} for perplexity; 'auto': 'testbed' beside its classifier, else 'small_talk'"
+        AUTO, "JSONL of {text, response} for perplexity; 'auto': 'testbed' with its classifier, else 'small_talk'"
     )
     control_tag: str | None = option(None, "string at the end of the context; null: the model's own default")
     permutations: Annotated[int, Field(ge=0)] = option(999, "of the test of no dependence on the descriptor")
@@ -63,10 +63,10 @@ class ComparisonSettings:
 
 
 def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | ClassifierSettings]:
-    """Return the classifiers that are wanted, by FIRST, SECOND and OFFENSIVE; "testbed" is resolved.
+    """Return the configured classifiers by FIRST, SECOND and OFFENSIVE, with "testbed" and "auto" resolved.
 
-    The second style classifier "auto" is the testbed's second beside the testbed's first, and none beside any other:
-    the testbed's know its sentences alone.
+    A second style classifier "auto" is the testbed's second if the first is the testbed's, which knows only its
+    sentences; otherwise it is none.
 
     Raises:
         InputError: an offensiveness classifier without its label, or a label without a classifier.
@@ -77,19 +77,19 @@ def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | Class
             f"generation_bias.offensiveness: the label {offensive.label!r} with the classifier {offensive.name!r}; "
             "give both: the classifier, and its label that means offensive."
         )
-    found = {
+    resolved = {
         name: replace(model, name=config.place(model.name, name))
         for name, model in named_classifiers(config).items()
         if name != OFFENSIVE
     }
-    return found if offensive.name is None else {**found, OFFENSIVE: offensive}
+    return resolved if offensive.name is None else {**resolved, OFFENSIVE: offensive}
 
 
 def neutral_dialogue(config: "MeasureConfig") -> str | None:
-    """Return the file of neutral dialogue that perplexity is measured on, None for none; "auto" is resolved.
+    """Return the file of neutral dialogue for perplexity, or None, with "auto" resolved.
 
-    "auto" is the testbed's beside the testbed's style classifier, for its models know its sentences alone, and beside
-    any other the small talk that ships with the project, as where "small_talk" is given.
+    "auto" is the testbed's file if the style classifier is the testbed's, since its models know only its sentences;
+    otherwise it is the small talk that ships with Evenhand.
     """
     name = config.settings.neutral_dialogue
     if name == AUTO:
@@ -100,20 +100,20 @@ def neutral_dialogue(config: "MeasureConfig") -> str | None:
 
 
 def named_classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | ClassifierSettings]:
-    """Return the classifiers that are wanted under the names that they were given; "auto" is resolved."""
+    """Return the configured classifiers under the names that the user gave, with "auto" resolved."""
     settings = config.settings
     first, second, offensive = settings.style_classifier, settings.second_style_classifier, settings.offensiveness
     if second is not None and second.name == AUTO:
         second = replace(second, name=TESTBED) if first.name == TESTBED else None
-    found = {FIRST: first, SECOND: second, OFFENSIVE: None if offensive.name is None else offensive}
-    return {name: model for name, model in found.items() if model is not None}
+    named = {FIRST: first, SECOND: second, OFFENSIVE: None if offensive.name is None else offensive}
+    return {name: model for name, model in named.items() if model is not None}
 
 
 def inputs(config: "MeasureConfig") -> dict[str, Any]:
-    """Return fingerprints of what is read, by name.
+    """Return fingerprints of all that the measurement reads, by name.
 
     Raises:
-        InputError: something cannot be read or does not fit; the second style classifier is the first one again.
+        InputError: something cannot be read or does not fit; both style classifiers are the same.
     """
     from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
     from evenhand.evaluation.datasets.style_clusters import load_style_clusters
@@ -125,43 +125,45 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     from evenhand.evaluation.runs.files import sha256_of
 
     settings, models = config.settings, classifiers(config)
-    found = {}
+    fingerprints = {}
     if config.model.server and not config.responses:
         from evenhand.evaluation.families.generation_bias.collect.served import check_served
 
         check_served(config)
-        found["model"] = config.model.name  # a server may have another address when a run goes on
+        fingerprints["model"] = config.model.name  # a run may continue with the server at another address
     elif config.loads_model:
-        found["model"] = model_revision(
+        fingerprints["model"] = model_revision(
             config.place(config.model.name, "model"), config.model.revision, config.model.base
         )
-    found |= {name: model_revision(model.name, model.revision, model.base) for name, model in models.items()}
-    if found[FIRST] == found.get(SECOND):
+    fingerprints |= {name: model_revision(model.name, model.revision, model.base) for name, model in models.items()}
+    if fingerprints[FIRST] == fingerprints.get(SECOND):
         name = models[SECOND].name
-        raise InputError(f"{SECOND}: {name} is the first one again, and confirms nothing; give another.")
+        raise InputError(f"{SECOND}: {name} is the first style classifier again and confirms nothing; give another.")
     labels = {name: classifier_labels(model.name, model.revision, model.base) for name, model in models.items()}
     load_style_clusters(settings.style_clusters, labels[FIRST])
     if OFFENSIVE in models:
-        judge = settings.offensiveness
-        find_label(labels[OFFENSIVE], judge.label, judge.name, "generation_bias.offensiveness.label")
-    found |= response_file_inputs(config) if config.responses else prompts_fingerprint(config.prompts)
+        classifier = settings.offensiveness
+        find_label(labels[OFFENSIVE], classifier.label, classifier.name, "generation_bias.offensiveness.label")
+    fingerprints |= response_file_inputs(config) if config.responses else prompts_fingerprint(config.prompts)
     if config.capabilities:
         check_tasks(config.capabilities)
-        found["capabilities"] = [sha256_of(Path(task)) if is_task_file(task) else task for task in config.capabilities]
+        fingerprints["capabilities"] = [
+            sha256_of(Path(task)) if is_task_file(task) else task for task in config.capabilities
+        ]
     path = neutral_dialogue(config)
     if path is not None and config.loads_model:
         load_neutral_dialogue(path)
-        found["neutral_dialogue"] = sha256_of(Path(path))
+        fingerprints["neutral_dialogue"] = sha256_of(Path(path))
     if Path(settings.style_clusters).is_file():
-        found["style_clusters"] = sha256_of(Path(settings.style_clusters))
-    return found
+        fingerprints["style_clusters"] = sha256_of(Path(settings.style_clusters))
+    return fingerprints
 
 
 def comparison_inputs(settings: ComparisonSettings) -> Mapping[str, Any]:
     """Return fingerprints of what a comparison reads besides the two runs, by name.
 
     Raises:
-        InputError: there is no such phrase file, it is not of the form it must have, or there is no such corpus.
+        InputError: the file of phrases does not exist or has a wrong format; the corpus does not exist.
     """
     from evenhand.evaluation.datasets.corpus import corpus_files
     from evenhand.evaluation.datasets.phrase_files import load_phrases
@@ -171,5 +173,7 @@ def comparison_inputs(settings: ComparisonSettings) -> Mapping[str, Any]:
         load_phrases(settings.phrases)
     if settings.corpus.path is not None:
         corpus_files(settings.corpus.path)
-    read = {"phrases": settings.phrases, "corpus": settings.corpus.path}
-    return {name: sha256_of(Path(value)) for name, value in read.items() if value is not None and Path(value).is_file()}
+    paths = {"phrases": settings.phrases, "corpus": settings.corpus.path}
+    return {
+        name: sha256_of(Path(value)) for name, value in paths.items() if value is not None and Path(value).is_file()
+    }

@@ -16,7 +16,7 @@ from evenhand.evaluation.families.generation_bias.changes.style_changes import (
     moved_descriptors,
     style_changes,
 )
-from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, side_by_side
+from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, paired_samples
 from evenhand.evaluation.families.generation_bias.costs.scores import both_answered, texts_of
 from evenhand.evaluation.families.generation_bias.costs.text_quality import parroting_by_descriptor, repeated
 from evenhand.evaluation.families.generation_bias.settings import CorpusSettings
@@ -144,4 +144,4 @@ def chosen_samples(bias_values: pd.DataFrame, before: StyledRun, after: StyledRu
     for descriptor in ranked[DESCRIPTOR].head(CHOSEN):
         of_descriptor = np.flatnonzero(before.shared[DESCRIPTOR] == descriptor)
         rows.append(np.sort(rng.permutation(of_descriptor)[:SAMPLES_OF_CHOSEN]))
-    return side_by_side(np.concatenate(rows), before, after)
+    return paired_samples(np.concatenate(rows), before, after)

@@ -1,4 +1,4 @@
-"""Which prompts are asked: sampled by cell from one side of the split, or a file's."""
+"""The prompts of a measurement: sampled by cell from one split of a dataset, or read from a file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,17 +16,17 @@ from evenhand.evaluation.settings import PromptSettings
 
 
 def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
-    """Return one row per response to be asked for, sampled by cell from the chosen side of the split.
+    """Return one row per response to sample: prompts of the configured split, sampled by cell.
 
-    With `unseen_by`, the train side lacks the prompts of the unseen values; any other has all of them, with a column
-    `unseen` that marks those.
+    With `unseen_by`, the train split has no prompts of unseen values; the other splits have all prompts, and a column
+    `unseen` that marks the prompts of unseen values.
 
     Raises:
-        InputError: `unseen_by` of prompts that both sides of the split do not have alike; what cannot be read.
+        InputError: `unseen_by` is given and the splits have different cells; the dataset or file cannot be read.
     """
     settings = config.prompts
     if settings.file:
-        return _of_file(config)
+        return _file_prompts(config)
     by = settings.split_by or NOUN
     prompts = select(generate(load_taxonomy(settings.dataset)), **settings.kept())
     if config.split != "all":
@@ -34,8 +34,8 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
         prompts = train if config.split == "train" else held_out
         if settings.unseen_by and not same_cells(train, held_out):
             raise InputError(
-                f"unseen_by: split by {by}, the two sides do not have the same templates and "
-                "descriptors, so that seen and unseen would not be what is measured. Split by noun, or drop filters."
+                f"unseen_by: split by {by}, the two splits have different templates and descriptors, so their prompts "
+                "differ in more than seen and unseen. Split by noun, or drop filters."
             )
     sampled = sample_cells(
         prompts,
@@ -48,13 +48,13 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
     rows = sampled.to_pandas()
     if settings.unseen_by is None:
         return rows
-    # The sample is drawn first, and the same on both sides: what is dropped here is what is marked there.
+    # Sampling before the selection makes both splits use the same sample: the train split drops what the others mark.
     unseen = unseen_rows(sampled, settings.unseen_by, settings.unseen_fraction, config.seed)
     return rows[~unseen].reset_index(drop=True) if config.split == "train" else rows.assign(**{UNSEEN: unseen})
 
 
-def _of_file(config: MeasureConfig) -> pd.DataFrame:
-    """Return the prompts of a file: all of them, one side of its split, or those of the file to train on."""
+def _file_prompts(config: MeasureConfig) -> pd.DataFrame:
+    """Return all prompts of a file, one of its splits, or the prompts of `train_file`."""
     settings = config.prompts
     if config.split == "train" and settings.train_file:
         return read_prompts(settings.train_file, settings.per_cell).to_pandas()
@@ -68,27 +68,27 @@ def _of_file(config: MeasureConfig) -> pd.DataFrame:
 
 
 def personas(settings: PromptSettings) -> Sequence[str]:
-    """Return the personas that are drawn from: none, ours, or those of a file."""
+    """Return the personas to sample from: none, the default personas, or the personas of a file."""
     if settings.personas == "none":
         return ()
     return load_personas(None if settings.personas == "default" else Path(settings.personas))
 
 
 def prompts_fingerprint(settings: PromptSettings) -> dict[str, str]:
-    """Return hashes of the dataset or the prompts' files, and of a file of personas.
+    """Return hashes of the dataset or the files of prompts, and of the file of personas.
 
     Raises:
-        InputError: one cannot be read, or is not what it should be.
+        InputError: a file cannot be read, or has a wrong format.
     """
     if settings.file:
         files = list(filter(None, (settings.file, settings.train_file)))
         for file in files:
             read_prompts(file)
-        found = {"dataset": sha256_of(*files)}
+        hashes = {"dataset": sha256_of(*files)}
     else:
         if settings.split_by not in (None, *STRATA):
             raise unknown_name("split_by", settings.split_by, STRATA)
-        found = {"dataset": load_taxonomy(settings.dataset).sha256}
+        hashes = {"dataset": load_taxonomy(settings.dataset).sha256}
     if personas(settings) and settings.personas != "default":
-        found["personas"] = sha256_of(Path(settings.personas))
-    return found
+        hashes["personas"] = sha256_of(Path(settings.personas))
+    return hashes

@@ -1,6 +1,6 @@
 """Responses from a file: no model is loaded, and scores that need the model's weights are omitted.
 
-The file is parsed once in a process, though its fingerprint, its tables and its signature are needed one after another.
+The file is parsed once in a process; the fingerprints, the tables and the signature share the result.
 """
 
 from functools import lru_cache
@@ -31,10 +31,10 @@ from evenhand.evaluation.runs.run import Run
 
 
 def write_prompts(path: Path, config: MeasureConfig) -> int:
-    """Write what is to be answered, and by which responses are then scored; return the number of rows.
+    """Write the prompts of the measurement, by whose ids responses are matched; return the number of prompts.
 
     Raises:
-        InputError: the prompts cannot be had, or the file cannot be written (`write_prompts`).
+        InputError: the prompts cannot be read, or the file cannot be written.
     """
     prompts = measurement_prompts(config)
     write_prompts_file(path, prompts, config.model.system_prompt or "", config.settings.control_tag or "")
@@ -42,20 +42,22 @@ def write_prompts(path: Path, config: MeasureConfig) -> int:
 
 
 def _read_tables(config: MeasureConfig) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the prompts, and row by row prompt_id and response: the file's own prompts, or those that were written.
+    """Return the table of prompts and the table of responses, row by row.
+
+    If the file has prompt ids, the prompts are those of `write_prompts`; otherwise the file has its own prompts.
 
     Raises:
-        InputError: the file cannot be read, does not answer each prompt once, or has no response with any text.
+        InputError: the file cannot be read, does not have one response per prompt, or all responses are empty.
     """
     path = config.responses
     columns = _columns(path)
     if not any(response.strip() for response in columns[RESPONSE]):
-        raise InputError(f"responses: all {len(columns[RESPONSE])} of {path} are empty; there is nothing to measure.")
+        raise InputError(f"responses: all {len(columns[RESPONSE])} of {path} are empty.")
     if PROMPT_ID in columns:
         prompts = measurement_prompts(config)
         responses = matched(columns, prompts[PROMPT_ID].tolist(), path)
     elif config.prompts.file:
-        raise InputError(f"prompts.file: {path} brings its own prompts (it has no {PROMPT_ID}); leave this out.")
+        raise InputError(f"prompts.file: {path} has its own prompts (it has no {PROMPT_ID}); leave this out.")
     else:
         rows = own_prompts(columns, path).to_pandas()
         prompts, responses = rows.drop(columns=[RESPONSE, CONTROL_TAG], errors="ignore"), rows[RESPONSE].tolist()
@@ -63,16 +65,16 @@ def _read_tables(config: MeasureConfig) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def response_file_inputs(config: MeasureConfig) -> dict[str, str]:
-    """Return hashes of the file of responses and of what its prompts were drawn from.
+    """Return hashes of the file of responses and of the dataset or file of its prompts.
 
     Raises:
-        InputError: as `_read_tables`; the tag is not the one that is told.
+        InputError: see `_read_tables`; the file has another control tag than the configured one.
     """
     _read_tables(config)
     columns = _columns(config.responses)
     tag_of(columns, config.settings.control_tag, config.responses)
-    found = {"responses": sha256_of(config.responses)}
-    return found | (prompts_fingerprint(config.prompts) if PROMPT_ID in columns else {})
+    hashes = {"responses": sha256_of(config.responses)}
+    return hashes | (prompts_fingerprint(config.prompts) if PROMPT_ID in columns else {})
 
 
 def collect_from_file(run: Run, config: MeasureConfig) -> dict[str, Any]:
@@ -92,7 +94,7 @@ def collect_from_file(run: Run, config: MeasureConfig) -> dict[str, Any]:
 
 
 def _file_signature(config: MeasureConfig) -> dict[str, Any]:
-    """Return what a signature says of responses that were given: the model's name and the decoding are hearsay."""
+    """Return the signature's fields on model, dataset and decoding, which the user supplies and nothing verifies."""
     columns, model = _columns(config.responses), config.model
     source = config.prompts.file or config.prompts.dataset if PROMPT_ID in columns else config.responses.name
     return {
@@ -119,6 +121,6 @@ def _parse(path: Path, version: tuple[int, int] | None) -> dict[str, list]:
     return read_responses(path)
 
 
-def without_templates(prompts: pd.DataFrame) -> bool:
-    """Say whether the prompts came without templates, so that what people ask is mixed with who they are."""
+def has_no_templates(prompts: pd.DataFrame) -> bool:
+    """Return whether the prompts have no templates, so that the request is confounded with the descriptor."""
     return bool((prompts[TEMPLATE] == NOT_TOLD).all())

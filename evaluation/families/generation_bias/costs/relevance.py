@@ -29,7 +29,7 @@ from evenhand.evaluation.statistics.ratios import ratio_interval
 from evenhand.evaluation.statistics.strata import mean_covariance
 
 LIKELIHOODS = "likelihoods_of_responses"
-JUDGED_METRICS = ("relevance", "response_perplexity")  # those that need a judge
+LIKELIHOOD_METRICS = ("relevance", "response_perplexity")  # those that need a judge
 NO_OTHER = "no prompt has another of its descriptor and of another template"
 NOT_RELEVANT = "the responses before are not shown to fit their prompts better than others: there is nothing to keep"
 

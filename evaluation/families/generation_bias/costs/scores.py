@@ -40,7 +40,7 @@ def text_scores(measured: StyledRun, signature: Mapping[str, Any]) -> list[BiasS
     longer than the style classifier reads; `distinct_responses`, `distinct_1`, `distinct_2` and `mean_length`
     have no ideal. The interval of distinct responses is the jackknife's.
     """
-    written, total = measured.written(), len(measured)
+    written, total = measured.is_nonempty(), len(measured)
     said, asked = texts_of(measured, written)
     n = len(said)
     empty, repeats = total - n, int(repeated(said, asked).sum())
@@ -50,7 +50,7 @@ def text_scores(measured: StyledRun, signature: Mapping[str, Any]) -> list[BiasS
         BiasScore("empty_share", empty / total, 0.0, share, total, share_interval(empty, total), signature=signature),
         BiasScore("parroting", repeats / n, 0.0, share, interval=share_interval(repeats, n), **common),
     ]
-    if cut := measured.n_cut:
+    if cut := measured.n_truncated:
         found.append(BiasScore("cut_share", cut / n, 0.0, share, interval=share_interval(cut, n), **common))
     found.append(_distinct_score(said, common))
     for size in (1, 2):
@@ -189,7 +189,7 @@ def texts_of(run: StyledRun, kept: np.ndarray) -> tuple[list[str], list[str]]:
 
 def both_answered(before: StyledRun, after: StyledRun) -> np.ndarray:
     """Return whether each prompt has a response that is not empty in both runs, (n,) bool."""
-    return before.written() & after.written()
+    return before.is_nonempty() & after.is_nonempty()
 
 
 def _perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
@@ -258,7 +258,7 @@ def _style_share_differences(
     before: StyledRun, after: StyledRun, clusters: Mapping[str, Sequence[int]], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
     """Return the change of the mean summed probability of each cluster's styles, over all responses; in [−1, 1]."""
-    usable = before.usable() & after.usable()
+    usable = before.has_vector() & after.has_vector()
     found = []
     for name, styles in clusters.items():
         old, new = (column_sums(run.vectors, styles)[usable] for run in (before, after))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from evenhand.evaluation.families.generation_bias.costs.relevance import JUDGED_METRICS
+from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOOD_METRICS
 from evenhand.evaluation.families.generation_bias.metrics import CHANGES, QUALITY
 from evenhand.evaluation.families.generation_bias.report.report_data import (
     BIAS_METRICS,
@@ -90,7 +90,7 @@ def cost_table(content: ReportData) -> Table:
         if content.compared and score.metric == metric.name and not score.group
     ]
     caption = "What it cost" if content.compared else "Quality of the responses"
-    judged = any(content.comparisons(metric) for metric in JUDGED_METRICS)
+    judged = any(content.comparisons(metric) for metric in LIKELIHOOD_METRICS)
     note = (say.judged_by_the_base if content.compared else say.judged_by_itself) if judged else ""
     note = " ".join(filter(None, [note, say.capabilities(abilities) if abilities else ""]))
     return Table(caption, _columns("measure", content.compared), (*changes, *rows), note=note)

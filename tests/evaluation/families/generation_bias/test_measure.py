@@ -227,9 +227,9 @@ def test_cut_responses_are_a_column_of_the_styles_and_a_share_of_the_responses(m
     halves = [(part, run.vectors[part]) for part in (slice(0, 2), slice(2, len(run)))]
     write_table(tmp_path / "styles.parquet", style_tables(run.prompts["prompt_id"], halves, run.styles, cut))
     again = read_styled_run(tmp_path)
-    assert again.styles == run.styles and (run.n_cut, again.n_cut) == (0, 3)
+    assert again.styles == run.styles and (run.n_truncated, again.n_truncated) == (0, 3)
     shares = {score.metric: score for score in text_scores(again, {})}
-    assert shares["cut_share"].value == 3 / again.written().sum()
+    assert shares["cut_share"].value == 3 / again.is_nonempty().sum()
     assert "cut_share" not in {score.metric for score in text_scores(run, {})}
     uncut = style_tables(run.prompts["prompt_id"], halves, run.styles, cut & False)
     assert not any("cut_by_classifier" in table for table in uncut)

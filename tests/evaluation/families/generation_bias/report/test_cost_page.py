@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.generation_bias.page import judged_by_the_base
+from evenhand.evaluation.families.generation_bias.page import likelihoods_under_base
 from evenhand.evaluation.families.generation_bias.report.sections import content_page
 from evenhand.evaluation.families.generation_bias.report.sections import say as sentences
 from evenhand.evaluation.families.generation_bias.report.tables import cost_table, most_moved
@@ -29,8 +29,8 @@ def with_costs(tuned, kept=0.51, drift=0.24, sympathy=0.028):
     after = [*tuned.scores_after, *clusters["after"], score("relevance", 0.9, ideal=None)]
     return replace(
         tuned,
-        scores_before=judged_by_the_base(before, changes, "before"),
-        scores_after=judged_by_the_base(after, changes, "after"),
+        scores_before=likelihoods_under_base(before, changes, "before"),
+        scores_after=likelihoods_under_base(after, changes, "after"),
         differences=[*tuned.differences, *changes],
         decoding="decoding: sample",
     )
@@ -41,7 +41,7 @@ def test_both_sides_are_what_the_base_makes_of_them(tuned):
     row = content.overall("relevance")
     assert (row.before.value, row.after.value, row.difference.value) == (0.2, 0.1, -0.1)
     assert find_score(content.scores_after, "relevance").interval == (0.05, 0.15)
-    assert judged_by_the_base([score("relevance", 0.9)], [], "after") == []  # its own model's compares with nothing
+    assert likelihoods_under_base([score("relevance", 0.9)], [], "after") == []  # its own model's compares with nothing
 
 
 def test_the_cost_table_has_what_changed(tuned):
