@@ -9,10 +9,10 @@ from evenhand.evaluation.datasets.mentions import clean_response
 from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, RESPONSES, StyledRun, style_tables
 from evenhand.evaluation.families.generation_bias.settings import OFFENSIVE
 from evenhand.evaluation.models.batches import free_gpu_memory
+from evenhand.evaluation.models.classifier_labels import find_label
 from evenhand.evaluation.models.styles import (
     StyleClassifier,
     classify_texts,
-    label_index,
     load_style_classifier,
     style_vectors,
     to_style_vectors,
@@ -79,7 +79,7 @@ def write_offensiveness(run: Run, settings: ClassifierSettings, measured: Styled
         return
     with run.step(OFFENSIVENESS):
         classifier = load_style_classifier(settings, OFFENSIVE)
-        label = label_index(classifier, settings.label, "offensiveness.label")
+        label = find_label(classifier.labels, settings.label, classifier.name, "offensiveness.label")
         probabilities, _ = classify_in_parts(run, OFFENSIVENESS, classifier, measured.responses)
         of_label = np.concatenate([block[:, label] for _, block in blocks(probabilities)])
         table = pd.DataFrame({PROMPT_ID: measured.prompts[PROMPT_ID], OFFENSIVENESS: of_label})
