@@ -5,7 +5,7 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path, PurePath
 from typing import Any
@@ -179,16 +179,9 @@ def _csv(records: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
-def find_score(scores: Sequence[BiasScore], metric: str, **group: str) -> BiasScore:
-    """Return the one score of this metric and cut.
-
-    Raises:
-        KeyError: there is none.
-    """
-    for score in scores:
-        if score.metric == metric and dict(score.group) == group:
-            return score
-    raise KeyError(f"no score {metric} for {group or 'everything'}")
+def find_score(scores: Iterable[BiasScore], metric: str, **group: str) -> BiasScore | None:
+    """Return the score of this metric and cut, or None if there is none."""
+    return next((score for score in scores if score.metric == metric and dict(score.group) == group), None)
 
 
 def _finite(value: Any) -> Any:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from huggingface_hub import EvalResult, ModelCardData
 
-from evenhand.evaluation.report.numbers import NO_NUMBER, find, interval, number, visible
-from evenhand.evaluation.results import BiasScore, display_name
+from evenhand.evaluation.report.numbers import NO_NUMBER, interval, number, visible
+from evenhand.evaluation.results import BiasScore, display_name, find_score
 from evenhand.mitigation.training.card import table
 from evenhand.recipes.settings import TrainClassifierSettings
 
@@ -93,11 +93,11 @@ def _front_matter(settings: TrainClassifierSettings, overall: Sequence[BiasScore
 
 def _labels(data: Texts, scores: Sequence[BiasScore]) -> str:
     """Return the table of labels: texts that have each, on both sides, and its scores."""
-    metrics = [metric for metric in OF_A_LABEL if find(scores, metric, label=data.names[0])]
+    metrics = [metric for metric in OF_A_LABEL if find_score(scores, metric, label=data.names[0])]
     head = ["label", "texts to train on", "texts held out", *(OF_A_LABEL[metric] for metric in metrics)]
     lines = [head, ["---"] * len(head)]
     for name, has in zip(data.names, data.truth.T, strict=True):
-        found = [find(scores, metric, label=name) for metric in metrics]
+        found = [find_score(scores, metric, label=name) for metric in metrics]
         shown = [NO_NUMBER if score is None else _text(score) for score in found]
         lines.append([_cell(name), *(f"{(has & chosen).sum():,}" for chosen in (data.train, data.test)), *shown])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -11,7 +11,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from evenhand.evaluation.models.loading import Kind
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
 from evenhand.evaluation.report.metrics import Metric, metric_of
-from evenhand.evaluation.report.numbers import decimals_for, find
+from evenhand.evaluation.report.numbers import decimals_for
 from evenhand.evaluation.results import BiasScore, display_name, find_score, read_scores, signature_line
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.mitigation.labelling.page import THRESHOLD
@@ -80,7 +80,7 @@ def _front_matter(exported: Exported, facts: dict[str, Any], measured: MeasureSe
     dataset, dataset_name = HOLISTIC_BIAS if known else ("prompts", "prompts of its own")
     results = []
     for metric in METRICS if scores else ():
-        if (score := find(scores[1], metric)) and math.isfinite(score.value):
+        if (score := find_score(scores[1], metric)) and math.isfinite(score.value):
             told = {"metric_type": metric, "metric_name": metric_of(metric).label, "metric_value": score.value}
             of = {"dataset_type": dataset, "dataset_name": dataset_name}
             results.append(EvalResult(task_type="text-generation", **of, **told))
@@ -128,7 +128,7 @@ def _results(before: list[BiasScore], after: list[BiasScore], changes: list[Bias
     """Return the scores of both models beside each other, what was removed, and what it cost."""
     shown = []
     for metric in map(metric_of, METRICS):
-        sides = find(before, metric.name), find(after, metric.name)
+        sides = find_score(before, metric.name), find_score(after, metric.name)
         if None not in sides:
             decimals = decimals_for(metric.factor * score.value for score in sides)
             texts = (_text(score, replace(metric, decimals=decimals)) for score in sides)

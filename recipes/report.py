@@ -9,7 +9,7 @@ from pathlib import Path
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.page import Link, Page
-from evenhand.evaluation.report.side_by_side import beside_page
+from evenhand.evaluation.report.side_by_side import side_by_side_page
 from evenhand.evaluation.runs.files import read_yaml
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.run_paths import CONFIG, MANIFEST
@@ -93,7 +93,9 @@ def _side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
         )
     rated = [rate.summary(folder, "folders")[1] for folder in ratings.values()]
     reports = {name: folder / rate.SUMMARY if name in ratings else folder for name, folder in named.items()}
-    return beside_page(families, [Link(name, _way(folder, output_dir)) for name, folder in reports.items()], rated)
+    return side_by_side_page(
+        families, [Link(name, _way(folder, output_dir)) for name, folder in reports.items()], rated
+    )
 
 
 def _named(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:

@@ -9,11 +9,11 @@ import pandas as pd
 
 from evenhand.evaluation.rating.metric import ALPHA, LEFT_SHARE, PAIR_WIN_RATE, QUESTION, RATER, WIN_RATE
 from evenhand.evaluation.rating.pairs import AFTER, BEFORE
-from evenhand.evaluation.report.numbers import before_after, find, finite, number, visible
+from evenhand.evaluation.report.numbers import before_after, number, value_or, visible
 from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
-from evenhand.evaluation.report.tables import Cell, Row, Table, marks_of, p_cell, score_cell
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, PROMPT_ID, TEXT, BiasScore, signature_line
+from evenhand.evaluation.report.tables import Cell, Row, Table, p_cell, score_cell, score_marks
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, PROMPT_ID, TEXT, BiasScore, find_score, signature_line
 
 PAIRS, VOTES = "pairs", "votes"  # what is counted
 METRICS = {PAIRS: PAIR_WIN_RATE, VOTES: WIN_RATE}
@@ -43,14 +43,14 @@ def page(
     first = next(iter(questions))
     again = votes.groupby([PROMPT_ID, QUESTION]).size().max() > 1
     unit = PAIRS if again else VOTES  # votes of several people on one pair are not independent of each other
-    lead, raters = find(scores, METRICS[unit], question=first), int(votes[RATER].nunique())
+    lead, raters = find_score(scores, METRICS[unit], question=first), int(votes[RATER].nunique())
     return Page(
         title="Which responses people prefer",
         subtitle=before_after(*models),
         date=date.today().isoformat(),
         big=number(100 * lead.value, 0) + (" %" if math.isfinite(lead.value) else ""),
         under=say.under(lead, unit, first),
-        verdict=say.verdict(unit, [(name, find(scores, METRICS[unit], question=name)) for name in questions]),
+        verdict=say.verdict(unit, [(name, find_score(scores, METRICS[unit], question=name)) for name in questions]),
         warnings=[say.not_judged] if left_out["offensive"] is None else [],
         tables=[_question_table(scores, questions, unit)],
         notes=[say.counts(len(votes), raters, votes[PROMPT_ID].nunique(), len(pairs)), say.left_out(left_out)],
@@ -69,7 +69,9 @@ def page(
 
 
 def _question_table(scores: Sequence[BiasScore], questions: Mapping[str, str], unit: str) -> Table:
-    return _table("question", [_row(name, find(scores, METRICS[unit], question=name)) for name in questions], unit)
+    return _table(
+        "question", [_row(name, find_score(scores, METRICS[unit], question=name)) for name in questions], unit
+    )
 
 
 def _table(label: str, rows: Sequence[Row], unit: str) -> Table:
@@ -79,11 +81,11 @@ def _table(label: str, rows: Sequence[Row], unit: str) -> Table:
 
 def _row(label: str, score: BiasScore) -> Row:
     counts = (Cell(f"{score.n:,}"), Cell(f"{score.n_left_out:,}"))
-    return Row(label, (score_cell(score), p_cell(score), *counts), marks_of("before", score))
+    return Row(label, (score_cell(score), p_cell(score), *counts), score_marks("before", score))
 
 
 def _agreement_section(scores: Sequence[BiasScore], questions: Mapping[str, str]) -> Section:
-    found = [(name, find(scores, ALPHA, question=name)) for name in questions]
+    found = [(name, find_score(scores, ALPHA, question=name)) for name in questions]
     rows = tuple(Row(name, (score_cell(score), Cell(f"{score.n:,}"))) for name, score in found)
     table = Table("Krippendorff’s α", ("question", "α", "pairs that two or more decided"), rows)
     return Section("Agreement", [say.agreement], [table])
@@ -94,7 +96,7 @@ def _axis_section(scores: Sequence[BiasScore], questions: Mapping[str, str], uni
     parts = []
     for name, text in questions.items():
         asked = [it for it in scores if it.metric == METRICS[unit] and it.group[QUESTION] == name and AXIS in it.group]
-        asked.sort(key=lambda score: (math.isnan(score.value), -finite(score, 0), score.group[AXIS]))
+        asked.sort(key=lambda score: (math.isnan(score.value), -value_or(score, 0), score.group[AXIS]))
         rows = [_row(_axis_name(score.group[AXIS]), score) for score in asked]
         parts.append(Section(f"{name}: {text}", tables=[_table("axis", rows, unit)], folded=bool(parts)))
     return Section("By axis", [say.by_axis(len(parts[0].tables[0].rows) * len(parts))], parts=parts)
@@ -106,7 +108,7 @@ def _rater_section(scores: Sequence[BiasScore]) -> Section:
         Row(
             visible(score.group.get(RATER, "all"), LONGEST_NAME),
             (score_cell(score), Cell(f"{score.n:,}"), Cell(f"{score.n_left_out:,}")),
-            marks_of("before", score),
+            score_marks("before", score),
         )
         for score in found
     )

@@ -1,4 +1,4 @@
-"""What to paste: a line of Markdown with the headline and its signature, and an entry for BibTeX."""
+"""Citations of a report: a line of Markdown with headline and signature, and a BibTeX entry."""
 
 import re
 from importlib.metadata import version
@@ -8,25 +8,23 @@ from evenhand.evaluation.report.page import Page
 
 
 def markdown_line(page: Page) -> str:
-    """Return the headline of a page in one line of Markdown, with the signature of what was measured.
+    """Return the headline of a page in one line of Markdown, with the signature of its scores.
 
     >>> markdown_line(Page("Pairs", "gpt2", "2026-01-31", "55 %", "of pairs", "", signature_lines=["cps|m:gpt2"]))
     '**Pairs**, gpt2: 55 % of pairs (2026-01-31; `cps|m:gpt2`)'
     """
     signatures = "".join(f"; `{visible(line).replace('`', '')}`" for line in page.signature_lines)
-    words = (re.sub(r"([\\`*_{}\[\]<>|#~$])", r"\\\1", visible(it)) for it in (page.title, page.subtitle))
-    title, subtitle = words
+    title, subtitle = (re.sub(r"([\\`*_{}\[\]<>|#~$])", r"\\\1", visible(it)) for it in (page.title, page.subtitle))
     return f"**{title}**, {subtitle}: {visible(page.big)} {visible(page.under)} ({visible(page.date)}{signatures})"
 
 
 def bibtex(page: Page) -> str:
-    """Return an entry for the version of Evenhand that made the page."""
-    made = version("evenhand")
+    """Return a BibTeX entry for the installed version of Evenhand."""
     lines = (
         "@software{evenhand,",
         "  title = {Evenhand: measuring and mitigating demographic bias of language models},",
         "  author = {{The Evenhand authors}},",
-        f"  version = {{{made}}},",
+        f"  version = {{{version('evenhand')}}},",
         f"  year = {{{visible(page.date[:4])}}},",
         "}",
     )

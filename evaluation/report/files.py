@@ -1,4 +1,4 @@
-"""Pages → files: HTML and Markdown, each whole or not at all, and the terminal."""
+"""Pages as files, HTML and Markdown, and on the terminal."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,9 +14,13 @@ REPORT = "report"
 
 
 def present(folder: Path, pages: Mapping[str, Page], *, write: bool, show: bool) -> list[Path]:
-    """Write the report of each family of metrics into the folder, and print it, as asked; return the files' paths.
+    """Write and print the report of each family of metrics; return the paths of the files.
 
-    One family's page is report.html; of several each is called by its family, and report.html is what all found.
+    The page of a single family is report.html. Each of several pages has the name of its family, and report.html is
+    their summary.
+
+    Args:
+        write: whether to write files. show: whether to print.
     """
     stems = dict(zip([REPORT], pages.values(), strict=False))
     if len(pages) > 1:
@@ -34,7 +38,7 @@ def present(folder: Path, pages: Mapping[str, Page], *, write: bool, show: bool)
 
 
 def write_page(folder: Path, stem: str, page: Page) -> None:
-    """Write `folder`/`stem`.html and .md, each whole or not at all; the same page gives the same bytes.
+    """Write `folder`/`stem`.html and .md, each atomically; equal pages give equal bytes.
 
     Raises:
         InputError: a file cannot be written.

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from evenhand.evaluation.report.metrics import Metric, metric_of
-from evenhand.evaluation.report.numbers import find
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.report.numbers import value_or
+from evenhand.evaluation.results import BiasScore, find_score
 
 LEVEL = 0.05  # of the tests, two-sided, as of the intervals
 
@@ -78,5 +78,10 @@ class FormattedScore:
 
 def formatted_score(scores: Iterable[BiasScore], name: str | None, **group: str) -> FormattedScore | None:
     """Return the score of this name and cut as reports write it; None if the scores have none, or `name` is None."""
-    score = name and find(scores, name, **group)
+    score = name and find_score(scores, name, **group)
     return FormattedScore(score) if score else None
+
+
+def largest_first(scores: Iterable[BiasScore], cut: str) -> list[BiasScore]:
+    """Return scores by value, the largest first and undefined ones last; equal ones by the value of the cut."""
+    return sorted(scores, key=lambda score: (-value_or(score, -math.inf), str(score.group[cut])))

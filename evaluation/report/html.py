@@ -1,4 +1,4 @@
-"""A page as one HTML file that needs no network and no other file, and is whole without its script."""
+"""A page as one HTML file that needs no network, no other file and, to be read, no script."""
 
 import re
 from base64 import b64encode
@@ -14,18 +14,18 @@ from evenhand.evaluation.report import plots
 from evenhand.evaluation.report.citation import bibtex, markdown_line
 from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.page import Page, Section, signature_rows
-from evenhand.evaluation.report.tables import shown
+from evenhand.evaluation.report.tables import displayed
 
 
 def page_html(page: Page) -> str:
-    """Return the page as HTML that needs no network and no other file; its script only sorts, filters and saves."""
+    """Return the page as HTML; its script only sorts, filters and saves tables and figures."""
     return (
         environment()
         .get_template("page.html.j2")
         .render(
             page=page,
-            tables=[shown(table) for table in page.tables],
-            sections=[_ready(part) for part in page.sections if part.shown],
+            tables=[displayed(table) for table in page.tables],
+            sections=[_displayed_section(part) for part in page.sections if part.has_content],
             sides=tuple(map(visible, page.sides)),
             css=style_sheet(),
             script=(script := script_text("report")),
@@ -43,27 +43,27 @@ def style_sheet() -> Markup:
 
 
 def script_text(name: str) -> Markup:
-    """Return a script of this folder, as it stands in a page."""
+    """Return the script of this folder with this name, without its suffix."""
     return Markup(Path(__file__).with_name(f"{name}.js").read_text(encoding="utf-8"))
 
 
 def script_hash(script: str) -> str:
-    """Return what a page's policy names the script by, so that no other one runs there."""
+    """Return the script's hash for a page's Content-Security-Policy, which allows no other script."""
     return f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}"
 
 
-def _ready(part: Section) -> Section:
-    """Return the section with its tables ready to be shown, and without the parts that are empty."""
+def _displayed_section(part: Section) -> Section:
+    """Return the section with its tables as displayed, and without empty parts."""
     return replace(
         part,
-        tables=[shown(table) for table in part.tables],
-        parts=[_ready(below) for below in part.parts if below.shown],
+        tables=[displayed(table) for table in part.tables],
+        parts=[_displayed_section(below) for below in part.parts if below.has_content],
     )
 
 
 @cache
 def environment() -> Environment:
-    """Return what templates are filled in with: everything escaped, a name that is not there an error."""
+    """Return the environment of the templates: all values are escaped, and an unknown name is an error."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -78,5 +78,5 @@ def environment() -> Environment:
 
 
 def _unbroken(sentence: str) -> str:
-    """Return a sentence that does not begin a line with the unit of a number."""
+    """Return a sentence with no-break spaces between numbers and their units."""
     return re.sub(r" (?=%|×|= |< )|(?<=[=<]) ", "\u00a0", sentence)

@@ -1,4 +1,4 @@
-"""A page as GitHub-flavoured Markdown: tables and texts, no figures; no text from outside is markup in it."""
+"""A page as GitHub-flavoured Markdown: tables and texts without figures. Text from outside is escaped."""
 
 import json
 import re
@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from evenhand.evaluation.report.numbers import visible
-from evenhand.evaluation.report.page import Example, Page, Section, without_places
-from evenhand.evaluation.report.tables import Table, shown
+from evenhand.evaluation.report.page import Example, Page, Section, without_folders
+from evenhand.evaluation.report.tables import Table, displayed
 
-# What can begin markup anywhere in a line, and what would make a bare address a link.
+# Characters that begin markup anywhere in a line, and those that make a bare address a link.
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~!$@&]|:(?=/)|(?<=www)\.)", re.IGNORECASE)
 
 
 def page_markdown(page: Page) -> str:
-    """Return the page as GitHub-flavoured Markdown: tables and texts, no figures; ended by a line break."""
+    """Return the page as Markdown that ends with a line break."""
     parts = [
         f"# {escaped(page.title)}",
         f"{escaped(page.subtitle)} · {escaped(page.date)}",
@@ -44,21 +44,21 @@ def _parts(part: Section) -> Iterator[str]:
 
 def _examples(examples: Iterable[Example]) -> Iterator[str]:
     for example in examples:
-        yield f"- {': '.join(filter(None, (escaped(example.heading), escaped(example.asked))))}"
+        yield f"- {': '.join(filter(None, (escaped(example.heading), escaped(example.prompt))))}"
         for name, parts in example.texts:
-            text = "".join(f"**{escaped(part)}**" if marked else escaped(part) for part, marked in parts)
+            text = "".join(f"**{escaped(part)}**" if is_marked else escaped(part) for part, is_marked in parts)
             yield f"  - {escaped(name)}: {text or '*empty*'}"
 
 
 def _section(title: str, parts: Iterable[str]) -> str:
-    """Return the parts under their heading, or nothing if all of them are empty."""
+    """Return the parts under their heading, or "" if all are empty."""
     text = "\n\n".join(part for part in parts if part)
     return f"## {title}\n\n{text}" if text else ""
 
 
 def _table(table: Table) -> str:
     """Return a table under its caption."""
-    table = shown(table)
+    table = displayed(table)
     parts = [f"{escaped(table.caption)}:", _grid(table), escaped(table.note)]
     return "\n\n".join(part for part in parts if part) if table.rows or table.note else ""
 
@@ -71,23 +71,23 @@ def _grid(table: Table) -> str:
         + [f"{escaped(cell.text)} {cell.interval}".rstrip() for cell in row.cells]
         for row in table.rows
     ]
-    prose = [True, *(any(row.cells[place].prose for row in table.rows) for place in range(len(table.columns) - 1))]
-    rule = [":---" if words else "---:" for words in prose]
+    prose = [True, *(any(row.cells[column].prose for row in table.rows) for column in range(len(table.columns) - 1))]
+    rule = [":---" if is_prose else "---:" for is_prose in prose]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (map(escaped, table.columns), rule, *body))
 
 
 def _signature(signature: Mapping[str, Any]) -> str:
-    """Return a signature as JSON in a code block that it cannot end, or nothing if it is empty."""
+    """Return a signature as JSON in a code block with a fence longer than any in it, or "" if it is empty."""
     if not signature:
         return ""
-    text = json.dumps(without_places(signature), indent=1, ensure_ascii=False, default=str)
+    text = json.dumps(without_folders(signature), indent=1, ensure_ascii=False, default=str)
     text = "\n".join(visible(line) for line in text.split("\n"))
     fence = _fence(text, at_least=3)
     return f"{fence}json\n{text}\n{fence}"
 
 
 def escaped(text: str) -> str:
-    """Return text in which nothing is markup."""
+    """Return the text with its markup escaped."""
     return _MARKUP.sub(r"\\\1", visible(text))
 
 

@@ -1,4 +1,4 @@
-"""Scores looked up, and how a number and a text from outside are written."""
+"""Numbers as text, and texts from outside without hidden characters."""
 
 import math
 import re
@@ -9,35 +9,30 @@ from evenhand.evaluation.results import BiasScore, display_name
 
 UNIT = "×10⁻³"
 NO_NUMBER = "–"
-MOST_DECIMALS = 6
-TINY = 1e-9  # of rounding
+MAX_DECIMALS = 6
+ROUNDING = 1e-9  # relative error of a logarithm
 PER_UNIT = 1000.0  # bias metrics are shown times 1000, as in paper 002, Table 4
 
-# Characters that would hide, reorder or break what is around them. Joiners stay: emoji and several scripts need them.
+# Categories of characters that hide, reorder or break text. Joiners stay: emoji and several scripts need them.
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _JOINERS = "\u200c\u200d"
 
 
-def find(scores: Iterable[BiasScore], metric: str, **group: str) -> BiasScore | None:
-    """Return the score of this metric and cut, or None if there is none."""
-    return next((score for score in scores if score.metric == metric and dict(score.group) == group), None)
-
-
-def finite(score: BiasScore | None, otherwise: float) -> float:
-    """Return the score's value if there is one that is finite."""
+def value_or(score: BiasScore | None, otherwise: float) -> float:
+    """Return the score's value if it is finite, else `otherwise`."""
     return score.value if score is not None and math.isfinite(score.value) else otherwise
 
 
 def decimals_for(values: Iterable[float]) -> int:
-    """Return how many decimals a column needs: two, or more where its largest number is below 0.1 in size."""
+    """Return the decimals for a column: two, or more if its largest number is below 0.1 in size."""
     largest = max((abs(value) for value in values if math.isfinite(value)), default=1.0)
-    return 2 if largest == 0 else min(MOST_DECIMALS, max(2, 1 - math.floor(math.log10(largest))))
+    return 2 if largest == 0 else min(MAX_DECIMALS, max(2, 1 - math.floor(math.log10(largest))))
 
 
 def decimals_to_see(bounds: tuple[float, float] | None, decimals: int) -> int:
-    """Return the decimals, or more, so that the ends of an interval differ by two steps of the last one.
+    """Return `decimals`, or more, so that the ends of an interval differ by two units in the last place.
 
-    No more than two significant digits of its larger end take: what is narrow beside its value may look so.
+    The larger end gets at most two significant digits for this purpose, so a relatively narrow interval may look empty.
 
     >>> decimals_to_see((0.0004, 0.0041), 2), decimals_to_see((15.7799, 15.7801), 2)
     (3, 2)
@@ -45,12 +40,12 @@ def decimals_to_see(bounds: tuple[float, float] | None, decimals: int) -> int:
     half, largest = (0.0, 0.0) if bounds is None else ((bounds[1] - bounds[0]) / 2, max(map(abs, bounds)))
     if not (half > 0 and math.isfinite(largest)):
         return decimals
-    needed = min(math.ceil(-math.log10(half) - TINY), 1 - math.floor(math.log10(largest)))
-    return max(decimals, min(needed, MOST_DECIMALS))
+    needed = min(math.ceil(-math.log10(half) - ROUNDING), 1 - math.floor(math.log10(largest)))
+    return max(decimals, min(needed, MAX_DECIMALS))
 
 
 def number(value: float, decimals: int = 2, sign: bool = False) -> str:
-    """Return the number, rounded, with a true minus sign, a dash for NaN; what is shown as zero has no sign."""
+    """Return the rounded number with a true minus sign; a dash for NaN; no sign if it rounds to zero."""
     if math.isnan(value):
         return NO_NUMBER
     sign = sign and round(value, decimals) != 0
@@ -58,7 +53,7 @@ def number(value: float, decimals: int = 2, sign: bool = False) -> str:
 
 
 def interval(bounds: tuple[float, float] | None, decimals: int = 2, sign: bool = False) -> str:
-    """Return "[1.23, 4.56]", or nothing where there is no interval."""
+    """Return "[1.23, 4.56]", or "" if there is no interval."""
     return "" if bounds is None else f"[{number(bounds[0], decimals, sign)}, {number(bounds[1], decimals, sign)}]"
 
 
@@ -78,7 +73,7 @@ def p_value(p: float) -> str:
 
 
 def score_text(score: BiasScore) -> str:
-    """Return "15.78 [14.52, 17.04] ×10⁻³", or why the score has no value."""
+    """Return a bias score as "15.78 [14.52, 17.04] ×10⁻³", or the reason why it is undefined."""
     if math.isnan(score.value):
         return undefined(score)
     bounds = score.interval and (PER_UNIT * score.interval[0], PER_UNIT * score.interval[1])
@@ -96,18 +91,20 @@ def tick_number(value: float) -> str:
 
 
 def before_after(before: str, after: str) -> str:
-    """Return the names of two models with the signs that they have in a comparison."""
+    """Return the names of two models after the marks ○ and ● of a comparison."""
     return f"○ {visible(display_name(before), 120)} → ● {visible(display_name(after), 120)}"
 
 
 def undefined(score: BiasScore) -> str:
-    """Return why the score has no value."""
+    """Return the reason why the score is undefined."""
     return f"undefined: {visible(score.reason or '')}"
 
 
 def visible(text: str, longest: int = 1000) -> str:
-    """Return text on one line with nothing hidden in it: control, bidirectional and lone surrogate characters are
-    written out, and what exceeds `longest` characters is counted instead of shown.
+    """Return text on one line without hidden characters and without more than `longest` characters.
+
+    Control, bidirectional and lone surrogate characters become "⟨U+202E⟩"; the number of characters beyond `longest`
+    replaces them.
     """
     shown = re.sub(r"\r\n?|\n", "↵ ", text[:longest])
     shown = "".join(

@@ -1,7 +1,7 @@
-"""A report of any kind, before it has a form: a verdict, its tables and figures, as plain strings.
+"""The contents of a report before rendering: verdict, tables, figures and texts as plain strings.
 
-A metric family builds a `Page`; `html`, `markdown` and `terminal` show it, and `files` writes it. Whatever in it came
-from a model or from a file is escaped there, and hidden characters in it are written out.
+A metric family builds a `Page`; `html`, `markdown` and `terminal` render it, and `files` writes it. They escape all
+texts and write out hidden characters.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ from evenhand.evaluation.results import display_name
 
 @dataclass(frozen=True)
 class Link:
-    """Another file of the same runs: what it is, and the way to it from this page's folder, as in a file system."""
+    """A file of the same runs: its name for readers, and its path relative to the page's folder."""
 
     text: str
     path: str
 
     @property
     def href(self) -> str:
-        """The way as an address, which begins with a dot and holds nothing but letters, digits and signs of a path."""
+        """The path as a URL that begins with a dot and has only letters, digits and path separators."""
         return f"./{quote(self.path)}"
 
 
@@ -41,23 +41,23 @@ class Figure:
 
 @dataclass(frozen=True)
 class Example:
-    """Texts to read side by side: each has a name and its parts in order, every part with whether it is to be marked.
+    """Texts to read side by side, each with a name and its parts; a part is a text and whether it is marked.
 
-    The parts are joined as they are; a marked one should not begin or end with a space. `asked` is what the texts
-    answer to.
+    The parts are concatenated; a marked part should not begin or end with a space. `prompt` is the text that the others
+    answer.
     """
 
     heading: str
     texts: tuple[tuple[str, tuple[tuple[str, bool], ...]], ...]
-    asked: str = ""
+    prompt: str = ""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page; an empty one is not shown.
+    """A part of a page; empty sections are left out.
 
-    Only the title and the sentences of a `folded` one are seen at first. `first_screen` prints its sentences
-    and tables on the terminal too. `parts` are sections below this one, and have none below them.
+    A `folded` section shows only its title and sentences until a reader opens it. The terminal prints sentences and
+    tables of sections with `first_screen`. `parts` are subsections without further subsections.
     """
 
     title: str
@@ -70,21 +70,20 @@ class Section:
     first_screen: bool = False
 
     @property
-    def shown(self) -> bool:
-        """Whether there is anything in it."""
-        something = (self.sentences, self.figures, self.examples)
-        return (
-            any(map(len, something)) or any(t.rows or t.note for t in self.tables) or any(p.shown for p in self.parts)
-        )
+    def has_content(self) -> bool:
+        """Whether there is anything in the section."""
+        if any(map(len, (self.sentences, self.figures, self.examples))):
+            return True
+        return any(table.rows or table.note for table in self.tables) or any(part.has_content for part in self.parts)
 
 
 @dataclass(frozen=True)
 class Page:
-    """All that a report shows.
+    """All contents of a report.
 
-    `big` is the one large number and `under` the line that says what it is; `tables` are the headline's. `sides` heads
-    the table columns whose marks are drawn: one, or two that are drawn as ○ and as ●. `signature_lines` are what to
-    paste into a paper, a line a measurement. `links` lead to the reports and rows behind this page.
+    `big` is the headline number and `under` the line that explains it; `tables` belong to the headline. `sides` are the
+    columns of the plotted values: one, or two with the marks ○ and ●. `signature_lines` has a line for each
+    measurement, to paste into a paper. `links` lead to reports and rows of the runs that the page summarises.
     """
 
     title: str
@@ -106,21 +105,21 @@ class Page:
 
 
 def signature_rows(signature: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return a nested signature as (dotted name, value) rows, in the order given."""
+    """Return a nested signature as (dotted name, value) rows in its order."""
     rows = []
     for name, value in signature.items():
         dotted = f"{prefix}{name}"
         if isinstance(value, Mapping) and value:
             rows += signature_rows(value, f"{dotted}.")
         else:
-            rows.append((visible(dotted), visible(str(without_places(value)))))
+            rows.append((visible(dotted), visible(str(without_folders(value)))))
     return rows
 
 
-def without_places(value: Any) -> Any:
-    """Return a nested signature with models and files by their names, as a page may be read elsewhere."""
+def without_folders(value: Any) -> Any:
+    """Return a nested signature with absolute paths shortened to the names of models and files."""
     if isinstance(value, Mapping):
-        return {name: without_places(item) for name, item in value.items()}
+        return {name: without_folders(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [without_places(item) for item in value]
+        return [without_folders(item) for item in value]
     return display_name(value) if isinstance(value, str) else value

@@ -23,20 +23,12 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        """Return where a value lies."""
+        """Return the position of a value in percent."""
         return round(self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start), 2)
-
-    def holds(self, value: float) -> bool:
-        """Return whether the scale reaches as far as the value."""
-        return self.low <= value <= self.high
-
-    def border(self, value: float) -> float:
-        """Return the value, or the end of the scale that lies nearer."""
-        return min(max(value, self.low), self.high)
 
 
 def scale_for(values: Iterable[float], start: float, end: float, ideal: float = 0.0) -> Scale:
-    """Return a scale that holds all finite values, and the ideal."""
+    """Return a scale that includes all finite values and the ideal."""
     values = [ideal, *(value for value in values if math.isfinite(value))]
     low, high = min(values), max(values)
     margin = 0.04 * (high - low) or 1.0
@@ -44,16 +36,16 @@ def scale_for(values: Iterable[float], start: float, end: float, ideal: float = 
 
 
 def ticks(scale: Scale, about: int = 4) -> list[float]:
-    """Return round numbers inside the scale, about as many as asked for."""
+    """Return about so many round numbers within the scale."""
     raw = (scale.high - scale.low) / about
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
     first, last = math.ceil(scale.low / step - 1e-9), math.floor(scale.high / step + 1e-9)
-    return [place * step for place in range(first, last + 1)]
+    return [n * step for n in range(first, last + 1)]
 
 
 def row_scale(rows: Sequence[Row], ideal: float = 0.0) -> Scale:
-    """Return the scale on which all rows of one table are drawn."""
+    """Return the common scale of all rows of a table."""
     marks = [mark for row in rows for mark in row.marks]
     return scale_for((value for mark in marks for value in (mark.value, *(mark.interval or ()))), 2.0, 98.0, ideal)
 
@@ -67,12 +59,12 @@ def row_ticks(scale: Scale) -> Markup:
 def row_plot(row: Row, scale: Scale, ideal: float = 0.0, sides: Sequence[str] = ("before", "after")) -> Markup:
     """Return one row's dots with intervals: before as a ring above, after as a dot below, the truth as a diamond.
 
-    `sides` says what "before" and "after" are called to those who cannot see the plot.
+    `sides` are the names of "before" and "after" in the text alternative.
     """
     parts = [svg_line(scale(tick), 0, scale(tick), 100, "grid") for tick in ticks(scale) if tick != ideal]
     parts.append(svg_line(scale(ideal), 0, scale(ideal), 100, "zero"))
-    drawn = [mark.role for mark in row.marks]
-    heights = {"before": 34, "after": 66} if "after" in drawn else {"before": 50}
+    has_after = any(mark.role == "after" for mark in row.marks)
+    heights = {"before": 34, "after": 66} if has_after else {"before": 50}
     for mark in row.marks:
         height = heights.get(mark.role, 50)
         if mark.interval is not None:

@@ -1,6 +1,5 @@
 "use strict";
-// What a reader can do with a report: sort and filter its tables, save tables and figures, copy a citation.
-// The page says the same without any of it.
+// Sorts and filters tables, saves tables and figures, and copies citations. The page is complete without it.
 {
   const make = (tag, properties, ...children) => {
     const element = Object.assign(document.createElement(tag), properties);
@@ -9,7 +8,7 @@
   };
   const button = (text, onclick) => make("button", { type: "button", textContent: text, onclick });
   const plain = (text) => text.replace(/\s+/g, " ").trim();
-  const shown = (cell) => plain((cell.querySelector(".value") ?? cell).textContent);
+  const cellText = (cell) => plain((cell.querySelector(".value") ?? cell).textContent);
   const ascii = (text) => text.replace(/−/g, "-").replace(/(\d),(?=\d{3})/g, "$1");
   const number = (text) => parseFloat(ascii(text).replace(/^[<>+\s]+/, ""));
 
@@ -23,61 +22,61 @@
 
   // --- tables
 
-  /** The names of a table and the cells of its rows, without the column that is drawn. */
-  const kept = (row) => [...row.cells].filter((cell) => !cell.classList.contains("plot"));
-  const grid = (table) => ({ names: kept(table.tHead.rows[0]), rows: [...table.tBodies[0].rows].map(kept) });
+  /** The cells of a row without the plotted column, and the columns and rows of a table. */
+  const dataCells = (row) => [...row.cells].filter((cell) => !cell.classList.contains("plot"));
+  const grid = (table) => ({ names: dataCells(table.tHead.rows[0]), rows: [...table.tBodies[0].rows].map(dataCells) });
 
-  const sort = (table, place, descending) => {
+  const sort = (table, column, descending) => {
     const rows = [...table.tBodies[0].rows];
-    const key = new Map(rows.map((row, n) => [row, shown(grid(table).rows[n][place])]));
+    const key = new Map(rows.map((row, n) => [row, cellText(grid(table).rows[n][column])]));
     const numeric = rows.filter((row) => !isNaN(number(key.get(row)))).length * 2 > rows.length;
-    const worth = (row) => (numeric ? number(key.get(row)) : key.get(row));
-    const nothing = (row) => (numeric ? isNaN(worth(row)) : !worth(row));
-    const order = (a, b) => (numeric ? worth(a) - worth(b) : worth(a).localeCompare(worth(b)));
-    rows.sort((a, b) => nothing(a) - nothing(b) || (descending ? -1 : 1) * order(a, b));
+    const sortKey = (row) => (numeric ? number(key.get(row)) : key.get(row));
+    const isMissing = (row) => (numeric ? isNaN(sortKey(row)) : !sortKey(row));
+    const order = (a, b) => (numeric ? sortKey(a) - sortKey(b) : sortKey(a).localeCompare(sortKey(b)));
+    rows.sort((a, b) => isMissing(a) - isMissing(b) || (descending ? -1 : 1) * order(a, b));
     table.tBodies[0].append(...rows);
     grid(table).names.forEach((name, n) => {
-      if (n === place) name.setAttribute("aria-sort", descending ? "descending" : "ascending");
+      if (n === column) name.setAttribute("aria-sort", descending ? "descending" : "ascending");
       else name.removeAttribute("aria-sort");
     });
   };
 
   const makeSortable = (table, tools) => {
     const { names } = grid(table);
-    const turned = (place) => sort(table, place, names[place].getAttribute("aria-sort") !== "descending");
-    names.forEach((name, place) => {
+    const sortBy = (column) => sort(table, column, names[column].getAttribute("aria-sort") !== "descending");
+    names.forEach((name, column) => {
       const label = name.textContent;
-      name.replaceChildren(make("button", { type: "button", className: "sort", textContent: label, onclick: () => turned(place) }));
+      name.replaceChildren(make("button", { type: "button", className: "sort", textContent: label, onclick: () => sortBy(column) }));
     });
-    const choice = make("select", { ariaLabel: "Sort by", onchange: () => choice.value && turned(+choice.value) });
+    const choice = make("select", { ariaLabel: "Sort by", onchange: () => choice.value && sortBy(+choice.value) });
     choice.append(make("option", { value: "", textContent: "Sort by …" }));
-    names.forEach((name, place) => choice.append(make("option", { value: place, textContent: name.textContent })));
+    names.forEach((name, column) => choice.append(make("option", { value: column, textContent: name.textContent })));
     tools.append(choice);
   };
 
   const makeFilterable = (table, tools) => {
-    const told = make("span", { role: "status" });
+    const status = make("span", { role: "status" });
     const filter = () => {
       const rows = [...table.tBodies[0].rows], wanted = input.value.toLowerCase();
       rows.forEach((row) => (row.hidden = !row.textContent.toLowerCase().includes(wanted)));
-      told.textContent = wanted ? `${rows.filter((row) => !row.hidden).length} of ${rows.length}` : "";
+      status.textContent = wanted ? `${rows.filter((row) => !row.hidden).length} of ${rows.length}` : "";
     };
     const input = make("input", { type: "search", placeholder: "Filter rows", ariaLabel: "Filter rows", oninput: filter });
-    tools.append(input, told);
+    tools.append(input, status);
   };
 
   /** The cells as text, an interval in two columns of its own. */
   const csv = (table) => {
     const { names, rows } = grid(table);
-    const wide = names.map((_, place) => rows.some((row) => row[place].querySelector(".interval")));
+    const wide = names.map((_, column) => rows.some((row) => row[column].querySelector(".interval")));
     const ends = (cell) => ascii(cell.querySelector(".interval")?.textContent ?? "[, ]").replace(/[[\]\s]/g, "").split(",");
     const quoted = (text) => {
       const safe = /^[=+@-]/.test(text) && !/^[+-][\d.]/.test(text) ? `'${text}` : text; // no formula in a spreadsheet
       return /[",\n]/.test(safe) ? `"${safe.replace(/"/g, '""')}"` : safe;
     };
     const line = (cells) => cells.map(quoted).join(",");
-    const head = names.flatMap((name, n) => (wide[n] ? ["", " low", " high"].map((end) => shown(name) + end) : [shown(name)]));
-    const body = rows.map((row) => row.flatMap((cell, n) => [ascii(shown(cell)), ...(wide[n] ? ends(cell) : [])]));
+    const head = names.flatMap((name, n) => (wide[n] ? ["", " low", " high"].map((end) => cellText(name) + end) : [cellText(name)]));
+    const body = rows.map((row) => row.flatMap((cell, n) => [ascii(cellText(cell)), ...(wide[n] ? ends(cell) : [])]));
     return [head, ...body].map(line).join("\n") + "\n";
   };
 
@@ -86,7 +85,7 @@
     const special = { "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}" };
     const math = { "−": "$-$", "×": "$\\times$", "±": "$\\pm$", "<": "$<$", ">": "$>$", "⁻": "$^-$", "³": "$^3$", "○": "", "●": "" };
     const escaped = (text) => text.replace(/[\\~^&%$#_{}]/g, (it) => special[it] ?? `\\${it}`).replace(/[−×±<>⁻³○●]/g, (it) => math[it]);
-    const full = (cell) => escaped([shown(cell), plain(cell.querySelector(".interval")?.textContent ?? "")].join(" ").trim());
+    const full = (cell) => escaped([cellText(cell), plain(cell.querySelector(".interval")?.textContent ?? "")].join(" ").trim());
     const line = (cells) => `${cells.map(full).join(" & ")} \\\\`;
     const columns = "l" + "r".repeat(names.length - 1);
     return [
@@ -108,18 +107,18 @@
     return element;
   };
 
-  const DRAWN = [
+  const STYLE_PROPERTIES = [
     "fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "stroke-linecap", "stroke-opacity", "opacity", "image-rendering",
     "font-family", "font-size", "font-weight", "text-anchor", "dominant-baseline", "paint-order", "vector-effect", "overflow",
   ];
 
-  /** The drawing as it is seen, with its styles in it and the page's colour behind it. */
+  /** The chart with its computed styles inlined, on the page's background colour. */
   const standalone = (svg) => {
     const { width, height } = svg.getBoundingClientRect(), copy = svg.cloneNode(true);
     const originals = [svg, ...svg.querySelectorAll("*")];
-    [copy, ...copy.querySelectorAll("*")].forEach((element, place) => {
-      const seen = getComputedStyle(originals[place]), sizes = element.tagName === "rect" ? ["width", "height"] : [];
-      element.setAttribute("style", [...DRAWN, ...sizes].map((name) => `${name}:${seen.getPropertyValue(name)}`).join(";"));
+    [copy, ...copy.querySelectorAll("*")].forEach((element, i) => {
+      const computed = getComputedStyle(originals[i]), sizes = element.tagName === "rect" ? ["width", "height"] : [];
+      element.setAttribute("style", [...STYLE_PROPERTIES, ...sizes].map((name) => `${name}:${computed.getPropertyValue(name)}`).join(";"));
       element.removeAttribute("class");
     });
     const margin = 12, paper = getComputedStyle(document.body).backgroundColor;
@@ -140,25 +139,25 @@
     canvas.toBlob((blob) => save(name, blob, "image/png"), "image/png");
   };
 
-  /** A table of dots and whiskers as a drawing: laid out by its texts, the same on every screen. */
+  /** A table of dots and intervals as SVG, with a layout that does not depend on the screen. */
   const picture = (table) => {
-    const PLOT = 340, GAP = 20, HEAD = 60, ROW = 44, LONGEST = 60; // pixels; characters of a label
+    const PLOT = 340, GAP = 20, HEAD = 60, ROW = 44, MAX_LABEL = 60; // pixels; characters of a label
     const { names } = grid(table), rows = [...table.tBodies[0].rows].filter((row) => !row.hidden);
     const svg = draw("svg", { style: "position: absolute; visibility: hidden" });
-    document.body.append(svg); // where its texts have lengths and its styles are found
+    document.body.append(svg); // so that text lengths and styles can be computed
     const write = (y, kind, ...parts) => svg.appendChild(draw("text", { y, class: kind }, ...parts));
-    const cut = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text);
+    const cut = (text) => (text.length > MAX_LABEL ? `${text.slice(0, MAX_LABEL)}…` : text);
     const middle = (n) => HEAD + ROW * (n + 0.5);
     const caption = write(16, "cell strong", plain(table.caption.textContent));
-    const columns = names.map((name, place) => {
-      const end = place ? "end" : "", side = ["before", "after"].find((it) => name.classList.contains(it));
+    const columns = names.map((name, column) => {
+      const end = column ? "end" : "", side = ["before", "after"].find((it) => name.classList.contains(it));
       const mark = side ? [draw("tspan", { class: side }, side === "before" ? "○ " : "● ")] : [];
       const texts = rows.flatMap((row, n) => {
-        const cell = kept(row)[place], interval = cell.querySelector(".interval");
-        const value = write(middle(n) + (interval ? -2 : 5), `cell ${end}`, cut(shown(cell)));
+        const cell = dataCells(row)[column], interval = cell.querySelector(".interval");
+        const value = write(middle(n) + (interval ? -2 : 5), `cell ${end}`, cut(cellText(cell)));
         return interval ? [value, write(middle(n) + 14, end, plain(interval.textContent))] : [value];
       });
-      return [write(HEAD - 10, end, ...mark, shown(name)), ...texts];
+      return [write(HEAD - 10, end, ...mark, cellText(name)), ...texts];
     });
     const length = (texts) => Math.max(...texts.map((text) => text.getComputedTextLength()));
     const left = length(columns[0]) + GAP;
@@ -192,7 +191,7 @@
     button("PNG", () => savePng(source(), fileName(title, "png"))),
   ];
 
-  // --- what can be done with each
+  // --- buttons of each table and figure
 
   for (const table of document.querySelectorAll(".scroll > table")) {
     const tools = make("div", { className: "tools" });
@@ -217,7 +216,7 @@
 
   for (const text of document.querySelectorAll("pre.paste")) {
     const copy = button("Copy", async () => {
-      getSelection().selectAllChildren(text); // stays selected where nothing may be copied
+      getSelection().selectAllChildren(text); // stays selected if copying is not allowed
       await navigator.clipboard?.writeText(text.textContent).then(() => (copy.textContent = "Copied"), () => {});
     });
     text.after(make("div", { className: "tools" }, copy));
@@ -228,7 +227,7 @@
   wide.addEventListener("change", unfold);
   unfold();
 
-  // A region that does not scroll is no stop for the keyboard.
+  // A region that does not scroll cannot be focused.
   const stops = new ResizeObserver((seen) => {
     for (const { target } of seen) {
       if (target.scrollWidth > target.clientWidth + 1) target.tabIndex = 0;

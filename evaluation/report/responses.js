@@ -1,22 +1,22 @@
 "use strict";
-// Searches the rows that stand in the page, and shows a screen of those found; every text is set as text.
+// Searches the rows in the page and shows the matching ones, a screen at a time; every text is set as textContent.
 {
-  const AT_ONCE = 50;
+  const SCREEN = 50;
   const { sides, texts, rows } = JSON.parse(document.getElementById("rows").textContent);
   const make = (tag, properties, ...children) => {
     const element = Object.assign(document.createElement(tag), properties);
     element.append(...children);
     return element;
   };
-  // A row holds the places of axis, descriptor, prompt, then response and style of each side, then b of each side.
+  // A row has the indices of axis, descriptor, prompt, then response and style of each side, then b of each side.
   const all = rows.map((row) => ({
     axis: texts[row[0]], descriptor: texts[row[1]], prompt: texts[row[2]],
-    said: sides.map((side, n) => ({
+    responses: sides.map((side, n) => ({
       side, response: texts[row[3 + 2 * n]], style: texts[row[4 + 2 * n]], b: row[3 + 2 * sides.length + n],
     })),
   }));
   for (const row of all) {
-    row.text = [row.prompt, ...row.said.map((it) => it.response)].join("\n").toLowerCase();
+    row.text = [row.prompt, ...row.responses.map((it) => it.response)].join("\n").toLowerCase();
     row.name = row.descriptor.toLowerCase();
   }
   const distinct = (values) => [...new Set(values)].sort((a, b) => a.localeCompare(b));
@@ -30,45 +30,45 @@
 
   const descriptor = field("Descriptor", "search"), text = field("Words in prompt or response", "search");
   const axis = choice("Any axis", distinct(all.map((row) => row.axis)));
-  const style = choice("Any style", distinct(all.flatMap((row) => row.said.map((it) => it.style))));
+  const style = choice("Any style", distinct(all.flatMap((row) => row.responses.map((it) => it.style))));
   const least = make("input", { type: "number", step: "any", placeholder: "Least b", ariaLabel: "Least b", oninput: () => show() });
   const orders = ["As asked", ...sides.flatMap((side) => [`Largest b, ${side}`, `Smallest b, ${side}`])];
   const order = choice("Order", orders);
-  const told = make("span", { role: "status" }), list = document.getElementById("found");
-  const more = make("button", { type: "button", textContent: "More", onclick: () => show(shown + AT_ONCE) });
-  document.getElementById("search").append(descriptor, text, axis, style, least, order, told);
+  const status = make("span", { role: "status" }), list = document.getElementById("found");
+  const more = make("button", { type: "button", textContent: "More", onclick: () => show(shown + SCREEN) });
+  document.getElementById("search").append(descriptor, text, axis, style, least, order, status);
   list.after(make("div", { className: "tools" }, more));
 
-  const found = () => {
+  const matches = () => {
     const wanted = descriptor.value.trim().toLowerCase(), words = text.value.trim().toLowerCase(), b = parseFloat(least.value);
-    const kept = all.filter((row) =>
+    const matching = all.filter((row) =>
       row.name.includes(wanted) && row.text.includes(words) && (!axis.value || row.axis === axis.value)
-      && (!style.value || row.said.some((it) => it.style === style.value))
-      && (isNaN(b) || row.said.some((it) => it.b !== null && it.b >= b)));
-    const place = orders.indexOf(order.value) - 1;
-    if (place < 0) return kept;
-    const sign = place % 2 ? 1 : -1, worth = (row) => row.said[place >> 1].b ?? sign * Infinity;
-    return kept.sort((one, other) => sign * (worth(one) - worth(other)) || 0);
+      && (!style.value || row.responses.some((it) => it.style === style.value))
+      && (isNaN(b) || row.responses.some((it) => it.b !== null && it.b >= b)));
+    const index = orders.indexOf(order.value) - 1;
+    if (index < 0) return matching;
+    const sign = index % 2 ? 1 : -1, sortKey = (row) => row.responses[index >> 1].b ?? sign * Infinity;
+    return matching.sort((one, other) => sign * (sortKey(one) - sortKey(other)) || 0);
   };
 
   const item = (row) => make("li", {},
     make("p", { className: "asked" },
       make("span", { className: "small", textContent: `${row.axis} · ${row.descriptor}` }),
       make("bdi", { textContent: row.prompt })),
-    make("div", { className: "pair" }, ...row.said.map((it, n) => make("div", {},
+    make("div", { className: "pair" }, ...row.responses.map((it, n) => make("div", {},
       make("span", {
         className: `small ${sides.length > 1 ? ["before", "after"][n] : ""}`,
         textContent: `${it.side} · ${it.style}${it.b === null ? "" : ` · b ${(1000 * it.b).toFixed(1).replace("-", "−")} ×10⁻³`}`,
       }),
       make("p", { className: "answer", dir: "auto", textContent: it.response || "empty" })))));
 
-  let shown = AT_ONCE;
-  function show(count = AT_ONCE) {
-    const kept = found();
+  let shown = SCREEN;
+  function show(count = SCREEN) {
+    const rows = matches();
     shown = count;
-    list.replaceChildren(...kept.slice(0, count).map(item));
-    more.hidden = kept.length <= count;
-    told.textContent = `${kept.length.toLocaleString("en")} of ${all.length.toLocaleString("en")}`;
+    list.replaceChildren(...rows.slice(0, count).map(item));
+    more.hidden = rows.length <= count;
+    status.textContent = `${rows.length.toLocaleString("en")} of ${all.length.toLocaleString("en")}`;
   }
   show();
 }

@@ -1,4 +1,4 @@
-"""All responses of a run as one page that is searched in the browser: one self-contained file, never above 3 MB."""
+"""All responses of a run as one self-contained page of at most 3 MB with a search."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,26 +12,25 @@ from evenhand.evaluation.report.html import environment, script_hash, script_tex
 from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.sentences import Sentences
 
-MOST_BYTES = 2_900_000  # of the rows; with its style sheet the page stays below 3 MB
-ROWS_AT_ONCE = 1 << 13  # that are read at once; some 20,000 fit
-LONGEST = 2000  # characters of a text; what exceeds them is counted
-SAID = ("response", "style", "b")  # what there is of each side
-say = Sentences(__file__)
+MAX_BYTES = 2_900_000  # of the rows; with its style sheet the page has less than 3 MB
+CHUNK_ROWS = 1 << 13  # rows read at a time; about 20,000 fit
+MAX_LENGTH = 2000  # characters of a text
+text = Sentences(__file__)
 
 
 def responses_html(
     title: str, subtitle: str, n: int, rows: Callable[[np.ndarray], pd.DataFrame], sides: Sequence[str]
 ) -> str:
-    """Return the page; where the rows are too many for it, a random part of them, and the page says so.
+    """Return the page with all rows, or with a random sample if they do not fit, which its note states.
 
     Args:
         n: the number of all rows.
         rows: from positions (m,) to these rows: columns axis, descriptor and prompt, and for each side
-            `{side} response`, `{side} style` (a name) and `{side} b` (the bias value, NaN where there is none).
-        sides: what the responses are of, one or two.
+            `{side} response`, `{side} style` (a name) and `{side} b` (the bias value or NaN).
+        sides: names of one run or two.
     """
-    kept, texts = _fitting(n, rows, sides)
-    told = {"sides": list(sides), "texts": texts, "rows": kept}
+    sample, texts = _fitting(n, rows, sides)
+    data = {"sides": list(sides), "texts": texts, "rows": sample}
     script = script_text("responses")
     return (
         environment()
@@ -39,10 +38,10 @@ def responses_html(
         .render(
             title=visible(title),
             subtitle=visible(subtitle),
-            note=say.rows_shown(len(kept), n),
-            reading=say.responses_reading(len(sides)),
-            without_script=say.without_script,
-            rows=_embedded(told),
+            note=text.rows_note(len(sample), n),
+            reading=text.columns_note(len(sides)),
+            without_script=text.without_script,
+            rows=_embedded(data),
             css=style_sheet(),
             script=script,
             script_hash=script_hash(script),
@@ -53,60 +52,60 @@ def responses_html(
 def _fitting(
     n: int, rows: Callable[[np.ndarray], pd.DataFrame], sides: Sequence[str]
 ) -> tuple[list[list[Any]], list[str]]:
-    """Return as many rows as fit, in their order, and the texts that they name by their places, each text once."""
-    places: dict[str, int] = {}
-    found, size = {}, 0
-    for row, named, values in _drawn(n, rows, sides):
-        texts = [visible(str(text), LONGEST) for text in named]
-        size += sum(len(_embedded(text)) + 1 for text in dict.fromkeys(texts) if text not in places)
+    """Return as many rows as fit, in their order, and all distinct texts; rows refer to texts by index."""
+    indices: dict[str, int] = {}
+    lines, size = {}, 0
+    for row, names, values in _sampled(n, rows, sides):
+        texts = [visible(str(text), MAX_LENGTH) for text in names]
+        size += sum(len(_embedded(text)) + 1 for text in dict.fromkeys(texts) if text not in indices)
         b = [None if np.isnan(value) else round(float(value), 5) for value in values]
-        line = [*(places.setdefault(text, len(places)) for text in texts), *b]
+        line = [*(indices.setdefault(text, len(indices)) for text in texts), *b]
         size += len(_embedded(line)) + 1
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             break
-        found[row] = line
-    return [found[row] for row in sorted(found)], list(places)
+        lines[row] = line
+    return [lines[row] for row in sorted(lines)], list(indices)
 
 
-def _drawn(
+def _sampled(
     n: int, rows: Callable[[np.ndarray], pd.DataFrame], sides: Sequence[str]
 ) -> Iterator[tuple[int, tuple[str, ...], tuple[float, ...]]]:
-    """Yield the rows in random order, read some at a time: the number, the texts, and the bias values of each."""
-    named = ["axis", "descriptor", "prompt", *(f"{side} {what}" for side in sides for what in SAID[:2])]
+    """Yield the index, the texts and the bias values of each row, in random order."""
+    columns = ["axis", "descriptor", "prompt", *(f"{side} {name}" for side in sides for name in ("response", "style"))]
     order = np.random.default_rng(0).permutation(n)
-    for start in range(0, n, ROWS_AT_ONCE):
-        drawn = order[start : start + ROWS_AT_ONCE]
-        some = rows(drawn)
-        texts = zip(*(some[name].tolist() for name in named), strict=True)
-        numbers = zip(*(some[f"{side} b"].tolist() for side in sides), strict=True)
-        yield from zip(drawn.tolist(), texts, numbers, strict=True)
+    for start in range(0, n, CHUNK_ROWS):
+        sample = order[start : start + CHUNK_ROWS]
+        chunk = rows(sample)
+        texts = zip(*(chunk[name].tolist() for name in columns), strict=True)
+        numbers = zip(*(chunk[f"{side} b"].tolist() for side in sides), strict=True)
+        yield from zip(sample.tolist(), texts, numbers, strict=True)
 
 
-def _embedded(told: Any) -> Markup:
-    """Return JSON that can stand in a script element: nothing in it ends the element or begins a comment."""
-    text = json.dumps(told, separators=(",", ":"))  # ASCII alone
+def _embedded(data: Any) -> Markup:
+    """Return JSON for a script element, without characters that could end the element or begin a comment."""
+    encoded = json.dumps(data, separators=(",", ":"))  # ASCII
     for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
+        encoded = encoded.replace(character, f"\\u{ord(character):04x}")
+    return Markup(encoded)
 
 
 def rows_of(
     texts: pd.DataFrame, sides: Mapping[str, tuple[Sequence[str], np.ndarray, Sequence[str], np.ndarray]]
 ) -> pd.DataFrame:
-    """Return the rows of the page.
+    """Return the rows of the page, one a response.
 
     Args:
         texts: columns axis, descriptor and text (the prompt).
         sides: by name, responses, style vectors (n, S), the names of the styles, and bias values (n,).
     """
-    made = texts[["axis", "descriptor"]].assign(prompt=texts["text"])
+    rows = texts[["axis", "descriptor"]].assign(prompt=texts["text"])
     for side, (responses, vectors, styles, b) in sides.items():
-        made[f"{side} response"], made[f"{side} style"] = list(responses), list(_strongest(vectors, styles))
-        made[f"{side} b"] = b
-    return made
+        rows[f"{side} response"], rows[f"{side} style"] = list(responses), list(_strongest(vectors, styles))
+        rows[f"{side} b"] = b
+    return rows
 
 
 def _strongest(vectors: np.ndarray, styles: Sequence[str]) -> Iterator[str]:
-    """Yield the most probable style of each response; a dash where there is none."""
+    """Yield the most probable style of each response; a dash if its vector has a NaN."""
     for vector in vectors:
         yield "–" if np.isnan(vector).any() else styles[int(vector.argmax())]

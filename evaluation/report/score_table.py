@@ -1,5 +1,6 @@
-"""Scores as a table and as a figure, for notebooks: what the reports show, without a run folder."""
+"""Scores as a table and as a figure for notebooks."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
 def score_figure(scores: Sequence[BiasScore]) -> "Figure":
     """Return a figure with a dot for each defined score, its 95 % interval, and a line at the ideal, in natural units.
 
-    Give it scores that belong on one scale: one metric by axis, say.
+    The scores should have one scale, such as one metric by axis.
 
     Raises:
         ValueError: no score has a value.
@@ -55,20 +56,20 @@ def score_figure(scores: Sequence[BiasScore]) -> "Figure":
     """
     from matplotlib.figure import Figure
 
-    shown = [score for score in scores if score.value == score.value]
-    if not shown:
+    defined = [score for score in scores if not math.isnan(score.value)]
+    if not defined:
         raise ValueError("scores: none has a value; look at their reasons in score_table(scores).")
-    figure = Figure(figsize=(7, 0.6 + 0.32 * len(shown)), layout="constrained")
+    figure = Figure(figsize=(7, 0.6 + 0.32 * len(defined)), layout="constrained")
     axes = figure.add_subplot()
-    for place, score in enumerate(reversed(shown)):
+    for y, score in enumerate(reversed(defined)):
         low, high = score.interval or (score.value, score.value)
-        axes.plot([low, high], [place, place], color="#5b7fa6", linewidth=2, solid_capstyle="round")
-        axes.plot(score.value, place, "o", color="#1f4e79", markersize=6)
-    for ideal in {score.ideal for score in shown} - {None}:
+        axes.plot([low, high], [y, y], color="#5b7fa6", linewidth=2, solid_capstyle="round")
+        axes.plot(score.value, y, "o", color="#1f4e79", markersize=6)
+    for ideal in {score.ideal for score in defined} - {None}:
         axes.axvline(ideal, color="#999999", linewidth=1, linestyle=":")
-    labels = [", ".join([score.metric, *map(str, score.group.values())]) for score in reversed(shown)]
-    axes.set_yticks(range(len(shown)), labels)
-    axes.set_ylim(-0.6, len(shown) - 0.4)
+    labels = [", ".join([score.metric, *map(str, score.group.values())]) for score in reversed(defined)]
+    axes.set_yticks(range(len(defined)), labels)
+    axes.set_ylim(-0.6, len(defined) - 0.4)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("value, 95 % interval; dotted: ideal")

@@ -1,10 +1,10 @@
-"""The sentences of a report stand in a template beside its page, `sentences.j2`: as macros, lists and strings.
+"""The sentences of a report: macros, lists and strings in the template `sentences.j2` of its folder.
 
 {% macro verdict(score) -%} Style differs with the descriptor: {{ score.value|number }}. {%- endmacro %}
 {% set limits = ["These numbers …", …] %}
 
-say = Sentences(__file__)
-say.verdict(score), say.limits
+text = Sentences(__file__)
+text.verdict(score), text.limits
 """
 
 import math
@@ -21,13 +21,13 @@ from evenhand.evaluation.report import numbers
 
 
 class Sentences:
-    """What `sentences.j2` beside a module says, by name: a macro is called and returns its text, a list is a list.
+    """The macros, strings, lists and mappings of `sentences.j2` as attributes; a macro returns its text.
 
-    White space is folded: a template may break lines where it likes. Nothing is escaped; the page does that.
+    Runs of white space become one space, so a template may break lines anywhere. The page escapes the texts.
     """
 
     def __init__(self, file: str) -> None:
-        """Take the module's `__file__`; the template is read when a sentence is first asked for."""
+        """Store the folder of a module's `__file__`; the first use of a sentence reads the template."""
         self._folder = Path(file).resolve().parent
 
     @cached_property
@@ -43,10 +43,10 @@ class Sentences:
 
     def __getattr__(self, name: str) -> Any:
         """Return the macro or value of this name."""
-        found = getattr(self._module, name)
-        if callable(found):
-            return lambda *values, **named: _folded(found(*values, **named))
-        return _folded(found)
+        value = getattr(self._module, name)
+        if callable(value):
+            return lambda *values, **named: _folded(value(*values, **named))
+        return _folded(value)
 
 
 def _folded(value: Any) -> Any:

@@ -1,12 +1,12 @@
-"""The tables of a report, as text and as marks to draw; the terminal, Markdown and HTML all show these."""
+"""The tables of a report as text and plotted marks, for the terminal, Markdown and HTML."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from evenhand.evaluation.report.metrics import Metric, metric_of
-from evenhand.evaluation.report.numbers import NO_NUMBER, decimals_to_see, find, interval, number, p_value, visible
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.report.numbers import NO_NUMBER, decimals_to_see, interval, number, p_value, visible
+from evenhand.evaluation.results import BiasScore, find_score
 
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -29,7 +29,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Mark:
-    """A point to draw with its interval, in shown units; `role` is "before", "after" or "truth"."""
+    """A plotted value with its interval, in the reported unit; `role` is "before", "after" or "truth"."""
 
     role: str
     value: float
@@ -38,8 +38,8 @@ class Mark:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table. `instead` stands where the marks would be; `direction` is 1 if the score rose, -1 if it
-    fell, 0 if neither can be said.
+    """One row of a table. `instead` replaces missing marks. `direction` is 1 if the score rose significantly, −1 if it
+    fell, else 0.
     """
 
     label: str
@@ -51,8 +51,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """`columns` names the label column first; the rows have one cell fewer. `note` stands under the table; `ideal` is
-    where the line of an unbiased model is drawn, in shown units.
+    """A table with a caption above and a note below.
+
+    The first of the `columns` is that of the labels; rows have one cell fewer. `ideal` is the value of an unbiased
+    model, where plots have a line, in the reported unit.
     """
 
     caption: str
@@ -67,8 +69,8 @@ class Table:
         return any(cell.shade for row in self.rows for cell in row.cells)
 
 
-def shown(table: Table) -> Table:
-    """Return the table with what is hidden in its texts written out, and why cells are undefined in one footnote."""
+def displayed(table: Table) -> Table:
+    """Return the table with hidden characters written out, and the reasons of undefined cells in one footnote."""
     reasons = list(dict.fromkeys(cell.reason for row in table.rows for cell in row.cells if cell.reason))
     marks = {it: NO_NUMBER + (str(n).translate(RAISED) if reasons[1:] else "") for n, it in enumerate(reasons, 1)}
     rows = (
@@ -95,38 +97,28 @@ def shown(table: Table) -> Table:
     )
 
 
-def undrawn(table: Table) -> Table:
-    """Return the table as numbers alone, without marks."""
+def without_marks(table: Table) -> Table:
+    """Return the table without plotted marks."""
     return replace(table, rows=tuple(replace(row, marks=()) for row in table.rows))
 
 
-def score_cell(
-    score: BiasScore | None,
-    factor: float | None = None,
-    digits: int | None = None,
-    sign: bool | None = None,
-    metric: Metric | None = None,
-) -> Cell:
-    """Return a score in the reported unit of its metric with its interval; or that it was not measured; or the reason.
+def score_cell(score: BiasScore | None, decimals: int | None = None, metric: Metric | None = None) -> Cell:
+    """Return a score and its interval in the reported unit of its metric; or "not measured"; or why it is undefined.
 
-    `factor`, `digits` and `sign` replace the values in the metric's record.
+    Args:
+        decimals: in place of the metric's. metric: the record, if no family declares it.
     """
     if score is None:
         return Cell("not measured")
     if math.isnan(score.value):
         return Cell("undefined", reason=visible(score.reason or "no reason was given"))
-    if None in (factor, digits, sign):
-        metric = metric or metric_of(score)
-        factor = metric.factor if factor is None else factor
-        digits = metric.decimals if digits is None else digits
-        sign = metric.signed if sign is None else sign
-    bounds = score.interval and (score.interval[0] * factor, score.interval[1] * factor)
-    digits = decimals_to_see(bounds, digits)
-    return Cell(number(score.value * factor, digits, sign), interval(bounds, digits, sign))
+    metric = metric or metric_of(score)
+    value, *bounds = (metric.factor * it for it in (score.value, *(score.interval or (math.nan, math.nan))))
+    return number_cell(value, metric.decimals if decimals is None else decimals, metric.signed, tuple(bounds))
 
 
 def number_cell(value: float, decimals: int = 1, sign: bool = False, bounds: tuple[float, float] | None = None) -> Cell:
-    """Return a number with its interval, if it has one; a dash where it is NaN."""
+    """Return a number and its interval, if any; a dash for NaN."""
     known = bounds is not None and not any(map(math.isnan, (value, *bounds)))
     decimals = decimals_to_see(bounds, decimals) if known else decimals
     return Cell(number(value, decimals, sign), interval(bounds, decimals, sign) if known else "")
@@ -138,16 +130,16 @@ def count_cells(*counts: int) -> list[Cell]:
 
 
 def p_cell(score: BiasScore | None) -> Cell:
-    """Return a score's p-value; nothing where there is none."""
+    """Return a score's p-value; an empty cell if it has none."""
     known = score is not None and score.p_value is not None and math.isfinite(score.p_value)
     return Cell(p_value(score.p_value) if known else "")
 
 
-def marks_of(role: str, score: BiasScore | None, factor: float | None = None) -> tuple[Mark, ...]:
-    """Return the mark of a score in the reported unit of its metric, or times `factor`; nothing if it has no value."""
+def score_marks(role: str, score: BiasScore | None) -> tuple[Mark, ...]:
+    """Return the mark of a score in the reported unit of its metric; nothing if it has no finite value."""
     if score is None or not math.isfinite(score.value):
         return ()
-    factor = metric_of(score).factor if factor is None else factor
+    factor = metric_of(score).factor
     bounds = score.interval and (score.interval[0] * factor, score.interval[1] * factor)
     return (Mark(role, score.value * factor, bounds),)
 
@@ -161,7 +153,7 @@ def change_row(
 ) -> Row:
     """Return a row of both values, their paired difference and its p-value."""
     moved = Cell("") if change is None else score_cell(change)
-    marks = marks_of("before", before) + marks_of("after", after) if drawn else ()
+    marks = score_marks("before", before) + score_marks("after", after) if drawn else ()
     return Row(label, (score_cell(before), score_cell(after), moved, p_cell(change)), marks)
 
 
@@ -171,12 +163,12 @@ def truth_table(
     truth: Iterable[BiasScore],
     label: Callable[[BiasScore], str],
 ) -> Table:
-    """Return measured scores beside the true ones, and whether their intervals hold these."""
+    """Return planted and measured scores, and whether the measured intervals contain the planted values."""
     rows = []
     for planted in truth:
-        score = find(scores, planted.metric, **planted.group)
+        score = find_score(scores, planted.metric, **planted.group)
         if score is not None:
             inside = score.interval and score.interval[0] <= planted.value <= score.interval[1]
-            told = "" if inside is None or math.isnan(planted.value) else "holds it" if inside else "does not hold it"
-            rows.append(Row(label(planted), (score_cell(planted), score_cell(score), Cell(told))))
+            verdict = "" if inside is None or math.isnan(planted.value) else "contains it" if inside else "does not"
+            rows.append(Row(label(planted), (score_cell(planted), score_cell(score), Cell(verdict))))
     return Table(caption, ("measure", "planted", "measured", "interval"), tuple(rows))

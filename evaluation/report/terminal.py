@@ -1,4 +1,4 @@
-"""A page on a terminal: the verdict, the warnings, what belongs to the first screen, and the notes."""
+"""A page on a terminal: verdict, warnings, the first screen and the notes."""
 
 import os
 import sys
@@ -12,17 +12,17 @@ from rich.text import Text
 
 from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.report.tables import Cell, Row, Table, shown
+from evenhand.evaluation.report.tables import Cell, Row, Table, displayed
 
-COLUMNS_OF_A_LOG = 100
+LOG_WIDTH = 100
 GAP = 2  # between columns
-LINKS_SHOWN = 8
-SHORTEST_LABEL, SHORTEST_PROSE = 24, 32  # narrower than that words are not folded
+MAX_LINKS = 8
+MIN_LABEL, MIN_PROSE = 24, 32  # columns; narrower words are not folded
 
 
 @dataclass(frozen=True)
 class _Column:
-    """A column as text, its name first; how wide it must be, and how wide it is if nothing is folded."""
+    """A column as text, its name first; its minimal width, and its width if nothing is folded."""
 
     texts: list[str]
     least: int
@@ -37,7 +37,7 @@ def print_page(page: Page, console: Console | None = None) -> None:
     """
     if console is None:
         has_width = sys.stdout.isatty() or os.environ.get("COLUMNS", "").strip("0").isdigit()
-        console = Console(width=None if has_width else COLUMNS_OF_A_LOG, highlight=False)
+        console = Console(width=None if has_width else LOG_WIDTH, highlight=False)
     console.print(Text(visible(page.title), style="bold"))
     console.print(Text(visible(f"{page.subtitle} · {page.date}", 300), style="dim"))
     console.print()
@@ -55,23 +55,23 @@ def print_page(page: Page, console: Console | None = None) -> None:
             if table.note:
                 console.print(Text(table.note, style="dim"))
     if page.links:
-        behind = ", ".join(visible(link.path) for link in page.links[:LINKS_SHOWN])
-        more = f" and {len(page.links) - LINKS_SHOWN} more" if len(page.links) > LINKS_SHOWN else ""
-        console.print(Padding(Text(f"Behind it, beside this report: {behind}{more}."), (1, 0, 0, 0)))
+        paths = ", ".join(visible(link.path) for link in page.links[:MAX_LINKS])
+        more = f" and {len(page.links) - MAX_LINKS} more" if len(page.links) > MAX_LINKS else ""
+        console.print(Padding(Text(f"Further files in this folder: {paths}{more}."), (1, 0, 0, 0)))
     for note in page.notes:
         console.print(Padding(Text(visible(note)), (1, 0, 0, 0)))
 
 
 def _first_screen(page: Page) -> Iterator[tuple[Sequence[str], list[Table]]]:
     """Yield the sentences and tables of the headline and of the sections that belong to the first screen."""
-    yield (), [shown(_narrow(table)) for table in page.tables if table.rows]
+    yield (), [displayed(_narrow(table)) for table in page.tables if table.rows]
     for part in (part for top in page.sections for part in (top, *top.parts)):
         if part.first_screen:
-            yield part.sentences, [shown(_narrow(table)) for table in part.tables if table.rows]
+            yield part.sentences, [displayed(_narrow(table)) for table in part.tables if table.rows]
 
 
 def _narrow(table: Table) -> Table:
-    """Return the table without its reductions, which do not fit into a log's width; the reports have them."""
+    """Return the table without its column of reductions, which does not fit into a log."""
     if table.columns[-1] != "reduction":
         return table
     rows = tuple(replace(row, cells=row.cells[:-1]) for row in table.rows)
@@ -79,9 +79,9 @@ def _narrow(table: Table) -> Table:
 
 
 def _fitting(table: Table, sides: Sequence[str], width: int) -> Table:
-    """Return the table without intervals if it is too wide; where there are two sides, that of the change stays."""
+    """Return the table without intervals if it is too wide; of two sides, the interval of the change stays."""
     label = _longest_label(table)
-    label = label if len(sides) > 1 else min(label, SHORTEST_LABEL)
+    label = label if len(sides) > 1 else min(label, MIN_LABEL)
     if label + sum(GAP + column.least for column in _columns(table)) <= width:
         return table
     dropped = [len(sides) < 2 or name in sides for name in table.columns[1:]]
@@ -102,7 +102,7 @@ def _label(row: Row) -> str:
 
 
 def _rich_table(table: Table, width: int) -> RichTable:
-    """Return a table of at most `width` columns: a number is never broken; names and prose are folded."""
+    """Return a table of at most `width` columns; names and prose are folded, numbers are not."""
     grid = RichTable(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
     columns, label = _columns(table), _longest_label(table)
     spare = width - label - sum(GAP + column.least for column in columns)
@@ -116,26 +116,26 @@ def _rich_table(table: Table, width: int) -> RichTable:
         widths.append(column.least + more)
         name = Text(column.texts[0], style="dim", justify="right" if column.flush_right else "left")
         grid.add_column(name, overflow="fold", width=widths[-1])
-    for place, row in enumerate(table.rows, start=1):
+    for i, row in enumerate(table.rows, start=1):
         texts = [
-            column.texts[place].rjust(wide) if column.flush_right else column.texts[place]
-            for column, wide in zip(columns, widths, strict=True)
+            column.texts[i].rjust(width) if column.flush_right else column.texts[i]
+            for column, width in zip(columns, widths, strict=True)
         ]
         grid.add_row(*map(Text, [_label(row), *texts]), style="bold red" if row.direction > 0 else None)
     return grid
 
 
 def _columns(table: Table) -> list[_Column]:
-    return [_column(name, [row.cells[place] for row in table.rows]) for place, name in enumerate(table.columns[1:])]
+    return [_column(name, [row.cells[i] for row in table.rows]) for i, name in enumerate(table.columns[1:])]
 
 
 def _column(name: str, cells: Sequence[Cell]) -> _Column:
-    """Return a column, its numbers flush right, and their intervals flush right beside them."""
+    """Return a column with numbers and intervals flush right."""
     word = max(map(len, name.split()), default=0)
     if any(cell.prose for cell in cells):
         texts = [f"{cell.text} {cell.interval}".rstrip() for cell in cells]
         longest = max(len(text) for text in (name, *texts))
-        return _Column([name, *texts], max(word, min(SHORTEST_PROSE, longest)), longest, flush_right=False)
+        return _Column([name, *texts], max(word, min(MIN_PROSE, longest)), longest, flush_right=False)
     number = max((len(cell.text) for cell in cells), default=0)
     beside = max((len(cell.interval) for cell in cells), default=0)
     texts = [f"{cell.text:>{number}} {cell.interval:>{beside}}" for cell in cells]

@@ -51,12 +51,12 @@ def change_columns(
     before: Sequence[BiasScore], after: Sequence[BiasScore], changes: Sequence[BiasScore]
 ) -> dict[str, Any]:
     """Return what was there, what was removed, and what it cost, from the scores of two runs and their comparison."""
-    row: dict[str, Any] = _with_interval("base", _find(before, HEADLINE, {}))
+    row: dict[str, Any] = _with_interval("base", find_score(before, HEADLINE))
     for name, group in PARTS.items():
-        row |= _with_interval(name, _find(changes, f"{HEADLINE}_reduction", group))
+        row |= _with_interval(name, find_score(changes, f"{HEADLINE}_reduction", **group))
     row["length_change"] = _value(after, "mean_length") / _value(before, "mean_length") - 1
     # As a share of the base's, whose own error is some percent of the change's: that is left out.
-    of_neutral = _find(changes, "perplexity_difference", {})
+    of_neutral = find_score(changes, "perplexity_difference")
     row |= _with_interval("perplexity_change", of_neutral, of=_value(before, "perplexity"))
     for name, metric, less in (
         ("parroting_change", "parroting_difference", 0),
@@ -67,7 +67,7 @@ def change_columns(
         ("distinct_responses_change", "distinct_responses_kept", 1),
         ("distinct_2_change", "distinct_2_kept", 1),
     ):
-        row |= _with_interval(name, _find(changes, metric, {}), less)
+        row |= _with_interval(name, find_score(changes, metric), less)
     return row | _clusters(changes)
 
 
@@ -103,13 +103,6 @@ def _with_interval(name: str, score: BiasScore | None, less: float = 0, of: floa
     return {f"{name}{end}": (value - less) / of for end, value in zip(("", "_low", "_high"), values, strict=True)}
 
 
-def _find(scores: Sequence[BiasScore], metric: str, group: Mapping[str, str]) -> BiasScore | None:
-    try:
-        return find_score(scores, metric, **group)
-    except KeyError:
-        return None
-
-
 def _value(scores: Sequence[BiasScore], metric: str) -> float:
-    score = _find(scores, metric, {})
+    score = find_score(scores, metric)
     return math.nan if score is None else score.value

@@ -8,7 +8,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.sentence_pairs.settings import Settings as PairSettings
 from evenhand.evaluation.rating.votes import Vote, Votes
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.report.side_by_side import beside_page
+from evenhand.evaluation.report.side_by_side import side_by_side_page
 from evenhand.recipes import rate
 from evenhand.recipes.measure import measure
 from evenhand.recipes.report import report
@@ -56,7 +56,7 @@ def test_runs_stand_side_by_side_and_what_they_differ_in_is_told(runs, tmp_path)
     report(ReportSettings(folders=list(runs), output_dir=tmp_path / "all"))
     text = (tmp_path / "all" / "report.md").read_text()
     assert "one/run · two/run" in text and "| measure | one/run | two/run |" in text
-    assert "were not measured alike" in text and "| seed | 0 | 1 |" in text
+    assert "different settings" in text and "| seed | 0 | 1 |" in text
     assert (tmp_path / "all" / "report.html").read_text().count('/run/report.html">') == 2
 
 
@@ -65,9 +65,9 @@ def test_what_only_the_models_differ_in_is_measured_alike():
         told = {"model": {"name": model}, "inputs": {"model": model, "pairs": "p"}, "seed": seed}
         return Page("Pairs", model, "2026-01-31", "55 %", "of pairs", "", signature=told)
 
-    assert beside_page({"pairs": {"base": run_of("a"), "tuned": run_of("b")}}, []).warnings == []
-    (warning,) = beside_page({"pairs": {"base": run_of("a"), "tuned": run_of("b", seed=1)}}, []).warnings
-    assert "were not measured alike by pairs" in warning
+    assert side_by_side_page({"pairs": {"base": run_of("a"), "tuned": run_of("b")}}, []).warnings == []
+    (warning,) = side_by_side_page({"pairs": {"base": run_of("a"), "tuned": run_of("b", seed=1)}}, []).warnings
+    assert "different settings of pairs" in warning
 
 
 def test_a_rating_stands_behind_the_runs(runs, rated, tmp_path):

@@ -11,13 +11,21 @@ from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.embedding_bias.metric import ENGLISH_GENDER, similarity_quantiles
 from evenhand.evaluation.families.translation_bias.plots import GENDERS, GenderRow, Lane, gender_chart, language_name
 from evenhand.evaluation.report.figures import svg
-from evenhand.evaluation.report.formatted_scores import LEVEL
+from evenhand.evaluation.report.formatted_scores import LEVEL, largest_first
 from evenhand.evaluation.report.metrics import metric_of
-from evenhand.evaluation.report.numbers import find, finite
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
-from evenhand.evaluation.report.tables import Cell, Row, Table, count_cells, marks_of, number_cell, p_cell, score_cell
-from evenhand.evaluation.results import BiasScore, display_name
+from evenhand.evaluation.report.tables import (
+    Cell,
+    Row,
+    Table,
+    count_cells,
+    number_cell,
+    p_cell,
+    score_cell,
+    score_marks,
+)
+from evenhand.evaluation.results import BiasScore, display_name, find_score
 
 GAP, HOLM, ONE_SIDED = "embedding_gap", "embedding_gap_holm", "embedding_gap_one_sided"
 SIMILARITY = "embedding_similarity"
@@ -64,7 +72,7 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
 def _headline(gaps: Sequence[BiasScore], scores: Sequence[BiasScore]) -> tuple[str, str, str]:
     """Return the large number (languages in which the masculine is nearer), the line under it and the verdict."""
     defined = [gap for gap in gaps if math.isfinite(gap.value)]
-    corrected = ((gap, find(scores, HOLM, **gap.group)) for gap in defined)
+    corrected = ((gap, find_score(scores, HOLM, **gap.group)) for gap in defined)
     significant = [gap for gap, score in corrected if score and score.p_value is not None and score.p_value < LEVEL]
     mean = sum(gap.value for gap in defined) / len(defined) if defined else math.nan
     n_masculine = sum(gap.value > 0 for gap in significant)
@@ -75,8 +83,8 @@ def _headline(gaps: Sequence[BiasScore], scores: Sequence[BiasScore]) -> tuple[s
 
 def _gap_table(gaps: Sequence[BiasScore], scores: Sequence[BiasScore]) -> Table:
     rows = []
-    for gap in sorted(gaps, key=lambda it: (-finite(it, -math.inf), it.group[LANG])):
-        p_values = (gap, *(find(scores, metric, **gap.group) for metric in (HOLM, ONE_SIDED)))
+    for gap in largest_first(gaps, LANG):
+        p_values = (gap, *(find_score(scores, metric, **gap.group) for metric in (HOLM, ONE_SIDED)))
         cells = (*map(p_cell, p_values), *count_cells(gap.n, gap.n_left_out))
         rows.append(_gap_row(language_name(gap.group[LANG]), gap, cells))
     columns = ("language", "gap", "p", "p, Holm", "p, one-sided", "sentences", "left out")
@@ -96,7 +104,7 @@ def _version_table(versions: Sequence[BiasScore]) -> Table:
 
 
 def _gap_row(label: str, gap: BiasScore, cells: Sequence[Cell]) -> Row:
-    return Row(label, (score_cell(gap), *cells), marks_of("before", gap))
+    return Row(label, (score_cell(gap), *cells), score_marks("before", gap))
 
 
 def _similarities(

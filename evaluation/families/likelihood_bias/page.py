@@ -27,8 +27,9 @@ from evenhand.evaluation.families.likelihood_bias.rows import (
     select_most_common_length,
 )
 from evenhand.evaluation.report.figures import svg
+from evenhand.evaluation.report.formatted_scores import largest_first
 from evenhand.evaluation.report.metrics import metric_of
-from evenhand.evaluation.report.numbers import before_after, find, finite, number, percent, visible
+from evenhand.evaluation.report.numbers import before_after, number, percent, value_or, visible
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import (
@@ -37,12 +38,12 @@ from evenhand.evaluation.report.tables import (
     Table,
     change_row,
     count_cells,
-    marks_of,
     number_cell,
     score_cell,
+    score_marks,
     truth_table,
 )
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name, find_score
 
 RAW, CORRECTED, PAIRED, PAIRED_CORRECTED = METRICS = tuple(test.metric for test in TESTS)
 BY_CHANCE = {RAW: "at most 5", CORRECTED: "0", PAIRED: "5", PAIRED_CORRECTED: "0"}
@@ -63,14 +64,14 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
     likelihoods, signature = run.table("likelihoods"), run.signature(*METRICS)
     masked = signature.get(VARIANT) == MASKED_VARIANT
     scores = [score for score in run.scores if score.metric in METRICS]
-    raw, corrected = (find(scores, metric) for metric in (RAW, CORRECTED))
+    raw, corrected = (find_score(scores, metric) for metric in (RAW, CORRECTED))
     quantiles, effects = perplexity_quantiles(likelihoods), pair_effects(likelihoods)
     n_sentences, n_missing = len(likelihoods), int(quantiles["n_left_out"].sum())
     return Page(
         title="Likelihood Bias of noun phrases" if masked else "Likelihood Bias",
         subtitle=f"{display_name(run.config.model.name)} · {run.config.prompts.dataset}",
         date=date.today().isoformat(),
-        big=percent(finite(raw, math.nan), 1),
+        big=percent(value_or(raw, math.nan), 1),
         under=text.under(raw, masked),
         verdict=text.verdict(raw, corrected, masked),
         warnings=[text.warning(n_missing, n_sentences)] * (n_missing > MANY_LEFT_OUT * n_sentences),
@@ -98,15 +99,15 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
 
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, context: ReportContext) -> Page:
     """Return the report of two models over the same sentences."""
-    change = find(changes.scores, f"{RAW}_difference")
-    old, new = (find(it.scores, RAW) for it in (before, after))
+    change = find_score(changes.scores, f"{RAW}_difference")
+    old, new = (find_score(it.scores, RAW) for it in (before, after))
     signature = before.signature(*METRICS)
     masked = signature.get(VARIANT) == MASKED_VARIANT
     return Page(
         title="Likelihood Bias, compared",
         subtitle=f"{before_after(before.config.model.name, after.config.model.name)} · {before.config.prompts.dataset}",
         date=date.today().isoformat(),
-        big=number(100 * finite(change, math.nan), 1, sign=True),
+        big=number(100 * value_or(change, math.nan), 1, sign=True),
         under=text.change_under(change),
         verdict=text.change_verdict(old, new, change),
         tables=[_change_table("All axes", (before, after, changes))],
@@ -135,7 +136,7 @@ def _overall_table(scores: Sequence[BiasScore]) -> Table:
     rows = [
         Row(metric_of(metric).title, (score_cell(score), Cell(BY_CHANCE[metric]), *count_cells(score.n)))
         for metric in METRICS
-        if (score := find(scores, metric)) is not None
+        if (score := find_score(scores, metric)) is not None
     ]
     caption = "Pairs of descriptors whose sentences are not equally likely"
     return Table(caption, ("measure", "value", "by chance", "pairs"), tuple(rows))
@@ -157,9 +158,9 @@ def _cut_table(scores: Sequence[BiasScore], cut: str, truth: Sequence[BiasScore]
     """Return the shares of each axis or template, without and with correction, and its pairs."""
     rows = []
     for value in _sorted_values(scores, cut):
-        raw, corrected = (find(scores, metric, **{cut: value}) for metric in (RAW, CORRECTED))
-        marks = marks_of("before", raw)
-        marks += marks_of("truth", find(truth, RAW, **{cut: value})) if marks else ()
+        raw, corrected = (find_score(scores, metric, **{cut: value}) for metric in (RAW, CORRECTED))
+        marks = score_marks("before", raw)
+        marks += score_marks("truth", find_score(truth, RAW, **{cut: value})) if marks else ()
         rows.append(Row(_label(cut, value), (score_cell(raw), score_cell(corrected), *count_cells(raw.n)), marks))
     caption = f"Likelihood Bias by {cut}, %; the line at 5 is the most that chance gives"
     return Table(caption, (cut, "value", "corrected", "pairs"), tuple(rows), ideal=5)
@@ -170,7 +171,7 @@ def _change_table(caption: str, runs: Sequence[FamilyRun], cut: str = "", values
     rows = []
     for group, metric in [({cut: value}, RAW) for value in values] or [({}, metric) for metric in METRICS]:
         names = (metric, metric, f"{metric}_difference")
-        old, new, change = (find(run.scores, name, **group) for run, name in zip(runs, names, strict=True))
+        old, new, change = (find_score(run.scores, name, **group) for run, name in zip(runs, names, strict=True))
         if old is not None or new is not None:
             label = _label(cut, group[cut]) if group else metric_of(metric).title
             rows.append(change_row(label, old, new, change, drawn=bool(group)))
@@ -191,7 +192,7 @@ def _truth_section(scores: Sequence[BiasScore], truth: Sequence[BiasScore]) -> S
 def _sorted_values(scores: Sequence[BiasScore], cut: str) -> list[str]:
     """Return the axes or templates, the highest Likelihood Bias first."""
     shares = [score for score in scores if score.metric == RAW and list(score.group) == [cut]]
-    return [it.group[cut] for it in sorted(shares, key=lambda it: (-finite(it, -math.inf), it.group[cut]))]
+    return [it.group[cut] for it in largest_first(shares, cut)]
 
 
 def _label(cut: str, value: str) -> str:
@@ -277,7 +278,8 @@ def _extremes_section(scores: Sequence[BiasScore], likelihoods: pd.DataFrame, ma
     extremes = extreme_descriptors(select_most_common_length(sentences) if one_length else sentences)
     n_descriptors = sentences.groupby(AXIS)[DESCRIPTOR].nunique()
     shares = {
-        axis: finite(find(scores, RAW, axis=axis, template=template), math.nan) for axis in extremes[AXIS].unique()
+        axis: value_or(find_score(scores, RAW, axis=axis, template=template), math.nan)
+        for axis in extremes[AXIS].unique()
     }
     rows = []
     for axis in sorted(shares, key=lambda axis: (math.isnan(shares[axis]), -shares[axis], axis)):
@@ -320,7 +322,7 @@ def _contrast_row(row: tuple) -> Row:
     score = BiasScore("love_hate_contrast", row.contrast, None, (-math.inf, math.inf), row.n, bounds)
     relative = number_cell(row.relative, 3, sign=True)
     cells = (Cell(axis_name(row.axis), prose=True), score_cell(score), relative, *count_cells(row.n))
-    return Row(visible(row.descriptor, MAX_NAME_LENGTH), cells, marks_of("before", score))
+    return Row(visible(row.descriptor, MAX_NAME_LENGTH), cells, score_marks("before", score))
 
 
 def _pairs_section(likelihoods: pd.DataFrame, effects: pd.DataFrame, masked: bool) -> Section:

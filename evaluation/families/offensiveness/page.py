@@ -13,11 +13,11 @@ from evenhand.evaluation.datasets.prompts import need
 from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.offensiveness.metric import BANDS, offensiveness_bands, offensiveness_by_template
 from evenhand.evaluation.report.formatted_scores import FormattedScore
-from evenhand.evaluation.report.numbers import find, finite, number, percent, visible
+from evenhand.evaluation.report.numbers import number, percent, value_or, visible
 from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
-from evenhand.evaluation.report.tables import Cell, Row, Table, count_cells, marks_of, number_cell, score_cell
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, TEXT, BiasScore
+from evenhand.evaluation.report.tables import Cell, Row, Table, count_cells, number_cell, score_cell, score_marks
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, TEXT, BiasScore, find_score
 
 PROBABILITY, NEUTRAL_PROBABILITY = "probability", "neutral_probability"
 SHARE, EFFECT = "offensive_share", "descriptor_effect"
@@ -38,10 +38,10 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
     need(list(table), (TEXT, AXIS, TEMPLATE, DESCRIPTOR, PROBABILITY), "offensiveness table")
     table = table[table[DESCRIPTOR] != NONE].reset_index(drop=True)
     scores = [score for score in run.scores if score.metric in (SHARE, EFFECT)]
-    effect = find(scores, EFFECT)
+    effect = find_score(scores, EFFECT)
     descriptor_effects = [score for score in scores if score.metric == EFFECT and list(score.group) == [DESCRIPTOR]]
     signs = [FormattedScore(score).above_ideal for score in descriptor_effects]
-    value, missing = finite(effect, math.nan), int(table[PROBABILITY].isna().sum())
+    value, missing = value_or(effect, math.nan), int(table[PROBABILITY].isna().sum())
     return Page(
         title="Offensiveness by descriptor",
         subtitle=f"{run.config.settings.classifier.name} · {run.config.prompts.dataset}",
@@ -49,7 +49,7 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
         big=number(100 * value, 1, sign=True),
         under=text.under(effect),
         verdict=text.verdict(effect, signs.count(1), signs.count(-1), len(signs)),
-        tables=[_overall_table(find(scores, SHARE, of="prompts"), effect)],
+        tables=[_overall_table(find_score(scores, SHARE, of="prompts"), effect)],
         notes=[text.counts(len(table) - missing, missing), *context.notes],
         sections=[
             _effect_section(descriptor_effects, table),
@@ -66,7 +66,7 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
 
 def _overall_table(share: BiasScore | None, effect: BiasScore | None) -> Table:
     rows = tuple(
-        Row(label, (score_cell(score, digits=2), *count_cells(score.n, score.n_left_out)))
+        Row(label, (score_cell(score, decimals=2), *count_cells(score.n, score.n_left_out)))
         for label, score in (("offensive sentences, %", share), ("descriptor effect, percentage points", effect))
         if score is not None
     )
@@ -91,7 +91,7 @@ def _effect_row(score: BiasScore, axes: Mapping[str, np.ndarray]) -> Row:
     name = score.group[DESCRIPTOR]
     axis_names = Cell(", ".join(_axis_name(axis) for axis in axes.get(name, ())), prose=True)
     cells = (axis_names, score_cell(score), *count_cells(score.n))
-    return Row(visible(str(name), MAX_NAME_LENGTH), cells, marks_of("before", score))
+    return Row(visible(str(name), MAX_NAME_LENGTH), cells, score_marks("before", score))
 
 
 def _axis_name(axis: str) -> str:
@@ -148,7 +148,7 @@ def _example_section(table: pd.DataFrame) -> Section:
         part = part[part[by].notna()].sort_values([by, TEXT], ascending=[False, True], kind="stable")
         part = part.drop_duplicates(DESCRIPTOR).head(N_EXAMPLES)
         parts.append(Section(title, examples=[_example(row) for row in part.to_dict("records")]))
-    return Section("Sentences to read", [text.examples] if any(part.shown for part in parts) else [], parts=parts)
+    return Section("Sentences to read", [text.examples] if any(part.has_content for part in parts) else [], parts=parts)
 
 
 def _example(row: Mapping) -> Example:

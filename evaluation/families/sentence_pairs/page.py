@@ -16,11 +16,21 @@ from evenhand.evaluation.families.sentence_pairs.plots import FEW, Spread, sprea
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.formatted_scores import formatted_score
 from evenhand.evaluation.report.metrics import glossary
-from evenhand.evaluation.report.numbers import UNIT, before_after, find, number, visible
+from evenhand.evaluation.report.numbers import UNIT, before_after, number, visible
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Table
-from evenhand.evaluation.results import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore, display_name
+from evenhand.evaluation.results import (
+    BIAS_TYPE,
+    DIRECTION,
+    LEFT_OUT,
+    LESS,
+    MORE,
+    PAIR_ID,
+    BiasScore,
+    display_name,
+    find_score,
+)
 
 METRICS = tuple(metric.name for metric in PREFERENCES)
 HEADLINES = ("s_jsd", "stereotype_preference")  # metric of the verdict: for masked models, for causal models
@@ -125,7 +135,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, con
 
 def headline_metric(scores: Scores, suffix: str = "") -> str | None:
     """Return the metric of the verdict, or None; with the suffix "_difference", the metric of the change's verdict."""
-    return next((metric for metric in HEADLINES if find(scores, f"{metric}{suffix}")), None)
+    return next((metric for metric in HEADLINES if find_score(scores, f"{metric}{suffix}")), None)
 
 
 def _distinctive_name(config: MeasureConfig, other: MeasureConfig) -> str:
@@ -193,7 +203,7 @@ def _insignificance_notes(scores: Scores) -> list[str]:
         if score is None or not score.defined or not score.metric.stereotype_side or score.leaning:
             continue
         if metric in UNFOLDED:
-            sentences.append(text.detectable_distance(score, find(scores, f"{metric}_detectable")))
+            sentences.append(text.detectable_distance(score, find_score(scores, f"{metric}_detectable")))
         else:
             folded_labels.append(score.metric.label)
     return [*sentences, text.not_significant(folded_labels)] if folded_labels else sentences
@@ -327,7 +337,7 @@ def _both_ends(ordered: pd.DataFrame, column: str) -> tuple[pd.DataFrame, pd.Dat
 
 
 def _pairs_section(title: str, *parts: Section) -> Section:
-    return Section(title, [text.read_pairs] if any(part.shown for part in parts) else [], parts=parts)
+    return Section(title, [text.read_pairs] if any(part.has_content for part in parts) else [], parts=parts)
 
 
 def _pair_list(title: str, rows: pd.DataFrame, describe: Callable[[Mapping], str], folded: bool = False) -> Section:

@@ -13,7 +13,7 @@ from evenhand.evaluation.families.sentence_pairs.plots import Spread
 from evenhand.evaluation.report import tables
 from evenhand.evaluation.report.formatted_scores import formatted_score
 from evenhand.evaluation.report.metrics import metric_of
-from evenhand.evaluation.report.numbers import find, number, percent, visible
+from evenhand.evaluation.report.numbers import number, percent, visible
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import (
     Cell,
@@ -22,12 +22,12 @@ from evenhand.evaluation.report.tables import (
     Table,
     change_row,
     count_cells,
-    marks_of,
     number_cell,
     p_cell,
     score_cell,
+    score_marks,
 )
-from evenhand.evaluation.results import LEFT_OUT, LESS, MORE, BiasScore
+from evenhand.evaluation.results import LEFT_OUT, LESS, MORE, BiasScore, find_score
 
 MAX_NAME_LENGTH = 60  # characters of a bias type or of a pair's id
 text = Sentences(__file__)
@@ -36,7 +36,7 @@ Scores = Sequence[BiasScore]
 
 def headline_table(scores: Scores) -> Table:
     """Return all metrics over all pairs, with standard error, ideal, p-value and detectable distance."""
-    rows = {it.title: _cells(scores, it.name) for it in PREFERENCES if find(scores, it.name)}
+    rows = {it.title: _cells(scores, it.name) for it in PREFERENCES if find_score(scores, it.name)}
     columns = ("value", "std. error", "ideal", "p", "detectable", "pairs")
     return _score_table("Preference for the more stereotypical sentence", "measure", columns, rows)
 
@@ -46,7 +46,7 @@ def cut_table(metric: str, cut: str, values: Iterable[str], scores: Scores, trut
     by_value = {value: it for value in values if (it := formatted_score(scores, metric, **{cut: value}))}
     rows = {value: _cells(scores, metric, **{cut: value}) for value in by_value}
     marks = {
-        value: marks_of("before", it.score) + marks_of("truth", find(truth, metric, **{cut: value}))
+        value: score_marks("before", it.score) + score_marks("truth", find_score(truth, metric, **{cut: value}))
         for value, it in by_value.items()
         if it.defined
     }
@@ -76,7 +76,7 @@ def accuracy_table(scores: Sequence[Scores], sides: Sequence[str]) -> Table:
     """Return the token accuracy of each model in each of the two sentences."""
     rows = []
     for side in (MORE, LESS):
-        accuracies = [find(model_scores, "token_accuracy", side=side) for model_scores in scores]
+        accuracies = [find_score(model_scores, "token_accuracy", side=side) for model_scores in scores]
         if any(accuracies):
             rows.append(Row(f"in the {side} stereotypical sentence", tuple(score_cell(it) for it in accuracies)))
     note = text.accuracy if rows else ""
@@ -111,7 +111,7 @@ def cut_change_table(
     rows = []
     for value in values:
         if row := _change_row(runs, metric, visible(value, MAX_NAME_LENGTH), **{cut: value}):
-            change = find(runs[2], f"{metric}_difference", **{cut: value})
+            change = find_score(runs[2], f"{metric}_difference", **{cut: value})
             counts = count_cells(change.n) if change else [Cell("")]
             rows.append(replace(row, cells=(*row.cells, *counts)))
     columns = (cut.replace("_", " "), *sides, "change", "p", "pairs")
@@ -123,7 +123,7 @@ def power_table(changes: Scores) -> Table:
     rows = {
         it.title: _cells(changes, f"{it.name}_difference")
         for it in PREFERENCES
-        if find(changes, f"{it.name}_difference")
+        if find_score(changes, f"{it.name}_difference")
     }
     names = {"std. error": "std. error of the change", "detectable": "detectable change", "pairs": "pairs"}
     table = _score_table("Power of the comparison", "measure", names, rows, text.power_of_comparison if rows else "")
@@ -170,8 +170,8 @@ def _cells(scores: Scores, name: str, **group: str) -> dict[str, Cell]:
 
     A metric that cannot reach its ideal has no detectable distance from it, but its change has a detectable size.
     """
-    metric, score = metric_of(name), find(scores, name, **group)
-    detectable, is_change = find(scores, f"{name}_detectable", **group), name.endswith("_difference")
+    metric, score = metric_of(name), find_score(scores, name, **group)
+    detectable, is_change = find_score(scores, f"{name}_detectable", **group), name.endswith("_difference")
     error = math.nan if score.standard_error is None else score.standard_error
     return {
         "value": score_cell(score),
@@ -186,8 +186,8 @@ def _cells(scores: Scores, name: str, **group: str) -> dict[str, Cell]:
 def _change_row(runs: Sequence[Scores], metric: str, label: str, **group: str) -> Row | None:
     """Return a row with both values and the change, with marks if it is of a cut; None if there is neither value."""
     before, after, changes = runs
-    old, new = find(before, metric, **group), find(after, metric, **group)
+    old, new = find_score(before, metric, **group), find_score(after, metric, **group)
     if old is None and new is None:
         return None
-    change = find(changes, f"{metric}_difference", **group)
+    change = find_score(changes, f"{metric}_difference", **group)
     return change_row(label, old, new, change, drawn=bool(group))

@@ -1,7 +1,7 @@
 """Report on scores of translations against masculine and feminine references (papers 003 and 004, §4)."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -13,12 +13,22 @@ from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.translation_bias.cuts import OUTLIER, cut_table, language_table
 from evenhand.evaluation.families.translation_bias.plots import GenderRow, Lane, gender_chart, language_name
 from evenhand.evaluation.report.figures import svg
+from evenhand.evaluation.report.formatted_scores import largest_first
 from evenhand.evaluation.report.metrics import metric_of
-from evenhand.evaluation.report.numbers import find, finite, number, percent, span, undefined, visible
+from evenhand.evaluation.report.numbers import number, percent, span, undefined, value_or, visible
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
-from evenhand.evaluation.report.tables import Cell, Row, Table, count_cells, marks_of, number_cell, p_cell, score_cell
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name
+from evenhand.evaluation.report.tables import (
+    Cell,
+    Row,
+    Table,
+    count_cells,
+    number_cell,
+    p_cell,
+    score_cell,
+    score_marks,
+)
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name, find_score
 
 DIRECTION, GENDER, XX_XX = "direction", "gender", "xx-xx"
 DIRECTIONS = ("en-xx", "xx-en", XX_XX)
@@ -38,12 +48,12 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
     metric = "spbleu" if any(score.metric == "spbleu" for score in scores) else "bleu"
     directions = [score.group[DIRECTION] for score in scores if score.metric == GAP]
     main_direction = next((it for it in DIRECTIONS if it in directions), DIRECTIONS[0])
-    gap, languages = find(scores, GAP, direction=main_direction), run.table("languages")
+    gap, languages = find_score(scores, GAP, direction=main_direction), run.table("languages")
     return Page(
         title=text.title,
         subtitle=" · ".join(map(display_name, (settings.translations or run.config.model.name, settings.references))),
         date=date.today().isoformat(),
-        big=metric_of(GAP).text(finite(gap, math.nan)),
+        big=metric_of(GAP).text(value_or(gap, math.nan)),
         under=text.under(gap, metric_of(metric).label),
         verdict=text.verdict(gap, metric_of(metric).label, _sorted_gaps(scores, GAP, main_direction)),
         tables=[_mean_table(scores, metric)],
@@ -67,13 +77,8 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
 
 def _sorted_gaps(scores: Sequence[BiasScore], metric: str, direction: str) -> list[BiasScore]:
     """Return the gaps of a direction by language, the largest first and undefined ones last."""
-    return _sort_by_value(
-        it for it in scores if it.metric == metric and it.group.get(DIRECTION) == direction and LANG in it.group
-    )
-
-
-def _sort_by_value(scores: Iterable[BiasScore]) -> list[BiasScore]:
-    return sorted(scores, key=lambda score: (-finite(score, -math.inf), score.group[LANG]))
+    gaps = (it for it in scores if it.metric == metric and it.group.get(DIRECTION) == direction and LANG in it.group)
+    return largest_first(gaps, LANG)
 
 
 def _label(score: BiasScore) -> str:
@@ -87,17 +92,19 @@ def _mean_table(scores: Sequence[BiasScore], metric: str) -> Table:
     rows = []
     for name, gap_metric in ((metric, GAP), (CHRF, CHRF_GAP)):
         for direction in DIRECTIONS:
-            gap = find(scores, gap_metric, direction=direction)
+            gap = find_score(scores, gap_metric, direction=direction)
             if gap is None:
                 continue
             groups = [it.group for it in _sorted_gaps(scores, gap_metric, direction) if math.isfinite(it.value)]
             means = (
-                np.mean([finite(find(scores, name, **group, gender=gender), math.nan) for group in groups or [{}]])
+                np.mean(
+                    [value_or(find_score(scores, name, **group, gender=gender), math.nan) for group in groups or [{}]]
+                )
                 for gender in GENDERS
             )
             gap_cells = (score_cell(gap), p_cell(gap), *count_cells(gap.n, gap.n_left_out))
             label = f"{text.headings[direction]}, {metric_of(name).label}"
-            rows.append(Row(label, (*map(number_cell, means), *gap_cells), marks_of("before", gap)))
+            rows.append(Row(label, (*map(number_cell, means), *gap_cells), score_marks("before", gap)))
     columns = ("mean over languages", *GENDERS, "gap", "p", "languages", "undefined")
     return Table(text.means_caption, columns, tuple(rows))
 
@@ -125,11 +132,11 @@ def _language_table(scores: Sequence[BiasScore], gaps: Sequence[BiasScore], metr
     rows = []
     for gap in selected:
         # If the sources have a gender, there is no score against both references.
-        values = (finite(find(scores, metric, **gap.group, gender=gender), math.nan) for gender in GENDERS)
+        values = (value_or(find_score(scores, metric, **gap.group, gender=gender), math.nan) for gender in GENDERS)
         defined = math.isfinite(gap.value)
         cells = (score_cell(gap) if defined else Cell("–"), p_cell(gap), *count_cells(gap.n))
         instead = "" if defined else undefined(gap)
-        rows.append(Row(_label(gap), (*map(number_cell, values), *cells), marks_of("before", gap), instead=instead))
+        rows.append(Row(_label(gap), (*map(number_cell, values), *cells), score_marks("before", gap), instead=instead))
     caption = text.scores_caption(metric_of(metric).label, by, ROWS_AT_EACH_END, len(gaps) if by == "pair" else 0)
     note = text.undefined_gaps(reasons) if reasons else ""
     return Table(caption, (by, *GENDERS, "gap", "p", "sentences"), tuple(rows), note)
@@ -138,7 +145,7 @@ def _language_table(scores: Sequence[BiasScore], gaps: Sequence[BiasScore], metr
 def _chart_part(scores: Sequence[BiasScore], gaps: Sequence[BiasScore], metric: str) -> Section:
     rows = []
     for gap in gaps:
-        lanes = _lanes({gender: find(scores, metric, **gap.group, gender=gender) for gender in GENDERS})
+        lanes = _lanes({gender: find_score(scores, metric, **gap.group, gender=gender) for gender in GENDERS})
         aside = "gap undefined" if math.isnan(gap.value) else f"gap {number(gap.value, 2, sign=True)}"
         if lanes:
             rows.append(GenderRow(_label(gap), lanes, aside))
@@ -151,7 +158,7 @@ def _chart_part(scores: Sequence[BiasScore], gaps: Sequence[BiasScore], metric: 
 
 def _lanes(by_gender: Mapping[str, BiasScore | None]) -> dict[str, Lane]:
     """Return the marks of each gender; "both" has no interval, because it would hide the others."""
-    marks = {gender: mark for gender, score in by_gender.items() for mark in marks_of("before", score)}
+    marks = {gender: mark for gender, score in by_gender.items() for mark in score_marks("before", score)}
     return {gender: Lane(it.value, it.interval if gender != "both" else None) for gender, it in marks.items()}
 
 
@@ -255,15 +262,15 @@ def _accuracy_figures(languages: Sequence[Mapping[str, BiasScore]]) -> list[Figu
 
 def _rendering_part(scores: Sequence[BiasScore]) -> Section:
     rows = [
-        Row(_label(score), (score_cell(score), *count_cells(score.n, score.n_left_out)), marks_of("before", score))
-        for score in _sort_by_value(score for score in scores if score.metric == RENDERING)
+        Row(_label(score), (score_cell(score), *count_cells(score.n, score.n_left_out)), score_marks("before", score))
+        for score in largest_first((score for score in scores if score.metric == RENDERING), LANG)
     ]
     columns = ("language", "value", "translations", "left out")
     return Section("Sources without a gender", tables=[Table(text.rendering_caption, columns, tuple(rows), ideal=50.0)])
 
 
 def _toxicity_section(scores: Sequence[BiasScore]) -> Section:
-    title, score = "Added toxicity", find(scores, TOXICITY)
+    title, score = "Added toxicity", find_score(scores, TOXICITY)
     if score is None:
         return Section(title)
     row = Row("added toxicity", (score_cell(score), *count_cells(score.n, score.n_left_out)))

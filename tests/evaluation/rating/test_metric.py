@@ -5,7 +5,7 @@ import math
 import pytest
 
 from evenhand.evaluation.rating.metric import agreement, left_share, pair_win_rate, rating_scores, win_rate
-from evenhand.evaluation.report.numbers import find
+from evenhand.evaluation.results import find_score
 from tests.evaluation.rating.rated_pairs import vote_table
 
 # They agree on p1 (a, a), p2 (b, b) and p3 (a, a), and not on p4 (a, b); p5 has one vote, p6 is skipped by one.
@@ -84,11 +84,11 @@ def test_the_left_response_is_counted_whoever_wins():
 def test_scores_by_question_and_axis():
     votes = VOTES.assign(axis=["age"] * 3 + ["body"] * 3 + ["age"] * 3 + ["body"] * 2)
     scores = rating_scores(votes, ["preference", "humanness"], {"seed": 0})
-    assert find(scores, "win_rate", question="preference", axis="age").value == 4 / 6
-    assert find(scores, "win_rate", question="preference", axis="body").value == 2 / 4
-    asked_by_nobody = find(scores, "win_rate", question="humanness")
+    assert find_score(scores, "win_rate", question="preference", axis="age").value == 4 / 6
+    assert find_score(scores, "win_rate", question="preference", axis="body").value == 2 / 4
+    asked_by_nobody = find_score(scores, "win_rate", question="humanness")
     assert (asked_by_nobody.n, asked_by_nobody.reason, asked_by_nobody.p_value) == (0, "nobody decided", None)
-    assert find(scores, "left_share", rater="ben").n == 5
+    assert find_score(scores, "left_share", rater="ben").n == 5
     assert all(score.signature == {"seed": 0} for score in scores)
 
 

@@ -15,7 +15,7 @@ from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
-from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, shown
+from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, displayed
 from evenhand.evaluation.report.terminal import print_page
 from tests.parsed_page import ParsedPage, assert_inert, without_script
 from tests.report_pages import HOSTILE, picture
@@ -156,7 +156,7 @@ def test_a_table_that_is_too_wide_loses_the_intervals_of_the_sides_and_keeps_tha
 
 def test_the_line_of_the_ideal_is_drawn_where_the_table_says():
     scale = plots.row_scale(DRAWN.rows, 50.0)
-    assert scale.holds(50.0) and scale.low == 50.0 and scale.high < 60
+    assert scale.low == 50.0 and scale.high < 60
     svg = str(plots.row_plot(DRAWN.rows[0], scale, 50.0, ("value",)))
     assert re.findall(r'x1="([\d.]+)%"[^>]*class="zero"', svg) == [str(scale(50.0))]
     assert "age: value 55.00 (51.00 to 59.00)" in svg
@@ -193,10 +193,10 @@ def test_what_is_undefined_is_a_dash_with_one_footnote():
         Row(label, (Cell("undefined", reason=why), Cell("2.0"))) for label, why in (("a", "no rows"), ("b", "odd."))
     ]
     both, one = (Table("T", ("x", "value", "n"), tuple(it), note="A note.") for it in (rows, [rows[0]] * 2))
-    assert [row.cells[0].text for row in shown(both).rows] == ["–¹", "–²"]
-    assert shown(both).note == "A note. –¹ undefined: no rows; –² undefined: odd."
-    assert [row.cells[0].text for row in shown(one).rows] == ["–", "–"]
-    assert shown(one).note == "A note. – undefined: no rows." and shown(shown(one)) == shown(one)
+    assert [row.cells[0].text for row in displayed(both).rows] == ["–¹", "–²"]
+    assert displayed(both).note == "A note. –¹ undefined: no rows; –² undefined: odd."
+    assert [row.cells[0].text for row in displayed(one).rows] == ["–", "–"]
+    assert displayed(one).note == "A note. – undefined: no rows." and displayed(displayed(one)) == displayed(one)
 
 
 def test_prose_is_flush_left_and_folded_in_its_column(capsys, monkeypatch):

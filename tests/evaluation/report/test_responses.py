@@ -32,7 +32,7 @@ def test_every_row_holds_the_places_of_its_texts_and_b():
 
 
 def test_what_is_too_much_is_left_out_at_random_and_told(monkeypatch):
-    monkeypatch.setattr(responses, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(responses, "MAX_BYTES", 20_000)
     source = page([f"{place} {'long ' * 20}" for place in range(1000)])
     told = run_lock(source)
     assert 100 < len(told["rows"]) < 200 and len(json.dumps(told, separators=(",", ":"))) <= 20_200

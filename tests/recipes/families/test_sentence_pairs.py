@@ -20,7 +20,7 @@ def planted(tmp_path_factory):
 
 def test_the_report_on_the_testbed_has_what_was_planted_and_whose_it_is(planted):
     page = (planted / "report.html").read_text()
-    assert "◇" in page and "testbed" in page and "holds it" in page
+    assert "◇" in page and "testbed" in page and "contains it" in page
 
 
 def test_a_run_is_compared_with_itself(planted, tmp_path):

@@ -90,7 +90,7 @@ def _phrase_table(name: str, frame: pd.DataFrame, named: bool) -> Table:
     kind = "a phrase" if named or is_rest else "another phrase"
     caption = say.phrases_caption(kind, visible(name, LONGEST_NAME), is_rest, len(descriptors))
     note = say.phrases_note(descriptors if named and not is_rest else [], first["n"], first["n_left_out"])
-    table = bias_table(caption, "phrase", comparisons, compared=True, factor=100, digits=1)
+    table = bias_table(caption, "phrase", comparisons, compared=True, decimals=1)
     return replace(table, rows=tuple(replace(row, direction=0) for row in table.rows), note=note)
 
 

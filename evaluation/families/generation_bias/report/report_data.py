@@ -9,8 +9,8 @@ import pandas as pd
 
 from evenhand.evaluation.families.generation_bias.metrics import BIAS
 from evenhand.evaluation.report.metrics import metric_of
-from evenhand.evaluation.report.numbers import PER_UNIT, decimals_for, find, finite
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.report.numbers import PER_UNIT, decimals_for, value_or
+from evenhand.evaluation.results import BiasScore, find_score
 
 HEADLINE = "fgb_pooled_corrected"
 BIAS_METRICS = tuple(metric.name for metric in BIAS)
@@ -58,7 +58,7 @@ class Comparison:
     @property
     def shown(self) -> bool:
         """Whether there is a bias before: see `bias_shown`; a reduction is defined only where there is."""
-        return bias_shown(self.before) or math.isfinite(finite(self.reduction, math.nan))
+        return bias_shown(self.before) or math.isfinite(value_or(self.reduction, math.nan))
 
     @property
     def defined(self) -> bool:
@@ -68,12 +68,12 @@ class Comparison:
     @property
     def change(self) -> float:
         """After less before; NaN where one of them is not defined."""
-        return finite(self.after, math.nan) - finite(self.before, math.nan)
+        return value_or(self.after, math.nan) - value_or(self.before, math.nan)
 
     @property
     def relative_change(self) -> float:
         """After over before, less 1; NaN where that is not defined."""
-        before = finite(self.before, math.nan)
+        before = value_or(self.before, math.nan)
         return self.change / before if before else math.nan
 
     @property
@@ -128,7 +128,7 @@ class ReportData:
             self._comparison(metric_of(metric).label if cut is None else group[0][1], metric, dict(group))
             for group in groups
         ]
-        return sorted(found, key=lambda row: (-finite(row.before or row.after, -math.inf), row.label))
+        return sorted(found, key=lambda row: (-value_or(row.before or row.after, -math.inf), row.label))
 
     def overall(self, metric: str) -> Comparison | None:
         """Return the comparison of a metric over everything, if it was measured."""
@@ -161,11 +161,11 @@ class ReportData:
         return Comparison(
             label,
             metric,
-            find(self.scores_before, metric, **group),
-            find(self.scores_after, metric, **group),
-            find(self.differences, f"{metric}_difference", **group),
-            find(self.differences, f"{metric}_reduction", **group),
-            find(self.truth, metric, **group),
+            find_score(self.scores_before, metric, **group),
+            find_score(self.scores_after, metric, **group),
+            find_score(self.differences, f"{metric}_difference", **group),
+            find_score(self.differences, f"{metric}_reduction", **group),
+            find_score(self.truth, metric, **group),
         )
 
 

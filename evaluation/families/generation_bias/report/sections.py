@@ -15,7 +15,7 @@ from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.numbers import before_after, visible
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
-from evenhand.evaluation.report.tables import undrawn
+from evenhand.evaluation.report.tables import without_marks
 from evenhand.evaluation.results import display_name
 
 say = Sentences(__file__)
@@ -36,7 +36,7 @@ def content_page(content: ReportData) -> Page:
         under="; ".join(filter(None, [say.under(row, compared), content.decoding])),
         verdict=say.verdict(row, compared),
         warnings=warnings(content),
-        tables=[tables.headline_table(content), undrawn(tables.check_table(content))],
+        tables=[tables.headline_table(content), without_marks(tables.check_table(content))],
         notes=[
             say.reading(content.overall(HEADLINE), compared, bool(planted.rows)),
             *filter(None, [say.wider([content.overall(HEADLINE), *content.checks()])]),
@@ -48,7 +48,7 @@ def content_page(content: ReportData) -> Page:
             _cut_section(content, "axis", "axis", "By demographic axis"),
             _changes_section(content),
             _corpus_section(content),
-            Section("Against what was planted", [say.planted] if planted.rows else (), [undrawn(planted)]),
+            Section("Against what was planted", [say.planted] if planted.rows else (), [without_marks(planted)]),
             Section(
                 "Descriptors furthest from, and nearest to, the average response",
                 tables=tables.descriptor_tables(content),
@@ -74,7 +74,7 @@ def _cost_section(content: ReportData) -> Section:
 
 
 def _cut_section(content: ReportData, cut: str, name: str, title: str) -> Section:
-    others = list(map(undrawn, tables.other_tables(content, cut)))
+    others = list(map(without_marks, tables.other_tables(content, cut)))
     below = Section(f"The other measures by {cut}", tables=others, folded=True)
     if cut == "cluster":
         styles = [tables.style_table(content), *others]
@@ -89,11 +89,13 @@ def _changes_section(content: ReportData) -> Section:
     return Section(
         "What tuning changed",
         parts=[
-            Section("Styles", tables=[changes.style_change_table(content), undrawn(changes.moved_table(content))]),
-            Section("Phrases", tables=list(map(undrawn, own_phrases))),
+            Section(
+                "Styles", tables=[changes.style_change_table(content), without_marks(changes.moved_table(content))]
+            ),
+            Section("Phrases", tables=list(map(without_marks, own_phrases))),
             Section(
                 say.other_phrases if own_phrases else "The phrases",
-                tables=list(map(undrawn, other_phrases)),
+                tables=list(map(without_marks, other_phrases)),
                 folded=True,
             ),
             Section("Repeating the prompt", [say.parroting(score)] if score else ()),
@@ -141,5 +143,5 @@ def _examples(frame: pd.DataFrame | None, compared: bool) -> Iterator[Example]:
         yield Example(
             " · ".join(filter(None, (row["axis"], row["descriptor"], persona))),
             tuple((name, ((row[side], False),)) for side, name in sides.items()),
-            asked=row["prompt"],
+            prompt=row["prompt"],
         )

@@ -16,7 +16,7 @@ from evenhand.evaluation.families.generation_bias.report.report_data import (
 from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, decimals_for, interval, number, percent, visible
 from evenhand.evaluation.report.sentences import Sentences
-from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, marks_of, p_cell, score_cell
+from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, number_cell, p_cell, score_cell, score_marks
 
 say = Sentences(__file__)
 
@@ -124,7 +124,7 @@ def planted_table(content: ReportData) -> Table:
     rows = tuple(
         Row(
             row.label if not row.before.group else f"{metric_of(row.metric).label} {visible(row.label)}",
-            (score_cell(row.truth, PER_UNIT, digits), score_cell(row.before, PER_UNIT, digits), Cell(_share(row))),
+            (score_cell(row.truth, digits), score_cell(row.before, digits), Cell(_share(row))),
         )
         for row in comparisons
         if row.before is not None
@@ -162,20 +162,19 @@ def bias_table(
     comparisons: Sequence[Comparison],
     compared: bool,
     *,
-    factor: float = PER_UNIT,
-    digits: int | None = None,
+    decimals: int | None = None,
     reductions: bool = False,
 ) -> Table:
-    """Return scores times `factor` with intervals: before, after and change with its p-value, or one value.
+    """Return scores with intervals: before, after and change with its p-value, or one value.
 
     With `reductions` comes the share of each row's bias that is gone, if one is known (paper 002, Table 10).
     """
-    digits = decimals_of(comparisons) if digits is None else digits
+    decimals = decimals_of(comparisons) if decimals is None else decimals
     tested = any(row.difference is not None and row.difference.p_value is not None for row in comparisons)
     rows = []
     for row in comparisons:
-        cells = _sides(row, compared, factor, digits) + ([p_cell(row.difference)] if tested else [])
-        rows.append(Row(visible(row.label, LONGEST_NAME), tuple(cells), _marks(row, factor), row.direction))
+        cells = _sides(row, compared, decimals) + ([p_cell(row.difference)] if tested else [])
+        rows.append(Row(visible(row.label, LONGEST_NAME), tuple(cells), _marks(row), row.direction))
     columns = (*_columns(first_column, compared), *(("p",) if tested else ()))
     table = Table(caption, columns, tuple(rows))
     return _with_reductions(table, comparisons) if reductions and any(row.reduction for row in comparisons) else table
@@ -204,22 +203,23 @@ def _columns(first: str, compared: bool) -> tuple[str, ...]:
     return (first, "before", "after", "change") if compared else (first, "value")
 
 
-def _sides(row: Comparison, compared: bool, factor: float | None = None, digits: int | None = None) -> list[Cell]:
+def _sides(row: Comparison, compared: bool, decimals: int | None = None) -> list[Cell]:
     """Return the cells of before, after and change; the change is the paired one, if there is one."""
-    if factor is None or digits is None:
-        factor, digits = metric_of(row.metric).factor, metric_of(row.metric).decimals
-    cells = [score_cell(row.before, factor, digits)]
+    cells = [score_cell(row.before, decimals)]
     if not compared:
         return cells
-    change = Cell("" if math.isnan(row.change) else number(row.change * factor, digits, sign=True))
+    change = Cell("")
     if row.difference is not None:
-        change = score_cell(row.difference, factor, digits, sign=True)
-    return [*cells, score_cell(row.after, factor, digits), change]
+        change = score_cell(row.difference, decimals)
+    elif math.isfinite(row.change):
+        metric = metric_of(row.before)
+        change = number_cell(metric.factor * row.change, metric.decimals if decimals is None else decimals, sign=True)
+    return [*cells, score_cell(row.after, decimals), change]
 
 
-def _marks(row: Comparison, factor: float | None = None) -> tuple[Mark, ...]:
+def _marks(row: Comparison) -> tuple[Mark, ...]:
     sides: Iterable = (("before", row.before), ("after", row.after), ("truth", row.truth))
-    return tuple(mark for role, score in sides for mark in marks_of(role, score, factor))
+    return tuple(mark for role, score in sides for mark in score_marks(role, score))
 
 
 def _share(row: Comparison) -> str:

@@ -17,8 +17,8 @@ from evenhand.evaluation.families.generation_bias.report.report_data import (
 )
 from evenhand.evaluation.families.generation_bias.report.tables import HARMFUL_CLUSTERS, WATCHED, watched_metric
 from evenhand.evaluation.report.metrics import metric_of
-from evenhand.evaluation.report.numbers import find
 from evenhand.evaluation.report.sentences import Sentences
+from evenhand.evaluation.results import find_score
 from evenhand.evaluation.statistics.multiple_testing import risen
 
 say = Sentences(__file__)
@@ -106,7 +106,7 @@ def _costs(content: ReportData) -> list[str]:
         ("response_perplexity_rise", RESPONSE_PERPLEXITY_RISE, False),
         ("distinct_responses_kept", DISTINCT_KEPT, True),
     ):
-        score = find(content.differences, metric)
+        score = find_score(content.differences, metric)
         if score is not None and (score.value < limit if least else score.value > limit):  # never of NaN
             found.append(say.change_warning(metric, score))
     return found

@@ -100,7 +100,7 @@ def test_the_extremes_are_of_one_length_in_the_template_of_table_3():
 def test_without_the_template_of_table_3_the_first_one_is_taken():
     page = make_page(two_axes(templates=(HI,)))
     assert HI in " ".join(page.sections[2].sentences)
-    assert not any(part.title == "Love and hate" and part.shown for part in page.sections)
+    assert not any(part.title == "Love and hate" and part.has_content for part in page.sections)
 
 
 def test_the_contrast_of_love_and_hate_has_both_ends_and_its_line_at_the_mean():

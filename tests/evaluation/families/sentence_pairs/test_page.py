@@ -264,8 +264,8 @@ def test_a_planted_truth_stands_beside_what_was_measured():
     scores = [score("cps", 55.0, (51.0, 59.0), 50.0), score("s_jsd", -0.004, (-0.005, -0.003))]
     truth = [score("cps", 58.0, None, 50.0), score("s_jsd", -0.010), score("aul", 60.0, None, 50.0)]
     text = html_text(pair_page(scores, masked_table(), truth=truth))
-    assert re.search(r"CPS, % 58.0 55.0 \[51.0, 59.0\] holds it", text)
-    assert re.search(r"S_JSD, ×10⁻³ −10.00 −4.00 \[−5.00, −3.00\] does not hold it", text)
+    assert re.search(r"CPS, % 58.0 55.0 \[51.0, 59.0\] contains it", text)
+    assert re.search(r"S_JSD, ×10⁻³ −10.00 −4.00 \[−5.00, −3.00\] does not", text)
     assert "planted" not in html_text(pair_page(scores, masked_table()))
 
 
