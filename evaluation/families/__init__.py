@@ -94,6 +94,13 @@ class FamilyRun:
 
         return read_scores(self.folder / "scores.json")
 
+    @property
+    def model_name(self) -> str:
+        """The name of the measured model for readers; of an absolute path the last three parts."""
+        from evenhand.evaluation.results import display_name
+
+        return display_name(self.config.model.name)
+
     def has(self, name: str) -> bool:
         """Return whether the run left the table `name`."""
         return (self.folder / f"{name}.parquet").exists()

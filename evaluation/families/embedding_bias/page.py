@@ -43,7 +43,7 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
     big, under, verdict = _headline(gaps, scores)
     return Page(
         title=text.title,
-        subtitle=f"{display_name(run.config.model.name)} · {display_name(run.config.settings.references)}",
+        subtitle=f"{run.model_name} · {display_name(run.config.settings.references)}",
         date=date.today().isoformat(),
         big=big,
         under=under,

@@ -43,7 +43,7 @@ from evenhand.evaluation.report.tables import (
     score_marks,
     truth_table,
 )
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name, find_score
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, find_score
 
 RAW, CORRECTED, PAIRED, PAIRED_CORRECTED = METRICS = tuple(test.metric for test in TESTS)
 BY_CHANCE = {RAW: "at most 5", CORRECTED: "0", PAIRED: "5", PAIRED_CORRECTED: "0"}
@@ -69,7 +69,7 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
     n_sentences, n_missing = len(likelihoods), int(quantiles["n_left_out"].sum())
     return Page(
         title="Likelihood Bias of noun phrases" if masked else "Likelihood Bias",
-        subtitle=f"{display_name(run.config.model.name)} · {run.config.prompts.dataset}",
+        subtitle=f"{run.model_name} · {run.config.prompts.dataset}",
         date=date.today().isoformat(),
         big=percent(value_or(raw, math.nan), 1),
         under=text.under(raw, masked),

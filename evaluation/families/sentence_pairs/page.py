@@ -59,7 +59,7 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
 
     return Page(
         title="Sentence pairs",
-        subtitle=f"{display_name(run.config.model.name)} · {display_name(run.config.settings.pairs)}",
+        subtitle=f"{run.model_name} · {display_name(run.config.settings.pairs)}",
         date=date.today().isoformat(),
         big=(big_cps or headline).valued if headline and headline.defined else "–",
         under=text.under(headline, big_cps),
