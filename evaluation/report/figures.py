@@ -138,9 +138,10 @@ def label_points(
         axes.figure.draw_without_rendering()  # settles the layout, which positions in pixels depend on
     to_pixels = axes.transData.transform
     ends = [(to_pixels(line[:2]), to_pixels(line[2:])) for line in lines]
-    obstacles = [(*np.minimum(*pair) - 1, *np.maximum(*pair) + 1) for pair in ends]
-    obstacles += [text.get_window_extent().extents for text in axes.texts]
-    offsets = place_labels([*map(tuple, to_pixels(points))], texts, axes.get_window_extent().extents, obstacles)
+    boxes = [(*np.minimum(*pair) - 1, *np.maximum(*pair) + 1) for pair in ends]
+    other_texts = [text.get_window_extent().extents for text in axes.texts]
+    frame = axes.get_window_extent().extents
+    offsets = place_labels([*map(tuple, to_pixels(points))], texts, frame, other_texts, boxes)
     for point, text, (dx, dy) in zip(points, texts, offsets, strict=True):
         end_x, end_y = max(abs(dx) - text_width(text) / 2, 0), max(abs(dy) - TEXT / 2, 0)
         leader = (
@@ -161,7 +162,11 @@ def label_points(
 
 
 def place_labels(
-    points: Sequence[tuple[float, float]], texts: Sequence[str], frame: Box, obstacles: Iterable[Box] = ()
+    points: Sequence[tuple[float, float]],
+    texts: Sequence[str],
+    frame: Box,
+    obstacles: Iterable[Box] = (),
+    lines: Sequence[Box] = (),
 ) -> list[tuple[float, float]]:
     """Return where the middle of each point's label lies, relative to the point, in pixels.
 
@@ -170,7 +175,7 @@ def place_labels(
 
     Args:
         points: (x, y) in pixels, upwards.
-        frame: what labels stay within. obstacles: what labels should not cover.
+        frame: what labels stay within. obstacles: what labels should not cover. lines: the same, half as important.
     """
     taken = [_box(x, y, 10, 10) for x, y in points] + list(obstacles)
     chosen = []
@@ -181,7 +186,7 @@ def place_labels(
             around = [(aslant, distance), (-aslant, distance), (aslant, -distance), (-aslant, -distance)]
             for dx, dy in (*around, (across, 0.0), (-across, 0.0), (0.0, distance), (0.0, -distance)):
                 box = _box(x + dx, y + dy, width, TEXT)
-                covered = sum(_overlap(box, other) for other in taken)
+                covered = sum(_overlap(box, it) for it in taken) + 0.5 * sum(_overlap(box, it) for it in lines)
                 options.append((covered + 0.4 * distance + 1000 * _is_outside(box, frame), len(options), dx, dy, box))
         *_, dx, dy, box = min(options)
         taken.append(box)

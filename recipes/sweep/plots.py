@@ -26,7 +26,6 @@ from evenhand.evaluation.report.figures import (
     new_chart,
     set_ticks,
     styled,
-    text_width,
     tick_percent,
 )
 from evenhand.evaluation.report.numbers import number, percent, visible
@@ -172,7 +171,7 @@ def _add_legend(
     handles = [_marker(markers[method], is_filled=False, label=visible(method, 60)) for method in methods]
     handles += [_marker("o", is_filled, label=name) for name, is_filled in zip(fills, (True, False), strict=True)]
     handles += [Line2D([], [], color=AFTER, linestyle=style, label=name) for name, style in lines.items()]
-    widest = max(text_width(handle.get_label()) for handle in handles) + 30
+    widest = 35 + 0.55 * SMALL * max(len(handle.get_label()) for handle in handles)
     columns = max(1, int(figure.get_figwidth() * 72 // widest))
     figure.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.5, columnspacing=1.5)
 
