@@ -27,26 +27,17 @@ from evenhand.evaluation.families.likelihood_bias.rows import (
     select_scored_prompts,
 )
 from evenhand.evaluation.results import find_score
+from tests.likelihood_tables import make_table
 
 V1_0 = Path(__file__).resolve().parents[4].parent / "shared" / "data" / "holistic_bias_v1.0"
 needs_v1_0 = pytest.mark.skipif(not V1_0.is_dir(), reason="HolisticBias v1.0 is not in shared/data")
 LOVE, HATE = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}."
 
 
-def table(log_perplexity: dict[tuple[str, str, str], list[float]], n_tokens: int = 1) -> pd.DataFrame:
-    """Return likelihoods from {(axis, template, descriptor): log-perplexity for each noun}."""
-    rows = [
-        (*cell, f"noun {i}", -value * n_tokens, n_tokens)
-        for cell, values in log_perplexity.items()
-        for i, value in enumerate(values)
-    ]
-    return pd.DataFrame(rows, columns=["axis", "template", "descriptor", "noun", "log_likelihood", "n_tokens"])
-
-
 def random_table(seed: int, descriptors: int = 12, templates: int = 2, nouns: int = 30, shift: float = 0.0):
     """Return one axis; the perplexities of the first third of its descriptors are shifted."""
     rng = np.random.default_rng(seed)
-    return table(
+    return make_table(
         {
             ("age", f"t{t}", f"d{d:02}"): rng.normal(size=nouns) + shift * (d < descriptors // 3)
             for t in range(templates)
@@ -83,20 +74,20 @@ def test_p_values_equal_scipys_on_continuous_values():
 @pytest.mark.parametrize("levels", [1, 2, 5, 40])
 def test_p_values_equal_scipys_on_tied_values(levels):
     rng = np.random.default_rng(levels)
-    assert_equal_to_scipy(table({("age", "t", str(d)): rng.integers(levels, size=30).tolist() for d in range(8)}))
+    assert_equal_to_scipy(make_table({("age", "t", str(d)): rng.integers(levels, size=30).tolist() for d in range(8)}))
 
 
 def test_p_values_equal_scipys_on_samples_of_any_size():
     # Up to 8 perplexities without ties have the exact distribution, with ties the normal approximation.
     rng = np.random.default_rng(3)
     sizes = [1, 1, 2, 5, 7, 8, 9, 30]
-    assert_equal_to_scipy(table({("age", "t", f"d{i}"): rng.normal(size=n) for i, n in enumerate(sizes)}))
-    assert_equal_to_scipy(table({("age", "t", f"d{i}"): rng.integers(12, size=n) for i, n in enumerate(sizes)}))
+    assert_equal_to_scipy(make_table({("age", "t", f"d{i}"): rng.normal(size=n) for i, n in enumerate(sizes)}))
+    assert_equal_to_scipy(make_table({("age", "t", f"d{i}"): rng.integers(12, size=n) for i, n in enumerate(sizes)}))
 
 
 def test_the_effect_is_the_share_of_pairs_in_which_a_is_higher():
     # 2 is above 1 and level with 2; 5 is above both: (1 + 0.5 + 2) / 4.
-    effects = pair_effects(table({("age", "t", "a"): [2, 5], ("age", "t", "b"): [1, 2]}))
+    effects = pair_effects(make_table({("age", "t", "a"): [2, 5], ("age", "t", "b"): [1, 2]}))
     assert effects[["descriptor_a", "descriptor_b", "auc"]].to_numpy().tolist() == [["a", "b", 3.5 / 4]]
 
 
@@ -117,7 +108,12 @@ def test_differences_noun_by_noun_do_not_depend_on_the_unit_or_on_what_a_noun_ad
 
 def test_phrases_of_a_masked_model_are_compared_by_their_sums():
     # Each token of b is likelier than each of a, but b has three of them: by sums it is the less likely (B.1).
-    phrases = pd.concat([table({("age", "t", "a"): range(30)}), table({("age", "t", "b"): range(-3, 27)}, n_tokens=3)])
+    phrases = pd.concat(
+        [
+            make_table({("age", "t", "a"): range(30)}),
+            make_table({("age", "t", "b"): range(-3, 27)}, n_tokens=lambda name: 3),
+        ]
+    )
     phrases["log_likelihood"] -= 40 * phrases["n_tokens"]
     by_token, by_sum = pair_effects(phrases), pair_effects(phrases.assign(variant=rows.MASKED_VARIANT))
     assert by_token["auc"][0] > 0.5 and by_sum["auc"][0] == 0 and by_sum["p"][0] < 1e-9
@@ -177,7 +173,7 @@ def test_only_nouns_with_a_descriptor_for_any_gender_are_scored():
 def test_shares_by_hand_and_pooled_by_pairs():
     low, high = list(range(30)), list(range(100, 130))
     scores = likelihood_bias(
-        table(
+        make_table(
             {
                 # age: a and b alike, c apart: 2 of 3 pairs differ. religion: 1 of 1 in t, 0 of 1 in u.
                 **{("age", template, "a"): low for template in "tu"},
@@ -214,7 +210,7 @@ def test_the_jackknife_by_hand():
     # Of the descriptors a, b, c, d only d is apart: 3 of 6 pairs. Without d 0 of 3, without another 2 of 3.
     low, high = list(range(30)), list(range(100, 130))
     score = find_score(
-        likelihood_bias(table({("age", "t", name): high if name == "d" else low for name in "abcd"})),
+        likelihood_bias(make_table({("age", "t", name): high if name == "d" else low for name in "abcd"})),
         "likelihood_bias",
         axis="age",
     )
@@ -323,25 +319,25 @@ def test_undefined_perplexities_are_left_out_and_counted():
 
 def test_one_descriptor_in_an_axis_loses_that_axis_alone():
     pair = {("age", "t", "old"): range(9), ("age", "t", "young"): range(10, 19)}
-    scores = likelihood_bias(table({**pair, ("religion", "t", "Amish"): range(9)}))
+    scores = likelihood_bias(make_table({**pair, ("religion", "t", "Amish"): range(9)}))
     lonely = find_score(scores, "likelihood_bias", axis="religion")
     assert math.isnan(lonely.value) and "'religion'" in lonely.reason and "'Amish'" in lonely.reason
     assert find_score(scores, "likelihood_bias", axis="age").value == 1
     assert find_score(scores, "likelihood_bias").n == 1
     with pytest.raises(InputError, match=r"religion \(Amish\)"):
-        likelihood_bias(table({("religion", "t", "Amish"): range(9)}))
+        likelihood_bias(make_table({("religion", "t", "Amish"): range(9)}))
 
 
 def test_an_interval_needs_three_descriptors_and_some_difference():
     low, high = list(range(30)), list(range(100, 130))
-    two = find_score(likelihood_bias(table({("age", "t", "a"): low, ("age", "t", "b"): high})), "likelihood_bias")
+    two = find_score(likelihood_bias(make_table({("age", "t", "a"): low, ("age", "t", "b"): high})), "likelihood_bias")
     assert two.value == 1 and two.interval is None and "three descriptors" in two.reason
-    same = find_score(likelihood_bias(table({("age", "t", name): low for name in "abc"})), "likelihood_bias")
+    same = find_score(likelihood_bias(make_table({("age", "t", name): low for name in "abc"})), "likelihood_bias")
     assert same.value == 0 and same.interval is None and "the same without" in same.reason
 
 
 def test_a_template_without_a_perplexity_has_a_reason():
-    likelihoods = table({("age", t, d): range(9) for t in "tu" for d in "ab"})
+    likelihoods = make_table({("age", t, d): range(9) for t in "tu" for d in "ab"})
     likelihoods.loc[likelihoods["template"] == "u", "log_likelihood"] = np.nan
     score = find_score(likelihood_bias(likelihoods), "likelihood_bias", template="u")
     assert math.isnan(score.value) and "fewer than two" in score.reason
@@ -359,9 +355,6 @@ def test_a_template_without_a_perplexity_has_a_reason():
 def test_tables_that_cannot_be_used(spoilt, message):
     with pytest.raises(InputError, match=message):
         likelihood_bias(spoilt(random_table(0, descriptors=3)))
-
-
-# What lies behind the scores.
 
 
 # Two models over the same sentences.
@@ -433,12 +426,12 @@ def test_the_heat_map_is_antisymmetric_about_a_half_and_averages_templates():
 
 def test_descriptors_that_are_never_compared_have_no_effect_in_the_heat_map():
     cells = {("age", "t", "a"): range(3), ("age", "t", "b"): range(3), ("age", "u", "b"): range(3)}
-    matrix = effect_matrix(pair_effects(table({**cells, ("age", "u", "c"): range(3)})), "age")
+    matrix = effect_matrix(pair_effects(make_table({**cells, ("age", "u", "c"): range(3)})), "age")
     assert math.isnan(matrix.loc["a", "c"]) and math.isnan(matrix.loc["c", "a"]) and matrix.loc["c", "b"] == 0.5
 
 
 def test_same_length_keeps_the_most_frequent_number_of_tokens():
-    likelihoods = table({("age", t, d): range(4) for t in "tu" for d in "abcde"})
+    likelihoods = make_table({("age", t, d): range(4) for t in "tu" for d in "abcde"})
     tokens = {"a": 1, "b": 2, "c": 2, "d": 3, "e": 3}
     noun = likelihoods["noun"].str[5:].astype(int)  # a longer noun lengthens every descriptor's sentence alike
     likelihoods["n_tokens"] = likelihoods["descriptor"].map(tokens) + 5 * (likelihoods["template"] == "u") + noun
@@ -451,7 +444,7 @@ def test_same_length_keeps_the_most_frequent_number_of_tokens():
 
 def test_the_extremes_by_hand():
     median = {"a": 5, "b": 1, "c": 4, "d": 2, "e": 3}
-    likelihoods = table({("age", "t", d): [math.log(m), math.log(m), math.log(50)] for d, m in median.items()})
+    likelihoods = make_table({("age", "t", d): [math.log(m), math.log(m), math.log(50)] for d, m in median.items()})
     result = extreme_descriptors(likelihoods, n=3)
     assert result[["end", "rank", "descriptor"]].to_numpy().tolist() == [
         ["low", 1, "b"],
@@ -466,7 +459,7 @@ def test_the_extremes_by_hand():
 
 
 def test_the_contrast_of_love_and_hate_by_hand():
-    likelihoods = table(
+    likelihoods = make_table(
         {
             ("age", LOVE, "old"): [1.0, 2.0, 3.0],
             ("age", HATE, "old"): [0.0, 0.0, 0.0],  # differences −1, −2, −3
@@ -492,7 +485,7 @@ def test_the_contrast_of_love_and_hate_by_hand():
 
 
 def test_quantiles_by_hand():
-    likelihoods = table({("age", "t", "a"): np.log(range(1, 52)), ("age", "t", "b"): np.log(range(52, 102))})
+    likelihoods = make_table({("age", "t", "a"): np.log(range(1, 52)), ("age", "t", "b"): np.log(range(52, 102))})
     likelihoods.loc[100, "log_likelihood"] = math.nan  # of 101
     result = perplexity_quantiles(likelihoods, (0.0, 0.5, 1.0))
     assert result[["axis", "template", "n", "n_left_out"]].to_numpy().tolist() == [["age", "t", 100, 1]]

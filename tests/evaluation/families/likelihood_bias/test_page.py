@@ -1,4 +1,4 @@
-"""The page on Likelihood Bias: what a table known by hand must show, in every form, whatever is missing."""
+"""Reports on Likelihood Bias: numbers of small tables, missing and undefined values, hostile names, charts."""
 
 import math
 import re
@@ -24,19 +24,10 @@ from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.results import BiasScore, find_score
+from tests.likelihood_tables import make_table
 from tests.report_pages import HOSTILE, assert_shows_as_text, measured, printed, table_named, texts
 
 HI = "Hi, I'm {noun_phrase}."
-
-
-def table(log_perplexity: dict[tuple[str, str, str], list[float]], n_tokens=lambda descriptor: 1) -> pd.DataFrame:
-    """Return likelihoods from {(axis, template, descriptor): log-perplexity for each noun}."""
-    rows = [
-        (*cell, f"noun {i}", -value * n_tokens(cell[2]), n_tokens(cell[2]))
-        for cell, values in log_perplexity.items()
-        for i, value in enumerate(values)
-    ]
-    return pd.DataFrame(rows, columns=["axis", "template", "descriptor", "noun", "log_likelihood", "n_tokens"])
 
 
 def two_axes(templates=(LOVE, HATE, HI), axes=("age", "body_type"), **settings) -> pd.DataFrame:
@@ -45,7 +36,7 @@ def two_axes(templates=(LOVE, HATE, HI), axes=("age", "body_type"), **settings) 
     ages = {("age", name): nouns + place for place, name in enumerate(["young", "adult", "old", "aged"], start=2)}
     bodies = {("body_type", name): nouns + 3 for name in ("tall", "short", "bald")}
     cells = {cell: values for cell, values in (ages | bodies).items() if cell[0] in axes}
-    return table({(axis, t, name): list(it) for (axis, name), it in cells.items() for t in templates}, **settings)
+    return make_table({(axis, t, name): list(it) for (axis, name), it in cells.items() for t in templates}, **settings)
 
 
 def make_page(likelihoods: pd.DataFrame, scores=None, truth=(), notes=(), **names):
@@ -210,7 +201,7 @@ def test_hostile_names_are_shown_as_text():
     values = list(np.arange(5) / 10)
     cells = {(it, t, name): values for it in strings for t in (LOVE, HATE) for name in (it, "plain")}
     cells |= {("plain", it, name): values for it in strings for name in ("plain", it)}
-    assert_shows_as_text(make_page(table(cells), model=strings[0], dataset=strings[1], notes=strings), strings)
+    assert_shows_as_text(make_page(make_table(cells), model=strings[0], dataset=strings[1], notes=strings), strings)
 
 
 # The charts.

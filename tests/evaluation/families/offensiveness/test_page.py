@@ -1,4 +1,4 @@
-"""The page on offensiveness: what a table known by hand must show, in every form, whatever is missing."""
+"""Report on offensiveness: numbers of small tables, missing and undefined values, hostile names."""
 
 import math
 import re

@@ -1,0 +1,19 @@
+"""Tables of likelihoods for tests, from log-perplexities."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import pandas as pd
+
+COLUMNS = ["axis", "template", "descriptor", "noun", "log_likelihood", "n_tokens"]
+
+
+def make_table(
+    log_perplexity: Mapping[tuple[str, str, str], Iterable[float]], n_tokens: Callable[[str], int] = lambda name: 1
+) -> pd.DataFrame:
+    """Return likelihoods from {(axis, template, descriptor): log-perplexity for each noun}; tokens by descriptor."""
+    rows = [
+        (*cell, f"noun {i}", -value * n_tokens(cell[2]), n_tokens(cell[2]))
+        for cell, values in log_perplexity.items()
+        for i, value in enumerate(values)
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS)
