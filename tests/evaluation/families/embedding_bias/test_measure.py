@@ -44,7 +44,7 @@ def test_embedding_gaps_by_language(references, tmp_path):
     assert "Spanish, masculine" in text and "Thai" in text
 
 
-def test_what_is_missing_is_said_before_anything_is_measured(references):
+def test_missing_inputs_are_refused(references):
     with pytest.raises(InputError, match="references: none are given"):
         inputs(MeasureConfig(settings=Settings()))
     with pytest.raises(InputError, match="model: the testbed has none"):

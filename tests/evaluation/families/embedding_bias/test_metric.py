@@ -87,7 +87,7 @@ def test_mean_cosine_by_gender():
     assert (gap.n, gap.n_left_out) == (3, 2)
 
 
-def test_several_references_of_one_gender_enter_with_their_mean():
+def test_several_references_of_one_gender_are_averaged():
     rows = table(("1", "masculine", 0.9), ("1", "masculine", 0.5), ("1", "feminine", 0.6), ("2", "masculine", 0.3),
                  ("2", "feminine", 0.2))  # fmt: skip
     gap = find_score(embedding_scores(rows), "embedding_gap", lang="spa_Latn")
@@ -158,7 +158,7 @@ def test_swapped_genders_flip_the_sign(rows):
         assert sum(sides) == pytest.approx(1.0)
 
 
-def test_order_and_further_languages_change_nothing_but_the_correction():
+def test_row_order_and_other_languages_change_only_the_correction():
     both = pd.concat([ambiguous(), gendered()])
     shuffled = both.sample(frac=1, random_state=1)
     texts = sorted(set(both["english"]) | set(both["reference"]))
@@ -180,12 +180,12 @@ def test_order_and_further_languages_change_nothing_but_the_correction():
 def test_each_version_of_gendered_english_is_compared_with_both_references():
     rows = pd.concat([gendered(2), ambiguous(2)])
     compared = pair_with_references(rows)
-    of_german = compared[compared["lang"] == "deu_Latn"]
-    assert len(of_german) == 8 and set(of_german["english_gender"]) == {"masculine", "feminine"}
-    first = of_german[of_german["english"] == "masculine e0"]
+    german = compared[compared["lang"] == "deu_Latn"]
+    assert len(german) == 8 and set(german["english_gender"]) == {"masculine", "feminine"}
+    first = german[german["english"] == "masculine e0"]
     assert first["reference"].tolist() == ["masculine 0", "feminine 0"]
-    of_french = compared[compared["lang"] == "fra_Latn"]
-    assert len(of_french) == 6 and set(of_french["english_gender"]) == {"ambiguous"}
+    french = compared[compared["lang"] == "fra_Latn"]
+    assert len(french) == 6 and set(french["english_gender"]) == {"ambiguous"}
 
 
 def test_with_gendered_english_agreement_of_gender_is_no_gap():
@@ -205,7 +205,7 @@ def test_with_gendered_english_agreement_of_gender_is_no_gap():
     assert find_score(score_all(pair_with_references(rows), vectors), "embedding_gap", lang="deu_Latn").value > 0.05
 
 
-def test_english_of_both_kinds_is_told_apart():
+def test_gaps_by_the_gender_of_the_english_sentence():
     rows = pd.concat([gendered(2), ambiguous(3).assign(lang="deu_Latn", sentence_id=lambda r: "a" + r["sentence_id"])])
     scores = score_all(pair_with_references(rows))
     counts = {score.group.get("english_gender"): score.n for score in scores if score.metric == "embedding_gap"}

@@ -60,7 +60,7 @@ def test_scores_and_report_are_of_these_likelihoods(causal):
     assert "Likelihood Bias" in page_markdown(page(causal, ReportContext()))
 
 
-def test_what_is_on_disk_is_not_computed_again(causal):
+def test_saved_likelihoods_are_not_computed_again(causal):
     marked = causal.table("likelihoods").assign(log_likelihood=-1.0, n_tokens=1)
     path = causal.folder / "again" / "likelihoods.parquet"
     path.parent.mkdir()
@@ -132,7 +132,7 @@ def test_one_descriptor_alone_cannot_be_compared(tmp_path):
         measure_family(tmp_path, NAME, make_config(filters=filters, descriptors=None))
 
 
-def test_what_is_read_is_checked_before_anything_heavy_is_imported():
+def test_inputs_are_checked_without_heavy_imports():
     code = (
         "import sys\n"
         "from evenhand.evaluation.errors import InputError\n"

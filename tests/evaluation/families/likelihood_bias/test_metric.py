@@ -98,7 +98,7 @@ def test_a_rising_function_of_perplexity_changes_nothing():
     pd.testing.assert_frame_equal(pair_effects(likelihoods)[remaining], pair_effects(other)[remaining])
 
 
-def test_differences_noun_by_noun_do_not_depend_on_the_unit_or_on_what_a_noun_adds():
+def test_paired_p_values_do_not_depend_on_the_unit_or_on_effects_of_nouns():
     likelihoods = random_table(1, shift=0.7)
     noun = likelihoods["noun"].str[5:].astype(int)
     other = likelihoods.assign(log_likelihood=2.5 * likelihoods["log_likelihood"] - 8 * noun - 5)
@@ -231,7 +231,7 @@ def test_the_corrected_share_without_a_descriptor_is_that_of_the_rest():
         assert len(set(without)) > 1
 
 
-def test_a_planted_difference_is_found_and_none_where_there_is_none():
+def test_a_planted_difference_is_found_and_no_other():
     apart = likelihood_bias(random_table(6, descriptors=30, shift=2.0))
     # 10 of 30 are shifted: 200 of 435 pairs differ by two standard deviations, in samples of 30 plain to see.
     assert find_score(apart, "likelihood_bias_bh").value == pytest.approx(200 / 435, abs=0.03)
@@ -242,7 +242,7 @@ def test_a_planted_difference_is_found_and_none_where_there_is_none():
     assert low < LEVEL < high
 
 
-def test_what_depends_on_the_noun_alone_is_no_difference():
+def test_effects_of_nouns_alone_are_no_difference():
     likelihoods = random_table(8, descriptors=20)
     noun = likelihoods["noun"].str[5:].astype(int)
     for strength, highest in ((3.0, 0.005), (1e6, 0.0)):
@@ -259,7 +259,7 @@ def with_nouns(seed: int, strength: float, shift: float = 0.0) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(("strength", "unpaired"), [(0.0, 0.05), (1.0, 0.0056), (2.0, 0.00001)])
-def test_by_chance_one_pair_in_twenty_differs_noun_by_noun_whatever_the_nouns(strength, unpaired):
+def test_the_paired_share_by_chance_is_5_percent_for_any_effect_of_nouns(strength, unpaired):
     # 3 × 6 × 780 pairs; the paper's test: 2Φ(−1.96 √(1 + strength²))
     scores = [likelihood_bias(with_nouns(seed, strength)) for seed in range(3)]
     result = {
@@ -277,7 +277,7 @@ def test_a_difference_that_nouns_hide_is_found_noun_by_noun():
     assert find_score(scores, "likelihood_bias_paired_bh").value == pytest.approx(planted, abs=0.05)
 
 
-def test_paired_p_values_are_those_of_scipy():
+def test_paired_p_values_equal_scipys():
     likelihoods = with_nouns(2, strength=1.0, shift=0.5)
     effects = pair_effects(likelihoods[likelihoods["template"] == "t0"])
     cells = likelihoods[likelihoods["template"] == "t0"].groupby("descriptor")["log_likelihood"].agg(np.array)
@@ -286,7 +286,7 @@ def test_paired_p_values_are_those_of_scipy():
         assert row.p_paired == pytest.approx(expected, rel=1e-9)
 
 
-def test_nouns_that_only_one_of_two_has_are_passed_over_and_without_a_common_one_there_is_no_test():
+def test_the_paired_test_uses_common_nouns_only():
     likelihoods = random_table(3, descriptors=3, templates=1, shift=2.0)
     noun, name = likelihoods["noun"].str[5:].astype(int), likelihoods["descriptor"]
     remaining = likelihoods[((name == "d00") & (noun < 15)) | ((name == "d01") & (noun >= 15)) | (name == "d02")]
@@ -310,8 +310,8 @@ def test_undefined_perplexities_are_left_out_and_counted():
     score = find_score(likelihood_bias(broken), "likelihood_bias")
     assert (score.n, score.n_left_out) == (6 + 3, 3)
     assert (score.signature["sentences"], score.signature["sentences_left_out"]) == (240 - 32, 32)
-    of_template = find_score(likelihood_bias(broken), "likelihood_bias", axis="age", template="t0")
-    assert (of_template.n, of_template.n_left_out) == (3, 3)
+    template_score = find_score(likelihood_bias(broken), "likelihood_bias", axis="age", template="t0")
+    assert (template_score.n, template_score.n_left_out) == (3, 3)
     remaining = broken.drop(index=rows)[:-2]  # never scored is the same as scored without a number
     assert find_score(likelihood_bias(remaining), "likelihood_bias").value == score.value
     assert_equal_to_scipy(broken)
@@ -352,7 +352,7 @@ def test_a_template_without_a_perplexity_has_a_reason():
         (lambda rows: pd.concat([rows, rows.iloc[3:4]], ignore_index=True), "axis 'age'.*'noun 3'"),
     ],
 )
-def test_tables_that_cannot_be_used(spoilt, message):
+def test_invalid_tables_are_refused(spoilt, message):
     with pytest.raises(InputError, match=message):
         likelihood_bias(spoilt(random_table(0, descriptors=3)))
 
@@ -418,8 +418,8 @@ def test_the_heat_map_is_antisymmetric_about_a_half_and_averages_templates():
     matrix = effect_matrix(effects, "age")
     assert (matrix + matrix.T).to_numpy() == pytest.approx(1)
     assert np.diag(matrix).tolist() == [0.5] * 5
-    of_pair = effects[(effects["descriptor_a"] == "d01") & (effects["descriptor_b"] == "d04")]["auc"]
-    assert len(of_pair) == 2 and matrix.loc["d01", "d04"] == pytest.approx(of_pair.mean())
+    pair_effect = effects[(effects["descriptor_a"] == "d01") & (effects["descriptor_b"] == "d04")]["auc"]
+    assert len(pair_effect) == 2 and matrix.loc["d01", "d04"] == pytest.approx(pair_effect.mean())
     with pytest.raises(InputError, match="did you mean 'age'"):
         effect_matrix(effects, "ages")
 
@@ -494,5 +494,5 @@ def test_quantiles_by_hand():
 
 
 def test_examples_of_the_docstrings():
-    for each in (module, pairs, rows, descriptors):
-        assert doctest.testmod(each).failed == 0
+    for tested in (module, pairs, rows, descriptors):
+        assert doctest.testmod(tested).failed == 0

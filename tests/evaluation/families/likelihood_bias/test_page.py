@@ -33,7 +33,7 @@ HI = "Hi, I'm {noun_phrase}."
 def two_axes(templates=(LOVE, HATE, HI), axes=("age", "body_type"), **settings) -> pd.DataFrame:
     """Return two axes: all 6 pairs of four ages differ (5 nouns each, apart: p = 2/252), none of 3 body types does."""
     nouns = np.arange(5) / 10
-    ages = {("age", name): nouns + place for place, name in enumerate(["young", "adult", "old", "aged"], start=2)}
+    ages = {("age", name): nouns + offset for offset, name in enumerate(["young", "adult", "old", "aged"], start=2)}
     bodies = {("body_type", name): nouns + 3 for name in ("tall", "short", "bald")}
     cells = {cell: values for cell, values in (ages | bodies).items() if cell[0] in axes}
     return make_table({(axis, t, name): list(it) for (axis, name), it in cells.items() for t in templates}, **settings)
@@ -52,7 +52,7 @@ def make_comparison_page(before, after, changes=()):
 # What is shown.
 
 
-def test_the_large_number_is_the_pooled_raw_share_and_the_verdict_names_the_corrected_one_and_chance():
+def test_the_headline_is_the_pooled_share_and_the_verdict_has_the_corrected_share_and_chance():
     page = make_page(two_axes())
     assert page.big == "66.7 %"  # 6 of 9 pairs, in each template
     assert page.verdict.count("66.7 %") == 2 and page.verdict.endswith("5 %.")  # raw and corrected, then chance
@@ -60,7 +60,7 @@ def test_the_large_number_is_the_pooled_raw_share_and_the_verdict_names_the_corr
         assert "66.7" in text
 
 
-def test_axes_stand_in_order_with_effect_size_and_pairs():
+def test_axes_are_sorted_with_effect_size_and_pairs():
     report_table = table_named(make_page(two_axes()), "Likelihood Bias by axis")
     assert texts(report_table) == {"age": ["100.0", "100.0", "0.50", "18"], "body type": ["0.0", "0.0", "0.00", "9"]}
     assert report_table.ideal == 5.0
@@ -111,7 +111,7 @@ def test_each_axis_has_a_map_of_pairs_and_the_widest_pair_a_row():
     assert texts(table_named(page, "The two descriptors"))["age"] == ["aged", "young", "100"]
 
 
-def test_what_is_left_out_is_counted():
+def test_rows_left_out_are_counted():
     likelihoods = two_axes()
     likelihoods.loc[likelihoods.index[:2], "log_likelihood"] = math.nan
     likelihoods.loc[likelihoods["descriptor"].eq("bald") & likelihoods["template"].eq(HI), "log_likelihood"] = -math.inf
@@ -122,7 +122,7 @@ def test_what_is_left_out_is_counted():
     assert "left out" in make_page(likelihoods).warnings[0]
 
 
-def test_planted_truth_stands_beside_what_was_measured():
+def test_planted_scores_are_in_table_and_marks():
     planted = [
         BiasScore("likelihood_bias", 0.9, 0.05, (0, 1), 9),
         BiasScore("likelihood_bias", 1.0, 0.05, (0, 1), 6, group={"axis": "age"}),
@@ -135,7 +135,7 @@ def test_planted_truth_stands_beside_what_was_measured():
     assert "◇" in page_html(page)
 
 
-def test_a_masked_model_is_spoken_of_in_its_own_words():
+def test_the_page_of_a_masked_model_has_pseudo_log_likelihoods():
     phrases = two_axes(templates=("{noun_phrase} is a person.",))
     page = make_page(phrases, likelihood_bias(phrases, {"variant": MASKED_VARIANT}))
     text = page_markdown(page)
@@ -146,7 +146,7 @@ def test_a_masked_model_is_spoken_of_in_its_own_words():
 # What may be missing.
 
 
-def test_metrics_that_are_missing_are_said_to_be():
+def test_missing_metrics_are_not_measured():
     likelihoods = two_axes()
     other = [BiasScore("cps", 50.0, 50.0, (0, 100), 10)]
     page = make_page(likelihoods, other)
@@ -249,7 +249,7 @@ def test_equal_quantiles_can_be_plotted():
 # Two models.
 
 
-def test_a_comparison_says_what_changed_only_with_an_interval():
+def test_a_comparison_has_a_verdict_only_with_an_interval():
     before = likelihood_bias(two_axes())
     after = likelihood_bias(two_axes(axes=("body_type",)))
     page = make_comparison_page(before, after)
@@ -267,7 +267,7 @@ def test_a_comparison_says_what_changed_only_with_an_interval():
     assert make_comparison_page([], []).verdict.startswith("No verdict")
 
 
-def test_the_scores_of_the_page_are_those_given():
+def test_the_page_has_the_interval_of_the_score():
     likelihoods = two_axes()
     likelihoods.loc[likelihoods["descriptor"] == "tall", "log_likelihood"] -= 1  # so that descriptors weigh unequally
     scores = likelihood_bias(likelihoods)
@@ -275,5 +275,5 @@ def test_the_scores_of_the_page_are_those_given():
     assert f"95 % interval {100 * low:.1f} to {100 * high:.1f};" in make_page(likelihoods, scores).under
 
 
-def test_nothing_keeps_people_from_using_it(browser):
+def test_the_page_is_accessible(browser):
     assert browser.faults(page_html(make_page(two_axes()))) == []

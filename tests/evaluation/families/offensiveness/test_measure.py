@@ -19,7 +19,7 @@ FILTERS = {
 CONFIG = MeasureConfig(prompts=PromptSettings(filters=FILTERS, descriptors=24))
 
 
-def test_offensiveness_of_prompts_and_what_the_descriptor_brings(judge, tmp_path):
+def test_offensiveness_of_prompts_and_the_effect_of_descriptors(judge, tmp_path):
     classifier = ClassifierSettings(name=judge, label="offensive")
     measured = measure_family(tmp_path, "offensiveness", CONFIG, classifier=classifier)
     table = measured.table("offensive_prompts")

@@ -48,7 +48,7 @@ def test_the_share_and_its_interval_by_hand():
     assert score.interval == pytest.approx(expected, abs=1e-6)
 
 
-def test_none_is_offensive_has_an_interval_and_nothing_to_classify_has_a_reason():
+def test_a_share_of_0_has_an_interval_and_an_empty_one_a_reason():
     score = offensive_share(np.zeros(100))
     assert score.value == 0
     assert score.interval[0] == 0 < score.interval[1] < 0.04
@@ -91,7 +91,7 @@ def test_templates_by_hand_with_every_descriptor_weighing_the_same():
     assert table[["descriptors", "n", "n_left_out"]].to_numpy().tolist() == [[2, 3, 1], [2, 2, 0]]
 
 
-def test_bands_hold_their_lower_end_and_the_last_one_holds_1():
+def test_bands_include_their_lower_end_and_the_last_band_includes_1():
     names = ["a", "b", "c", "d", "e", "f"]
     prompts = prompts_of(*((IM, name) for name in names))
     probability = np.array([1.0, 0.72, 0.5, 0.1, 0.71, np.nan])
@@ -103,7 +103,7 @@ def test_bands_hold_their_lower_end_and_the_last_one_holds_1():
         offensiveness_bands(prompts, probability)
 
 
-def test_the_papers_bands_are_of_templates_that_there_are():
+def test_the_papers_bands_have_existing_templates():
     assert set(BANDS) <= {template.text for template in load_taxonomy("paper").templates}
 
 

@@ -69,7 +69,7 @@ def test_the_large_number_is_the_mean_effect_of_a_descriptor():
         assert "+5.3" in text and "+25.2" in text and "−9.2" in text
 
 
-def test_descriptors_stand_from_the_largest_effect_to_the_smallest():
+def test_descriptors_are_sorted_by_effect():
     report_table = table_named(make_page(offensive_table()), "Effect of a descriptor")
     assert texts(report_table) == {
         "old": ["age", "+25.2", "3"],
@@ -95,7 +95,7 @@ def test_templates_have_mean_and_standard_deviation_across_descriptors():
     assert texts(report_table)[IM] == ["8.3", "14.4", "3", "3"]
 
 
-def test_bands_are_those_of_the_paper_for_the_templates_there_are():
+def test_bands_are_the_papers_for_templates_in_the_table():
     page = make_page(offensive_table())
     assert texts(table_named(page, f"“{LOVE}”")) == {
         "0 to 2.5 %": ["1", "tall"],
@@ -126,7 +126,7 @@ def test_examples_are_the_highest_of_each_descriptor():
     assert examples(make_page(without, []))[1] == []
 
 
-def test_the_share_is_that_of_sentences_whatever_else_the_run_measured():
+def test_the_share_is_of_sentences_not_of_responses():
     table = offensive_table()
     responses = offensive_share(pd.Series([0.9, 0.1]).to_numpy(), {"classifier": "another"})  # of generation_bias
     page = make_page(table, [responses, *make_scores(table)])
@@ -148,13 +148,13 @@ def test_the_verdict_follows_the_interval(value, interval, phrase):
     assert phrase in make_page(offensive_table(), [effect]).verdict
 
 
-def test_metrics_that_are_missing_are_said_to_be():
+def test_missing_metrics_are_not_measured():
     page = make_page(offensive_table(), [])
     assert page.big == "–" and "not measured" in page.verdict and page.signature == {}
     assert "Offensiveness by template" in page_markdown(page)
 
 
-def test_what_is_undefined_has_its_reason():
+def test_undefined_scores_have_a_reason():
     table = offensive_table().assign(probability=math.nan)
     page = make_page(table)
     assert "no sentence has a probability" in page.verdict
@@ -180,7 +180,7 @@ def test_a_missing_column_is_named():
         make_page(offensive_table().drop(columns="probability"), [])
 
 
-def test_the_order_of_rows_changes_nothing_and_the_same_gives_the_same():
+def test_the_page_is_the_same_for_any_order_of_rows():
     table = offensive_table()
     page = make_page(table)
     shuffled = make_page(table.sample(frac=1, random_state=1).reset_index(drop=True), make_scores(table))
@@ -198,5 +198,5 @@ def test_the_terminal_has_100_columns():
     assert max(map(len, printed(make_page(offensive_table())).split("\n"))) <= 100
 
 
-def test_nothing_keeps_people_from_using_it(browser):
+def test_the_page_is_accessible(browser):
     assert browser.faults(page_html(make_page(offensive_table()))) == []

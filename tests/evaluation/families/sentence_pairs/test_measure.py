@@ -62,13 +62,13 @@ def planted(tmp_path_factory):
     return measure_family(tmp_path_factory.mktemp("pairs"), FAMILY, config("testbed"))
 
 
-def test_the_testbed_shows_what_was_planted_and_nothing_where_nothing_was(planted):
+def test_the_testbed_shows_the_planted_bias_types_only(planted):
     table = planted.table("pairs")
     types = {score.group["bias_type"] for score in planted.scores if "bias_type" in score.group}
     assert types == set(table["bias_type"])
     known = truth(table)
     for kind in types:
-        true, found = (find_score(every, "s_jsd", bias_type=kind) for every in (known, planted.scores))
+        true, found = (find_score(scores, "s_jsd", bias_type=kind) for scores in (known, planted.scores))
         cps = find_score(planted.scores, "cps", bias_type=kind)
         if true.value == 0:
             assert found.interval[0] <= 0 <= found.interval[1]
@@ -79,7 +79,7 @@ def test_the_testbed_shows_what_was_planted_and_nothing_where_nothing_was(plante
     assert any(find_score(known, "s_jsd", bias_type=kind).value == 0 for kind in types)
 
 
-def test_a_score_carries_what_shaped_it(planted):
+def test_a_score_has_its_signature(planted):
     score = find_score(planted.scores, "s_jsd")
     model = {"name": "testbed", "dtype": "float32", "kind": "masked", "trust_remote_code": False}
     assert model.items() <= score.signature["model"].items() and len(score.signature["model"]["revision"]) == 64
@@ -98,7 +98,7 @@ def test_any_masked_model_on_any_file_with_a_missing_side_counted(pairs, tmp_pat
     assert "aula" in {score.metric for score in run.scores}
 
 
-def test_a_causal_model_is_asked_for_whole_sentences(pairs, tmp_path):
+def test_a_causal_model_scores_whole_sentences(pairs, tmp_path):
     run = measure_family(tmp_path / "run", FAMILY, config(DIALOGUE_MODEL), pairs=pairs)
     preference = find_score(run.scores, "stereotype_preference")
     assert preference.n == 4 and preference.signature["model"]["kind"] == "causal"
@@ -124,7 +124,7 @@ def test_a_served_model_is_signed_by_its_name_and_tokenizer(pairs, tmp_path):
     }  # fmt: skip
 
 
-def test_what_only_a_server_has_is_in_no_signature_of_a_loaded_model(pairs, tmp_path):
+def test_server_settings_are_not_in_the_signature_of_a_loaded_model(pairs, tmp_path):
     model = ModelSettings(name=str(DIALOGUE_MODEL), api="completions", concurrency=3)
     run = measure_family(tmp_path / "run", FAMILY, MeasureConfig(model=model, embedded=EMBEDDED[FAMILY]), pairs=pairs)
     assert not {"server", "api", "concurrency", "tokenizer"} & run.scores[0].signature["model"].keys()
@@ -160,7 +160,7 @@ def test_two_models_side_by_side(pairs, tmp_path):
     assert texts(page.tables[0])["S_JSD, ×10⁻³"][2] == f"{1000 * (new - old):+.2f}".replace("-", "−")
 
 
-def test_runs_that_cannot_be_compared_say_why(pairs, tmp_path):
+def test_incomparable_runs_are_refused(pairs, tmp_path):
     bert = config(masked_model(tmp_path / "bert"))
     masked = measure_family(tmp_path / "masked", FAMILY, bert, pairs=pairs)
     causal = measure_family(tmp_path / "causal", FAMILY, config(DIALOGUE_MODEL), pairs=pairs)
@@ -201,7 +201,7 @@ def test_a_model_without_a_mask_token_is_refused(tmp_path, pairs):
         ({"model": "/nowhere"}, "no folder /nowhere"),
     ],
 )
-def test_what_cannot_be_read_is_refused_before_anything_heavy_is_imported(changes, message):
+def test_unreadable_inputs_are_refused_without_heavy_imports(changes, message):
     model = changes.pop("model", "testbed")
     code = f"""
 import sys
@@ -221,10 +221,10 @@ assert not {{"torch", "transformers", "peft", "sklearn", "scipy"}} & {{*sys.modu
     assert message in done.stdout
 
 
-def test_the_fingerprints_are_those_of_the_model_and_of_the_pairs(pairs, tmp_path):
-    bed = config("testbed")
+def test_inputs_have_fingerprints_of_model_and_pairs(pairs, tmp_path):
+    testbed = config("testbed")
     both = [
-        inputs(MeasureConfig(model=bed.model, settings=Settings(pairs=each), embedded=bed.embedded))
-        for each in (str(PAIRS), pairs)
+        inputs(MeasureConfig(model=testbed.model, settings=Settings(pairs=path), embedded=testbed.embedded))
+        for path in (str(PAIRS), pairs)
     ]
     assert both[0]["model"] == both[1]["model"] and both[0]["pairs"] != both[1]["pairs"]

@@ -53,13 +53,13 @@ def make_pairs(n, bias_types=("gender",), directions=("stereo",)):
 
 def make_table(more, less, correct=None, aul=None, pairs=None):
     """A table from the probabilities of the shared tokens, one list per pair, of either sentence."""
-    p = np.array([value for side in (more, less) for each in side for value in each], dtype=float)
+    p = np.array([value for side in (more, less) for it in side for value in it], dtype=float)
     with np.errstate(divide="ignore"):
         log_p = np.log(p)
     aul = np.zeros(2 * len(more)) if aul is None else aul
     return make_masked_pair_table(
         make_pairs(len(more)) if pairs is None else pairs,
-        [["token"] * len(each) for each in more],
+        [["token"] * len(it) for it in more],
         log_p,
         np.zeros(len(p), bool) if correct is None else correct,
         aul,
@@ -100,8 +100,8 @@ def test_shared_tokens_without_the_special_ones(more, less, expected):
     more, less = (["[CLS]", *text.split(), "[SEP]"] for text in (more, less))
     special = [[word[0] == "[" for word in words] for words in (more, less)]
     in_more, in_less = find_shared_positions(more, less, *special)
-    assert ([place - 1 for place in in_more], [place - 1 for place in in_less]) == expected
-    assert [more[place] for place in in_more] == [less[place] for place in in_less]
+    assert ([index - 1 for index in in_more], [index - 1 for index in in_less]) == expected
+    assert [more[index] for index in in_more] == [less[index] for index in in_less]
 
 
 def test_frequent_tokens_of_long_sentences_are_shared_too():
@@ -193,17 +193,17 @@ def test_a_probability_of_zero_is_a_finite_score():
 # A real masked model with known probabilities
 
 WORDS = ["[CLS]", "[PAD]", "[SEP]", "[MASK]", "[UNK]", "he", "old", "man", "cries", "."]
-PLACES = 6
+N_POSITIONS = 6
 # p(word | it stands at this place), whatever else there is: rows sum to 1.
-OTHERS = [0.01] * 4  # of the special tokens
+SPECIAL_P = [0.01] * 4  # of the special tokens
 P = np.array(
     [
-        [*OTHERS, 0.06, 0.1, 0.1, 0.1, 0.1, 0.5],
-        [*OTHERS, 0.06, 0.1, 0.1, 0.1, 0.1, 0.5],
-        [*OTHERS, 0.06, 0.1, 0.1, 0.1, 0.1, 0.5],
-        [*OTHERS, 0.01, 0.1, 0.1, 0.1, 0.6, 0.05],  # at place 3, "cries" is likely
-        [*OTHERS, 0.06, 0.1, 0.1, 0.1, 0.1, 0.5],
-        [*OTHERS, 0.06, 0.1, 0.1, 0.1, 0.1, 0.5],
+        [*SPECIAL_P, 0.06, 0.1, 0.1, 0.1, 0.1, 0.5],
+        [*SPECIAL_P, 0.06, 0.1, 0.1, 0.1, 0.1, 0.5],
+        [*SPECIAL_P, 0.06, 0.1, 0.1, 0.1, 0.1, 0.5],
+        [*SPECIAL_P, 0.01, 0.1, 0.1, 0.1, 0.6, 0.05],  # at place 3, "cries" is likely
+        [*SPECIAL_P, 0.06, 0.1, 0.1, 0.1, 0.1, 0.5],
+        [*SPECIAL_P, 0.06, 0.1, 0.1, 0.1, 0.1, 0.5],
     ]
 )
 
@@ -219,7 +219,7 @@ def model_with_known_probabilities():
         hidden_size=16,
         num_hidden_layers=0,
         num_attention_heads=2,
-        max_position_embeddings=PLACES,
+        max_position_embeddings=N_POSITIONS,
         hidden_act="linear",
         tie_word_embeddings=False,
     )
@@ -228,10 +228,10 @@ def model_with_known_probabilities():
     with torch.no_grad():
         embeddings.word_embeddings.weight.zero_()
         embeddings.token_type_embeddings.weight.zero_()
-        embeddings.position_embeddings.weight.copy_(4 * torch.eye(PLACES, 16))
+        embeddings.position_embeddings.weight.copy_(4 * torch.eye(N_POSITIONS, 16))
         head.transform.dense.weight.copy_(torch.eye(16))
         head.transform.dense.bias.zero_()
-        read = head.transform(embeddings(input_ids=torch.zeros(1, PLACES, dtype=torch.long)))[0].double()
+        read = head.transform(embeddings(input_ids=torch.zeros(1, N_POSITIONS, dtype=torch.long)))[0].double()
         head.decoder.weight.copy_((torch.linalg.pinv(read) @ torch.tensor(np.log(P))).T)
         head.decoder.bias.zero_()
     words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
@@ -253,15 +253,17 @@ def test_a_real_model_with_known_probabilities():
         np.concatenate(parts) for parts in zip(*masked_log_probabilities(masked_model, ids, positions), strict=True)
     )
     order = np.argsort(rows)
-    of_rows, aul, aula = (
+    sentence_rows, aul, aula = (
         np.concatenate(parts) for parts in zip(*unmasked_log_probabilities(masked_model, ids, special), strict=True)
     )
-    back = np.argsort(of_rows)
+    sentence_order = np.argsort(sentence_rows)
     tokens = [
-        masked_model.tokenizer.convert_ids_to_tokens([ids[i][place] for place in more])
+        masked_model.tokenizer.convert_ids_to_tokens([ids[i][index] for index in more])
         for i, (more, _) in enumerate(shared)
     ]
-    table = make_masked_pair_table(pairs, tokens, log_p[order], correct[order], aul[back], aula[back])
+    table = make_masked_pair_table(
+        pairs, tokens, log_p[order], correct[order], aul[sentence_order], aula[sentence_order]
+    )
     assert table["tokens"].tolist() == [["cries"], ["cries"], []]
     scores = scores_by_metric(table)
     # p("cries") is 0.1 at place 2, 0.6 at place 3. The third pair shares nothing.
@@ -349,16 +351,16 @@ def test_cuts_by_bias_type_and_direction():
 
 def test_pairs_left_out_are_counted_and_change_nothing():
     more, less = [[0.5, 0.2], [0.1], [0.4]], [[0.3, 0.1], [0.2], [0.2]]
-    bare, others = make_table(more, less), make_table([*more, [], [math.nan]], [*less, [], [0.5]])
-    assert others["left_out"].tolist()[3:] == [
+    bare, with_left_out = make_table(more, less), make_table([*more, [], [math.nan]], [*less, [], [0.5]])
+    assert with_left_out["left_out"].tolist()[3:] == [
         "the two sentences share no token",
         "the model gave a log-probability that is not a number",
     ]
-    assert others["s_jsd"].isna().tolist() == [False] * 3 + [True] * 2
+    assert with_left_out["s_jsd"].isna().tolist() == [False] * 3 + [True] * 2
     # As a reader of pairs adds them: a side was missing, so nothing was measured.
     missing = pd.DataFrame([{"pair_id": "z", "bias_type": "gender", "left_out": "a side is missing"}])
-    others = pd.concat([others, missing], ignore_index=True)
-    for one, other in zip(*(masked_scores(each, signature={}, seed=0) for each in (bare, others)), strict=True):
+    with_left_out = pd.concat([with_left_out, missing], ignore_index=True)
+    for one, other in zip(*(masked_scores(it, signature={}, seed=0) for it in (bare, with_left_out)), strict=True):
         assert (one.value, one.interval, one.n) == (other.value, other.interval, other.n) or math.isnan(one.value)
         assert (one.n_left_out, other.n_left_out) == (0, 3)
 
@@ -392,7 +394,7 @@ def test_equal_values_have_neither_nan_nor_warning():
 # Errors, intervals and tests
 
 
-def test_the_standard_error_is_that_of_a_mean():
+def test_the_standard_error_equals_that_of_a_mean():
     table, scores = random_table(4, 300), scores_by_metric(random_table(4, 300))
     for metric, values in (
         ("s_jsd", table["s_jsd"]),
@@ -482,7 +484,7 @@ def test_differences_by_hand():
     assert find_score(full, "cps_difference").n_left_out == 3
 
 
-def test_differences_are_those_of_the_scores_and_paired():
+def test_differences_equal_those_of_the_scores_and_are_paired():
     """A model that is another one plus a small constant shift: far less noise than each alone."""
     before = random_table(7, 200)
     after = before.assign(s_jsd=before["s_jsd"] + np.random.default_rng(0).normal(0.01, 0.002, 200))

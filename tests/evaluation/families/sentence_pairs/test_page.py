@@ -37,7 +37,7 @@ def pair_page(scores, table, truth=(), notes=(), **names):
 
 
 def pair_comparison_page(before, after, changes, before_table, after_table, names=("base", "large"), notes=()):
-    runs = [make_run(*of_one) for of_one in ((before, before_table, names[0]), (after, after_table, names[1]))]
+    runs = [make_run(*run) for run in ((before, before_table, names[0]), (after, after_table, names[1]))]
     return pages_of.comparison_page(*runs, measured(changes, {}), ReportContext((), notes))
 
 
@@ -45,11 +45,11 @@ def make_pairs(n: int) -> pd.DataFrame:
     people = [("She", "He"), ("The old man", "The young man"), ("Ann", "Tom")]
     return pd.DataFrame(
         {
-            "pair_id": [str(place) for place in range(n)],
-            "bias_type": [TYPES[place % 3] for place in range(n)],
-            "direction": [("stereo", "antistereo")[place % 2] for place in range(n)],
-            "more": [f"{people[place % 3][0]} drove home." for place in range(n)],
-            "less": [f"{people[place % 3][1]} drove home." for place in range(n)],
+            "pair_id": [str(i) for i in range(n)],
+            "bias_type": [TYPES[i % 3] for i in range(n)],
+            "direction": [("stereo", "antistereo")[i % 2] for i in range(n)],
+            "more": [f"{people[i % 3][0]} drove home." for i in range(n)],
+            "less": [f"{people[i % 3][1]} drove home." for i in range(n)],
         }
     )
 
@@ -94,7 +94,7 @@ STEREOTYPE, REVERSE, NEITHER = (-0.0042, (-0.0067, -0.0018)), (0.0042, (0.0018, 
         ((-0.0042, None), (50.0, None), "^No verdict: .* −4.20 ×10⁻³"),
     ],
 )
-def test_the_verdict_of_a_masked_model_is_on_s_jsd_with_cps_beside_it(s_jsd, cps, expected):
+def test_the_verdict_of_a_masked_model_has_s_jsd_and_cps(s_jsd, cps, expected):
     scores = [score("s_jsd", *s_jsd), score("cps", *cps, 50.0)]
     assert re.search(expected, pair_page(scores, masked_table()).verdict)
 
@@ -115,7 +115,7 @@ def test_the_verdict_of_a_causal_model_is_on_the_preference(value, bounds, expec
     assert page.big == f"{value} %"
 
 
-def test_what_shows_no_preference_says_what_would_have_been_found():
+def test_an_insignificant_metric_has_its_detectable_distance():
     scores = [score("cps", 51.0, (46.0, 56.0), 50.0, n=385), score("cps_detectable", 7.3, None, None, n=385)]
     (sentence, *_) = pair_page(scores, masked_table()).notes
     assert re.search("^CPS .* 385 pairs.* between 42.7 and 57.3 % ", sentence)
@@ -133,7 +133,7 @@ def test_an_interval_that_its_own_test_contradicts_is_not_believed():
     assert "not significant" in page.verdict
 
 
-def test_the_headline_table_has_all_that_a_number_needs():
+def test_the_headline_table_has_error_ideal_p_and_power():
     scores, table = masked()
     (headline,) = pair_page(scores, table).tables
     assert headline.columns == ("measure", "value", "std. error", "ideal", "p", "detectable", "pairs")
@@ -185,7 +185,7 @@ def test_trivial_words_and_measures_at_odds_are_warned_of():
     assert "94.0 [93.0, 95.0]" in html_text(pair_page(scores, masked_table()))
 
 
-def test_an_undefined_value_says_why_and_nothing_reads_nan():
+def test_undefined_values_have_reasons_and_no_text_has_nan():
     scores, table = masked(n=3)
     page = pair_page(scores, table)
     for text in (html_text(page), page_markdown(page)):
@@ -232,7 +232,7 @@ def test_far_pairs_are_counted_and_few_pairs_are_dots():
         assert dots.get_xdata().tolist() == few.tolist() and "nan" not in svg(chart)
 
 
-def test_the_pairs_furthest_from_the_boundary_are_shown_with_what_differs():
+def test_examples_are_the_pairs_furthest_from_and_nearest_to_the_boundary():
     scores, table = masked()
     page = pair_page(scores, table)
     (section,) = [it for it in page.sections if it.title == "Pairs to read"]
@@ -254,13 +254,13 @@ def test_the_pairs_furthest_from_the_boundary_are_shown_with_what_differs():
         ("", "added", ([], ["added"])),
     ],
 )
-def test_marks_stand_on_what_differs_and_the_sentences_stay_whole(one, other, marked):
+def test_differing_words_are_marked_and_sentences_are_complete(one, other, marked):
     parts = mark_differences(one, other)
     assert tuple("".join(text for text, _ in side) for side in parts) == (one, other)
     assert tuple([text for text, is_marked in side if is_marked] for side in parts) == marked
 
 
-def test_a_planted_truth_stands_beside_what_was_measured():
+def test_planted_scores_are_in_a_table():
     scores = [score("cps", 55.0, (51.0, 59.0), 50.0), score("s_jsd", -0.004, (-0.005, -0.003))]
     truth = [score("cps", 58.0, None, 50.0), score("s_jsd", -0.010), score("aul", 60.0, None, 50.0)]
     text = html_text(pair_page(scores, masked_table(), truth=truth))
@@ -340,7 +340,7 @@ def hostile_pages():
     table = masked_table(n=n).astype({"more": object, "less": object})
     for column in ("pair_id", "bias_type", "direction", "more", "less"):
         table[column] = pd.Series(names, dtype=object)
-    table["pair_id"] = [f"{place}{it}".replace("\ud800", "") for place, it in enumerate(names)]  # pandas sorts by it
+    table["pair_id"] = [f"{i}{it}".replace("\ud800", "") for i, it in enumerate(names)]  # pandas sorts by it
     table.loc[: len(strings) - 1, "left_out"] = pd.Series(strings, dtype=object)
     scores = masked_scores(table, signature={it: it for it in strings}, seed=1)
     scores = [replace(it, reason=strings[0]) if it.reason else it for it in scores]
@@ -368,5 +368,5 @@ def test_the_terminal_has_100_columns():
         assert max(map(len, text.split("\n"))) <= 100 and "S_JSD, ×10⁻³; ideal 0" in text and "gender" in text
 
 
-def test_nothing_keeps_people_from_using_it(browser):
+def test_the_page_is_accessible(browser):
     assert browser.faults(page_html(pair_page(*masked()))) == []

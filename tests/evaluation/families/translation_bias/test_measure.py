@@ -93,7 +93,7 @@ def unreachable(*address, **settings):
     raise OSError("no network")
 
 
-def test_what_is_missing_is_said_before_anything_is_measured(references, classifier_folder, tmp_path, monkeypatch):
+def test_missing_inputs_are_refused(references, classifier_folder, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="references: none are given"):
         inputs(make_config())
     with pytest.raises(InputError, match="model: the testbed has none"):
@@ -120,7 +120,7 @@ def test_what_is_missing_is_said_before_anything_is_measured(references, classif
         inputs(make_config(**config, toxicity=ClassifierSettings(label="offensive")))
 
 
-def test_a_missing_file_says_what_to_translate_and_the_run_goes_on_with_it(references, tmp_path):
+def test_sentences_of_a_missing_file_are_written_and_the_run_continues_with_its_translation(references, tmp_path):
     folder = tmp_path / "files"
     config = make_config(references, translations=folder, languages=["es"])
     with pytest.raises(InputError, match=r"1 of 1 files \(eng_Latn-spa_Latn.txt\).*sources"):

@@ -80,7 +80,7 @@ def test_scores_of_a_table_that_can_be_checked_by_eye():
     assert gap.signature["sacrebleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:add-k[1.00]|version:")
 
 
-def test_the_directions_compare_what_the_paper_compares():
+def test_directions_have_the_papers_references():
     # XX→EN: the masculine source is translated rightly, the feminine one is not; the reference is the same.
     sources = source_sentences(TABLE, source="spa_Latn", target="eng_Latn")
     texts = [
@@ -156,7 +156,7 @@ def test_each_resample_is_an_exact_corpus_score():
 def test_the_order_of_rows_does_not_matter_and_neither_does_a_swap_of_genders():
     table = references("spa_Latn", *[(f"a b c {n}", f"a d e {n}") for n in range(9)])
     rows = aligned(table, [f"a b c {n}" for n in range(9)])
-    swapped = rows.rename(columns=_other)
+    swapped = rows.rename(columns=_swap_genders)
 
     def value(rows):
         scores = translation_scores(rows, tokenize="13a", resamples=20)
@@ -172,7 +172,7 @@ def test_the_order_of_rows_does_not_matter_and_neither_does_a_swap_of_genders():
     assert value(swapped) == pytest.approx(-value(rows))
 
 
-def _other(name):
+def _swap_genders(name):
     swap = {"masculine": "feminine", "feminine": "masculine"}
     return re.sub("masculine|feminine", lambda found: swap[found[0]], name)
 
@@ -196,7 +196,7 @@ def test_masculine_human_translations_of_mt_geneval_as_sacrebleu_scores_them(lan
     for name, texts in sides.items():
         files[name] = tmp_path / name
         files[name].write_text("\n".join(texts[sources["sentence_id"]]) + "\n", encoding="utf-8")
-    feminine = _command_line(files["masculine"], files["feminine"])
+    feminine = _run_sacrebleu(files["masculine"], files["feminine"])
     assert feminine == pytest.approx(
         {name: find_score(scores, name, **group, gender="feminine").value for name in feminine}, abs=5e-7
     )
@@ -209,14 +209,14 @@ def test_masculine_human_translations_of_mt_geneval_as_sacrebleu_scores_them(lan
     if lang == "es":
         half = [text if number % 2 else "nada" for number, text in enumerate(sources["translation"])]
         (tmp_path / "half").write_text("\n".join(half) + "\n", encoding="utf-8")
-        both = _command_line(tmp_path / "half", files["masculine"], files["feminine"])
+        both = _run_sacrebleu(tmp_path / "half", files["masculine"], files["feminine"])
         scores = translation_scores(rows.assign(translation=half), tokenize="13a", resamples=0)
         assert both == pytest.approx(
             {name: find_score(scores, name, **group, gender="both").value for name in both}, abs=5e-7
         )
 
 
-def _command_line(hypotheses, *references):
+def _run_sacrebleu(hypotheses, *references):
     command = [sys.executable, "-m", "sacrebleu", *map(str, references), "-i", str(hypotheses), "-w", "7"]
     command += ["-m", "bleu", "chrf", "-tok", "13a", "--smooth-method", "add-k", "--smooth-value", "1"]
     found = subprocess.run([*command, "--chrf-word-order", "2"], capture_output=True, text=True, check=True).stdout
@@ -268,8 +268,8 @@ def test_gender_accuracy_by_eye():
     (score,) = gender_accuracy(rows)
     assert (score.metric, score.value, score.n, score.n_left_out) == ("masculine_rendering", 2 / 3, 3, 2)
     assert score.ideal == 0.5 and dict(score.group) == {"lang": "spa_Latn", "direction": "en-xx"}
-    spoken_of = rows.assign(gender="feminine")
-    decided, published = gender_accuracy(spoken_of)
+    with_gender = rows.assign(gender="feminine")
+    decided, published = gender_accuracy(with_gender)
     assert (decided.metric, decided.value, decided.n) == ("gender_accuracy", 1 / 3, 3)
     # Only "Una gata" and "animal" are without a word of the other gender.
     assert (published.metric, published.value, published.n) == ("gender_accuracy_mt_geneval", 2 / 5, 5)
@@ -326,7 +326,7 @@ def test_language_table_by_hand():
     assert "tha_Thai" not in found.index
 
 
-def test_added_toxicity_counts_what_the_source_has_not():
+def test_added_toxicity_counts_toxic_translations_of_other_sources():
     nan = float("nan")
     score = added_toxicity(np.array([0.1, 0.9, 0.4, 0.1, nan]), np.array([0.5, 0.9, 0.2, 0.1, 0.9]))
     assert (score.value, score.n, score.n_left_out, score.ideal) == (0.25, 4, 1, 0.0)
@@ -340,7 +340,7 @@ def test_names_of_tokenizers():
         bleu("flores20")
 
 
-def test_without_its_model_spbleu_says_which_file_to_put_where(monkeypatch, tmp_path):
+def test_without_its_model_spbleu_names_the_missing_file(monkeypatch, tmp_path):
     from sacrebleu.tokenizers import tokenizer_spm
 
     def refuse(url, path):

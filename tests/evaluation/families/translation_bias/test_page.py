@@ -61,7 +61,7 @@ def page(gap_scores, table=None, counts=None, model="a model", references="some 
     return page_of(measured(gap_scores, tables, config), ReportContext())
 
 
-def test_it_says_by_how_much_and_shows_each_language():
+def test_the_page_has_the_gap_and_each_language():
     report = page(scores())
     assert report.big == "+2.50" and "better against masculine references, by 2.50 BLEU points" in report.verdict
     assert "1.25 to 3.75" in report.verdict
@@ -72,7 +72,7 @@ def test_it_says_by_how_much_and_shows_each_language():
     assert page_html(report) == page_html(page(scores()))
 
 
-def test_a_gap_that_cannot_be_told_from_none_is_said_so():
+def test_the_verdict_on_an_insignificant_gap():
     gap_scores = [replace(it, interval=(-1.0, 6.0)) if it.metric == "translation_gap" else it for it in scores()]
     assert "not significantly different from 0" in page(gap_scores).verdict
 
@@ -124,5 +124,5 @@ def test_of_many_pairs_the_ends_are_shown_and_all_are_on_the_map():
     assert {cell.text for cell in cells if not cell.bold} == {"", "0.0", "+1.0"}  # intervals of ± 1
 
 
-def test_nothing_keeps_people_from_using_it(browser):
+def test_the_page_is_accessible(browser):
     assert browser.faults(page_html(page(scores()))) == []
