@@ -286,6 +286,17 @@ def test_spans_narrow_the_marked_words_and_replaced_references_are_left_out():
     assert math.isnan(score.value) and score.n_left_out == 2 and "no translation" in score.reason
 
 
+def test_mt_genevals_accuracy_uses_the_words_in_spans_if_references_have_them():
+    """For a masculine source, "anda" is a word of the feminine reference only, but outside its span."""
+    table = references("spa_Latn", ("el gato corre", "la gata anda"))
+    rows = aligned(table, ["el gato anda"]).assign(gender="masculine")
+    (score,) = (it for it in gender_accuracy(rows) if it.metric == "gender_accuracy_mt_geneval")
+    assert (score.value, score.n) == (0.0, 1)  # as in the published script
+    with_spans = rows.assign(marked_masculine=[("el gato",)], marked_feminine=[("la gata",)])
+    (score,) = (it for it in gender_accuracy(with_spans) if it.metric == "gender_accuracy_mt_geneval")
+    assert (score.value, score.n) == (1.0, 1)
+
+
 def test_words_keep_their_combining_marks():
     assert split_words("Él «corrió», ¿no?") == ["él", "corrió", "no"]
     assert split_words("हिन्दी") == ["हिन्दी"]
