@@ -144,17 +144,18 @@ def score_marks(role: str, score: BiasScore | None) -> tuple[Mark, ...]:
     return (Mark(role, score.value * factor, bounds),)
 
 
-def change_row(
-    label: str,
-    before: BiasScore | None,
-    after: BiasScore | None,
-    change: BiasScore | None,
-    drawn: bool = True,
-) -> Row:
-    """Return a row of both values, their paired difference and its p-value."""
-    moved = Cell("") if change is None else score_cell(change)
-    marks = score_marks("before", before) + score_marks("after", after) if drawn else ()
-    return Row(label, (score_cell(before), score_cell(after), moved, p_cell(change)), marks)
+def change_row(label: str, runs: Sequence[Sequence[BiasScore]], metric: str, **group: str) -> Row | None:
+    """Return a row of a metric before and after, the paired difference and its p-value; None if neither run has it.
+
+    `runs` are the scores before, the scores after and the differences. The row of a cut has marks.
+    """
+    names = (metric, metric, f"{metric}_difference")
+    before, after, change = (find_score(scores, name, **group) for scores, name in zip(runs, names, strict=True))
+    if before is None and after is None:
+        return None
+    difference = Cell("") if change is None else score_cell(change)
+    marks = score_marks("before", before) + score_marks("after", after) if group else ()
+    return Row(label, (score_cell(before), score_cell(after), difference, p_cell(change)), marks)
 
 
 def truth_table(

@@ -168,14 +168,13 @@ def _cut_table(scores: Sequence[BiasScore], cut: str, truth: Sequence[BiasScore]
 
 def _change_table(caption: str, runs: Sequence[FamilyRun], cut: str = "", values: Sequence[str] = ()) -> Table:
     """Return the shares of both models and the change, for each value of a cut, or for each metric overall."""
-    rows = []
-    for group, metric in [({cut: value}, RAW) for value in values] or [({}, metric) for metric in METRICS]:
-        names = (metric, metric, f"{metric}_difference")
-        old, new, change = (find_score(run.scores, name, **group) for run, name in zip(runs, names, strict=True))
-        if old is not None or new is not None:
-            label = _label(cut, group[cut]) if group else metric_of(metric).title
-            rows.append(change_row(label, old, new, change, drawn=bool(group)))
-    return Table(caption, (cut or "measure", "before", "after", "change", "p"), tuple(rows), ideal=5)
+    scores = [run.scores for run in runs]
+    if cut:
+        rows = [change_row(_label(cut, value), scores, RAW, **{cut: value}) for value in values]
+    else:
+        rows = [change_row(metric_of(metric).title, scores, metric) for metric in METRICS]
+    columns = (cut or "measure", "before", "after", "change", "p")
+    return Table(caption, columns, tuple(row for row in rows if row), ideal=5)
 
 
 def _truth_section(scores: Sequence[BiasScore], truth: Sequence[BiasScore]) -> Section:

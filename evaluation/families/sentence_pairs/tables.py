@@ -100,7 +100,7 @@ def quartile_table(caption: str, spreads: Iterable[Spread], sides: Sequence[str]
 
 def headline_change_table(runs: Sequence[Scores], sides: tuple[str, str]) -> Table:
     """Return the values of both models and the paired difference of each metric; `runs` are before, after, changes."""
-    rows = [row for it in PREFERENCES if (row := _change_row(runs, it.name, it.title))]
+    rows = [row for it in PREFERENCES if (row := change_row(it.title, runs, it.name))]
     return Table("All pairs", ("measure", *sides, "change", "p"), tuple(rows))
 
 
@@ -110,7 +110,7 @@ def cut_change_table(
     """Return the values of both models and the paired difference of one metric by the values of a cut, with marks."""
     rows = []
     for value in values:
-        if row := _change_row(runs, metric, visible(value, MAX_NAME_LENGTH), **{cut: value}):
+        if row := change_row(visible(value, MAX_NAME_LENGTH), runs, metric, **{cut: value}):
             change = find_score(runs[2], f"{metric}_difference", **{cut: value})
             counts = count_cells(change.n) if change else [Cell("")]
             rows.append(replace(row, cells=(*row.cells, *counts)))
@@ -181,13 +181,3 @@ def _cells(scores: Scores, name: str, **group: str) -> dict[str, Cell]:
         "detectable": score_cell(detectable) if detectable and (metric.stereotype_side or is_change) else Cell(""),
         "pairs": count_cells(score.n)[0],
     }
-
-
-def _change_row(runs: Sequence[Scores], metric: str, label: str, **group: str) -> Row | None:
-    """Return a row with both values and the change, with marks if it is of a cut; None if there is neither value."""
-    before, after, changes = runs
-    old, new = find_score(before, metric, **group), find_score(after, metric, **group)
-    if old is None and new is None:
-        return None
-    change = find_score(changes, f"{metric}_difference", **group)
-    return change_row(label, old, new, change, drawn=bool(group))
