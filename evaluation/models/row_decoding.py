@@ -1,11 +1,11 @@
-"""The decoding loop: rows of many lengths without padding, written in place, leaving as soon as they end.
+"""A decoding loop without padding, in which rows of different lengths share a batch and leave it when they end.
 
-At every step all rows of the batch are equally long. The shortest contexts begin; longer ones join when the rows
-before them have grown to their length; a row that ends leaves at once, and the last one takes its slot. So no step
-computes padding, and the batch stays full for longer than that of contexts of one length.
+At every step, all rows of the batch have the same length. The shortest contexts start; longer contexts join when the
+earlier rows have grown to their length. A row that ends leaves at once, and another row takes its slot. No step
+computes padding, and batches stay fuller than batches of contexts of one length.
 
-`generate` takes the loop as its `custom_generate` and prepares it as it does its own. Letters in shapes: b rows,
-c tokens of a context, m tokens at most of a response, v tokens of the vocabulary.
+`generate` runs the loop as its `custom_generate`. Shapes: b rows, c tokens of a context, at most m tokens of a
+response, v tokens of the vocabulary.
 """
 
 from collections.abc import Sequence
@@ -20,21 +20,22 @@ from transformers.generation import MaxLengthCriteria, NoRepeatNGramLogitsProces
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
 
-# The fixed cost of calling a small model on a CPU, in tokens: 3 to 4 ms, and 30 to 40 µs a token, at 1 M parameters.
+# The fixed cost of a forward pass of a small model on a CPU, in tokens: 3 to 4 ms at 30 to 40 µs per token (1 M
+# parameters).
 CALL_COST_TOKENS = 100
 
 
 class RefuseNaN(LogitsProcessor):
-    """Raises an InputError where a model's scores are not numbers: decoding would go on and write tokens by chance."""
+    """Raises an InputError if a model's scores are NaN, because decoding would return arbitrary tokens."""
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if scores.amax(1).isnan().any():
-            raise InputError(f"model: its probabilities are not numbers; {BROKEN_WEIGHTS}")
+            raise InputError(f"model: its probabilities are NaN; {BROKEN_WEIGHTS}")
         return scores
 
 
 class ResponseNGramBlock(LogitsProcessor):
-    """Forbids a token that would repeat an n-gram of the response; the context before `start` is not looked at."""
+    """Forbids tokens that would repeat an n-gram of the response; n-grams of the context before `start` are allowed."""
 
     def __init__(self, size: int, start: int) -> None:
         self.block, self.start = NoRepeatNGramLogitsProcessor(size), start
@@ -53,41 +54,43 @@ def decode_rows(
     longer: Sequence[torch.Tensor],
     **model_kwargs: Any,
 ) -> torch.Tensor:
-    """Return the token ids of the responses, (b, m), decoded greedily or by each row's own uniforms (b, m).
+    """Return the token ids of the responses, (b, m), padded after their ends.
 
-    The rows are those of input_ids, contexts of one length, and then those of `longer`, each a tensor of contexts of
-    one length, in ascending order. Ids after a response's end are padding.
+    Args:
+        input_ids: the shortest contexts, all of one length.
+        uniforms: uniform random numbers, (b, m), one for each token; None for greedy decoding.
+        longer: tensors of longer contexts, one for each length, in ascending order of length.
     """
     groups = [input_ids, *longer]
-    begun = torch.cat([torch.full((len(group),), group.shape[1], device=group.device) for group in groups])
-    most = generation_config.max_length - input_ids.shape[1]
-    ids = input_ids.new_zeros((len(begun), groups[-1].shape[1] + most))
-    responses = input_ids.new_full((len(begun), most), int(generation_config._pad_token_tensor))
-    # The library's limit on the length is that of the shortest contexts.
-    ends = StoppingCriteriaList([one for one in stopping_criteria if not isinstance(one, MaxLengthCriteria)])
+    context_lengths = torch.cat([torch.full((len(group),), group.shape[1], device=group.device) for group in groups])
+    max_new_tokens = generation_config.max_length - input_ids.shape[1]
+    ids = input_ids.new_zeros((len(context_lengths), groups[-1].shape[1] + max_new_tokens))
+    responses = input_ids.new_full((len(context_lengths), max_new_tokens), int(generation_config._pad_token_tensor))
+    # The library's maximum length only holds for the shortest contexts.
+    has_ended = StoppingCriteriaList([one for one in stopping_criteria if not isinstance(one, MaxLengthCriteria)])
     names = ("past_key_values", "encoder_outputs", "logits_to_keep", "use_cache")
     inputs = {name: model_kwargs[name] for name in names if name in model_kwargs}
-    place = begun.new_empty(0)  # slot i holds row place[i]
+    slot_rows = context_lengths.new_empty(0)  # slot i holds row slot_rows[i]
     logits = torch.empty(0, device=ids.device)
     joined = 0
     for length in range(input_ids.shape[1], ids.shape[1]):
         if groups and groups[0].shape[1] == length:
             group = groups.pop(0)
-            ids[len(place) : len(place) + len(group), :length] = group
-            place = torch.cat([place, torch.arange(joined, joined + len(group), device=place.device)])
+            ids[len(slot_rows) : len(slot_rows) + len(group), :length] = group
+            slot_rows = torch.cat([slot_rows, torch.arange(joined, joined + len(group), device=slot_rows.device)])
             logits = torch.cat([logits, _add_contexts(model, group, inputs, ids.shape)])
             joined += len(group)
-        if not len(place):
+        if not len(slot_rows):
             continue
-        scores = logits_processor(ids[: len(place), :length], logits)
-        step = length - begun[place]
-        tokens = scores.argmax(1) if uniforms is None else _sample_tokens(scores, uniforms[place, step])
-        ids[: len(place), length] = responses[place, step] = tokens
-        ended = ends(ids[: len(place), : length + 1], None) | (step == most - 1)
+        scores = logits_processor(ids[: len(slot_rows), :length], logits)
+        step = length - context_lengths[slot_rows]
+        tokens = scores.argmax(1) if uniforms is None else _sample_tokens(scores, uniforms[slot_rows, step])
+        ids[: len(slot_rows), length] = responses[slot_rows, step] = tokens
+        ended = has_ended(ids[: len(slot_rows), : length + 1], None) | (step == max_new_tokens - 1)
         if ended.any():
-            place = _drop_rows(ended, ids, place, inputs)
-        if len(place):
-            logits = _forward(model, ids[: len(place), length : length + 1], inputs)
+            slot_rows = _drop_rows(ended, ids, slot_rows, inputs)
+        if len(slot_rows):
+            logits = _forward(model, ids[: len(slot_rows), length : length + 1], inputs)
         elif groups:
             logits = logits[:0]
         else:
@@ -95,21 +98,22 @@ def decode_rows(
     return responses
 
 
-def _drop_rows(ended: torch.Tensor, ids: torch.Tensor, place: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
-    """Free the slots of the rows that have ended, in place; return which row each slot left holds."""
-    left = len(ended) - int(ended.sum())
-    # The running rows behind the first `left` slots move into the slots there whose rows have ended.
-    targets, sources = torch.where(ended[:left])[0], left + torch.where(~ended[left:])[0]
-    ids[targets], place[targets] = ids[sources], place[sources]
-    _move_rows(inputs, sources, targets, left)
-    return place[:left]
+def _drop_rows(ended: torch.Tensor, ids: torch.Tensor, slot_rows: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
+    """Move the running rows into the first slots, in place; return the row of each remaining slot."""
+    n_running = len(ended) - int(ended.sum())
+    # Running rows after the first n_running slots move into earlier slots whose rows have ended.
+    targets, sources = torch.where(ended[:n_running])[0], n_running + torch.where(~ended[n_running:])[0]
+    ids[targets], slot_rows[targets] = ids[sources], slot_rows[sources]
+    _move_rows(inputs, sources, targets, n_running)
+    return slot_rows[:n_running]
 
 
 def _sample_tokens(scores: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """Return one token per row by the inverse of its cumulative distribution; scores (b, v), uniforms (b,) in [0, 1).
+    """Return one sampled token per row by inverse transform sampling; scores (b, v), uniforms (b,) in [0, 1).
 
-    It is the first token whose cumulative probability exceeds u. Sums that a GPU adds up in parallel need not ascend,
-    and end a search on a token of probability 0 or behind the last one, once in millions: then it is the likeliest one.
+    The token is the first whose cumulative probability exceeds u. A GPU's parallel sums need not be monotone, so that
+    once in millions of draws the search ends at a token of probability 0 or after the last token. The most probable
+    token replaces it.
     """
     probabilities = scores.softmax(1)
     cumulative = probabilities.cumsum(1)
@@ -119,9 +123,9 @@ def _sample_tokens(scores: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor
 
 
 class PreallocatedCacheLayer(DynamicLayer):
-    """A layer's keys and values in two tensors that hold all rows and tokens to come, written in place.
+    """A cache layer whose keys and values are written in place into tensors with room for all rows and tokens.
 
-    `DynamicLayer` concatenates, that is, copies everything at every token: half of a small model's time.
+    `DynamicLayer` concatenates, and so copies everything at every token, which takes half of a small model's time.
     """
 
     def __init__(self, layer: DynamicLayer, rows: int, length: int) -> None:
@@ -130,15 +134,15 @@ class PreallocatedCacheLayer(DynamicLayer):
         self.all_keys, self.all_values = (
             states.new_empty((rows, states.shape[1], length, states.shape[3])) for states in (layer.keys, layer.values)
         )
-        self._show(0, 0)
+        self._set_views(0, 0)
         self.join(layer)
 
     def join(self, layer: DynamicLayer) -> None:
-        """Append the rows of `layer`, which are as long as the rows here."""
+        """Append the rows of `layer`, which have the same length as the rows of this layer."""
         start, end, filled = len(self.keys), len(self.keys) + len(layer.keys), layer.keys.shape[2]
         self.all_keys[start:end, :, :filled] = layer.keys
         self.all_values[start:end, :, :filled] = layer.values
-        self._show(end, filled)
+        self._set_views(end, filled)
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
@@ -147,41 +151,41 @@ class PreallocatedCacheLayer(DynamicLayer):
         end = filled + key_states.shape[2]
         self.all_keys[:rows, :, filled:end] = key_states
         self.all_values[:rows, :, filled:end] = value_states
-        self._show(rows, end)
+        self._set_views(rows, end)
         return self.keys, self.values
 
-    def move_rows(self, sources: torch.Tensor, targets: torch.Tensor, left: int) -> None:
-        """Copy rows `sources` over rows `targets`, then keep the first `left` rows."""
+    def move_rows(self, sources: torch.Tensor, targets: torch.Tensor, n_rows: int) -> None:
+        """Copy rows `sources` to rows `targets`, then truncate the layer to `n_rows` rows."""
         filled = self.keys.shape[2]
         if len(sources):
             for states in (self.all_keys, self.all_values):
                 states[targets, :, :filled] = states[sources, :, :filled]
-        self._show(left, filled)
+        self._set_views(n_rows, filled)
 
-    def _show(self, rows: int, filled: int) -> None:
+    def _set_views(self, rows: int, filled: int) -> None:
         self.keys, self.values = self.all_keys[:rows, :, :filled], self.all_values[:rows, :, :filled]
 
 
 def _forward(model: Any, tokens: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
-    """Feed tokens (b, n) and return float32 scores (b, v) of the token after them.
+    """Return the float32 scores (b, v) of the token after the given tokens (b, n).
 
-    No attention mask and no positions: without padding they are what every model assumes.
+    Without padding, models need neither an attention mask nor positions.
     """
     name = "decoder_input_ids" if model.config.is_encoder_decoder else "input_ids"
     return model(**{name: tokens}, **inputs).logits[:, -1].float()
 
 
 def _add_contexts(model: Any, group: torch.Tensor, inputs: dict[str, Any], shape: torch.Size) -> torch.Tensor:
-    """Feed a group of contexts (b, c), add it to the cache, and return the scores (b, v) of the token after each."""
+    """Add contexts (b, c) to the cache and return the scores (b, v) of the token after each context."""
     cache = inputs.get("past_key_values")
     if cache is None:
-        raise InputError(f"model: {type(model).__name__} keeps no cache of keys and values; give another model.")
+        raise InputError(f"model: {type(model).__name__} has no cache of keys and values; give another model.")
     decoder_cache = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
     if decoder_cache.layers and all(isinstance(one, PreallocatedCacheLayer) for one in decoder_cache.layers):
         fresh = DynamicCache(config=model.config)
         logits = _prefill(model, group, {**inputs, "past_key_values": fresh})
-        for kept, layer in zip(decoder_cache.layers, fresh.layers, strict=True):
-            kept.join(layer)
+        for batch_layer, layer in zip(decoder_cache.layers, fresh.layers, strict=True):
+            batch_layer.join(layer)
         return logits
     logits = _prefill(model, group, inputs)
     decoder_cache.layers = [
@@ -192,11 +196,11 @@ def _add_contexts(model: Any, group: torch.Tensor, inputs: dict[str, Any], shape
 
 
 def _prefill(model: Any, contexts: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
-    """Feed contexts (b, c) into an empty cache, shared beginnings once; return the scores (b, v) of the next tokens."""
+    """Fill an empty cache with contexts (b, c), common prefixes once; return the scores (b, v) of the next tokens."""
     if not supports_joining(model):
         return _forward(model, contexts, inputs)
     cache, ids, length = inputs["past_key_values"], contexts.cpu().numpy(), contexts.shape[1]
-    # A row's first n tokens are new, unlike those of the row before, if the two differ before n: differs_at < n.
+    # The first n tokens of a row are a new prefix if the row differs from the previous row before n: differs_at < n.
     unlike = np.concatenate([np.ones_like(ids[:1], bool), ids[1:] != ids[:-1]])
     differs_at = np.where(unlike.any(1), unlike.argmax(1), length)
     start, group = 0, np.zeros(len(ids), int)
@@ -214,9 +218,9 @@ def _prefill(model: Any, contexts: torch.Tensor, inputs: dict[str, Any]) -> torc
 
 
 def supports_joining(model: Any) -> bool:
-    """Say whether rows can join others in the model's cache, and a part of a context can follow another.
+    """Return whether rows can be added to the model's cache, and whether a context can be computed in several parts.
 
-    Both are so where all layers keep all keys and values; sliding windows and recurrent layers keep something else.
+    Both hold if all layers keep all keys and values, unlike sliding windows and recurrent layers.
     """
     if model.config.is_encoder_decoder:
         return False
@@ -224,11 +228,11 @@ def supports_joining(model: Any) -> bool:
 
 
 def _prefill_stages(differs_at: np.ndarray, length: int) -> list[int]:
-    """Return the ends of the stretches in which to feed contexts of `length` tokens, at the least total cost.
+    """Return the ends of the stages that compute contexts of `length` tokens at the lowest total cost.
 
-    A stretch from p to q costs q − p tokens for each distinct beginning of q tokens, plus the call.
+    A stage from p to q costs q − p tokens for each distinct prefix of q tokens, plus CALL_COST_TOKENS.
     """
-    distinct = np.searchsorted(np.sort(differs_at), np.arange(length + 1))  # [n]: distinct beginnings of n tokens
+    distinct = np.searchsorted(np.sort(differs_at), np.arange(length + 1))  # [n]: distinct prefixes of n tokens
     cost, before = np.zeros(length + 1), np.zeros(length + 1, int)
     for end in range(1, length + 1):
         costs = cost[:end] + (end - np.arange(end)) * distinct[end] + CALL_COST_TOKENS
@@ -240,15 +244,15 @@ def _prefill_stages(differs_at: np.ndarray, length: int) -> list[int]:
     return ends[::-1]
 
 
-def _move_rows(inputs: dict[str, Any], sources: torch.Tensor, targets: torch.Tensor, left: int) -> None:
-    """Copy rows `sources` of everything that has rows over rows `targets`, then keep the first `left` rows."""
-    index = torch.arange(left, device=sources.device)
+def _move_rows(inputs: dict[str, Any], sources: torch.Tensor, targets: torch.Tensor, n_rows: int) -> None:
+    """Copy rows `sources` of the model's inputs to rows `targets`, then truncate the inputs to `n_rows` rows."""
+    index = torch.arange(n_rows, device=sources.device)
     index[targets] = sources
     cache = inputs["past_key_values"]
     caches = [cache.self_attention_cache, cache.cross_attention_cache] if "encoder_outputs" in inputs else [cache]
     for layer in (layer for part in caches for layer in part.layers):
         if isinstance(layer, PreallocatedCacheLayer):
-            layer.move_rows(sources, targets, left)
+            layer.move_rows(sources, targets, n_rows)
         else:
             layer.reorder_cache(index)
     if "encoder_outputs" in inputs:
