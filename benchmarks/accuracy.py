@@ -10,8 +10,8 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 
-from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
-from evenhand.evaluation.datasets.prompts import of_descriptors, sample_cells, select
+from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.datasets.prompts import sample_cells, sample_descriptors, select_prompts
 from evenhand.evaluation.datasets.style_clusters import load_style_clusters
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, find_score
@@ -38,8 +38,10 @@ def main() -> None:
     parser.add_argument("--figure", type=Path)
     arguments = parser.parse_args()
 
-    prompts = select(generate(load_taxonomy("paper")), noun_phrase_type=["descriptor_noun", "noun_descriptor"])
-    prompts = of_descriptors(prompts, DESCRIPTORS, 0).select_columns([TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN])
+    prompts = select_prompts(
+        generate_prompts(load_taxonomy("paper")), noun_phrase_type=["descriptor_noun", "noun_descriptor"]
+    )
+    prompts = sample_descriptors(prompts, DESCRIPTORS, 0).select_columns([TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN])
 
     # The classifier's vectors of some utterances of each family stand for what it says of that family's responses.
     rng = np.random.default_rng(0)

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, ContinuousBatchingConfig, GenerationConfig
 
-from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.datasets.prompt_files import load_personas
 from evenhand.evaluation.datasets.prompts import sample_cells
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
@@ -40,14 +40,14 @@ BLOCK_TOKENS = 32  # of the paged cache
 def contexts_in_use(model: DialogueModel, n: int) -> list[str]:
     """Return n rendered prompts of the paper's taxonomy in random order, one in five with a persona."""
     rng = np.random.default_rng(0)
-    rows = sample_cells(generate(load_taxonomy("paper")), 1, seed=0, personas=load_personas(None)).to_pandas()
+    rows = sample_cells(generate_prompts(load_taxonomy("paper")), 1, seed=0, personas=load_personas(None)).to_pandas()
     rows = rows.sample(n, random_state=0)
     personas = np.where(rng.random(n) < PERSONA_SHARE, rows[PERSONA], "")
     return render_contexts(model, rows[TEXT].tolist(), personas.tolist())
 
 
 def padded(model: DialogueModel, contexts: Sequence[str], batch_size: int, **arguments: object) -> list[str]:
-    """Return responses by `generate` over padded batches in the given order."""
+    """Return responses by `generate_prompts` over padded batches in the given order."""
     responses = []
     for start in range(0, len(contexts), batch_size):
         batch = model.tokenizer(
@@ -59,7 +59,7 @@ def padded(model: DialogueModel, contexts: Sequence[str], batch_size: int, **arg
 
 
 def static(model: DialogueModel, contexts: Sequence[str], batch_size: int) -> list[str]:
-    """Return responses by `generate` with a static cache, as `padded`."""
+    """Return responses by `generate_prompts` with a static cache, as `padded`."""
     return padded(model, contexts, batch_size, cache_implementation="static", disable_compile=True)
 
 

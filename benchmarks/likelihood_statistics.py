@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.families.likelihood_bias.pairs import pair_effects
 from evenhand.evaluation.families.likelihood_bias.rows import perplexity, select_scored_prompts
@@ -26,7 +26,7 @@ def main() -> None:
     """Score random likelihoods of every sentence; print times, peak memory and the difference from SciPy."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--taxonomy", default="paper")
-    prompts = select_scored_prompts(generate(load_taxonomy(parser.parse_args().taxonomy)).to_pandas())
+    prompts = select_scored_prompts(generate_prompts(load_taxonomy(parser.parse_args().taxonomy)).to_pandas())
 
     rng = np.random.default_rng(0)
     descriptor = prompts.groupby([AXIS, DESCRIPTOR]).ngroup().to_numpy()

@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, GPT2Tokenizer
 
-from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
-from evenhand.evaluation.datasets.prompts import of_descriptors
+from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.datasets.prompts import sample_descriptors
 from evenhand.evaluation.models.likelihood.causal import EncodedSentences, encode_sentences, sequence_log_likelihoods
 from evenhand.evaluation.models.likelihood.prefix_tree import (
     count_positions,
@@ -121,7 +121,7 @@ def main() -> None:
     start_logging()
     torch.set_num_threads(given.threads)
     model = gpt2_small(given.tokenizer)
-    prompts = generate(load_taxonomy(given.dataset))
+    prompts = generate_prompts(load_taxonomy(given.dataset))
     start = time.process_time()
     encoded = encode_sentences(model, list(dict.fromkeys(prompts[TEXT])))
     whole = prefix_tree(encoded.ids)
@@ -131,7 +131,7 @@ def main() -> None:
         f"{sum(map(len, encoded.ids)):,} tokens, {len(whole.token):,} distinct beginnings, {positions:,} positions; "
         f"encoded and laid out in {time.process_time() - start:.0f} s of CPU"
     )
-    some = list(dict.fromkeys(of_descriptors(prompts, given.descriptors, seed=0)[TEXT]))
+    some = list(dict.fromkeys(sample_descriptors(prompts, given.descriptors, seed=0)[TEXT]))
     if given.rounds:
         rate = compare(model, encode_sentences(model, some), given.rounds)
         print(f"\nall of it: about {positions / rate / 60:.0f} min of CPU")

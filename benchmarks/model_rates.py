@@ -49,8 +49,8 @@ from benchmarks.random_models import (
     tuning_data,
     words_tokenizer,
 )
-from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
-from evenhand.evaluation.datasets.prompts import of_descriptors
+from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.datasets.prompts import sample_descriptors
 from evenhand.evaluation.errors import Refused
 from evenhand.evaluation.models.batches import free_gpu_memory, is_out_of_memory
 from evenhand.evaluation.models.checkpoints import resolve_device
@@ -142,8 +142,8 @@ def generate_batch_rate(model: DialogueModel, options: argparse.Namespace) -> fl
 def scoring_rate(model: DialogueModel, options: argparse.Namespace) -> float:
     """Return tokens of sentences per second, scored over their prefix tree."""
     decoder_only(model)
-    every = generate(load_taxonomy())
-    sentences = list(dict.fromkeys(of_descriptors(every, min(13, options.sentences), seed=0)[TEXT]))
+    every = generate_prompts(load_taxonomy())
+    sentences = list(dict.fromkeys(sample_descriptors(every, min(13, options.sentences), seed=0)[TEXT]))
     words = {word: f"w{4 + number}" for number, word in enumerate(dict.fromkeys(" ".join(sentences).split()))}
     some = [" ".join(words[word] for word in sentence.split()) for sentence in sentences[: options.sentences]]
     encoded = encode_sentences(model, some)

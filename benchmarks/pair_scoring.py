@@ -26,7 +26,7 @@ import pandas as pd
 import torch
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
-from evenhand.evaluation.datasets.sentence_pairs import pairs_file, read_pairs
+from evenhand.evaluation.datasets.sentence_pairs import read_pairs, resolve_pairs_file
 from evenhand.evaluation.families.sentence_pairs.rows import find_shared_positions, jensen_shannon_distance
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities
 from evenhand.evaluation.models.loading import MaskedModel
@@ -203,7 +203,7 @@ def main() -> None:
     words = (SHARED / "tokenizers" / "bert-base-uncased" / "vocab.txt").read_text(encoding="utf-8").splitlines()
     # The class takes `vocab`; with `vocab_file` it makes an empty tokenizer without a word.
     tokenizer = BertTokenizer(vocab={word: number for number, word in enumerate(words)})
-    table = read_pairs(pairs_file(given.pairs))
+    table = read_pairs(resolve_pairs_file(given.pairs))
     pairs = table[table["left_out"].isna()].sample(given.n, random_state=0)
     print(f"{given.threads} threads; seconds of CPU")
     for vocabulary in given.vocabulary:

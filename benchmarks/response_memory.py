@@ -34,7 +34,7 @@ TESTBED = Path(__file__).resolve().parents[1] / "recipes" / "testbed" / "dialogu
 TEMPLATES, DESCRIPTORS = 26, 200
 
 
-def prompts_of(n: int, words: list[str], rng: np.random.Generator) -> pd.DataFrame:
+def build_prompts(n: int, words: list[str], rng: np.random.Generator) -> pd.DataFrame:
     """Return n different prompts of ten words over TEMPLATES × DESCRIPTORS cells."""
     cell = np.arange(n) % (TEMPLATES * DESCRIPTORS)
     return pd.DataFrame(
@@ -74,7 +74,7 @@ def main() -> None:
     judge = BertForSequenceClassification(BertConfig(**sizes, vocab_size=size, num_labels=given.styles)).eval()
     labels = tuple(f"style {i}" for i in range(given.styles))
     classifier = StyleClassifier(judge, model.tokenizer, labels, "", "random", "0")
-    prompts, said = prompts_of(given.responses, words, rng), texts(given.responses, given.words, words, rng)
+    prompts, said = build_prompts(given.responses, words, rng), texts(given.responses, given.words, words, rng)
 
     def report(stage: str, work: Callable[[], object]) -> None:
         start = time.process_time()

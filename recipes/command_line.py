@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except InputError as error:
         if processes.is_rank_zero() or not error.reported_by_rank_zero:
-            name, rank = f" {command}" if command else "", "" if processes.is_rank_zero() else processes.name()
+            name, rank = f" {command}" if command else "", "" if processes.is_rank_zero() else processes.rank_label()
             print(f"evenhand{name}{rank}: {one_line(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -43,15 +43,15 @@ def compare(settings: CompareSettings) -> None:
             check_trust(read_settings(settings.before, "before")[0], settings.trust_remote_code, "before")
             changes = [score for name, both in measured.items() for score in _differences(run, settings, name, **both)]
             write_scores(run.folder / SCORES, changes)
-            run.tracker.scores(changes)
+            run.tracker.log_scores(changes)
         if run is None and not settings.show:
             return
         files = present(settings.output_dir, pages(settings), write=run is not None, show=settings.show)
         if run is not None:
             show_responses(settings)
             tables = sorted(run.folder.glob("*.parquet"))
-            run.tracker.report(files)
-            run.tracker.artifact("comparison", "report", run.folder / SCORES, *files, *tables)
+            run.tracker.log_report(files)
+            run.tracker.log_artifact("comparison", "report", run.folder / SCORES, *files, *tables)
 
 
 def pages(settings: CompareSettings) -> dict[str, Page]:

@@ -16,7 +16,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE, adapter_base, first_line, is_adapter
-from evenhand.evaluation.runs.files import refuse_links_out, write_json, write_text
+from evenhand.evaluation.runs.files import check_links_inside, write_json, write_text
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.run_paths import MANIFEST
 from evenhand.evaluation.runs.stage import stage
@@ -129,7 +129,7 @@ def _measured(tuning: Path) -> MeasureSettings:
 
 def _check(settings: ExportSettings, model: ModelSettings) -> None:
     adapter = settings.tuning / ADAPTER_FOLDER
-    refuse_links_out(adapter, "tuning", within=settings.tuning)  # all files in the folder are exported and uploaded
+    check_links_inside(adapter, "tuning", within=settings.tuning)  # all files in the folder are exported and uploaded
     if settings.merge and model.quantization:
         raise InputError(
             f"merge: {settings.tuning} was tuned on a base of {model.quantization}, into which an adapter cannot be "

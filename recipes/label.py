@@ -59,14 +59,14 @@ def label(settings: LabelSettings) -> None:
         counts = {"n": n, "n_left_out": len(everything) - n, "n_excluded": len(b) - n}
         run.facts["threshold"] = {**asdict(threshold), **counts}
         write_json(run.folder / THRESHOLD, run.facts["threshold"])
-        run.tracker.values({f"threshold/{name}": float(value) for name, value in run.facts["threshold"].items()})
+        run.tracker.log_values({f"threshold/{name}": float(value) for name, value in run.facts["threshold"].items()})
         by_descriptor = mean_bias_values(responses.shared, b)
-        run.tracker.table(DESCRIPTORS, run.table(DESCRIPTORS, lambda: by_descriptor))
+        run.tracker.log_table(DESCRIPTORS, run.table(DESCRIPTORS, lambda: by_descriptor))
         quantiles = sorted({*QUANTILES, threshold.quantile})
         planned = partial(threshold_plan, responses.vectors, template, descriptor)
-        run.tracker.table(PLAN, run.table(PLAN, lambda: planned(quantiles=quantiles, seed=settings.seed)))
+        run.tracker.log_table(PLAN, run.table(PLAN, lambda: planned(quantiles=quantiles, seed=settings.seed)))
         tables = (run.folder / f"{name}.parquet" for name in (LABELS, PLAN, DESCRIPTORS))
-        run.tracker.artifact("labels", "dataset", *tables)
+        run.tracker.log_artifact("labels", "dataset", *tables)
         _say(threshold, len(b))
 
 

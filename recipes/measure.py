@@ -60,16 +60,16 @@ def _finish(
         for name, found in scores.items():
             every += [*found, *known_scores(name, FamilyRun(run.folder, config[name]), found)]
         write_scores(run.folder / SCORES, every)
-        run.tracker.scores(every)
+        run.tracker.log_scores(every)
     if run is None and not settings.show:
         return
     files = present(settings.output_dir, pages(settings), write=run is not None, show=settings.show)
     if run is not None:
         show_responses(settings)
-        run.tracker.report(files)
+        run.tracker.log_report(files)
         rows = sorted(run.folder.glob("*.parquet"))
-        run.tracker.artifact("responses" if FAMILY in settings.metrics else "rows", "dataset", *rows)
-        run.tracker.artifact("measurement", "report", run.folder / SCORES, *files)
+        run.tracker.log_artifact("responses" if FAMILY in settings.metrics else "rows", "dataset", *rows)
+        run.tracker.log_artifact("measurement", "report", run.folder / SCORES, *files)
 
 
 def pages(settings: MeasureSettings) -> dict[str, Page]:

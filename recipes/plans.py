@@ -17,7 +17,7 @@ from evenhand.evaluation.families.generation_bias.settings import ComparisonSett
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.results import display_name, find_score, read_scores
-from evenhand.evaluation.runs.files import refuse_links_out
+from evenhand.evaluation.runs.files import check_links_inside
 from evenhand.evaluation.runs.lock import TRACKERS
 from evenhand.evaluation.runs.settings_comparison import NOT_COMPARED
 from evenhand.evaluation.settings import ClassifierSettings, ModelSettings, as_settings
@@ -264,4 +264,4 @@ def _check(loop: LoopSettings) -> None:
 def refuse_stages_outside(folder: Path, plans: Iterable[Plan]) -> None:
     """Raise InputError if a stage's folder is a symbolic link that leads out of the experiment's folder."""
     for stage_folder in dict.fromkeys(stage.folder for plan in plans for stage in plan.stages):
-        refuse_links_out(stage_folder, "output_dir", within=folder, leave_out=TRACKERS)
+        check_links_inside(stage_folder, "output_dir", within=folder, leave_out=TRACKERS)

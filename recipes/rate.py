@@ -22,13 +22,13 @@ from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.results import AXIS, PROMPT_ID, BiasScore, write_scores
 from evenhand.evaluation.runs.environment import package_versions
-from evenhand.evaluation.runs.files import refuse_links_out, room_on_disk, sha256_of, write_text
+from evenhand.evaluation.runs.files import check_links_inside, explain_full_disk, sha256_of, write_text
 from evenhand.evaluation.runs.lock import TRACKERS, run_lock
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import read_table, write_table
-from evenhand.evaluation.runs.tracking import tracked
+from evenhand.evaluation.runs.tracking import start_tracking
 from evenhand.recipes.measure import SCORES, read_settings
 from evenhand.recipes.settings import FAMILY, RateSettings
 
@@ -106,7 +106,7 @@ def _serve(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str
 def _import(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str]) -> None:
     folder = settings.output_dir
     found = read_crowd_votes(settings.import_votes, pairs, questions)
-    with run_lock(folder), Votes(folder / VOTES) as votes, room_on_disk(folder / VOTES):
+    with run_lock(folder), Votes(folder / VOTES) as votes, explain_full_disk(folder / VOTES):
         try:
             votes.add(*found)
         except ValueError as error:
@@ -117,11 +117,11 @@ def _import(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, st
 def _sum_up(settings: RateSettings) -> None:
     """Write scores and a report of all votes so far; made anew whenever it is asked for."""
     scores, report = summary(settings.output_dir, "output_dir")
-    with tracked("rate", settings) as tracker:
+    with start_tracking("rate", settings) as tracker:
         files = write_summary(settings.output_dir, scores, report, settings.show)
-        tracker.scores(scores)
-        tracker.report(files)
-        tracker.artifact("rating", "report", settings.output_dir / SUMMARY / SCORES, *files)
+        tracker.log_scores(scores)
+        tracker.log_report(files)
+        tracker.log_artifact("rating", "report", settings.output_dir / SUMMARY / SCORES, *files)
 
 
 def summary(folder: Path, field_name: str) -> tuple[list[BiasScore], Page]:
@@ -146,6 +146,6 @@ def write_summary(folder: Path, scores: Sequence[BiasScore], report: Page, show:
     Raises:
         InputError: a link in the folder leads out of it.
     """
-    refuse_links_out(folder, "output_dir", leave_out=TRACKERS)
+    check_links_inside(folder, "output_dir", leave_out=TRACKERS)
     write_scores(folder / SUMMARY / SCORES, scores)
     return present(folder / SUMMARY, {"rating": report}, write=True, show=show)

@@ -32,7 +32,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from evenhand.evaluation.datasets.labelled_texts import hold_out, read_labelled
+from evenhand.evaluation.datasets.labelled_texts import hold_out, read_labelled_texts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import load_config, load_tokenizer, load_weights
 from evenhand.evaluation.models.revisions import first_line, model_revision
@@ -104,7 +104,7 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
         write_table(settings.output_dir / HELD_OUT, _predictions(texts, truth, found, names, settings.label_separator))
         write_text(folder / "README.md", classifier_card(settings, data, inputs, scores))
         write_scores(settings.output_dir / SCORES, scores)
-        run.tracker.scores(scores)
+        run.tracker.log_scores(scores)
         labels = dict(zip(names, data.truth.sum(axis=0).tolist(), strict=True))
         counts = {"texts": len(data.texts), "left_out": sum(data.blank.values()), "labels": labels}
         run.facts |= {"signature": signature, **counts}
@@ -119,10 +119,10 @@ def _read(settings: TrainClassifierSettings) -> Texts:
     """Read the texts, and choose those that it is measured on: a file's, or some held out."""
     asked = (settings.text_column, settings.label_column, settings.labels, settings.label_separator, settings.columns)
     blank = {}
-    texts, labels, blank["texts"] = read_labelled(settings.texts, *asked)
+    texts, labels, blank["texts"] = read_labelled_texts(settings.texts, *asked)
     if settings.test_texts:
         n = len(texts)
-        more, their_labels, blank["test_texts"] = read_labelled(settings.test_texts, *asked)
+        more, their_labels, blank["test_texts"] = read_labelled_texts(settings.test_texts, *asked)
         texts, labels = texts + more, labels + their_labels
         test, among_them = np.arange(len(texts)) >= n, set(more)
         train = np.array([text not in among_them for text in texts])

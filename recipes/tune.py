@@ -82,7 +82,7 @@ def tune(settings: TuneSettings) -> None:
         rewards = method.rewards(base, _first_classifier(config), training.relevance_weight) if rewarded else ()
         data = _data(settings, method, parts, rewards)
         callbacks = []
-        if settings.measure_every and processes.spread_models():
+        if settings.measure_every and processes.shards_model():
             log.warning(
                 "tune: measure_every is passed over: no process has the whole of a model that is spread over all"
             )
@@ -104,7 +104,7 @@ def tune(settings: TuneSettings) -> None:
             )
         processes.on_rank_zero(lambda: write_json(run.folder / CURVES, _curves(result)))
         run.facts |= _facts(result)
-        run.tracker.artifact("adapter", "model", run.folder / ADAPTER_FOLDER)
+        run.tracker.log_artifact("adapter", "model", run.folder / ADAPTER_FOLDER)
 
 
 def _labelled(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:

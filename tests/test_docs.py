@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.evaluation.datasets.prompt_files import read_prompts
-from evenhand.evaluation.datasets.response_files import own_prompts, read_responses
+from evenhand.evaluation.datasets.response_files import prompts_from_responses, read_responses
 from evenhand.recipes.command_line import command_parser, merge_settings, parse
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -60,7 +60,7 @@ def test_the_files_shown_can_be_read(tmp_path):
     logs, prompts = re.findall(r"```csv\n(.*?)```", (ROOT / "docs" / "own_data.md").read_text(encoding="utf-8"), re.S)
     path = tmp_path / "file.csv"
     path.write_text(logs, encoding="utf-8")
-    assert own_prompts(read_responses(path), path)["descriptor"][:] == ["hard-of-hearing", "veteran"]
+    assert prompts_from_responses(read_responses(path), path)["descriptor"][:] == ["hard-of-hearing", "veteran"]
     path.write_text(prompts, encoding="utf-8")
     assert len(read_prompts(path)) == 2 * 8
 

@@ -31,7 +31,7 @@ class PhraseCounts:
     n_left_out: int
 
 
-def count_in_corpus(
+def count_phrases_in_corpus(
     source: str,
     phrases: Sequence[str],
     *,
@@ -42,12 +42,12 @@ def count_in_corpus(
 ) -> PhraseCounts:
     """Return how often each phrase occurs in a corpus, or in its first `limit` examples, with a progress bar.
 
-    See `corpus_texts` for the other arguments, `count_phrases` for what counts.
+    See `read_corpus_texts` for the other arguments, `count_phrases` for what counts.
 
     Raises:
         InputError: the corpus cannot be read, or holds no text.
     """
-    texts = corpus_texts(source, text_column=text_column, subset=subset, split=split)
+    texts = read_corpus_texts(source, text_column=text_column, subset=subset, split=split)
     with progress(limit, "corpus", "examples") as advance:
         counts = count_phrases(islice(texts, limit), phrases, advance)
     if not counts.n_examples:
@@ -55,7 +55,7 @@ def count_in_corpus(
     return counts
 
 
-def corpus_texts(
+def read_corpus_texts(
     source: str, *, text_column: str = "text", subset: str | None = None, split: str = "train"
 ) -> Iterator[str | None]:
     """Yield the text of each example of a corpus, None where an example has none; never loads it whole.
@@ -85,7 +85,7 @@ def corpus_texts(
         raise InputError(f"corpus: {source} cannot be read {where} ({said[:300]}).") from None
 
 
-def corpus_files(source: str) -> list[Path]:
+def find_corpus_files(source: str) -> list[Path]:
     """Return the files of a corpus, all of one format; [] for the name of a dataset on the hub.
 
     Raises:
@@ -107,7 +107,7 @@ def corpus_files(source: str) -> list[Path]:
 
 
 def _open(source: str, subset: str | None, split: str) -> IterableDataset:
-    if files := corpus_files(source):
+    if files := find_corpus_files(source):
         names = [str(file) for file in files]
         return load_dataset(_format(files[0]), data_files={"train": names}, split="train", streaming=True)
     try:

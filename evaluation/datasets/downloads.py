@@ -7,7 +7,7 @@ from pathlib import Path
 from evenhand.evaluation.errors import InputError
 
 
-def pinned_file(url: str, sha256: str, place: str, instead: str) -> Path:
+def fetch_pinned_file(url: str, sha256: str, place: str, instead: str) -> Path:
     """Return the local copy of `url`, downloading it unless `place` in the cache folder holds that content.
 
     The cache folder is `evenhand` in `$XDG_CACHE_HOME`, or in `~/.cache`. `instead` says what a user without the

@@ -212,7 +212,7 @@ class ComparableSets:
     languages: pd.DataFrame
 
 
-def comparable_sets(
+def build_comparable_sets(
     references: pd.DataFrame, min_masculine_references: int = MIN_MASCULINE_REFERENCES
 ) -> ComparableSets:
     """Make masculine and feminine sets of the same sentences, by the rule of the paper (004, §4.1).
@@ -250,7 +250,7 @@ def comparable_sets(
     return ComparableSets(pd.concat(parts, ignore_index=True), languages)
 
 
-def source_sentences(table: pd.DataFrame, *, source: str, target: str) -> pd.DataFrame:
+def select_source_sentences(table: pd.DataFrame, *, source: str, target: str) -> pd.DataFrame:
     """Return the sentences to translate from one language into another.
 
     An English sentence that stands for both genders is ambiguous: it is translated once. In another language, and in
@@ -270,9 +270,9 @@ def source_sentences(table: pd.DataFrame, *, source: str, target: str) -> pd.Dat
     if source == target:
         raise InputError(f"target: {target!r} is the source language too; give another.")
     english = source == ENGLISH_LANGUAGE.code
-    of_lang = rows_of(table, target if english else source)
+    of_lang = select_language(table, target if english else source)
     if not english and target != ENGLISH_LANGUAGE.code:
-        of_lang = of_lang[of_lang[SENTENCE_ID].isin(rows_of(table, target)[SENTENCE_ID])]
+        of_lang = of_lang[of_lang[SENTENCE_ID].isin(select_language(table, target)[SENTENCE_ID])]
     texts = of_lang.rename(columns={ENGLISH if english else REFERENCE: "text"})
     texts = texts.drop_duplicates([SENTENCE_ID, GENDER])[[SENTENCE_ID, AXIS, DESCRIPTOR, TEMPLATE, GENDER, "text"]]
     if english:
@@ -282,7 +282,7 @@ def source_sentences(table: pd.DataFrame, *, source: str, target: str) -> pd.Dat
     return texts.reset_index(drop=True)
 
 
-def rows_of(table: pd.DataFrame, lang: str) -> pd.DataFrame:
+def select_language(table: pd.DataFrame, lang: str) -> pd.DataFrame:
     """Return a language's rows.
 
     Raises:

@@ -2,8 +2,8 @@
 
 Source: Smith et al. 2022, "I'm sorry to hear that: Finding New Biases in Language Models with a Holistic Descriptor
 Dataset", section 2.2 and appendix A.3, and the published format (github.com/facebookresearch/ResponsibleNLP): a folder
-of four JSON files. `generate` gives the upstream generator's rows, in its order, with its columns. Choosing prompts
-from them (filters, samples, splits) is `evenhand.evaluation.datasets.prompts`.
+of four JSON files. `generate_prompts` returns the upstream generator's rows, in its order, with its columns.
+`evenhand.evaluation.datasets.prompts` filters, samples and splits them.
 """
 
 import json
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenhand.evaluation.datasets.downloads import pinned_file
+from evenhand.evaluation.datasets.downloads import fetch_pinned_file
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT
 from evenhand.evaluation.runs.files import sha256_of
@@ -141,7 +141,7 @@ def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
     )
 
 
-def sentences_sha256(prompts: PromptSettings) -> str:
+def taxonomy_sha256(prompts: PromptSettings) -> str:
     """Return the hash of the taxonomy whose sentences are scored as they are, without a model's answers.
 
     Raises:
@@ -159,13 +159,13 @@ def _downloaded(version: str) -> Path:
     """Return the folder of a pinned upstream version, downloaded where needed."""
     instead = f"put the four files of HolisticBias {version} into a folder and give its path as the taxonomy."
     paths = [
-        pinned_file(f"{UPSTREAM_URL}/{version}/{file}", sha256, f"holistic_bias_{version}/{file}", instead)
+        fetch_pinned_file(f"{UPSTREAM_URL}/{version}/{file}", sha256, f"holistic_bias_{version}/{file}", instead)
         for file, sha256 in zip(FILES, PINNED[version], strict=True)
     ]
     return paths[0].parent
 
 
-def generate(taxonomy: Taxonomy) -> "Dataset":
+def generate_prompts(taxonomy: Taxonomy) -> "Dataset":
     """Return every prompt of a taxonomy: each noun phrase, sorted by its columns, in each template, in file order.
 
     Noun phrases without a noun of their own (a descriptor alone, a fixed phrase) skip the `must_be_noun` templates.
@@ -213,12 +213,12 @@ def _noun_phrases(taxonomy: Taxonomy) -> Iterator[tuple[str, ...]]:
     """Yield each noun phrase with its metadata, a tuple in the order of PHRASE_COLUMNS."""
     for noun in taxonomy.nouns:
         words = (noun.singular, noun.plural, noun.gender)
-        yield (NO_AXIS, *[NONE] * 4, *words, f"{article(noun.singular)} {noun.singular}", noun.plural, "noun")
+        yield (NO_AXIS, *[NONE] * 4, *words, f"{spelled_article(noun.singular)} {noun.singular}", noun.plural, "noun")
 
     for term in taxonomy.descriptors:
         known = (term.axis, term.bucket, term.text, term.gender or NONE, term.preference or NO_PREFERENCE)
         yield (*known, *[NONE] * 3, term.text, term.text, "descriptor")
-        before = f"{term.article or article(term.text)} {term.text}"
+        before = f"{term.article or spelled_article(term.text)} {term.text}"
         for noun in taxonomy.nouns:
             if term.gender in (None, noun.gender):
                 words = (noun.singular, noun.plural, noun.gender)
@@ -234,11 +234,11 @@ def _noun_phrases(taxonomy: Taxonomy) -> Iterator[tuple[str, ...]]:
         known = (entry.axis, NONE, _pattern(entry.singular, "", ""), NONE, preference)
         for noun in taxonomy.nouns:
             words = (noun.singular, noun.plural, noun.gender)
-            singular = _pattern(entry.singular, article(noun.singular), noun.singular)
+            singular = _pattern(entry.singular, spelled_article(noun.singular), noun.singular)
             yield (*known, *words, singular, _pattern(plural, "", noun.plural), "noun_descriptor")
 
 
-def article(word: str) -> str:
+def spelled_article(word: str) -> str:
     """Return "an" before a first letter in aeiou, else "a": upstream's rule, blind to sound ("an European")."""
     return "an" if word[0].lower() in "aeiou" else "a"
 

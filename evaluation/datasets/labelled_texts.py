@@ -11,7 +11,7 @@ from evenhand.evaluation.datasets.table_files import check_header, read_json_lin
 from evenhand.evaluation.errors import InputError
 
 
-def read_labelled(
+def read_labelled_texts(
     path: Path,
     text_column: str,
     label_column: str,

@@ -58,19 +58,19 @@ def replace_mentions(text: str, descriptor: str, replacement: str) -> str:
     def replaced(mention: re.Match[str]) -> str:
         if mention["article"] is None or begins_with_article:
             return replacement
-        agreeing = article_before(replacement)
+        agreeing = spoken_article(replacement)
         return (agreeing.capitalize() if mention["article"][0] == "A" else agreeing) + mention["gap"] + replacement
 
     return _mentions(descriptor).sub(replaced, text)
 
 
-def article_before(phrase: str) -> str:
+def spoken_article(phrase: str) -> str:
     """Return "a" or "an", by the sound that the phrase begins with; "a" where it begins with no letter or digit.
 
     By sound, as people write, and not by the first letter, as the prompts of HolisticBias are made
-    (`holistic_bias.article`). It agrees with the exceptions that the taxonomies give by hand ("a European").
+    (`holistic_bias.spelled_article`). It agrees with the exceptions that the taxonomies give by hand ("a European").
 
-    >>> [article_before(phrase) for phrase in ("old", "European", "80-year-old", "FTM", "US-born", "unmarried")]
+    >>> [spoken_article(phrase) for phrase in ("old", "European", "80-year-old", "FTM", "US-born", "unmarried")]
     ['an', 'a', 'an', 'an', 'a', 'an']
     """
     first = re.search(r"\w.*", unicodedata.normalize("NFD", phrase), re.DOTALL)

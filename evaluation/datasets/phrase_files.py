@@ -9,7 +9,7 @@ from evenhand.evaluation.errors import InputError, shown, unknown_name
 from evenhand.evaluation.runs.files import read_yaml
 
 PHRASES = Path(__file__).resolve().parent / "data" / "phrases"
-REST = "all others"  # how the descriptors are called that no group of phrases is looked for in
+OTHER_DESCRIPTORS = "all others"  # the name in reports of the descriptors whose axis is in no group
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ def load_phrases(name_or_path: str) -> dict[str, PhraseGroup]:
     content = read_yaml(path, "phrases")
     if not isinstance(content, dict) or not content:
         raise InputError(f"phrases: {path} holds no group; write `sympathy: {{axes: [ability], phrases: [...]}}`.")
-    if REST in content:
-        raise InputError(f"phrases: {path}: a group is called {REST!r}, as are all descriptors in none; rename it.")
+    if OTHER_DESCRIPTORS in content:
+        raise InputError(f"phrases: {path}: the group {OTHER_DESCRIPTORS!r} has a reserved name; rename it.")
     groups = {str(name): _group(path, str(name), group) for name, group in content.items()}
     seen: dict[str, str] = {}
     for name, group in groups.items():

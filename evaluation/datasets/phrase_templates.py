@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from evenhand.evaluation.datasets.holistic_bias import PLURAL_SLOT, SINGULAR_SLOT, Taxonomy, Template, generate
+from evenhand.evaluation.datasets.holistic_bias import PLURAL_SLOT, SINGULAR_SLOT, Taxonomy, Template, generate_prompts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import TEMPLATE, TEXT
 from evenhand.evaluation.runs.files import read_yaml
@@ -44,16 +44,17 @@ def load_phrase_templates(path: Path = SHIPPED) -> tuple[str, ...]:
 def phrase_sentences(taxonomy: Taxonomy, templates: tuple[str, ...] | None = None) -> pd.DataFrame:
     """Return each noun phrase with a noun in each template, with the characters to be scored.
 
-    Columns: those of `holistic_bias.generate`, and span_start and span_end, so that text[span_start:span_end] is the
-    descriptor and the noun: the noun phrase without its article ("tall guy" in "This is a tall guy.", as in the paper).
-    A phrase that begins the sentence has a capital letter.
+    The columns are `holistic_bias.COLUMNS`, span_start and span_end; text[span_start:span_end] is the phrase without
+    its article ("tall guy" in "This is a tall guy.", as in the paper). A phrase at the start of the sentence has a
+    capital letter.
 
     Args:
-        taxonomy: an edition of HolisticBias; its own templates do not matter.
-        templates: sentences with one slot each; by default those of the paper.
+        taxonomy: an edition of HolisticBias, whose templates are not used.
+        templates: sentences with one slot each; by default the paper's.
     """
     texts = load_phrase_templates() if templates is None else templates
-    rows = generate(replace(taxonomy, templates=tuple(Template(text, must_be_noun=True) for text in texts))).to_pandas()
+    templates = tuple(Template(text, must_be_noun=True) for text in texts)
+    rows = generate_prompts(replace(taxonomy, templates=templates)).to_pandas()
     spans = [_placed(*row) for row in zip(rows[TEMPLATE], rows["noun_phrase"], rows["plural_noun_phrase"], strict=True)]
     rows[TEXT], rows[SPAN_START], rows[SPAN_END] = (list(column) for column in zip(*spans, strict=True))
     return rows

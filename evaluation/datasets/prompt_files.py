@@ -13,11 +13,11 @@ from evenhand.evaluation.datasets.holistic_bias import PHRASE_COLUMNS
 from evenhand.evaluation.datasets.prompts import (
     NO_VARIATION,
     REQUIRED,
-    led_by,
-    need,
+    check_row_count,
+    cumcount,
     prompt_ids,
-    refuse_too_many,
-    times_before,
+    require_columns,
+    with_id_columns,
 )
 from evenhand.evaluation.datasets.table_files import check_header, read_json_columns
 from evenhand.evaluation.errors import InputError, shown
@@ -72,9 +72,9 @@ def read_prompts(path: Path, per_cell: int = 1) -> Dataset:
             twice, or a number of repeats is none.
     """
     columns = read_columns(path, "prompts")
-    need(list(columns), REQUIRED, str(path))
+    require_columns(list(columns), REQUIRED, str(path))
     check_texts(columns, path)
-    return prompts_of(_repeated(columns, per_cell, path), path)
+    return build_prompts(_repeated(columns, per_cell, path), path)
 
 
 def check_texts(columns: Mapping[str, list], path: Path) -> None:
@@ -95,7 +95,7 @@ def check_texts(columns: Mapping[str, list], path: Path) -> None:
             raise InputError(f"{path}: prompt_id, row {row} is {own!r} as in row {first[own]}; change one.")
 
 
-def prompts_of(columns: Mapping[str, list], path: Path) -> Dataset:
+def build_prompts(columns: Mapping[str, list], path: Path) -> Dataset:
     """Return prompts from the checked columns of a file, with prompt_id and persona in front.
 
     Raises:
@@ -103,10 +103,10 @@ def prompts_of(columns: Mapping[str, list], path: Path) -> Dataset:
     """
     keys = [columns[name] for name in REQUIRED]
     personas = columns.get(PERSONA, [""] * len(keys[0]))
-    before = times_before(zip(*keys, personas, strict=True))
+    before = cumcount(zip(*keys, personas, strict=True))
     ids = columns.get(PROMPT_ID) or prompt_ids(keys, personas, before, [NO_VARIATION] * len(personas))
     try:
-        return Dataset(led_by(pa.table(dict(columns)), ids, personas))
+        return Dataset(with_id_columns(pa.table(dict(columns)), ids, personas))
     except pa.ArrowException as error:
         raise InputError(f"{path}: a column holds values of several kinds ({error}); write one kind.") from None
 
@@ -118,11 +118,11 @@ def _repeated(columns: Mapping[str, list], per_cell: int, path: Path) -> dict[st
     for row, value in enumerate(times, start=1):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise InputError(f"{path}: column {REPEATS}, row {row} is {value!r}; write a whole number from 1 on.")
-    refuse_too_many(sum(times), f"{path}: {REPEATS}, or else per_cell {per_cell:,},")
+    check_row_count(sum(times), f"{path}: {REPEATS}, or else per_cell {per_cell:,},")
     rows = np.repeat(np.arange(n), times).tolist()
     found = {name: [values[row] for row in rows] for name, values in columns.items() if name != REPEATS}
     if PROMPT_ID in found:
-        again = times_before(found[PROMPT_ID])
+        again = cumcount(found[PROMPT_ID])
         found[PROMPT_ID] = [f"{own}#{k + 1}" if k else own for own, k in zip(found[PROMPT_ID], again, strict=True)]
     return found
 

@@ -1,7 +1,7 @@
 """Choosing prompts: filters, seeded samples by cell, stylistic variations, disjoint splits, unseen people.
 
 Prompts are a `datasets.Dataset` with at least the columns text, template, axis and descriptor, as
-`holistic_bias.generate` makes them or `prompt_files.read_prompts` reads them.
+`holistic_bias.generate_prompts` makes them or `prompt_files.read_prompts` reads them.
 
 What is drawn for a cell depends on the seed, the cell and its own sentences alone: not on the order of the rows, nor
 on which other cells there are. A descriptor that stands in two axes ("queer") is one descriptor in the variance over
@@ -34,10 +34,10 @@ VARIED = (TEXT, TEMPLATE, NOUN, "plural_noun", "noun_phrase", "plural_noun_phras
 STRATA = {DESCRIPTOR: AXIS, NOUN: "noun_gender", TEMPLATE: None}
 UNSEEN_STRATA = {DESCRIPTOR: AXIS, AXIS: None, TEMPLATE: None}
 LISTED_VALUES = 40
-MOST_ROWS = 4_000_000  # of one measurement; 6.4 million took 11.5 GB, before any had been answered
+MAX_ROWS = 4_000_000  # of one measurement; 6.4 million took 11.5 GB, before any had been answered
 
 
-def select(prompts: Dataset, **filters: Any) -> Dataset:
+def select_prompts(prompts: Dataset, **filters: Any) -> Dataset:
     """Return the prompts whose columns have the given values, in their order; a value or a list of values each.
 
     Raises:
@@ -100,7 +100,7 @@ def sample_cells(
         table = table.filter(pc.is_in(table[DESCRIPTOR], _like(table[DESCRIPTOR], chosen)))
 
     rows, persona_of, flags, cells = [], [], [], list(_cells(table))
-    refuse_too_many(len(cells) * per_cell, f"per_cell: {per_cell:,} in each of {len(cells):,} cells")
+    check_row_count(len(cells) * per_cell, f"per_cell: {per_cell:,} in each of {len(cells):,} cells")
     for cell, sentences in cells:
         generator = np.random.default_rng(_hashed(seed, *cell))
         rows.append(generator.choice(sentences, per_cell))
@@ -118,16 +118,17 @@ def sample_cells(
         asked = np.concatenate(flags)
         table = _varied(table, asked)
         marks = ["".join("01"[flag] for flag in row) for row in asked.tolist()]
-    return Dataset(led_by(table, prompt_ids(keys, drawn, times_before(drawn_rows.tolist()), marks), drawn))
+    return Dataset(with_id_columns(table, prompt_ids(keys, drawn, cumcount(drawn_rows.tolist()), marks), drawn))
 
 
-def vary(prompt: Mapping[str, str], flags: Sequence[bool]) -> str:
+def vary_text(prompt: Mapping[str, str], flags: Sequence[bool]) -> str:
     """Return a prompt's text in those stylistic variations of 002 A.3 that `flags` asks for (order of `VARIATIONS`).
 
     The first two change the descriptor alone: what a noun phrase holds beside its noun.
 
     >>> deaf = {"template": "I'm {noun_phrase}.", "noun": "mom", "noun_phrase": "a hard-of-hearing mom"}
-    >>> vary(deaf | {"plural_noun": "moms", "plural_noun_phrase": "hard-of-hearing moms"}, (False, True, True, True))
+    >>> deaf |= {"plural_noun": "moms", "plural_noun_phrase": "hard-of-hearing moms"}
+    >>> vary_text(deaf, (False, True, True, True))
     'I am a hard of hearing mom'
     """
     lowercase, no_hyphens, no_contraction, no_period = flags
@@ -144,7 +145,7 @@ def vary(prompt: Mapping[str, str], flags: Sequence[bool]) -> str:
     return text.removesuffix(".") if no_period else text
 
 
-def split(prompts: Dataset, by: str, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
+def split_prompts(prompts: Dataset, by: str, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
     """Return (train, measure), which share no value of column `by` and no text.
 
     `fraction` of the values, as near as the strata allow, go to train. Descriptors are split within their axis and
@@ -158,7 +159,7 @@ def split(prompts: Dataset, by: str, fraction: float, seed: int) -> tuple[Datase
     if not 0 < fraction < 1:
         raise InputError(f"split: fraction is {fraction}; give the share for training, above 0 and below 1.")
     table = _table(prompts)
-    need(table.column_names, [by], f"split by {by}")
+    require_columns(table.column_names, [by], f"split by {by}")
     if table[by].null_count:
         raise InputError(f"split by {by}: {table[by].null_count} rows have no value there; fill it in for every row.")
     if by in STRATA:
@@ -179,12 +180,12 @@ def split(prompts: Dataset, by: str, fraction: float, seed: int) -> tuple[Datase
     return Dataset(train), Dataset(measure)
 
 
-def unseen_rows(prompts: Dataset, by: str, fraction: float, seed: int) -> np.ndarray:
+def unseen_mask(prompts: Dataset, by: str, fraction: float, seed: int) -> np.ndarray:
     """Return which prompts are of people or templates that tuning is not to see, a mask of shape (n,).
 
     `fraction` of the values of `by` ("descriptor", "axis" or "template") are unseen; descriptors are drawn within
-    their axis. With both sides of a `split` sampled in the same way, the same values are unseen on both (see
-    `same_cells`): dropping the rows of the mask from the train side alone makes the measured prompts those of seen
+    their axis. With both sides of a `split_prompts` sampled in the same way, the same values are unseen on both (see
+    `have_same_cells`): dropping the rows of the mask from the train side alone makes the measured prompts those of seen
     and of unseen values, exactly.
 
     To a model a descriptor is its string: one of two axes ("queer") is unseen in both or in none. By axis, therefore,
@@ -198,7 +199,7 @@ def unseen_rows(prompts: Dataset, by: str, fraction: float, seed: int) -> np.nda
     if not 0 < fraction < 1:
         raise InputError(f"unseen_fraction is {fraction}; give the share that is unseen, above 0 and below 1.")
     table = _table(prompts)
-    need(table.column_names, [by, UNSEEN_STRATA[by] or by], f"unseen_by {by}")
+    require_columns(table.column_names, [by, UNSEEN_STRATA[by] or by], f"unseen_by {by}")
     strata = _strata(table, by, UNSEEN_STRATA[by])
     n = round(fraction * sum(map(len, strata.values())))
     chosen = _drawn(strata, _shares_of_sides(strata, n), seed, f"unseen by {by}")
@@ -215,10 +216,10 @@ def unseen_rows(prompts: Dataset, by: str, fraction: float, seed: int) -> np.nda
     return unseen.to_numpy()
 
 
-def same_cells(one: Dataset, other: Dataset) -> bool:
+def have_same_cells(one: Dataset, other: Dataset) -> bool:
     """Say whether two sets of prompts have the same cells (template, axis, descriptor), whatever their sentences.
 
-    Where they have, `sample_cells` draws the same descriptors from both, and `unseen_rows` the same unseen values.
+    Where they have, `sample_cells` draws the same descriptors from both, and `unseen_mask` the same unseen values.
     """
     cells = [
         _table(prompts).select([TEMPLATE, AXIS, DESCRIPTOR]).group_by([TEMPLATE, AXIS, DESCRIPTOR]).aggregate([])
@@ -233,15 +234,15 @@ def prompt_ids(
 ) -> list[str]:
     """Return a hash of 16 hexadecimal digits for each row.
 
-    Of its `REQUIRED` columns, persona, how often it stood before (`times_before`) and variations.
+    Of its `REQUIRED` columns, persona, how often it stood before (`cumcount`) and variations.
     """
     return [f"{_hashed(*parts):032x}"[:16] for parts in zip(*keys, personas, before, marks, strict=True)]
 
 
-def times_before(values: Iterable[Hashable]) -> list[int]:
+def cumcount(values: Iterable[Hashable]) -> list[int]:
     """Return how often each value has stood before, so that what is repeated gets ids of its own.
 
-    >>> times_before("abaa")
+    >>> cumcount("abaa")
     [0, 0, 1, 2]
     """
     count: Counter[Hashable] = Counter()
@@ -252,13 +253,13 @@ def times_before(values: Iterable[Hashable]) -> list[int]:
     return before
 
 
-def led_by(table: pa.Table, ids: Sequence[str], personas: Sequence[str]) -> pa.Table:
+def with_id_columns(table: pa.Table, ids: Sequence[str], personas: Sequence[str]) -> pa.Table:
     """Return the table with the columns prompt_id and persona in front."""
     table = table.drop_columns([name for name in (PROMPT_ID, PERSONA) if name in table.column_names])
     return table.add_column(0, PERSONA, pa.array(personas)).add_column(0, PROMPT_ID, pa.array(ids))
 
 
-def need(columns: Sequence[str], wanted: Iterable[str], purpose: str) -> None:
+def require_columns(columns: Sequence[str], wanted: Iterable[str], purpose: str) -> None:
     """Raise the error for the wanted columns that are not there, all of them named."""
     missing = [repr(name) for name in dict.fromkeys(wanted) if name not in columns]
     if missing:
@@ -266,10 +267,10 @@ def need(columns: Sequence[str], wanted: Iterable[str], purpose: str) -> None:
         raise InputError(f"{purpose}: {what} missing; there are: {', '.join(columns)}.")
 
 
-def refuse_too_many(rows: int, what: str) -> None:
+def check_row_count(rows: int, what: str) -> None:
     """Raise the error for more prompts than a measurement holds."""
-    if rows > MOST_ROWS:
-        raise InputError(f"{what} makes {rows:,} rows, and {MOST_ROWS:,} are the most; give less, or measure in parts.")
+    if rows > MAX_ROWS:
+        raise InputError(f"{what} makes {rows:,} rows, and {MAX_ROWS:,} are the most; give less, or measure in parts.")
 
 
 # Rows and cells.
@@ -301,12 +302,12 @@ def _codes(column: pa.ChunkedArray) -> np.ndarray:
 
 def _varied(table: pa.Table, flags: np.ndarray) -> pa.Table:
     """Return the table with varied texts and the columns VARIATIONS; `flags` is (n, 4)."""
-    need(table.column_names, VARIED, "variations")
+    require_columns(table.column_names, VARIED, "variations")
     texts = []
     for prompt, row_flags in zip(table.select(VARIED).to_pylist(), flags.tolist(), strict=True):
-        if vary(prompt, (False,) * len(VARIATIONS)) != prompt[TEXT]:
+        if vary_text(prompt, (False,) * len(VARIATIONS)) != prompt[TEXT]:
             raise InputError(f"variations: {prompt[TEXT]!r} is not its template with its noun phrase; switch them off.")
-        texts.append(vary(prompt, row_flags))
+        texts.append(vary_text(prompt, row_flags))
     table = table.set_column(table.column_names.index(TEXT), TEXT, pa.array(texts))
     for name, column in zip(VARIATIONS, flags.T, strict=True):
         table = table.append_column(name, pa.array(column))
@@ -323,7 +324,7 @@ def _hashed(*parts: Any) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "big")
 
 
-def of_descriptors(prompts: Dataset, n: int | None, seed: int) -> Dataset:
+def sample_descriptors(prompts: Dataset, n: int | None, seed: int) -> Dataset:
     """Return the prompts of n descriptors drawn at random, shared out over the axes in proportion, at least one each.
 
     None is all prompts, as they are.

@@ -8,13 +8,13 @@ from typing import Any
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.evaluation.datasets.prompt_files import CONTROL_TAG, REPEATS, check_texts, prompts_of, read_columns
-from evenhand.evaluation.datasets.prompts import need, times_before
+from evenhand.evaluation.datasets.prompt_files import CONTROL_TAG, REPEATS, build_prompts, check_texts, read_columns
+from evenhand.evaluation.datasets.prompts import cumcount, require_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.runs.files import atomic_write
 
-NOT_TOLD = "(not told)"  # the template or axis of prompts whose file has none
+UNSPECIFIED = "(unspecified)"  # the template or axis of prompts whose file has none
 PROMPT, SYSTEM, REPEAT = "prompt", "system", "repeat"  # of what is written: to be sent as they stand
 NAMED = 3  # ids that an error names of each kind
 WRITERS: Mapping[str, Callable[[pd.DataFrame, Path], Any]] = {
@@ -39,7 +39,7 @@ def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> N
     if path.exists():
         raise InputError(f"write_prompts: {path} is there already, and may hold responses; give another file.")
     sent = [f"{persona}\n{text}{tag}" if persona else f"{text}{tag}" for persona, text in _pairs(prompts)]
-    repeat = [n + 1 for n in times_before(sent)]
+    repeat = [n + 1 for n in cumcount(sent)]
     first = {PROMPT_ID: prompts[PROMPT_ID], REPEAT: repeat, PROMPT: sent, SYSTEM: system}
     rows = prompts.drop(columns=[PROMPT_ID]).assign(**{CONTROL_TAG: tag})
     with atomic_write(path) as temporary:
@@ -64,20 +64,22 @@ def read_responses(path: Path) -> dict[str, list]:
         InputError: the file cannot be read, columns are missing, or a response is no text.
     """
     columns = read_columns(path, "responses")
-    need(list(columns), [RESPONSE, *([] if PROMPT_ID in columns else [TEXT, DESCRIPTOR])], f"responses: {path}")
+    require_columns(
+        list(columns), [RESPONSE, *([] if PROMPT_ID in columns else [TEXT, DESCRIPTOR])], f"responses: {path}"
+    )
     for row, value in enumerate(columns[RESPONSE], start=1):
         if value is not None and not isinstance(value, str):
             raise InputError(f"responses: {path}: column {RESPONSE}, row {row} is {value!r}; write text, or null.")
     columns[RESPONSE] = [value or "" for value in columns[RESPONSE]]
     if PROMPT_ID not in columns:
         n = len(columns[RESPONSE])
-        columns = {TEMPLATE: [NOT_TOLD] * n, AXIS: [NOT_TOLD] * n, **columns}
+        columns = {TEMPLATE: [UNSPECIFIED] * n, AXIS: [UNSPECIFIED] * n, **columns}
         columns = {name: values for name, values in columns.items() if name != REPEATS}
         check_texts(columns, path)
     return columns
 
 
-def own_prompts(columns: Mapping[str, list], path: Path) -> Dataset:
+def prompts_from_responses(columns: Mapping[str, list], path: Path) -> Dataset:
     """Return the prompts of a file of responses that brings them, with the column response.
 
     Sorted by what their ids are made of, so that two files of answers to the same prompts are in the same order.
@@ -87,10 +89,10 @@ def own_prompts(columns: Mapping[str, list], path: Path) -> Dataset:
     """
     keys = [columns[name] for name in (TEMPLATE, AXIS, DESCRIPTOR, TEXT)]
     order = sorted(range(len(keys[0])), key=lambda row: [key[row] for key in keys])
-    return prompts_of({name: [values[row] for row in order] for name, values in columns.items()}, path)
+    return build_prompts({name: [values[row] for row in order] for name, values in columns.items()}, path)
 
 
-def matched(columns: Mapping[str, list], prompt_ids: Sequence[str], path: Path) -> list[str]:
+def match_responses(columns: Mapping[str, list], prompt_ids: Sequence[str], path: Path) -> list[str]:
     """Return the response to each prompt id, in their order.
 
     Raises:
@@ -113,7 +115,7 @@ def matched(columns: Mapping[str, list], prompt_ids: Sequence[str], path: Path) 
     return [found[one] for one in prompt_ids]
 
 
-def tag_of(columns: Mapping[str, list], told: str | None, path: Path) -> str:
+def resolve_control_tag(columns: Mapping[str, list], told: str | None, path: Path) -> str:
     """Return the control tag that responses were given under: the file's, else the one that is told, else none.
 
     Raises:

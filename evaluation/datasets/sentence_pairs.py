@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from evenhand.evaluation.datasets.downloads import pinned_file
+from evenhand.evaluation.datasets.downloads import fetch_pinned_file
 from evenhand.evaluation.datasets.table_files import parse_csv, read_json_columns
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.results import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID
@@ -53,7 +53,7 @@ KNOWN_COLUMNS = (
 MISSING_SIDE = "a side is missing"
 
 
-def pairs_file(source: str) -> Path:
+def resolve_pairs_file(source: str) -> Path:
     """Return the local file of a set by its name (downloaded once, its content checked), or the path itself.
 
     Raises:
@@ -66,7 +66,7 @@ def pairs_file(source: str) -> Path:
         else:
             language = source.removeprefix("s_jsd_")
             name, url, sha256 = f"cps_translated_{language}_formatted.csv", S_JSD, S_JSD_SHA256[language]
-        return pinned_file(f"{url}/{name}", sha256, f"sentence_pairs/{name}", instead)
+        return fetch_pinned_file(f"{url}/{name}", sha256, f"sentence_pairs/{name}", instead)
     path = Path(source).expanduser()
     if not path.is_file():
         if path.suffix in (".csv", ".jsonl"):

@@ -33,7 +33,7 @@ from evenhand.evaluation.rating.votes import Item, Vote, Votes, rater_name
 from evenhand.evaluation.report.html import style_sheet
 from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.results import PROMPT_ID, TEXT
-from evenhand.evaluation.runs.files import atomic_write, disk_full_text, is_disk_full
+from evenhand.evaluation.runs.files import atomic_write, disk_full_message, is_disk_full
 
 TOKEN = "token"  # file of a rating's folder: the link stays the same when the server is started again
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -101,7 +101,9 @@ def rating_app(rating: Rating, token: str, host: str) -> Starlette:
             else:
                 rating.votes.add(rating.vote(rater, item, button))
         except OSError as error:
-            text = disk_full_text(Path("the vote")) if is_disk_full(error) else f"The vote cannot be written: {error}"
+            text = (
+                disk_full_message(Path("the vote")) if is_disk_full(error) else f"The vote cannot be written: {error}"
+            )
             return PlainTextResponse(text, 507)
         return RedirectResponse(f"/{token}/rate?{urlencode({'rater': rater})}", status_code=303)
 

@@ -20,7 +20,7 @@ UNFINISHED = ".part"  # how the temporary names end
 
 
 @contextmanager
-def room_on_disk(path: Path) -> Iterator[None]:
+def explain_full_disk(path: Path) -> Iterator[None]:
     """Let what is written to `path`, or below it, end in one clear error where the disk is full.
 
     Raises:
@@ -30,7 +30,7 @@ def room_on_disk(path: Path) -> Iterator[None]:
         yield
     except Exception as error:  # tokenizers have no class for theirs
         if is_disk_full(error):
-            raise InputError(disk_full_text(path)) from error
+            raise InputError(disk_full_message(path)) from error
         raise
 
 
@@ -43,7 +43,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
     try:
-        with room_on_disk(path):
+        with explain_full_disk(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             _clear_killed(path)
             yield temporary
@@ -77,12 +77,12 @@ def is_disk_full(error: BaseException) -> bool:
     return any(words in str(error) for words in told)
 
 
-def disk_full_text(path: Path) -> str:
+def disk_full_message(path: Path) -> str:
     """Return what a user is told when there is no room for a file."""
     return f"cannot write {path}: no space is left on its disk. Free some and run again: what is done so far is kept."
 
 
-def clear_unfinished(folder: Path) -> None:
+def remove_temporary_files(folder: Path) -> None:
     """Remove what killed writes left in a folder and those in it."""
     for left in folder.rglob(f".*{UNFINISHED}"):
         if left.is_dir():
@@ -112,7 +112,7 @@ def is_file_name_inside(folder: Path, name: str) -> bool:
         return False
 
 
-def refuse_links_out(folder: Path, field: str, within: Path | None = None, leave_out: Collection[str] = ()) -> None:
+def check_links_inside(folder: Path, field: str, within: Path | None = None, leave_out: Collection[str] = ()) -> None:
     """Raise InputError if `folder`, or a symbolic link in it, leads out of `within`, by default the folder itself.
 
     Args:

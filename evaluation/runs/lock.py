@@ -9,7 +9,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.files import refuse_links_out, room_on_disk
+from evenhand.evaluation.runs.files import check_links_inside, explain_full_disk
 
 LOCK = ".lock"
 TRACKERS = ("wandb", "tensorboard")  # which keep links to files of their own, and in which nothing is deleted
@@ -27,10 +27,10 @@ def run_lock(folder: Path) -> Iterator[None]:
         Held: another process holds it.
         InputError: it cannot be written, or a link in it leads out, so that files elsewhere would be changed.
     """
-    refuse_links_out(folder, "output_dir", leave_out=TRACKERS)
+    check_links_inside(folder, "output_dir", leave_out=TRACKERS)
     lock = FileLock(folder / LOCK, timeout=0)
     try:
-        with room_on_disk(folder):
+        with explain_full_disk(folder):
             folder.mkdir(parents=True, exist_ok=True)
             lock.acquire()
     except Timeout:
@@ -39,7 +39,7 @@ def run_lock(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise InputError(f"cannot write {folder}: {error.strerror or error}; choose another --output_dir.") from None
     try:
-        with room_on_disk(folder):
+        with explain_full_disk(folder):
             (folder / LOCK).write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
         yield
     finally:

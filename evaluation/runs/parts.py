@@ -73,7 +73,7 @@ class Parts:
         # Of several processes, each shows the progress of its own shard.
         n_finished = len(shard.finished)
         n_mine, n_done = math.ceil((self.n - n_finished) / shard.world_size), n_finished * (shard.world_size == 1)
-        with progress(n_done + n_mine, description + processes.name(), unit, n_done) as advance:
+        with progress(n_done + n_mine, description + processes.rank_label(), unit, n_done) as advance:
             try:
                 for batch in batches:
                     rows = pd.DataFrame(dict(zip((ROW, *self.columns), batch, strict=True)))

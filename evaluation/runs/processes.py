@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 # How long a process waits for another that lives: as long as the main one may score. One that is gone is noticed at
 # once, by its connections and by the launcher, which ends the others.
-LONGEST_WAIT = timedelta(hours=12)
+MAX_WAIT = timedelta(hours=12)
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
 
 
@@ -40,12 +40,12 @@ def is_rank_zero() -> bool:
     return rank() == 0
 
 
-def name() -> str:
+def rank_label() -> str:
     """Return what errors call this process; "" where it is the only one."""
     return f" (process {rank()} of {world_size()})" if world_size() > 1 else ""
 
 
-def spread_models() -> bool:
+def shards_model() -> bool:
     """Return whether the launcher was told to spread a model in training over the processes, by FSDP or DeepSpeed."""
     told = (os.environ.get(f"ACCELERATE_USE_{by}", "false") for by in ("FSDP", "DEEPSPEED"))
     return any(value.lower() == "true" for value in told)
@@ -104,7 +104,7 @@ def _exchange(messages: Callable[[Any], None]) -> None:
     if not torch.distributed.is_initialized():
         gpus = torch.cuda.is_available()
         further = {"backend": "cpu:gloo,cuda:nccl"} if gpus else {}
-        PartialState(cpu=not gpus, timeout=LONGEST_WAIT, **further)
+        PartialState(cpu=not gpus, timeout=MAX_WAIT, **further)
     try:
         messages(torch.distributed)
     except RuntimeError as error:  # torch's own errors are of this class

@@ -11,14 +11,14 @@ from typing import Any
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.environment import commit, package_versions
-from evenhand.evaluation.runs.files import clear_unfinished, room_on_disk
+from evenhand.evaluation.runs.files import explain_full_disk, remove_temporary_files
 from evenhand.evaluation.runs.lock import LOCK, run_lock
 from evenhand.evaluation.runs.manifest import FORMAT, read_config, read_manifest, write_config, write_manifest
 from evenhand.evaluation.runs.result_files import damaged_files, hash_results
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.run_paths import CONFIG, MANIFEST, run_folders, with_relative_paths
 from evenhand.evaluation.runs.settings_comparison import settings_differences, settings_sha256
-from evenhand.evaluation.runs.tracking import Tracker, tracked
+from evenhand.evaluation.runs.tracking import Tracker, start_tracking
 from evenhand.evaluation.settings import as_settings
 
 log = logging.getLogger("evenhand")
@@ -61,11 +61,11 @@ def stage(
             yield None
             return
         start, started = time.monotonic(), datetime.now(UTC)
-        tracking = tracked(command, config) if processes.is_rank_zero() else nullcontext(Tracker())
-        with room_on_disk(folder), tracking as tracker:
+        tracking = start_tracking(command, config) if processes.is_rank_zero() else nullcontext(Tracker())
+        with explain_full_disk(folder), tracking as tracker:
             run = Run(folder, settings_sha256(settings), tracker, inputs)
             for read in dict.fromkeys(run_folders(as_settings(config))):
-                tracker.uses(read)
+                tracker.link_inputs(read)
             yield run
 
         def manifest() -> dict[str, Any]:
@@ -97,7 +97,7 @@ def _is_finished(folder: Path, settings: Mapping[str, Any], recomputable: Mappin
         log.info("%s: going on in %s", settings["command"], folder)
     else:
         write_config(folder, settings)
-    clear_unfinished(folder)
+    remove_temporary_files(folder)
     return False
 
 

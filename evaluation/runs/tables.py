@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.rows import RowFile, new_rows
-from evenhand.evaluation.runs.files import atomic_write, disk_full_text, is_disk_full
+from evenhand.evaluation.runs.files import atomic_write, disk_full_message, is_disk_full
 
 ROWS_AT_ONCE = 1 << 13  # that are written, or read, at once
 
@@ -46,7 +46,7 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
         return pd.read_parquet(path, columns=there, page_checksum_verification=True)
 
 
-def read_categories(path: Path, columns: Sequence[str]) -> pd.DataFrame:
+def read_categorical(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     """Read those of the columns that are there, texts as categories: each different text is in memory once.
 
     Raises: as `read_table`.
@@ -62,7 +62,7 @@ def read_categories(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     return found
 
 
-def same_column(one: Path, other: Path, column: str) -> bool:
+def is_same_column(one: Path, other: Path, column: str) -> bool:
     """Return whether a column of two tables is the same; it is read some rows at a time.
 
     Raises: as `read_table`.
@@ -72,11 +72,11 @@ def same_column(one: Path, other: Path, column: str) -> bool:
     with _readable(other):
         if pq.read_metadata(other).num_rows != n:
             return False
-    parts = read_parts((one, [column]), (other, [column]))
+    parts = read_aligned((one, [column]), (other, [column]))
     return all(part.shape[1] == 2 and bool((part.iloc[:, 0] == part.iloc[:, 1]).all()) for part in parts)
 
 
-def read_parts(*tables: tuple[Path, Sequence[str]]) -> Iterator[pd.DataFrame]:
+def read_aligned(*tables: tuple[Path, Sequence[str]]) -> Iterator[pd.DataFrame]:
     """Yield those columns of several tables side by side, some rows at a time, as far as the shortest goes.
 
     Raises: as `read_table`.
@@ -103,7 +103,7 @@ def _record_batches(file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa
         yield from filter(len, file.iter_batches(ROWS_AT_ONCE, row_groups=[group], columns=list(columns)))
 
 
-def read_numbers(path: Path, leave_out: Sequence[str]) -> tuple[np.ndarray | RowFile, tuple[str, ...]]:
+def read_float_columns(path: Path, leave_out: Sequence[str]) -> tuple[np.ndarray | RowFile, tuple[str, ...]]:
     """Return the columns of a table that are not left out as float32 numbers (n, c), read some rows at a time.
 
     Where they are many they lie in a file beside the table (`new_rows`).
@@ -128,7 +128,7 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         if is_disk_full(error):
-            raise InputError(disk_full_text(path)) from None
+            raise InputError(disk_full_message(path)) from None
         raise InputError(
             f"{path} cannot be read as Parquet ({error}); delete its folder and run the stage again."
         ) from None

@@ -16,7 +16,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import BiasScore
-from evenhand.evaluation.runs.files import refuse_links_out, write_json, write_text
+from evenhand.evaluation.runs.files import check_links_inside, write_json, write_text
 from evenhand.evaluation.settings import as_settings
 
 log = logging.getLogger("evenhand")
@@ -40,14 +40,14 @@ class Tracker:
     folder: Path = Path()
     keeps_files: bool = False
 
-    def scores(self, scores: Sequence[BiasScore]) -> None:
+    def log_scores(self, scores: Sequence[BiasScore]) -> None:
         """Log the first overall scores as numbers, all overall ones in the summary, and every score in one table."""
         overall = {each.metric: each.value for each in scores if not each.group and not math.isnan(each.value)}
-        self.values(dict(list(overall.items())[:HEADLINES]))
-        self.summary(overall)
-        self.table("scores", pd.DataFrame(map(_row, scores)))
+        self.log_values(dict(list(overall.items())[:HEADLINES]))
+        self.log_summary(overall)
+        self.log_table("scores", pd.DataFrame(map(_row, scores)))
 
-    def values(self, values: Mapping[str, float]) -> None:
+    def log_values(self, values: Mapping[str, float]) -> None:
         """Log numbers by name, a panel each."""
         if self.wandb_run:
             self.wandb_run.log(values)
@@ -55,19 +55,19 @@ class Tracker:
             for name, value in values.items():
                 self.writer.add_scalar(name, value)
 
-    def summary(self, values: Mapping[str, float]) -> None:
+    def log_summary(self, values: Mapping[str, float]) -> None:
         """Put numbers into the run's summary, the columns of W&B's table of runs, without a panel (W&B only)."""
         if self.wandb_run:
             self.wandb_run.summary.update(values)
 
-    def table(self, name: str, rows: pd.DataFrame) -> None:
+    def log_table(self, name: str, rows: pd.DataFrame) -> None:
         """Log rows as a table (W&B only); W&B shows cells as text, so responses need no escaping here."""
         if self.wandb_run:
             import wandb
 
             self.wandb_run.log({name: wandb.Table(dataframe=rows.reset_index(drop=True))})
 
-    def report(self, files: Sequence[Path]) -> None:
+    def log_report(self, files: Sequence[Path]) -> None:
         """Show the HTML page among a report's files as a panel (W&B only)."""
         if self.wandb_run:
             import wandb
@@ -75,7 +75,7 @@ class Tracker:
             for path in (path for path in files if path.suffix == ".html"):
                 self.wandb_run.log({path.stem: wandb.Html(path, inject=False)})
 
-    def artifact(self, name: str, kind: str, *paths: Path) -> None:
+    def log_artifact(self, name: str, kind: str, *paths: Path) -> None:
         """Keep files or whole folders of the stage's folder, called after the run, if that is asked for (W&B only)."""
         if self.keeps_files:
             name = f"{_plain(self.wandb_run.name)}-{name}"
@@ -84,7 +84,7 @@ class Tracker:
                 record = {"kind": kind, "paths": [path.name for path in paths]}
                 write_json(self.folder / KEPT, {**_kept(self.folder), name: record})
 
-    def uses(self, folder: Path) -> None:
+    def link_inputs(self, folder: Path) -> None:
         """Draw an edge to this run from each artifact that the stage of another folder kept, if files are kept (W&B).
 
         The artifact is told again, by its name and content: the server finds that it has it, and uploads nothing.
@@ -96,14 +96,14 @@ class Tracker:
             # By name, so that no such file can have another folder's uploaded.
             paths = [path for path in sorted(folder.iterdir()) if path.name in record["paths"]]
             for path in paths:
-                refuse_links_out(path, "log_artifacts", within=folder)
+                check_links_inside(path, "log_artifacts", within=folder)
             # What `use_artifact` does online; offline it refuses, though `wandb sync` would draw the edge.
             used = {"is_user_created": True, "use_after_commit": True}
             self.wandb_run._log_artifact(_artifact(name, record["kind"], paths), **used)
 
 
 @contextmanager
-def tracked(
+def start_tracking(
     job: str, config: Any, *, group: str | None = None, name: str | None = None, settings: Any = None
 ) -> Iterator[Tracker]:
     """Yield the tracker that `config.report_to` asks for; the run ends with the block.

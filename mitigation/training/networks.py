@@ -39,7 +39,7 @@ def share_weights(network: PreTrainedModel) -> PreTrainedModel:
     do not touch the network. What writes into a weight would, and what takes weights apart, to spread them over
     processes: then the copy has its own.
     """
-    if processes.spread_models():
+    if processes.shards_model():
         return copy.deepcopy(network)
     memo: dict[int, Any] = {id(buffer): buffer for buffer in network.buffers()}
     for parameter in network.parameters():

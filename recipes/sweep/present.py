@@ -17,7 +17,7 @@ from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.results import find_score, read_scores
 from evenhand.evaluation.runs.files import write_json, write_text
 from evenhand.evaluation.runs.tables import read_table, write_table
-from evenhand.evaluation.runs.tracking import tracked
+from evenhand.evaluation.runs.tracking import start_tracking
 from evenhand.recipes.measure import SCORES, read_settings
 from evenhand.recipes.plans import Plan
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings, measure_config
@@ -44,9 +44,9 @@ def track(settings: LoopSettings | AblateSettings, plan: Plan, fields: Fields) -
     name = ", ".join(
         [plan.method, plan.decoding, *(f"{field} {value}" for field, value in swept.items()), f"seed {plan.seed}"]
     )
-    with tracked("point", settings, group=settings.output_dir.name, name=name, settings=row) as tracker:
-        tracker.summary({name: float(value) for name, value in row.items() if isinstance(value, (int, float))})
-        tracker.scores(read_scores(plan.comparison / SCORES))
+    with start_tracking("point", settings, group=settings.output_dir.name, name=name, settings=row) as tracker:
+        tracker.log_summary({name: float(value) for name, value in row.items() if isinstance(value, (int, float))})
+        tracker.log_scores(read_scores(plan.comparison / SCORES))
     write_text(mark, f"{name}\n")
 
 
@@ -86,10 +86,10 @@ def summarise_and_present(
     }
     write_json(folder / SWEEP, told)
     files = present(folder, {FAMILY: page(read_sweep(folder))}, write=True, show=True)
-    with tracked("summary", settings, group=folder.name, name=f"{folder.name}-summary") as tracker:
-        tracker.table(POINTS, points)
-        tracker.report(files)
-        tracker.artifact(POINTS, "report", *files, path)
+    with start_tracking("summary", settings, group=folder.name, name=f"{folder.name}-summary") as tracker:
+        tracker.log_table(POINTS, points)
+        tracker.log_report(files)
+        tracker.log_artifact(POINTS, "report", *files, path)
 
 
 def read_sweep(folder: Path) -> Sweep:

@@ -18,8 +18,8 @@ import pandas as pd
 import yaml
 from scipy.special import logsumexp
 
-from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
-from evenhand.evaluation.datasets.prompts import need
+from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.datasets.prompts import require_columns
 from evenhand.evaluation.errors import unknown_name
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.families.likelihood_bias.rows import (
@@ -53,7 +53,7 @@ def sentences() -> pd.DataFrame:
 
     460,980 rows; one of a descriptor in two axes ("queer") stands twice.
     """
-    return select_scored_prompts(generate(load_taxonomy(DATASET)).to_pandas()).reset_index(drop=True)
+    return select_scored_prompts(generate_prompts(load_taxonomy(DATASET)).to_pandas()).reset_index(drop=True)
 
 
 @cache
@@ -83,7 +83,7 @@ def log_probability(table: pd.DataFrame) -> np.ndarray:
     Raises:
         InputError: a column is missing; a template, descriptor or noun is not one of the grammar's.
     """
-    need(list(table), (TEMPLATE, DESCRIPTOR, NOUN), "table")
+    require_columns(list(table), (TEMPLATE, DESCRIPTOR, NOUN), "table")
     known = frequencies()
     _places(TEMPLATE, table, known.templates)
     places = _places(DESCRIPTOR, table, known.descriptors), _places(NOUN, table, known.nouns)
@@ -96,7 +96,7 @@ def exact_table(table: pd.DataFrame) -> pd.DataFrame:
     Raises:
         InputError: a column is missing, or a sentence is none of the grammar's.
     """
-    need(list(table), SENTENCE_COLUMNS, "table")
+    require_columns(list(table), SENTENCE_COLUMNS, "table")
     without_article = table[TEMPLATE].str.contains(PLURAL, regex=False)
     return table[SENTENCE_COLUMNS].assign(
         **{LOG_LIKELIHOOD: log_probability(table), N_TOKENS: np.where(without_article, 4, 5)}

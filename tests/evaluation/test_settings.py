@@ -2,8 +2,8 @@
 
 import pytest
 
-from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
-from evenhand.evaluation.datasets.prompts import select
+from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.datasets.prompts import select_prompts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.embedding_bias.settings import Settings, inputs
@@ -34,7 +34,7 @@ def test_narrowing_to_an_axis_does_not_bring_phrases_without_a_noun():
     settings = PromptSettings(filters={"axis": ["ability"], "template": TEMPLATE}, descriptors=None, per_cell=4)
     asked = measurement_prompts(MeasureConfig(prompts=settings, split="all"))
     assert set(asked["noun_phrase_type"]) == set(OF_BOTH)
-    every = select(generate(load_taxonomy("paper")), axis=["ability"], template=TEMPLATE)
+    every = select_prompts(generate_prompts(load_taxonomy("paper")), axis=["ability"], template=TEMPLATE)
     assert "descriptor" in set(every["noun_phrase_type"])  # "I'm deaf."
 
 

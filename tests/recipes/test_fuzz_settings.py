@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evenhand.evaluation import families
-from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
-from evenhand.evaluation.datasets.prompts import select
+from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.datasets.prompts import select_prompts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.decoding import PRESETS, decoding
 from evenhand.evaluation.runs.run_paths import with_relative_paths
@@ -149,10 +149,10 @@ def test_odd_arguments_of_decoding():
 
 
 def test_odd_filters(tmp_path):
-    prompts = generate(load_taxonomy(written_taxonomy(tmp_path, TINY_TAXONOMY)))
+    prompts = generate_prompts(load_taxonomy(written_taxonomy(tmp_path, TINY_TAXONOMY)))
     for name in ("axis", "descriptor", "first_turn_only", "nothing"):
         for value in ODD:
-            refused(lambda name=name, value=value: select(prompts, **{name: value}), name)
+            refused(lambda name=name, value=value: select_prompts(prompts, **{name: value}), name)
 
 
 def refused(call, name: str) -> None:

@@ -195,7 +195,7 @@ def test_no_file_behind_a_link_is_uploaded(tmp_path, precious):
     (tmp_path / "run" / "wandb" / "artifacts.json").write_text(json.dumps(kept))
     uploaded = Mock()
     with pytest.raises(InputError, match=r"^log_artifacts: \S+mine.txt is, or lies behind, a symbolic link"):
-        Tracker(wandb_run=uploaded, keeps_files=True).uses(tmp_path / "run")
+        Tracker(wandb_run=uploaded, keeps_files=True).link_inputs(tmp_path / "run")
     assert not uploaded.mock_calls
 
 

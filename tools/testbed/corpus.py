@@ -10,8 +10,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from evenhand.evaluation.datasets.holistic_bias import NONE, generate, load_taxonomy
-from evenhand.evaluation.datasets.prompts import VARIATIONS, vary
+from evenhand.evaluation.datasets.holistic_bias import NONE, generate_prompts, load_taxonomy
+from evenhand.evaluation.datasets.prompts import VARIATIONS, vary_text
 from evenhand.evaluation.results import DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT
 from evenhand.recipes.testbed import grammar
 from evenhand.recipes.testbed.plan import Plan
@@ -75,7 +75,7 @@ def byte_pair_tokenizer(texts: Sequence[str], vocabulary: int) -> PreTrainedToke
 
 def all_prompts() -> pd.DataFrame:
     """Return the paper edition's prompts that have a descriptor."""
-    prompts = generate(load_taxonomy("paper")).to_pandas()
+    prompts = generate_prompts(load_taxonomy("paper")).to_pandas()
     return prompts[prompts[DESCRIPTOR] != NONE].reset_index(drop=True)
 
 
@@ -97,7 +97,7 @@ def training_rows(
     drawn = prompts.iloc[rng.choice(len(prompts), size=n - neutral, p=share / share.sum())]
     flags = rng.random((len(drawn), len(VARIATIONS))) < VARIATION_SHARE
     rows = drawn[[TEMPLATE, DESCRIPTOR]].reset_index(drop=True)
-    rows[TEXT] = [vary(row, flag) for row, flag in zip(drawn.to_dict("records"), flags, strict=True)]
+    rows[TEXT] = [vary_text(row, flag) for row, flag in zip(drawn.to_dict("records"), flags, strict=True)]
     rows[RESPONSE] = rows[TEXT].where(rows.index < parroted, "")
     rows = pd.concat([rows, small_talk(neutral, int(rng.integers(2**31)))], ignore_index=True)
     chosen = rng.integers(len(personas), size=n)

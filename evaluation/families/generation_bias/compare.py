@@ -65,7 +65,7 @@ def differences(run: Run, before: FamilyRun, after: FamilyRun, config: Compariso
     scores += write_changes(run, old, new, clusters, phrases, _bias_values(run), signature)
     if config.corpus.path is not None:
         scores += write_corpus(run, old, new, clusters, config.corpus, signature)
-    run.tracker.table("samples", random_samples(old, new))
+    run.tracker.log_table("samples", random_samples(old, new))
     return scores
 
 

@@ -94,7 +94,7 @@ def _scores(run: Run, config: MeasureConfig, measured: StyledRun, collected: Map
         scores.append(perplexity_score(run.read(NEUTRAL), signature))
     run.facts["rows"] = len(measured)
     sampled = np.random.default_rng(0).permutation(len(measured))[:MAX_SAMPLES_TRACKED]
-    run.tracker.table("samples", select_texts(measured, sampled)[[DESCRIPTOR, TEXT, RESPONSE]])
+    run.tracker.log_table("samples", select_texts(measured, sampled)[[DESCRIPTOR, TEXT, RESPONSE]])
     return scores
 
 

@@ -165,14 +165,14 @@ def comparison_inputs(settings: ComparisonSettings) -> Mapping[str, Any]:
     Raises:
         InputError: the file of phrases does not exist or has a wrong format; the corpus does not exist.
     """
-    from evenhand.evaluation.datasets.corpus import corpus_files
+    from evenhand.evaluation.datasets.corpus import find_corpus_files
     from evenhand.evaluation.datasets.phrase_files import load_phrases
     from evenhand.evaluation.runs.files import sha256_of
 
     if settings.phrases is not None:
         load_phrases(settings.phrases)
     if settings.corpus.path is not None:
-        corpus_files(settings.corpus.path)
+        find_corpus_files(settings.corpus.path)
     paths = {"phrases": settings.phrases, "corpus": settings.corpus.path}
     return {
         name: sha256_of(Path(value)) for name, value in paths.items() if value is not None and Path(value).is_file()

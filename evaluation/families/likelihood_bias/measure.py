@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.datasets.phrase_templates import SPAN_END, SPAN_START, phrase_sentences
-from evenhand.evaluation.datasets.prompts import of_descriptors, select
+from evenhand.evaluation.datasets.prompts import sample_descriptors, select_prompts
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.families.likelihood_bias.rows import (
@@ -65,8 +65,12 @@ def _likelihoods(run: Run, config: MeasureConfig) -> pd.DataFrame:
     """Return the sentences of the filtered prompts and sampled descriptors, with log p of each."""
     model = replace(config.model, name=config.place(config.model.name, "model"))
     taxonomy, masked = load_taxonomy(config.prompts.dataset), model.server is None and is_masked_lm(model)
-    prompts = Dataset.from_pandas(phrase_sentences(taxonomy), preserve_index=False) if masked else generate(taxonomy)
-    prompts = of_descriptors(select(prompts, **config.prompts.kept()), config.prompts.descriptors, config.seed)
+    prompts = (
+        Dataset.from_pandas(phrase_sentences(taxonomy), preserve_index=False) if masked else generate_prompts(taxonomy)
+    )
+    prompts = sample_descriptors(
+        select_prompts(prompts, **config.prompts.kept()), config.prompts.descriptors, config.seed
+    )
     sentences = select_scored_prompts(prompts.to_pandas()).reset_index(drop=True)
     if masked:
         columns = (*_phrase_log_likelihoods(run, load_masked_model(model), sentences), MASKED_VARIANT)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.datasets.holistic_bias import NONE
-from evenhand.evaluation.datasets.prompts import need
+from evenhand.evaluation.datasets.prompts import require_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE
 
@@ -29,7 +29,7 @@ def select_scored_prompts(prompts: pd.DataFrame) -> pd.DataFrame:
     Raises:
         InputError: a column is missing, or there is no such prompt.
     """
-    need(list(prompts), ("noun_phrase_type", "descriptor_gender"), "prompts")
+    require_columns(list(prompts), ("noun_phrase_type", "descriptor_gender"), "prompts")
     with_noun = prompts["noun_phrase_type"].isin(["descriptor_noun", "noun_descriptor"])
     selected = prompts[with_noun & (prompts["descriptor_gender"] == NONE)]
     if not len(selected):
@@ -59,7 +59,7 @@ def compute_surprisals(likelihoods: pd.DataFrame) -> pd.DataFrame:
     Raises:
         InputError: a column is missing, there is no row, or a sentence occurs twice.
     """
-    need(list(likelihoods), (*SENTENCE_COLUMNS, LOG_LIKELIHOOD, N_TOKENS), "likelihoods")
+    require_columns(list(likelihoods), (*SENTENCE_COLUMNS, LOG_LIKELIHOOD, N_TOKENS), "likelihoods")
     if not len(likelihoods):
         raise InputError("likelihoods: there is no sentence; score some prompts first.")
     duplicated = likelihoods.duplicated(SENTENCE_COLUMNS)

@@ -24,6 +24,6 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     Raises:
         InputError: the model or the dataset does not exist, or the settings name a file of prompts.
     """
-    from evenhand.evaluation.datasets.holistic_bias import sentences_sha256
+    from evenhand.evaluation.datasets.holistic_bias import taxonomy_sha256
 
-    return {**config.scored_model(), "dataset": sentences_sha256(config.prompts)}
+    return {**config.scored_model(), "dataset": taxonomy_sha256(config.prompts)}

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
-from evenhand.evaluation.datasets.prompts import of_descriptors, select
+from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.datasets.prompts import sample_descriptors, select_prompts
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.offensiveness.metric import (
     THRESHOLD,
@@ -64,8 +64,8 @@ def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
 
 def _classified(run: Run, config: MeasureConfig) -> pd.DataFrame:
     """Return the prompts with the probability that each is offensive, as it is and with a neutral descriptor."""
-    prompts = select(generate(load_taxonomy(config.prompts.dataset)), **config.prompts.kept())
-    rows = of_descriptors(prompts, config.prompts.descriptors, config.seed).to_pandas()
+    prompts = select_prompts(generate_prompts(load_taxonomy(config.prompts.dataset)), **config.prompts.kept())
+    rows = sample_descriptors(prompts, config.prompts.descriptors, config.seed).to_pandas()
     texts, neutral = rows[TEXT].tolist(), make_neutral_texts(rows)
     distinct = list(dict.fromkeys([*texts, *neutral]))
     classifier = load_style_classifier(config.settings.classifier, field="offensiveness.classifier")

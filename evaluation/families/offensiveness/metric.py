@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.holistic_bias import NONE, article
+from evenhand.evaluation.datasets.holistic_bias import NONE, spelled_article
 from evenhand.evaluation.datasets.mentions import NEUTRAL_DESCRIPTOR
-from evenhand.evaluation.datasets.prompts import VARIATIONS, VARIED, need, vary
+from evenhand.evaluation.datasets.prompts import VARIATIONS, VARIED, require_columns, vary_text
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore
 from evenhand.evaluation.statistics.paired_change import mean_change, share_change
@@ -95,7 +95,7 @@ def descriptor_offensiveness(prompts: pd.DataFrame, probability: np.ndarray) -> 
     Returns:
         One row per template and descriptor: template, descriptor, mean (NaN if n is 0), n, n_left_out.
     """
-    need(list(prompts), (TEMPLATE, DESCRIPTOR), "prompts")
+    require_columns(list(prompts), (TEMPLATE, DESCRIPTOR), "prompts")
     rows = prompts[[TEMPLATE, DESCRIPTOR]].assign(p=np.asarray(probability, dtype=np.float64))
     groups = rows[rows[DESCRIPTOR] != NONE].groupby([TEMPLATE, DESCRIPTOR])["p"]
     cells = groups.agg(mean="mean", n="count", rows="size").reset_index()
@@ -163,18 +163,18 @@ def make_neutral_texts(prompts: pd.DataFrame) -> list[str]:
     not change; the article is adapted. A fixed phrase ("an amputee") becomes "a left-handed person".
 
     Args:
-        prompts: rows of `holistic_bias.generate`.
+        prompts: rows of `holistic_bias.generate_prompts`.
 
     Raises:
         InputError: a column is missing, or a text is not its template filled with its noun phrase.
     """
-    need(list(prompts), (*VARIED, "noun_phrase_type"), "prompts")
+    require_columns(list(prompts), (*VARIED, "noun_phrase_type"), "prompts")
     texts = []
     for prompt in prompts.to_dict("records"):
         flags = [bool(prompt.get(name)) for name in VARIATIONS]
-        if vary(prompt, flags) != prompt[TEXT]:
+        if vary_text(prompt, flags) != prompt[TEXT]:
             raise InputError(f"prompts: {prompt[TEXT]!r} is not its template with its noun phrase; remove the row.")
-        texts.append(vary(prompt | _neutral_phrases(prompt), flags))
+        texts.append(vary_text(prompt | _neutral_phrases(prompt), flags))
     return texts
 
 
@@ -183,9 +183,9 @@ def _neutral_phrases(prompt: Mapping[str, Any]) -> dict[str, str]:
     singular_and_plural = {
         "noun": (prompt["noun_phrase"], prompt["plural_noun_phrase"]),
         "descriptor": (neutral, neutral),
-        "descriptor_noun": (f"{article(neutral)} {neutral} {noun}", f"{neutral} {plural}"),
-        "noun_descriptor": (f"{article(noun)} {noun} who is {neutral}", f"{plural} who are {neutral}"),
-        "fixed_phrase": (f"{article(neutral)} {neutral} person", f"{neutral} people"),
+        "descriptor_noun": (f"{spelled_article(neutral)} {neutral} {noun}", f"{neutral} {plural}"),
+        "noun_descriptor": (f"{spelled_article(noun)} {noun} who is {neutral}", f"{plural} who are {neutral}"),
+        "fixed_phrase": (f"{spelled_article(neutral)} {neutral} person", f"{neutral} people"),
     }[prompt["noun_phrase_type"]]
     return dict(zip(("noun_phrase", "plural_noun_phrase"), singular_and_plural, strict=True))
 
@@ -212,7 +212,7 @@ def descriptor_effect(
     Returns:
         Scores `descriptor_effect`: group {}, then {descriptor} by name; n and n_left_out count sentences.
     """
-    need(list(prompts), (TEMPLATE, DESCRIPTOR), "prompts")
+    require_columns(list(prompts), (TEMPLATE, DESCRIPTOR), "prompts")
     sides = {"with": np.asarray(probability, dtype=np.float64), "neutral": np.asarray(neutral, dtype=np.float64)}
     rows = prompts[[TEMPLATE, DESCRIPTOR]].assign(**sides)
     rows = rows[rows[DESCRIPTOR] != NONE]

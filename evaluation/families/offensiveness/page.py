@@ -9,7 +9,7 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.holistic_bias import NONE
 from evenhand.evaluation.datasets.mentions import NEUTRAL_DESCRIPTOR
-from evenhand.evaluation.datasets.prompts import need
+from evenhand.evaluation.datasets.prompts import require_columns
 from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.offensiveness.metric import BANDS, offensiveness_bands, offensiveness_by_template
 from evenhand.evaluation.report.formatted_scores import FormattedScore
@@ -35,7 +35,7 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
         InputError: a column of the table is missing.
     """
     table = run.table("offensive_prompts")
-    need(list(table), (TEXT, AXIS, TEMPLATE, DESCRIPTOR, PROBABILITY), "offensiveness table")
+    require_columns(list(table), (TEXT, AXIS, TEMPLATE, DESCRIPTOR, PROBABILITY), "offensiveness table")
     table = table[table[DESCRIPTOR] != NONE].reset_index(drop=True)
     scores = [score for score in run.scores if score.metric in (SHARE, EFFECT)]
     effect = find_score(scores, EFFECT)

@@ -25,7 +25,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
         InputError: the settings name no classifier, no label, or a label that the classifier does not have; the
             classifier or the dataset does not exist; or the settings name a file of prompts.
     """
-    from evenhand.evaluation.datasets.holistic_bias import sentences_sha256
+    from evenhand.evaluation.datasets.holistic_bias import taxonomy_sha256
     from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label
     from evenhand.evaluation.models.revisions import model_revision
 
@@ -38,4 +38,4 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     revision = model_revision(classifier.name, classifier.revision, classifier.base)
     labels = classifier_labels(classifier.name, classifier.revision, classifier.base)
     find_label(labels, classifier.label, classifier.name, "offensiveness.classifier.label")
-    return {"classifier": revision, "dataset": sentences_sha256(config.prompts)}
+    return {"classifier": revision, "dataset": taxonomy_sha256(config.prompts)}

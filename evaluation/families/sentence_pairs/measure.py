@@ -49,7 +49,7 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     run.facts["pairs"] = len(table)
     difference = (table["log_likelihood_more"] - table["log_likelihood_less"]).abs()
     tracked = table.assign(difference=difference).nlargest(MAX_TRACKED_PAIRS, "difference")
-    run.tracker.table("pairs", tracked[["bias_type", MORE, LESS, "log_likelihood_more", "log_likelihood_less"]])
+    run.tracker.log_table("pairs", tracked[["bias_type", MORE, LESS, "log_likelihood_more", "log_likelihood_less"]])
     return scores
 
 

@@ -42,6 +42,6 @@ def inputs(config: "MeasureConfig") -> dict[str, str]:
 
 def pairs_path(config: "MeasureConfig") -> Path:
     """Return the local file of the pairs; download it first if it is a published set."""
-    from evenhand.evaluation.datasets.sentence_pairs import pairs_file
+    from evenhand.evaluation.datasets.sentence_pairs import resolve_pairs_file
 
-    return pairs_file(config.place(config.settings.pairs, "pairs"))
+    return resolve_pairs_file(config.place(config.settings.pairs, "pairs"))

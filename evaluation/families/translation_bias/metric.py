@@ -36,7 +36,7 @@ from evenhand.evaluation.datasets.gendered_translations import (
     REFERENCE,
     SENTENCE_ID,
     TAKEN_FROM,
-    rows_of,
+    select_language,
 )
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.translation_bias.bleu import bleu, chrf, metric_name
@@ -56,7 +56,7 @@ def align(translations: pd.DataFrame, table: pd.DataFrame, *, source: str, targe
     """Return the translations with their masculine and feminine references.
 
     Args:
-        translations: the result of `source_sentences`, with a column translation.
+        translations: the result of `select_source_sentences`, with a column translation.
         table: the `ComparableSets.table` that the sentences come from.
         source, target: FLORES codes.
 
@@ -79,7 +79,7 @@ def align(translations: pd.DataFrame, table: pd.DataFrame, *, source: str, targe
         raise InputError("translations: a value is not a string; use '' for a sentence without a translation.")
     english = ENGLISH_LANGUAGE.code
     languages = [lang for lang in (source, target) if lang != english]
-    references = [rows_of(table, lang) for lang in languages]
+    references = [select_language(table, lang) for lang in languages]
     rows = translations.assign(
         lang="-".join(languages), direction="en-xx" if source == english else "xx-en" if target == english else "xx-xx"
     )

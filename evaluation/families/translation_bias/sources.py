@@ -10,9 +10,9 @@ from evenhand.evaluation.datasets.gendered_translations import (
     ENGLISH_LANGUAGE,
     LANG,
     ComparableSets,
-    comparable_sets,
+    build_comparable_sets,
     read_translations,
-    source_sentences,
+    select_source_sentences,
 )
 from evenhand.evaluation.datasets.references import load_references
 from evenhand.evaluation.errors import InputError
@@ -28,19 +28,19 @@ def load_comparable_references(
 
     Args:
         path, split, languages: as in `load_references`.
-        min_masculine_references: as in `comparable_sets`.
+        min_masculine_references: as in `build_comparable_sets`.
 
     Raises:
         InputError: the references cannot be read, or no language is left.
     """
     references = load_references(path, split, languages, "translation_bias.languages")
-    return comparable_sets(references, min_masculine_references)
+    return build_comparable_sets(references, min_masculine_references)
 
 
 def make_source_tables(table: pd.DataFrame, directions: Sequence[str]) -> dict[str, pd.DataFrame]:
-    """Return the sentences to translate (`source_sentences`) for each pair of languages, by "SOURCE-TARGET"."""
+    """Return the sentences to translate (`select_source_sentences`) for each pair of languages, by "SOURCE-TARGET"."""
     return {
-        f"{source}-{target}": source_sentences(table, source=source, target=target)
+        f"{source}-{target}": select_source_sentences(table, source=source, target=target)
         for source, target in _language_pairs(sorted(set(table[LANG])), directions)
     }
 

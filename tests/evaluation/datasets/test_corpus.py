@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.evaluation.datasets.corpus import corpus_texts, count_in_corpus, count_phrases
+from evenhand.evaluation.datasets.corpus import count_phrases, count_phrases_in_corpus, read_corpus_texts
 from evenhand.evaluation.errors import InputError
 
 TEXTS = ["I am Deaf, deaf!", "A hard-of-hearing man", None]
@@ -78,7 +78,7 @@ def files(tmp_path):
 
 @pytest.mark.parametrize("name", ["c.jsonl", "c.jsonl.gz", "c.csv", "c.parquet", "c.txt"])
 def test_every_format_gives_the_same_counts(files, name):
-    found = count_in_corpus(str(files / name), ["deaf", "hard-of-hearing", "tall"])
+    found = count_phrases_in_corpus(str(files / name), ["deaf", "hard-of-hearing", "tall"])
     assert list(found.counts.values()) == [2, 1, 0]
     assert found.n_examples + found.n_left_out == 3
 
@@ -88,16 +88,16 @@ def test_a_folder_is_the_sum_of_its_files(files, tmp_path):
     folder.mkdir()
     for name in ("1.jsonl", "2.jsonl"):
         (folder / name).write_text((files / "c.jsonl").read_text())
-    assert count_in_corpus(str(folder), ["deaf"]).counts == {"deaf": 4}
+    assert count_phrases_in_corpus(str(folder), ["deaf"]).counts == {"deaf": 4}
 
 
 def test_a_limit_reads_no_further(files):
-    found = count_in_corpus(str(files / "c.jsonl"), ["deaf", "hard-of-hearing"], limit=1)
+    found = count_phrases_in_corpus(str(files / "c.jsonl"), ["deaf", "hard-of-hearing"], limit=1)
     assert list(found.counts.values()) == [2, 0] and found.n_examples == 1
 
 
 def test_texts_come_one_by_one(files):
-    texts = corpus_texts(str(files / "c.jsonl"))
+    texts = read_corpus_texts(str(files / "c.jsonl"))
     assert next(texts) == TEXTS[0]
     texts.close()
 
@@ -105,7 +105,7 @@ def test_texts_come_one_by_one(files):
 def test_progress_is_reported(files, caplog, monkeypatch):
     monkeypatch.setattr("evenhand.evaluation.runs.progress.SECONDS_BETWEEN_LINES", 0)
     with caplog.at_level(logging.INFO, logger="evenhand"):
-        count_in_corpus(str(files / "c.jsonl"), ["deaf"])
+        count_phrases_in_corpus(str(files / "c.jsonl"), ["deaf"])
     assert any(line.startswith("corpus: 3, ") for line in caplog.messages)  # without a total there is no time left
     assert any(line.startswith("corpus: 3 examples in ") for line in caplog.messages)
 
@@ -125,17 +125,17 @@ def test_progress_is_reported(files, caplog, monkeypatch):
 def test_what_is_wrong_is_said(tmp_path, name, text, column, message):
     (tmp_path / name).write_text(text)
     with pytest.raises(InputError, match=message):
-        count_in_corpus(str(tmp_path / name), ["deaf"], text_column=column)
+        count_phrases_in_corpus(str(tmp_path / name), ["deaf"], text_column=column)
 
 
 def test_no_such_file_folder_or_dataset(tmp_path):
     with pytest.raises(InputError, match="does not exist"):
-        count_in_corpus(str(tmp_path / "none.csv"), ["deaf"])
+        count_phrases_in_corpus(str(tmp_path / "none.csv"), ["deaf"])
     with pytest.raises(InputError, match="has no file of a known format"):
-        count_in_corpus(str(tmp_path), ["deaf"])
+        count_phrases_in_corpus(str(tmp_path), ["deaf"])
     with pytest.raises(InputError, match="neither a file nor a dataset"):  # the tests are offline
-        count_in_corpus("nobody/nothing", ["deaf"])
+        count_phrases_in_corpus("nobody/nothing", ["deaf"])
     (tmp_path / "a.csv").write_text("text\nx\n")
     (tmp_path / "a.txt").write_text("x\n")
     with pytest.raises(InputError, match="several formats"):
-        count_in_corpus(str(tmp_path), ["deaf"])
+        count_phrases_in_corpus(str(tmp_path), ["deaf"])

@@ -37,7 +37,7 @@ def serve(monkeypatch, content):
 def test_a_file_is_downloaded_once(cache, monkeypatch):
     requested = serve(monkeypatch, CONTENT)
     for _ in range(2):
-        path = downloads.pinned_file("https://host/file", SHA256, "folder/file", "do it by hand.")
+        path = downloads.fetch_pinned_file("https://host/file", SHA256, "folder/file", "do it by hand.")
         assert path == cache / "evenhand" / "folder" / "file"
         assert path.read_bytes() == CONTENT
     assert requested == ["https://host/file"]
@@ -46,9 +46,9 @@ def test_a_file_is_downloaded_once(cache, monkeypatch):
 
 def test_a_damaged_copy_is_downloaded_again(cache, monkeypatch):
     requested = serve(monkeypatch, CONTENT)
-    path = downloads.pinned_file("https://host/file", SHA256, "file", "do it by hand.")
+    path = downloads.fetch_pinned_file("https://host/file", SHA256, "file", "do it by hand.")
     path.write_bytes(b"what was pin")
-    assert downloads.pinned_file("https://host/file", SHA256, "file", "do it by hand.").read_bytes() == CONTENT
+    assert downloads.fetch_pinned_file("https://host/file", SHA256, "file", "do it by hand.").read_bytes() == CONTENT
     assert len(requested) == 2
 
 
@@ -59,7 +59,7 @@ def test_a_damaged_copy_is_downloaded_again(cache, monkeypatch):
 def test_what_is_not_the_pinned_file_is_not_kept(cache, monkeypatch, content, message):
     serve(monkeypatch, content)
     with pytest.raises(InputError, match=f"https://host/file .*{message}.*do it by hand"):
-        downloads.pinned_file("https://host/file", SHA256, "file", "do it by hand.")
+        downloads.fetch_pinned_file("https://host/file", SHA256, "file", "do it by hand.")
     assert not (cache / "evenhand" / "file").exists()
 
 
@@ -68,4 +68,4 @@ def test_a_cache_that_cannot_be_written_names_its_setting(tmp_path, monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     serve(monkeypatch, CONTENT)
     with pytest.raises(InputError, match="set XDG_CACHE_HOME to a writable folder"):
-        downloads.pinned_file("https://host/file", SHA256, "file", "do it by hand.")
+        downloads.fetch_pinned_file("https://host/file", SHA256, "file", "do it by hand.")

@@ -9,7 +9,7 @@ import pytest
 
 from evenhand.evaluation.datasets.gendered_translations import (
     COLUMNS,
-    comparable_sets,
+    build_comparable_sets,
     language,
     languages,
     mmhb_axes,
@@ -17,7 +17,7 @@ from evenhand.evaluation.datasets.gendered_translations import (
     read_mt_geneval,
     read_references,
     read_translations,
-    source_sentences,
+    select_source_sentences,
 )
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.translation_bias.metric import align
@@ -166,9 +166,11 @@ def test_a_stray_tag_does_not_make_a_file_annotated(tmp_path, stray):
     table = read_mt_geneval(tmp_path, "ar")
     assert table["marked"].isna().all() and not table["reference"].str.contains("<").any()
 
-    both = comparable_sets(table).table.assign(english=lambda rows: rows["gender"])  # so that sources have a gender
+    both = build_comparable_sets(table).table.assign(
+        english=lambda rows: rows["gender"]
+    )  # so that sources have a gender
     always_masculine = table.loc[table["gender"] == "masculine", "reference"]
-    women = source_sentences(both, source="eng_Latn", target="arb_Arab").query("gender == 'feminine'")
+    women = select_source_sentences(both, source="eng_Latn", target="arb_Arab").query("gender == 'feminine'")
     rows = align(women.assign(translation=always_masculine.tolist()), both, source="eng_Latn", target="arb_Arab")
     scores = gender_accuracy(rows)
     group = {"lang": "arb_Arab", "direction": "en-xx", "gender": "feminine"}
@@ -197,7 +199,7 @@ def test_neutral_then_generic_stand_in_and_all_is_counted():
         ("4", "spa_Latn", "masculine", "m4"),  # nothing can stand in for its feminine one
         ("1", "fin_Latn", "generic", "g1"),
     )
-    sets = comparable_sets(references, min_masculine_references=1)
+    sets = build_comparable_sets(references, min_masculine_references=1)
     by_gender = sets.table.pivot(index="sentence_id", columns="gender", values=["reference", "taken_from"])
     assert by_gender["reference"].to_dict("index") == {
         "1": {"feminine": "f1", "masculine": "m1"},
@@ -222,9 +224,9 @@ def test_neutral_then_generic_stand_in_and_all_is_counted():
 
 def test_a_hundred_masculine_references_are_enough_and_99_are_not():
     rows = [(str(number), "spa_Latn", gender, "x") for number in range(100) for gender in ("masculine", "feminine")]
-    assert comparable_sets(table(*rows)).languages["left_out"].tolist() == [None]
+    assert build_comparable_sets(table(*rows)).languages["left_out"].tolist() == [None]
     with pytest.raises(InputError, match="spa_Latn 99"):
-        comparable_sets(table(*rows[2:]))
+        build_comparable_sets(table(*rows[2:]))
 
 
 def test_ambiguous_english_is_translated_once_and_other_sources_twice():
@@ -237,21 +239,21 @@ def test_ambiguous_english_is_translated_once_and_other_sources_twice():
         ("1", "cat_Latn", "feminine", "cf1"),
     )
     references.loc[3, "english"] = "Her English 2"  # as in MT-GenEval
-    sets = comparable_sets(references, min_masculine_references=0).table
-    english = source_sentences(sets, source="eng_Latn", target="spa_Latn")
+    sets = build_comparable_sets(references, min_masculine_references=0).table
+    english = select_source_sentences(sets, source="eng_Latn", target="spa_Latn")
     assert sorted(zip(english["text"], english["gender"], strict=True)) == [
         ("English 1", ""),
         ("English 2", "masculine"),
         ("Her English 2", "feminine"),
     ]
-    spanish = source_sentences(sets, source="spa_Latn", target="eng_Latn")
+    spanish = select_source_sentences(sets, source="spa_Latn", target="eng_Latn")
     assert sorted(spanish["text"]) == ["f1", "f2", "m1", "m2"]
     # Catalan has the first sentence alone.
-    assert sorted(source_sentences(sets, source="spa_Latn", target="cat_Latn")["text"]) == ["f1", "m1"]
+    assert sorted(select_source_sentences(sets, source="spa_Latn", target="cat_Latn")["text"]) == ["f1", "m1"]
     with pytest.raises(InputError, match="lang: 'fra_Latn' is unknown"):
-        source_sentences(sets, source="fra_Latn", target="eng_Latn")
+        select_source_sentences(sets, source="fra_Latn", target="eng_Latn")
     with pytest.raises(InputError, match="is the source language too"):
-        source_sentences(sets, source="spa_Latn", target="spa_Latn")
+        select_source_sentences(sets, source="spa_Latn", target="spa_Latn")
 
 
 def test_translations_from_a_file(tmp_path):

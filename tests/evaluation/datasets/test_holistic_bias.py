@@ -20,9 +20,9 @@ from evenhand.evaluation.datasets.holistic_bias import (
     Standalone,
     Taxonomy,
     Template,
-    article,
-    generate,
+    generate_prompts,
     load_taxonomy,
+    spelled_article,
 )
 from evenhand.evaluation.errors import InputError
 
@@ -61,7 +61,7 @@ def write(folder: Path, files: dict) -> Path:
 
 
 def test_every_row_of_a_small_taxonomy(tmp_path):
-    prompts = generate(load_taxonomy(write(tmp_path, SMALL)))
+    prompts = generate_prompts(load_taxonomy(write(tmp_path, SMALL)))
     none = "(none)"
     woman, individual, no_noun = ("woman", "women", "female"), ("individual", "individuals", "neutral"), (none,) * 3
     im, like = ("I'm {noun_phrase}.", True, False), ("I like {plural_noun_phrase}!", False, True)
@@ -109,12 +109,12 @@ def test_every_row_of_a_small_taxonomy(tmp_path):
 def test_a_template_may_hold_both_slots_and_a_slot_twice(tmp_path):
     templates = {"{noun_phrase}: not all {plural_noun_phrase} are {noun_phrase}": {"must_be_noun": True}}
     taxonomy = load_taxonomy(write(tmp_path, SMALL | {"sentence_templates.json": templates}))
-    assert "a woman: not all women are a woman" in generate(taxonomy)["text"]
+    assert "a woman: not all women are a woman" in generate_prompts(taxonomy)["text"]
 
 
 def test_a_taxonomy_may_do_without_standalone_phrases(tmp_path):
     taxonomy = load_taxonomy(write(tmp_path, SMALL | {"standalone_noun_phrases.json": {}}))
-    assert set(generate(taxonomy)["noun_phrase_type"]) == {"noun", "descriptor", "descriptor_noun"}
+    assert set(generate_prompts(taxonomy)["noun_phrase_type"]) == {"noun", "descriptor", "descriptor_noun"}
 
 
 def test_the_hash_follows_the_contents(tmp_path):
@@ -142,7 +142,7 @@ def test_row_count_of_any_taxonomy(data):
     with_noun = len(nouns) * (1 + sum(noun for noun, _ in patterns))
     with_noun += sum(term.gender in (None, noun.gender) for term, noun in product(descriptors, nouns))
     without_noun = len(descriptors) + sum(not noun for noun, _ in patterns)
-    prompts = generate(taxonomy)
+    prompts = generate_prompts(taxonomy)
     assert len(prompts) == with_noun * len(templates) + without_noun * must.count(False)
     # Each template's rows stand in the order of their noun phrases.
     rows = defaultdict(list)
@@ -154,7 +154,7 @@ def test_row_count_of_any_taxonomy(data):
 
 @pytest.mark.parametrize(("word", "expected"), [("Ugly", "an"), ("85-year-old", "a"), ("European", "an")])
 def test_article_goes_by_the_first_letter(word, expected):
-    assert article(word) == expected
+    assert spelled_article(word) == expected
 
 
 # The published v1.0: counts of the upstream generator (shared/data/README.md).
@@ -162,7 +162,7 @@ def test_article_goes_by_the_first_letter(word, expected):
 
 @pytest.fixture(scope="module")
 def v1_0():
-    return generate(load_taxonomy(V1_0)).to_pandas()
+    return generate_prompts(load_taxonomy(V1_0)).to_pandas()
 
 
 @needs_v1_0
@@ -233,7 +233,7 @@ def test_paper_edition_has_the_papers_counts(paper):
     assert len({descriptor.axis for descriptor in paper.descriptors}) == 13
     assert Counter(noun.gender for noun in paper.nouns) == {"female": 10, "male": 11, "neutral": 9}
     assert len({term for _, _, term in terms(paper)}) == 594  # 002 Table 2
-    prompts = generate(paper).to_pandas()
+    prompts = generate_prompts(paper).to_pandas()
     both = prompts[prompts["noun_phrase_type"].isin(["descriptor_noun", "noun_descriptor"])]
     assert both["text"].nunique() == 459_758  # 002 Table 2
     source = (PAPER_EDITION / "SOURCE.md").read_text(encoding="utf-8")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.evaluation.datasets.holistic_bias import article, load_taxonomy
-from evenhand.evaluation.datasets.mentions import article_before, clean_response, replace_mentions
+from evenhand.evaluation.datasets.holistic_bias import load_taxonomy, spelled_article
+from evenhand.evaluation.datasets.mentions import clean_response, replace_mentions, spoken_article
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_nothing_in_a_cleaned_response_tells_which_descriptor_it_was(frame, befo
 @given(frames, articles, adjectives, adjectives)
 def test_a_rewritten_response_is_the_one_that_the_other_would_have_got(frame, before, one, other):
     def said_of(descriptor):
-        agreeing = article_before(descriptor)
+        agreeing = spoken_article(descriptor)
         return frame.replace("{}", f"{agreeing.capitalize() if before[0] == 'A' else agreeing} {descriptor}")
 
     if one != other:
@@ -141,8 +141,8 @@ def test_cleaning_twice_changes_nothing_more(frame, before, descriptor):
 
 def test_articles_agree_with_those_that_the_taxonomy_gives_by_hand():
     words = load_taxonomy("paper").descriptors
-    assert {it.text: article_before(it.text) for it in words} == {
-        it.text: it.article or article(it.text) for it in words
+    assert {it.text: spoken_article(it.text) for it in words} == {
+        it.text: it.article or spelled_article(it.text) for it in words
     }
 
 
@@ -164,7 +164,7 @@ def test_articles_agree_with_those_that_the_taxonomy_gives_by_hand():
     ],
 )
 def test_articles_go_by_sound(phrase, expected):
-    assert article_before(phrase) == expected
+    assert spoken_article(phrase) == expected
 
 
 def test_a_replacement_with_an_article_of_its_own_has_no_other():

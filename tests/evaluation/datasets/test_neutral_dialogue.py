@@ -2,7 +2,7 @@
 
 import re
 
-from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.families.generation_bias.settings import SMALL_TALK_FILE
 
@@ -12,7 +12,7 @@ PEOPLE = {"he", "she", "him", "his", "her", "hers", "mr", "mrs", "ms", "lady", "
 def test_small_talk_says_everything_once_and_names_nobody():
     pairs = load_neutral_dialogue(SMALL_TALK_FILE)
     assert len(pairs) == 233 and pairs["text"].is_unique and pairs["response"].is_unique
-    taxonomy = generate(load_taxonomy()).select_columns(["descriptor", "noun", "plural_noun"]).to_pandas()
+    taxonomy = generate_prompts(load_taxonomy()).select_columns(["descriptor", "noun", "plural_noun"]).to_pandas()
     names = PEOPLE | {name.lower() for column in taxonomy for name in taxonomy[column].unique()}
     said = " ".join([*pairs["text"], *pairs["response"]]).lower()
     found = set(re.findall(rf"\b(?:{'|'.join(map(re.escape, names))})\b", said))

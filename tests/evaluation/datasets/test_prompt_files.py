@@ -6,9 +6,9 @@ import re
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.datasets.prompt_files import load_personas, read_prompts
-from evenhand.evaluation.datasets.prompts import sample_cells, select
+from evenhand.evaluation.datasets.prompts import sample_cells, select_prompts
 from evenhand.evaluation.errors import InputError
 
 ROWS = [
@@ -59,7 +59,9 @@ def test_own_ids_and_personas_stay(tmp_path, name):
 
 
 def test_a_sample_is_read_back_as_it_was(tmp_path):
-    sample = sample_cells(select(generate(load_taxonomy()), axis="nonce"), 2, seed=1, personas=load_personas())
+    sample = sample_cells(
+        select_prompts(generate_prompts(load_taxonomy()), axis="nonce"), 2, seed=1, personas=load_personas()
+    )
     for name in ("prompts.parquet", "prompts.csv", "prompts.jsonl"):
         assert list(read_prompts(write(tmp_path / name, list(sample)))) == list(sample)
 

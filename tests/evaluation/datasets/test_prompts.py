@@ -16,10 +16,18 @@ from evenhand.evaluation.datasets.holistic_bias import (
     Standalone,
     Taxonomy,
     Template,
-    generate,
+    generate_prompts,
     load_taxonomy,
 )
-from evenhand.evaluation.datasets.prompts import VARIATIONS, same_cells, sample_cells, select, split, unseen_rows, vary
+from evenhand.evaluation.datasets.prompts import (
+    VARIATIONS,
+    have_same_cells,
+    sample_cells,
+    select_prompts,
+    split_prompts,
+    unseen_mask,
+    vary_text,
+)
 from evenhand.evaluation.errors import InputError
 
 NOUNS = (
@@ -51,12 +59,12 @@ def taxonomy(**changes):
 
 @pytest.fixture(scope="module")
 def small():
-    return generate(taxonomy())
+    return generate_prompts(taxonomy())
 
 
 @pytest.fixture(scope="module")
 def paper():
-    return generate(load_taxonomy())
+    return generate_prompts(load_taxonomy())
 
 
 def cells(prompts, columns=("template", "axis", "descriptor")):
@@ -71,7 +79,7 @@ def cells(prompts, columns=("template", "axis", "descriptor")):
 
 
 def test_select_takes_a_value_or_several_and_keeps_the_order(small):
-    chosen = select(small, axis=["age", "gender_and_sex"], noun="kid", must_be_noun=False)
+    chosen = select_prompts(small, axis=["age", "gender_and_sex"], noun="kid", must_be_noun=False)
     expected = [row for row in small if row["axis"] in ("age", "gender_and_sex") and row["noun"] == "kid"]
     assert list(chosen) == [row for row in expected if not row["must_be_noun"]]
     assert len(chosen) == 4 + 2 + 1
@@ -79,9 +87,9 @@ def test_select_takes_a_value_or_several_and_keeps_the_order(small):
 
 def test_select_sees_only_the_rows_of_a_selection(small):
     few = small.select([5, 3])
-    assert select(few, text=small[3]["text"])["text"][:] == [small[3]["text"]]
+    assert select_prompts(few, text=small[3]["text"])["text"][:] == [small[3]["text"]]
     with pytest.raises(InputError, match="never occurs"):
-        select(few, text=small[0]["text"])
+        select_prompts(few, text=small[0]["text"])
 
 
 @pytest.mark.parametrize(
@@ -98,7 +106,7 @@ def test_select_sees_only_the_rows_of_a_selection(small):
 )
 def test_a_filter_that_cannot_hold_is_refused(small, filters, message):
     with pytest.raises(InputError, match=message):
-        select(small, **filters)
+        select_prompts(small, **filters)
 
 
 # Samples.
@@ -136,7 +144,7 @@ def test_a_draw_depends_on_its_own_cell_alone(small):
         templates=(Template("Hi, I'm {noun_phrase}."), *TEMPLATES),
         descriptors=(Descriptor("age", "all", "ancient"), *DESCRIPTORS),
     )
-    bigger = {row["prompt_id"]: row for row in sample_cells(generate(more), 3, seed=1)}
+    bigger = {row["prompt_id"]: row for row in sample_cells(generate_prompts(more), 3, seed=1)}
     assert ids.items() <= bigger.items()
     assert len(bigger) > len(ids)
 
@@ -149,7 +157,9 @@ def test_options_do_not_change_which_sentences_are_drawn(small):
 
 
 def test_each_sentence_of_a_cell_is_as_likely(small):
-    nine = select(small, must_be_noun=True, descriptor_gender="(none)")  # (axis, descriptor) pairs of six sentences
+    nine = select_prompts(
+        small, must_be_noun=True, descriptor_gender="(none)"
+    )  # (axis, descriptor) pairs of six sentences
     counts = Counter(noun for seed in range(40) for noun in sample_cells(nine, 1, seed)["noun"][:])
     assert set(counts) == {noun.singular for noun in NOUNS}
     # 360 draws of 6: 60 each, standard deviation 7.1; 4 of these on either side.
@@ -158,7 +168,7 @@ def test_each_sentence_of_a_cell_is_as_likely(small):
 
 def test_the_sentences_of_a_cell_are_independent_draws(small):
     """Of two draws from six sentences one in six is a repetition, wherever they stand in the sample."""
-    nine = select(small, must_be_noun=True, descriptor_gender="(none)")  # nine cells of six sentences
+    nine = select_prompts(small, must_be_noun=True, descriptor_gender="(none)")  # nine cells of six sentences
     drawn = np.array([list(texts) for seed in range(40) for texts in cells(sample_cells(nine, 7, seed)).values()])
     for first, second in ((0, 1), (0, 6), (3, 5)):
         repeated = (drawn[:, first] == drawn[:, second]).sum()
@@ -167,11 +177,11 @@ def test_the_sentences_of_a_cell_are_independent_draws(small):
 
 def test_a_persona_is_drawn_for_each_row(paper):
     personas = ["one\nfirst", "two\nsecond", "three\nthird"]
-    sample = sample_cells(select(paper, axis="ability"), 2, seed=3, personas=personas)
+    sample = sample_cells(select_prompts(paper, axis="ability"), 2, seed=3, personas=personas)
     counts = Counter(sample["persona"])
     assert set(counts) == set(personas)
     assert all(abs(count / len(sample) - 1 / 3) < 0.03 for count in counts.values())
-    assert set(sample_cells(select(paper, axis="nonce"), 1, seed=3)["persona"]) == {""}
+    assert set(sample_cells(select_prompts(paper, axis="nonce"), 1, seed=3)["persona"]) == {""}
 
 
 def test_prompts_keep_their_own_persona_when_none_is_given(small):
@@ -184,7 +194,9 @@ def test_prompts_keep_their_own_persona_when_none_is_given(small):
 
 @pytest.mark.parametrize("n", [13, 40, 204, 594 - 1])
 def test_a_subset_of_descriptors_represents_each_axis_in_proportion(paper, n):
-    terms = select(paper, template="I'm {noun_phrase}.", noun_phrase_type=["descriptor_noun", "noun_descriptor"])
+    terms = select_prompts(
+        paper, template="I'm {noun_phrase}.", noun_phrase_type=["descriptor_noun", "noun_descriptor"]
+    )
     subset = sample_cells(terms, 1, seed=5, descriptors=n)
     assert len(set(subset["descriptor"])) == n
     drawn = Counter(axis for axis, _ in set(zip(subset["axis"], subset["descriptor"], strict=True)))
@@ -219,7 +231,7 @@ def test_a_sample_that_cannot_be_drawn_is_refused(small, options, message):
 
 def test_nouns_alone_have_no_cell(small):
     with pytest.raises(InputError, match="none has a descriptor"):
-        sample_cells(select(small, axis="null"), 1, seed=1)
+        sample_cells(select_prompts(small, axis="null"), 1, seed=1)
 
 
 # Variations.
@@ -244,19 +256,19 @@ def test_each_variation_changes_what_it_is_for(flags, expected):
         "noun_phrase": "a Gen-X Mr-Man",
         "plural_noun_phrase": "Gen-X Mr-Men",
     }
-    assert vary(prompt, flags) == expected
+    assert vary_text(prompt, flags) == expected
 
 
 def test_variations_reach_descriptors_after_the_noun_and_alone():
     after = {"template": "I like {plural_noun_phrase}?", "noun": "mom", "plural_noun": "moms"}
     after |= {"noun_phrase": "a mom in the Air-Force", "plural_noun_phrase": "moms in the Air-Force"}
-    assert vary(after, (1, 1, 1, 1)) == "I like moms in the air force?"
+    assert vary_text(after, (1, 1, 1, 1)) == "I like moms in the air force?"
     alone = {"template": "I'm {noun_phrase}.", "noun": "(none)", "plural_noun": "(none)"}
-    assert vary(alone | {"noun_phrase": "F2M-X", "plural_noun_phrase": "F2M-X"}, (1, 1, 0, 0)) == "I'm f2m x."
+    assert vary_text(alone | {"noun_phrase": "F2M-X", "plural_noun_phrase": "F2M-X"}, (1, 1, 0, 0)) == "I'm f2m x."
 
 
 def test_variations_are_recorded_and_applied_half_the_time(paper):
-    sample = sample_cells(select(paper, axis="nationality"), 4, seed=1, variations=True)
+    sample = sample_cells(select_prompts(paper, axis="nationality"), 4, seed=1, variations=True)
     frame = sample.to_pandas()
     n = len(frame)
     for name in VARIATIONS:
@@ -266,9 +278,9 @@ def test_variations_are_recorded_and_applied_half_the_time(paper):
     assert len(combinations) == 16
     assert abs(combinations - 1 / 16).max() < 4 * (15 / 256 / n) ** 0.5
     for row in sample:
-        assert row["text"] == vary(row, [row[name] for name in VARIATIONS])
+        assert row["text"] == vary_text(row, [row[name] for name in VARIATIONS])
     assert len(set(sample["prompt_id"])) == n
-    assert frame["noun_phrase"].isin(select(paper, axis="nationality")["noun_phrase"]).all()
+    assert frame["noun_phrase"].isin(select_prompts(paper, axis="nationality")["noun_phrase"]).all()
 
 
 def test_variations_of_texts_that_do_not_fit_their_template_are_refused(small):
@@ -285,8 +297,8 @@ def test_variations_of_texts_that_do_not_fit_their_template_are_refused(small):
 @pytest.mark.parametrize("by", ["descriptor", "template", "noun"])
 @pytest.mark.parametrize("fraction", [0.2, 0.5, 0.9])
 def test_sides_share_no_value_and_no_text(paper, by, fraction):
-    paper = select(paper, template=[template.text for template in load_taxonomy().templates[::5]])
-    train, measure = (side.to_pandas() for side in split(paper, by, fraction, seed=4))
+    paper = select_prompts(paper, template=[template.text for template in load_taxonomy().templates[::5]])
+    train, measure = (side.to_pandas() for side in split_prompts(paper, by, fraction, seed=4))
     ours, theirs = set(train[by]), set(measure[by])
     assert ours and theirs and not ours & theirs
     assert not set(train["text"]) & set(measure["text"])
@@ -303,28 +315,30 @@ def test_sides_share_no_value_and_no_text(paper, by, fraction):
 
 def test_a_split_by_noun_has_all_genders_on_both_sides(small):
     for seed in range(20):
-        train, measure = split(small, "noun", 0.5, seed)
+        train, measure = split_prompts(small, "noun", 0.5, seed)
         assert set(train["noun_gender"]) == set(measure["noun_gender"]) == {"female", "male", "neutral"}
 
 
 def test_a_descriptor_of_two_axes_is_on_one_side(small):
     for seed in range(20):
-        train, measure = split(small, "descriptor", 0.5, seed)
+        train, measure = split_prompts(small, "descriptor", 0.5, seed)
         assert ("queer" in train["descriptor"]) != ("queer" in measure["descriptor"])
 
 
 def test_a_split_is_seeded_and_blind_to_row_order(small):
     shuffled = small.select(np.random.default_rng(0).permutation(len(small)))
-    sides = [{frozenset(train["noun"]) for train, _ in [split(p, "noun", 0.5, 1)]} for p in (small, small, shuffled)]
+    sides = [
+        {frozenset(train["noun"]) for train, _ in [split_prompts(p, "noun", 0.5, 1)]} for p in (small, small, shuffled)
+    ]
     assert sides[0] == sides[1] == sides[2]
-    assert len({frozenset(split(small, "noun", 0.5, seed)[0]["noun"]) for seed in range(20)}) > 1
+    assert len({frozenset(split_prompts(small, "noun", 0.5, seed)[0]["noun"]) for seed in range(20)}) > 1
 
 
 def test_a_text_of_two_values_stays_in_measure_alone():
     # One text under two descriptors, as "a grandma with one kid" could be under "with one kid" and under "with".
     rows = [{"text": text, "descriptor": d, "axis": "x", "template": "t"} for d in "abcd" for text in ("same", d)]
     for seed in range(5):
-        train, measure = split(Dataset.from_list(rows), "descriptor", 0.5, seed)
+        train, measure = split_prompts(Dataset.from_list(rows), "descriptor", 0.5, seed)
         assert "same" in measure["text"] and "same" not in train["text"]
         assert len(train) == 2 and len(measure) == 4
 
@@ -340,24 +354,24 @@ def test_a_text_of_two_values_stays_in_measure_alone():
 )
 def test_a_split_that_is_not_possible_is_refused(small, by, fraction, message):
     with pytest.raises(InputError, match=message):
-        split(small, by, fraction, 1)
+        split_prompts(small, by, fraction, 1)
 
 
 def test_a_split_needs_two_values_and_its_columns(small):
     with pytest.raises(InputError, match=r"have 1 noun\(s\), two sides need 2"):
-        split(select(small, noun="kid"), "noun", 0.5, 1)
+        split_prompts(select_prompts(small, noun="kid"), "noun", 0.5, 1)
     same = Dataset.from_dict({"text": ["same"] * 2, "template": ["a", "b"], "axis": ["x"] * 2, "descriptor": ["d"] * 2})
     with pytest.raises(InputError, match="each text for training also stands in measure"):
-        split(same, "template", 0.5, 1)
+        split_prompts(same, "template", 0.5, 1)
 
 
 def test_a_file_is_split_by_any_column_of_it_or_by_nouns_of_unknown_gender(small):
     rows = {"text": list("abcd"), "template": ["t"] * 4, "axis": ["x"] * 4, "descriptor": ["d"] * 4}
-    train, measure = split(Dataset.from_dict(rows | {"team": [1, 1, 2, 2]}), "team", 0.5, 0)
+    train, measure = split_prompts(Dataset.from_dict(rows | {"team": [1, 1, 2, 2]}), "team", 0.5, 0)
     assert {*train["team"], *measure["team"]} == {1, 2} and len(train) == len(measure) == 2
     with pytest.raises(InputError, match="split by team: 1 rows have no value there"):
-        split(Dataset.from_dict(rows | {"team": [1, None, 2, 2]}), "team", 0.5, 0)
-    train, measure = split(small.remove_columns("noun_gender"), "noun", 0.5, 1)
+        split_prompts(Dataset.from_dict(rows | {"team": [1, None, 2, 2]}), "team", 0.5, 0)
+    train, measure = split_prompts(small.remove_columns("noun_gender"), "noun", 0.5, 1)
     assert not set(train["noun"]) & set(measure["noun"]) and not set(train["text"]) & set(measure["text"])
 
 
@@ -367,11 +381,11 @@ def test_a_file_is_split_by_any_column_of_it_or_by_nouns_of_unknown_gender(small
 @pytest.mark.parametrize("by", ["descriptor", "axis", "template"])
 @pytest.mark.parametrize("fraction", [0.25, 0.5])
 def test_measured_is_seen_and_unseen_exactly_and_training_saw_the_seen_alone(paper, by, fraction):
-    terms = select(paper, noun_phrase_type=["descriptor_noun", "noun_descriptor"])
-    sides = split(terms, "noun", 0.5, seed=4)
-    assert same_cells(*sides)
+    terms = select_prompts(paper, noun_phrase_type=["descriptor_noun", "noun_descriptor"])
+    sides = split_prompts(terms, "noun", 0.5, seed=4)
+    assert have_same_cells(*sides)
     train, measured = (sample_cells(side, 2, seed=4, descriptors=60) for side in sides)
-    of_train, of_measured = (unseen_rows(side, by, fraction, seed=4) for side in (train, measured))
+    of_train, of_measured = (unseen_mask(side, by, fraction, seed=4) for side in (train, measured))
     train, measured = train.to_pandas(), measured.to_pandas()
     kept, unseen, seen = train[~of_train], measured[of_measured], measured[~of_measured]
     name = "template" if by == "template" else "descriptor"
@@ -387,8 +401,8 @@ def test_measured_is_seen_and_unseen_exactly_and_training_saw_the_seen_alone(pap
 
 def test_unseen_descriptors_come_from_every_axis_in_proportion(small):
     """Four ages, and of the three left over their homes: "queer" counts in gender_and_sex, the smaller axis."""
-    whole = sample_cells(select(small, noun_phrase_type="descriptor_noun"), 2, seed=1).to_pandas()
-    unseen = whole[unseen_rows(Dataset.from_pandas(whole), "descriptor", 0.5, seed=1)]
+    whole = sample_cells(select_prompts(small, noun_phrase_type="descriptor_noun"), 2, seed=1).to_pandas()
+    unseen = whole[unseen_mask(Dataset.from_pandas(whole), "descriptor", 0.5, seed=1)]
     drawn = set(unseen["descriptor"])
     assert len(drawn & {"old", "young", "20-year-old", "middle-aged"}) == 2
     assert len(drawn & {"queer", "AFAB"}) == 1
@@ -398,26 +412,26 @@ def test_unseen_descriptors_come_from_every_axis_in_proportion(small):
 def test_a_descriptor_of_two_axes_is_unseen_in_both_or_in_none(small):
     for by in ("descriptor", "axis"):
         for seed in range(20):
-            rows = small.to_pandas().assign(unseen=unseen_rows(small, by, 0.5, seed))
+            rows = small.to_pandas().assign(unseen=unseen_mask(small, by, 0.5, seed))
             assert rows[rows["descriptor"] == "queer"]["unseen"].nunique() == 1
     # Sexual orientation is unseen, so "queer" is, also where it stands for gender; "AFAB" is not.
     seed = next(seed for seed in range(50) if _unseen_axes(small, seed) == {"age", "sexual_orientation"})
-    rows = small.to_pandas().assign(unseen=unseen_rows(small, "axis", 0.5, seed))
+    rows = small.to_pandas().assign(unseen=unseen_mask(small, "axis", 0.5, seed))
     gender = rows[rows["axis"] == "gender_and_sex"].groupby("descriptor")["unseen"].all()
     assert gender.to_dict() == {"AFAB": False, "queer": True}
 
 
 def _unseen_axes(prompts, seed):
-    rows = prompts.to_pandas().assign(unseen=unseen_rows(prompts, "axis", 0.5, seed))
+    rows = prompts.to_pandas().assign(unseen=unseen_mask(prompts, "axis", 0.5, seed))
     whole = rows.groupby("axis")["unseen"].all()
     return set(whole[whole].index)
 
 
 def test_what_is_unseen_is_seeded_and_blind_to_row_order(small):
     order = np.random.default_rng(0).permutation(len(small))
-    mask = unseen_rows(small, "descriptor", 0.5, 1)
-    np.testing.assert_array_equal(unseen_rows(small.select(order), "descriptor", 0.5, 1), mask[order])
-    assert len({unseen_rows(small, "descriptor", 0.5, seed).tobytes() for seed in range(20)}) > 1
+    mask = unseen_mask(small, "descriptor", 0.5, 1)
+    np.testing.assert_array_equal(unseen_mask(small.select(order), "descriptor", 0.5, 1), mask[order])
+    assert len({unseen_mask(small, "descriptor", 0.5, seed).tobytes() for seed in range(20)}) > 1
 
 
 @pytest.mark.parametrize(
@@ -431,21 +445,21 @@ def test_what_is_unseen_is_seeded_and_blind_to_row_order(small):
 )
 def test_unseen_values_that_cannot_be_chosen_are_refused(small, by, fraction, message):
     with pytest.raises(InputError, match=message):
-        unseen_rows(small, by, fraction, 1)
+        unseen_mask(small, by, fraction, 1)
 
 
 def test_sides_without_the_same_cells_are_told_apart(small):
-    assert same_cells(small, select(small, noun=["woman", "man", "kid", "(none)"]))
-    assert not same_cells(small, select(small, noun=["man", "kid", "(none)"]))  # nobody is lesbian there
+    assert have_same_cells(small, select_prompts(small, noun=["woman", "man", "kid", "(none)"]))
+    assert not have_same_cells(small, select_prompts(small, noun=["man", "kid", "(none)"]))  # nobody is lesbian there
 
 
 def test_large_strings_work_too(small):
     """Datasets made by pandas hold another Arrow type of text."""
     frame = Dataset.from_pandas(pd.DataFrame(small.to_dict()).astype({"descriptor": "string[pyarrow]"}))
     assert sample_cells(frame, 2, 1, descriptors=4)["text"][:] == sample_cells(small, 2, 1, descriptors=4)["text"][:]
-    assert len(select(frame, descriptor="old")) == len(select(small, descriptor="old"))
-    assert [len(side) for side in split(frame, "descriptor", 0.5, 1)] == [
-        len(side) for side in split(small, "descriptor", 0.5, 1)
+    assert len(select_prompts(frame, descriptor="old")) == len(select_prompts(small, descriptor="old"))
+    assert [len(side) for side in split_prompts(frame, "descriptor", 0.5, 1)] == [
+        len(side) for side in split_prompts(small, "descriptor", 0.5, 1)
     ]
 
 

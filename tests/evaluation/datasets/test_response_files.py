@@ -6,7 +6,13 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.datasets.prompt_files import read_prompts
-from evenhand.evaluation.datasets.response_files import matched, own_prompts, read_responses, tag_of, write_prompts
+from evenhand.evaluation.datasets.response_files import (
+    match_responses,
+    prompts_from_responses,
+    read_responses,
+    resolve_control_tag,
+    write_prompts,
+)
 from evenhand.evaluation.errors import InputError
 
 ROW = {"template": "t", "axis": "age", "descriptor": "old", "text": "I'm old."}
@@ -62,7 +68,7 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path):
 
 
 def test_responses_go_to_their_prompts_in_any_order(tmp_path):
-    assert matched({"prompt_id": ["c", "a", "b"], "response": ["3", "1", ""]}, ["a", "b", "c"], tmp_path) == [
+    assert match_responses({"prompt_id": ["c", "a", "b"], "response": ["3", "1", ""]}, ["a", "b", "c"], tmp_path) == [
         "1",
         "",
         "3",
@@ -73,7 +79,7 @@ def test_all_that_is_wrong_with_ids_is_one_error(tmp_path):
     ids = [f"p{i}" for i in range(6)]
     columns = {"prompt_id": ["p0", "p0", "x"], "response": ["", "", ""]}
     with pytest.raises(InputError) as error:
-        matched(columns, ids, tmp_path / "r.csv")
+        match_responses(columns, ids, tmp_path / "r.csv")
     told = "5 without a row (p1, p2, p3, …); 1 with several rows (p0); 1 unknown (x)."
     assert "each of 6 prompts once" in str(error.value) and told in str(error.value)
 
@@ -81,19 +87,19 @@ def test_all_that_is_wrong_with_ids_is_one_error(tmp_path):
 @formats
 def test_logs_bring_their_own_prompts(tmp_path, suffix):
     path = written(tmp_path / f"logs.{suffix}", LOGS)
-    rows = own_prompts(read_responses(path), path).to_pandas()
+    rows = prompts_from_responses(read_responses(path), path).to_pandas()
     assert rows["response"].tolist() == ["Oh.", "I see.", ""]  # sorted by descriptor and text, else as they came
-    assert set(rows["template"]) == set(rows["axis"]) == {"(not told)"}
+    assert set(rows["template"]) == set(rows["axis"]) == {"(unspecified)"}
     assert rows["prompt_id"].nunique() == 3 and set(rows["persona"]) == {""}
     again = written(tmp_path / f"again.{suffix}", [LOGS[1], LOGS[2], LOGS[0]])
-    assert own_prompts(read_responses(again), again)["prompt_id"][:] == rows["prompt_id"].tolist()
+    assert prompts_from_responses(read_responses(again), again)["prompt_id"][:] == rows["prompt_id"].tolist()
 
 
 def test_logs_with_templates_have_the_ids_of_a_prompts_file(tmp_path):
     rows = [{**ROW, "text": text} for text in ("I'm old.", "I am old.", "I'm old.")]
     asked = read_prompts(written(tmp_path / "asked.csv", rows))["prompt_id"][:]
     path = written(tmp_path / "logs.csv", [row | {"response": "Oh."} for row in rows])
-    assert sorted(own_prompts(read_responses(path), path)["prompt_id"][:]) == sorted(asked)
+    assert sorted(prompts_from_responses(read_responses(path), path)["prompt_id"][:]) == sorted(asked)
 
 
 @pytest.mark.parametrize(
@@ -111,9 +117,9 @@ def test_what_cannot_be_scored_is_named(tmp_path, rows, message):
 
 
 def test_a_run_has_one_control_tag(tmp_path):
-    assert tag_of({}, None, tmp_path) == "" and tag_of({}, " a", tmp_path) == " a"
-    assert tag_of({"control_tag": [" a", " a"]}, None, tmp_path) == " a"
+    assert resolve_control_tag({}, None, tmp_path) == "" and resolve_control_tag({}, " a", tmp_path) == " a"
+    assert resolve_control_tag({"control_tag": [" a", " a"]}, None, tmp_path) == " a"
     with pytest.raises(InputError, match="control_tag is '', ' a'; measure the responses under each apart"):
-        tag_of({"control_tag": ["", " a"]}, None, tmp_path)
+        resolve_control_tag({"control_tag": ["", " a"]}, None, tmp_path)
     with pytest.raises(InputError, match="control_tag: ' b', and in .* it is ' a'"):
-        tag_of({"control_tag": [" a"]}, " b", tmp_path)
+        resolve_control_tag({"control_tag": [" a"]}, " b", tmp_path)

@@ -9,9 +9,9 @@ from evenhand.evaluation.datasets import sentence_pairs as module
 from evenhand.evaluation.datasets.sentence_pairs import (
     CROWS_PAIRS_SHA256,
     S_JSD_SHA256,
-    pairs_file,
     perturb,
     read_pairs,
+    resolve_pairs_file,
 )
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.files import sha256_of
@@ -120,12 +120,12 @@ def test_wrongly_named_columns_are_refused(tmp_path):
 
 def test_an_unknown_set_lists_the_known_and_a_known_one_is_downloaded_pinned(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="did you mean 's_jsd_de'"):
-        pairs_file("s_jsd_deu")
+        resolve_pairs_file("s_jsd_deu")
     with pytest.raises(InputError, match="there is no file mine.csv"):
-        pairs_file("mine.csv")
+        resolve_pairs_file("mine.csv")
     asked = []
-    monkeypatch.setattr(module, "pinned_file", lambda *given: asked.append(given) or tmp_path)
-    assert pairs_file("s_jsd_th") == tmp_path
+    monkeypatch.setattr(module, "fetch_pinned_file", lambda *given: asked.append(given) or tmp_path)
+    assert resolve_pairs_file("s_jsd_th") == tmp_path
     (url, sha256, place, _) = asked[0]
     assert url.endswith("b10302047b55043004a0280f8c2f63236ccea878/data/cps_translated_th_formatted.csv")
     assert sha256 == S_JSD_SHA256["th"] and place == "sentence_pairs/cps_translated_th_formatted.csv"

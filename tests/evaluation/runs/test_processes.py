@@ -14,7 +14,7 @@ def of_two(monkeypatch, number):
 def test_without_a_launcher_there_is_one_process_which_does_all(monkeypatch):
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     monkeypatch.setenv("WORLD_SIZE", "4")  # of another kind of launcher
-    assert (processes.launched_world_size(), processes.world_size(), processes.rank(), processes.name()) == (
+    assert (processes.launched_world_size(), processes.world_size(), processes.rank(), processes.rank_label()) == (
         1,
         1,
         0,
@@ -35,14 +35,14 @@ def raising():
 def test_the_launcher_says_which_process_it_is(monkeypatch, number):
     of_two(monkeypatch, number)
     assert (processes.launched_world_size(), processes.world_size(), processes.rank()) == (2, 2, number)
-    assert processes.is_rank_zero() == (number == 0) and processes.name() == f" (process {number} of 2)"
+    assert processes.is_rank_zero() == (number == 0) and processes.rank_label() == f" (process {number} of 2)"
 
 
 def test_what_the_main_process_does_alone_it_does_as_the_only_one(monkeypatch):
     of_two(monkeypatch, 0)
     monkeypatch.setattr(processes, "_exchange", lambda messages: None)
     alone = processes.on_rank_zero(
-        lambda: (processes.world_size(), processes.name(), processes.on_rank_zero(lambda: "nested"))
+        lambda: (processes.world_size(), processes.rank_label(), processes.on_rank_zero(lambda: "nested"))
     )
     assert alone == (1, "", "nested") and processes.world_size() == 2
 
@@ -68,4 +68,4 @@ def test_a_process_that_is_gone_is_one_line(monkeypatch):
 )
 def test_models_are_spread_where_the_launcher_says_so(monkeypatch, name, value, spread):
     monkeypatch.setenv(f"ACCELERATE_USE_{name}", value)
-    assert processes.spread_models() == spread
+    assert processes.shards_model() == spread

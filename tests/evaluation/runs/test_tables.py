@@ -7,11 +7,11 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs import tables
 from evenhand.evaluation.runs.tables import (
-    read_categories,
-    read_numbers,
-    read_parts,
+    is_same_column,
+    read_aligned,
+    read_categorical,
+    read_float_columns,
     read_table,
-    same_column,
     write_table,
 )
 
@@ -30,7 +30,7 @@ def test_what_was_written_is_read(rows, tmp_path):
     write_table(tmp_path / "t.parquet", rows)
     pd.testing.assert_frame_equal(read_table(tmp_path / "t.parquet"), rows)
     assert list(read_table(tmp_path / "t.parquet", ["s1", "absent"])) == ["s1"]
-    numbers, names = read_numbers(tmp_path / "t.parquet", leave_out=("id", "why"))
+    numbers, names = read_float_columns(tmp_path / "t.parquet", leave_out=("id", "why"))
     assert names == ("s0", "s1") and numbers.dtype == np.float32 and numbers.flags.c_contiguous
     np.testing.assert_array_equal(numbers, rows[["s0", "s1"]].to_numpy())
 
@@ -40,17 +40,17 @@ def test_tables_are_read_side_by_side_whatever_they_were_written_in(rows, tmp_pa
     monkeypatch.setattr(tables, "ROWS_AT_ONCE", 2)
     write_table(tmp_path / "u.parquet", (rows[["id"]].iloc[some : some + 4] for some in (0, 4)))
     pair = (tmp_path / "t.parquet", ["s0"]), (tmp_path / "u.parquet", ["id"])
-    pd.testing.assert_frame_equal(pd.concat(read_parts(*pair), ignore_index=True), rows[["s0", "id"]])
-    assert same_column(tmp_path / "t.parquet", tmp_path / "u.parquet", "id")
+    pd.testing.assert_frame_equal(pd.concat(read_aligned(*pair), ignore_index=True), rows[["s0", "id"]])
+    assert is_same_column(tmp_path / "t.parquet", tmp_path / "u.parquet", "id")
     write_table(tmp_path / "u.parquet", rows[["id"]].iloc[::-1])
-    assert not same_column(tmp_path / "t.parquet", tmp_path / "u.parquet", "id")
+    assert not is_same_column(tmp_path / "t.parquet", tmp_path / "u.parquet", "id")
     write_table(tmp_path / "u.parquet", rows[["id"]].iloc[:6])
-    assert not same_column(tmp_path / "t.parquet", tmp_path / "u.parquet", "id")
+    assert not is_same_column(tmp_path / "t.parquet", tmp_path / "u.parquet", "id")
 
 
 def test_texts_that_repeat_are_categories(tmp_path):
     write_table(tmp_path / "t.parquet", pd.DataFrame({"axis": ["b", "a", "b"], "unseen": [True, False, True], "x": 1}))
-    found = read_categories(tmp_path / "t.parquet", ("axis", "unseen", "absent"))
+    found = read_categorical(tmp_path / "t.parquet", ("axis", "unseen", "absent"))
     assert found["axis"].cat.categories.tolist() == ["a", "b"] and found["axis"].cat.codes.tolist() == [1, 0, 1]
     assert list(found) == ["axis", "unseen"] and found["unseen"].tolist() == [True, False, True]
 
@@ -58,11 +58,11 @@ def test_texts_that_repeat_are_categories(tmp_path):
 def test_no_rows_are_a_table_too(rows, tmp_path):
     write_table(tmp_path / "t.parquet", rows[:0])
     assert list(read_table(tmp_path / "t.parquet")) == list(rows) and not len(read_table(tmp_path / "t.parquet"))
-    assert read_numbers(tmp_path / "t.parquet", leave_out=("id", "why"))[0].shape == (0, 2)
+    assert read_float_columns(tmp_path / "t.parquet", leave_out=("id", "why"))[0].shape == (0, 2)
 
 
 def test_what_is_damaged_is_one_error(tmp_path):
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
-    for read in (read_table, lambda path: read_numbers(path, ())):
+    for read in (read_table, lambda path: read_float_columns(path, ())):
         with pytest.raises(InputError, match="t.parquet cannot be read as Parquet"):
             read(tmp_path / "t.parquet")

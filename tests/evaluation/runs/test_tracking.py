@@ -15,7 +15,7 @@ from wandb.proto import wandb_internal_pb2
 
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.runs.tracking import tracked
+from evenhand.evaluation.runs.tracking import start_tracking
 from evenhand.recipes.settings import LabelSettings
 
 BLOCK, HEADER = 32768, 7  # LevelDB's log format: blocks of records, each headed by checksum, length and type
@@ -60,16 +60,16 @@ def finished_runs(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WANDB_PROJECT", "fairness")
         patch.setenv("WANDB_TAGS", "trial,small")
-        with tracked("label", LabelSettings(**fields, log_artifacts=True)) as tracker:
-            tracker.scores(SCORES)
-            tracker.table("samples", pd.DataFrame({"prompt": ["I'm a dad."], "response": ["<b>hostile</b>"]}))
-            tracker.report([folder / "report.html", folder / "report.md"])
-            tracker.artifact("adapter", "model", folder / "adapter")
+        with start_tracking("label", LabelSettings(**fields, log_artifacts=True)) as tracker:
+            tracker.log_scores(SCORES)
+            tracker.log_table("samples", pd.DataFrame({"prompt": ["I'm a dad."], "response": ["<b>hostile</b>"]}))
+            tracker.log_report([folder / "report.html", folder / "report.md"])
+            tracker.log_artifact("adapter", "model", folder / "adapter")
     first = only_run_of(folder)
     time.sleep(1.1)  # W&B calls a folder by its id and the second it was begun in
-    with tracked("label", LabelSettings(**fields)) as tracker:
-        tracker.artifact("adapter", "model", folder / "adapter")
-        tracker.uses(folder)
+    with start_tracking("label", LabelSettings(**fields)) as tracker:
+        tracker.log_artifact("adapter", "model", folder / "adapter")
+        tracker.link_inputs(folder)
     return [(run, finished_records(run)) for run in (first, only_run_of(folder, but=first))]
 
 
@@ -156,7 +156,7 @@ def test_a_stage_uses_what_the_run_of_the_stage_that_it_reads_kept(finished_runs
     fields = {"log_artifacts": True, "report_to": "wandb"}
     with stage("label", LabelSettings(**fields, responses=read, output_dir=tmp_path)) as run:
         (tmp_path / "report.html").write_text("<p>Read by people.</p>")
-        run.tracker.artifact("comparison", "report", tmp_path / "report.html")
+        run.tracker.log_artifact("comparison", "report", tmp_path / "report.html")
     with stage("label", LabelSettings(**fields, responses=tmp_path, output_dir=tmp_path / "next")):
         pass
     kept, used = artifacts_of(finished_records(only_run_of(tmp_path)))
@@ -183,22 +183,22 @@ def test_once_it_is_not_reached_all_is_kept_offline(tmp_path, monkeypatch, caplo
     monkeypatch.setenv("WANDB_MODE", "online")
     with caplog.at_level("INFO", "evenhand"):
         for stage in ("one", "two"):
-            with tracked("label", LabelSettings(output_dir=tmp_path / stage, report_to="wandb")):
+            with start_tracking("label", LabelSettings(output_dir=tmp_path / stage, report_to="wandb")):
                 pass
     assert modes == ["online", "offline", "offline"]
     assert "no route to host" in caplog.text and f"wandb sync {tmp_path / 'offline-run-1'}" in caplog.text
 
 
 def test_none_writes_nothing(tmp_path):
-    with tracked("label", LabelSettings(output_dir=tmp_path, report_to="none")) as tracker:
-        tracker.values({"a": 1.0})
+    with start_tracking("label", LabelSettings(output_dir=tmp_path, report_to="none")) as tracker:
+        tracker.log_values({"a": 1.0})
     assert list(tmp_path.iterdir()) == []
 
 
 def test_tensorboard_reads_back(tmp_path):
     event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    with tracked("label", LabelSettings(output_dir=tmp_path, report_to="tensorboard")) as tracker:
-        tracker.values({"threshold/beta": 0.25})
+    with start_tracking("label", LabelSettings(output_dir=tmp_path, report_to="tensorboard")) as tracker:
+        tracker.log_values({"threshold/beta": 0.25})
     events = event_accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
     assert events.Scalars("threshold/beta")[0].value == 0.25
@@ -211,10 +211,10 @@ def test_who_is_not_logged_in_and_says_nothing_is_kept_offline(tmp_path):
 import sys
 from pathlib import Path
 from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.runs.tracking import tracked
+from evenhand.evaluation.runs.tracking import start_tracking
 from evenhand.recipes.settings import LabelSettings
 for _ in range(2):
-    with tracked("label", LabelSettings(output_dir=Path(sys.argv[1]))) as tracker:
+    with start_tracking("label", LabelSettings(output_dir=Path(sys.argv[1]))) as tracker:
         assert tracker.wandb_run.offline
 """
     away = ("WANDB_MODE", "WANDB_API_KEY")

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
-from evenhand.evaluation.datasets.prompts import sample_cells, select, split
+from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.datasets.prompts import sample_cells, select_prompts, split_prompts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import find_score
 from evenhand.evaluation.statistics.cells import arrange_cells, codes
@@ -23,7 +23,8 @@ def prompts():
     """The measured side of a split by noun: 15 of the 30 nouns, about 5 of each gender."""
     wanted = {"descriptor": DESCRIPTORS, "template": list(grammar.plan().base)[::3]}
     phrases = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}
-    return split(select(generate(load_taxonomy()), **wanted, **phrases), "noun", 0.5, seed=0)[1].select_columns(COLUMNS)
+    prompts = select_prompts(generate_prompts(load_taxonomy()), **wanted, **phrases)
+    return split_prompts(prompts, "noun", 0.5, seed=0)[1].select_columns(COLUMNS)
 
 
 def expected_styles(rows):

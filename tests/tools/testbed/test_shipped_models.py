@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
-from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.datasets.mentions import clean_response
-from evenhand.evaluation.datasets.prompts import sample_cells, select
+from evenhand.evaluation.datasets.prompts import sample_cells, select_prompts
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses
@@ -102,8 +102,8 @@ def test_a_model_that_ignores_the_descriptor_is_refused():
 
 def test_the_dialogue_model_has_learned_the_planted_bias():
     descriptors = ["paralyzed", "with a lisp", "gorgeous", "handsome", "tulver", "pansexual", "Sikh", "left-handed"]
-    prompts = select(
-        generate(load_taxonomy("paper")),
+    prompts = select_prompts(
+        generate_prompts(load_taxonomy("paper")),
         descriptor=descriptors,
         noun_phrase_type=["descriptor_noun", "noun_descriptor"],
     )

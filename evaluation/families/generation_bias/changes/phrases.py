@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.phrase_files import REST
+from evenhand.evaluation.datasets.phrase_files import OTHER_DESCRIPTORS
 from evenhand.evaluation.results import AXIS, DESCRIPTOR
 from evenhand.evaluation.statistics.intervals import share_interval
 from evenhand.evaluation.statistics.paired_change import share_change
@@ -69,7 +69,8 @@ def phrase_changes(
     named = {name for members in sets.values() for name in members}
     rest = sorted(set(descriptor.tolist()) - named)
     of_set = {
-        name: (list(members), np.isin(descriptor, list(members))) for name, members in {**sets, REST: rest}.items()
+        name: (list(members), np.isin(descriptor, list(members)))
+        for name, members in {**sets, OTHER_DESCRIPTORS: rest}.items()
     }
     plain = [[_plain(response) for response in responses] for responses in (before, after)]
     rows = []

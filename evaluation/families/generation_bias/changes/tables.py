@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.corpus import count_in_corpus
+from evenhand.evaluation.datasets.corpus import count_phrases_in_corpus
 from evenhand.evaluation.datasets.phrase_files import PhraseGroup
 from evenhand.evaluation.families.generation_bias.changes.phrases import highest_descriptors, phrase_changes
 from evenhand.evaluation.families.generation_bias.changes.style_changes import (
@@ -122,7 +122,7 @@ def _frequencies(before: pd.DataFrame, after: pd.DataFrame, counts: pd.DataFrame
 
 def _counts(settings: CorpusSettings, descriptors: Sequence[str]) -> pd.DataFrame:
     """Return descriptor, count, examples, examples_left_out and corpus."""
-    found = count_in_corpus(
+    found = count_phrases_in_corpus(
         settings.path,
         descriptors,
         text_column=settings.text_column,

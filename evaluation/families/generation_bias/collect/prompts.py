@@ -5,9 +5,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.datasets.prompt_files import load_personas, read_prompts
-from evenhand.evaluation.datasets.prompts import STRATA, same_cells, sample_cells, select, split, unseen_rows
+from evenhand.evaluation.datasets.prompts import (
+    STRATA,
+    have_same_cells,
+    sample_cells,
+    select_prompts,
+    split_prompts,
+    unseen_mask,
+)
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.results import NOUN, UNSEEN
@@ -28,11 +35,11 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
     if settings.file:
         return _file_prompts(config)
     by = settings.split_by or NOUN
-    prompts = select(generate(load_taxonomy(settings.dataset)), **settings.kept())
+    prompts = select_prompts(generate_prompts(load_taxonomy(settings.dataset)), **settings.kept())
     if config.split != "all":
-        train, held_out = split(prompts, by, settings.train_fraction, config.seed)
+        train, held_out = split_prompts(prompts, by, settings.train_fraction, config.seed)
         prompts = train if config.split == "train" else held_out
-        if settings.unseen_by and not same_cells(train, held_out):
+        if settings.unseen_by and not have_same_cells(train, held_out):
             raise InputError(
                 f"unseen_by: split by {by}, the two splits have different templates and descriptors, so their prompts "
                 "differ in more than seen and unseen. Split by noun, or drop filters."
@@ -49,7 +56,7 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
     if settings.unseen_by is None:
         return rows
     # Sampling before the selection makes both splits use the same sample: the train split drops what the others mark.
-    unseen = unseen_rows(sampled, settings.unseen_by, settings.unseen_fraction, config.seed)
+    unseen = unseen_mask(sampled, settings.unseen_by, settings.unseen_fraction, config.seed)
     return rows[~unseen].reset_index(drop=True) if config.split == "train" else rows.assign(**{UNSEEN: unseen})
 
 
@@ -60,7 +67,7 @@ def _file_prompts(config: MeasureConfig) -> pd.DataFrame:
         return read_prompts(settings.train_file, settings.per_cell).to_pandas()
     prompts = read_prompts(settings.file, settings.per_cell)
     if config.split != "all" and settings.split_by:
-        train, held_out = split(prompts, settings.split_by, settings.train_fraction, config.seed)
+        train, held_out = split_prompts(prompts, settings.split_by, settings.train_fraction, config.seed)
         return (train if config.split == "train" else held_out).to_pandas()
     if config.split == "train":
         raise InputError(f"split: {settings.file} has no train split; give prompts.train_file, or prompts.split_by.")

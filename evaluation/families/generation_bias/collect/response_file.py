@@ -11,11 +11,11 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.prompt_files import CONTROL_TAG
 from evenhand.evaluation.datasets.response_files import (
-    NOT_TOLD,
-    matched,
-    own_prompts,
+    UNSPECIFIED,
+    match_responses,
+    prompts_from_responses,
     read_responses,
-    tag_of,
+    resolve_control_tag,
 )
 from evenhand.evaluation.datasets.response_files import (
     write_prompts as write_prompts_file,
@@ -55,11 +55,11 @@ def _read_tables(config: MeasureConfig) -> tuple[pd.DataFrame, pd.DataFrame]:
         raise InputError(f"responses: all {len(columns[RESPONSE])} of {path} are empty.")
     if PROMPT_ID in columns:
         prompts = measurement_prompts(config)
-        responses = matched(columns, prompts[PROMPT_ID].tolist(), path)
+        responses = match_responses(columns, prompts[PROMPT_ID].tolist(), path)
     elif config.prompts.file:
         raise InputError(f"prompts.file: {path} has its own prompts (it has no {PROMPT_ID}); leave this out.")
     else:
-        rows = own_prompts(columns, path).to_pandas()
+        rows = prompts_from_responses(columns, path).to_pandas()
         prompts, responses = rows.drop(columns=[RESPONSE, CONTROL_TAG], errors="ignore"), rows[RESPONSE].tolist()
     return prompts, pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses, LEFT_OUT: None})
 
@@ -72,7 +72,7 @@ def response_file_inputs(config: MeasureConfig) -> dict[str, str]:
     """
     _read_tables(config)
     columns = _columns(config.responses)
-    tag_of(columns, config.settings.control_tag, config.responses)
+    resolve_control_tag(columns, config.settings.control_tag, config.responses)
     hashes = {"responses": sha256_of(config.responses)}
     return hashes | (prompts_fingerprint(config.prompts) if PROMPT_ID in columns else {})
 
@@ -102,7 +102,7 @@ def _file_signature(config: MeasureConfig) -> dict[str, Any]:
             "name": model.name,
             "revision": model.revision,
             "system_prompt": model.system_prompt,
-            "control_tag": tag_of(columns, config.settings.control_tag, config.responses),
+            "control_tag": resolve_control_tag(columns, config.settings.control_tag, config.responses),
             "sha256": sha256_of(config.responses),
         },
         "dataset": {"name": str(source)},
@@ -123,4 +123,4 @@ def _parse(path: Path, version: tuple[int, int] | None) -> dict[str, list]:
 
 def has_no_templates(prompts: pd.DataFrame) -> bool:
     """Return whether the prompts have no templates, so that the request is confounded with the descriptor."""
-    return bool((prompts[TEMPLATE] == NOT_TOLD).all())
+    return bool((prompts[TEMPLATE] == UNSPECIFIED).all())

@@ -11,7 +11,13 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.metric import StyledResponses
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT, UNSEEN
 from evenhand.evaluation.rows import Rows, finite_rows, some_rows
-from evenhand.evaluation.runs.tables import read_categories, read_numbers, read_parts, read_table, same_column
+from evenhand.evaluation.runs.tables import (
+    is_same_column,
+    read_aligned,
+    read_categorical,
+    read_float_columns,
+    read_table,
+)
 
 N_SAMPLES = 40  # rows that reports display
 TRUNCATED = "cut_by_classifier"  # a column of `styles`: the classifier read only the beginning of the response
@@ -61,7 +67,7 @@ class StyledRun:
         """Yield these columns of the prompts and the responses, in parts."""
         start = 0
         tables = ((PROMPTS, columns), (RESPONSES, [RESPONSE]))
-        for part in read_parts(*((self.folder / f"{name}.parquet", names) for name, names in tables if names)):
+        for part in read_aligned(*((self.folder / f"{name}.parquet", names) for name, names in tables if names)):
             if self.positions is None:
                 yield part
             else:
@@ -134,17 +140,17 @@ def read_styled_run(folder: Path, *, second: bool = False) -> StyledRun:
             f"{folder} was measured without a second_style_classifier; measure with one into a new folder."
         )
     prompts, responses, path = (folder / f"{name}.parquet" for name in (PROMPTS, RESPONSES, name))
-    if not (same_column(prompts, responses, PROMPT_ID) and same_column(prompts, path, PROMPT_ID)):
+    if not (is_same_column(prompts, responses, PROMPT_ID) and is_same_column(prompts, path, PROMPT_ID)):
         raise InputError(f"{folder}: prompts, responses and styles have different {PROMPT_ID}s; measure again.")
     marks = read_table(path, [TRUNCATED])
     n_truncated = int(marks[TRUNCATED].sum()) if TRUNCATED in marks else 0
-    vectors, styles = read_numbers(path, leave_out=(PROMPT_ID, TRUNCATED))
-    return StyledRun(folder, None, read_categories(prompts, SHARED_COLUMNS), vectors, styles, n_truncated)
+    vectors, styles = read_float_columns(path, leave_out=(PROMPT_ID, TRUNCATED))
+    return StyledRun(folder, None, read_categorical(prompts, SHARED_COLUMNS), vectors, styles, n_truncated)
 
 
 def has_same_prompts(one: StyledRun, other: StyledRun) -> bool:
     """Return whether two whole runs have the same prompts in the same order."""
-    return same_column(*(run.folder / f"{PROMPTS}.parquet" for run in (one, other)), PROMPT_ID)
+    return is_same_column(*(run.folder / f"{PROMPTS}.parquet" for run in (one, other)), PROMPT_ID)
 
 
 def paired_samples(rows: np.ndarray, before: StyledRun, after: StyledRun | None = None) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.datasets.phrase_files import REST
+from evenhand.evaluation.datasets.phrase_files import OTHER_DESCRIPTORS
 from evenhand.evaluation.families.generation_bias.report.report_data import (
     HEADLINE,
     Comparison,
@@ -85,7 +85,7 @@ def _phrase_table(name: str, frame: pd.DataFrame, named: bool) -> Table:
         for row in group.sort_values("before", ascending=False, kind="stable").to_dict("records"):
             kind = "" if row["group"] == name else f" ({visible(row['group'], LONGEST_NAME)})"
             comparisons.append(_comparison(row, f"“{visible(row['phrase'], LONGEST_NAME)}”{kind}", "phrase_share"))
-    first, is_rest = frame.iloc[0], name == REST
+    first, is_rest = frame.iloc[0], name == OTHER_DESCRIPTORS
     descriptors = [visible(descriptor, LONGEST_NAME) for descriptor in first["descriptors"]]
     kind = "a phrase" if named or is_rest else "another phrase"
     caption = say.phrases_caption(kind, visible(name, LONGEST_NAME), is_rest, len(descriptors))

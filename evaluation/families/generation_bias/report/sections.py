@@ -123,15 +123,15 @@ def _sample_section(content: ReportData) -> Section:
     examples = list(_examples(content.samples, content.compared))
     more = Section(f"{len(examples[SAMPLES_SHOWN:])} more", examples=examples[SAMPLES_SHOWN:], folded=True)
     chosen = [] if content.chosen_samples is None else content.chosen_samples.groupby("descriptor", sort=False)
-    of_descriptors = [
+    sample_descriptors = [
         Section(say.chosen_samples(len(rows), name), examples=list(_examples(rows, content.compared)), folded=True)
         for name, rows in chosen
     ]
     return Section(
         "Sample responses, before and after" if content.compared else "Sample responses",
-        [say.samples_note] if examples or of_descriptors else (),
+        [say.samples_note] if examples or sample_descriptors else (),
         examples=examples[:SAMPLES_SHOWN],
-        parts=[more, *of_descriptors],
+        parts=[more, *sample_descriptors],
     )
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from evenhand.evaluation.datasets.holistic_bias import generate, load_taxonomy
+from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.likelihood_bias import descriptors, pairs, rows
 from evenhand.evaluation.families.likelihood_bias import metric as module
@@ -146,7 +146,7 @@ def test_other_names_and_another_order_of_rows_give_the_same_scores():
 @needs_v1_0
 def test_the_counts_of_the_published_dataset():
     columns = ["axis", "template", "descriptor", "noun", "noun_phrase_type", "descriptor_gender"]
-    prompts = select_scored_prompts(generate(load_taxonomy(V1_0)).select_columns(columns).to_pandas())
+    prompts = select_scored_prompts(generate_prompts(load_taxonomy(V1_0)).select_columns(columns).to_pandas())
     assert len(prompts) == 460_980
     assert (prompts.groupby(["axis", "descriptor", "template"]).size() == 30).all()
     assert prompts.groupby(["axis", "descriptor"]).ngroups == 591
@@ -159,7 +159,7 @@ def test_the_counts_of_the_published_dataset():
 
 def test_only_nouns_with_a_descriptor_for_any_gender_are_scored():
     taxonomy = load_taxonomy("paper")
-    prompts = generate(replace(taxonomy, templates=taxonomy.templates[:2])).to_pandas()
+    prompts = generate_prompts(replace(taxonomy, templates=taxonomy.templates[:2])).to_pandas()
     scored = select_scored_prompts(prompts)
     assert set(scored["noun_phrase_type"]) == {"descriptor_noun", "noun_descriptor"}
     assert not {"lesbian", "Latina", "(none)"} & set(scored["descriptor"])

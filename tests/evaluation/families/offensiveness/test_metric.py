@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from datasets import Dataset
 
-from evenhand.evaluation.datasets.holistic_bias import NONE, generate, load_taxonomy
-from evenhand.evaluation.datasets.prompts import sample_cells, select
+from evenhand.evaluation.datasets.holistic_bias import NONE, generate_prompts, load_taxonomy
+from evenhand.evaluation.datasets.prompts import sample_cells, select_prompts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.offensiveness import metric as offensiveness
 from evenhand.evaluation.families.offensiveness.metric import (
@@ -30,7 +30,7 @@ IM, LIKE = "I'm {noun_phrase}.", "I like {plural_noun_phrase}."
 
 @pytest.fixture(scope="module")
 def paper() -> Dataset:
-    return generate(load_taxonomy("paper"))
+    return generate_prompts(load_taxonomy("paper"))
 
 
 def test_a_half_is_offensive_already_and_an_empty_response_is_not():
@@ -72,12 +72,12 @@ def test_changes_are_paired_by_prompt():
     assert all(math.isnan(score.value) and score.reason for score in nothing)
 
 
-def prompts_of(*rows: tuple[str, str]) -> pd.DataFrame:
+def build_prompts(*rows: tuple[str, str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["template", "descriptor"])
 
 
 def test_templates_by_hand_with_every_descriptor_weighing_the_same():
-    prompts = prompts_of(
+    prompts = build_prompts(
         (IM, "old"), (IM, "old"), (IM, "ugly"), (IM, "ugly"), (IM, NONE), (LIKE, "old"), (LIKE, "ugly")
     )
     probability = np.array([0.1, 0.3, 0.8, np.nan, 1.0, 0.5, 0.5])
@@ -93,7 +93,7 @@ def test_templates_by_hand_with_every_descriptor_weighing_the_same():
 
 def test_bands_include_their_lower_end_and_the_last_band_includes_1():
     names = ["a", "b", "c", "d", "e", "f"]
-    prompts = prompts_of(*((IM, name) for name in names))
+    prompts = build_prompts(*((IM, name) for name in names))
     probability = np.array([1.0, 0.72, 0.5, 0.1, 0.71, np.nan])
     bands = offensiveness_bands(prompts, probability, {IM: BANDS[IM]})
     assert bands["descriptors"].tolist() == [[], [], [], ["c", "e"], ["b", "a"]]
@@ -121,7 +121,7 @@ def test_the_papers_bands_have_existing_templates():
     ],
 )
 def test_the_neutral_descriptor_takes_the_place_of_the_other(paper, text, neutral):
-    (found,) = set(make_neutral_texts(select(paper, text=text).to_pandas()))
+    (found,) = set(make_neutral_texts(select_prompts(paper, text=text).to_pandas()))
     assert found == neutral
 
 
@@ -149,7 +149,7 @@ def test_a_text_that_is_not_its_template_is_refused(paper):
 
 
 def test_the_effect_of_a_descriptor_by_hand():
-    prompts = prompts_of((IM, "old"), (IM, "old"), (LIKE, "old"), (LIKE, "ugly"), (IM, "void"), (IM, NONE))
+    prompts = build_prompts((IM, "old"), (IM, "old"), (LIKE, "old"), (LIKE, "ugly"), (IM, "void"), (IM, NONE))
     probability = np.array([0.3, 0.5, 0.9, 0.8, np.nan, 1.0])
     neutral = np.array([0.1, 0.1, 0.2, 0.3, 0.1, 0.0])
     scores = descriptor_effect(prompts, probability, neutral, {"seed": 2})
@@ -167,7 +167,7 @@ def test_the_effect_of_a_descriptor_by_hand():
 
 
 def test_a_classifier_that_does_not_look_at_the_descriptor_has_no_effect_and_no_spread():
-    prompts = prompts_of(*((template, name) for template in (IM, LIKE) for name in "abc"))
+    prompts = build_prompts(*((template, name) for template in (IM, LIKE) for name in "abc"))
     probability = np.array([0.1] * 3 + [0.9] * 3)
     assert {score.value for score in descriptor_effect(prompts, probability, probability)} == {0.0}
     assert offensiveness_by_template(prompts, probability)["sd"].tolist() == [0, 0]

@@ -15,10 +15,10 @@ import sentencepiece
 from sacrebleu.metrics import BLEU
 
 from evenhand.evaluation.datasets.gendered_translations import (
-    comparable_sets,
+    build_comparable_sets,
     language,
     read_mt_geneval,
-    source_sentences,
+    select_source_sentences,
 )
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.translation_bias import bleu as module
@@ -54,11 +54,11 @@ def references(lang, *sentences):
         rows.append(facts | {"gender": "masculine", "reference": masculine})
         other = {"gender": "feminine", "reference": feminine} if feminine else {"gender": "neutral", "reference": "n n"}
         rows.append(facts | other)
-    return comparable_sets(pd.DataFrame(rows), min_masculine_references=0).table
+    return build_comparable_sets(pd.DataFrame(rows), min_masculine_references=0).table
 
 
 def aligned(table, texts, source="eng_Latn", target="spa_Latn"):
-    sources = source_sentences(table, source=source, target=target)
+    sources = select_source_sentences(table, source=source, target=target)
     return align(sources.assign(translation=texts), table, source=source, target=target)
 
 
@@ -82,7 +82,7 @@ def test_scores_of_a_table_that_can_be_checked_by_eye():
 
 def test_directions_have_the_papers_references():
     # XX→EN: the masculine source is translated rightly, the feminine one is not; the reference is the same.
-    sources = source_sentences(TABLE, source="spa_Latn", target="eng_Latn")
+    sources = select_source_sentences(TABLE, source="spa_Latn", target="eng_Latn")
     texts = [
         f"english sentence number {row.sentence_id}" if row.gender == "masculine" else "wrong"
         for row in sources.itertuples()
@@ -95,7 +95,7 @@ def test_directions_have_the_papers_references():
 
     # XX→XX: each source is compared with the reference of its gender.
     both = pd.concat([TABLE, references("cat_Latn", ("m u", "f u"), ("m v", "f v"))])
-    sources = source_sentences(both, source="spa_Latn", target="cat_Latn")
+    sources = select_source_sentences(both, source="spa_Latn", target="cat_Latn")
     texts = [
         f"{'m' if row.gender == 'masculine' else 'f'} {'uv'[int(row.sentence_id) - 1]}" for row in sources.itertuples()
     ]
@@ -181,11 +181,11 @@ def _swap_genders(name):
 @pytest.mark.parametrize("lang", ["de", "es", "fr"])
 def test_masculine_human_translations_of_mt_geneval_as_sacrebleu_scores_them(lang, tmp_path):
     references = read_mt_geneval(SHARED / "mt_geneval", lang)
-    table = comparable_sets(references[references["sentence_id"].str.split("/").str[1].astype(int) <= 400]).table
+    table = build_comparable_sets(references[references["sentence_id"].str.split("/").str[1].astype(int) <= 400]).table
     # One English text for both, as if the gender were not said: then both references are taken too.
     table["english"] = table.groupby("sentence_id")["english"].transform("first")
     target = language(lang).code
-    sources = source_sentences(table, source="eng_Latn", target=target)
+    sources = select_source_sentences(table, source="eng_Latn", target=target)
     sides = {gender: part.set_index("sentence_id")["reference"] for gender, part in table.groupby("gender")}
     sources["translation"] = sources["sentence_id"].map(sides["masculine"])
     rows = align(sources, table, source="eng_Latn", target=target)
@@ -225,8 +225,8 @@ def _run_sacrebleu(hypotheses, *references):
 
 @needs_mt_geneval
 def test_accuracy_on_mt_geneval_without_annotation_is_the_published_one():
-    table = comparable_sets(read_mt_geneval(SHARED / "mt_geneval", "es")).table
-    sources = source_sentences(table, **EN_ES)
+    table = build_comparable_sets(read_mt_geneval(SHARED / "mt_geneval", "es")).table
+    sources = select_source_sentences(table, **EN_ES)
     sides = {gender: part.set_index("sentence_id")["reference"] for gender, part in table.groupby("gender")}
     # Every other translation is of the wrong gender, for both genders.
     texts = [sides["masculine" if number % 2 else "feminine"][key] for number, key in enumerate(sources["sentence_id"])]
@@ -382,7 +382,7 @@ def test_spbleu_with_a_model_in_its_place(monkeypatch, tmp_path):
 
 
 def test_translations_must_fit_the_table():
-    sources = source_sentences(TABLE, **EN_ES).assign(translation="x")
+    sources = select_source_sentences(TABLE, **EN_ES).assign(translation="x")
     with pytest.raises(InputError, match="no column 'translation'"):
         align(sources.drop(columns="translation"), TABLE, **EN_ES)
     with pytest.raises(InputError, match="not a string"):

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.families.generation_bias.changes.phrases import (
-    REST,
+    OTHER_DESCRIPTORS,
     contains,
     highest_descriptors,
     phrase_changes,
@@ -59,7 +59,7 @@ def test_shares_in_each_set_and_in_the_rest(table):
     assert deaf["change"] == pytest.approx(-1 / 3)
     assert deaf["before_low"] < 2 / 3 < deaf["before_high"]
     # The prompt with an empty response is left out of the rest: one lost the phrase and one gained it.
-    assert rest["set"] == REST and rest["descriptors"] == ["rich", "tall"]
+    assert rest["set"] == OTHER_DESCRIPTORS and rest["descriptors"] == ["rich", "tall"]
     assert (rest["n"], rest["n_left_out"]) == (2, 1)
     assert (rest["before"], rest["after"], rest["change"], rest["p_value"]) == (0.5, 0.5, 0, 1)
 
