@@ -58,18 +58,18 @@ def load_personas(path: Path | None = None) -> tuple[str, ...]:
 
 
 def read_prompts(path: Path, per_cell: int = 1) -> Dataset:
-    """Return the prompts of a user's Parquet, CSV or JSONL file, a row for each response that is asked for.
+    """Return the prompts of a user's Parquet, CSV or JSONL file, a row for each response to collect.
 
-    It needs the columns text, template, axis and descriptor, filled in every row. Each row is repeated as often as its
-    column `repeats` says, else `per_cell` times. `prompt_id` is made where there is none (a repeat of one that is there
-    gets an ending: "a", "a#2", …), `persona` is "" where there is none; other columns stay as they are.
+    The columns text, template, axis and descriptor are required, with text in every row. Each row is repeated by its
+    column `repeats`, else `per_cell` times. Without a column `prompt_id`, ids are computed; the repeats of a given id
+    are "a", "a#2", …. Without a column `persona`, it is "". Other columns are kept.
 
-    The rows of a cell are taken for independent draws. Where each of n sentences stands equally often in every cell
-    they are not, and FGB* is too low, by what sentences matter (the variance of their mean styles) over n − 1.
+    The rows of a cell are treated as independent draws. If each of n sentences is equally frequent in every cell they
+    are not independent, and FGB* is too low by the variance of the sentences' mean styles over n − 1.
 
     Raises:
-        InputError: the file cannot be read, columns are missing, a row of one is empty or not text, a prompt_id stands
-            twice, or a number of repeats is none.
+        InputError: the file cannot be read, a column is missing, a required value is empty or not text, a prompt_id is
+            there twice, or a number of repeats is not a whole number from 1.
     """
     columns = read_columns(path, "prompts")
     require_columns(list(columns), REQUIRED, str(path))
@@ -78,10 +78,10 @@ def read_prompts(path: Path, per_cell: int = 1) -> Dataset:
 
 
 def check_texts(columns: Mapping[str, list], path: Path) -> None:
-    """Check that the columns of a prompts file hold text in every row, and no prompt_id twice.
+    """Check that the text columns of a prompts file have text in every row, and that each prompt_id is unique.
 
     Raises:
-        InputError: as said, or there are no rows.
+        InputError: a value is not text, a prompt_id is there twice, or the file has no rows.
     """
     if not len(columns[TEXT]):
         raise InputError(f"{path} has no rows; write one for each prompt.")
@@ -90,16 +90,16 @@ def check_texts(columns: Mapping[str, list], path: Path) -> None:
             if not isinstance(value, str) or not (value.strip() or name == PERSONA):
                 raise InputError(f"{path}: column {name}, row {row} is {value!r}; write text there.")
     first: dict[str, int] = {}
-    for row, own in enumerate(columns.get(PROMPT_ID, ()), start=1):
-        if first.setdefault(own, row) != row:
-            raise InputError(f"{path}: prompt_id, row {row} is {own!r} as in row {first[own]}; change one.")
+    for row, prompt_id in enumerate(columns.get(PROMPT_ID, ()), start=1):
+        if (first_row := first.setdefault(prompt_id, row)) != row:
+            raise InputError(f"{path}: prompt_id, row {row} is {prompt_id!r} as in row {first_row}; change one.")
 
 
 def build_prompts(columns: Mapping[str, list], path: Path) -> Dataset:
-    """Return prompts from the checked columns of a file, with prompt_id and persona in front.
+    """Return prompts from the checked columns of a file, with prompt_id and persona as the first columns.
 
     Raises:
-        InputError: a column holds values of several kinds.
+        InputError: a column has values of several types.
     """
     keys = [columns[name] for name in REQUIRED]
     personas = columns.get(PERSONA, [""] * len(keys[0]))
@@ -108,11 +108,11 @@ def build_prompts(columns: Mapping[str, list], path: Path) -> Dataset:
     try:
         return Dataset(with_id_columns(pa.table(dict(columns)), ids, personas))
     except pa.ArrowException as error:
-        raise InputError(f"{path}: a column holds values of several kinds ({error}); write one kind.") from None
+        raise InputError(f"{path}: a column has values of several types ({error}); write one type.") from None
 
 
 def _repeated(columns: Mapping[str, list], per_cell: int, path: Path) -> dict[str, list]:
-    """Return the columns with each row as often as its `repeats` says, else `per_cell` times; see `read_prompts`."""
+    """Return the columns with each row repeated by its `repeats`, else `per_cell` times (`read_prompts`)."""
     n = len(columns[TEXT])
     times = columns.get(REPEATS, [per_cell] * n)
     for row, value in enumerate(times, start=1):
@@ -120,15 +120,14 @@ def _repeated(columns: Mapping[str, list], per_cell: int, path: Path) -> dict[st
             raise InputError(f"{path}: column {REPEATS}, row {row} is {value!r}; write a whole number from 1 on.")
     check_row_count(sum(times), f"{path}: {REPEATS}, or else per_cell {per_cell:,},")
     rows = np.repeat(np.arange(n), times).tolist()
-    found = {name: [values[row] for row in rows] for name, values in columns.items() if name != REPEATS}
-    if PROMPT_ID in found:
-        again = cumcount(found[PROMPT_ID])
-        found[PROMPT_ID] = [f"{own}#{k + 1}" if k else own for own, k in zip(found[PROMPT_ID], again, strict=True)]
-    return found
+    repeated = {name: [values[row] for row in rows] for name, values in columns.items() if name != REPEATS}
+    if ids := repeated.get(PROMPT_ID):
+        repeated[PROMPT_ID] = [f"{name}#{k + 1}" if k else name for name, k in zip(ids, cumcount(ids), strict=True)]
+    return repeated
 
 
 def read_columns(path: Path, what: str) -> dict[str, list]:
-    """Return the columns of a Parquet, CSV or JSONL file of `what`, in which those that are known are text.
+    """Return the columns of a Parquet, CSV or JSONL file; `what` it contains is named in errors.
 
     Raises:
         InputError: the file cannot be read, or has another suffix.

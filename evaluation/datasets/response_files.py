@@ -1,4 +1,4 @@
-"""Responses from elsewhere (an API, another server, logs): what is to be answered is written, answers are read."""
+"""Responses from elsewhere (an API, another server, logs): files of prompts are written, files of responses read."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,8 +15,8 @@ from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RE
 from evenhand.evaluation.runs.files import atomic_write
 
 UNSPECIFIED = "(unspecified)"  # the template or axis of prompts whose file has none
-PROMPT, SYSTEM, REPEAT = "prompt", "system", "repeat"  # of what is written: to be sent as they stand
-NAMED = 3  # ids that an error names of each kind
+PROMPT, SYSTEM, REPEAT = "prompt", "system", "repeat"  # columns that are written, to be sent unchanged
+MAX_IDS_SHOWN = 3  # in an error, of each kind
 WRITERS: Mapping[str, Callable[[pd.DataFrame, Path], Any]] = {
     ".parquet": lambda rows, path: rows.to_parquet(path, index=False),
     ".csv": lambda rows, path: rows.to_csv(path, index=False),
@@ -25,19 +25,19 @@ WRITERS: Mapping[str, Callable[[pd.DataFrame, Path], Any]] = {
 
 
 def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> None:
-    """Write what is to be answered, a row for each response, as Parquet, CSV or JSONL by the file's suffix.
+    """Write the prompts to be answered, a row for each response, as Parquet, CSV or JSONL by the file's suffix.
 
-    Columns: prompt_id; repeat, which of the equal messages it is, from 1 on; prompt, the user's message with persona
-    and control tag as it is to be sent; system, the system message, "" for none; and those that prompts have, and
-    control_tag.
+    Columns: prompt_id; repeat, the number of this row among rows with an equal message, from 1; prompt, the user's
+    message with persona and control tag, to be sent unchanged; system, the system message or ""; all other columns of
+    the prompts; control_tag.
 
     Raises:
-        InputError: the file is there already, its suffix is another, or it cannot be written.
+        InputError: the file exists, has another suffix, or cannot be written.
     """
     if path.suffix not in WRITERS:
         raise InputError(f"write_prompts: {path}: {path.suffix!r} is no format for prompts; give {_suffixes()}.")
     if path.exists():
-        raise InputError(f"write_prompts: {path} is there already, and may hold responses; give another file.")
+        raise InputError(f"write_prompts: {path} is there already, and may have responses; give another file.")
     sent = [f"{persona}\n{text}{tag}" if persona else f"{text}{tag}" for persona, text in _pairs(prompts)]
     repeat = [n + 1 for n in cumcount(sent)]
     first = {PROMPT_ID: prompts[PROMPT_ID], REPEAT: repeat, PROMPT: sent, SYSTEM: system}
@@ -55,13 +55,13 @@ def _suffixes() -> str:
 
 
 def read_responses(path: Path) -> dict[str, list]:
-    """Return the columns of a file of responses; one that is null is "", no answer.
+    """Return the columns of a file of responses; a response that is null is "".
 
-    It has the column response and either prompt_id, of the prompts that were written for it, or its own prompts: text
-    and descriptor, better template and axis as well, and persona if there is one.
+    The file has the column response, and either prompt_id from a file of `write_prompts` or its own prompts: text,
+    descriptor, and optionally template, axis and persona.
 
     Raises:
-        InputError: the file cannot be read, columns are missing, or a response is no text.
+        InputError: the file cannot be read, columns are missing, or a response is not text.
     """
     columns = read_columns(path, "responses")
     require_columns(
@@ -80,12 +80,12 @@ def read_responses(path: Path) -> dict[str, list]:
 
 
 def prompts_from_responses(columns: Mapping[str, list], path: Path) -> Dataset:
-    """Return the prompts of a file of responses that brings them, with the column response.
+    """Return the prompts in a file of responses, with the column response.
 
-    Sorted by what their ids are made of, so that two files of answers to the same prompts are in the same order.
+    Rows are sorted by the columns that shape their ids, so that two files with the same prompts have the same order.
 
     Raises:
-        InputError: a column holds values of several kinds.
+        InputError: a column has values of several types.
     """
     keys = [columns[name] for name in (TEMPLATE, AXIS, DESCRIPTOR, TEXT)]
     order = sorted(range(len(keys[0])), key=lambda row: [key[row] for key in keys])
@@ -93,43 +93,43 @@ def prompts_from_responses(columns: Mapping[str, list], path: Path) -> Dataset:
 
 
 def match_responses(columns: Mapping[str, list], prompt_ids: Sequence[str], path: Path) -> list[str]:
-    """Return the response to each prompt id, in their order.
+    """Return the response to each prompt id, in the order of `prompt_ids`.
 
     Raises:
-        InputError: ids without a row, with two rows or more, or that are none of the prompts', all counted at once.
+        InputError: some ids have no row, several rows, or belong to no prompt; the error counts all of them.
     """
-    given, wanted = Counter(map(str, columns[PROMPT_ID])), set(prompt_ids)
+    counts, known = Counter(map(str, columns[PROMPT_ID])), set(prompt_ids)
     wrong = {
-        "without a row": [one for one in prompt_ids if one not in given],
-        "with several rows": [one for one in given if given[one] > 1],
-        "unknown": [one for one in given if one not in wanted],
+        "without a row": [prompt_id for prompt_id in prompt_ids if prompt_id not in counts],
+        "with several rows": [prompt_id for prompt_id, count in counts.items() if count > 1],
+        "unknown": [prompt_id for prompt_id in counts if prompt_id not in known],
     }
-    told = [f"{len(ids):,} {how} ({_named(ids)})" for how, ids in wrong.items() if ids]
-    if told:
+    problems = [f"{len(ids):,} {problem} ({_listed(ids)})" for problem, ids in wrong.items() if ids]
+    if problems:
         raise InputError(
             f"responses: {path} does not answer each of {len(prompt_ids):,} prompts once: of its {PROMPT_ID}s "
-            f"{'; '.join(told)}. Write an empty response where none came, and measure with the settings (prompts, "
-            "seed, side) that the prompts were written with."
+            f"{'; '.join(problems)}. Write an empty response for each that is missing, and measure with the settings "
+            "(prompts, seed, split) that the prompts were written with."
         )
-    found = dict(zip(map(str, columns[PROMPT_ID]), columns[RESPONSE], strict=True))
-    return [found[one] for one in prompt_ids]
+    responses = dict(zip(map(str, columns[PROMPT_ID]), columns[RESPONSE], strict=True))
+    return [responses[prompt_id] for prompt_id in prompt_ids]
 
 
-def resolve_control_tag(columns: Mapping[str, list], told: str | None, path: Path) -> str:
-    """Return the control tag that responses were given under: the file's, else the one that is told, else none.
+def resolve_control_tag(columns: Mapping[str, list], setting: str | None, path: Path) -> str:
+    """Return the control tag of the file's responses, else the tag of the setting, else "".
 
     Raises:
-        InputError: the file has several, or another than the one that is told.
+        InputError: the file has several tags, or its tag differs from the setting.
     """
-    tags = {value or "" for value in columns.get(CONTROL_TAG, ())} or {told or ""}
+    tags = {value or "" for value in columns.get(CONTROL_TAG, ())} or {setting or ""}
     if len(tags) > 1:
-        named = ", ".join(map(repr, sorted(tags)))
-        raise InputError(f"responses: {path}: {CONTROL_TAG} is {named}; measure the responses under each apart.")
+        listed = ", ".join(map(repr, sorted(tags)))
+        raise InputError(f"responses: {path}: {CONTROL_TAG} is {listed}; measure the responses under each apart.")
     (tag,) = tags
-    if told is not None and tag != told:
-        raise InputError(f"control_tag: {told!r}, and in {path} it is {tag!r}; leave it out here, or mend the file.")
+    if setting is not None and tag != setting:
+        raise InputError(f"control_tag: {setting!r}, but {tag!r} in {path}; leave it out here, or correct the file.")
     return tag
 
 
-def _named(ids: Sequence[str]) -> str:
-    return ", ".join(ids[:NAMED]) + (", …" if len(ids) > NAMED else "")
+def _listed(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:MAX_IDS_SHOWN]) + (", …" if len(ids) > MAX_IDS_SHOWN else "")

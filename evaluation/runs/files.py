@@ -1,4 +1,4 @@
-"""Files are written whole or not at all: a temporary name in the same folder, then a rename."""
+"""Atomic writes, under a temporary name and then renamed; errors about full disks; links; hashes."""
 
 import errno
 import glob
@@ -16,19 +16,15 @@ import yaml
 
 from evenhand.evaluation.errors import InputError
 
-UNFINISHED = ".part"  # how the temporary names end
+UNFINISHED = ".part"  # the ending of temporary names
 
 
 @contextmanager
 def explain_full_disk(path: Path) -> Iterator[None]:
-    """Let what is written to `path`, or below it, end in one clear error where the disk is full.
-
-    Raises:
-        InputError: it is.
-    """
+    """Turn the errors of a full disk, on writes to `path` or below it, into one InputError."""
     try:
         yield
-    except Exception as error:  # tokenizers have no class for theirs
+    except Exception as error:  # tokenizers raise plain exceptions
         if is_disk_full(error):
             raise InputError(disk_full_message(path)) from error
         raise
@@ -36,7 +32,7 @@ def explain_full_disk(path: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it into place, on the disk, if the block ends without an error.
+    """Yield a temporary path in the folder of `path`; rename it to `path` if the block ends without an error.
 
     Raises:
         InputError: the folder cannot be made or written.
@@ -48,17 +44,17 @@ def atomic_write(path: Path) -> Iterator[Path]:
             _clear_killed(path)
             yield temporary
             with temporary.open("rb") as file:
-                os.fsync(file.fileno())  # a rename that outlives a power cut must not outlive what it renames
+                os.fsync(file.fileno())  # after a power cut, a renamed file must have its content
             temporary.replace(path)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}; choose another --output_dir.") from error
     finally:
-        with suppress(OSError):  # it is not there after a rename, nor where it could not be written
+        with suppress(OSError):  # absent after a rename, or if it could not be written
             temporary.unlink()
 
 
 def _clear_killed(path: Path) -> None:
-    """Remove what processes that were killed as they wrote `path` left beside it."""
+    """Remove temporary files of `path` whose process was killed."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*{UNFINISHED}"):
         process = left.suffixes[-2][1:]
         if process.isdecimal() and not psutil.pid_exists(int(process)):
@@ -66,24 +62,24 @@ def _clear_killed(path: Path) -> None:
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Say whether an error is that of a full disk, as Python, safetensors and torch tell it."""
+    """Return whether an error of Python, safetensors or torch means that the disk is full."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return True
-    # torch's writer says where it failed, not why: the last two are its own.
-    told = (
+    # torch's writer reports where it failed, not why: the last two messages are torch's.
+    messages = (
         *("No space left on device", "os error 28", "Disk quota exceeded"),
         *("PytorchStreamWriter failed", "] . unexpected pos "),
     )
-    return any(words in str(error) for words in told)
+    return any(message in str(error) for message in messages)
 
 
 def disk_full_message(path: Path) -> str:
-    """Return what a user is told when there is no room for a file."""
-    return f"cannot write {path}: no space is left on its disk. Free some and run again: what is done so far is kept."
+    """Return the error message for a file that does not fit on the disk."""
+    return f"cannot write {path}: no space is left on its disk. Free some and run again: finished work is kept."
 
 
 def remove_temporary_files(folder: Path) -> None:
-    """Remove what killed writes left in a folder and those in it."""
+    """Remove the temporary files and folders of killed writes, also in subfolders."""
     for left in folder.rglob(f".*{UNFINISHED}"):
         if left.is_dir():
             shutil.rmtree(left, ignore_errors=True)
@@ -134,21 +130,21 @@ def check_links_inside(folder: Path, field: str, within: Path | None = None, lea
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` as UTF-8, whole or not at all."""
+    """Write `text` as UTF-8, atomically."""
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as strict JSON (a NaN in it is an error: write null and a reason)."""
+    """Write `value` as strict JSON, atomically; NaN is an error (write null and a reason)."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_yaml(path: Path, field: str, load: Callable[[str], Any] = yaml.safe_load) -> Any:
-    """Return what a YAML file holds; `field` is the setting that errors name.
+    """Return the content of a YAML file; `field` is the setting that errors name.
 
     Raises:
-        InputError: it cannot be read, or is not YAML.
+        InputError: the file cannot be read, or is not YAML.
     """
     try:
         return load(path.read_text(encoding="utf-8"))
@@ -159,7 +155,7 @@ def read_yaml(path: Path, field: str, load: Callable[[str], Any] = yaml.safe_loa
 
 
 def sha256_of(*paths: Path) -> str:
-    """Return the SHA-256 of the files' contents, read one after the other."""
+    """Return the SHA-256 of the concatenated contents of files."""
     digest = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:

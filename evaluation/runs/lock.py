@@ -1,4 +1,4 @@
-"""One process at a time works on a run folder; a kill lets go of it."""
+"""The lock of a run folder, by which one process at a time works in it; it ends with its process."""
 
 import os
 import socket
@@ -12,20 +12,20 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.files import check_links_inside, explain_full_disk
 
 LOCK = ".lock"
-TRACKERS = ("wandb", "tensorboard")  # which keep links to files of their own, and in which nothing is deleted
+TRACKERS = ("wandb", "tensorboard")  # their folders contain links to other files, and nothing in them is deleted
 
 
 class RunLocked(InputError):
-    """Another process is at work in a run folder."""
+    """Another process works in the run folder."""
 
 
 @contextmanager
 def run_lock(folder: Path) -> Iterator[None]:
-    """Hold a folder, made where it is not there, until the block ends.
+    """Lock a folder until the block ends; create it if it is absent.
 
     Raises:
-        Held: another process holds it.
-        InputError: it cannot be written, or a link in it leads out, so that files elsewhere would be changed.
+        RunLocked: another process has locked it.
+        InputError: the folder cannot be written, or a link in it leads out, so that other files could be changed.
     """
     check_links_inside(folder, "output_dir", leave_out=TRACKERS)
     lock = FileLock(folder / LOCK, timeout=0)

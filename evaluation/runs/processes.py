@@ -1,7 +1,6 @@
-"""The processes of one run, as `accelerate launch` starts them: rows are shared out, the main process does all else.
+"""The processes of one run, as `accelerate launch` starts them: each computes a shard of the rows, rank 0 the rest.
 
-Without a launcher there is one process, which waits for nobody. What the main process does alone it does as if it were
-the only one.
+Without a launcher, one process is rank 0 of a world of size 1. Code inside `on_rank_zero` sees such a world, too.
 """
 
 import os
@@ -14,81 +13,80 @@ from evenhand.evaluation.errors import InputError
 
 Result = TypeVar("Result")
 
-# How long a process waits for another that lives: as long as the main one may score. One that is gone is noticed at
-# once, by its connections and by the launcher, which ends the others.
+# How long a rank waits for another that is alive, for example while rank 0 computes scores. A rank that has ended is
+# noticed at once, by its closed connection and by the launcher, which ends the others.
 MAX_WAIT = timedelta(hours=12)
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
 
 
 def launched_world_size() -> int:
-    """Return how many processes a launcher started: 1 without one."""
+    """Return how many processes a launcher started, or 1 without a launcher."""
     return int(os.environ.get("WORLD_SIZE", 1)) if "LOCAL_RANK" in os.environ else 1
 
 
 def world_size() -> int:
-    """Return how many processes share the work at hand."""
+    """Return how many processes work together; 1 inside `on_rank_zero`."""
     return 1 if _alone.get() else launched_world_size()
 
 
 def rank() -> int:
-    """Return which of them this is, from 0."""
+    """Return the rank of this process, from 0."""
     return int(os.environ["RANK"]) if world_size() > 1 else 0
 
 
 def is_rank_zero() -> bool:
-    """Return whether this is the process that writes what is not a share of the rows."""
+    """Return whether this is rank 0, which writes all files except the parts of other ranks."""
     return rank() == 0
 
 
 def rank_label() -> str:
-    """Return what errors call this process; "" where it is the only one."""
+    """Return " (process RANK of WORLD_SIZE)" for errors and progress, or "" for a single process."""
     return f" (process {rank()} of {world_size()})" if world_size() > 1 else ""
 
 
 def shards_model() -> bool:
-    """Return whether the launcher was told to spread a model in training over the processes, by FSDP or DeepSpeed."""
-    told = (os.environ.get(f"ACCELERATE_USE_{by}", "false") for by in ("FSDP", "DEEPSPEED"))
-    return any(value.lower() == "true" for value in told)
+    """Return whether the launcher is configured to shard a model over the processes, by FSDP or DeepSpeed."""
+    values = (os.environ.get(f"ACCELERATE_USE_{name}", "false") for name in ("FSDP", "DEEPSPEED"))
+    return any(value.lower() == "true" for value in values)
 
 
 def on_rank_zero(compute: Callable[[], Result]) -> Result:
-    """Return in every process what the main one computes alone, while the others wait.
+    """Compute a value on rank 0 while the other ranks wait; return it on every rank.
 
     Raises:
-        InputError: in every process the one that the main process raised, which alone says it; or the main process is
-            gone.
+        InputError: rank 0 raised it, which is raised on every rank and reported by rank 0; or rank 0 has ended.
     """
     if world_size() == 1:
         return compute()
-    told: list[Any] = [None, None]
+    outcome: list[Any] = [None, None]  # the value, the error
     if is_rank_zero():
         token = _alone.set(True)
         try:
-            told[0] = compute()
+            outcome[0] = compute()
         except InputError as error:
-            told[1] = error
+            outcome[1] = error
         finally:
             _alone.reset(token)
-    _exchange(lambda distributed: distributed.broadcast_object_list(told, src=0))
-    if told[1] is not None:
-        told[1].reported_by_rank_zero = True
-        raise told[1]
-    return told[0]
+    _exchange(lambda distributed: distributed.broadcast_object_list(outcome, src=0))
+    if outcome[1] is not None:
+        outcome[1].reported_by_rank_zero = True
+        raise outcome[1]
+    return outcome[0]
 
 
 def barrier() -> None:
-    """Go on when all processes have come here.
+    """Wait until all ranks are here.
 
     Raises:
-        InputError: one of them is gone.
+        InputError: another rank has ended.
     """
     if world_size() > 1:
-        came: list[Any] = [None] * world_size()
-        _exchange(lambda distributed: distributed.all_gather_object(came, rank()))
+        ranks: list[Any] = [None] * world_size()
+        _exchange(lambda distributed: distributed.all_gather_object(ranks, rank()))
 
 
 def shut_down() -> None:
-    """Part from the other processes, when all work is done."""
+    """Disconnect from the other processes at the end of the work."""
     if launched_world_size() > 1:
         import torch
 
@@ -96,18 +94,18 @@ def shut_down() -> None:
             torch.distributed.destroy_process_group()
 
 
-def _exchange(messages: Callable[[Any], None]) -> None:
-    """Join the other processes, if this is the first time, and exchange messages with them, on the CPU."""
+def _exchange(communicate: Callable[[Any], None]) -> None:
+    """Communicate with the other ranks on the CPU, with `torch.distributed`; connect to them the first time."""
     import torch
     from accelerate import PartialState
 
     if not torch.distributed.is_initialized():
         gpus = torch.cuda.is_available()
-        further = {"backend": "cpu:gloo,cuda:nccl"} if gpus else {}
-        PartialState(cpu=not gpus, timeout=MAX_WAIT, **further)
+        backend = {"backend": "cpu:gloo,cuda:nccl"} if gpus else {}
+        PartialState(cpu=not gpus, timeout=MAX_WAIT, **backend)
     try:
-        messages(torch.distributed)
-    except RuntimeError as error:  # torch's own errors are of this class
+        communicate(torch.distributed)
+    except RuntimeError as error:  # the base class of torch's errors
         raise InputError(
             f"another of the {world_size()} processes ended; its own message, or the launcher's, has the reason. "
             "The same command goes on from here."

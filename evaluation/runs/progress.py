@@ -21,7 +21,7 @@ SECONDS_BETWEEN_LINES = 15.0
 def progress(total: int | None, description: str, unit: str, done: int = 0) -> Iterator[Callable[[int], None]]:
     """Yield `advance(n)`; show rate and remaining time of `total` units, `done` of them from an earlier run.
 
-    Without a total, as for a stream, the remaining time is not known. Of several processes the main one shows its own.
+    Without a total, as for a stream, the remaining time is unknown. Of several processes, rank 0 alone shows progress.
     """
     if not processes.is_rank_zero():
         yield lambda n: None
@@ -51,11 +51,11 @@ def progress(total: int | None, description: str, unit: str, done: int = 0) -> I
 
 
 def start_logging() -> None:
-    """Say on stderr what Evenhand does, and of others what is wrong."""
+    """Log the progress of Evenhand and the warnings of other libraries to stderr."""
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", level=logging.WARNING)
     log.setLevel(logging.INFO)
-    logging.raiseExceptions = False  # a library's own log that a full disk does not take is no traceback
-    # What libraries say of their own future and of each other is nothing that a user could mend.
+    logging.raiseExceptions = False  # no traceback if a library cannot write its log to a full disk
+    # Users cannot act on libraries' warnings about their next versions and about each other.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)  # a kernel of which we make no use
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)  # about a kernel that is not used
     warnings.filterwarnings("ignore", category=FutureWarning)

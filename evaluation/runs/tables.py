@@ -1,4 +1,4 @@
-"""The Parquet files that cross stages: written whole, read back or one clear error."""
+"""The Parquet files of a run: written atomically, and read with their checksums."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,20 +14,20 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.rows import RowFile, new_rows
 from evenhand.evaluation.runs.files import atomic_write, disk_full_message, is_disk_full
 
-ROWS_AT_ONCE = 1 << 13  # that are written, or read, at once
+ROWS_AT_ONCE = 1 << 13  # rows that are written, or read, at once
 
 
 def write_table(path: Path, rows: pd.DataFrame | Iterable[pd.DataFrame]) -> None:
-    """Write rows, or parts of them one after the other, as Parquet: what is made in parts is never there as a whole.
+    """Write a table as Parquet, or parts of it one after the other, which are never all in memory.
 
-    The columns and types of all parts are those of the first.
+    All parts have the columns and types of the first part.
     """
     parts = _parts(rows) if isinstance(rows, pd.DataFrame) else iter(rows)
     first = next(parts)
     schema = pa.Schema.from_pandas(rows if isinstance(rows, pd.DataFrame) else first, preserve_index=False)
     with atomic_write(path) as temporary, pq.ParquetWriter(temporary, schema, write_page_checksum=True) as writer:
-        for some in chain([first], parts):
-            writer.write_table(pa.Table.from_pandas(some, schema, preserve_index=False))
+        for part in chain([first], parts):
+            writer.write_table(pa.Table.from_pandas(part, schema, preserve_index=False))
 
 
 def _parts(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -36,34 +36,34 @@ def _parts(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """Read what `write_table` wrote, or of it those of the columns that are there.
+    """Return a table of `write_table`, or its columns that are among `columns`.
 
     Raises:
-        InputError: it is absent, not Parquet, or damaged.
+        InputError: the file is absent, not Parquet, or damaged.
     """
     with _readable(path):
-        there = None if columns is None else [name for name in pq.read_schema(path).names if name in columns]
-        return pd.read_parquet(path, columns=there, page_checksum_verification=True)
+        names = None if columns is None else [name for name in pq.read_schema(path).names if name in columns]
+        return pd.read_parquet(path, columns=names, page_checksum_verification=True)
 
 
 def read_categorical(path: Path, columns: Sequence[str]) -> pd.DataFrame:
-    """Read those of the columns that are there, texts as categories: each different text is in memory once.
+    """Return the columns of a table that are among `columns`, texts as categories: each text is in memory once.
 
     Raises: as `read_table`.
     """
     with _readable(path):
         schema = pq.read_schema(path)
-        there = [name for name in schema.names if name in columns]
-        texts = [name for name in there if schema.field(name).type in (pa.string(), pa.large_string())]
+        names = [name for name in schema.names if name in columns]
+        texts = [name for name in names if schema.field(name).type in (pa.string(), pa.large_string())]
         with pq.ParquetFile(path, read_dictionary=texts, page_checksum_verification=True) as file:
-            found = file.read(columns=there).unify_dictionaries().to_pandas(ignore_metadata=True)
+            table = file.read(columns=names).unify_dictionaries().to_pandas(ignore_metadata=True)
     for name in texts:
-        found[name] = found[name].cat.set_categories(sorted(found[name].cat.categories))
-    return found
+        table[name] = table[name].cat.set_categories(sorted(table[name].cat.categories))
+    return table
 
 
 def is_same_column(one: Path, other: Path, column: str) -> bool:
-    """Return whether a column of two tables is the same; it is read some rows at a time.
+    """Return whether a column is equal in two tables; compare some rows at a time.
 
     Raises: as `read_table`.
     """
@@ -77,17 +77,17 @@ def is_same_column(one: Path, other: Path, column: str) -> bool:
 
 
 def read_aligned(*tables: tuple[Path, Sequence[str]]) -> Iterator[pd.DataFrame]:
-    """Yield those columns of several tables side by side, some rows at a time, as far as the shortest goes.
+    """Yield columns of several tables side by side, some rows at a time, up to the end of the shortest table.
 
     Raises: as `read_table`.
     """
     batches = [_batches(path, columns) for path, columns in tables]
-    waiting = [next(each, pd.DataFrame()) for each in batches]
-    while n := min(map(len, waiting)):
-        yield pd.concat([some.iloc[:n].reset_index(drop=True) for some in waiting], axis=1)
-        waiting = [
-            some.iloc[n:] if len(some) > n else next(each, pd.DataFrame())
-            for some, each in zip(waiting, batches, strict=True)
+    heads = [next(table, pd.DataFrame()) for table in batches]
+    while n := min(map(len, heads)):
+        yield pd.concat([head.iloc[:n].reset_index(drop=True) for head in heads], axis=1)
+        heads = [
+            head.iloc[n:] if len(head) > n else next(table, pd.DataFrame())
+            for head, table in zip(heads, batches, strict=True)
         ]
 
 
@@ -98,28 +98,28 @@ def _batches(path: Path, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
 
 
 def _record_batches(file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file, group after group: asked for all of them at once, Arrow reads ahead without end."""
+    """Yield the rows of a file, one row group after the other: otherwise Arrow reads ahead without limit."""
     for group in range(file.num_row_groups):
         yield from filter(len, file.iter_batches(ROWS_AT_ONCE, row_groups=[group], columns=list(columns)))
 
 
 def read_float_columns(path: Path, leave_out: Sequence[str]) -> tuple[np.ndarray | RowFile, tuple[str, ...]]:
-    """Return the columns of a table that are not left out as float32 numbers (n, c), read some rows at a time.
+    """Return the columns of a table that are not left out, as float32 (n, c), and their names.
 
-    Where they are many they lie in a file beside the table (`new_rows`).
+    Large numbers of rows are in a file of the table's folder (`new_rows`).
 
     Raises: as `read_table`.
     """
     with _readable(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         names = [name for name in file.schema_arrow.names if name not in leave_out]
-        found, start = new_rows(file.metadata.num_rows, len(names), folder=path.parent), 0
+        numbers, start = new_rows(file.metadata.num_rows, len(names), folder=path.parent), 0
         for batch in _record_batches(file, names):
-            some = np.empty((len(batch), len(names)), dtype=np.float32)
-            for place, column in enumerate(batch.columns):
-                some[:, place] = column.to_numpy(zero_copy_only=False)
-            found[start : start + len(batch)] = some
+            rows = np.empty((len(batch), len(names)), dtype=np.float32)
+            for index, column in enumerate(batch.columns):
+                rows[:, index] = column.to_numpy(zero_copy_only=False)
+            numbers[start : start + len(batch)] = rows
             start += len(batch)
-    return found, tuple(names)
+    return numbers, tuple(names)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from evenhand.evaluation.settings import as_settings
 log = logging.getLogger("evenhand")
 
 PROJECT = "evenhand"
-WAIT = 30  # seconds for W&B's server to answer, after which all that follows is kept offline
+WAIT = 30  # seconds for W&B's server to answer, after which this run and later ones stay offline
 HEADLINES = 10  # scores that get a panel each
 KEPT = "wandb/artifacts.json"  # in a stage's folder: the artifacts that its run kept, for the stages that read them
 REPORT = "report"  # the kind of artifact that no stage reads
@@ -30,9 +30,9 @@ REPORT = "report"  # the kind of artifact that no stage reads
 
 @dataclass(frozen=True)
 class Tracker:
-    """Where a stage's numbers go besides its folder: a W&B run, a TensorBoard writer, or nowhere.
+    """The W&B run or the TensorBoard writer that logs the numbers of a stage, or neither.
 
-    `keeps_files` says whether files of `folder` are uploaded as W&B artifacts.
+    If `keeps_files`, files of `folder` are uploaded as W&B artifacts.
     """
 
     wandb_run: Any = None
@@ -76,7 +76,7 @@ class Tracker:
                 self.wandb_run.log({path.stem: wandb.Html(path, inject=False)})
 
     def log_artifact(self, name: str, kind: str, *paths: Path) -> None:
-        """Keep files or whole folders of the stage's folder, called after the run, if that is asked for (W&B only)."""
+        """Upload files or folders of the stage as an artifact named after the run, if `keeps_files` (W&B only)."""
         if self.keeps_files:
             name = f"{_plain(self.wandb_run.name)}-{name}"
             self.wandb_run.log_artifact(_artifact(name, kind, paths))
@@ -85,9 +85,9 @@ class Tracker:
                 write_json(self.folder / KEPT, {**_kept(self.folder), name: record})
 
     def link_inputs(self, folder: Path) -> None:
-        """Draw an edge to this run from each artifact that the stage of another folder kept, if files are kept (W&B).
+        """Record each artifact that the stage of another folder uploaded as an input of this run (W&B only).
 
-        The artifact is told again, by its name and content: the server finds that it has it, and uploads nothing.
+        The artifact is declared again by its name and content; the server has it already, so nothing is uploaded.
 
         Raises:
             InputError: a link among the files leads out of the folder, so that another folder's would be uploaded.
@@ -106,13 +106,13 @@ class Tracker:
 def start_tracking(
     job: str, config: Any, *, group: str | None = None, name: str | None = None, settings: Any = None
 ) -> Iterator[Tracker]:
-    """Yield the tracker that `config.report_to` asks for; the run ends with the block.
+    """Yield the tracker of `config.report_to`; the run ends with the block.
 
-    By default a run is in the config's group, is called by its folder in it (method and stage), and holds the config. A
-    job that is begun again in the same folder goes on in its run.
+    By default a run is in the config's group, is named after its folder in the group (method and stage), and records
+    the config. A job that is started again in the same folder continues its run.
 
     Raises:
-        InputError: TensorBoard is asked for and not installed.
+        InputError: TensorBoard is not installed.
     """
     report_to = getattr(config, "report_to", "none")  # an export has nothing to track
     settings = settings or as_settings(config)
@@ -144,15 +144,15 @@ def start_tracking(
 
 
 def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: Any) -> Any:
-    """Start a run, or go on in the one whose id is in the folder; offline from the first time that W&B is not reached.
+    """Start a run, or continue the run whose id is in the folder; offline once W&B cannot be reached.
 
-    W&B itself reads WANDB_ENTITY, WANDB_TAGS and the rest of its variables.
+    W&B reads WANDB_ENTITY, WANDB_TAGS and its other variables.
     """
     # Neither a prompt nor a report about the user's machine, whatever their settings.
     os.environ.update(WANDB_SILENT="true", WANDB_ERROR_REPORTING="false")
     import wandb
 
-    # MeasureConfig to `init` besides: W&B has read its variables by now.
+    # The mode is an argument of `init`, because W&B has read its variables by now.
     mode = os.environ.get("WANDB_MODE") or ("online" if wandb.login(prompt=False, verify=False) else "offline")
     arguments = {
         "project": os.environ.get("WANDB_PROJECT") or PROJECT,
@@ -174,7 +174,7 @@ def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: A
 
 
 def _artifact(name: str, kind: str, paths: Sequence[Path]) -> Any:
-    """Return a W&B artifact of files and folders; only reports are copied, as nothing else is written twice."""
+    """Return a W&B artifact of files and folders; only reports are copied, because only they are written again."""
     import wandb
 
     artifact, policy = wandb.Artifact(name, kind), "mutable" if kind == REPORT else "immutable"
@@ -187,15 +187,15 @@ def _artifact(name: str, kind: str, paths: Sequence[Path]) -> Any:
 
 
 def _kept(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the artifacts, by name, that the run of a stage kept for others; none if it was asked to keep none."""
+    """Return the artifacts of a stage, by name; {} if it uploaded none."""
     try:
         return json.loads((folder / KEPT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # there are none; a file that is damaged must not stop a stage
+    except (OSError, ValueError):  # absent, or damaged, which must not stop a stage
         return {}
 
 
 def _id(path: Path) -> str:
-    """Return the id of a run, made and kept the first time."""
+    """Return the id of a run; create and save it the first time."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, uuid.uuid4().hex)
@@ -203,7 +203,7 @@ def _id(path: Path) -> str:
 
 
 def _name(folder: Path, group: str | None, job: str) -> str:
-    """Return the way to a stage's folder from the group's, its method and stage; else the job and its folder.
+    """Return the path of a stage's folder from the group's (its method and stage), or else the job and its folder.
 
     >>> _name(Path("/runs/loop/exchange/tune"), "loop", "tune"), _name(Path("/runs/dialogpt"), None, "measure")
     ('exchange/tune', 'measure dialogpt')
@@ -215,7 +215,7 @@ def _name(folder: Path, group: str | None, job: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """Return a name as files and artifacts may have it.
+    """Return a name with the characters that files and artifacts allow.
 
     >>> _plain("exchange/tune, seed 0")
     'exchange-tune-seed-0'
@@ -224,7 +224,7 @@ def _plain(name: str) -> str:
 
 
 def _row(score: BiasScore) -> dict[str, Any]:
-    """Return a score as a row of the table."""
+    """Return a score as a row of the table of scores."""
     low, high = score.interval or (math.nan, math.nan)
     cut = ", ".join(f"{name} {value}" for name, value in score.group.items())
     numbers = {"value": score.value, "low": low, "high": high, "standard_error": score.standard_error}

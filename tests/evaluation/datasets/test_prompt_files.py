@@ -138,7 +138,7 @@ def test_a_number_of_repeats_that_is_none_is_named_by_its_row(tmp_path, value):
 
 
 def test_mixed_values_in_another_column_are_refused(tmp_path):
-    with pytest.raises(InputError, match="values of several kinds"):
+    with pytest.raises(InputError, match="values of several types"):
         read_prompts(write(tmp_path / "prompts.jsonl", [ROWS[0], ROWS[1] | {"weight": "two"}]))
 
 

@@ -121,5 +121,5 @@ def test_a_run_has_one_control_tag(tmp_path):
     assert resolve_control_tag({"control_tag": [" a", " a"]}, None, tmp_path) == " a"
     with pytest.raises(InputError, match="control_tag is '', ' a'; measure the responses under each apart"):
         resolve_control_tag({"control_tag": ["", " a"]}, None, tmp_path)
-    with pytest.raises(InputError, match="control_tag: ' b', and in .* it is ' a'"):
+    with pytest.raises(InputError, match="control_tag: ' b', but ' a'"):
         resolve_control_tag({"control_tag": [" a"]}, " b", tmp_path)
