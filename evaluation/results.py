@@ -16,7 +16,7 @@ from evenhand.evaluation.runs.files import write_json, write_text
 # prompts.parquet: the upstream generator's metadata columns, preceded by ours.
 PROMPT_ID, PERSONA = "prompt_id", "persona"
 TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN = "text", "template", "axis", "descriptor", "noun"
-# Where some prompts are kept from tuning: true for those (datasets/prompts.py, unseen_rows).
+# Where some prompts are kept from tuning: true for those (datasets/prompts.py, unseen_mask).
 UNSEEN = "unseen"
 # responses.parquet: PROMPT_ID, RESPONSE. styles.parquet: PROMPT_ID and a float32 column for each style.
 RESPONSE = "response"

@@ -42,7 +42,7 @@ def test_a_file_of_one_s_own(tmp_path):
         ("joy: {axes: [age], phrases: [yes]}", "joy.phrases holds True, which is not a text; put it in quotes"),
         ("joy: {axes: [age], phrases: [a, a]}", "'a' stands twice"),
         ("joy: {axes: [age], phrases: [a]}\nfun: {axes: [age], phrases: [A]}", "'A' stands twice"),
-        ("all others: {axes: [age], phrases: [a]}", "a group is called 'all others'"),
+        ("all others: {axes: [age], phrases: [a]}", "'all others'"),
         ("joy: {axes: [", "is not YAML"),
         ("joy: !!python/object/apply:os.system ['true']", "is not YAML"),
     ],

@@ -1,6 +1,5 @@
 """Choosing prompts: what a filter, a sample, a variation and a split promise."""
 
-import doctest
 import json
 from collections import Counter, defaultdict
 
@@ -9,7 +8,6 @@ import pandas as pd
 import pytest
 from datasets import Dataset
 
-from evenhand.evaluation.datasets import prompts as prompts_module
 from evenhand.evaluation.datasets.holistic_bias import (
     Descriptor,
     Noun,
@@ -461,10 +459,6 @@ def test_large_strings_work_too(small):
     assert [len(side) for side in split_prompts(frame, "descriptor", 0.5, 1)] == [
         len(side) for side in split_prompts(small, "descriptor", 0.5, 1)
     ]
-
-
-def test_examples_of_the_docstrings():
-    assert doctest.testmod(prompts_module) == (0, 3)
 
 
 def test_ids_are_stable():
