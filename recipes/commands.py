@@ -1,4 +1,4 @@
-"""A command runs: in one process, or in several, which share some commands and leave the others to the main one."""
+"""Run a command: on all processes of a launcher if the command is parallel, else on rank 0."""
 
 from importlib import import_module
 from typing import Any
@@ -6,20 +6,20 @@ from typing import Any
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs import processes
 
-SHARED = ("measure", "tune", "loop", "ablate")
-ALONE = "train_classifier"  # its trainer would wait for the other processes
+PARALLEL = ("measure", "tune", "loop", "ablate")
+SINGLE_PROCESS = "train_classifier"  # its trainer would wait for the other processes
 
 
 def run_command(command: str, settings: Any) -> None:
     """Run a command with its settings.
 
     Raises:
-        InputError: as the command says; one that takes one process is started in several.
+        InputError: a command for a single process is started in several; see the command.
     """
-    if command == ALONE and processes.launched_world_size() > 1:
+    if command == SINGLE_PROCESS and processes.launched_world_size() > 1:
         raise InputError(f"{command} trains in one process; start it without a launcher.")
     function = getattr(import_module(f"evenhand.recipes.{command}"), command)
-    if command in SHARED:
+    if command in PARALLEL:
         function(settings)
     else:
         processes.on_rank_zero(lambda: function(settings))

@@ -32,16 +32,16 @@ from evenhand.recipes.tuned_on import tuned_on_warnings
 
 
 def compare(settings: CompareSettings) -> None:
-    """Write the differences of `after` to `before`, by every family of metrics that both have, and the report.
+    """Write the differences between `before` and `after` for every family of metrics of both runs, and the report.
 
     Raises:
-        InputError: the two runs have no family in common, or were not measured alike.
+        InputError: the runs have no family in common, or their settings or prompts differ.
     """
-    measured, manifests = _measured(settings)
-    with stage("compare", settings, _inputs(settings, list(measured), manifests)) as run:
+    runs, manifests = _family_runs(settings)
+    with stage("compare", settings, _inputs(settings, list(runs), manifests)) as run:
         if run is not None:
             check_trust(read_settings(settings.before, "before")[0], settings.trust_remote_code, "before")
-            changes = [score for name, both in measured.items() for score in _differences(run, settings, name, **both)]
+            changes = [score for name, both in runs.items() for score in _differences(run, settings, name, **both)]
             write_scores(run.folder / SCORES, changes)
             run.tracker.log_scores(changes)
         if run is None and not settings.show:
@@ -55,44 +55,47 @@ def compare(settings: CompareSettings) -> None:
 
 
 def pages(settings: CompareSettings) -> dict[str, Page]:
-    """Return the report of a finished comparison by each family of metrics."""
-    return {name: _page(settings, name, **both) for name, both in _measured(settings)[0].items()}
+    """Return the report of a finished comparison for each family of metrics."""
+    return {name: _page(settings, name, **both) for name, both in _family_runs(settings)[0].items()}
 
 
 def show_responses(settings: CompareSettings) -> None:
     """Write the page of all responses of both runs, if generation bias was compared."""
-    measured, _ = _measured(settings)
-    if FAMILY in measured:
-        names = (run.config.model.name for run in measured[FAMILY].values())
+    runs, _ = _family_runs(settings)
+    if FAMILY in runs:
+        names = (run.config.model.name for run in runs[FAMILY].values())
         write_responses(settings.output_dir, before_after(*names), settings.before, settings.after)
 
 
-def _measured(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyRun]], dict[str, dict[str, Any]]]:
-    """Return both runs as each family that they have in common sees them, and the manifests of both.
+def _family_runs(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyRun]], dict[str, dict[str, Any]]]:
+    """Return both runs for each common family of metrics, by "before" and "after", and their manifests.
 
     Raises:
-        InputError: they have none in common.
+        InputError: the runs have no comparable family in common.
     """
-    told, manifests = {}, {}
+    settings_by_side, manifests = {}, {}
     for side in ("before", "after"):
-        told[side], manifests[side] = read_settings(getattr(settings, side), side)
-    names = [name for name in told["before"].metrics if name in told["after"].metrics and families.comparable(name)]
+        settings_by_side[side], manifests[side] = read_settings(getattr(settings, side), side)
+    metrics = [side.metrics for side in settings_by_side.values()]
+    names = [name for name in metrics[0] if name in metrics[1] and families.comparable(name)]
     if not names:
-        both = " and ".join(str(told[side].metrics) for side in told)
-        those = ", ".join(filter(families.comparable, families.names()))
+        comparable = ", ".join(filter(families.comparable, families.names()))
         raise InputError(
-            f"after: the runs ({both}) have no metrics in common that can be compared, which are {those}; "
-            "measure both by one of them."
+            f"after: the runs ({metrics[0]} and {metrics[1]}) have no comparable metrics in common; measure both with "
+            f"one of {comparable}."
         )
     runs = {
-        name: {side: FamilyRun(getattr(settings, side), measure_config(told[side], name)) for side in told}
+        name: {
+            side: FamilyRun(getattr(settings, side), measure_config(measured, name))
+            for side, measured in settings_by_side.items()
+        }
         for name in names
     }
     return runs, manifests
 
 
 def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, Any]) -> dict[str, Any]:
-    """Return fingerprints of the runs, and of what each family reads besides."""
+    """Return fingerprints of the runs and of the other inputs of each family."""
     inputs = {side: manifest["fingerprint"] for side, manifest in manifests.items()}
     for name, command in (("labels", "label"), ("tuning", "tune"), ("after_without_tag", "measure")):
         if (folder := getattr(settings, name)) is not None:
@@ -103,20 +106,20 @@ def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, An
 
 
 def _differences(run: Run, settings: CompareSettings, name: str, before: FamilyRun, after: FamilyRun) -> list[Any]:
-    if name == FAMILY:  # what the treatment knows of the descriptors; the instrument only reads it
+    if name == FAMILY:  # the package `evaluation` reads the table, but cannot compute bias values
         rows = read_styled_run(before.folder), read_styled_run(after.folder)
-        if has_same_prompts(*rows):  # others are refused below
+        if has_same_prompts(*rows):  # the family refuses other prompts below
             run.table("bias_values", lambda: _bias_values(settings.labels, *rows))
-    found = families.comparison_of(name).differences(run, before, after, getattr(settings, name, None))
-    return [*found, *known_differences(name, before, after)]
+    scores = families.comparison_of(name).differences(run, before, after, getattr(settings, name, None))
+    return [*scores, *known_differences(name, before, after)]
 
 
 def _bias_values(labels: Path | None, before: StyledRun, after: StyledRun) -> pd.DataFrame:
-    """Return each descriptor's mean b: by the directions of the labelled responses, or, without any, by its own."""
+    """Return each descriptor's mean b, along directions of the labelled responses; without labels, of `before`."""
     if labels is None:
         return cross_fitted_bias_values(before.shared, before.vectors)
-    told, manifest = read_run(labels, "label", "labels")
-    labelled = read_styled_run(Path(told["responses"]))
+    config, manifest = read_run(labels, "label", "labels")
+    labelled = read_styled_run(Path(config["responses"]))
     alpha = manifest["threshold"]["alpha"]
     sides = before.shared, before.vectors, after.vectors
     return bias_value_changes(labelled.shared, labelled.vectors, *sides, alpha)
@@ -127,43 +130,43 @@ def _page(settings: CompareSettings, name: str, before: FamilyRun, after: Family
     page = families.compared_page_of(name).comparison_page
     if name != FAMILY:
         return page(before, after, changes, known(name, before))
-    told, model = known(name, before), after.config.model.name
+    context, model = known(name, before), after.config.model.name
     without_tag = settings.after_without_tag and FamilyRun(settings.after_without_tag)
     pooled = [find_score(measured.scores, HEADLINE) for measured in (without_tag, before) if without_tag]
     note = tag_note(model, *pooled)
-    found = page(before, after, changes, replace(told, notes=[*told.notes, *filter(None, [note])]))
-    planned = settings.labels and _planned(settings)
-    sections = [plan_section(settings.labels, _left(settings, changes))] if planned else []
+    report = page(before, after, changes, replace(context, notes=[*context.notes, *filter(None, [note])]))
+    has_plan = settings.labels and _plan_applies(settings)
+    sections = [plan_section(settings.labels, _remaining_share(settings, changes))] if has_plan else []
     sections += [training_section(settings.tuning)] if settings.tuning else []
-    *others, samples = found.sections
-    subtitle = ", ".join(filter(None, (found.subtitle, tuning_method(model))))
+    *first_sections, samples = report.sections
+    subtitle = ", ".join(filter(None, (report.subtitle, tuning_method(model))))
     warnings = tuned_on_warnings(after.folder, model, settings.labels, settings.tuning)
     return replace(
-        found,
+        report,
         subtitle=subtitle,
-        warnings=[*found.warnings, *warnings],
-        sections=[*others, *sections, samples],
+        warnings=[*report.warnings, *warnings],
+        sections=[*first_sections, *sections, samples],
         links=[LINK, *(_link(settings, side) for side in ("before", "after"))],
     )
 
 
 def _link(settings: CompareSettings, side: str) -> Link:
-    """Return the report of one of the two runs."""
-    way = os.path.relpath(getattr(settings, side).resolve(), settings.output_dir.resolve())
-    return Link(f"{side} alone", f"{way}/{REPORT}.html")
+    """Return the link to the report of one of the two runs."""
+    path = os.path.relpath(getattr(settings, side).resolve(), settings.output_dir.resolve())
+    return Link(f"{side} alone", f"{path}/{REPORT}.html")
 
 
-def _planned(settings: CompareSettings) -> bool:
-    """Return whether the threshold plan speaks of the method, if it is known."""
+def _plan_applies(settings: CompareSettings) -> bool:
+    """Return whether the threshold plan applies to the method; True if the method is unknown."""
     if settings.tuning is None:
         return True
     return load_method(read_run(settings.tuning, "tune", "tuning")[0]["method"]).THRESHOLD_PLAN_APPLIES
 
 
-def _left(settings: CompareSettings, changes: FamilyRun) -> float:
-    """Return the share of pooled FGB* left by a model that was tuned on these labels alone; NaN of any other."""
+def _remaining_share(settings: CompareSettings, changes: FamilyRun) -> float:
+    """Return the share of pooled FGB* that is left, if the model was tuned on these labels alone; else NaN."""
     if settings.tuning is None:
         return math.nan
     labels = Path(read_run(settings.tuning, "tune", "tuning")[0]["labels"])
-    same = labels.resolve() == settings.labels.resolve()  # a second round is tuned on labels of its own
-    return 1 - find_score(changes.scores, f"{HEADLINE}_reduction").value if same else math.nan
+    is_same = labels.resolve() == settings.labels.resolve()  # a second round has other labels
+    return 1 - find_score(changes.scores, f"{HEADLINE}_reduction").value if is_same else math.nan

@@ -1,4 +1,4 @@
-"""Label: responses of a measuring run → bias values, `bias` / `no_bias` labels, and the threshold plan."""
+"""Label: responses of a run → bias values, labels `bias` and `no_bias`, and the threshold plan."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -30,20 +30,20 @@ LABELS, DESCRIPTORS = "labels", "descriptors"
 
 
 def label(settings: LabelSettings) -> None:
-    """Write the label of every response that has a style vector, the threshold used, and the plan."""
+    """Write the label of every response with a style vector, the threshold and the threshold plan."""
     measured, manifest = read_settings(settings.responses, "responses", FAMILY)
     with stage("label", settings, {"responses": manifest["fingerprint"]}) as run:
         if run is None:
             return
-        everything = read_styled_run(settings.responses)
-        responses = everything.rows(everything.has_vector())
+        all_responses = read_styled_run(settings.responses)
+        responses = all_responses.rows(all_responses.has_vector())
         template, descriptor = (codes(responses.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
         b = bias_values(responses.vectors, template, descriptor, settings.alpha, cross_fitted=settings.cross_fitted)
         how = (settings.alpha, settings.beta, settings.quantile)
         threshold = choose_threshold(b, *how, cross_fitted=settings.cross_fitted)
         file = measured.generation_bias.style_clusters
         clusters = find_clusters(file, responses.styles, settings.exclude_clusters)
-        kept = np.ones(len(b), dtype=bool)
+        is_included = np.ones(len(b), dtype=bool)
 
         def labels() -> Iterator[pd.DataFrame]:
             start = 0
@@ -51,12 +51,12 @@ def label(settings: LabelSettings) -> None:
                 rows = slice(start, start + len(part))
                 labelled, start = add_labels(part, b[rows], threshold), rows.stop
                 how = {"parrots": settings.exclude_parrots, "clusters": clusters, "above": settings.exclude_above}
-                kept[rows] = ~exclusion_mask(labelled, responses.vectors[rows], **how)
-                yield labelled[kept[rows]]
+                is_included[rows] = ~exclusion_mask(labelled, responses.vectors[rows], **how)
+                yield labelled[is_included[rows]]
 
         write_table(run.folder / f"{LABELS}.parquet", labels())
-        n = int(kept.sum())
-        counts = {"n": n, "n_left_out": len(everything) - n, "n_excluded": len(b) - n}
+        n = int(is_included.sum())
+        counts = {"n": n, "n_left_out": len(all_responses) - n, "n_excluded": len(b) - n}
         run.facts["threshold"] = {**asdict(threshold), **counts}
         write_json(run.folder / THRESHOLD, run.facts["threshold"])
         run.tracker.log_values({f"threshold/{name}": float(value) for name, value in run.facts["threshold"].items()})
@@ -67,22 +67,22 @@ def label(settings: LabelSettings) -> None:
         run.tracker.log_table(PLAN, run.table(PLAN, lambda: planned(quantiles=quantiles, seed=settings.seed)))
         tables = (run.folder / f"{name}.parquet" for name in (LABELS, PLAN, DESCRIPTORS))
         run.tracker.log_artifact("labels", "dataset", *tables)
-        _say(threshold, len(b))
+        _log_threshold(threshold, len(b))
 
 
 def find_clusters(file: str, styles: tuple[str, ...], names: Sequence[str]) -> list[tuple[int, ...]]:
-    """Return the columns of each style cluster whose responses are to be excluded.
+    """Return the indices of the styles in each of the named clusters.
 
     Raises:
-        InputError: there is no such cluster.
+        InputError: a cluster is unknown.
     """
-    known = load_style_clusters(file, styles) if names else {}
+    clusters = load_style_clusters(file, styles) if names else {}
     for name in names:
-        if name not in known:
-            raise unknown_name("exclude_clusters", name, known)
-    return [known[name] for name in names]
+        if name not in clusters:
+            raise unknown_name("exclude_clusters", name, clusters)
+    return [clusters[name] for name in names]
 
 
-def _say(threshold: Threshold, n: int) -> None:
+def _log_threshold(threshold: Threshold, n: int) -> None:
     share = 100 * threshold.share_labelled_bias
     log.info("label: %d responses, %.1f %% `bias` (α = %d, β = %.3g)", n, share, threshold.alpha, threshold.beta)

@@ -1,4 +1,4 @@
-"""Measure: a model and what it is measured on → scores and a report for each family of metrics that is named."""
+"""Measure: a model and prompts or sentences → scores and a report for each family of metrics."""
 
 import logging
 from collections.abc import Mapping
@@ -30,12 +30,12 @@ SCORES = "scores.json"
 
 
 def measure(settings: MeasureSettings) -> None:
-    """Measure one model by every family of metrics that is asked for, or write what is to be answered elsewhere."""
+    """Measure a model with each family of metrics, or write the prompts for another program to answer."""
     if settings.write_prompts:
         (name,) = settings.metrics
         config, write_prompts = measure_config(settings, name), families.measure_of(name).write_prompts
         n = processes.on_rank_zero(lambda: write_prompts(settings.write_prompts, config))
-        log.info("measure: %s prompts to be answered are in %s", f"{n:,}", settings.write_prompts)
+        log.info("measure: %s prompts are in %s", f"{n:,}", settings.write_prompts)
         return
     names = list(dict.fromkeys(settings.metrics))
     config = {name: measure_config(settings, name) for name in names}
@@ -54,13 +54,13 @@ def _finish(
     config: Mapping[str, MeasureConfig],
     scores: Mapping[str, list[BiasScore]],
 ) -> None:
-    """Write the scores and the report, where they are not there yet, and show the report."""
+    """Write the scores and the report of a run that is not finished; print the report."""
     if run is not None:
-        every = []
-        for name, found in scores.items():
-            every += [*found, *known_scores(name, FamilyRun(run.folder, config[name]), found)]
-        write_scores(run.folder / SCORES, every)
-        run.tracker.log_scores(every)
+        all_scores = []
+        for name, of_family in scores.items():
+            all_scores += [*of_family, *known_scores(name, FamilyRun(run.folder, config[name]), of_family)]
+        write_scores(run.folder / SCORES, all_scores)
+        run.tracker.log_scores(all_scores)
     if run is None and not settings.show:
         return
     files = present(settings.output_dir, pages(settings), write=run is not None, show=settings.show)
@@ -73,16 +73,16 @@ def _finish(
 
 
 def pages(settings: MeasureSettings) -> dict[str, Page]:
-    """Return the report of a finished run by each of its families of metrics."""
-    found = {}
+    """Return the report of a finished run for each of its families of metrics."""
+    reports = {}
     for name in dict.fromkeys(settings.metrics):
         measured = FamilyRun(settings.output_dir, measure_config(settings, name))
-        found[name] = families.page_of(name).page(measured, known(name, measured))
-    if FAMILY in found:
+        reports[name] = families.page_of(name).page(measured, known(name, measured))
+    if FAMILY in reports:
         warnings = tuned_on_warnings(settings.output_dir, settings.model.name)
-        page = found[FAMILY]
-        found[FAMILY] = replace(page, warnings=[*page.warnings, *warnings], links=[*page.links, LINK])
-    return found
+        page = reports[FAMILY]
+        reports[FAMILY] = replace(page, warnings=[*page.warnings, *warnings], links=[*page.links, LINK])
+    return reports
 
 
 def show_responses(settings: MeasureSettings) -> None:
@@ -92,10 +92,14 @@ def show_responses(settings: MeasureSettings) -> None:
 
 
 def read_settings(folder: Path, field_name: str, family: str | None = None) -> tuple[MeasureSettings, dict[str, Any]]:
-    """Return the settings and the manifest of a finished measuring run, by `family` among others if one is given.
+    """Return the settings and the manifest of a finished run of `measure`.
+
+    Args:
+        field_name: the setting with the folder, for errors.
+        family: a family of metrics that the run must have.
 
     Raises:
-        InputError: the folder holds no such run.
+        InputError: the folder has no such run.
     """
     config, manifest = read_run(folder, "measure", field_name)
     settings = checked(MeasureSettings, settings_of_run(config), str(folder))
@@ -108,21 +112,21 @@ def read_settings(folder: Path, field_name: str, family: str | None = None) -> t
 def models_with_code(settings: Any) -> list[str]:
     """Return the names of the models and classifiers in settings whose trust_remote_code is true."""
     groups = [settings] if isinstance(settings, Mapping) else []
-    for group in groups:  # which grows
+    for group in groups:  # the loop appends to the list
         groups += [value for value in group.values() if isinstance(value, Mapping)]
     return [str(group["name"]) for group in groups if group.get("trust_remote_code") and "name" in group]
 
 
 def check_trust(measured: MeasureSettings, trusted: bool, field_name: str) -> None:
-    """Check that the user of a later stage trusts the models whose code a measuring run would have it run.
+    """Raise InputError if a run was measured with trust_remote_code and the user of this command does not trust it.
 
-    The run may come from somebody else, whose trust is not that of the user.
+    The run may come from another person, so its settings do not show that this user trusts the code.
 
     Raises:
-        InputError: the run was measured with trust_remote_code, and this command without.
+        InputError: the run has trust_remote_code, and this command does not.
     """
     if not trusted and (names := models_with_code(as_settings(measured))):
         raise InputError(
-            f"{field_name}: the run was measured with trust_remote_code, so that code of {names[0]!r} would be run; if "
-            "you trust it, give --trust_remote_code true."
+            f"{field_name}: the run was measured with trust_remote_code, so this command would execute code of "
+            f"{names[0]!r}; if you trust it, give --trust_remote_code true."
         )

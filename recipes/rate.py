@@ -1,4 +1,4 @@
-"""Rate: two measuring runs → pairs that people judge in a browser → win rates and agreement (paper 002, §C.2.2)."""
+"""Rate: two runs → pairs of responses that people rate in a browser → win rates and agreement (002, §C.2.2)."""
 
 import logging
 from collections.abc import Sequence
@@ -38,54 +38,54 @@ PAIRS, SUMMARY = "pairs", "summary"
 
 
 def rate(settings: RateSettings) -> None:
-    """Draw the pairs and show them to raters until the process is told to end; or add votes, or sum them up.
+    """Sample the pairs and serve the rating page until the process ends; or import votes, or sum them up.
 
     Raises:
-        InputError: the runs are not of the same prompts; nothing is left to judge; there are no votes to sum up.
+        InputError: the runs have different prompts; no pair is left to rate; there are no votes to sum up.
     """
     if not settings.summary and settings.import_votes is None:
-        _draw(settings)
-    told, manifest = read_run(settings.output_dir, "rate", "output_dir")
+        _sample_pairs(settings)
+    config, manifest = read_run(settings.output_dir, "rate", "output_dir")
     pairs = read_table(settings.output_dir / f"{PAIRS}.parquet")
     if settings.import_votes is not None:
-        _import(settings, pairs, manifest["questions"])
+        _import_votes(settings, pairs, manifest["questions"])
     if settings.summary:
         _sum_up(settings)
     elif settings.import_votes is None:
-        _serve(settings, pairs, manifest["questions"], told["seed"])
+        _serve(settings, pairs, manifest["questions"], config["seed"])
 
 
-def _draw(settings: RateSettings) -> None:
-    """Write the pairs, for the server and as CSV for a crowdsourcing platform, where they are not drawn yet."""
+def _sample_pairs(settings: RateSettings) -> None:
+    """Write the pairs, for the server and as CSV for a crowdsourcing platform, unless they exist already."""
     runs = {side: read_settings(getattr(settings, side), side, FAMILY) for side in SIDES}
     files = {"questions": questions_file(settings.questions), "leave_out": leave_out_file(settings.leave_out)}
     questions, lists = load_questions(files["questions"]), load_leave_out(files["leave_out"])
     inputs = {side: manifest["fingerprint"] for side, (_, manifest) in runs.items()}
     inputs |= {name: sha256_of(file) for name, file in files.items()}
-    with stage("rate", replace(settings, report_to="none"), inputs) as run:  # there is nothing to track before votes
+    with stage("rate", replace(settings, report_to="none"), inputs) as run:  # only the summary of votes is tracked
         if run is None:
             return
-        everything = read_pairs(settings.before, settings.after)
-        reasons = left_out(everything, lists)
-        pairs = drawn_pairs(everything[reasons.isna()], settings.pairs, settings.seed)
+        all_pairs = read_pairs(settings.before, settings.after)
+        reasons = left_out(all_pairs, lists)
+        pairs = drawn_pairs(all_pairs[reasons.isna()], settings.pairs, settings.seed)
         if pairs.empty:
-            raise InputError(f"leave_out: no pair of {settings.before} and {settings.after} is left to judge.")
+            raise InputError(f"leave_out: no pair of {settings.before} and {settings.after} is left to rate.")
         write_table(run.folder / f"{PAIRS}.parquet", pairs)
         write_text(run.folder / f"{PAIRS}.csv", crowd_pairs(pairs).to_csv(index=False))
         counts = {reason: int((reasons == reason).sum()) for reason in (*lists, "offensive", "alike")}
-        judged = everything[OFFENSIVE].notna().any()
-        run.facts["left_out"] = counts if judged else counts | {OFFENSIVE: None}
+        is_classified = all_pairs[OFFENSIVE].notna().any()
+        run.facts["left_out"] = counts if is_classified else counts | {OFFENSIVE: None}
         run.facts["questions"] = questions
-        run.facts["models"] = [told.model.name for told, _ in runs.values()]
+        run.facts["models"] = [measured.model.name for measured, _ in runs.values()]
         run.facts["signature"] = _signature(settings, run, questions)
 
 
 def _signature(settings: RateSettings, run: Run, questions: dict[str, str]) -> dict[str, Any]:
-    """Return what shaped the votes: the two models, what they were asked, and what raters were."""
+    """Return the signature of the scores: the models, prompts, decoding, questions and inputs."""
     before, after = (FamilyRun(folder).signature(HEADLINE) for folder in (settings.before, settings.after))
     shared = {name: after[name] for name in ("model", "dataset", "decoding") if name in after}
-    told = {"base": before.get("model"), "questions": questions, "inputs": dict(run.inputs)}
-    return shared | told | {"seed": settings.seed, "packages": package_versions()}
+    of_rating = {"base": before.get("model"), "questions": questions, "inputs": dict(run.inputs)}
+    return shared | of_rating | {"seed": settings.seed, "packages": package_versions()}
 
 
 def _serve(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str], seed: int) -> None:
@@ -93,29 +93,29 @@ def _serve(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str
     with run_lock(folder), Votes(folder / VOTES) as votes, listen(settings.host, settings.port) as listening:
         token, (address, port) = token_of(folder), listening.getsockname()[:2]
         app = rating_app(Rating(pairs, questions, votes, seed), token, settings.host)
-        place = f"[{address}]" if ":" in address else address
-        print(f"Rate at http://{place}:{port}/{token}/ (Ctrl-C ends it; every vote is kept)", flush=True)
+        hostname = f"[{address}]" if ":" in address else address
+        print(f"Rate at http://{hostname}:{port}/{token}/ (end with Ctrl-C; every vote is saved)", flush=True)
         try:
             serve(app, listening)
-        except KeyboardInterrupt:  # how it is meant to end
+        except KeyboardInterrupt:  # the regular end of the server
             pass
         finally:
             log.info("rate: %d votes; `evenhand rate --summary --output_dir %s` sums them up", len(votes), folder)
 
 
-def _import(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str]) -> None:
+def _import_votes(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str]) -> None:
     folder = settings.output_dir
-    found = read_crowd_votes(settings.import_votes, pairs, questions)
+    imported = read_crowd_votes(settings.import_votes, pairs, questions)
     with run_lock(folder), Votes(folder / VOTES) as votes, explain_full_disk(folder / VOTES):
         try:
-            votes.add(*found)
+            votes.add(*imported)
         except ValueError as error:
-            raise InputError(f"import_votes: {settings.import_votes}: {error}; nothing of it was added.") from None
-    log.info("rate: %d votes added to %s", len(found), folder / VOTES)
+            raise InputError(f"import_votes: {settings.import_votes}: {error}; no vote was added.") from None
+    log.info("rate: %d votes added to %s", len(imported), folder / VOTES)
 
 
 def _sum_up(settings: RateSettings) -> None:
-    """Write scores and a report of all votes so far; made anew whenever it is asked for."""
+    """Write scores and a report of all votes so far, over those of an earlier summary."""
     scores, report = summary(settings.output_dir, "output_dir")
     with start_tracking("rate", settings) as tracker:
         files = write_summary(settings.output_dir, scores, report, settings.show)
@@ -128,12 +128,12 @@ def summary(folder: Path, field_name: str) -> tuple[list[BiasScore], Page]:
     """Return the scores and the report of all votes so far.
 
     Raises:
-        InputError: the folder holds no pairs, or no votes on them.
+        InputError: the folder has no pairs, or no votes.
     """
     manifest = read_run(folder, "rate", field_name)[1]
     pairs, votes = read_table(folder / f"{PAIRS}.parquet"), read_votes(folder / VOTES)
     if votes.empty:
-        raise InputError(f"{field_name}: {folder} has no votes yet; `evenhand rate` without --summary asks for them.")
+        raise InputError(f"{field_name}: {folder} has no votes yet; collect some by `evenhand rate` without --summary.")
     votes = votes.merge(pairs[[PROMPT_ID, AXIS]], on=PROMPT_ID)
     questions, signature = manifest["questions"], manifest["signature"] | {"votes": sha256_of(folder / VOTES)}
     scores = rating_scores(votes, questions, signature)

@@ -1,4 +1,4 @@
-"""Report: finished runs → their reports, made again from what is on disk; several runs → one page of all."""
+"""Report: a finished run → its report, written again from its files; several runs → one page side by side."""
 
 import logging
 import os
@@ -23,14 +23,13 @@ log = logging.getLogger("evenhand")
 
 
 def report(settings: ReportSettings) -> None:
-    """Write the reports of one folder again, of a loop or an ablation those of its stages too; or one page of several.
+    """Write the report of one folder again, with the reports of a loop's stages; or one page of several folders.
 
     Raises:
-        InputError: a folder holds no finished run that has a report; of several no two are measuring runs of one
-            family.
+        InputError: a folder has no finished run with a report; no two of several runs have a family in common.
     """
     if not settings.folders:
-        raise InputError("folders: none is given; give those of finished runs, `evenhand report FOLDER …`.")
+        raise InputError("folders: give the folders of finished runs, `evenhand report FOLDER …`.")
     if len(settings.folders) > 1:
         present(settings.output_dir, {"": _side_by_side(settings.folders, settings.output_dir)}, write=True, show=True)
         return
@@ -39,17 +38,14 @@ def report(settings: ReportSettings) -> None:
     if stages:
         for stage in stages:
             log.info("report: %s", stage)
-            _written_again(stage, show=False)
+            _rewrite_report(stage, show=False)
         present(folder, {FAMILY: sweep_page(read_sweep(folder))}, write=True, show=True)
-    elif not _written_again(folder, show=True):
-        raise InputError(
-            f"folders: {folder} holds no finished run that has a report; those of `measure`, `compare`, `loop`, "
-            "`ablate` and `rate` have one."
-        )
+    elif not _rewrite_report(folder, show=True):
+        raise InputError(f"folders: {folder} has no finished run of `measure`, `compare`, `loop`, `ablate` or `rate`.")
 
 
-def _written_again(folder: Path, show: bool) -> bool:
-    """Write the pages of a finished run, which may have been moved since; return whether its command makes any."""
+def _rewrite_report(folder: Path, show: bool) -> bool:
+    """Write the report of a finished run again, wherever its folder is now; return False if its command has none."""
     command = _command(folder)
     if command == "measure":
         module, settings = measure, _measured(folder)
@@ -67,47 +63,45 @@ def _written_again(folder: Path, show: bool) -> bool:
 
 
 def _command(folder: Path) -> str | None:
-    """Return which command the folder holds a finished run of; None if it holds none."""
-    told = read_yaml(folder / CONFIG, "folders") if (folder / MANIFEST).exists() else None
-    return told.get("command") if isinstance(told, Mapping) else None
+    """Return the command of the finished run in a folder; None without such a run."""
+    config = read_yaml(folder / CONFIG, "folders") if (folder / MANIFEST).exists() else None
+    return config.get("command") if isinstance(config, Mapping) else None
 
 
 def _measured(folder: Path) -> MeasureSettings:
-    """Return the settings of a measuring run as it lies now."""
+    """Return the settings of a run of `measure`, with the folder where it is now."""
     return replace(measure.read_settings(folder, "folders")[0], output_dir=folder)
 
 
 def _side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
-    """Return the page of several measuring runs, of each family that two of them have, and of ratings beside them."""
+    """Return one page of several runs: each family that two of them have, and ratings."""
     named = dict(_named(folders))
     ratings = {name: folder for name, folder in named.items() if _command(folder) == "rate"}
     pages = {name: measure.pages(_measured(folder)) for name, folder in named.items() if name not in ratings}
     families: dict[str, Mapping[str, Page]] = {}
-    for family in dict.fromkeys(family for found in pages.values() for family in found):
-        having = {name: found[family] for name, found in pages.items() if family in found}
-        if len(having) > 1:
-            families[family] = having
+    for family in dict.fromkeys(family for run_pages in pages.values() for family in run_pages):
+        with_family = {name: run_pages[family] for name, run_pages in pages.items() if family in run_pages}
+        if len(with_family) > 1:
+            families[family] = with_family
     if not families:
-        raise InputError(
-            "folders: no two of these are runs of `measure` with metrics in common; nothing can stand side by side."
-        )
+        raise InputError("folders: no two of these are runs of `measure` with metrics in common.")
     rated = [rate.summary(folder, "folders")[1] for folder in ratings.values()]
     reports = {name: folder / rate.SUMMARY if name in ratings else folder for name, folder in named.items()}
     return side_by_side_page(
-        families, [Link(name, _way(folder, output_dir)) for name, folder in reports.items()], rated
+        families, [Link(name, _report_path(folder, output_dir)) for name, folder in reports.items()], rated
     )
 
 
 def _named(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """Yield each folder with the shortest end of its path that tells it from the others."""
+    """Yield each folder with the shortest end of its path that no other folder has."""
     parts = [folder.resolve().parts for folder in folders]
     if len(set(parts)) < len(parts):
-        raise InputError(f"folders: {', '.join(map(str, folders))}: one of them is there twice; leave it out.")
-    for folder, own in zip(folders, parts, strict=True):
-        others = [other for other in parts if other != own]
-        length = next(n for n in range(1, len(own) + 1) if all(other[-n:] != own[-n:] for other in others))
-        yield "/".join(own[-length:]), folder
+        raise InputError(f"folders: {', '.join(map(str, folders))}: a folder is repeated; leave it out.")
+    for folder, path in zip(folders, parts, strict=True):
+        others = [other for other in parts if other != path]
+        length = next(n for n in range(1, len(path) + 1) if all(other[-n:] != path[-n:] for other in others))
+        yield "/".join(path[-length:]), folder
 
 
-def _way(folder: Path, output_dir: Path) -> str:
+def _report_path(folder: Path, output_dir: Path) -> str:
     return os.path.relpath(folder.resolve() / f"{REPORT}.html", output_dir.resolve())

@@ -1,4 +1,4 @@
-"""The page of all responses, with the bias value of each, which is the treatment's notion."""
+"""The page of all responses with their bias values."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ LINK = Link("all responses", RESPONSES)
 
 
 def write_responses(folder: Path, subtitle: str, before: Path, after: Path | None = None) -> Path:
-    """Write the page of one measuring run, or of two over the same prompts, into the folder; return its path."""
+    """Write the page of one run, or of two runs over the same prompts, into the folder; return its path."""
     runs = {"response": before} if after is None else {"before": before, "after": after}
     read = {side: read_styled_run(run) for side, run in runs.items()}
     base = next(iter(read.values()))
@@ -27,11 +27,11 @@ def write_responses(folder: Path, subtitle: str, before: Path, after: Path | Non
 
     def rows(positions: np.ndarray) -> pd.DataFrame:
         texts = {side: select_texts(run, positions) for side, run in read.items()}
-        said = {
+        columns = {
             side: (texts[side][RESPONSE], run.vectors[positions], run.styles, b[side][positions])
             for side, run in read.items()
         }
-        return rows_of(next(iter(texts.values())), said)
+        return rows_of(next(iter(texts.values())), columns)
 
     page = responses_html("All responses", subtitle, len(base), rows, list(read))
     write_text(folder / RESPONSES, page)
@@ -39,14 +39,14 @@ def write_responses(folder: Path, subtitle: str, before: Path, after: Path | Non
 
 
 def _bias_values(base: StyledRun, run: StyledRun) -> np.ndarray:
-    """Return b (n,) of a run's responses by the base's directions; NaN for those without a style vector.
+    """Return the bias values (n,) of a run's responses along the base's directions; NaN without a style vector.
 
-    The base's own responses are each taken out of their direction.
+    For the base's responses, each response is left out of its direction.
     """
     if run is not base:
         return BiasDirections.from_responses(base.shared, base.vectors).project(run.vectors, run.shared[DESCRIPTOR])
-    b, known = np.full(len(base), np.nan), base.has_vector()
-    usable = base.rows(known)
+    b, is_usable = np.full(len(base), np.nan), base.has_vector()
+    usable = base.rows(is_usable)
     template, descriptor = (codes(usable.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
-    b[known] = bias_values(usable.vectors, template, descriptor, cross_fitted=True)
+    b[is_usable] = bias_values(usable.vectors, template, descriptor, cross_fitted=True)
     return b

@@ -1,4 +1,4 @@
-"""Tune: labelled responses → rows of a method → TRL trainer → adapter, measured on the way."""
+"""Tune: labelled responses → rows of a method → TRL trainer → adapter, with the bias measured during training."""
 
 import json
 import logging
@@ -46,46 +46,45 @@ from evenhand.recipes.settings import FAMILY, MeasureSettings, TuneSettings, mea
 log = logging.getLogger("evenhand")
 
 BIAS_NAME = "bias/fgb_pooled_corrected"
-CALLBACK_PER_CELL = 2  # pooled FGB* needs two responses to a cell; a trend does not need more
+CALLBACK_PER_CELL = 2  # the fewest responses per cell for pooled FGB*
 
 
 def tune(settings: TuneSettings) -> None:
-    """Tune the model whose responses were labelled; write the adapter and the curves.
+    """Tune the model on its labelled responses; write the adapter and the training curves.
 
     Raises:
-        InputError: the method trains nothing; the labels are not those of the responses as they are now; the rows or
-            the model cannot be used.
+        InputError: the method trains nothing; the responses changed after labelling; the rows or the model cannot be
+            used.
     """
     method = load_method(settings.method)
     if method.TRAINER is None:
         raise InputError(
-            f"method: {settings.method} trains nothing; measure with its instruction as --model.system_prompt, or give "
-            "it to `evenhand loop`."
+            f"method: {settings.method} trains nothing; run `measure` with its instruction as --model.system_prompt, "
+            "or use it in `evenhand loop`."
         )
-    responses_folder, measured, labelled_by = processes.on_rank_zero(lambda: _labelled(settings))
+    responses_folder, measured, labels_fingerprint = processes.on_rank_zero(lambda: _labelled_run(settings))
     check_trust(measured, settings.trust_remote_code, "labels")
     training, config = settings.training.with_method_defaults(method), measure_config(measured, FAMILY)
     model = replace(config.model, name=config.place(config.model.name, "model"))
     check_tuning(model, method, training)
-    inputs = {"labels": labelled_by, "settings": asdict(training)}
+    inputs = {"labels": labels_fingerprint, "settings": asdict(training)}
     with stage("tune", settings, inputs) as run:
         if run is None:
             return
         base = load_dialogue_model(model)
         responses = read_styled_run(responses_folder)
         labels = read_table(settings.labels / f"{LABELS}.parquet")[[PROMPT_ID, LABEL]]
-        answered = {RESPONSE: responses.responses, STYLE_VECTOR: list(responses.vectors[:])}
-        labelled = responses.prompts.assign(**answered).merge(labels, on=PROMPT_ID, validate="one_to_one")
+        columns = {RESPONSE: responses.responses, STYLE_VECTOR: list(responses.vectors[:])}
+        labelled = responses.prompts.assign(**columns).merge(labels, on=PROMPT_ID, validate="one_to_one")
         rows = method.rows(labelled, partial(render_contexts, base), settings.seed)
         parts = hold_out(rows, training.validation_fraction, settings.seed, training.max_rows)
-        rewarded = hasattr(method, "rewards")
-        rewards = method.rewards(base, _first_classifier(config), training.relevance_weight) if rewarded else ()
-        data = _data(settings, method, parts, rewards)
+        rewards = ()
+        if hasattr(method, "rewards"):
+            rewards = method.rewards(base, _first_classifier(config), training.relevance_weight)
+        data = _tuning_data(settings, method, parts, rewards)
         callbacks = []
-        if settings.measure_every and processes.shards_model():
-            log.warning(
-                "tune: measure_every is passed over: no process has the whole of a model that is spread over all"
-            )
+        if settings.measure_every and processes.spread_models():
+            log.warning("tune: measure_every is ignored: the model is spread over processes, and none has all of it")
         elif settings.measure_every:
             measure = bias_during_training(base, responses, method.INFERENCE_TAG, config, settings.measure_descriptors)
             callbacks.append(BiasCallback(measure, settings.measure_every))
@@ -96,7 +95,7 @@ def tune(settings: TuneSettings) -> None:
                 training,
                 run.folder,
                 seed=settings.seed,
-                neutral=_neutral(config),
+                neutral=_neutral_dialogue(config),
                 callbacks=callbacks,
                 report_to=settings.report_to,
                 run_name=settings.group,
@@ -107,37 +106,36 @@ def tune(settings: TuneSettings) -> None:
         run.tracker.log_artifact("adapter", "model", run.folder / ADAPTER_FOLDER)
 
 
-def _labelled(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:
-    """Return the folder of the responses that were labelled, how they were measured, and the labels' fingerprint.
+def _labelled_run(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:
+    """Return the folder and the settings of the run whose responses are labelled, and the labels' fingerprint.
 
     Raises:
-        InputError: the labels are not those of the responses as they are now.
+        InputError: the responses changed after labelling.
     """
     label_settings, label_manifest = read_run(settings.labels, "label", "labels")
     folder = Path(label_settings["responses"])
     measured, measured_manifest = read_settings(folder, "labels")
     if measured_manifest["fingerprint"] != label_manifest["inputs"].get("responses"):
-        raise InputError(f"labels: {folder} was measured anew since; label it again.")
+        raise InputError(f"labels: the responses in {folder} changed after labelling; run `evenhand label` again.")
     return folder, measured, label_manifest["fingerprint"]
 
 
 def bias_during_training(
     base: DialogueModel, responses: StyledRun, tag: str, config: MeasureConfig, n_descriptors: int
 ) -> Callable[[torch.nn.Module], Mapping[str, float]]:
-    """Return what measures pooled FGB* of the model in training, on a small fixed part of the train prompts."""
-    asked = responses.prompts
-    names = np.unique(asked[DESCRIPTOR])
-    chosen = np.random.default_rng(0).permutation(names)[:n_descriptors]
-    prompts = asked[asked[DESCRIPTOR].isin(chosen)]
+    """Return a function that measures pooled FGB* of a model in training, on a small fixed sample of prompts."""
+    prompts = responses.prompts
+    sample = np.random.default_rng(0).permutation(np.unique(prompts[DESCRIPTOR]))[:n_descriptors]
+    prompts = prompts[prompts[DESCRIPTOR].isin(sample)]
     prompts = prompts.groupby([TEMPLATE, AXIS, DESCRIPTOR]).head(CALLBACK_PER_CELL).reset_index(drop=True)
     template, descriptor = codes(prompts[TEMPLATE]), codes(prompts[DESCRIPTOR])
     classifier = _first_classifier(config)
     arguments = decoding(config.decoding.preset, **config.decoding.arguments)
 
     def measure(model: torch.nn.Module) -> dict[str, float]:
-        model_now = replace(base, model=model)
+        current = replace(base, model=model)
         batch_size = config.decoding.batch_size
-        texts = respond(model_now, prompts, tag, arguments, seed=config.seed, batch_size=batch_size)
+        texts = respond(current, prompts, tag, arguments, seed=config.seed, batch_size=batch_size)
         vectors = classify_responses(classifier, [text or "" for text in texts], prompts[DESCRIPTOR].tolist())
         return {BIAS_NAME: descriptor_spread(arrange_cells(vectors, template, descriptor), pooled=True).corrected.value}
 
@@ -145,21 +143,21 @@ def bias_during_training(
 
 
 def _first_classifier(config: MeasureConfig) -> StyleClassifier:
-    """Return the classifier of the labels; the second must shape nothing."""
+    """Return the first style classifier; the second must not influence training."""
     first = config.settings.style_classifier
     return load_style_classifier(replace(first, name=config.place(first.name, "style_classifier")))
 
 
-def _data(
+def _tuning_data(
     settings: TuneSettings, method: Method, rows: tuple[Dataset, Dataset], rewards: Sequence[RewardFunction]
 ) -> TuningData:
     train, validation = rows
-    of_method = {"trainer": method.TRAINER, "control_tag": method.INFERENCE_TAG, "tags": method.TAGS}
-    return TuningData(method=settings.method, train=train, validation=validation, rewards=rewards, **of_method)
+    fields_of_method = {"trainer": method.TRAINER, "control_tag": method.INFERENCE_TAG, "tags": method.TAGS}
+    return TuningData(method=settings.method, train=train, validation=validation, rewards=rewards, **fields_of_method)
 
 
-def _neutral(config: MeasureConfig) -> tuple[list[str], list[str]] | None:
-    """Return prompts and responses of ordinary dialogue, if there are any."""
+def _neutral_dialogue(config: MeasureConfig) -> tuple[list[str], list[str]] | None:
+    """Return prompts and responses of neutral dialogue; None without such a file."""
     path = neutral_dialogue(config)
     if path is None:
         return None
@@ -176,7 +174,7 @@ def _curves(result: TuningResult) -> dict[str, object]:
 
 
 def _facts(result: TuningResult) -> dict[str, object]:
-    """Return what the manifest says of the tuning."""
+    """Return the facts about the tuning for the manifest."""
     return {
         "rows": {"train": result.n_train, "validation": result.n_validation},
         "trainable_parameters": result.trainable_parameters,

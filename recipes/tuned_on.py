@@ -1,4 +1,4 @@
-"""Which prompts a model was tuned on: its numbers on these say how well it learned them, not how it answers others."""
+"""Warnings about prompts that a model was tuned on: scores on these prompts do not show how it answers others."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ LABELS, MANIFEST = "labels.parquet", "run.json"
 
 
 def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tuning: Path | None = None) -> list[str]:
-    """Return a warning where a model was measured on prompts whose labelled responses it was tuned on; none or one.
+    """Return a warning if a model was measured on prompts whose labelled responses it was tuned on, as a list.
 
     Args:
-        measured: a measuring run.
-        model: what was measured; an adapter lies in the folder of its tuning.
-        labels, tuning: the labelling and the tuning run, where they are known.
+        measured: the folder of the measurement.
+        model: the measured model; an adapter is in the folder of its tuning run.
+        labels, tuning: folders of the labelling and the tuning run; None: read from the adapter's folder, if possible.
     """
     if tuning is None and tuning_metadata(model) and (Path(model).parent / MANIFEST).exists():
         tuning = Path(model).parent
@@ -24,6 +24,6 @@ def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tu
         labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
     if labels is None or not (labels / LABELS).exists():
         return []
-    asked, tuned = (read_table(path)[PROMPT_ID] for path in (measured / "prompts.parquet", labels / LABELS))
-    n = int(asked.isin(set(tuned)).sum())
-    return [text.tuned_on(n, len(asked))] if n else []
+    measured_ids, tuned_ids = (read_table(path)[PROMPT_ID] for path in (measured / "prompts.parquet", labels / LABELS))
+    n = int(measured_ids.isin(set(tuned_ids)).sum())
+    return [text.tuned_on(n, len(measured_ids))] if n else []

@@ -1,4 +1,4 @@
-"""Configs: the settings that ship with Evenhand, by name: `--config NAME`, listed and printed by `evenhand configs`."""
+"""Shipped configs, by name: `--config NAME`; `evenhand configs` lists and prints them."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -13,37 +13,37 @@ SUFFIX = ".yaml"
 
 
 def shipped() -> dict[str, Path]:
-    """Return the shipped files by name, those for `evenhand` first, then each folder's."""
+    """Return the shipped files by name: the files of this folder first, then of its subfolders."""
     folder = Path(__file__).parent
     files = sorted(folder.rglob(f"*{SUFFIX}"), key=lambda file: (file.parent != folder, file))
     return {file.stem: file for file in files}
 
 
-def config_file(told: Path, field: str = "--config") -> Path:
-    """Return the file that is meant: the one of that path, or the shipped one of that name.
+def config_file(path: Path, field: str = "--config") -> Path:
+    """Return the file at `path`, or the shipped config of this name.
 
     Raises:
-        InputError: a name without a suffix or a folder is neither's.
+        InputError: `path` is a plain name, and neither a file nor a shipped config.
     """
-    name = str(told)
-    with suppress(OSError):  # a name that is too long for a file
-        if told.is_file() or told.name != name or told.suffix:
-            return told
-    if name not in (known := shipped()):
-        raise unknown_name(field, name, known)
-    return known[name]
+    name = str(path)
+    with suppress(OSError):  # the name may be too long for a file
+        if path.is_file() or path.name != name or path.suffix:
+            return path
+    if name not in (files := shipped()):
+        raise unknown_name(field, name, files)
+    return files[name]
 
 
 def configs(settings: "ConfigsSettings") -> None:
-    """Print a line on each shipped config, or whole those that are named.
+    """Print the named configs, or without names the first line of each shipped config.
 
     Raises:
-        InputError: there is none of that name.
+        InputError: a name is unknown.
     """
-    known = shipped()
-    if unknown := next((name for name in settings.names if name not in known), None):
-        raise unknown_name("names", unknown, known)
-    width = max(map(len, known))
-    for name in settings.names or known:
-        text = known[name].read_text(encoding="utf-8")
+    files = shipped()
+    if unknown := next((name for name in settings.names if name not in files), None):
+        raise unknown_name("names", unknown, files)
+    width = max(map(len, files))
+    for name in settings.names or files:
+        text = files[name].read_text(encoding="utf-8")
         print(text.rstrip() if settings.names else f"{name:{width}}  {text.splitlines()[0].removeprefix('# ')}")

@@ -9,7 +9,7 @@ import yaml
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.runs.manifest import FORMAT, write_manifest
 from evenhand.evaluation.runs.settings_comparison import settings_sha256
-from evenhand.recipes.compare import _left
+from evenhand.recipes.compare import _remaining_share
 
 REDUCTION = BiasScore("fgb_pooled_corrected_reduction", 0.6, 1.0, (-math.inf, math.inf), 10)
 
@@ -22,5 +22,5 @@ def test_the_plan_is_calibrated_by_a_model_that_was_tuned_on_its_labels(tmp_path
     (tuning / "config.yaml").write_text(yaml.safe_dump(told))
     write_manifest(tuning, {"fingerprint": settings_sha256(told), "files": {}})
     settings = SimpleNamespace(labels=tmp_path / "label", tuning=tuning)
-    assert _left(settings, SimpleNamespace(scores=[REDUCTION])) == pytest.approx(left, nan_ok=True)
-    assert math.isnan(_left(SimpleNamespace(tuning=None), None))
+    assert _remaining_share(settings, SimpleNamespace(scores=[REDUCTION])) == pytest.approx(left, nan_ok=True)
+    assert math.isnan(_remaining_share(SimpleNamespace(tuning=None), None))

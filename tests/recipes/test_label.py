@@ -52,5 +52,5 @@ def test_an_excluded_cluster_is_one_of_those_there_are(measured):
 
 def test_responses_that_were_measured_for_something_else_are_refused(tmp_path):
     folder = write_measured(tmp_path / "pairs", metrics=["sentence_pairs"])
-    with pytest.raises(InputError, match="responses: .*measured by sentence_pairs; .*--metrics generation_bias"):
+    with pytest.raises(InputError, match="responses: .*has the metrics sentence_pairs; .*--metrics generation_bias"):
         label(LabelSettings(responses=folder, output_dir=tmp_path / "labels", report_to="none"))
