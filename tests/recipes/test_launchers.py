@@ -112,7 +112,7 @@ def test_a_stage_that_fits_on_no_node_is_refused_here_and_waited_for_on_a_cluste
     with pytest.raises(InputError, match="ray_cpus, ray_gpus: no node has 8 CPUs and 1 GPUs; ask for less, or give"):
         _resources(Launching(launcher="ray", ray_cpus=8), nodes)
     assert _resources(Launching(launcher="ray", ray_cpus=8, ray_address="auto"), nodes) == (8, 1.0)
-    assert "stages wait for one that has" in caplog.text
+    assert "stages wait for such a node" in caplog.text
 
 
 # Two processes are at their imports when this says so.

@@ -111,9 +111,7 @@ def test_a_finished_run_is_shown_again_and_not_written(told, measured, capsys):
 def test_the_settings_of_a_run_are_read_back(told, measured):
     found, manifest = read_settings(measured, "before", "translation_bias")
     assert found == changed(told, measured) and len(manifest["fingerprint"]) == 64
-    with pytest.raises(
-        InputError, match="before: .*has the metrics sentence_pairs, translation_bias; .*--metrics likelih"
-    ):
+    with pytest.raises(InputError, match="before: .*sentence_pairs, translation_bias; .*--metrics likelih"):
         read_settings(measured, "before", "likelihood_bias")
 
 
@@ -129,8 +127,6 @@ def test_what_both_runs_have_is_compared(measured, tmp_path):
 def test_runs_that_have_nothing_in_common_are_refused(measured, tmp_path):
     other = write_measured(tmp_path / "other", [[1, 0, 0]] * 2, ["a", "b"])
     for before, after in ((measured, other), (other, measured)):
-        with pytest.raises(
-            InputError, match=r"after: .*no comparable metrics in common.*generation_bias.*sentence_pairs"
-        ):
+        with pytest.raises(InputError, match=r"after: .*generation_bias.*sentence_pairs"):
             compare(CompareSettings(before=before, after=after, output_dir=tmp_path / "c", report_to="none"))
     assert not (tmp_path / "c").exists()

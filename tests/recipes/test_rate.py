@@ -80,7 +80,7 @@ def test_votes_come_in_by_file_and_are_summed_up(runs, tmp_path):
     assert len(score.signature["votes"]) == 64
     assert "Which responses people prefer" in (folder / "summary" / "report.html").read_text()
     held = (folder / "votes.jsonl").read_bytes()
-    with pytest.raises(InputError, match="w has judged .* before; nothing of it was added"):
+    with pytest.raises(InputError, match="import_votes: .* w has judged .* before"):
         rate(settings(runs, import_votes=tmp_path / "votes.csv"))
     assert (folder / "votes.jsonl").read_bytes() == held
     rate(settings(runs, pairs=4))  # a summary is no result that the pairs' manifest knows
@@ -134,7 +134,7 @@ def test_nothing_to_sum_up(runs):
 
 def test_nothing_left_to_judge(runs, tmp_path):
     (tmp_path / "all.yaml").write_text("template: [t]\ndescriptor: []")
-    with pytest.raises(InputError, match="leave_out: no pair of .* is left to judge"):
+    with pytest.raises(InputError, match="leave_out: no pair of "):
         rate(settings(runs, leave_out=str(tmp_path / "all.yaml")))
 
 

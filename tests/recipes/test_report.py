@@ -82,7 +82,7 @@ def test_a_rating_stands_behind_the_runs(runs, rated, tmp_path):
 
 @pytest.mark.parametrize(
     ("folders", "told"),
-    [((), "none is given"), (("nowhere",), "holds no finished run that has a report"), ((0, 0), "is there twice")],
+    [((), "FOLDER"), (("nowhere",), "nowhere has no finished run"), ((0, 0), "repeated")],
 )
 def test_what_cannot_be_reported_is_refused(runs, tmp_path, folders, told):
     found = [runs[it] if isinstance(it, int) else tmp_path / it for it in folders]
