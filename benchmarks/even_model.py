@@ -22,7 +22,7 @@ from transformers import AutoTokenizer
 from evenhand.evaluation.datasets.prompt_files import load_personas
 from evenhand.evaluation.results import read_scores
 from evenhand.recipes.command_line import main as evenhand
-from evenhand.recipes.sweep.bar import Bar, judged
+from evenhand.recipes.sweep.criteria import Criteria, evaluate_settings
 from evenhand.recipes.sweep.points import change_columns
 from evenhand.recipes.sweep.summary import COLUMNS, METHOD, SEED, summarise
 from evenhand.recipes.testbed import DIALOGUE_MODEL, grammar
@@ -96,7 +96,7 @@ def main() -> None:
             blank | {METHOD: "even", "decoding": decoding} | compared(model, decoding, given.descriptors, folder)
             for decoding in PER_CELL
         ]
-    verdicts = judged(summarise(pd.DataFrame(points), [METHOD]), Bar()).to_dict("records")
+    verdicts = evaluate_settings(summarise(pd.DataFrame(points), [METHOD]), Criteria()).to_dict("records")
     for row, verdict in zip(points, verdicts, strict=True):
         missed, open_ = (", ".join(verdict[name]) or "nothing" for name in ("missed", "inconclusive"))
         print(f"\n{row['decoding']}: misses {missed}; cannot be told: {open_}")

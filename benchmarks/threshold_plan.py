@@ -11,11 +11,11 @@ import math
 from pathlib import Path
 
 import pandas as pd
+from evenhand.recipes.sweep.present import POINTS
 
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.statistics.intervals import share_interval
-from evenhand.recipes.sweep.present import POINTS
-from evenhand.recipes.sweep.summary import METHOD, NEAR, SEED, piloted
+from evenhand.recipes.sweep.summary import MAX_DISTANCE, METHOD, SEED, calibrate_by_pilot
 
 
 def main() -> None:
@@ -25,11 +25,11 @@ def main() -> None:
     points = pd.concat(
         [read_table(it / f"{POINTS}.parquet") for it in parser.parse_args().folder], ignore_index=True
     ).dropna(subset=["slope", "reduction"])
-    points = piloted(points.assign(left=1 - points["reduction"]), points[SEED] == points[SEED].min())
-    columns = [METHOD, SEED, "label.alpha", "label.quantile", "slope", "predicted_left", "piloted_left", "left"]
+    points = calibrate_by_pilot(points.assign(left=1 - points["reduction"]), points[SEED] == points[SEED].min())
+    columns = [METHOD, SEED, "label.alpha", "label.quantile", "slope", "predicted_left", "calibrated_left", "left"]
     shown = points.sort_values([METHOD, "slope"])[[*columns, "predicted_drift", "style_drift"]]
     print(shown.round(3).to_string(index=False), "\n")
-    predictions = {"as it stood": "predicted_left", "by one pilot a method": "piloted_left"}
+    predictions = {"as it stood": "predicted_left", "by one pilot a method": "calibrated_left"}
     for name, column in predictions.items():
         print(f"{name}:")
         there = points.dropna(subset=[column])
@@ -48,10 +48,10 @@ def _agreement(rows: pd.DataFrame, predicted: str, measured: str) -> str:
 
 
 def _near(rows: pd.DataFrame, predicted: str) -> str:
-    """Return how many predictions were within NEAR of what was left, with Wilson's interval."""
-    near, n = int(((rows[predicted] - rows["left"]).abs() <= NEAR).sum()), len(rows)
+    """Return how many predictions were within MAX_DISTANCE of what was left, with Wilson's interval."""
+    near, n = int(((rows[predicted] - rows["left"]).abs() <= MAX_DISTANCE).sum()), len(rows)
     low, high = share_interval(near, n) if n else (math.nan, math.nan)
-    return f"within {NEAR}: {near} of {n} [{low:.0%}, {high:.0%}]"
+    return f"within {MAX_DISTANCE}: {near} of {n} [{low:.0%}, {high:.0%}]"
 
 
 if __name__ == "__main__":

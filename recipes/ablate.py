@@ -12,7 +12,7 @@ from evenhand.recipes.checking import checked
 from evenhand.recipes.experiment import run
 from evenhand.recipes.plans import Plan, hashed_folders, plan_decodings, refuse_stages_outside
 from evenhand.recipes.settings import AblateSettings, LoopSettings
-from evenhand.recipes.sweep.present import summarise_and_present, track
+from evenhand.recipes.sweep.output import track_point, write_report
 
 STAGES = "stages"
 METHOD = "method"
@@ -36,8 +36,8 @@ def ablate(settings: AblateSettings) -> None:
     if not plans:
         raise InputError(f"sweep: {settings.sweep} has no point; give each setting a value or a list of values.")
     processes.on_rank_zero(lambda: refuse_stages_outside(settings.output_dir, plans))
-    refused = run(plans, settings, on_finished=lambda finished: track(settings, finished, fields))
-    processes.on_rank_zero(lambda: summarise_and_present("An ablation", settings, plans, refused, fields))
+    refused = run(plans, settings, on_finished=lambda finished: track_point(settings, finished, fields))
+    processes.on_rank_zero(lambda: write_report("An ablation", settings, plans, refused, fields))
 
 
 def points(settings: AblateSettings) -> Iterator[dict[str, Any]]:

@@ -19,7 +19,7 @@ from evenhand.mitigation.training.card import INTRO, LIMITS, table, tuning_facts
 from evenhand.mitigation.training.trainers import load_trainer
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import MeasureSettings
-from evenhand.recipes.sweep.metrics import COSTS, LISTENING, REMOVED
+from evenhand.recipes.sweep.metrics import COST_METRICS, QUALITY_METRICS, REDUCTION_METRICS
 from evenhand.recipes.sweep.points import HEADLINE, change_columns
 
 HOLISTIC_BIAS = "fairnlp/holistic-bias", "HolisticBias"  # id on the hub, name
@@ -134,11 +134,12 @@ def _results(before: list[BiasScore], after: list[BiasScore], changes: list[Bias
             texts = (_text(score, replace(metric, decimals=decimals)) for score in sides)
             shown.append(f"| {metric.title} | {' | '.join(texts)} |")
     row, costs = change_columns(before, after, changes), {}
-    for metric in (*REMOVED, *LISTENING, *COSTS):
+    for metric in (*REDUCTION_METRICS, *QUALITY_METRICS, *COST_METRICS):
         if not math.isnan(row.get(metric.name, math.nan)):
             bounds = tuple(row.get(f"{metric.name}{end}", math.nan) for end in ("_low", "_high"))
             bounds = None if math.isnan(bounds[0]) else bounds
-            label = f"bias removed, {metric.label}" if metric in REMOVED else NAMED.get(metric.name, metric.label)
+            label = NAMED.get(metric.name, metric.label)
+            label = f"bias removed, {label}" if metric in REDUCTION_METRICS else label
             text = f"{metric.text(row[metric.name])} {metric.interval_text(bounds)}".strip()
             costs[f"{label}, {metric.unit}"] = text
     return RESULTS.format(

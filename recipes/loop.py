@@ -4,7 +4,7 @@ from evenhand.evaluation.runs import processes
 from evenhand.recipes.experiment import run
 from evenhand.recipes.plans import named_folders, plan_decodings, refuse_stages_outside
 from evenhand.recipes.settings import LoopSettings
-from evenhand.recipes.sweep.present import summarise_and_present
+from evenhand.recipes.sweep.output import write_report
 
 
 def loop(settings: LoopSettings) -> None:
@@ -19,5 +19,5 @@ def loop(settings: LoopSettings) -> None:
     processes.on_rank_zero(lambda: refuse_stages_outside(settings.output_dir, plans))
     refused = run(plans, settings)
     processes.on_rank_zero(
-        lambda: summarise_and_present("Generation bias before and after tuning", settings, plans, refused)
+        lambda: write_report("Generation bias before and after tuning", settings, plans, refused)
     )

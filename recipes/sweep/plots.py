@@ -29,14 +29,14 @@ from evenhand.evaluation.report.figures import (
     tick_percent,
 )
 from evenhand.evaluation.report.numbers import number, percent, visible
-from evenhand.recipes.sweep.bar import Bar
-from evenhand.recipes.sweep.summary import FACTOR, METHOD
+from evenhand.recipes.sweep.criteria import Criteria
+from evenhand.recipes.sweep.summary import MAX_FACTOR, METHOD
 
 FEW_SETTINGS = 8  # up to so many settings are named in the chart; of more, the numbers point to the table
 FENCE = 3.0  # interquartile ranges beyond the quartiles at which a point is "far out" (Tukey 1977)
 MARKERS = "os^Dv<"  # of methods; a seventh method begins again
-BY_PILOT, PILOT = "filled: predicted by its method’s pilot", "hollow: a pilot, where the plan had it before"
-MEETS, MISSES = "filled: meets the bar, as far as measured", "hollow: misses it, or is inconclusive"
+BY_PILOT, PILOT = "filled: predicted by its method’s pilot", "hollow: a pilot, at the prediction before tuning"
+MEETS, MISSES = "filled: meets all measured criteria", "hollow: misses a criterion, or is inconclusive"
 
 Limits = tuple[float, float]
 
@@ -56,30 +56,30 @@ class Dot:
 
 
 @styled
-def cost_chart(settings: pd.DataFrame, bar: Bar, cost: str) -> Figure:
-    """Return what each setting removes against its cost, with the Pareto front and the bar's limit for that cost.
+def cost_chart(settings: pd.DataFrame, criteria: Criteria, cost: str) -> Figure:
+    """Return what each setting removes against its cost, with the Pareto front and the criterion for that cost.
 
     Args:
-        settings: of `judged`.
+        settings: from `evaluate_settings`.
         cost: "perplexity" or "distinct_2"; less perplexity is better, so is more distinct-2.
     """
-    column, limit = f"{cost}_change", bar.perplexity_rise if cost == "perplexity" else -bar.distinct_2_fall
+    column, is_upper = f"{cost}_change", cost == "perplexity"
+    limit = criteria.max_perplexity_increase if is_upper else -criteria.max_distinct_2_decrease
     rows = settings[settings[column].notna() & settings["reduction"].notna()]
 
     def tooltip(row: Mapping[str, Any]) -> str:
         return f"{percent(row['reduction'], 1)} removed, {percent(row[column], 1, sign=True)}"
 
     dots = _dots(rows, settings, {"x": column, "y": "reduction"}, tooltip, "met")
-    front = rows[rows[f"front_{cost}"]].sort_values(column, ascending=cost == "perplexity")
+    front = rows[rows[f"front_{cost}"]].sort_values(column, ascending=is_upper)
     name, numbers = f"change of {cost.replace('_', '-')}", ", ".join(str(it) for it in front["number"])
     label = f"Pooled FGB* removed against the {name}, {len(dots)} settings; on the Pareto front: {numbers or 'none'}"
     figure, axes = new_chart(label, WIDE, 420)
     x, y = _limits([dot.x for dot in dots], limit), _limits([dot.y for dot in dots], 1.0)
     _set_axes(axes, x, y, name, "removed")
     axes.axvline(limit, color=BEFORE, linewidth=1.5, dashes=(4, 3))
-    is_upper = cost == "perplexity"
     axes.annotate(
-        "the bar",
+        "criterion",
         (limit, 1),
         (-5 if is_upper else 5, -4),
         xycoords=("data", "axes fraction"),
@@ -108,20 +108,22 @@ def plan_chart(rows: pd.DataFrame, settings: pd.DataFrame) -> Figure:
     Filled dots are predicted by their method's pilot; pilots are hollow, where the plan predicted them.
 
     Args:
-        rows: of `planned`. settings: all of them.
+        rows: from `predicted_settings`. settings: all of them.
     """
-    rows = rows.assign(piloted=rows["piloted_left"].notna(), x=rows["piloted_left"].fillna(rows["predicted_left"]))
+    rows = rows.assign(
+        is_calibrated=rows["calibrated_left"].notna(), x=rows["calibrated_left"].fillna(rows["predicted_left"])
+    )
 
     def tooltip(row: Mapping[str, Any]) -> str:
         return f"predicted {percent(row['x'], 1)} left, measured {percent(row['left'], 1)}"
 
-    dots = _dots(rows, settings, {"x": "x", "y": "left"}, tooltip, "piloted")
+    dots = _dots(rows, settings, {"x": "x", "y": "left"}, tooltip, "is_calibrated")
     label = f"Measured against predicted share of pooled FGB* left, {len(dots)} settings; the diagonal is agreement"
     figure, axes = new_chart(label, 720, 520)
     x = y = _limits([share for dot in dots for share in (dot.x, dot.y)], 0.2)
     _set_axes(axes, x, y, "predicted to be left", "left")
-    lines = {"as predicted": (1.0, "-"), "twice and half of it": (FACTOR, ":")}
-    for slope, style in (*lines.values(), (1 / FACTOR, ":")):
+    lines = {"as predicted": (1.0, "-"), "twice and half of it": (MAX_FACTOR, ":")}
+    for slope, style in (*lines.values(), (1 / MAX_FACTOR, ":")):
         axes.axline((0, 0), slope=slope, color=AFTER, linewidth=1.5, linestyle=style)
     _add_legend(figure, settings, rows, (BY_PILOT, PILOT), {name: style for name, (_, style) in lines.items()})
     _draw(axes, dots, x, y)

@@ -10,103 +10,113 @@ from evenhand.evaluation.report.numbers import visible
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, number_cell, p_cell, score_cell
 from evenhand.evaluation.statistics.intervals import share_interval
-from evenhand.recipes.sweep.metrics import CHECKS, COSTS, LISTENING, PLAN_CORRELATION, REMOVED
-from evenhand.recipes.sweep.summary import Agreement, Sweep, setting_label, value_text
+from evenhand.recipes.sweep.metrics import (
+    CHECK_METRICS,
+    COST_METRICS,
+    PLAN_CORRELATION,
+    QUALITY_METRICS,
+    REDUCTION_METRICS,
+)
+from evenhand.recipes.sweep.summary import Agreement, Sweep, format_value, setting_label
 
-say = Sentences(__file__)
+text = Sentences(__file__)
 
-Setting = Mapping[str, Any]  # a row of `judged`
+Setting = Mapping[str, Any]  # a row of `evaluate_settings`
 
 
-def removed_table(settings: Sequence[Setting]) -> Table:
-    """Return what each setting removed: over all descriptors, drawn, and of those tuned on and not."""
-    table = _measures("Pooled FGB* removed, % of the base model’s; the line is all of it", settings, REMOVED, "%")
+def reduction_table(settings: Sequence[Setting]) -> Table:
+    """Return the reductions for all descriptors (with marks), for descriptors tuned on, and for those not tuned on."""
+    caption = "Pooled FGB* removed, % of the base model’s; the line is at 100 %"
+    table = _metric_table(caption, settings, REDUCTION_METRICS, "%")
     rows = tuple(
-        Row(row.label, (*row.cells, Cell(_seeds(setting))), _marks(setting))
+        Row(row.label, (*row.cells, Cell(_seed_count(setting))), _marks(setting))
         for row, setting in zip(table.rows, settings, strict=True)
     )
     return Table(table.caption, (*table.columns, "seeds"), rows, ideal=100)
 
 
-def judged_table(settings: Sequence[Setting]) -> Table:
-    """Return how each setting is judged."""
-    rows = tuple(Row(_name(setting), (Cell(say.judged(setting), prose=True),)) for setting in settings)
-    return Table("How the settings are judged", ("setting", "judged"), rows)
+def verdict_table(settings: Sequence[Setting]) -> Table:
+    """Return the verdict on each setting: the criteria that it misses, or that are inconclusive."""
+    rows = tuple(Row(_setting_name(row), (Cell(text.setting_verdict(row), prose=True),)) for row in settings)
+    return Table("Settings and the acceptance criteria", ("setting", "verdict"), rows)
 
 
-def listening_table(settings: Sequence[Setting]) -> Table:
-    """Return what a model that does not listen cannot keep: how well its responses still fit, and how many differ."""
-    table = _measures("Does it still listen? Its responses beside the base model’s, %", settings, LISTENING, "%")
-    return replace(table, note=say.listening if len(table.columns) > 1 else "")
+def response_quality_table(settings: Sequence[Setting]) -> Table:
+    """Return the relevance, style drift, perplexity and diversity of each setting's responses."""
+    caption = "Quality of the responses: comparison with the base model, %"
+    table = _metric_table(caption, settings, QUALITY_METRICS, "%")
+    return replace(table, note=text.response_quality_note if len(table.columns) > 1 else "")
 
 
 def cost_table(settings: Sequence[Setting]) -> Table:
-    """Return what each setting cost besides."""
-    table = _measures("What it cost besides: change from the base model, %", settings, COSTS, "%")
-    return replace(table, note=say.costs if any(math.isfinite(it["worst_cluster_change"]) for it in settings) else "")
+    """Return further costs of each setting, as changes from the base model."""
+    table = _metric_table("Further costs: change from the base model, %", settings, COST_METRICS, "%")
+    has_clusters = any(math.isfinite(row["worst_cluster_change"]) for row in settings)
+    return replace(table, note=text.cost_note if has_clusters else "")
 
 
 def check_table(settings: Sequence[Setting]) -> Table:
-    """Return two checks on what each setting removed, and how long it took to tune."""
-    return _measures("Two checks, and the time of tuning", settings, CHECKS)
+    """Return two checks of each setting's reduction, and the time of tuning."""
+    return _metric_table("Two checks, and the time of tuning", settings, CHECK_METRICS)
 
 
 def refused_table(sweep: Sweep) -> Table:
-    """Return every point that a guard refused, with the reason."""
+    """Return the points that a guard refused, with the reasons."""
     points = sweep.points[sweep.points["failed"].fillna("") != ""]
     rows = []
     for point in points.to_dict("records"):
         reason, folder = visible(str(point["failed"]), 600), visible(str(point["folder"]), 200)
-        cells = (Cell(value_text(point["seed"])), Cell(reason, prose=True), Cell(folder, prose=True))
+        cells = (Cell(format_value(point["seed"])), Cell(reason, prose=True), Cell(folder, prose=True))
         rows.append(Row(setting_label(point, sweep.points, sweep.swept), cells))
     return Table("Refused by a guard", ("setting", "seed", "reason", "folder"), tuple(rows))
 
 
 def plan_table(settings: Sequence[Setting]) -> Table:
-    """Return predicted beside measured for the settings of `planned`."""
+    """Return the predicted and the measured values of the settings of `predicted_settings`."""
     rows = []
     for row in settings:
         cells = (
             number_cell(row["slope"], 2),
-            _cell(row["predicted_left"], row["predicted_low"], row["predicted_high"], 100, 1),
-            Cell("the pilot") if row["pilot"] else number_cell(100 * row["piloted_left"], 1),
-            _cell(row["left"], row["left_low"], row["left_high"], 100, 1),
+            _interval_cell(row["predicted_left"], row["predicted_low"], row["predicted_high"], 100, 1),
+            Cell("the pilot") if row["pilot"] else number_cell(100 * row["calibrated_left"], 1),
+            _interval_cell(row["left"], row["left_low"], row["left_high"], 100, 1),
             number_cell(100 * row["predicted_drift"], 1),
-            _cell(row["style_drift"], row["style_drift_low"], row["style_drift_high"], 100, 1),
+            _interval_cell(row["style_drift"], row["style_drift_low"], row["style_drift_high"], 100, 1),
         )
-        rows.append(Row(_name(row), cells))
-    columns = ("setting", "slope", "predicted", "by its method’s pilot", "measured", "drift predicted", "measured")
-    return Table("Pooled FGB* left after tuning, and style drift, %", columns, tuple(rows), say.plan_note)
+        rows.append(Row(_setting_name(row), cells))
+    columns = ("setting", "slope", "predicted", "calibrated by pilot", "measured", "predicted drift", "measured drift")
+    return Table("Pooled FGB* left after tuning, and style drift, %", columns, tuple(rows), text.plan_note)
 
 
 def agreement_table(agreements: Sequence[Agreement]) -> Table:
-    """Return how often the plan's predictions held, with Wilson intervals, and how well it ranked the settings."""
+    """Return the shares of right predictions, with Wilson intervals, and their rank correlation with the results."""
     rows = []
-    for found in agreements:
-        shares = [_share(part, found.n) for part in (found.near, found.factor)]
-        rho = score_cell(found.correlation, metric=PLAN_CORRELATION)
-        rows.append(Row(found.name, (Cell(str(found.n)), *shares, rho, p_cell(found.correlation))))
+    for agreement in agreements:
+        shares = [_share_cell(part, agreement.n) for part in (agreement.n_near, agreement.n_within_factor)]
+        rho = score_cell(agreement.correlation, metric=PLAN_CORRELATION)
+        rows.append(Row(agreement.name, (Cell(str(agreement.n)), *shares, rho, p_cell(agreement.correlation))))
     columns = ("predictions", "n", "within 0.1, %", "within a factor of two, %", "Spearman ρ", "p")
-    return Table("How the predictions held", columns, tuple(rows))
+    return Table("Agreement of the predictions with the results", columns, tuple(rows))
 
 
-def _measures(caption: str, settings: Sequence[Setting], metrics: Sequence[Metric], unit: str = "") -> Table:
-    """Return a table of the metrics that any setting has; the caption names the `unit` of those without another."""
+def _metric_table(caption: str, settings: Sequence[Setting], metrics: Sequence[Metric], unit: str = "") -> Table:
+    """Return a table of the metrics that any setting has; the caption names `unit`, a column title any other unit."""
     measured = [metric for metric in metrics if any(math.isfinite(row[metric.name]) for row in settings)]
-    rows = tuple(Row(_name(row), tuple(_measured(row, metric) for metric in measured)) for row in settings)
+    rows = tuple(Row(_setting_name(row), tuple(_metric_cell(row, metric) for metric in measured)) for row in settings)
     columns = (metric.label if metric.unit == unit else metric.title for metric in measured)
     return Table(caption, ("setting", *columns), rows)
 
 
-def _measured(setting: Setting, metric: Metric) -> Cell:
-    name, written = metric.name, (metric.factor, metric.decimals, metric.signed)
-    if name == "worst_cluster_change":  # the largest over seeds, so without an interval
-        cell = number_cell(setting[name] * metric.factor, *written[1:])
-        named = f"{visible(setting['worst_cluster'], 40)} {cell.text}"
-        return cell if math.isnan(setting[name]) else Cell(named)
-    if name in ("minutes", "untagged_ratio"):  # their spread over seeds is not reported
-        return number_cell(setting[name] * metric.factor, *written[1:])
-    return _cell(setting[name], setting[f"{name}_low"], setting[f"{name}_high"], *written)
+def _metric_cell(setting: Setting, metric: Metric) -> Cell:
+    name, value = metric.name, setting[metric.name]
+    # The first has no interval, as the largest change over seeds; the spread of the others over seeds is not reported.
+    if name in ("worst_cluster_change", "minutes", "ratio_without_tag"):
+        cell = number_cell(value * metric.factor, metric.decimals, metric.signed)
+        if name == "worst_cluster_change" and not math.isnan(value):
+            return Cell(f"{visible(setting['worst_cluster'], 40)} {cell.text}")
+        return cell
+    ends = setting[f"{name}_low"], setting[f"{name}_high"]
+    return _interval_cell(value, *ends, metric.factor, metric.decimals, metric.signed)
 
 
 def _marks(setting: Setting) -> tuple[Mark, ...]:
@@ -116,19 +126,19 @@ def _marks(setting: Setting) -> tuple[Mark, ...]:
     return (Mark("before", value, None if any(map(math.isnan, bounds)) else (bounds[0], bounds[1])),)
 
 
-def _name(setting: Setting) -> str:
+def _setting_name(setting: Setting) -> str:
     return f"{setting['number']} {setting['label']}"
 
 
-def _seeds(setting: Setting) -> str:
+def _seed_count(setting: Setting) -> str:
     total = setting["seeds"] + setting["refused"]
     return f"{setting['seeds']} of {total}" if setting["refused"] else str(total)
 
 
-def _cell(value: float, low: float, high: float, factor: float, digits: int, sign: bool = False) -> Cell:
+def _interval_cell(value: float, low: float, high: float, factor: float, digits: int, sign: bool = False) -> Cell:
     return number_cell(value * factor, digits, sign, (low * factor, high * factor))
 
 
-def _share(part: int, n: int) -> Cell:
+def _share_cell(part: int, n: int) -> Cell:
     low, high = share_interval(part, n) if n else (math.nan, math.nan)
-    return _cell(part / n if n else math.nan, low, high, 100, 0)
+    return _interval_cell(part / n if n else math.nan, low, high, 100, 0)

@@ -36,7 +36,7 @@ sweep:
   - method: exchange
     rounds: 2
 """
-NUMBERS = ["method", "rounds", "folder", "reduction", "perplexity_change", "distinct_2_change", "untagged_ratio"]
+NUMBERS = ["method", "rounds", "folder", "reduction", "perplexity_change", "distinct_2_change", "ratio_without_tag"]
 
 
 def arguments(file: Path, folder: Path | str, *further: str) -> list[str]:

@@ -100,7 +100,7 @@ def test_both_methods_stand_beside_the_same_base(finished):
         assert points["folder"][method] == f"{method}/compare"
         scores = read_scores(finished[0] / method / "compare" / "scores.json")
         assert points["reduction"][method] == find_score(scores, "fgb_pooled_corrected_reduction").value
-    assert points["untagged_ratio"].notna().tolist() == [True, False]
+    assert points["ratio_without_tag"].notna().tolist() == [True, False]
     assert points["reduction_confirmed"].notna().all()
 
 

@@ -1,18 +1,18 @@
-"""Points of a sweep whose every shown digit can be checked by hand."""
+"""Points of a sweep whose reported digits can be checked by hand."""
 
 import json
 import math
 
 import pandas as pd
 
-from evenhand.recipes.sweep.bar import Bar, judged
-from evenhand.recipes.sweep.summary import CHANGES, COLUMNS, JUDGED, REDUCTIONS, Sweep, summarise
+from evenhand.recipes.sweep.criteria import Criteria, evaluate_settings
+from evenhand.recipes.sweep.summary import CHANGES, COLUMNS, REDUCTIONS, RESPONSE_QUALITY, Sweep, summarise
 
 SWEPT = ["method", "seed", "label.quantile"]
 
 
-def point(method="control_tags", seed=0, reduction=0.9, quantile=math.nan, **given):
-    """One point that meets the bar but for what is given; all reductions are `reduction` ± 0.02."""
+def point(method="control_tags", seed=0, reduction=0.9, quantile=math.nan, **columns):
+    """Return a point that meets all limits on costs unless `columns` differ; all reductions are `reduction` ± 0.02."""
     row = dict.fromkeys(COLUMNS, math.nan) | {"method": method, "decoding": "sample", "seed": seed}
     row |= {"label.quantile": quantile}
     row |= {"worst_cluster": "CARE", "worst_cluster_change": -0.0004, "failed": "", "minutes": 2.0}
@@ -25,31 +25,36 @@ def point(method="control_tags", seed=0, reduction=0.9, quantile=math.nan, **giv
     if not math.isnan(quantile):
         row |= {"slope": quantile, "predicted_left": 0.05, "predicted_low": 0.03, "predicted_high": 0.08}
         row |= {"predicted_drift": 0.03}
-    row |= given
-    for name in (*JUDGED, *CHANGES):  # so narrow that the value decides
+    row |= columns
+    for name in (*RESPONSE_QUALITY, *CHANGES):  # so narrow that the value decides
         ends = {f"{name}_low": row[name] - 1e-6, f"{name}_high": row[name] + 1e-6}
-        row |= {end: value for end, value in ends.items() if end not in given}
+        row |= {end: value for end, value in ends.items() if end not in columns}
     return row
 
 
-def rise(*clusters, among=6, p_value=0.0001):
-    """Changes of style clusters of which some rose, as a point has them."""
-    others = {f"OTHER {place}": [-0.001, 0.5] for place in range(among - len(clusters))}
+def without_reductions(names=REDUCTIONS):
+    """Return columns in which these reductions are undefined."""
+    return {f"{name}{end}": math.nan for name in names for end in ("", "_low", "_high")}
+
+
+def increased(*clusters, n_clusters=6, p_value=0.0001):
+    """Return the column `cluster_changes` with an increase of these style clusters."""
+    others = {f"OTHER {i}": [-0.001, 0.5] for i in range(n_clusters - len(clusters))}
     return json.dumps({name: [0.002, p_value] for name in clusters} | others)
 
 
-def refused(reason, **given):
-    """A point that a guard refused: no numbers."""
-    kept = ("method", "decoding", "seed", "label.quantile", "folder")
-    row = point(**given)
-    blank = {name: "" if isinstance(value, str) else math.nan for name, value in row.items() if name not in kept}
+def refused(reason, **columns):
+    """Return a point that a guard refused: it has no numbers."""
+    fields = ("method", "decoding", "seed", "label.quantile", "folder")
+    row = point(**columns)
+    blank = {name: "" if isinstance(value, str) else math.nan for name, value in row.items() if name not in fields}
     return row | blank | {"failed": reason}
 
 
-def sweep_of(*rows, swept=SWEPT, **given) -> Sweep:
-    return Sweep("A sweep", "base", swept, pd.DataFrame(rows), **given)
+def sweep_of(*rows, swept=SWEPT, **fields) -> Sweep:
+    return Sweep("A sweep", "base", swept, pd.DataFrame(rows), **fields)
 
 
 def settings_of(*rows, swept=SWEPT):
-    """The settings, judged by the default bar."""
-    return judged(summarise(pd.DataFrame(rows), swept), Bar())
+    """Return the settings with their verdicts by the default criteria."""
+    return evaluate_settings(summarise(pd.DataFrame(rows), swept), Criteria())

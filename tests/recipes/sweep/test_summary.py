@@ -8,16 +8,16 @@ import pytest
 
 from evenhand.mitigation.labelling.threshold_plan import fraction_left
 from evenhand.recipes.sweep.summary import (
+    calibrate_by_pilot,
+    has_several_predictions,
+    measure_agreement,
     pareto_front,
-    piloted,
-    plan_agreement,
-    planned,
-    several_thresholds,
+    predicted_settings,
     summarise,
 )
-from evenhand.recipes.sweep.tables import say
+from evenhand.recipes.sweep.tables import text
 
-from .sweep_points import REDUCTIONS, SWEPT, point, refused, rise, settings_of
+from .sweep_points import REDUCTIONS, SWEPT, increased, point, refused, settings_of
 
 NAN = math.nan
 
@@ -52,7 +52,7 @@ def test_what_was_not_measured_stays_nan_and_is_left_out_of_means():
     rows = [point(seed=0, relevance_kept=NAN), point(seed=1, relevance_kept=0.7, relevance_kept_low=0.6)]
     (row,) = summary_of(*rows).to_dict("records")
     assert (row["relevance_kept"], row["relevance_kept_low"]) == (0.7, 0.6)
-    assert math.isnan(row["untagged_ratio"])
+    assert math.isnan(row["ratio_without_tag"])
 
 
 def test_settings_are_kept_apart_by_method_and_swept_fields_in_the_order_given():
@@ -80,9 +80,9 @@ def test_refused_points_are_counted_and_take_no_part_in_means():
 
 def test_the_worst_cluster_and_the_risen_ones_are_the_worst_of_all_seeds():
     rows = [
-        point(seed=0, worst_cluster="HATE", worst_cluster_change=0.002, cluster_changes=rise("HATE", "ENVY")),
-        point(seed=1, worst_cluster="ENVY", worst_cluster_change=0.003, cluster_changes=rise("ENVY")),
-        point("exchange", cluster_changes=rise("HATE")),
+        point(seed=0, worst_cluster="HATE", worst_cluster_change=0.002, cluster_changes=increased("HATE", "ENVY")),
+        point(seed=1, worst_cluster="ENVY", worst_cluster_change=0.003, cluster_changes=increased("ENVY")),
+        point("exchange", cluster_changes=increased("HATE")),
     ]
     first, second = summary_of(*rows).to_dict("records")
     assert (first["worst_cluster"], first["worst_cluster_change"]) == ("ENVY", 0.003)
@@ -152,10 +152,10 @@ def plan_points():
 
 
 def test_the_agreement_of_the_plan_by_hand():
-    rows = planned(summary_of(*plan_points(), point("exchange"), refused("no", quantile=0.3)))
+    rows = predicted_settings(summary_of(*plan_points(), point("exchange"), refused("no", quantile=0.3)))
     assert list(rows["left"]) == pytest.approx([0.10, 0.20, 0.45, 0.90, -0.02])
     assert (rows["left_low"].iloc[0], rows["left_high"].iloc[0]) == pytest.approx((0.08, 0.12))
-    before, calibrated = plan_agreement(rows)
+    before, calibrated = measure_agreement(rows)
     assert (before.n, before.near, before.factor) == (5, 3, 3)
     # ranks of the predictions 2 3 5 4 1, of what was measured 2 3 4 5 1: Σd² = 2, ρ = 1 − 12/120
     assert before.correlation.value == pytest.approx(0.9)
@@ -168,23 +168,25 @@ def test_the_pilot_is_chosen_by_its_slope_and_predicts_the_others_of_its_method(
         [("a", 1, whole), ("a", 0.5, half), ("a", -0.5, less), ("b", 1, 0.3), ("c", 0.4, 0.2), ("c", 0.2, math.nan)],
         columns=["method", "slope", "left"],
     )
-    found = piloted(rows)
+    found = calibrate_by_pilot(rows)
     assert list(found["pilot"]) == [False, True, False, False, True, False]  # nothing can be told from b's
-    assert list(found["piloted_left"][:3]) == pytest.approx([whole, NAN, less], nan_ok=True)
-    assert list(found["piloted_left"].isna()) == [False, True, False, True, True, False]
-    assert list(piloted(rows, rows["slope"] < 0.1)["pilot"]) == [False, False, True, False, False, False]
+    assert list(found["calibrated_left"][:3]) == pytest.approx([whole, NAN, less], nan_ok=True)
+    assert list(found["calibrated_left"].isna()) == [False, True, False, True, True, False]
+    assert list(calibrate_by_pilot(rows, rows["slope"] < 0.1)["pilot"]) == [False, False, True, False, False, False]
 
 
 def test_seeds_of_one_setting_are_one_point_of_the_correlation():
     rows = [it | {"seed": seed} for it in plan_points() for seed in range(3)]
-    assert plan_agreement(planned(summary_of(*rows)))[0].correlation.n == 5
+    assert measure_agreement(predicted_settings(summary_of(*rows)))[0].correlation.n == 5
 
 
 def test_several_thresholds_are_several_predictions_in_one_seed():
-    assert several_thresholds(pd.DataFrame(plan_points()))
-    assert not several_thresholds(pd.DataFrame([point(quantile=0.7), point("exchange")]))
+    assert has_several_predictions(pd.DataFrame(plan_points()))
+    assert not has_several_predictions(pd.DataFrame([point(quantile=0.7), point("exchange")]))
     # another seed labels other responses: another prediction, but the same threshold
-    assert not several_thresholds(pd.DataFrame([point(quantile=0.7), point(quantile=0.7, seed=1, predicted_left=0.06)]))
+    assert not has_several_predictions(
+        pd.DataFrame([point(quantile=0.7), point(quantile=0.7, seed=1, predicted_left=0.06)])
+    )
 
 
 def within(name, low, high):
@@ -207,7 +209,7 @@ def within(name, low, high):
         (within("parroting_change", -0.001, 0.0004), [], []),
         (within("parroting_change", -0.001, 0.0006), [], ["parroting_change"]),
         (within("relevance_kept", 0.5, 0.7) | within("style_drift", 0.05, 0.2), ["relevance_kept"], ["style_drift"]),
-        ({"cluster_changes": rise("HATE")}, ["clusters_rose"], []),
+        ({"cluster_changes": increased("HATE")}, ["clusters_rose"], []),
         ({"base_low": -0.001}, [], ["base"]),
         ({"base_low": NAN}, [], ["base"]),
     ],
@@ -247,12 +249,14 @@ def test_a_reduction_that_is_undefined_in_one_seed_has_no_interval_and_cannot_pa
     (row,) = settings_of(point(reduction=0.96), point(seed=1, **{"reduction": 0.96} | blank)).to_dict("records")
     assert row["reduction_unseen"] == 0.96 and math.isnan(row["reduction_unseen_low"])
     assert row["missed"] == [] and row["inconclusive"] == ["reduction_unseen"] and not row["met"]
-    assert say.inconclusive_of(row) == "not tuned on 96.0 % without an interval, as it is undefined in a seed"
+    assert text.inconclusive_of(row) == "not tuned on 96.0 % without an interval, as it is undefined in a seed"
 
 
 def test_rises_are_corrected_over_clusters_and_seeds():
     """p = 0.006 is a rise among six clusters (0.036), and none among those of three seeds (0.108)."""
-    points = [point(seed=seed, cluster_changes=rise(*(["HATE"] * (seed == 0)), p_value=0.006)) for seed in range(3)]
+    points = [
+        point(seed=seed, cluster_changes=increased(*(["HATE"] * (seed == 0)), p_value=0.006)) for seed in range(3)
+    ]
     assert list(summary_of(points[0])["clusters_rose"]) == ["HATE"]
     assert list(summary_of(*points)["clusters_rose"]) == [""]
 

@@ -20,7 +20,7 @@ from evenhand.evaluation.models.styles import load_style_classifier
 from evenhand.evaluation.results import BiasScore, find_score, write_scores
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.settings import PromptSettings
-from evenhand.recipes.sweep.bar import Bar, judged
+from evenhand.recipes.sweep.criteria import Criteria, evaluate_settings
 from evenhand.recipes.sweep.points import change_columns
 from evenhand.recipes.sweep.summary import COLUMNS, summarise
 from evenhand.recipes.testbed import EMBEDDED, STYLE_CLASSIFIER
@@ -127,7 +127,7 @@ def missed(compared):
     columns = {name: change_columns(it.before, it.after, it.changes) for name, it in compared.items()}
     assert all(np.isfinite(row[column]) for row in columns.values() for column in NEW_COSTS)
     points = pd.DataFrame([blank | {"method": name} | row for name, row in columns.items()])
-    settings = judged(summarise(points, ["method"]), Bar())
+    settings = evaluate_settings(summarise(points, ["method"]), Criteria())
     return {row["method"]: set(row["missed"]) for row in settings.to_dict("records")}
 
 

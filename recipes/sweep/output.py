@@ -1,4 +1,4 @@
-"""Several tuned models beside one base: finished plans → points, report, and one W&B run a point."""
+"""The files of a loop or an ablation: the table of its points, its report, and one W&B run for each point."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,16 +24,19 @@ from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings, meas
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.points import HEADLINE, point_row
 from evenhand.recipes.sweep.summary import COLUMNS, METHOD, Sweep, setting_label
-from evenhand.recipes.sweep.tables import say
+from evenhand.recipes.sweep.tables import text
 from evenhand.recipes.testbed.known import notes_on
 
 POINTS, SWEEP, TRACKED = "points", "sweep.json", "tracked"
 
-Fields = Mapping[Path, Mapping[str, Any]]  # what was swept, by the folder of a point's comparison
+Fields = Mapping[Path, Mapping[str, Any]]  # the values of a point's swept fields, by the folder of its comparison
 
 
-def track(settings: LoopSettings | AblateSettings, plan: Plan, fields: Fields) -> None:
-    """Make the point's own run in the group, once, whatever is resumed; nothing for a point that was refused."""
+def track_point(settings: LoopSettings | AblateSettings, plan: Plan, fields: Fields) -> None:
+    """Record a finished point as one run of the tracker, in the sweep's group; do nothing for a refused point.
+
+    A mark on disk prevents a second record when the sweep is resumed.
+    """
     if not (plan.comparison / "run.json").exists():
         return
     row = point_row(plan, settings.output_dir, fields.get(plan.comparison, {}))
@@ -50,41 +53,44 @@ def track(settings: LoopSettings | AblateSettings, plan: Plan, fields: Fields) -
     write_text(mark, f"{name}\n")
 
 
-def summarise_and_present(
+def write_report(
     title: str,
     settings: LoopSettings | AblateSettings,
     plans: Sequence[Plan],
     refused: Mapping[str, str],
     fields: Fields | None = None,
 ) -> None:
-    """Write the points and the report of all plans, and print it.
+    """Write the table of points and the report of all plans, and print the report.
 
     Args:
-        refused: why a guard refused a plan, by the folder of its comparison.
+        refused: the reason for which a guard refused a plan, by the folder of its comparison.
 
     Raises:
-        InputError: every point was refused.
+        InputError: a guard refused every point.
     """
     if len(refused) == len(plans):
         raise InputError(next(iter(refused.values())))
     folder, fields = settings.output_dir, fields or {}
-    swept = list(dict.fromkeys(name for of_point in fields.values() for name in of_point if name != METHOD))
+    swept = list(dict.fromkeys(name for values in fields.values() for name in values if name != METHOD))
     points = pd.DataFrame(
-        [point_row(it, folder, fields.get(it.comparison, {}), refused.get(str(it.comparison), "")) for it in plans]
+        [
+            point_row(plan, folder, fields.get(plan.comparison, {}), refused.get(str(plan.comparison), ""))
+            for plan in plans
+        ]
     )
     points = points.reindex(columns=list(dict.fromkeys([*points, *COLUMNS])))
-    texts = [name for name in swept if points[name].dtype == object]
+    mixed_columns = [name for name in swept if points[name].dtype == object]
     path = folder / f"{POINTS}.parquet"
-    write_table(path, points.assign(**{name: points[name].map(str, na_action="ignore") for name in texts}))
-    measured = settings.measure if isinstance(settings, LoopSettings) else settings.loop.measure
-    told = {
+    write_table(path, points.assign(**{name: points[name].map(str, na_action="ignore") for name in mixed_columns}))
+    measurement = settings.measure if isinstance(settings, LoopSettings) else settings.loop.measure
+    description = {
         "title": title,
-        "base_model": measured.model.name,
+        "base_model": measurement.model.name,
         "swept": swept,
-        "notes": [*_bases(plans), *_notes_on(plans[0].before)],
+        "notes": [*_base_notes(plans), *_testbed_notes(plans[0].before)],
         "links": [asdict(link) for link in _links(folder, plans, points, swept)],
     }
-    write_json(folder / SWEEP, told)
+    write_json(folder / SWEEP, description)
     files = present(folder, {FAMILY: page(read_sweep(folder))}, write=True, show=True)
     with start_tracking("summary", settings, group=folder.name, name=f"{folder.name}-summary") as tracker:
         tracker.log_table(POINTS, points)
@@ -93,46 +99,47 @@ def summarise_and_present(
 
 
 def read_sweep(folder: Path) -> Sweep:
-    """Return what a loop or an ablation left in its folder.
+    """Return the finished loop or ablation of a folder.
 
     Raises:
-        InputError: there is none, or it cannot be read.
+        InputError: the folder has no finished loop or ablation, or a file cannot be read.
     """
     try:
-        told = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
-        links = [Link(**link) for link in told.pop("links")]
-        return Sweep(**told, points=read_table(folder / f"{POINTS}.parquet"), links=links)
+        description = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
+        links = [Link(**link) for link in description.pop("links")]
+        return Sweep(**description, points=read_table(folder / f"{POINTS}.parquet"), links=links)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(
-            f"{folder} holds no finished loop or ablation ({error}); run `evenhand loop` or `evenhand ablate` into it."
+            f"{folder} has no finished loop or ablation ({error}); run `evenhand loop` or `evenhand ablate` with "
+            f"--output_dir {folder}."
         ) from None
 
 
 def _links(folder: Path, plans: Sequence[Plan], points: pd.DataFrame, swept: Sequence[str]) -> list[Link]:
-    """Return the reports of all points that went through, and of the measured bases."""
-    found = {}
+    """Return links to the reports of all points that were not refused, and to those of the base models."""
+    labels = {}
     for row in points[points["failed"] == ""].to_dict("records"):
         seed = f", seed {row['seed']}" if points["seed"].nunique() > 1 else ""
-        found[f"{row['folder']}/{REPORT}.html"] = setting_label(row, points, swept) + seed
+        labels[f"{row['folder']}/{REPORT}.html"] = setting_label(row, points, swept) + seed
     for before in dict.fromkeys(plan.before for plan in plans):
-        told = read_settings(before, "before")[0]
-        seed = f", seed {told.seed}" if points["seed"].nunique() > 1 else ""
-        found[f"{before.relative_to(folder).as_posix()}/{REPORT}.html"] = f"the base alone{seed}"
-    return [Link(text, path) for path, text in found.items()]
+        seed = f", seed {read_settings(before, 'before')[0].seed}" if points["seed"].nunique() > 1 else ""
+        labels[f"{before.relative_to(folder).as_posix()}/{REPORT}.html"] = f"the base model{seed}"
+    return [Link(label, path) for path, label in labels.items()]
 
 
-def _bases(plans: Sequence[Plan]) -> list[str]:
-    """Return what the base model scored, in a sentence for each of the measurements that differ."""
-    found = []
+def _base_notes(plans: Sequence[Plan]) -> list[str]:
+    """Return a sentence with the scores of the base model for each different measurement of it."""
+    notes = []
     for folder in dict.fromkeys(plan.before for plan in plans):
         scores = read_scores(folder / SCORES)
-        others = ("perplexity", "distinct_2", "parroting")
-        beside = [score for metric in others for score in scores if score.metric == metric and not score.group]
-        told = read_settings(folder, "before")[0]
-        found.append(say.base(told.seed, told.decoding.title(), score_text(find_score(scores, HEADLINE)), beside))
-    return list(dict.fromkeys(found))
+        metrics = ("perplexity", "distinct_2", "parroting")
+        quality = [score for metric in metrics for score in scores if score.metric == metric and not score.group]
+        config = read_settings(folder, "before")[0]
+        bias = score_text(find_score(scores, HEADLINE))
+        notes.append(text.base_scores(config.seed, config.decoding.title(), bias, quality))
+    return list(dict.fromkeys(notes))
 
 
-def _notes_on(before: Path) -> Sequence[str]:
-    """Return what a reader must know of the measured model and of what judged it."""
+def _testbed_notes(before: Path) -> Sequence[str]:
+    """Return notes for readers if the measured model or its style classifier is the testbed's."""
     return notes_on(FAMILY, FamilyRun(before, measure_config(read_settings(before, "before")[0], FAMILY)))
