@@ -11,7 +11,7 @@ import math
 from pathlib import Path
 
 import pandas as pd
-from evenhand.recipes.sweep.present import POINTS
+from evenhand.recipes.sweep.output import POINTS
 
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.statistics.intervals import share_interval

@@ -18,6 +18,4 @@ def loop(settings: LoopSettings) -> None:
     plans = [plan for method in methods for plan in plan_decodings(settings, method, folders)]
     processes.on_rank_zero(lambda: refuse_stages_outside(settings.output_dir, plans))
     refused = run(plans, settings)
-    processes.on_rank_zero(
-        lambda: write_report("Generation bias before and after tuning", settings, plans, refused)
-    )
+    processes.on_rank_zero(lambda: write_report("Generation bias before and after tuning", settings, plans, refused))

@@ -19,7 +19,7 @@ from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
 from evenhand.evaluation.statistics.multiple_testing import risen
 from evenhand.evaluation.statistics.rank_correlation import rank_correlation
-from evenhand.mitigation.labelling.threshold_plan import PILOT_SLOPE, fraction_left, fit_strength
+from evenhand.mitigation.labelling.threshold_plan import PILOT_SLOPE, fit_strength, fraction_left
 from evenhand.recipes.sweep.criteria import Criteria
 
 METHOD, DECODING, SEED = "method", "decoding", "seed"
