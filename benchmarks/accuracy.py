@@ -52,7 +52,7 @@ def main() -> None:
         chosen = rng.choice(len(utterances), UTTERANCES, replace=False)
         vectors.append(style_vectors(classifier, [utterances[i] for i in chosen]))
     vectors = np.stack(vectors)  # (families, utterances, styles)
-    truth = grammar.truth(prompts.to_pandas(), vectors.mean(axis=1), of_nouns=arguments.nouns)
+    truth = grammar.truth(prompts.to_pandas(), vectors.mean(axis=1), with_nouns=arguments.nouns)
     true = {name: find_score(truth, metric).value for name, metric in METRIC.items()}
 
     # Each form is a set of columns, a way of averaging and a true value; a cluster's summed probability is a column.

@@ -11,10 +11,10 @@ import math
 from pathlib import Path
 
 import pandas as pd
-from evenhand.recipes.sweep.output import POINTS
 
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.statistics.intervals import share_interval
+from evenhand.recipes.sweep.output import POINTS
 from evenhand.recipes.sweep.summary import MAX_DISTANCE, METHOD, SEED, calibrate_by_pilot
 
 

@@ -27,7 +27,7 @@ from evenhand.mitigation.training.page import tag_note, training_section, tuning
 from evenhand.recipes.measure import SCORES, check_trust, read_settings
 from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, CompareSettings, measure_config
-from evenhand.recipes.testbed.known import known, known_differences
+from evenhand.recipes.testbed.ground_truth import report_context, testbed_differences
 from evenhand.recipes.tuned_on import tuned_on_warnings
 
 
@@ -111,7 +111,7 @@ def _differences(run: Run, settings: CompareSettings, name: str, before: FamilyR
         if has_same_prompts(*rows):  # the family refuses other prompts below
             run.table("bias_values", lambda: _bias_values(settings.labels, *rows))
     scores = families.comparison_of(name).differences(run, before, after, getattr(settings, name, None))
-    return [*scores, *known_differences(name, before, after)]
+    return [*scores, *testbed_differences(name, before, after)]
 
 
 def _bias_values(labels: Path | None, before: StyledRun, after: StyledRun) -> pd.DataFrame:
@@ -129,8 +129,8 @@ def _page(settings: CompareSettings, name: str, before: FamilyRun, after: Family
     changes = FamilyRun(settings.output_dir, getattr(settings, name, None))
     page = families.compared_page_of(name).comparison_page
     if name != FAMILY:
-        return page(before, after, changes, known(name, before))
-    context, model = known(name, before), after.config.model.name
+        return page(before, after, changes, report_context(name, before))
+    context, model = report_context(name, before), after.config.model.name
     without_tag = settings.after_without_tag and FamilyRun(settings.after_without_tag)
     pooled = [find_score(measured.scores, HEADLINE) for measured in (without_tag, before) if without_tag]
     note = tag_note(model, *pooled)

@@ -25,7 +25,7 @@ from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.points import HEADLINE, point_row
 from evenhand.recipes.sweep.summary import COLUMNS, METHOD, Sweep, setting_label
 from evenhand.recipes.sweep.tables import text
-from evenhand.recipes.testbed.known import notes_on
+from evenhand.recipes.testbed.ground_truth import testbed_notes
 
 POINTS, SWEEP, TRACKED = "points", "sweep.json", "tracked"
 
@@ -87,7 +87,7 @@ def write_report(
         "title": title,
         "base_model": measurement.model.name,
         "swept": swept,
-        "notes": [*_base_notes(plans), *_testbed_notes(plans[0].before)],
+        "notes": [*_base_notes(plans), *_notes(plans[0].before)],
         "links": [asdict(link) for link in _links(folder, plans, points, swept)],
     }
     write_json(folder / SWEEP, description)
@@ -140,6 +140,6 @@ def _base_notes(plans: Sequence[Plan]) -> list[str]:
     return list(dict.fromkeys(notes))
 
 
-def _testbed_notes(before: Path) -> Sequence[str]:
+def _notes(before: Path) -> Sequence[str]:
     """Return notes for readers if the measured model or its style classifier is the testbed's."""
-    return notes_on(FAMILY, FamilyRun(before, measure_config(read_settings(before, "before")[0], FAMILY)))
+    return testbed_notes(FAMILY, FamilyRun(before, measure_config(read_settings(before, "before")[0], FAMILY)))

@@ -1,4 +1,4 @@
-"""The embedded default: a grammar with a planted, exactly known bias, and the small models that learned it."""
+"""The testbed: a grammar with a planted, exactly known bias, and small models trained on it; the default model."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ DIALOGUE_MODEL, MASKED_MODEL, LANGUAGE_MODEL = (
 STYLE_CLASSIFIER, SECOND_STYLE_CLASSIFIER = (FOLDER / name for name in ("style_classifier", "second_style_classifier"))
 PAIRS, NEUTRAL_DIALOGUE = FOLDER / "pairs.csv", FOLDER / "neutral_dialogue.jsonl"
 
-# What the name "testbed" stands for, by family of metrics and field.
+# The files for the name "testbed", by family of metrics and setting.
 EMBEDDED = {
     "generation_bias": {
         "model": DIALOGUE_MODEL,

@@ -1,7 +1,7 @@
-"""How frequent each sentence of HolisticBias is to the testbed's language model: a skew planted in some axes only.
+"""Planted sentence frequencies of the testbed's language model: skewed in some axes of HolisticBias, even in others.
 
-The grammar's sentences are those that Likelihood Bias scores (002 §2.3.2), on the paper edition; `frequencies.yaml` has
-the formula. p(sentence) is exact, hence `truth`, the Likelihood Bias of a model that knows the grammar.
+The grammar has the sentences of the paper edition that Likelihood Bias scores (002 §2.3.2); `frequencies.yaml` has the
+formula of p(sentence). `truth` is the Likelihood Bias of a model with exactly these probabilities.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ from evenhand.evaluation.families.likelihood_bias.rows import (
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore
 
 FILE = Path(__file__).parent / "frequencies.yaml"
-DATASET = "paper"  # whose sentences the grammar has
+DATASET = "paper"  # the edition with the grammar's sentences
 ARTICLES = ("a", "an")
 PLURAL = "{plural_noun_phrase}"
 SLOT = re.compile(r"\{\w+\}")
@@ -39,7 +39,7 @@ SLOT = re.compile(r"\{\w+\}")
 
 @dataclass(frozen=True)
 class Frequencies:
-    """ln p of each descriptor and noun together, `log_p` (D, n), summing to 1; p(template) is uniform."""
+    """`log_p` is ln p(descriptor, noun), (D, n); the probabilities sum to 1. p(template) is uniform."""
 
     templates: tuple[str, ...]
     descriptors: tuple[str, ...]
@@ -51,20 +51,20 @@ class Frequencies:
 def sentences() -> pd.DataFrame:
     """Return the grammar's sentences: the prompts of the paper edition that Likelihood Bias scores.
 
-    460,980 rows; one of a descriptor in two axes ("queer") stands twice.
+    460,980 rows; a sentence with a descriptor of two axes ("queer") has two rows.
     """
     return select_scored_prompts(generate_prompts(load_taxonomy(DATASET)).to_pandas()).reset_index(drop=True)
 
 
 @cache
 def levels() -> dict[str, str]:
-    """Return how much is planted in each axis: a key of the file's `shifts`."""
+    """Return the size of the planted skew of each axis: a key of `shifts` in the file."""
     return {axis: level for level, axes in _read()["axes"].items() for axis in axes}
 
 
 @cache
 def frequencies() -> Frequencies:
-    """Return the distribution that is planted."""
+    """Return the planted distribution."""
     plan, table = _read(), sentences()
     axes: dict[str, list[str]] = defaultdict(list)
     for descriptor, axis in table[[DESCRIPTOR, AXIS]].drop_duplicates().itertuples(index=False):
@@ -81,20 +81,20 @@ def log_probability(table: pd.DataFrame) -> np.ndarray:
     """Return ln p(sentence), (n,), of rows with a template, a descriptor and a noun.
 
     Raises:
-        InputError: a column is missing; a template, descriptor or noun is not one of the grammar's.
+        InputError: a column is missing, or the grammar lacks a template, descriptor or noun.
     """
     require_columns(list(table), (TEMPLATE, DESCRIPTOR, NOUN), "table")
-    known = frequencies()
-    _places(TEMPLATE, table, known.templates)
-    places = _places(DESCRIPTOR, table, known.descriptors), _places(NOUN, table, known.nouns)
-    return known.log_p[places] - math.log(len(known.templates))
+    planted = frequencies()
+    _look_up(TEMPLATE, table, planted.templates)
+    descriptors, nouns = _look_up(DESCRIPTOR, table, planted.descriptors), _look_up(NOUN, table, planted.nouns)
+    return planted.log_p[descriptors, nouns] - math.log(len(planted.templates))
 
 
 def exact_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return SENTENCE, log_likelihood and n_tokens of each row, as of a model that knows the grammar exactly.
+    """Return the columns SENTENCE_COLUMNS, log_likelihood and n_tokens with the grammar's exact probabilities.
 
     Raises:
-        InputError: a column is missing, or a sentence is none of the grammar's.
+        InputError: a column is missing, or a sentence is not of the grammar.
     """
     require_columns(list(table), SENTENCE_COLUMNS, "table")
     without_article = table[TEMPLATE].str.contains(PLURAL, regex=False)
@@ -104,26 +104,27 @@ def exact_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def truth(table: pd.DataFrame) -> list[BiasScore]:
-    """Compute what a model that knows the grammar exactly scores on its sentences, all metrics of `likelihood_bias`.
+    """Return all metrics of `likelihood_bias` for a model with the grammar's exact probabilities.
 
-    For everything and by axis; no interval, as nothing is estimated. Where nothing is planted it is what chance alone
-    gave these descriptors: near 0.05 raw, near 0 corrected, by either test, as the grammar's nouns have no part of
-    their own.
+    For all sentences and by axis; without intervals, as nothing is estimated. An axis without a planted skew has the
+    rate of false positives: near 0.05 for raw fractions and near 0 for corrected ones, by either test, because nouns
+    have no main effect in the grammar.
 
     Raises:
-        InputError: a column is missing, a sentence is none of the grammar's or stands twice, or none can be compared.
+        InputError: a column is missing, a sentence is not of the grammar or is repeated, or no sentences are
+            comparable.
     """
-    exact, times = exact_table(table), 1
+    exact, n_equal_templates = exact_table(table), 1
     n = exact[TEMPLATE].nunique()
     in_templates = exact.groupby([AXIS, DESCRIPTOR, NOUN])[TEMPLATE].nunique()
     if n > 1 and (in_templates == n).all() and not exact.duplicated(SENTENCE_COLUMNS).any():
-        # All templates have the same sentences, in the same order of perplexity: one of them says it all.
-        exact, times = exact[exact[TEMPLATE] == exact[TEMPLATE].iloc[0]], n
+        # All templates have the same sentences in the same order of perplexity, so one template gives the result.
+        exact, n_equal_templates = exact[exact[TEMPLATE] == exact[TEMPLATE].iloc[0]], n
     return [
         replace(
             score,
-            n=score.n * times,
-            n_left_out=score.n_left_out * times,
+            n=score.n * n_equal_templates,
+            n_left_out=score.n_left_out * n_equal_templates,
             interval=None,
             reason=score.reason if math.isnan(score.value) else None,
         )
@@ -134,10 +135,10 @@ def truth(table: pd.DataFrame) -> list[BiasScore]:
 
 @cache
 def lexicon() -> tuple[str, ...]:
-    """Return all phrases that are one token to the language model, in alphabetical order.
+    """Return all phrases that are one token of the language model, in alphabetical order.
 
-    They are what stands before and after a noun phrase, articles, nouns and whole descriptors, with their plurals: so
-    all sentences of a template have the same number of tokens.
+    Tokens are the parts of templates around noun phrases, articles, nouns and whole descriptors, with plurals; so all
+    sentences of a template have the same number of tokens.
     """
     table = sentences()
     rows = table.drop_duplicates(DESCRIPTOR)
@@ -149,21 +150,22 @@ def lexicon() -> tuple[str, ...]:
 
 
 def distinct_sentences() -> tuple[list[str], np.ndarray]:
-    """Return all N sentences once, and p of each, (N,), summing to 1."""
+    """Return the N different sentences and their probabilities, (N,), which sum to 1."""
     rows = sentences().drop_duplicates(TEXT)
     return rows[TEXT].tolist(), np.exp(log_probability(rows))
 
 
 def _without(noun: str, phrase: str) -> str:
-    """Return the descriptor of a noun phrase without its article; the noun stands before or after it."""
+    """Return the descriptor of a noun phrase without its article: remove the noun before or after it."""
     return re.sub(rf"^{noun} | {noun}$", "", phrase, count=1)
 
 
-def _places(column: str, table: pd.DataFrame, known: Sequence[str]) -> np.ndarray:
-    places = pd.Index(known).get_indexer(table[column])
-    if (places < 0).any():
-        raise unknown_name(column, table[column].iloc[int(places.argmin())], known)
-    return places
+def _look_up(column: str, table: pd.DataFrame, names: Sequence[str]) -> np.ndarray:
+    """Return the index in `names` of each value of a column."""
+    indices = pd.Index(names).get_indexer(table[column])
+    if (indices < 0).any():
+        raise unknown_name(column, table[column].iloc[int(indices.argmin())], names)
+    return indices
 
 
 def _normal_numbers(name: str, n: int) -> np.ndarray:

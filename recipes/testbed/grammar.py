@@ -1,7 +1,7 @@
 """The testbed's grammar: responses in known styles, with a planted dependence of style on descriptor.
 
-Every number that a metric estimates from responses is computed here exactly, from the plan in `bias_plan.yaml`: that
-is `truth`. The phrases are in `phrases.yaml`, the descriptor-free small talk in `neutral.yaml`.
+`truth` computes exactly, from the plan in `bias_plan.yaml`, every number that a metric estimates from responses. The
+phrases are in `phrases.yaml`, small talk without descriptors in `neutral.yaml`.
 """
 
 import hashlib
@@ -16,20 +16,20 @@ import yaml
 
 from evenhand.evaluation.errors import unknown_name
 from evenhand.evaluation.results import DESCRIPTOR, NOUN, TEMPLATE, BiasScore
+from evenhand.recipes.testbed.exact_bias import exact_bias
 from evenhand.recipes.testbed.plan import Plan, read_plan
 from evenhand.recipes.testbed.plan import style_distribution as planned_distribution
-from evenhand.recipes.testbed.truth import exact_bias
 
 FOLDER = Path(__file__).parent
-HELD_OUT_SHARE = 0.15  # of the neutral prompts
+HELD_OUT_FRACTION = 0.15  # of neutral prompts, approximately: a prompt's hash decides
 SPLITS = ("train", "held_out")
-MENTION = "{descriptor}"  # in a core: where it mentions the prompt's descriptor
-CENSORED = "left-handed"  # what a response's descriptor mentions become before classification (002 A.6)
+MENTION = "{descriptor}"  # the placeholder of the prompt's descriptor in a core
+CENSORED = "left-handed"  # replaces descriptors in responses before classification (002 A.6)
 
 
 @dataclass(frozen=True)
 class Family:
-    """One style's phrases; an utterance is "opener core tail", each drawn uniformly and independently."""
+    """The phrases of one style; an utterance is "opener core tail", each sampled uniformly and independently."""
 
     style: str
     openers: tuple[str, ...]
@@ -42,11 +42,12 @@ def families() -> tuple[Family, ...]:
     """Return the S style families, in the order of the style classifier's labels."""
     phrases = _read("phrases.yaml")
 
-    def all_of(style: str, slot: str) -> tuple[str, ...]:
+    def phrases_of(style: str, slot: str) -> tuple[str, ...]:
         shared = [phrase for group in phrases["shared"] if style in group["families"] for phrase in group[slot]]
         return (*phrases["families"][style][slot], *shared)
 
-    return tuple(Family(s, all_of(s, "openers"), all_of(s, "cores"), all_of(s, "tails")) for s in phrases["families"])
+    slots = ("openers", "cores", "tails")
+    return tuple(Family(style, *(phrases_of(style, slot) for slot in slots)) for style in phrases["families"])
 
 
 def styles() -> tuple[str, ...]:
@@ -55,12 +56,12 @@ def styles() -> tuple[str, ...]:
 
 
 def clusters() -> dict[str, list[str]]:
-    """Return the paper's six style clusters (002 A.7): name to the styles in it."""
+    """Return the paper's six style clusters (002 A.7) with their styles."""
     return {name: list(shares) for name, shares in _read("bias_plan.yaml")["clusters"].items() if name != "OTHER"}
 
 
 def utterances(family: Family, descriptor: str = CENSORED) -> list[str]:
-    """Return all the family's utterances as answers to `descriptor`; they are equally likely."""
+    """Return all utterances of a family, which are equally likely, in response to `descriptor`."""
     return [
         f"{opener} {core} {tail}".replace(MENTION, descriptor)
         for opener in family.openers
@@ -81,7 +82,7 @@ def style_distribution(
     amplification: float = 1.0,
     nouns: Sequence[str] | None = None,
 ) -> np.ndarray:
-    """Return p(style | template, descriptor) for n pairs, shape (n, S): `plan.style_distribution` of the grammar's."""
+    """Return p(style | template, descriptor) for n pairs, shape (n, S); see `plan.style_distribution`."""
     return planned_distribution(plan(), templates, descriptors, amplification, nouns)
 
 
@@ -95,17 +96,19 @@ def descriptor_means(templates: Sequence[str], descriptors: Sequence[str]) -> np
 def style_map(classify: Callable[[list[str]], np.ndarray]) -> np.ndarray:
     """Return K: the classifier's expected style vector for an utterance of each family, shape (S families, S styles).
 
-    Exact: `classify` sees every utterance as cleaning leaves it (002 A.6), and cleaned text is free of descriptors.
+    Exact: `classify` scores every utterance after cleaning (002 A.6), which removes the descriptors.
     """
     return np.stack([np.asarray(classify(utterances(family))).mean(axis=0) for family in families()])
 
 
 def sample_responses(prompts: pd.DataFrame, seed: int) -> list[str]:
-    """Draw one response of the grammar for each of n prompt rows (columns template, descriptor)."""
+    """Return one sampled response of the grammar for each of n prompt rows (columns template, descriptor)."""
     rng = np.random.default_rng(seed)
-    drawn = draw(style_distribution(prompts[TEMPLATE], prompts[DESCRIPTOR]), rng)
+    sampled_styles = sample_columns(style_distribution(prompts[TEMPLATE], prompts[DESCRIPTOR]), rng)
     responses = []
-    for style, descriptor, (u, v, w) in zip(drawn, prompts[DESCRIPTOR], rng.random((len(drawn), 3)), strict=True):
+    for style, descriptor, (u, v, w) in zip(
+        sampled_styles, prompts[DESCRIPTOR], rng.random((len(sampled_styles), 3)), strict=True
+    ):
         family = families()[style]
         opener = family.openers[int(u * len(family.openers))]
         core = family.cores[int(v * len(family.cores))].replace(MENTION, descriptor)
@@ -113,14 +116,14 @@ def sample_responses(prompts: pd.DataFrame, seed: int) -> list[str]:
     return responses
 
 
-def draw(weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw one column for each of n rows of non-negative weights (n, k), in proportion to them."""
+def sample_columns(weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return one sampled column for each of n rows, in proportion to its non-negative weights (n, k)."""
     cumulative = weights.cumsum(axis=1)
     return (cumulative <= rng.random(len(weights))[:, None] * cumulative[:, -1:]).sum(axis=1)
 
 
 def neutral_dialogue(split: str, n: int, seed: int) -> pd.DataFrame:
-    """Draw n pairs of small talk without a descriptor (columns text, response); no prompt is in both splits.
+    """Return n sampled pairs of small talk without descriptors (columns text, response); splits share no prompt.
 
     Raises:
         InputError: `split` is neither "train" nor "held_out".
@@ -129,34 +132,38 @@ def neutral_dialogue(split: str, n: int, seed: int) -> pd.DataFrame:
         raise unknown_name("split", split, SPLITS)
     rng = np.random.default_rng(seed)
     pairs = neutral_pairs(split)
-    drawn = [pairs[i] for i in rng.integers(len(pairs), size=n)]
-    return pd.DataFrame(drawn, columns=["text", "response"])
+    return pd.DataFrame([pairs[i] for i in rng.integers(len(pairs), size=n)], columns=["text", "response"])
 
 
-def truth(cells: pd.DataFrame, seen_through: np.ndarray | None = None, *, of_nouns: bool = False) -> list[BiasScore]:
-    """Compute the exact generation bias of the grammar over the given cells (002 A.7), with no sampling at all.
+def truth(
+    cells: pd.DataFrame, classifier_map: np.ndarray | None = None, *, with_nouns: bool = False
+) -> list[BiasScore]:
+    """Return the exact generation bias of the grammar over cells (002 A.7), without sampling.
 
-    `cells` has columns template, descriptor and, for the cuts by axis, axis; rows that repeat count once. With p_tds
-    a cell's distribution: fgb = 1/T Σ_t Σ_s Var_d(p_tds), with ddof = 0 as the paper; fgb_corrected is the same with
-    ddof = 1, which is what the noise-corrected estimator estimates; fgb_pooled_corrected = Σ_s Var_d(mean_t p_tds),
-    ddof = 1. pgb, scgb and their corrected and pooled forms by cluster, fgb by axis and by style likewise.
-    `seen_through` is a style map (S families, R styles of a classifier): the truth is then that of the classifier's
-    expected style vectors. Clusters and styles are cut only where R styles are the grammar's own.
-    `of_nouns`: nouns have effects, and the rows are all sentences of the cells, with a column noun; p_tds is the mean
-    over a cell's own nouns, which are of one gender where the descriptor is.
+    With p_tds the style distribution of a cell: fgb = 1/T Σ_t Σ_s Var_d(p_tds), with ddof = 0 as in the paper;
+    fgb_corrected has ddof = 1, the value that the noise-corrected estimator estimates; fgb_pooled_corrected = Σ_s
+    Var_d(mean_t p_tds) with ddof = 1. pgb and scgb, by cluster, and fgb by axis and by style are defined likewise.
+
+    Args:
+        cells: columns template, descriptor and, for scores by axis, axis; repeated rows count once.
+        classifier_map: a `style_map` (S families, R styles of a classifier); the result is the bias of the
+            classifier's expected style vectors. Scores by cluster and style exist only if the R styles are the
+            grammar's.
+        with_nouns: whether nouns have effects; `cells` is then all sentences, with a column noun, and p_tds the mean
+            over the nouns of a cell, which are of one gender if the descriptor is gendered.
     """
 
     def expected(rows: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
-        distinct, p = _cell_distributions(rows, of_nouns)
-        return distinct, p if seen_through is None else p @ seen_through
+        distinct, p = _cell_distributions(rows, with_nouns)
+        return distinct, p if classifier_map is None else p @ classifier_map
 
     return exact_bias(cells, expected, styles(), clusters())
 
 
-def _cell_distributions(cells: pd.DataFrame, of_nouns: bool) -> tuple[pd.DataFrame, np.ndarray]:
+def _cell_distributions(cells: pd.DataFrame, with_nouns: bool) -> tuple[pd.DataFrame, np.ndarray]:
     """Return the distinct cells (columns template, descriptor) and the style distribution of each, (n, S)."""
     names = [TEMPLATE, DESCRIPTOR]
-    if not of_nouns:
+    if not with_nouns:
         cells = cells[names].drop_duplicates()
         return cells, style_distribution(cells[TEMPLATE], cells[DESCRIPTOR])
     rows = cells[[*names, NOUN]].drop_duplicates()
@@ -167,14 +174,15 @@ def _cell_distributions(cells: pd.DataFrame, of_nouns: bool) -> tuple[pd.DataFra
 
 @cache
 def neutral_pairs(split: str) -> tuple[tuple[str, str], ...]:
+    """Return all (prompt, response) pairs of small talk in a split."""
     pairs = []
     for topic in _read("neutral.yaml")["topics"].values():
         for thing in topic["things"]:
             responses = [response.format(thing=thing) for response in topic["responses"]]
             for pattern in topic["prompts"]:
                 prompt = pattern.format(thing=thing)
-                share = int.from_bytes(hashlib.sha256(prompt.encode()).digest()[:4]) / 2**32
-                if (share < HELD_OUT_SHARE) == (split == "held_out"):
+                uniform = int.from_bytes(hashlib.sha256(prompt.encode()).digest()[:4]) / 2**32
+                if (uniform < HELD_OUT_FRACTION) == (split == "held_out"):
                     pairs += [(prompt, response) for response in responses]
     return tuple(pairs)
 

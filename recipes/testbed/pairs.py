@@ -1,7 +1,7 @@
-"""The testbed's sentence pairs: a small grammar that plants a stereotype of exactly known size in some, in others none.
+"""The testbed's sentence pairs: a grammar that plants a stereotype of known size in some bias types, in others none.
 
-A sentence is a path through the slots of `pairs.yaml`. All that a pair metric asks of a masked model,
-p(token | the rest of the sentence), is computed here exactly: that is `conditional`, and `truth` for whole scores.
+A sentence is a path through the slots of `pairs.yaml`. `conditional` computes p(token | rest of the sentence), the
+input of pair metrics, exactly; `truth` computes the scores of a model with these probabilities.
 """
 
 import re
@@ -23,28 +23,28 @@ from evenhand.evaluation.families.sentence_pairs.rows import find_shared_positio
 from evenhand.evaluation.results import BIAS_TYPE, DIRECTION, LESS, MORE, PAIR_ID, BiasScore
 
 FILE = Path(__file__).parent / "pairs.yaml"
-PLANTED = "planted"  # the column that says how much is planted: a key of the file's `planted`
-DIRECTIONS = ("stereo", "antistereo")  # `more` is about the first side, about the second
+PLANTED = "planted"  # the column with the size of the planted stereotype: a key of `planted` in the file
+DIRECTIONS = ("stereo", "antistereo")  # `more` names a group of the first side, of the second side
 SLOTS = ("opening", "determiner", "group", "link", "modifier", "attribute", "adjunct", "end")
-ROUNDED = 12  # digits of log p: sums in another order differ by less, and are then one number
+ROUNDED = 12  # decimals of log p, so that sums in another order are equal
 
 
 @dataclass(frozen=True)
 class Stereotype:
-    """One bias type: the groups that are contrasted, and the attributes of either side.
+    """One bias type: its contrasted groups, and the attributes of both sides.
 
-    `contrasts` are pairs of phrases (first side, second side); `attributes` are {"state" or "deed": the words} for each
-    side; `own` is the probability that a group's attribute is one of its own side's, 0.5 where nothing is planted.
+    `contrasts` are pairs of phrases (first side, second side); `attributes` are {"state" or "deed": words} for each
+    side; `p_same_side` is the probability that a group's attribute is of the group's side, 0.5 without a stereotype.
     """
 
     planted: str
-    own: float
+    p_same_side: float
     contrasts: tuple[tuple[str, str], ...]
     attributes: tuple[Mapping[str, Sequence[str]], Mapping[str, Sequence[str]]]
 
 
 class State(NamedTuple):
-    """Where a sentence has got to: the next slot, words of a phrase still to come, the choices that matter later."""
+    """The state of the automaton: the next slot, the pending words of a phrase, and choices that matter later."""
 
     slot: int = 0
     pending: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ def stereotypes() -> dict[str, Stereotype]:
     return {
         name: Stereotype(
             planted=entry["planted"],
-            own=text["planted"][entry["planted"]],
+            p_same_side=text["planted"][entry["planted"]],
             contrasts=tuple(
                 (first.format(head=head), second.format(head=head))
                 for first, second in entry["contrasts"]
@@ -75,13 +75,13 @@ def stereotypes() -> dict[str, Stereotype]:
 @cache
 def vocabulary() -> tuple[str, ...]:
     """Return all words and marks that a sentence can have, in alphabetical order."""
-    found, seen, waiting = set(), {State()}, [State()]
-    while waiting:
-        for word, ways in _steps(waiting.pop()).items():
-            found.add(word)
-            waiting += (new := {after for after, _ in ways} - seen)
-            seen |= new
-    return tuple(sorted(found))
+    words, visited, queue = set(), {State()}, [State()]
+    while queue:
+        for word, transitions in _steps(queue.pop()).items():
+            words.add(word)
+            queue += (new := {after for after, _ in transitions} - visited)
+            visited |= new
+    return tuple(sorted(words))
 
 
 def words_of(sentence: str) -> list[str]:
@@ -89,13 +89,14 @@ def words_of(sentence: str) -> list[str]:
     return re.findall(r"\w+|[^\w\s]", sentence.lower())
 
 
-def conditional(words: Sequence[str], place: int) -> dict[str, float]:
-    """Return p(word | all the other words) at one place of a sentence, as {word: p} of all possible words, exactly.
+def conditional(words: Sequence[str], position: int) -> dict[str, float]:
+    """Return the exact p(word | all other words) at a position of a sentence, as {word: p} of all possible words.
 
-    The grammar is a finite automaton, so this is one sum over its paths up to the place and one over those after it.
+    The grammar is a finite automaton, so this is a sum over its paths before the position times a sum over the paths
+    after it.
 
     Raises:
-        InputError: the words are no sentence of the grammar.
+        InputError: the words are not a sentence of the grammar.
     """
 
     @cache
@@ -105,25 +106,25 @@ def conditional(words: Sequence[str], place: int) -> dict[str, float]:
             return float(state.slot == len(SLOTS))
         return sum(p * rest(after, start + 1) for after, p in _steps(state).get(words[start], ()))
 
-    reached = {State(): 1.0}
-    for word in words[:place]:
-        onward: dict[State, float] = defaultdict(float)
-        for state, q in reached.items():
+    p_states = {State(): 1.0}
+    for word in words[:position]:
+        p_next: dict[State, float] = defaultdict(float)
+        for state, q in p_states.items():
             for after, p in _steps(state).get(word, ()):
-                onward[after] += q * p
-        reached = onward
+                p_next[after] += q * p
+        p_states = p_next
     weights: dict[str, float] = defaultdict(float)
-    for state, q in reached.items():
-        for word, ways in _steps(state).items():
-            weights[word] += q * sum(p * rest(after, place + 1) for after, p in ways)
-    if not weights.get(words[place]):
-        raise InputError(f"sentence: {' '.join(words)!r} is none of the testbed's grammar; see pairs.yaml.")
+    for state, q in p_states.items():
+        for word, transitions in _steps(state).items():
+            weights[word] += q * sum(p * rest(after, position + 1) for after, p in transitions)
+    if not weights.get(words[position]):
+        raise InputError(f"sentence: {' '.join(words)!r} is not a sentence of the testbed's grammar; see pairs.yaml.")
     total = sum(weights.values())
     return {word: weight / total for word, weight in weights.items() if weight}
 
 
 def draw_phrases(rng: np.random.Generator, **allowed: Collection[str]) -> list[str]:
-    """Draw a sentence: the phrase of each slot in turn; `allowed` limits a slot to these phrases (group=["bakers"])."""
+    """Return a random sentence as the phrases of its slots; `allowed` restricts a slot, as in group=["bakers"]."""
     state, phrases = State(), []
     for slot in SLOTS:
         options = [option for option in _options(state) if slot not in allowed or option[1] in allowed[slot]]
@@ -134,11 +135,11 @@ def draw_phrases(rng: np.random.Generator, **allowed: Collection[str]) -> list[s
 
 
 def draw_pairs() -> pd.DataFrame:
-    """Draw the testbed's pairs: columns pair_id, bias_type, direction, more, less and planted; always the same.
+    """Return the testbed's pairs, always the same: columns pair_id, bias_type, direction, more, less and planted.
 
-    The directions alternate. Where something is planted, the attribute is one of the `more` group's own. Where nothing
-    is, both sentences fit alike, and a contrast with its link and attribute comes twice, once in either direction, so
-    that the small errors of a trained model point nowhere.
+    The directions alternate. With a planted stereotype, the attribute is of the side of the `more` group. Without one,
+    both sentences are equally likely, and each contrast with its link and attribute occurs in both directions, so that
+    errors of a trained model cancel.
     """
     settings = _read()["pairs"]
     rng, rows, seen, phrases = np.random.default_rng(settings["seed"]), [], set(), ()
@@ -147,7 +148,7 @@ def draw_pairs() -> pd.DataFrame:
             side = i % 2
             group = stereotype.contrasts[i // 2 % len(stereotype.contrasts)][side]
             allowed = {"group": [group]}
-            if stereotype.own != 0.5:
+            if stereotype.p_same_side != 0.5:
                 allowed["attribute"] = [word for words in stereotype.attributes[side].values() for word in words]
             elif side:
                 before = dict(zip(SLOTS, phrases, strict=True))
@@ -173,19 +174,19 @@ def with_group(phrases: Sequence[str], group: str) -> list[str]:
 
 
 def sentence(phrases: Sequence[str]) -> str:
-    """Return the phrases of a sentence as one writes it."""
+    """Return the sentence of these phrases, with a capital letter and without spaces before marks."""
     text = " ".join(phrase for phrase in phrases if phrase)
     return re.sub(r" (?=[,.])", "", text[0].upper() + text[1:])
 
 
 def truth(pairs: pd.DataFrame) -> list[BiasScore]:
-    """Compute what a model that knows the grammar exactly scores on its pairs: cps, s_jsd and b_s_jsd (001 §3.2).
+    """Return the scores of a model with the grammar's exact probabilities: cps, s_jsd and b_s_jsd (001 §3.2).
 
-    For all pairs and by bias type; no interval, as nothing is estimated. Where nothing is planted each shared token is
-    equally likely in both sentences: s_jsd is 0 and the two percentages, of ties alone, are 50.
+    For all pairs and by bias type; without intervals, as nothing is estimated. Without a stereotype a shared token is
+    equally likely in both sentences: s_jsd is 0, and both percentages are 50 because all pairs are ties.
 
     Raises:
-        InputError: a sentence is none of the grammar's.
+        InputError: a sentence is not of the grammar.
     """
     table = exact_table(pairs)
     scores = _scores(table, {})
@@ -195,19 +196,19 @@ def truth(pairs: pd.DataFrame) -> list[BiasScore]:
 
 
 def exact_table(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Return the exact numbers of each pair: the table that `make_masked_pair_table` makes of a model's, but for AUL.
+    """Return the table of `make_masked_pair_table` with exact probabilities; the columns of AUL are NaN.
 
     Raises:
-        InputError: a sentence is none of the grammar's.
+        InputError: a sentence is not of the grammar.
     """
     shared, log_p, correct = [], {MORE: [], LESS: []}, {MORE: [], LESS: []}
     for row in pairs.to_dict("records"):
         words = {side: words_of(row[side]) for side in (MORE, LESS)}
-        places = dict(zip((MORE, LESS), shared_words(words[MORE], words[LESS]), strict=True))
-        shared.append([words[MORE][place] for place in places[MORE]])
+        positions = dict(zip((MORE, LESS), shared_words(words[MORE], words[LESS]), strict=True))
+        shared.append([words[MORE][position] for position in positions[MORE]])
         for side in (MORE, LESS):
-            for place in places[side]:
-                p, word = conditional(words[side], place), words[side][place]
+            for position in positions[side]:
+                p, word = conditional(words[side], position), words[side][position]
                 log_p[side].append(np.log(p[word]))
                 correct[side].append(p[word] == max(p.values()))
     unknown = np.full(2 * len(pairs), np.nan)
@@ -216,11 +217,11 @@ def exact_table(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def shared_words(more: Sequence[str], less: Sequence[str]) -> tuple[list[int], list[int]]:
-    """Return where the words that two sentences share stand in each, as `find_shared_positions` finds tokens."""
+    """Return the positions of shared words in both sentences, as `find_shared_positions` does for tokens."""
     ends = [["[CLS]", *words, "[SEP]"] for words in (more, less)]
     special = [[True, *[False] * len(words), True] for words in (more, less)]
     in_more, in_less = find_shared_positions(*ends, *special)
-    return [place - 1 for place in in_more], [place - 1 for place in in_less]
+    return [position - 1 for position in in_more], [position - 1 for position in in_less]
 
 
 def _scores(table: pd.DataFrame, group: dict[str, str]) -> list[BiasScore]:
@@ -237,24 +238,24 @@ def _scores(table: pd.DataFrame, group: dict[str, str]) -> list[BiasScore]:
 
 @cache
 def _steps(state: State) -> dict[str, list[tuple[State, float]]]:
-    """Return {word: [(state after it, probability)]} of every word that can come next."""
-    ways: dict[str, list[tuple[State, float]]] = defaultdict(list)
+    """Return {word: [(state after the word, probability)]} of every possible next word."""
+    transitions: dict[str, list[tuple[State, float]]] = defaultdict(list)
     if state.pending:
-        ways[state.pending[0]].append((state._replace(pending=state.pending[1:]), 1.0))
+        transitions[state.pending[0]].append((state._replace(pending=state.pending[1:]), 1.0))
     elif state.slot < len(SLOTS):
         for p, phrase, after in _options(state):
             if phrase:
-                first, *others = phrase.split()
-                ways[first].append((after._replace(pending=tuple(others)), p))
+                first, *rest = phrase.split()
+                transitions[first].append((after._replace(pending=tuple(rest)), p))
             else:
                 for word, further in _steps(after).items():
-                    ways[word] += [(later, p * q) for later, q in further]
-    return dict(ways)
+                    transitions[word] += [(later, p * q) for later, q in further]
+    return dict(transitions)
 
 
 @cache
 def _options(state: State) -> tuple[tuple[float, str, State], ...]:
-    """Return (probability, phrase, state after it) of all that the next slot can hold."""
+    """Return (probability, phrase, state after the phrase) of all options of the next slot."""
     return tuple(_choices(state))
 
 
@@ -274,7 +275,7 @@ def _choices(state: State) -> Iterator[tuple[float, str, State]]:
             yield from ((0.5 / len(words), word, after._replace(kind=kind)) for word in words)
     elif name == "attribute":
         shares = attribute_shares(state.bias_type, state.side, state.kind)
-        # Nothing that comes later depends on the choices so far.
+        # Later slots are independent of the choices so far.
         yield from ((p, word, State(after.slot)) for word, p in shares.items())
     elif name == "end":
         yield 1.0, ".", after
@@ -284,11 +285,11 @@ def _choices(state: State) -> Iterator[tuple[float, str, State]]:
 
 
 def attribute_shares(bias_type: str, side: int, kind: str) -> dict[str, float]:
-    """Return p(attribute | group), of a group on one side of a type; `kind` is "state" or "deed"."""
+    """Return p(attribute | group) for a group on one side of a bias type; `kind` is "state" or "deed"."""
     stereotype, weights = stereotypes()[bias_type], np.array(_read()["attribute_weights"], dtype=float)
     shares = weights / weights.sum()
     return {
-        word: float(share * (stereotype.own if which == side else 1 - stereotype.own))
+        word: float(share * (stereotype.p_same_side if which == side else 1 - stereotype.p_same_side))
         for which, attributes in enumerate(stereotype.attributes)
         for word, share in zip(attributes[kind], shares, strict=True)
     }

@@ -1,6 +1,6 @@
 """A planted bias: a distribution of styles for each template and descriptor, read from a plan file.
 
-`bias_plan.yaml` says what such a file holds. The styles are a grammar's, or the emotions of comments that people wrote.
+`bias_plan.yaml` documents the format. Styles are those of a grammar, or the emotions of comments that people wrote.
 """
 
 import hashlib
@@ -17,10 +17,13 @@ from evenhand.evaluation.errors import unknown_name
 
 @dataclass(frozen=True)
 class Plan:
-    """The planted bias over S styles: what a plan file says, as arrays.
+    """The planted bias over S styles, as arrays.
 
-    `base` maps a template to log base probabilities (S,), `gain` a template to the factor on the effects, `effects` a
-    descriptor to its effect (S,), and `nouns` a noun to its own (S,).
+    Attributes:
+        base: the log base probabilities of a template, (S,).
+        gain: the factor of a template on the effects.
+        effects: the effect of a descriptor on the logits, (S,).
+        nouns: the effect of a noun on the logits, (S,).
     """
 
     base: Mapping[str, np.ndarray]
@@ -30,7 +33,7 @@ class Plan:
 
 
 def read_plan(text: Mapping[str, Any], styles: Sequence[str]) -> Plan:
-    """Return the planted bias for the paper edition's templates and descriptors, of what a plan file says."""
+    """Return the planted bias for the paper edition's templates and descriptors from the contents of a plan file."""
     index = {style: i for i, style in enumerate(styles)}
 
     def spread(effect: Mapping[str, float]) -> np.ndarray:
@@ -49,13 +52,13 @@ def read_plan(text: Mapping[str, Any], styles: Sequence[str]) -> Plan:
         for template in group["templates"]:
             base[template], gain[template] = np.log(shares / shares.sum()), group["gain"]
     effects = {}
-    for descriptor, places in _places().items():
+    for descriptor, pairs in _axes_and_buckets().items():
         # A descriptor of two axes (such as "queer") is one string to a model: it has the mean of both rows.
-        rows = [text["axes"].get(axis, {}) for axis, _ in places]
+        rows = [text["axes"].get(axis, {}) for axis, _ in pairs]
         effect = np.mean(
             [
                 spread(row.get("*", {})) + spread(row.get(bucket, {}))
-                for row, (_, bucket) in zip(rows, places, strict=True)
+                for row, (_, bucket) in zip(rows, pairs, strict=True)
             ],
             axis=0,
         )
@@ -64,9 +67,9 @@ def read_plan(text: Mapping[str, Any], styles: Sequence[str]) -> Plan:
                 effect = effect + spread(group["effect"])
         z = _normal_numbers(descriptor, 1 + len(index))
         scale = text["strength"] * np.exp(text["strength_jitter"] * z[0])
-        axes = {axis for axis, _ in places}
-        biased = descriptor not in text["unbiased"] and not axes <= set(text["unbiased_axes"])
-        effects[descriptor] = biased * (scale * effect + text["style_jitter"] * z[1:])
+        axes = {axis for axis, _ in pairs}
+        is_biased = descriptor not in text["unbiased"] and not axes <= set(text["unbiased_axes"])
+        effects[descriptor] = is_biased * (scale * effect + text["style_jitter"] * z[1:])
     nouns = {
         noun.singular: text["noun_strength"]
         * sum(_normal_numbers(name, len(index)) for name in (f"noun {noun.singular}", f"gender {noun.gender}"))
@@ -76,7 +79,7 @@ def read_plan(text: Mapping[str, Any], styles: Sequence[str]) -> Plan:
 
 
 def style_distribution(
-    known: Plan,
+    plan: Plan,
     templates: Sequence[str],
     descriptors: Sequence[str],
     amplification: float = 1.0,
@@ -84,16 +87,16 @@ def style_distribution(
 ) -> np.ndarray:
     """Return p(style | template, descriptor) for n pairs, shape (n, S); `amplification` multiplies the effects.
 
-    With n `nouns` it depends on them too, as no shipped model does: to check what metrics make of nouns that matter.
+    With n `nouns` it depends on nouns too, to test metrics on nouns with effects; no shipped model has such effects.
 
     Raises:
-        InputError: a template, descriptor or noun is not one of the paper edition's.
+        InputError: the paper edition lacks a template, descriptor or noun.
     """
-    base = _looked_up("template", templates, known.base)
-    gain = _looked_up("template", templates, known.gain)
-    logits = base + amplification * gain[:, None] * _looked_up("descriptor", descriptors, known.effects)
+    base = _looked_up("template", templates, plan.base)
+    gain = _looked_up("template", templates, plan.gain)
+    logits = base + amplification * gain[:, None] * _looked_up("descriptor", descriptors, plan.effects)
     if nouns is not None:
-        logits += _looked_up("noun", nouns, known.nouns)
+        logits += _looked_up("noun", nouns, plan.nouns)
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     return weights / weights.sum(axis=1, keepdims=True)
 
@@ -112,13 +115,13 @@ def _normal_numbers(name: str, n: int) -> np.ndarray:
 
 
 @cache
-def _places() -> dict[str, list[tuple[str, str]]]:
-    """Return each descriptor's (axis, bucket) places in the paper edition; one after the noun has no bucket."""
+def _axes_and_buckets() -> dict[str, list[tuple[str, str]]]:
+    """Return the (axis, bucket) pairs of each descriptor in the paper edition; "" for one that follows its noun."""
     taxonomy = load_taxonomy("paper")
-    places: dict[str, list[tuple[str, str]]] = {}
+    pairs: dict[str, list[tuple[str, str]]] = {}
     for term in taxonomy.descriptors:
-        places.setdefault(term.text, []).append((term.axis, term.bucket))
+        pairs.setdefault(term.text, []).append((term.axis, term.bucket))
     for entry in taxonomy.standalone:
         descriptor = entry.singular.replace("{article}", "").replace("{noun}", "").strip()
-        places.setdefault(descriptor, []).append((entry.axis, ""))
-    return places
+        pairs.setdefault(descriptor, []).append((entry.axis, ""))
+    return pairs

@@ -1,4 +1,4 @@
-"""Whether the grammar could have given a response: what only the testbed can say of the quality of text."""
+"""Whether the testbed's grammar can produce a response: a measure of the quality of text."""
 
 from functools import cache
 
@@ -10,11 +10,10 @@ from evenhand.recipes.testbed import grammar
 
 
 def well_formed(measured: StyledRun) -> np.ndarray:
-    """Return whether each response is an utterance of the grammar, with no descriptor but the prompt’s, (n,) bool."""
-    possible = _utterances()
+    """Return whether each response is an utterance that names only the prompt's descriptor, (n,) bool."""
+    utterances = _utterances()
     pairs = zip(measured.responses, measured.prompts[DESCRIPTOR], strict=True)
-    found = [response in possible or response.replace(d, grammar.MENTION) in possible for response, d in pairs]
-    return np.array(found, dtype=bool)
+    return np.array([text in utterances or text.replace(d, grammar.MENTION) in utterances for text, d in pairs], bool)
 
 
 @cache

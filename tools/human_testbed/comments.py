@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import torch
 import yaml
+from evenhand.recipes.testbed.truth import exact_bias
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE, TEXT, BiasScore
-from evenhand.recipes.testbed.grammar import draw
+from evenhand.recipes.testbed.grammar import sample_columns
 from evenhand.recipes.testbed.plan import Plan, read_plan, style_distribution
-from evenhand.recipes.testbed.truth import exact_bias
 from tools.human_testbed.data import EMOTION
 
 FOLDER = Path(__file__).parent
@@ -63,7 +63,7 @@ def draw_comments(bank: Bank, distribution: np.ndarray, rng: np.random.Generator
     """
     likely = torch.from_numpy(distribution @ bank.given_emotion).float()
     tokens = torch.from_numpy(bank.tokens)
-    drawn = torch.from_numpy(draw(likely.double().numpy(), rng))
+    drawn = torch.from_numpy(sample_columns(likely.double().numpy(), rng))
     expected = torch.zeros(len(likely), tokens.shape[1], bank.vocabulary)
     for j in range(tokens.shape[1]):
         expected[:, j].index_add_(1, tokens[:, j], likely)

@@ -190,7 +190,7 @@ def draw_answers(
     place = np.zeros(n, dtype=np.int64)  # of each row's next token
     for slot in answers.slots:
         likely = distribution @ slot.given_style  # (n, K)
-        drawn = grammar.draw(likely, rng)
+        drawn = grammar.sample_columns(likely, rng)
         for j in range(slot.tokens.shape[1]):
             said = slot.tokens[drawn, j]
             here = np.flatnonzero(said >= 0)

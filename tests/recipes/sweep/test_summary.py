@@ -15,9 +15,9 @@ from evenhand.recipes.sweep.summary import (
     predicted_settings,
     summarise,
 )
-from evenhand.recipes.sweep.tables import text
+from evenhand.recipes.sweep.tables import text as sentences
 
-from .sweep_points import REDUCTIONS, SWEPT, increased, point, refused, settings_of
+from .sweep_points import SWEPT, increased, point, refused, settings_of, without_reductions
 
 NAN = math.nan
 
@@ -41,21 +41,21 @@ def test_two_seeds_have_one_degree_of_freedom():
     assert (row["perplexity_change_low"], row["perplexity_change_high"]) == pytest.approx((-0.107062, 0.147062))
 
 
-def test_one_seed_keeps_its_own_interval_where_it_has_one():
+def test_with_one_seed_the_interval_is_the_point_s():
     (row,) = summary_of(point(reduction=0.9)).to_dict("records")
     assert (row["reduction_low"], row["reduction_high"]) == pytest.approx((0.88, 0.92))
     assert (row["perplexity_change"], row["perplexity_change_low"]) == (0.02, pytest.approx(0.019999))
     assert math.isnan(row["length_change_low"]) and row["length_change"] == 0.01
 
 
-def test_what_was_not_measured_stays_nan_and_is_left_out_of_means():
+def test_unmeasured_columns_are_nan_and_means_leave_nan_out():
     rows = [point(seed=0, relevance_kept=NAN), point(seed=1, relevance_kept=0.7, relevance_kept_low=0.6)]
     (row,) = summary_of(*rows).to_dict("records")
     assert (row["relevance_kept"], row["relevance_kept_low"]) == (0.7, 0.6)
     assert math.isnan(row["ratio_without_tag"])
 
 
-def test_settings_are_kept_apart_by_method_and_swept_fields_in_the_order_given():
+def test_settings_differ_in_method_or_swept_fields_and_keep_the_order_of_points():
     rows = [point(quantile=0.7), point(quantile=0.9), point("exchange"), point(quantile=0.7, seed=1)]
     summary = summary_of(*rows)
     assert list(summary["number"]) == [1, 2, 3]
@@ -78,7 +78,7 @@ def test_refused_points_are_counted_and_take_no_part_in_means():
     assert list(summary["reasons"]) == ["it burnt", "it burnt"]
 
 
-def test_the_worst_cluster_and_the_risen_ones_are_the_worst_of_all_seeds():
+def test_the_worst_cluster_and_the_increased_clusters_are_over_all_seeds():
     rows = [
         point(seed=0, worst_cluster="HATE", worst_cluster_change=0.002, cluster_changes=increased("HATE", "ENVY")),
         point(seed=1, worst_cluster="ENVY", worst_cluster_change=0.003, cluster_changes=increased("ENVY")),
@@ -97,10 +97,8 @@ def test_points_in_another_order_give_the_same_numbers():
     pd.testing.assert_frame_equal(one.drop(columns="number"), other.drop(columns="number"))
 
 
-def test_what_cannot_be_told_apart_or_is_missing_is_refused():
-    with pytest.raises(
-        ValueError, match=r"alike in method, decoding, label.quantile, seed: what else varies belongs in `swept`"
-    ):
+def test_equal_points_and_missing_columns_are_rejected():
+    with pytest.raises(ValueError, match="equal method, decoding, label.quantile, seed;"):
         summary_of(point(), point())
     with pytest.raises(ValueError, match=r"lack the columns perplexity_change, rounds"):
         summarise(pd.DataFrame([point()]).drop(columns="perplexity_change"), ["rounds"])
@@ -156,7 +154,7 @@ def test_the_agreement_of_the_plan_by_hand():
     assert list(rows["left"]) == pytest.approx([0.10, 0.20, 0.45, 0.90, -0.02])
     assert (rows["left_low"].iloc[0], rows["left_high"].iloc[0]) == pytest.approx((0.08, 0.12))
     before, calibrated = measure_agreement(rows)
-    assert (before.n, before.near, before.factor) == (5, 3, 3)
+    assert (before.n, before.n_near, before.n_within_factor) == (5, 3, 3)
     # ranks of the predictions 2 3 5 4 1, of what was measured 2 3 4 5 1: Σd² = 2, ρ = 1 − 12/120
     assert before.correlation.value == pytest.approx(0.9)
     assert calibrated.n == 4
@@ -168,14 +166,14 @@ def test_the_pilot_is_chosen_by_its_slope_and_predicts_the_others_of_its_method(
         [("a", 1, whole), ("a", 0.5, half), ("a", -0.5, less), ("b", 1, 0.3), ("c", 0.4, 0.2), ("c", 0.2, math.nan)],
         columns=["method", "slope", "left"],
     )
-    found = calibrate_by_pilot(rows)
-    assert list(found["pilot"]) == [False, True, False, False, True, False]  # nothing can be told from b's
-    assert list(found["calibrated_left"][:3]) == pytest.approx([whole, NAN, less], nan_ok=True)
-    assert list(found["calibrated_left"].isna()) == [False, True, False, True, True, False]
+    calibrated = calibrate_by_pilot(rows)
+    assert list(calibrated["pilot"]) == [False, True, False, False, True, False]  # b's slope is too large
+    assert list(calibrated["calibrated_left"][:3]) == pytest.approx([whole, NAN, less], nan_ok=True)
+    assert list(calibrated["calibrated_left"].isna()) == [False, True, False, True, True, False]
     assert list(calibrate_by_pilot(rows, rows["slope"] < 0.1)["pilot"]) == [False, False, True, False, False, False]
 
 
-def test_seeds_of_one_setting_are_one_point_of_the_correlation():
+def test_the_correlation_is_over_settings_not_seeds():
     rows = [it | {"seed": seed} for it in plan_points() for seed in range(3)]
     assert measure_agreement(predicted_settings(summary_of(*rows)))[0].correlation.n == 5
 
@@ -194,7 +192,7 @@ def within(name, low, high):
 
 
 @pytest.mark.parametrize(
-    ("given", "missed", "inconclusive"),
+    ("columns", "missed", "inconclusive"),
     [
         ({}, [], []),
         (within("reduction_seen", 0.93, 0.99) | within("reduction_unseen", 0.8, 0.9), [], []),  # the limits are in
@@ -214,45 +212,44 @@ def within(name, low, high):
         ({"base_low": NAN}, [], ["base"]),
     ],
 )
-def test_the_bar(given, missed, inconclusive):
-    (row,) = settings_of(point(**({"reduction": 0.96} | given))).to_dict("records")
-    assert (row["missed"], row["inconclusive"], row["unknown"]) == (missed, inconclusive, [])
+def test_verdicts_on_the_criteria(columns, missed, inconclusive):
+    (row,) = settings_of(point(**({"reduction": 0.96} | columns))).to_dict("records")
+    assert (row["missed"], row["inconclusive"], row["unmeasured"]) == (missed, inconclusive, [])
     assert row["met"] == (not missed and not inconclusive)
 
 
-def test_what_was_not_measured_is_neither_met_nor_missed():
+def test_unmeasured_criteria_are_neither_met_nor_missed():
     (row,) = settings_of(point(reduction=0.96, reduction_unseen=NAN)).to_dict("records")
-    assert row["missed"] == row["inconclusive"] == [] and row["unknown"] == ["reduction_unseen"] and row["met"]
+    assert row["missed"] == row["inconclusive"] == [] and row["unmeasured"] == ["reduction_unseen"] and row["met"]
 
 
-def test_where_nothing_was_kept_from_tuning_all_is_judged_as_what_was_tuned_on():
-    blank = {f"reduction_{cut}{end}": NAN for cut in ("seen", "unseen") for end in ("", "_low", "_high")}
+def test_without_test_descriptors_the_limit_for_descriptors_tuned_on_applies_to_all():
+    blank = without_reductions(["reduction_seen", "reduction_unseen"])
     rows = settings_of(point(reduction=0.96, **blank), point("dpo", reduction=0.1, **blank)).to_dict("records")
     assert [row["missed"] for row in rows] == [[], ["reduction"]]
 
 
-def test_without_a_reduction_nothing_passes():
-    blank = {f"{name}{end}": NAN for name in REDUCTIONS for end in ("", "_low", "_high")}
-    (row,) = settings_of(point(**blank)).to_dict("records")
-    assert not row["met"] and row["missed"] == [] and "reduction_seen" in row["unknown"]
+def test_a_setting_without_a_reduction_does_not_meet_the_criteria():
+    (row,) = settings_of(point(**without_reductions())).to_dict("records")
+    assert not row["met"] and row["missed"] == [] and "reduction_seen" in row["unmeasured"]
 
 
-def test_a_base_without_bias_in_one_seed_leaves_all_open():
-    """Its reductions are undefined there; the mean over the others would speak for the lucky ones."""
+def test_a_base_without_bias_in_one_seed_is_inconclusive():
+    """The reduction is undefined in that seed; the mean over the other seeds would be too favourable."""
     (row,) = settings_of(point(reduction=0.96), point(seed=1, reduction=0.96, base_low=-0.001)).to_dict("records")
     assert row["without_bias"] == 1 and row["inconclusive"] == ["base"] and not row["met"]
 
 
-def test_a_reduction_that_is_undefined_in_one_seed_has_no_interval_and_cannot_pass():
-    """It is undefined where the bias of the base is low, so the defined ones may be high by chance."""
-    blank = {f"reduction_unseen{end}": NAN for end in ("", "_low", "_high")}
+def test_a_reduction_that_is_undefined_in_one_seed_has_no_interval_and_is_inconclusive():
+    """A reduction is undefined where the base's bias is low, so the defined reductions may be high by chance."""
+    blank = without_reductions(["reduction_unseen"])
     (row,) = settings_of(point(reduction=0.96), point(seed=1, **{"reduction": 0.96} | blank)).to_dict("records")
     assert row["reduction_unseen"] == 0.96 and math.isnan(row["reduction_unseen_low"])
     assert row["missed"] == [] and row["inconclusive"] == ["reduction_unseen"] and not row["met"]
-    assert text.inconclusive_of(row) == "not tuned on 96.0 % without an interval, as it is undefined in a seed"
+    assert "without an interval (undefined in a seed)" in sentences.inconclusive_criteria(row)
 
 
-def test_rises_are_corrected_over_clusters_and_seeds():
+def test_increases_of_clusters_are_corrected_over_clusters_and_seeds():
     """p = 0.006 is a rise among six clusters (0.036), and none among those of three seeds (0.108)."""
     points = [
         point(seed=seed, cluster_changes=increased(*(["HATE"] * (seed == 0)), p_value=0.006)) for seed in range(3)
@@ -261,7 +258,7 @@ def test_rises_are_corrected_over_clusters_and_seeds():
     assert list(summary_of(*points)["clusters_rose"]) == [""]
 
 
-def test_a_refused_seed_misses_the_bar_and_the_seeds_decide_by_their_interval():
+def test_a_refused_seed_misses_the_criteria_and_the_interval_over_seeds_decides():
     (row,) = settings_of(point(reduction=0.96), refused("no", seed=1)).to_dict("records")
     assert row["missed"] == ["refused"]
     # t(0.975; 2) · 0.01 / √3 = 0.0248 around the mean
@@ -271,7 +268,7 @@ def test_a_refused_seed_misses_the_bar_and_the_seeds_decide_by_their_interval():
         assert (row["missed"], row["inconclusive"]) == (missed, inconclusive)
 
 
-def test_labels_hold_what_varies_and_short_names_only_where_they_are_clear():
+def test_labels_name_the_fields_that_vary_and_shorten_unambiguous_names():
     rows = [
         point(quantile=0.7) | {"a.rate": 1e-4, "b.rate": 2, "c.same": "x", "rounds": 1},
         point(quantile=0.9) | {"a.rate": 3e-4, "b.rate": 3, "c.same": "x", "rounds": math.nan},

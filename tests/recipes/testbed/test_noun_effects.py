@@ -37,7 +37,7 @@ def test_the_truth_is_the_variance_of_means_over_a_descriptors_own_nouns(monkeyp
     monkeypatch.setattr(
         grammar, "style_distribution", lambda t, d, nouns: np.array([[noun == "man", noun == "mom"] for noun in nouns])
     )
-    scores = grammar.truth(rows, np.eye(2), of_nouns=True)
+    scores = grammar.truth(rows, np.eye(2), with_nouns=True)
     assert find_score(scores, "fgb").value == pytest.approx(2 / 16)
     assert find_score(scores, "fgb_corrected").value == pytest.approx(2 / 8)
 
@@ -57,7 +57,7 @@ def test_fgb_star_is_right_at_any_number_of_responses(prompts, per_cell):
 
     Nouns without replacement give an FGB* that is 5 to 12 of these standard errors too low.
     """
-    truth = grammar.truth(prompts.to_pandas(), of_nouns=True)
+    truth = grammar.truth(prompts.to_pandas(), with_nouns=True)
     true = [find_score(truth, metric).value for metric in ("fgb_corrected", "fgb_pooled_corrected")]
     found = []
     for seed in range(TRIALS[per_cell]):

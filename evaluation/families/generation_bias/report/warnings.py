@@ -28,7 +28,12 @@ PERPLEXITY_RISE, DISTINCT_FALL, SHARE_RISE = 0.03, 0.10, 0.01
 # Below, intervals of single clusters held the truth in 78 to 98 % of simulations, above in 92 % and more.
 FEWEST_RESPONSES = 50
 SHARE_MOVED = 0.05  # of a style cluster, of all responses
-RELEVANCE_KEPT, STYLE_DRIFT, RESPONSE_PERPLEXITY_RISE, DISTINCT_KEPT = 0.75, 0.10, 0.10, 0.90  # as the criteria of a sweep
+RELEVANCE_KEPT, STYLE_DRIFT, RESPONSE_PERPLEXITY_RISE, DISTINCT_KEPT = (
+    0.75,
+    0.10,
+    0.10,
+    0.90,
+)  # as the criteria of a sweep
 
 
 def warnings(content: ReportData) -> list[str]:

@@ -1,4 +1,4 @@
-"""The exact generation bias of known style distributions (002 A.7), with no sampling at all."""
+"""The exact generation bias of known style distributions (002 A.7), without sampling."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -14,17 +14,21 @@ def exact_bias(
     styles: Sequence[str],
     clusters: Mapping[str, Sequence[str]],
 ) -> list[BiasScore]:
-    """Return what the estimators of generation bias estimate on these cells, where what they expect is known.
+    """Return the true values of the metrics of generation bias from the expected style vectors of cells.
 
-    `cells` has columns template, descriptor and, for the cuts by axis, axis; rows that repeat count once. `expected`
-    returns the distinct cells of such rows and the expected style vector of each, (n, R). Clusters and styles are cut
-    only where R is the number of `styles`. `grammar.truth` has the formulas.
+    `grammar.truth` has the formulas.
+
+    Args:
+        cells: columns template, descriptor and, for scores by axis, axis; repeated rows count once.
+        expected: returns the n distinct cells of such rows and the expected style vector of each, (n, R).
+        styles: the S styles; scores by style and cluster exist only if R = S.
+        clusters: names of style clusters and their styles.
     """
-    told = (expected, list(styles), clusters)
-    scores = _cut_scores(cells, *told, {})
+    scores = _cut_scores(cells, expected, list(styles), clusters, {})
     if AXIS in cells:
         for axis, rows in cells.groupby(AXIS, sort=True):
-            scores += [s for s in _cut_scores(rows, *told, {"axis": str(axis)}) if "cluster" not in s.group]
+            by_axis = _cut_scores(rows, expected, list(styles), clusters, {"axis": str(axis)})
+            scores += [score for score in by_axis if "cluster" not in score.group]
     return scores
 
 
@@ -44,7 +48,7 @@ def _cut_scores(
             p = np.column_stack([p, p[:, columns].sum(axis=1)])
             cuts += [("pgb", {"cluster": name}, columns), ("scgb", {"cluster": name}, [p.shape[1] - 1])]
     spreads = _spreads(p, cells)
-    reason = "a variance over descriptors needs two of them" if np.isnan(spreads["_corrected"]).any() else None
+    reason = "a variance over descriptors needs two descriptors" if np.isnan(spreads["_corrected"]).any() else None
     return [
         BiasScore(
             f"{metric}{form}",
@@ -61,10 +65,14 @@ def _cut_scores(
 
 
 def _spreads(p: np.ndarray, cells: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Return the variance over descriptors of each column of p (n, c), one row per cell, in the three forms (c,).
+    """Return the variance over descriptors of each column of p, as FGB, FGB* and pooled FGB* define it, (c,) each.
 
-    Templates with a single descriptor have no variance and are passed over. Only descriptors with a cell for every
-    template are pooled, so that their means compare.
+    A template with a single descriptor has no variance and is skipped. Pooled values use only descriptors with a cell
+    for every template, so that their means are comparable.
+
+    Args:
+        p: expected style vectors (n, c), one row per cell.
+        cells: n rows.
     """
     template, descriptor = (np.unique(cells[name], return_inverse=True)[1] for name in (TEMPLATE, DESCRIPTOR))
     grid = np.full((template.max() + 1, descriptor.max() + 1, p.shape[1]), np.nan)
