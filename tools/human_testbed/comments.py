@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 import yaml
-from evenhand.recipes.testbed.truth import exact_bias
+from evenhand.recipes.testbed.exact_bias import exact_bias
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
