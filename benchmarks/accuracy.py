@@ -73,7 +73,7 @@ def main() -> None:
             for trial in range(arguments.trials):
                 asked = sample_cells(prompts, n, trial).to_pandas()
                 nouns = asked[NOUN] if arguments.nouns else None
-                style = grammar.draw(grammar.style_distribution(asked[TEMPLATE], asked[DESCRIPTOR], nouns=nouns), rng)
+                style = grammar.sample_columns(grammar.style_distribution(asked[TEMPLATE], asked[DESCRIPTOR], nouns=nouns), rng)
                 responses = vectors[style, rng.integers(UTTERANCES, size=len(style))]
                 arranged = arrange_cells(responses, codes(asked[TEMPLATE]), codes(asked[DESCRIPTOR]))
                 for name, (weights, pooled, _) in forms.items():

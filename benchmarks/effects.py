@@ -81,7 +81,7 @@ def simulated(design: Design, planted: bool, rng: np.random.Generator) -> tuple[
     p /= p.sum(axis=2, keepdims=True)
     counts = design.counts(rng, p.shape[:2]).ravel()
     rows = np.repeat(p.reshape(-1, design.styles), counts, axis=0)
-    vectors = np.eye(design.styles)[grammar.draw(rows, rng)]
+    vectors = np.eye(design.styles)[grammar.sample_columns(rows, rng)]
     if design.smooth:
         vectors = 0.75 * vectors + 0.25 * rng.dirichlet(np.full(design.styles, 0.3), size=len(vectors))
     template, descriptor = (np.repeat(each.ravel(), counts) for each in np.indices(p.shape[:2]))
@@ -144,7 +144,7 @@ def on_the_testbed(descriptors: int, per_cell: int, seed: int) -> dict[str, floa
     of_template = pd.DataFrame(p, index=prompts.index).groupby(prompts["template"]).transform("mean").to_numpy()
     truth = pd.DataFrame(p - of_template, columns=styles).groupby(prompts["descriptor"].to_numpy()).mean().stack()
     rows = prompts.loc[prompts.index.repeat(per_cell)]
-    vectors = np.eye(len(styles), dtype=np.float32)[grammar.draw(np.repeat(p, per_cell, axis=0), rng)]
+    vectors = np.eye(len(styles), dtype=np.float32)[grammar.sample_columns(np.repeat(p, per_cell, axis=0), rng)]
     responses = StyledResponses(vectors, *(rows[name].tolist() for name in ("template", "descriptor", "axis")), styles)
     table = effects(responses, {}, seed=seed).query("kind == 'descriptor'").set_index(["unit", "name"])
     truth = truth.reindex(table.index)

@@ -1,11 +1,11 @@
-"""Commands on a disk that is full at one point or another, and again once there is room: the same results in the end.
+"""Measures whether commands that fill their disk fail with a clear error and give the same results when restarted.
 
     python -m benchmarks.full_disk [--points 5] [--commands loop,tune] [--folder FOLDER]
 
-Needs Linux and root: the run folder is a tmpfs of 16 MB. Every command first runs undisturbed. Then, for so many
-points, a file leaves less room than the command needs, from nothing at all to nearly enough; it must end with status 2
-and one line that says to free some. That file is removed and the same command runs again, to the results of the
-undisturbed run; what it had finished before stays as it was. The table says what was found of each.
+Takes about 20 minutes of one core; needs Linux and root, as the run folder is a tmpfs of 16 MB. Every command has a
+reference run. Then, `--points` times, a file leaves from none to nearly all of the space that the command needs: the
+command must end with status 2 and one line that tells users to free space. Without that file, the restarted command
+must end with the results of the reference run, and must not change stages that were finished before.
 """
 
 import argparse
@@ -19,18 +19,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.disturbed import Command, commands, differing, left_over, run_undisturbed
+from benchmarks.fault_commands import (
+    Command,
+    compare_with_reference,
+    make_commands,
+    parse_arguments,
+    print_table,
+    run_references,
+)
 from tests.forked_commands import ForkedCommands
 
 SIZE = 16 << 20
 FILLER = "filler"
-WRITTEN_OVER = 1 << 18  # bytes that a command needs which writes over what is there
-TOLD = "no space is left on its disk. Free some and run again"
+OVERWRITE_BYTES = 1 << 18  # needed by a command that overwrites existing files
+ERROR_TEXT = "no space is left on its disk. Free some and run again"
 COLUMNS = (
-    "out of room",
-    "room enough",
-    "no clear line",
-    "finished work touched",
+    "disk full",
+    "enough space",
+    "no clear error",
+    "finished stages changed",
     "failed",
     "other results",
     "left over",
@@ -39,7 +46,7 @@ COLUMNS = (
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[None]:
-    """Mount a tmpfs of SIZE bytes at a folder, until the block ends."""
+    """Mount a tmpfs of SIZE bytes at a folder; unmount it at the end of the block."""
     folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "none", str(folder)], check=True)
     try:
@@ -48,81 +55,75 @@ def small_disk(folder: Path) -> Iterator[None]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def room(disk: Path) -> int:
-    """Return how many bytes are free."""
-    found = os.statvfs(disk)
-    return found.f_bavail * found.f_frsize
+def free_bytes(disk: Path) -> int:
+    """Return the number of free bytes."""
+    status = os.statvfs(disk)
+    return status.f_bavail * status.f_frsize
 
 
-def finished(folder: Path) -> dict[Path, int]:
-    """Return when each stage was finished."""
+def finish_times(folder: Path) -> dict[Path, int]:
+    """Return the time at which each stage was finished, by its manifest."""
     return {path: path.stat().st_mtime_ns for path in folder.rglob("run.json")}
 
 
-def filled(
-    command: Command, forked: ForkedCommands, disk: Path, undisturbed: Path, share: float
+def run_on_full_disk(
+    command: Command, forked: ForkedCommands, disk: Path, reference: Path, fraction: float
 ) -> tuple[Counter[str], list[str]]:
-    """Run a command where there is room for a share of what it writes, and again with room for all."""
-    folder, wrong = disk / "run", []
+    """Run a command with space for a fraction of its output, then with enough; return counts of COLUMNS, and errors."""
+    folder, errors = disk / "run", []
     shutil.rmtree(folder, ignore_errors=True)
-    free = room(disk)
+    free = free_bytes(disk)
     command.prepare(folder)
-    before = finished(folder)
-    needed = sum(path.stat().st_size for path in undisturbed.rglob("*") if path.is_file()) - (free - room(disk))
-    needed = needed if needed > 0 else WRITTEN_OVER
+    finished_before = finish_times(folder)
+    needed = sum(path.stat().st_size for path in reference.rglob("*") if path.is_file()) - (free - free_bytes(disk))
+    needed = needed if needed > 0 else OVERWRITE_BYTES
     with (disk / FILLER).open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, room(disk) - int(share * needed))
+        os.posix_fallocate(file.fileno(), 0, free_bytes(disk) - int(fraction * needed))
     first = command.start(forked, folder)
-    status, told = first.wait(), first.stderr
-    if status == 2 and TOLD in told.strip().splitlines()[-1] and "Traceback" not in told:
-        counts = Counter({"out of room": 1})
+    status, stderr = first.wait(), first.stderr
+    if status == 2 and ERROR_TEXT in stderr.strip().splitlines()[-1] and "Traceback" not in stderr:
+        counts = Counter({"disk full": 1})
     elif status == 0:
-        counts = Counter({"room enough": 1})
+        counts = Counter({"enough space": 1})
     else:
-        counts = Counter({"out of room": 1, "no clear line": 1})
-        wrong.append(f"status {status}: {told[-3000:]}")
-    done = finished(folder)
+        counts = Counter({"disk full": 1, "no clear error": 1})
+        errors.append(f"status {status}: {stderr[-3000:]}")
+    finished_on_full_disk = finish_times(folder)
     (disk / FILLER).unlink()
     last = command.start(forked, folder)
     if last.wait() != 0:
-        return counts + Counter({"failed": 1}), [*wrong, f"then status {last.status()}: {last.stderr[-3000:]}"]
-    now = finished(folder)
-    touched = [str(path) for path, when in {**before, **done}.items() if now.get(path) != when]
-    others, left = differing(folder, undisturbed), left_over(folder, undisturbed)
-    counts += Counter({COLUMNS[3]: bool(touched), "other results": bool(others), "left over": len(left)})
-    wrong += [f"touched: {path}" for path in touched]
-    return counts, [*wrong, *(f"differs: {name}" for name in others), *(f"left over: {name}" for name in left)]
+        return counts + Counter({"failed": 1}), [*errors, f"then status {last.status()}: {last.stderr[-3000:]}"]
+    finished_after = finish_times(folder)
+    finished = {**finished_before, **finished_on_full_disk}
+    changed = [str(path) for path, time in finished.items() if finished_after.get(path) != time]
+    differences, lines = compare_with_reference(folder, reference)
+    counts += differences + Counter({COLUMNS[3]: bool(changed)})
+    return counts, [*errors, *(f"changed: {path}" for path in changed), *lines]
 
 
 def main() -> None:
-    """Fill the disk and print the table; status 1 if anything is wrong."""
+    """Fill the disk and print the table; exit with status 1 if there is an error."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--points", type=int, default=5, help="that each command runs out of room at")
-    parser.add_argument("--commands", default="", help="names of the table, by commas; all")
-    parser.add_argument(
-        "--folder", type=Path, help="where they run; undisturbed runs that are there are used again; a temporary one"
-    )
-    given = parser.parse_args()
-    place = given.folder or Path(tempfile.mkdtemp(prefix="full-disk-"))
-    known = commands(place)
-    chosen = given.commands.split(",") if given.commands else list(known)
-    table, wrong = {name: Counter() for name in chosen}, []
-    with ForkedCommands(Path(tempfile.mkdtemp(prefix="commands-", dir=place))) as forked, small_disk(place / "disk"):
-        run_undisturbed(forked, place, known, chosen)
-        for name in chosen:
-            for point in range(given.points):
-                undisturbed = place / "undisturbed" / name
-                counts, found = filled(known[name], forked, place / "disk", undisturbed, point / given.points)
+    parser.add_argument("--points", type=int, default=5, help="amounts of free space for each command")
+    arguments = parse_arguments(parser)
+    root = arguments.folder or Path(tempfile.mkdtemp(prefix="full-disk-"))
+    commands = make_commands(root)
+    names = arguments.commands.split(",") if arguments.commands else list(commands)
+    table, errors = {name: Counter() for name in names}, []
+    with ForkedCommands(Path(tempfile.mkdtemp(prefix="commands-", dir=root))) as forked, small_disk(root / "disk"):
+        run_references(forked, root, commands, names)
+        for name in names:
+            for point in range(arguments.points):
+                reference, fraction = root / "reference" / name, point / arguments.points
+                counts, run_errors = run_on_full_disk(commands[name], forked, root / "disk", reference, fraction)
                 table[name] += counts
-                wrong += found
-                where = f"{name}, room for {point}/{given.points}"
-                print(f"{where}: {dict(counts)}", *found, sep="\n    ", flush=True)
-    print("\n| command | " + " | ".join(COLUMNS) + " |\n| --- |" + " ---: |" * len(COLUMNS))
-    for name, counts in [*table.items(), ("all", sum(table.values(), Counter()))]:
-        print(f"| `{name}` | " + " | ".join(str(counts[column]) for column in COLUMNS) + " |")
-    if not given.folder:
-        shutil.rmtree(place)
-    sys.exit(bool(wrong))
+                errors += run_errors
+                title = f"{name}, space for {point}/{arguments.points}"
+                print(f"{title}: {dict(counts)}", *run_errors, sep="\n    ", flush=True)
+    print_table(table, COLUMNS)
+    if not arguments.folder:
+        shutil.rmtree(root)
+    sys.exit(bool(errors))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Commands killed at random moments and run again: the same results in the end, no process and no half file left.
+"""Measures whether commands that are killed at random moments and restarted give the same results.
 
     python -m benchmarks.kills [--kills 200] [--seed 0] [--commands loop,tune] [--folder FOLDER]
 
-Every command first runs undisturbed. Then it runs into another folder and, at a moment drawn from the CPU time that it
-took, SIGKILL hits it or a process that it started; the same command is run again, and hit again, up to three times in
-all, and then left to end. What counts as the same: all scores with their intervals, and the bytes of all tables
-and weights. The command that took the least time so far is next, until as many kills are made; the table says
-what was found of each.
+A kill takes about 20 seconds of one core. Every command has a reference run without kills. Then it runs in another
+folder; after a random part of the reference run's CPU time, SIGKILL ends the command or one of its child processes. The
+command is restarted, killed up to three times in all, and then runs to its end. The results must equal the reference
+run's (all scores with their intervals, the bytes of all tables and weights), without remaining processes or temporary
+files. The command with the least time so far is next.
 """
 
 import argparse
@@ -22,11 +22,19 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.disturbed import Command, commands, differing, left_over, run_undisturbed, worked
+from benchmarks.fault_commands import (
+    Command,
+    compare_with_reference,
+    make_commands,
+    parse_arguments,
+    print_table,
+    run_references,
+    wait_cpu_seconds,
+)
 from tests.forked_commands import ForkedCommands, Running
 
-KILLS_IN_A_ROW = 3
-SECONDS_TO_END = 60.0  # for what a killed process started, on a machine that may be busy
+MAX_KILLS_OF_A_RUN = 3
+SECONDS_TO_END = 60.0  # for child processes of a killed process, on a machine that may be busy
 COLUMNS = (
     "kills",
     "in the first tenth",
@@ -39,119 +47,108 @@ COLUMNS = (
 )
 
 
-def killed(running: Running, moment: float, rng: random.Random) -> str | None:
-    """Kill a command or a process of its own after so many CPU seconds; return what is wrong with how it ended, or "".
+def kill_after(running: Running, cpu_seconds: float, rng: random.Random) -> str | None:
+    """Kill a command or one of its child processes after these CPU seconds; return an error, "" without one.
 
-    None where it ended before. A child is hit as often as each other process; its parent then has to end by itself.
+    None if the command ended before. Each process is equally likely; the parent of a killed child must end by itself.
     """
-    worked(running, moment)
+    wait_cpu_seconds(running, cpu_seconds)
     try:
         command = psutil.Process(running.pid)
-        hit = rng.choice([command, *command.children(recursive=True)])
+        target = rng.choice([command, *command.children(recursive=True)])
         if running.status() is not None:
             return None
-        hit.kill()
+        target.kill()
     except psutil.NoSuchProcess:
         running.wait()
         return None
     status = running.wait()
-    told = hit is not command and (status not in (0, 2) or "Traceback" in running.stderr)
-    return f"a child of it was killed, status {status}: {running.stderr[-2000:]}" if told else ""
+    is_error = target is not command and (status not in (0, 2) or "Traceback" in running.stderr)
+    return f"after the kill of a child process, status {status}: {running.stderr[-2000:]}" if is_error else ""
 
 
-def orphans(server: int) -> list[psutil.Process]:
-    """Return those of the server's processes that live on though they were given time to end, and end them."""
+def end_orphans(server: int) -> list[psutil.Process]:
+    """Return the server's child processes that have not ended after SECONDS_TO_END, and kill them."""
 
-    def others() -> list[psutil.Process]:
-        found = []
+    def children() -> list[psutil.Process]:
+        processes = []
         for process in psutil.process_iter():
             with suppress(ProcessLookupError, psutil.NoSuchProcess):
                 if os.getpgid(process.pid) == server != process.pid and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+                    processes.append(process)
+        return processes
 
     deadline = time.monotonic() + SECONDS_TO_END
-    while (left := others()) and time.monotonic() < deadline:
+    while (orphans := children()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    for orphan in left:
+    for orphan in orphans:
         with suppress(psutil.NoSuchProcess):
             orphan.kill()
-    return left
+    return orphans
 
 
-def disturbed(
+def run_with_kills(
     command: Command,
     forked: ForkedCommands,
     folder: Path,
-    undisturbed: Path,
+    reference: Path,
     seconds: float,
-    kills: int,
+    max_kills: int,
     rng: random.Random,
 ) -> tuple[Counter[str], list[str]]:
-    """Run a command into a folder with up to so many kills; return what was counted, and what is wrong."""
-    counts, wrong = Counter(runs=1), []
+    """Run a command in a folder with up to `max_kills` kills; return counts of COLUMNS, and errors."""
+    counts, errors = Counter(runs=1), []
     command.prepare(folder)
-    for _ in range(kills):
+    for _ in range(max_kills):
         moment = rng.uniform(0, seconds)
-        found = killed(command.start(forked, folder), moment, rng)
-        if found is None:
+        error = kill_after(command.start(forked, folder), moment, rng)
+        if error is None:
             break
         counts += Counter({"kills": 1, COLUMNS[1]: moment < 0.1 * seconds, COLUMNS[2]: moment > 0.9 * seconds})
-        left = orphans(forked.server.pid)
-        counts["orphans"] += len(left)
-        wrong += [*filter(None, [found]), *(f"lives on: {orphan}" for orphan in left)]
+        orphans = end_orphans(forked.server.pid)
+        counts["orphans"] += len(orphans)
+        errors += [*filter(None, [error]), *(f"still running: {orphan}" for orphan in orphans)]
     last = command.start(forked, folder)
     if last.wait() != 0:
         counts["failed"] += 1
-        return counts, [*wrong, f"status {last.status()}: {last.stderr.strip().splitlines()[-1:]}"]
-    others, left = differing(folder, undisturbed), left_over(folder, undisturbed)
-    counts["other results"] += bool(others)
-    counts["left over"] += len(left)
-    wrong += [*(f"differs: {name}" for name in others), *(f"left over: {name}" for name in left)]
-    return counts, wrong
+        return counts, [*errors, f"status {last.status()}: {last.stderr.strip().splitlines()[-1:]}"]
+    differences, lines = compare_with_reference(folder, reference)
+    return counts + differences, errors + lines
 
 
 def main() -> None:
-    """Make the kills and print the table; status 1 if anything is wrong."""
+    """Kill the commands and print the table; exit with status 1 if there is an error."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0, help="of the moments, and of which process is hit")
-    parser.add_argument("--commands", default="", help="names of the table, by commas; all")
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        help="where they run, and stay; undisturbed runs that are there are used again; a temporary one",
-    )
-    given = parser.parse_args()
-    rng, place = random.Random(given.seed), given.folder or Path(tempfile.mkdtemp(prefix="kills-"))
-    known = commands(place)
-    # Votes that were all added before the kill are refused the second time, as they should be.
-    chosen = given.commands.split(",") if given.commands else [name for name in known if "import" not in name]
-    shutil.rmtree(place / "killed", ignore_errors=True)
-    table, wrong = {name: Counter() for name in chosen}, []
-    spent = dict.fromkeys(chosen, 0.0)
-    with ForkedCommands(Path(tempfile.mkdtemp(prefix="commands-", dir=place))) as forked:
-        seconds = run_undisturbed(forked, place, known, chosen)
-        while (made := sum(counts["kills"] for counts in table.values())) < given.kills:
-            name = min(chosen, key=spent.__getitem__)
-            begun = time.monotonic()
-            folder = place / "killed" / f"{name} {table[name]['runs']}"
-            kills = min(KILLS_IN_A_ROW, given.kills - made)
-            undisturbed = place / "undisturbed" / name
-            counts, found = disturbed(known[name], forked, folder, undisturbed, seconds[name], kills, rng)
+    parser.add_argument("--seed", type=int, default=0, help="seed of the moments and of the killed processes")
+    arguments = parse_arguments(parser)
+    rng, root = random.Random(arguments.seed), arguments.folder or Path(tempfile.mkdtemp(prefix="kills-"))
+    commands = make_commands(root)
+    # A restarted import of votes is rejected if all votes were added before the kill, as it should be.
+    names = arguments.commands.split(",") if arguments.commands else [name for name in commands if "import" not in name]
+    shutil.rmtree(root / "killed", ignore_errors=True)
+    table, errors = {name: Counter() for name in names}, []
+    time_spent = dict.fromkeys(names, 0.0)
+    with ForkedCommands(Path(tempfile.mkdtemp(prefix="commands-", dir=root))) as forked:
+        seconds = run_references(forked, root, commands, names)
+        while (n_kills := sum(counts["kills"] for counts in table.values())) < arguments.kills:
+            name = min(names, key=time_spent.__getitem__)
+            start = time.monotonic()
+            folder, reference = root / "killed" / f"{name} {table[name]['runs']}", root / "reference" / name
+            max_kills = min(MAX_KILLS_OF_A_RUN, arguments.kills - n_kills)
+            counts, run_errors = run_with_kills(
+                commands[name], forked, folder, reference, seconds[name], max_kills, rng
+            )
             table[name] += counts
-            spent[name] += time.monotonic() - begun
-            wrong += found
-            print(f"{folder.name}: {dict(counts)}", *found, sep="\n    ", flush=True)
-            if not found:
+            time_spent[name] += time.monotonic() - start
+            errors += run_errors
+            print(f"{folder.name}: {dict(counts)}", *run_errors, sep="\n    ", flush=True)
+            if not run_errors:
                 shutil.rmtree(folder)
-
-    print("\n| command | " + " | ".join(COLUMNS) + " |\n| --- |" + " ---: |" * len(COLUMNS))
-    for name, counts in [*table.items(), ("all", sum(table.values(), Counter()))]:
-        print(f"| `{name}` | " + " | ".join(str(counts[column]) for column in COLUMNS) + " |")
-    if not given.folder and not wrong:
-        shutil.rmtree(place)
-    sys.exit(bool(wrong))
+    print_table(table, COLUMNS)
+    if not arguments.folder and not errors:
+        shutil.rmtree(root)
+    sys.exit(bool(errors))
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import torch
 import yaml
-from evenhand.recipes.testbed.exact_bias import exact_bias
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE, TEXT, BiasScore
+from evenhand.recipes.testbed.exact_bias import exact_bias
 from evenhand.recipes.testbed.grammar import sample_columns
 from evenhand.recipes.testbed.plan import Plan, read_plan, style_distribution
 from tools.human_testbed.data import EMOTION

@@ -1,10 +1,15 @@
-"""Every command on inputs so small that it takes seconds, and what it must leave: what kills and full_disk disturb."""
+"""Commands on small inputs, their reference runs, and the comparison of results: shared by `kills` and `full_disk`.
 
+A command takes seconds. Its reference run has no fault; a run with faults must end with the same results.
+"""
+
+import argparse
 import hashlib
 import json
 import math
 import shutil
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -56,26 +61,35 @@ FILES = {
 
 @dataclass(frozen=True)
 class Command:
-    """A command without its folder: its arguments, the flag of the folder, and what lies there as it begins."""
+    """A command: its arguments without the folder, the flag of the folder, and a folder to copy before the start."""
 
     arguments: Sequence[str]
     flag: str = "--output_dir"
-    begins_with: Path | None = None
+    initial_folder: Path | None = None
 
     def prepare(self, folder: Path) -> Path:
-        """Return the folder, made as the command finds it."""
-        if self.begins_with:
-            shutil.copytree(self.begins_with, folder)
+        """Copy the initial folder, if the command has one, and return `folder`."""
+        if self.initial_folder:
+            shutil.copytree(self.initial_folder, folder)
         return folder
 
     def start(self, forked: ForkedCommands, folder: Path) -> Running:
-        """Start it, or start it again, in that folder."""
+        """Start the command in a folder, again if it already ran in that folder."""
         return forked.start(*self.arguments, self.flag, str(folder))
 
 
-def commands(place: Path) -> dict[str, Command]:
-    """Return each command by its name; inputs are written below `place`, later commands read what earlier ones left."""
-    inputs, finished = place / "inputs", place / "undisturbed"
+def parse_arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Return the arguments, with `--commands` and `--folder`, which both benchmarks have."""
+    parser.add_argument("--commands", default="", help="names of the table, separated by commas; all by default")
+    parser.add_argument(
+        "--folder", type=Path, help="folder of all runs; its reference runs are reused; a temporary one by default"
+    )
+    return parser.parse_args()
+
+
+def make_commands(root: Path) -> dict[str, Command]:
+    """Write the inputs below `root` and return the commands by name; some read reference runs of others."""
+    inputs, finished = root / "inputs", root / "reference"
     inputs.mkdir(parents=True, exist_ok=True)
     for name, text in FILES.items():
         (inputs / name).write_text(text.replace("INPUTS", str(inputs)) + "\n", encoding="utf-8")
@@ -88,18 +102,18 @@ def commands(place: Path) -> dict[str, Command]:
     filters = '{axis: [ability], template: ["I\'m {noun_phrase}."]}'
     prompts = ["--prompts.descriptors", "4", "--prompts.filters", filters]
     label = json.loads((STYLE_CLASSIFIER / "config.json").read_text())["id2label"]["0"]
-    judge = ["--offensiveness.classifier", str(STYLE_CLASSIFIER), "--offensiveness.classifier.label", label]
+    classifier = ["--offensiveness.classifier", str(STYLE_CLASSIFIER), "--offensiveness.classifier.label", label]
     config = {
         name: ["--config", str(inputs / f"{name}.yaml"), *QUIET] for name in ("measure", "tune", "loop", "ablate")
     }
     measure = ["measure", *QUIET, "--metrics"]
-    found = {
+    arguments = {
         "loop": ["loop", *config["loop"]],
         "ablate --jobs 2": ["ablate", *config["ablate"], "--jobs", "2"],
         "measure generation_bias": ["measure", *config["measure"]],
         "measure sentence_pairs": [*measure, "sentence_pairs"],
         "measure likelihood_bias": [*measure, "likelihood_bias", *prompts],
-        "measure offensiveness": [*measure, "offensiveness", *prompts, *judge],
+        "measure offensiveness": [*measure, "offensiveness", *prompts, *classifier],
         "measure translation_bias": [
             *measure, "translation_bias", "--translation_bias.references", references,
             "--translation_bias.translations", str(translations), "--translation_bias.tokenize", "13a",
@@ -119,91 +133,98 @@ def commands(place: Path) -> dict[str, Command]:
             "--batch_size", "16", "--epochs", "3",
         ],
     }  # fmt: skip
-    further = {
+    with_initial_folder = {
         "report (a loop)": Command(["report"], "--folders", loop),
         "rate --import_votes": Command(
-            ["rate", *QUIET, "--import_votes", str(inputs / "votes.csv")], begins_with=finished / "rate"
+            ["rate", *QUIET, "--import_votes", str(inputs / "votes.csv")], initial_folder=finished / "rate"
         ),
-        "rate --summary": Command(["rate", *QUIET, "--summary"], begins_with=finished / "rate --import_votes"),
+        "rate --summary": Command(["rate", *QUIET, "--summary"], initial_folder=finished / "rate --import_votes"),
     }
-    return {name: Command(arguments) for name, arguments in found.items()} | further
+    return {name: Command(options) for name, options in arguments.items()} | with_initial_folder
 
 
-def run_undisturbed(
-    forked: ForkedCommands, place: Path, known: Mapping[str, Command], chosen: Sequence[str]
+def run_references(
+    forked: ForkedCommands, root: Path, commands: Mapping[str, Command], names: Sequence[str]
 ) -> dict[str, float]:
-    """Run the chosen commands, and what they read, below `place`/undisturbed; return the CPU seconds of each.
+    """Run the named commands, and the commands whose output they read, without faults; return their CPU seconds.
 
-    Those that ran before, into the same place, do not run again.
+    Finished reference runs below `root` are reused.
     """
-    forked.run("--version")  # everything is imported by then
-    finished, file = place / "undisturbed", place / "seconds.json"
+    forked.run("--version")  # imports everything
+    finished, file = root / "reference", root / "seconds.json"
     seconds: dict[str, float] = json.loads(file.read_text()) if file.exists() else {}
-    for name in dict.fromkeys(["loop", *(["rate --import_votes"] if "rate --summary" in chosen else []), *chosen]):
+    for name in dict.fromkeys(["loop", *(["rate --import_votes"] if "rate --summary" in names else []), *names]):
         if name in seconds:
             continue
         shutil.rmtree(finished / name, ignore_errors=True)
         if name == "rate --import_votes":
-            _draw(forked, place)
-        folder = known[name].prepare(finished / name)
-        running = known[name].start(forked, folder)
-        seconds[name] = worked(running, math.inf)
+            _write_votes(forked, root)
+        folder = commands[name].prepare(finished / name)
+        running = commands[name].start(forked, folder)
+        seconds[name] = wait_cpu_seconds(running, math.inf)
         if running.wait() != 0:
             raise SystemExit(f"{name}: status {running.status()}: {running.stderr}")
         file.write_text(json.dumps(seconds))
-        print(f"{name}: {seconds[name]:.1f} s of CPU undisturbed", flush=True)
+        print(f"{name}: {seconds[name]:.1f} s of CPU for the reference run", flush=True)
     return seconds
 
 
-def worked(running: Running, most: float) -> float:
-    """Wait until a command and its processes took so many CPU seconds, or it ended; return how many they took.
+def wait_cpu_seconds(running: Running, limit: float) -> float:
+    """Wait until a command with its processes has used `limit` CPU seconds or has ended; return the seconds used.
 
-    Seconds of the CPU are those of the work, however busy the machine is.
+    CPU seconds measure the work done, also on a busy machine.
     """
     seconds = 0.0
     with suppress(psutil.NoSuchProcess):
         command = psutil.Process(running.pid)
-        while seconds < most and running.status() is None:
+        while seconds < limit and running.status() is None:
             seconds = max(seconds, sum(map(_cpu_seconds, [command, *command.children(recursive=True)])))
-            time.sleep(0.05)  # looking costs CPU itself
+            time.sleep(0.05)  # polling uses CPU time itself
     return seconds
 
 
 def _cpu_seconds(process: psutil.Process) -> float:
-    """Return those of a process and of its children that ended; 0 of one that ended itself."""
+    """Return the CPU seconds of a process and of its finished children; 0 if the process has ended."""
     try:
         return sum(process.cpu_times()[:4])
     except psutil.NoSuchProcess:
         return 0.0
 
 
-def _draw(forked: ForkedCommands, place: Path) -> None:
-    """Draw the pairs of a rating, and write votes on them."""
-    finished = place / "undisturbed"
+def _write_votes(forked: ForkedCommands, root: Path) -> None:
+    """Start a rating, which samples its pairs, and write a file of votes on them."""
+    finished = root / "reference"
     shutil.rmtree(finished / "rate", ignore_errors=True)
     sides = ["--before", str(finished / "loop" / "before"), "--after", str(finished / "loop/control_tags/after")]
     running = forked.start("rate", *QUIET, *sides, "--port", "0", "--output_dir", str(finished / "rate"))
     wait_until(
         lambda: running.status() is not None or ((running.folder / "stdout").exists() and "Rate at" in running.stdout)
     )
-    running.kill()  # it serves by now
+    running.kill()  # the server is up, so the pairs are written
     pairs = pd.read_csv(finished / "rate" / "pairs.csv")["prompt_id"]
     questions = json.loads((finished / "rate" / "run.json").read_text(encoding="utf-8"))["questions"]
     rows = [(f"rater {n}", pair, question, 1) for n in range(RATERS) for pair in pairs for question in questions]
     columns = ["rater", "prompt_id", "question", "choice"]
-    pd.DataFrame(rows, columns=columns).to_csv(place / "inputs" / "votes.csv", index=False)
+    pd.DataFrame(rows, columns=columns).to_csv(root / "inputs" / "votes.csv", index=False)
 
 
-def differing(folder: Path, undisturbed: Path) -> list[str]:
-    """Return the files with other results than those of the undisturbed run, or with none."""
-    found, expected = _results(folder), _results(undisturbed)
-    return sorted(name for name in expected | found if expected.get(name) != found.get(name))
+def compare_with_reference(folder: Path, reference: Path) -> tuple[Counter[str], list[str]]:
+    """Return counts of "other results" (0 or 1) and of "left over" files, and a line for each such file."""
+    different, left_over = find_differences(folder, reference), find_left_over(folder, reference)
+    counts = Counter({"other results": bool(different), "left over": len(left_over)})
+    return counts, [*(f"differs: {name}" for name in different), *(f"left over: {name}" for name in left_over)]
 
 
-def left_over(folder: Path, undisturbed: Path) -> list[str]:
-    """Return the temporary files in a folder, and those that the undisturbed run did not leave."""
+def find_differences(folder: Path, reference: Path) -> list[str]:
+    """Return the names of files whose results differ from the reference run's, or that one of the runs lacks."""
+    results, expected = _results(folder), _results(reference)
+    return sorted(name for name in expected | results if expected.get(name) != results.get(name))
+
+
+def find_left_over(folder: Path, reference: Path) -> list[str]:
+    """Return the names of temporary files, and of files that the reference run does not have."""
     names, expected = (
-        {path.relative_to(each).as_posix(): path for path in each.rglob("*")} for each in (folder, undisturbed)
+        {path.relative_to(root).as_posix(): path for path in root.rglob("*")} for root in (folder, reference)
     )
     return sorted(
         name
@@ -212,21 +233,29 @@ def left_over(folder: Path, undisturbed: Path) -> list[str]:
     )
 
 
-def _results(folder: Path) -> dict[str, Any]:
-    """Return what must be the same: scores, votes, hashes of tables and weights, and that reports are whole.
+def print_table(counts: Mapping[str, Counter[str]], columns: Sequence[str]) -> None:
+    """Print a Markdown table of the counts of each command, and of all commands."""
+    print("\n| command | " + " | ".join(columns) + " |\n| --- |" + " ---: |" * len(columns))
+    for name, row in [*counts.items(), ("all", sum(counts.values(), Counter()))]:
+        print(f"| `{name}` | " + " | ".join(str(row[column]) for column in columns) + " |")
 
-    Not parts, which are written by the clock, nor what has minutes or the names of folders: reports and points.
+
+def _results(folder: Path) -> dict[str, Any]:
+    """Return the results that must not change, by file: scores, votes, hashes of tables and weights, whole reports.
+
+    Parts, whose number depends on time, are left out, and so are the contents of reports and points, which contain
+    minutes and folder names.
     """
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for path in folder.rglob("*"):
         name = path.relative_to(folder).as_posix()
         if path.name == "scores.json":
             saved = json.loads(path.read_text(encoding="utf-8"))
-            found[name] = [(s["metric"], s["group"], s["value"], s["interval"]) for s in saved["scores"]]
+            results[name] = [(s["metric"], s["group"], s["value"], s["interval"]) for s in saved["scores"]]
         elif path.name == "votes.jsonl":
-            found[name] = [line.rpartition('"time"')[0] for line in path.read_text(encoding="utf-8").splitlines()]
+            results[name] = [line.rpartition('"time"')[0] for line in path.read_text(encoding="utf-8").splitlines()]
         elif path.suffix in (".parquet", ".safetensors") and "parts" not in path.parts and path.stem != "points":
-            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+            results[name] = hashlib.sha256(path.read_bytes()).hexdigest()
         elif path.suffix in (".html", ".md"):
-            found[name] = path.suffix == ".md" or path.read_text(encoding="utf-8").rstrip().endswith("</html>")
-    return found
+            results[name] = path.suffix == ".md" or path.read_text(encoding="utf-8").rstrip().endswith("</html>")
+    return results
