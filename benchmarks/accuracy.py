@@ -1,7 +1,7 @@
-"""How right the numbers are, on the testbed, whose bias is known: intervals' coverage, and bias against responses.
+"""Measures the accuracy of generation bias on the testbed, whose bias is known: means and coverage of intervals.
 
-$ python -m benchmarks.accuracy --figure docs/fgb_against_responses.png
-$ python -m benchmarks.accuracy --nouns --trials 8 --per_cell 2 4 8 16 32       # responses to nouns differ
+python -m benchmarks.accuracy --figure docs/fgb_against_responses.png
+python -m benchmarks.accuracy --nouns --trials 8 --per_cell 2 4 8 16 32       # responses depend on nouns
 """
 
 import argparse
@@ -30,7 +30,7 @@ METRIC = {"FGB": "fgb", "FGB*": "fgb_corrected", "pooled FGB*": "fgb_pooled_corr
 
 
 def main() -> None:
-    """Print coverage and averages; draw FGB and FGB* against the number of responses in a cell."""
+    """Print means and coverage; plot FGB and FGB* against the number of responses in a cell."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--per_cell", type=int, nargs="+", default=[2, 4, 8, 16])
@@ -43,19 +43,19 @@ def main() -> None:
     )
     prompts = sample_descriptors(prompts, DESCRIPTORS, 0).select_columns([TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN])
 
-    # The classifier's vectors of some utterances of each family stand for what it says of that family's responses.
+    # A response's style vector is the classifier's vector of a random utterance of the style's family.
     rng = np.random.default_rng(0)
     classifier = load_style_classifier(str(testbed.STYLE_CLASSIFIER))
     vectors = []
     for family in grammar.families():
         utterances = grammar.utterances(family)
-        chosen = rng.choice(len(utterances), UTTERANCES, replace=False)
-        vectors.append(style_vectors(classifier, [utterances[i] for i in chosen]))
+        sample = rng.choice(len(utterances), UTTERANCES, replace=False)
+        vectors.append(style_vectors(classifier, [utterances[i] for i in sample]))
     vectors = np.stack(vectors)  # (families, utterances, styles)
     truth = grammar.truth(prompts.to_pandas(), vectors.mean(axis=1), with_nouns=arguments.nouns)
     true = {name: find_score(truth, metric).value for name, metric in METRIC.items()}
 
-    # Each form is a set of columns, a way of averaging and a true value; a cluster's summed probability is a column.
+    # Each form is (weights of columns, whether to pool, true value); a cluster's summed probability is a column.
     n_styles = vectors.shape[2]
     clusters = load_style_clusters("testbed", classifier.labels)
     sums = [vectors[:, :, list(styles)].sum(axis=2, keepdims=True) for styles in clusters.values()]
@@ -71,11 +71,12 @@ def main() -> None:
     with progress(arguments.trials * len(arguments.per_cell), "trials", "trials") as advance:
         for n in arguments.per_cell:
             for trial in range(arguments.trials):
-                asked = sample_cells(prompts, n, trial).to_pandas()
-                nouns = asked[NOUN] if arguments.nouns else None
-                style = grammar.sample_columns(grammar.style_distribution(asked[TEMPLATE], asked[DESCRIPTOR], nouns=nouns), rng)
+                rows = sample_cells(prompts, n, trial).to_pandas()
+                nouns = rows[NOUN] if arguments.nouns else None
+                p_styles = grammar.style_distribution(rows[TEMPLATE], rows[DESCRIPTOR], nouns=nouns)
+                style = grammar.sample_columns(p_styles, rng)
                 responses = vectors[style, rng.integers(UTTERANCES, size=len(style))]
-                arranged = arrange_cells(responses, codes(asked[TEMPLATE]), codes(asked[DESCRIPTOR]))
+                arranged = arrange_cells(responses, codes(rows[TEMPLATE]), codes(rows[DESCRIPTOR]))
                 for name, (weights, pooled, _) in forms.items():
                     spread = descriptor_spread(arranged, weights, pooled=pooled)
                     results[n][name].append(spread.corrected)
@@ -90,7 +91,7 @@ def main() -> None:
     for n in arguments.per_cell:
         values = {name: 1e3 * np.array([estimate.value for estimate in results[n][name]]) for name in METRIC}
         print(f"| {n} |", " | ".join(f"{v.mean():.2f} ± {v.std():.2f}" for v in values.values()), "|")
-    print("coverage of the 95 % intervals (FGB's: of its own expectation, noise included)")
+    print("coverage of the 95 % intervals (for FGB: of its expectation, which includes noise)")
     for n in (n for n in arguments.per_cell if n >= 4):
         shares = []
         for name, estimates in results[n].items():
@@ -99,11 +100,11 @@ def main() -> None:
             shares.append(f"{name} {np.mean(hits):.1%}")
         print(f"{n} responses per cell:", ", ".join(shares))
     if arguments.figure:
-        draw(results, true, arguments.figure)
+        save_figure(results, true, arguments.figure)
 
 
-def draw(results: dict, true: dict[str, float], path: Path) -> None:
-    """Draw the scores against the number of responses, with the truth."""
+def save_figure(results: dict, true: dict[str, float], path: Path) -> None:
+    """Save a plot of the scores against the number of responses, with the true values."""
     figure, axes = plt.subplots(figsize=(7, 3.6), constrained_layout=True)
     colours = {"FGB": "#b35806", "FGB*": "#2166ac", "pooled FGB*": "#4d4d4d"}
     for name, colour in colours.items():

@@ -1,9 +1,9 @@
-"""The host memory and CPU time of all that is done with responses once they are classified, by their number.
+"""Measures the host memory and CPU time of every stage after classification, by the number of responses.
 
     python -m benchmarks.flat_memory [--responses 10000,100000] [--styles 217]
 
-Parts as a classifier leaves them are made up: random float32 style vectors over 26 templates × 200 descriptors. Each
-stage is a process of its own, whose peak of resident memory is printed, less that of the libraries alone.
+The input is random float32 style vectors over 26 templates × 200 descriptors, in parts as a classifier writes them.
+Each stage runs in a separate process; its peak resident memory is printed, less the memory of the libraries.
 """
 
 import argparse
@@ -56,12 +56,12 @@ def make(folder: Path, n: int, styles: int) -> None:
         AXIS: [f"axis {d % AXES}" for d in of_descriptor],
     }
     write_table(folder / "prompts.parquet", pd.DataFrame(prompts))
-    said = [f"This is what was answered to number {row}." for row in range(n)]
-    write_table(folder / "responses.parquet", pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: said}))
-    own = rng.random((DESCRIPTORS, styles)) * 0.05
+    responses = [f"This is the response to prompt number {row}." for row in range(n)]
+    write_table(folder / "responses.parquet", pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses}))
+    effects = rng.random((DESCRIPTORS, styles)) * 0.05
     for start in range(0, n, ROWS_OF_A_PART):
         rows = np.arange(start, min(n, start + ROWS_OF_A_PART))
-        vectors = rng.gamma(0.05 + own[of_descriptor[rows]]).astype(np.float32) + np.float32(1e-6)
+        vectors = rng.gamma(0.05 + effects[of_descriptor[rows]]).astype(np.float32) + np.float32(1e-6)
         vectors /= vectors.sum(axis=1, keepdims=True)
         part = pd.DataFrame({"row": rows, "cut": False, **{f"p{style}": vectors[:, style] for style in range(styles)}})
         write_table(folder / "parts" / f"{rows[-1] + 1:08d}.parquet", part)
@@ -70,20 +70,20 @@ def make(folder: Path, n: int, styles: int) -> None:
 def collect(folder: Path, n: int, styles: int) -> None:
     """Make the table of style vectors from its parts."""
     columns = ["cut", *(f"p{style}" for style in range(styles))]
-    cut, found = Parts(folder / "parts", columns, n).read_numbers()
+    cut, vectors = Parts(folder / "parts", columns, n).read_numbers()
     ids = pd.read_parquet(folder / "prompts.parquet", columns=[PROMPT_ID])[PROMPT_ID]
     names = tuple(f"style {style}" for style in range(styles))
-    write_table(folder / "styles.parquet", style_tables(ids, blocks(found), names, cut))
+    write_table(folder / "styles.parquet", style_tables(ids, blocks(vectors), names, cut))
 
 
 def score(folder: Path, n: int, styles: int) -> None:
-    """Score the run, with all cuts and the test."""
+    """Score the run, with all cuts and the permutation test."""
     clusters = {f"cluster {i}": range(3 * i, 3 * i + 3) for i in range(CLUSTERS)}
     generation_bias(read_styled_run(folder).styled(), clusters, permutations=99)
 
 
 def compare(folder: Path, n: int, styles: int) -> None:
-    """Compare the run with itself, its responses in another order: paired differences, drift, the tables of styles."""
+    """Compare the run with its responses in another order: paired differences, style drift, tables of styles."""
     clusters = {f"cluster {i}": range(3 * i, 3 * i + 3) for i in range(CLUSTERS)}
     before = read_styled_run(folder)
     after = replace(before, vectors=some_rows(before.vectors, np.roll(np.arange(n), TEMPLATES * DESCRIPTORS)))
@@ -94,7 +94,7 @@ def compare(folder: Path, n: int, styles: int) -> None:
 
 
 def label(folder: Path, n: int, styles: int) -> None:
-    """Label the run, as the command does, without a plan."""
+    """Label the run as the command does, without a threshold plan."""
     run = read_styled_run(folder)
     template, descriptor = (codes(run.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
     b = bias_values(run.vectors, template, descriptor)
@@ -106,7 +106,7 @@ def label(folder: Path, n: int, styles: int) -> None:
 
 
 def plan(folder: Path, n: int, styles: int) -> None:
-    """Plan the threshold."""
+    """Compute the threshold plan."""
     run = read_styled_run(folder)
     template, descriptor = (codes(run.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
     threshold_plan(run.vectors, template, descriptor, quantiles=(0.5, 0.9))
@@ -123,24 +123,39 @@ STAGES: dict[str, Callable[[Path, int, int], None]] = {
 
 
 def main() -> None:
-    """Run each stage with each number of responses, in processes of their own; or be one of them."""
+    """Run each stage with each number of responses in a subprocess; with `--stage`, run that stage."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--responses", default="10000,100000")
     parser.add_argument("--styles", type=int, default=217)
     parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.stage:
+    arguments = parser.parse_args()
+    if arguments.stage:
         libraries, start = _peak(), time.process_time()
-        STAGES[given.stage](given.folder, int(given.responses), given.styles)
-        print(f"{given.stage:8} {_peak() - libraries:6.2f} GiB {time.process_time() - start:7.1f} s of CPU", flush=True)
+        STAGES[arguments.stage](arguments.folder, int(arguments.responses), arguments.styles)
+        print(
+            f"{arguments.stage:8} {_peak() - libraries:6.2f} GiB {time.process_time() - start:7.1f} s of CPU",
+            flush=True,
+        )
         return
-    for n in map(int, given.responses.split(",")):
-        print(f"{n:,} responses × {given.styles} styles, {4 * n * given.styles / 2**30:.2f} GiB as float32", flush=True)
+    for n in map(int, arguments.responses.split(",")):
+        print(
+            f"{n:,} responses × {arguments.styles} styles, {4 * n * arguments.styles / 2**30:.2f} GiB as float32",
+            flush=True,
+        )
         with tempfile.TemporaryDirectory() as folder:
             for stage in STAGES:
-                told = ["--stage", stage, "--responses", str(n), "--styles", str(given.styles), "--folder", folder]
-                subprocess.run([sys.executable, "-m", "benchmarks.flat_memory", *told], check=True)
+                options = [
+                    "--stage",
+                    stage,
+                    "--responses",
+                    str(n),
+                    "--styles",
+                    str(arguments.styles),
+                    "--folder",
+                    folder,
+                ]
+                subprocess.run([sys.executable, "-m", "benchmarks.flat_memory", *options], check=True)
 
 
 def _peak() -> float:

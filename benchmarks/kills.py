@@ -2,7 +2,7 @@
 
     python -m benchmarks.kills [--kills 200] [--seed 0] [--commands loop,tune] [--folder FOLDER]
 
-A kill takes about 20 seconds of one core. Every command has a reference run without kills. Then it runs in another
+`--kills 3 --commands label` takes a minute. Every command has a reference run without kills. Then it runs in another
 folder; after a random part of the reference run's CPU time, SIGKILL ends the command or one of its child processes. The
 command is restarted, killed up to three times in all, and then runs to its end. The results must equal the reference
 run's (all scores with their intervals, the bytes of all tables and weights), without remaining processes or temporary

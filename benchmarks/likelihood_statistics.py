@@ -1,7 +1,7 @@
-"""How long Likelihood Bias takes once every sentence is scored: 571,584 tests on HolisticBias v1.0's scale.
+"""Measures the time of Likelihood Bias after all sentences are scored: 571,584 tests at the size of HolisticBias v1.0.
 
-$ python -m benchmarks.likelihood_statistics                      # the paper's edition
-$ python -m benchmarks.likelihood_statistics --taxonomy FOLDER    # v1.0's four files
+python -m benchmarks.likelihood_statistics                      # the paper's edition
+python -m benchmarks.likelihood_statistics --taxonomy FOLDER    # the four files of v1.0
 """
 
 import argparse

@@ -1,16 +1,16 @@
-"""Three ways to draw a cell's nouns: how far FGB* is off on average, how much it varies, how often its interval holds.
+"""Measures the error, variance and coverage of FGB* for three methods of sampling the nouns of a cell.
 
-$ python -m benchmarks.noun_draws                               # minutes of one core
+    python -m benchmarks.noun_draws                               # minutes of one core
 
-Nouns shift a response's style by a known effect, the same for all descriptors; half of their pool is of one gender, and
-a fifth of the descriptors has that half alone. The truth is the expectation over nouns drawn uniformly from a
-descriptor's own pool.
+Nouns shift a response's style by a known effect, equal for all descriptors. Half of the nouns are of one gender, and a
+fifth of the descriptors has only these nouns. The truth is the expectation over nouns sampled uniformly from a
+descriptor's nouns.
 
-- distinct: a cell's nouns without replacement, in rounds where there are too few; responses taken for independent.
-- independent: with replacement, what `sample_cells` does.
-- blocks: with replacement, the same nouns for all descriptors of one pool in a template. A noun's effect then cancels
-  from their differences, if it is the same for all of them. Estimated over pairs of responses to *different* nouns,
-  between these descriptors too: unbiased, but no interval of ours is of that form.
+- distinct: nouns without replacement, repeated if a cell has more responses; responses are treated as independent.
+- independent: nouns with replacement, as in `sample_cells`.
+- blocks: nouns with replacement, equal for all descriptors with the same nouns in a template. Effects of nouns that are
+  equal for all descriptors cancel from their differences. The estimator uses pairs of responses to *different* nouns,
+  also between descriptors: it is unbiased, but no interval of the toolkit applies to it.
 """
 
 import argparse

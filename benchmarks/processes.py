@@ -1,9 +1,9 @@
-"""How much faster two processes measure than one, each on one thread, and that their tables are the same.
+"""Measures the speedup of two processes over one, with one thread each, and checks that their tables are equal.
 
-$ python -m benchmarks.processes --descriptors 200 --per_cell 4
+    python -m benchmarks.processes --descriptors 200 --per_cell 4
 
-Seconds are of the steps that are shared out, models loaded in them, without imports. Those on the clock say something
-on a quiet machine alone; those of the processors (of the process that took most) do on a busy one, too.
+Seconds are those of the distributed steps, including the loading of models, without imports. Wall-clock seconds are
+meaningful only on an idle machine; CPU seconds (the maximum over processes) also on a busy one.
 """
 
 import argparse
@@ -21,40 +21,42 @@ from pathlib import Path
 STEPS = ("responses", "likelihoods of responses", "styles", "second styles")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 LAUNCHER = ["-m", "accelerate.commands.launch", "--config_file", "recipes/configs/accelerate/ddp.yaml"]
-TIMED = "timed"  # the argument by which this module starts itself as `evenhand`
+TIMED = "timed"  # the argument with which this module runs `evenhand` in a subprocess
 
 
 def main() -> None:
-    """Measure the testbed's model by one process and by two; print seconds, ratios and the load of the machine."""
+    """Measure the testbed's model with one and with two processes; print seconds, ratios and the machine's load."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--descriptors", type=int, default=200)
     parser.add_argument("--per_cell", type=int, default=4)
-    told = parser.parse_args()
-    asked = ["--prompts.descriptors", str(told.descriptors), "--prompts.per_cell", str(told.per_cell)]
+    arguments = parser.parse_args()
+    prompts = ["--prompts.descriptors", str(arguments.descriptors), "--prompts.per_cell", str(arguments.per_cell)]
     with tempfile.TemporaryDirectory() as temporary:
         folders = [Path(temporary) / name for name in ("one", "two")]
-        one, two = (measured(folder, n, asked) for n, folder in enumerate(folders, 1))
+        one, two = (measure_seconds(folder, n, prompts) for n, folder in enumerate(folders, 1))
         for step in STEPS:
             for kind in ("clock", "processor"):
                 ratio = one[kind][step] / two[kind][step]
                 print(f"{step}, {kind}: {one[kind][step]:.1f} s → {two[kind][step]:.1f} s, {ratio:.2f} times as fast")
         names = ["scores.json", *sorted(path.name for path in folders[0].glob("*.parquet"))]
-        same = [filecmp.cmp(folders[0] / name, folders[1] / name, shallow=False) for name in names]
-        print(f"{sum(same)} of {len(same)} files the same to the byte; load {os.getloadavg()[0]:.1f}")
+        equal = [filecmp.cmp(folders[0] / name, folders[1] / name, shallow=False) for name in names]
+        print(f"{sum(equal)} of {len(equal)} files are equal to the byte; load {os.getloadavg()[0]:.1f}")
 
 
-def measured(folder: Path, processes: int, asked: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return the seconds of each step of a measurement by so many processes, the most of any process."""
+def measure_seconds(folder: Path, processes: int, prompts: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Return the seconds of each step of a measurement with several processes, the maximum over processes."""
     launcher = [*LAUNCHER, "--num_processes", str(processes)] if processes > 1 else []
-    command = [sys.executable, *launcher, "-m", "benchmarks.processes", TIMED, "measure", *asked]
+    command = [sys.executable, *launcher, "-m", "benchmarks.processes", TIMED, "measure", *prompts]
     command += ["--show", "false", "--report_to", "none", "--output_dir", str(folder)]
     subprocess.run(command, env=ENVIRONMENT, check=True)
-    found = [json.loads(file.read_text(encoding="utf-8")) for file in folder.parent.glob(f"{folder.name}-*.json")]
-    return {kind: {step: max(one[kind][step] for one in found) for step in STEPS} for kind in ("clock", "processor")}
+    seconds = [json.loads(file.read_text(encoding="utf-8")) for file in folder.parent.glob(f"{folder.name}-*.json")]
+    return {
+        kind: {step: max(rank[kind][step] for rank in seconds) for step in STEPS} for kind in ("clock", "processor")
+    }
 
 
-def timed(arguments: Sequence[str]) -> int:
-    """Run `evenhand` and write the seconds of this process' steps beside the run's folder."""
+def run_timed(arguments: Sequence[str]) -> int:
+    """Run `evenhand`, write the seconds of this process's steps next to the run's folder, and return the status."""
     from evenhand.evaluation.runs.run import Run
     from evenhand.recipes.command_line import main as evenhand
 
@@ -78,5 +80,5 @@ def timed(arguments: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == [TIMED]:
-        sys.exit(timed(sys.argv[2:]))
+        sys.exit(run_timed(sys.argv[2:]))
     main()

@@ -1,6 +1,6 @@
-"""Models of real ones' shapes with random weights, and texts and rows of their lengths: what benchmarks compute with.
+"""Models with the shapes of real models and random weights, and texts and rows of realistic lengths, for benchmarks.
 
-No weights are downloaded: a model of the same shape computes as fast with random ones.
+Nothing is downloaded: speed and memory do not depend on the weights.
 """
 
 import copy

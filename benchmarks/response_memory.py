@@ -1,9 +1,10 @@
-"""The host memory that a measurement of many responses takes, stage by stage, with everything kept on disk as it goes.
+"""Measures the host memory and CPU time of a measurement of many responses, by stage.
 
     python -m benchmarks.response_memory [--responses 240000] [--styles 217] [--words 12]
 
-Prompts and responses are made of random words, the models are tiny and random: what is measured are texts, token ids,
-vectors and tables, which do not grow with the model. Printed is the process' peak after each stage, and its CPU time.
+Prompts and responses are random words and the models are tiny and random: the memory is that of texts, token ids,
+vectors and tables, which does not depend on the model. Results are written to disk as in use. The output is the peak
+memory of the process after each stage, and the CPU time of the stage.
 """
 
 import argparse

@@ -1,6 +1,8 @@
-"""What scoring takes: 240,000 style vectors of 217 styles, every cut, intervals and permutation test included.
+"""Measures the CPU time and peak memory of generation bias for 234,000 style vectors of 217 styles.
 
-$ python -m benchmarks.scoring
+    python -m benchmarks.scoring
+
+All cuts, intervals and the permutation test are included.
 """
 
 import resource

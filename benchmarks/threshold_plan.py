@@ -1,9 +1,9 @@
-"""How right the threshold plan is: what it predicted and what was left, of the models of an `ablate` run.
+"""Measures the accuracy of the threshold plan's predictions for the models of an `ablate` run; takes seconds.
 
-$ evenhand ablate --config thresholds
-$ python -m benchmarks.threshold_plan runs/thresholds
+    evenhand ablate --config thresholds
+    python -m benchmarks.threshold_plan runs/thresholds
 
-Each method's pilot is one model of the first seed; the plan, calibrated by it, predicts all others.
+The pilot of each method is a model of the first seed; the plan, calibrated by the pilot, predicts all other models.
 """
 
 import argparse
@@ -19,21 +19,20 @@ from evenhand.recipes.sweep.summary import MAX_DISTANCE, METHOD, SEED, calibrate
 
 
 def main() -> None:
-    """Print every model's prediction beside what it left, and how well they agree, method by method."""
+    """Print the predicted and the measured fraction left of every model, and their agreement by method."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, nargs="+", help="output_dir of an `ablate` run")
-    points = pd.concat(
-        [read_table(it / f"{POINTS}.parquet") for it in parser.parse_args().folder], ignore_index=True
-    ).dropna(subset=["slope", "reduction"])
+    tables = [read_table(folder / f"{POINTS}.parquet") for folder in parser.parse_args().folder]
+    points = pd.concat(tables, ignore_index=True).dropna(subset=["slope", "reduction"])
     points = calibrate_by_pilot(points.assign(left=1 - points["reduction"]), points[SEED] == points[SEED].min())
     columns = [METHOD, SEED, "label.alpha", "label.quantile", "slope", "predicted_left", "calibrated_left", "left"]
-    shown = points.sort_values([METHOD, "slope"])[[*columns, "predicted_drift", "style_drift"]]
-    print(shown.round(3).to_string(index=False), "\n")
-    predictions = {"as it stood": "predicted_left", "by one pilot a method": "calibrated_left"}
+    table = points.sort_values([METHOD, "slope"])[[*columns, "predicted_drift", "style_drift"]]
+    print(table.round(3).to_string(index=False), "\n")
+    predictions = {"before any tuning": "predicted_left", "calibrated by one pilot a method": "calibrated_left"}
     for name, column in predictions.items():
         print(f"{name}:")
-        there = points.dropna(subset=[column])
-        for method, rows in [("all", there), *there.groupby(METHOD)]:
+        predicted = points.dropna(subset=[column])
+        for method, rows in [("all", predicted), *predicted.groupby(METHOD)]:
             print(f"  {method:10} {_agreement(rows, column, 'left')}, {_near(rows, column)}")
     print("style drift:")
     for method, rows in [("all", points), *points.groupby(METHOD)]:
@@ -48,7 +47,7 @@ def _agreement(rows: pd.DataFrame, predicted: str, measured: str) -> str:
 
 
 def _near(rows: pd.DataFrame, predicted: str) -> str:
-    """Return how many predictions were within MAX_DISTANCE of what was left, with Wilson's interval."""
+    """Return the number of predictions within MAX_DISTANCE of the measured fraction, with Wilson's interval."""
     near, n = int(((rows[predicted] - rows["left"]).abs() <= MAX_DISTANCE).sum()), len(rows)
     low, high = share_interval(near, n) if n else (math.nan, math.nan)
     return f"within {MAX_DISTANCE}: {near} of {n} [{low:.0%}, {high:.0%}]"

@@ -1,19 +1,19 @@
-"""What tuning keeps in memory, beside what LoRA promises: weights + optimizer + activations, and no second copy.
+"""Measures the peak memory of tuning against the expected memory of LoRA: weights + optimizer + activations.
 
     python -m benchmarks.tuning_memory [--dtype bfloat16] [--rows 2] [--bound 1.35]
 
-A model of Qwen3-0.6B's shape with random weights is tuned for two steps by KTO with LoRA, one thread on the CPU, in a
-process of its own, whose peak of resident memory is read after the second: the optimizer has its moments by then, and
-the checks that follow take less. Another process computes the plan:
+A model of Qwen3-0.6B's shape with random weights is tuned for two steps by KTO with LoRA, on one CPU thread in a
+separate process. The peak of resident memory is read after the second step, when the optimizer has its moments; later
+checks need less. Another process computes the expected memory:
 
 - weights: the bytes of all parameters, once;
 - optimizer: of each trained parameter its float32 value, its gradient and Adam's two moments, 16 bytes;
-- activations: what autograd keeps from the forward pass of a step for its backward pass, storage by storage, without
-  the parameters (`torch.autograd.graph.saved_tensors_hooks`), counted on models of one and of two layers.
+- activations: the storages that autograd saves in a forward pass for the backward pass, without the parameters
+  (`torch.autograd.graph.saved_tensors_hooks`), extrapolated from models of one and of two layers.
 
-What the libraries take before there is a model is read too, and taken off the peak. Memory that is freed goes back to
-the system at once (MALLOC_MMAP_THRESHOLD_): what glibc keeps of it in holes is no need of the tuning. On CPUs without
-bfloat16 its products are left out, zeros in their place: what a tensor takes does not depend on its values.
+The memory of the libraries before the model is loaded is subtracted. Freed memory is returned to the system at once
+(MALLOC_MMAP_THRESHOLD_), because memory that glibc keeps is not needed by the tuning. On CPUs without bfloat16, matrix
+products are replaced by zeros, as the memory of a tensor does not depend on its values.
 """
 
 import argparse
