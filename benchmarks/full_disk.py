@@ -3,9 +3,9 @@
     python -m benchmarks.full_disk [--points 5] [--commands loop,tune] [--folder FOLDER]
 
 `--points 2 --commands label` takes 40 seconds; needs Linux and root, as the run folder is a tmpfs of 16 MB. Every
-command has a reference run. Then, `--points` times, a file leaves from none to nearly all of the space that the command needs: the
-command must end with status 2 and one line that tells users to free space. Without that file, the restarted command
-must end with the results of the reference run, and must not change stages that were finished before.
+command has a reference run. Then, `--points` times, a file leaves from none to nearly all of the space that the command
+needs: the command must end with status 2 and one line that tells users to free space. Without that file, the restarted
+command must end with the results of the reference run, and must not change stages that were finished before.
 """
 
 import argparse
