@@ -25,7 +25,7 @@ from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.points import HEADLINE, point_row
 from evenhand.recipes.sweep.summary import COLUMNS, METHOD, Sweep, setting_label
 from evenhand.recipes.sweep.tables import text
-from evenhand.recipes.testbed.ground_truth import testbed_notes
+from evenhand.recipes.testbed.ground_truth import reader_notes
 
 POINTS, SWEEP, TRACKED = "points", "sweep.json", "tracked"
 
@@ -142,4 +142,4 @@ def _base_notes(plans: Sequence[Plan]) -> list[str]:
 
 def _notes(before: Path) -> Sequence[str]:
     """Return notes for readers if the measured model or its style classifier is the testbed's."""
-    return testbed_notes(FAMILY, FamilyRun(before, measure_config(read_settings(before, "before")[0], FAMILY)))
+    return reader_notes(FAMILY, FamilyRun(before, measure_config(read_settings(before, "before")[0], FAMILY)))

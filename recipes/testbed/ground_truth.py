@@ -42,10 +42,10 @@ TRUE_METRICS = ("fgb", "fgb_corrected", "fgb_pooled_corrected", "scgb_pooled_cor
 def report_context(family: str, measured: FamilyRun) -> ReportContext:
     """Return the planted bias on the measured rows, [] for models other than the testbed's, and notes for readers."""
     true_scores = TRUE_SCORES[family](measured) if family in TRUE_SCORES else []
-    return ReportContext(true_scores, testbed_notes(family, measured))
+    return ReportContext(true_scores, reader_notes(family, measured))
 
 
-def testbed_notes(family: str, measured: FamilyRun) -> list[str]:
+def reader_notes(family: str, measured: FamilyRun) -> list[str]:
     """Return notes for readers if the measured model, its style classifier or its pairs are the testbed's."""
     is_testbed = measured.config.model.name == TESTBED
     notes = [MODEL_NOTES[family]] if is_testbed and family in MODEL_NOTES else []
@@ -56,7 +56,7 @@ def testbed_notes(family: str, measured: FamilyRun) -> list[str]:
     return notes
 
 
-def testbed_scores(family: str, measured: FamilyRun, scores: Sequence[BiasScore]) -> list[BiasScore]:
+def grammar_scores(family: str, measured: FamilyRun, scores: Sequence[BiasScore]) -> list[BiasScore]:
     """Return `well_formed`, the share of responses that the grammar can produce, for models of the testbed; else [].
 
     In [0, 1], without an ideal, as the testbed's model is not perfect. An empty response is not well-formed.
@@ -72,7 +72,7 @@ def testbed_scores(family: str, measured: FamilyRun, scores: Sequence[BiasScore]
     return [BiasScore("well_formed", hits / n, None, (0.0, 1.0), n, share_interval(hits, n), signature=signature)]
 
 
-def testbed_differences(family: str, before: FamilyRun, after: FamilyRun) -> list[BiasScore]:
+def grammar_differences(family: str, before: FamilyRun, after: FamilyRun) -> list[BiasScore]:
     """Return `well_formed_difference`, paired by prompt, if both models are of the testbed; else []."""
     if family != "generation_bias" or not (_of_the_testbed(before) and _of_the_testbed(after)):
         return []
