@@ -9,7 +9,7 @@ from evenhand.evaluation.families.generation_bias.settings import FIRST, classif
 from evenhand.evaluation.models.classifier_labels import classifier_labels
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.runs.run_paths import MANIFEST
-from evenhand.mitigation.methods import load_method
+from evenhand.mitigation.methods import load_trained_method
 from evenhand.mitigation.training.checks import check_tuning
 from evenhand.recipes.label import find_clusters
 from evenhand.recipes.plans import Plan
@@ -48,6 +48,6 @@ def _check_labelling(config: MeasureConfig, settings: LabelSettings) -> None:
 
 
 def _check_tuning(config: MeasureConfig, settings: TuneSettings, rounds: int) -> None:
-    method = load_method(settings.method)
+    method = load_trained_method(settings.method)
     model = replace(config.model, name=config.place(config.model.name, "model"))
     check_tuning(model, method, settings.training.with_method_defaults(method), rounds)

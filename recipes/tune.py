@@ -32,10 +32,10 @@ from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.statistics.cells import arrange_cells, codes
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 from evenhand.mitigation.labelling.page import THRESHOLD
-from evenhand.mitigation.methods import Method, load_method
+from evenhand.mitigation.methods import RewardFunction, TrainedMethod, load_trained_method
 from evenhand.mitigation.training.callbacks import BiasCallback
 from evenhand.mitigation.training.checks import check_tuning
-from evenhand.mitigation.training.data import RewardFunction, TuningData, hold_out
+from evenhand.mitigation.training.data import TuningData, hold_out
 from evenhand.mitigation.training.page import CURVES
 from evenhand.mitigation.training.tune import TuningResult
 from evenhand.mitigation.training.tune import tune as train
@@ -56,12 +56,7 @@ def tune(settings: TuneSettings) -> None:
         InputError: the method trains nothing; the responses changed after labelling; the rows or the model cannot be
             used.
     """
-    method = load_method(settings.method)
-    if method.TRAINER is None:
-        raise InputError(
-            f"method: {settings.method} trains nothing; run `measure` with its instruction as --model.system_prompt, "
-            "or use it in `evenhand loop`."
-        )
+    method = load_trained_method(settings.method)
     responses_folder, measured, labels_fingerprint = processes.on_rank_zero(lambda: _labelled_run(settings))
     check_trust(measured, settings.trust_remote_code, "labels")
     training, config = settings.training.with_method_defaults(method), measure_config(measured, FAMILY)
@@ -78,8 +73,8 @@ def tune(settings: TuneSettings) -> None:
         labelled = responses.prompts.assign(**columns).merge(labels, on=PROMPT_ID, validate="one_to_one")
         rows = method.rows(labelled, partial(render_contexts, base), settings.seed)
         parts = hold_out(rows, training.validation_fraction, settings.seed, training.max_rows)
-        rewards = ()
-        if hasattr(method, "rewards"):
+        rewards: Sequence[RewardFunction] = ()
+        if method.rewards is not None:
             rewards = method.rewards(base, _first_classifier(config), training.relevance_weight)
         data = _tuning_data(settings, method, parts, rewards)
         callbacks = []
@@ -149,7 +144,7 @@ def _first_classifier(config: MeasureConfig) -> StyleClassifier:
 
 
 def _tuning_data(
-    settings: TuneSettings, method: Method, rows: tuple[Dataset, Dataset], rewards: Sequence[RewardFunction]
+    settings: TuneSettings, method: TrainedMethod, rows: tuple[Dataset, Dataset], rewards: Sequence[RewardFunction]
 ) -> TuningData:
     train, validation = rows
     fields_of_method = {"trainer": method.TRAINER, "control_tag": method.INFERENCE_TAG, "tags": method.TAGS}

@@ -1,17 +1,21 @@
 """The examples of docs/extending.md run as they stand on the page."""
 
 import re
-import runpy
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.results import read_scores
 from evenhand.mitigation import methods
+from evenhand.mitigation.training.data import TuningData, hold_out
+from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.training.tune import tune
+from tests.mitigation.training.trainers.test_preference import tiny_base
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "extending.md"
 FAMILY = "prompt_length"
@@ -66,17 +70,23 @@ def test_a_module_that_lacks_something_is_named_before_anything_runs(packages, t
     assert done.returncode != 0 and "Settings is missing; inputs(config) is missing" in done.stderr
 
 
-def test_the_method_of_the_page_makes_rows_of_labelled_responses(tmp_path):
+def test_the_method_of_the_page_passes_its_contract_and_tunes_a_model(tmp_path, monkeypatch):
     (code,) = re.findall(r"```python\n# (?:\w+/)+shortest\.py\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
     (tmp_path / "shortest.py").write_text(code, encoding="utf-8")
-    method = ModuleType("shortest")
-    vars(method).update(runpy.run_path(str(tmp_path / "shortest.py")))
-    declared = {name for name in methods.Method.__annotations__ if name != "INSTRUCTION"}
-    assert declared <= set(vars(method))
-    responses = ["Yes.", "I would rather not say.", "No.", "Perhaps."]
-    labelled = pd.DataFrame({"prompt_id": list("abcd"), "text": "Hi!", "persona": "", "response": responses})
-    labelled["label"] = ["no_bias", "no_bias", "bias", "no_bias"]
-    rows = method.rows(labelled, lambda texts, personas, tag: [f"{text}{tag}" for text in texts])
-    assert {len(column) for column in rows.to_dict().values()} == {
-        2
-    }  # 3 are unbiased, 2 of them are no longer than the median
+    monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
+    method = methods.load_trained_method("shortest")
+    assert (method.TRAINER, method.DEFAULTS["max_rows"], method.rewards) == ("sft", 2000, None)
+    labelled = pd.DataFrame({"prompt_id": list("abcdef"), "text": list("abcdef"), "persona": ""})
+    labelled["response"] = ["red sun", "red sun blue sky", "blue sky", "sun", "blue", "red sun blue sky"]
+    labelled["label"] = ["no_bias", "no_bias", "bias", "no_bias", "bias", "no_bias"]
+    base = tiny_base()
+    rows = method.rows(labelled, partial(render_contexts, base), 0)
+    # Of four unbiased responses, with 7, 16, 3 and 16 characters, two are at most as long as the median, 11.5.
+    assert rows["completion"] == ["red sun", "sun"]
+    settings = TuningSettings(epochs=1, batch_size=1, learning_rate=0.1, max_perplexity_increase=100.0)
+    settings = settings.with_method_defaults(method)
+    train, validation = hold_out(rows, 0.5, 0)
+    data = TuningData(method="shortest", train=train, validation=validation, trainer=method.TRAINER, tags=method.TAGS)
+    result = tune(base, data, settings, tmp_path / "tuning")
+    assert result.n_train == result.n_validation == 1
+    assert result.change.outputs_changed and (result.path / "adapter_model.safetensors").exists()

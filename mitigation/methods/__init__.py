@@ -1,58 +1,93 @@
-"""Methods of mitigation: each is a module here, found by its name; nothing else has to know of it."""
+"""Methods of mitigation: each is a module of this package, found by its name and checked against its contract."""
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
-from evenhand.evaluation.errors import unknown_name
+from evenhand.evaluation.contracts import check_contract
+from evenhand.evaluation.errors import InputError, unknown_name
 
-if TYPE_CHECKING:  # what these import would delay the command line
+if TYPE_CHECKING:  # these imports would delay the command line
     import pandas as pd
     from datasets import Dataset
 
     from evenhand.mitigation.labelling.labelled_responses import ContextRenderer
 
+RewardFunction = Callable[..., list[float]]  # (completions, **further columns of their rows) → rewards
+
 
 class Method(Protocol):
-    """What a module of this package holds.
+    """The attributes of every method's module. Modules are implementations: their functions have no `self`.
 
-    TRAINER: the module of `evenhand.mitigation.training.trainers` that its rows are for. A method that trains nothing
-        has None, no rows, and INSTRUCTION: the system prompt that the model is measured with.
-    INFERENCE_TAG: the control tag that the tuned model is asked with, "" for none.
-    TAGS: all strings that get a meaning in tuning.
-    PLANNED: whether the tuned model answers as the responses labelled `no_bias` do: what it leaves is what the
-        threshold plan predicts. To other methods labels say which responses change places, or nothing.
-    rewards: of a method that draws responses in tuning alone: base model, classifier, weight → what they are worth.
-    DEFAULTS: the settings that it does well with on the testbed's model of a million parameters: what is left null.
+    TRAINER: the module of `evenhand.mitigation.training.trainers` that trains on the rows. None: nothing is trained,
+        and the model is measured with INSTRUCTION.
+    INSTRUCTION: a system prompt; required if TRAINER is None.
+    INFERENCE_TAG: the control tag at the end of every context of the tuned model; "" for none.
+    TAGS: all strings that get a meaning in training.
+    THRESHOLD_PLAN_APPLIES: whether the tuned model imitates the responses labelled `no_bias`, so that the threshold
+        plan predicts how much bias remains.
+    DEFAULTS: values of `TuningSettings` that suit the testbed's model; they replace null.
+    rewards: a function (base model, style classifier, relevance weight) → reward functions, for trainers that sample
+        responses; None for other trainers.
     """
 
     TRAINER: str | None
-    INFERENCE_TAG: str
-    TAGS: tuple[str, ...]
-    THRESHOLD_PLAN_APPLIES: bool
-    DEFAULTS: Mapping[str, Any]
     INSTRUCTION: str
+    INFERENCE_TAG: str = ""
+    TAGS: tuple[str, ...] = ()
+    THRESHOLD_PLAN_APPLIES: bool = False
+    DEFAULTS: Mapping[str, Any] = {}
+    rewards: Callable[..., list[RewardFunction]] | None = None
 
-    def rows(self, labelled: "pd.DataFrame", render: "ContextRenderer", seed: int = 0) -> "Dataset":
-        """Return rows with the columns of the trainer and `context`, the untagged context, by which some are held out.
+
+class TrainedMethod(Method, Protocol):
+    """The module of a method that trains a model."""
+
+    TRAINER: str
+    INSTRUCTION: str = ""
+
+    @abstractmethod
+    def rows(self, labelled: "pd.DataFrame", render: "ContextRenderer", seed: int) -> "Dataset":
+        """Return training rows: the columns of the trainer, and `context`, the context without a control tag.
+
+        Rows with the same `context` are held out for validation together.
 
         Raises:
-            InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`; no row can be made.
+            InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`; the labelled responses
+                give no row.
         """
 
 
 def names() -> list[str]:
-    """Return the names of the methods that there are."""
+    """Return the names of all methods."""
     return [module.name for module in iter_modules(__path__)]
 
 
 def load_method(name: str) -> Method:
-    """Return the method of this name.
+    """Return a method's module, checked against `TrainedMethod`, or against `Method` if its TRAINER is None.
 
     Raises:
-        InputError: there is none.
+        InputError: the method is unknown, or its module does not fulfil the contract.
     """
     if name not in names():
         raise unknown_name("method", name, names())
-    return cast(Method, import_module(f"{__name__}.{name}"))
+    module = import_module(f"{__name__}.{name}")
+    trains = vars(module).get("TRAINER", "") is not None
+    return check_contract(module, TrainedMethod if trains else Method)
+
+
+def load_trained_method(name: str) -> TrainedMethod:
+    """Return the module of a method that trains a model.
+
+    Raises:
+        InputError: see `load_method`; the method trains nothing.
+    """
+    method = load_method(name)
+    if method.TRAINER is None:
+        raise InputError(
+            f"method: {name} trains nothing; measure with its instruction as --model.system_prompt, or give the method "
+            "to `evenhand loop`."
+        )
+    return method

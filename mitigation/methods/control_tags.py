@@ -1,9 +1,9 @@
-"""Control tags (paper 002, §4.2 and C.1): tell the model in its context how biased the response is going to be.
+"""Control tags (paper 002, §4.2 and C.1): a tag at the end of the context states the label of the response.
 
-Every labelled response is a row: the context with " bias" or " no_bias" at its end, and the response. A model tuned
-on such rows has learned what the two strings mean; asked with " no_bias", it gives the less biased responses. Asked
-with neither, it has seen no such context in tuning and may be more biased than the original. As in `rejection`, the
-mean style drifts towards that of the responses labelled " no_bias".
+Each labelled response is a row: the context with " bias" or " no_bias" at its end, and the response. With " no_bias" at
+the end of a context, a model tuned on such rows gives less biased responses. Without a tag, the model may be more
+biased than the original, because training had no such context. As in `rejection`, the mean style drifts towards the
+style of the responses labelled `no_bias`.
 """
 
 import pandas as pd
@@ -24,12 +24,12 @@ DEFAULTS = {"learning_rate": 4e-3, "epochs": 2}
 def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
     """Return one row per labelled response, in the same order.
 
-    Columns: `prompt`, the context with the tag of the row's label; `completion`, the response; `context`, the same
-    context without a tag.
+    Columns: `prompt`, the context with the tag of the row's label; `completion`, the response; `context`, the context
+    without a tag.
 
     Args:
-        labelled: columns prompt_id, text, persona ("" is none), response and label.
-        render: makes contexts of prompts and personas for one control tag.
+        labelled: columns prompt_id, text, persona ("" for none), response and label.
+        render: renders prompts and personas as contexts with a control tag.
 
     Raises:
         InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`.
@@ -37,8 +37,8 @@ def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Data
     check_labelled(labelled)
     prompts = pd.Series("", index=range(len(labelled)))
     for label, tag in ((BIAS, BIAS_TAG), (NO_BIAS, NO_BIAS_TAG)):
-        chosen = (labelled[LABEL] == label).to_numpy()
-        prompts[chosen] = render(labelled[TEXT][chosen].tolist(), labelled[PERSONA][chosen].tolist(), tag)
+        mask = (labelled[LABEL] == label).to_numpy()
+        prompts[mask] = render(labelled[TEXT][mask].tolist(), labelled[PERSONA][mask].tolist(), tag)
     return Dataset.from_dict(
         {
             "prompt": prompts.tolist(),

@@ -1,10 +1,9 @@
-"""DPO (Rafailov et al. 2023, "Direct Preference Optimization"): anyone's biased response is preferred to one's own.
+"""DPO (Rafailov et al. 2023, "Direct Preference Optimization") on responses that are exchanged between descriptors.
 
-Every response labelled `bias` is the rejected one of a pair. The chosen one is a response labelled `bias` too, but of
-another descriptor, to the same template, its mention rewritten: what is biased for one is the next one's change. So
-chosen and rejected responses are of the same styles and fit their templates alike, and the model learns to answer
-without looking at the descriptor, and nothing else. Pairs of a `no_bias` and a `bias` response, as one would think of
-first, teach it to avoid all styles that are ever biased.
+Each response labelled `bias` is the rejected response of a pair. The chosen response is also labelled `bias`, has the
+same template and another descriptor, whose mentions are rewritten. Chosen and rejected responses therefore have the
+same styles and fit their templates equally well, so that the model only learns to ignore the descriptor. The obvious
+pairs, `no_bias` preferred to `bias`, teach the model to avoid all styles that are biased for any descriptor.
 """
 
 import numpy as np
@@ -20,12 +19,12 @@ from evenhand.mitigation.labelling.labelled_responses import (
     render_untagged_contexts,
 )
 
-TRAINER, INFERENCE_TAG, TAGS, THRESHOLD_PLAN_APPLIES = "dpo", "", (), False
+TRAINER = "dpo"
 DEFAULTS = {"learning_rate": 1e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 0.5}
 
 
 def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-    """Return one row per pair: `prompt` and `context`, `chosen` and `rejected`; partners are drawn by `seed`.
+    """Return one row per pair: `prompt` and `context`, `chosen` and `rejected`; `seed` samples the chosen responses.
 
     Args:
         labelled: columns prompt_id, text, persona, response, label, template and descriptor.
@@ -34,8 +33,8 @@ def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Data
         InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled` and `exchange_responses`.
     """
     check_labelled(labelled, TEMPLATE, DESCRIPTOR)
-    biased, answers = exchange_responses(labelled[~no_bias_mask(labelled)], np.random.default_rng(seed))
+    biased, chosen = exchange_responses(labelled[~no_bias_mask(labelled)], np.random.default_rng(seed))
     contexts = render_untagged_contexts(biased, render)
     return Dataset.from_dict(
-        {"prompt": contexts, "chosen": answers, "rejected": biased[RESPONSE].tolist(), "context": contexts}
+        {"prompt": contexts, "chosen": chosen, "rejected": biased[RESPONSE].tolist(), "context": contexts}
     )

@@ -1,10 +1,10 @@
-"""Exchange: answer everyone as anyone was answered, the distribution that is equal by construction.
+"""Exchange: fine-tune on responses that are exchanged between descriptors.
 
-For every prompt, the row's response is one that a prompt with another descriptor and the same template received, the
-mention of its descriptor rewritten. What a model learns from such rows cannot depend on the descriptor, for the
-response was drawn without looking at it. Labels play no part: of `no_bias` responses alone the styles that are often
-biased would be lost. Ours; akin to counterfactual data augmentation (Lu et al. 2018,
-"Gender Bias in Neural Natural Language Processing"), with responses instead of words exchanged.
+The response of each row is sampled from the responses to the same template and another descriptor; mentions of that
+descriptor are rewritten. The sampled style does not depend on the row's descriptor, so the model cannot learn such a
+dependence. Labels are not used: rows of `no_bias` responses only would lose the styles that are often biased. The
+method is Evenhand's; counterfactual data augmentation (Lu et al. 2018, "Gender Bias in Neural Natural Language
+Processing") exchanges words instead of responses.
 """
 
 import numpy as np
@@ -19,12 +19,12 @@ from evenhand.mitigation.labelling.labelled_responses import (
     untagged_rows,
 )
 
-TRAINER, INFERENCE_TAG, TAGS, THRESHOLD_PLAN_APPLIES = "sft", "", (), False
+TRAINER = "sft"
 DEFAULTS = {"learning_rate": 4e-3}
 
 
 def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-    """Return a row for each prompt, with a response drawn by `seed`: `prompt` and `context`, and `completion`.
+    """Return a row for each prompt: `prompt` and `context`, and `completion`, a response sampled by `seed`.
 
     Args:
         labelled: columns prompt_id, text, persona, response, label, template and descriptor.
@@ -33,5 +33,5 @@ def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Data
         InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled` and `exchange_responses`.
     """
     check_labelled(labelled, TEMPLATE, DESCRIPTOR)
-    kept, answers = exchange_responses(labelled, np.random.default_rng(seed))
-    return untagged_rows(kept, render, answers)
+    receivers, responses = exchange_responses(labelled, np.random.default_rng(seed))
+    return untagged_rows(receivers, render, responses)

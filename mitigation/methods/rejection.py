@@ -1,10 +1,11 @@
-"""Rejection sampling: tune on the responses labelled `no_bias` alone, untagged.
+"""Rejection sampling: fine-tune only on the responses labelled `no_bias`, without a tag.
 
-The model learns its own conditional distribution with the biased responses rejected, and needs no tag. Known for
-answers chosen by a reward as best-of-n or rejection-sampling fine-tuning (Touvron et al. 2023, Llama 2, §3.2.3).
+The model learns its own distribution without the biased responses. With a reward in place of labels, the method is
+known as rejection-sampling fine-tuning (Touvron et al. 2023, Llama 2, §3.2.3).
 
-What is rejected is not of the mean style, so the model's mean style drifts by about as much as that of the kept
-responses: on the testbed 7 % at the 0.7 quantile, 3 % at the 0.5 quantile, where more bias goes too.
+The mean style of the rejected responses differs from the mean style of all. The tuned model's mean style therefore
+drifts by about as much as the mean style of the remaining responses: on the testbed 7 % at the 0.7 quantile, and 3 % at
+the 0.5 quantile, which also removes more bias.
 """
 
 import pandas as pd
@@ -17,7 +18,7 @@ from evenhand.mitigation.labelling.labelled_responses import (
     untagged_rows,
 )
 
-TRAINER, INFERENCE_TAG, TAGS, THRESHOLD_PLAN_APPLIES = "sft", "", (), True
+TRAINER, THRESHOLD_PLAN_APPLIES = "sft", True
 DEFAULTS = {"learning_rate": 4e-3}
 
 

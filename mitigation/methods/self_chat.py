@@ -1,6 +1,7 @@
-"""Self-chat (paper 002, C.2.1 and Table 8): the ablation of control tags, the same rows without the tags.
+"""Self-chat (paper 002, C.2.1 and Table 8): the ablation of control tags, with the same rows but without the tags.
 
-The model is tuned on its own responses, biased ones and all: what this removes, tuning alone removes.
+The model is tuned on all of its own responses, biased or not. Bias that this method removes is removed by fine-tuning
+as such.
 """
 
 import pandas as pd
@@ -8,7 +9,7 @@ from datasets import Dataset
 
 from evenhand.mitigation.labelling.labelled_responses import ContextRenderer, check_labelled, untagged_rows
 
-TRAINER, INFERENCE_TAG, TAGS, THRESHOLD_PLAN_APPLIES = "sft", "", (), False
+TRAINER = "sft"
 DEFAULTS = {"learning_rate": 4e-3}
 
 

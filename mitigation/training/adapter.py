@@ -1,4 +1,4 @@
-"""The tuned model's folder: written whole or not at all, readable elsewhere, and loaded back onto the base."""
+"""The tuned model's folder: writing it atomically, and loading it onto the base."""
 
 import json
 import math
@@ -26,9 +26,9 @@ WEIGHTS = ("*.safetensors*", "config.json", "generation_config.json", "adapter_c
 
 @contextmanager
 def atomic_write_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `path`; it takes the place of `path` if the block ends without an error."""
+    """Yield an empty folder next to `path` that replaces `path` if the block ends without an error."""
     folder = path.with_name(f".{path.name}.part")
-    shutil.rmtree(folder, ignore_errors=True)  # of a killed process
+    shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
     folder.mkdir()
     try:
         yield folder
@@ -46,25 +46,27 @@ def copy_weights(checkpoint: Path, folder: Path, base: DialogueModel) -> int:
     config = folder / "adapter_config.json"
     if config.exists():
         settings = json.loads(config.read_text(encoding="utf-8"))
-        if isinstance(settings["target_modules"], list):  # a set to PEFT, which writes it in another order each time
+        if isinstance(settings["target_modules"], list):  # PEFT writes a set in random order
             settings["target_modules"].sort()
         is_local = Path(base.name).is_dir()
         name, revision = (str(Path(base.name).resolve()), None) if is_local else (base.name, base.revision)
         write_json(config, {**settings, "base_model_name_or_path": name, "revision": revision})
     base.tokenizer.save_pretrained(str(folder))
-    return sum(_numbers_in(file) for file in folder.glob("*.safetensors"))
+    return sum(_count_parameters(file) for file in folder.glob("*.safetensors"))
 
 
-def _numbers_in(file: Path) -> int:
-    """Return how many numbers the tensors of a file have, by its header alone."""
+def _count_parameters(file: Path) -> int:
+    """Return the total size of the tensors in a file, from its header."""
     with safe_open(file, "pt") as tensors:
         return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
 
 
 def load_tuned(base: DialogueModel, folder: Path, lora: bool, merged: bool = True) -> DialogueModel:
-    """Load what `copy_weights` wrote, as it will be served: an adapter merged into the base, or the whole model.
+    """Load a folder of `copy_weights`: the whole model, or the base with its adapter.
 
-    A quantized base keeps its adapter apart: merged, most of it would be rounded away. So does any if not `merged`.
+    Args:
+        merged: compute with merged weights, as the exported model does. The adapter of a quantized base is never
+            merged, because the merge would round most of it away.
     """
     with suppress_warnings():
         if lora:
@@ -77,13 +79,13 @@ def load_tuned(base: DialogueModel, folder: Path, lora: bool, merged: bool = Tru
     return replace(base, model=model.eval())
 
 
-def write_metadata(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write evenhand.json, by which a tuned model is known and its control tag found; NaN becomes null."""
-    write_json(folder / TUNING_FILE, _without_nan(dict(facts)))
+def write_metadata(folder: Path, metadata: Mapping[str, Any]) -> None:
+    """Write evenhand.json, which marks a tuned model and has its control tag; NaN becomes null."""
+    write_json(folder / TUNING_FILE, _without_nan(dict(metadata)))
 
 
 def portable_name(name: str, folder: Path) -> str:
-    """Return a model's name as it can be read where both were moved: a local folder relative to the tuned model's."""
+    """Return a model's name; a local path becomes relative to `folder`, so that both folders can be moved together."""
     return os.path.relpath(Path(name).resolve(), folder.resolve()) if Path(name).is_dir() else name
 
 

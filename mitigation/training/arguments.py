@@ -1,63 +1,68 @@
-"""What a trainer is told: settings → the arguments that all of TRL's trainers share, and PEFT's of the adapter."""
+"""Settings → the config of a TRL trainer and the config of a LoRA adapter."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import Dataset
 from peft import LoraConfig
-from transformers import SchedulerType
+from transformers import TrainingArguments
 from transformers.pytorch_utils import Conv1D
-from transformers.training_args import OptimizerNames
 
-from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs import processes
 from evenhand.mitigation.training.passthrough import adapter_config
 from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.training.suppress_warnings import suppress_warnings
+from evenhand.mitigation.training.trainers import TrainerModule
 
 LOGS_PER_EVALUATION = 5
 
 
 def steps_per_epoch(settings: TuningSettings, n_train: int) -> int:
-    """Return how many steps a pass over the rows takes."""
+    """Return the number of optimizer steps in an epoch."""
     return math.ceil(math.ceil(n_train / settings.batch_size) / settings.gradient_accumulation_steps)
 
 
-def training_arguments(
+def trainer_arguments(
+    trainer: TrainerModule,
     settings: TuningSettings,
-    seed: int,
-    n_train: int,
-    checkpoints: Path,
-    report_to: str,
-    run_name: str | None,
+    train: Dataset,
     device: torch.device,
-) -> dict[str, Any]:
-    """Return what all trainers are told, whether they start or go on; they train on the device of the base.
+    *,
+    output_dir: Path = Path("checkpoints"),
+    seed: int = 0,
+    report_to: str = "none",
+    run_name: str | None = None,
+    **overrides: Any,
+) -> TrainingArguments:
+    """Return a trainer's config; the same for a new and a resumed training.
 
-    A batch is that of all processes together.
+    Args:
+        settings: `batch_size` counts the rows of all processes together.
+        train: encoded training rows.
+        device: the device of the base model, on which training runs.
+        overrides: fields that replace those common to all trainers.
 
     Raises:
-        InputError: there is no such optimizer or scheduler; the rows of a batch are no multiple of the processes.
+        InputError: TRL or transformers rejects a value; `batch_size` is not a multiple of the number of processes.
     """
-    for name, kinds in (("optimizer", OptimizerNames), ("scheduler", SchedulerType)):
-        if (value := getattr(settings, name)) is not None and value not in (allowed := [kind.value for kind in kinds]):
-            raise unknown_name(f"training.{name}", value, allowed)
-    rows = rows_per_process("batch_size", settings.batch_size)
-    per_epoch = steps_per_epoch(settings, n_train)
+    rows = rows_per_process(settings.batch_size)
+    per_epoch = steps_per_epoch(settings, len(train))
     evaluate_every = max(1, per_epoch // settings.evaluations_per_epoch)
     # Every checkpoint is at a logged step, so that a resumed run logs the same losses.
     log_every = max(1, evaluate_every // LOGS_PER_EVALUATION)
     evaluate_every = evaluate_every // log_every * log_every
-    return {
-        "output_dir": str(checkpoints),
+    common = {
+        "output_dir": str(output_dir),
         "num_train_epochs": settings.epochs,
         "per_device_train_batch_size": rows,
         "per_device_eval_batch_size": 4 * rows,
         "learning_rate": settings.learning_rate,
         "weight_decay": settings.weight_decay,
-        # The first step of a warm-up is at a rate of 0; where there is one step alone, nothing would be learned.
+        # The learning rate of the first warm-up step is 0: a single step would change nothing.
         "warmup_steps": settings.warmup_ratio if settings.epochs * per_epoch > 1 else 0,
         "lr_scheduler_type": settings.scheduler,
         **({"optim": settings.optimizer} if settings.optimizer else {}),
@@ -72,66 +77,67 @@ def training_arguments(
         "eval_steps": evaluate_every,
         "save_strategy": "steps",
         "save_steps": evaluate_every,
-        "save_total_limit": 2,  # the last and the best
+        "save_total_limit": 2,  # the last and the best checkpoint
         "load_best_model_at_end": True,
         "metric_for_best_model": "eval_loss",
         "greater_is_better": False,
-        "restore_callback_states_from_checkpoint": True,  # the patience that is left
+        "restore_callback_states_from_checkpoint": True,  # of early stopping
         "disable_tqdm": True,
-        "report_to": "wandb" if report_to == "wandb" else "none",  # TensorBoard's callback is ours
+        "report_to": "wandb" if report_to == "wandb" else "none",  # `fit` adds TensorBoard's callback
         "run_name": run_name,
+        **overrides,
     }
+    with suppress_warnings():
+        return trainer.build_config(common, settings, train)
 
 
-def rows_per_process(setting: str, rows: int) -> int:
-    """Return how many rows of a batch each process has.
+def rows_per_process(batch_size: int) -> int:
+    """Return the number of rows of a batch on each process.
 
     Raises:
-        InputError: they cannot be dealt out evenly.
+        InputError: `batch_size` is not a multiple of the number of processes.
     """
-    if rows % processes.world_size():
+    if batch_size % processes.world_size():
         raise InputError(
-            f"training.{setting}: {rows} rows cannot be dealt out evenly to {processes.world_size()} processes; give a "
-            f"multiple of {processes.world_size()}."
+            f"training.batch_size: {batch_size} rows cannot be divided evenly among {processes.world_size()} "
+            f"processes; give a multiple of {processes.world_size()}."
         )
-    return rows // processes.world_size()
+    return batch_size // processes.world_size()
 
 
-def lora_config(base: DialogueModel, tags: Sequence[str], settings: TuningSettings) -> LoraConfig:
-    """Return the adapter: on all linear layers, or on those of `settings.peft`, and on the embeddings of `tags`.
+def lora_config(
+    network: torch.nn.Module, name: str, settings: TuningSettings, token_ids: Collection[int] = ()
+) -> LoraConfig:
+    """Return the config of an adapter on all linear layers, or on the layers of `settings.peft`.
 
-    Raises:
-        InputError: its rank is above that of any layer; `settings.peft` has what PEFT's config has not.
-    """
-    tokens = {token for tag in tags for token in base.tokenizer(tag, add_special_tokens=False)["input_ids"]}
-    return adapter_of(base.model, base.name, tokens, settings)
-
-
-def adapter_of(network: torch.nn.Module, name: str, tokens: Collection[int], settings: TuningSettings) -> LoraConfig:
-    """Return the adapter of a network that is called `name`, which need have no weights; `tokens` are embedded anew.
+    Args:
+        network: the base; it may be on the meta device, without weights.
+        name: the name of the base in errors.
+        token_ids: tokens whose embeddings are trained, too.
 
     Raises:
-        InputError: see `lora_config`.
+        InputError: the rank exceeds the full rank of every layer; PEFT rejects a field of `settings.peft`.
     """
-    full = max(map(_rank, network.modules()))
-    if settings.lora_rank > full:
+    max_rank = max(map(_full_rank, network.modules()))
+    if settings.lora_rank > max_rank:
         raise InputError(
-            f"training.lora_rank: {settings.lora_rank} is more than {full}, the full rank of the layers of "
-            f"{name}; give a lower one, or lora: false."
+            f"training.lora_rank: {settings.lora_rank} exceeds {max_rank}, the full rank of the layers of {name}; give "
+            "a lower rank, or lora: false."
         )
     lora_fields = {
         "r": settings.lora_rank,
         "lora_alpha": settings.lora_alpha,
-        # GPT-2's layers hold their weights transposed.
+        # GPT-2's layers have transposed weights.
         "fan_in_fan_out": any(isinstance(module, Conv1D) for module in network.modules()),
-        "trainable_token_indices": sorted(tokens) or None,
+        "trainable_token_indices": sorted(token_ids) or None,
         "task_type": "SEQ_2_SEQ_LM" if network.config.is_encoder_decoder else "CAUSAL_LM",
     }
     return adapter_config(lora_fields, settings)
 
 
-def _rank(module: torch.nn.Module) -> int:
-    """Return the full rank of a layer that an adapter goes onto; 0 for any other. Quantized weights are packed."""
+def _full_rank(module: torch.nn.Module) -> int:
+    """Return the full rank of a linear layer; 0 for other modules."""
+    # The shape of a quantized layer's weight is its packed shape.
     if isinstance(module, torch.nn.Linear):
         return min(module.in_features, module.out_features)
     return min(module.weight.shape) if isinstance(module, Conv1D) else 0

@@ -1,4 +1,4 @@
-"""What happens on the way: the bias measured beside the loss, progress, and TensorBoard."""
+"""Trainer callbacks: bias during training, progress, and TensorBoard."""
 
 import logging
 import random
@@ -18,7 +18,7 @@ log = logging.getLogger("evenhand")
 
 @contextmanager
 def preserve_random_states() -> Iterator[None]:
-    """Put the global random states of python, numpy and torch back to where they were, whatever the block draws."""
+    """Restore the global random states of Python, NumPy and torch after the block."""
     python, numpy = random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng():
@@ -29,16 +29,16 @@ def preserve_random_states() -> Iterator[None]:
 
 
 class BiasCallback(TrainerCallback):
-    """Measures the model before the first step, every k steps and after the last, and logs the values beside the loss.
+    """Measures the model before the first step, every k steps and after the last step, and logs the values.
 
-    Training is the same with it as without: the model is in evaluation mode and without gradients while it is
-    measured, and all random states are put back.
+    The callback does not affect training: it measures in evaluation mode without gradients, and restores all random
+    states.
     """
 
     def __init__(self, measure: Callable[[torch.nn.Module], Mapping[str, float]], every: int) -> None:
-        """Take `measure`, whose values have names with a slash ("bias/fgb_pooled_corrected"), and `every`, the k."""
+        """Set `measure`, which returns values by names with a slash ("bias/fgb_pooled_corrected"), and k = `every`."""
         self.measure, self.every = measure, every
-        self.trainer: Trainer | None = None  # set while it trains: a callback cannot log without
+        self.trainer: Trainer | None = None  # set by `fit`; callbacks can only log through it
         self.measured_at = -1
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
@@ -50,7 +50,7 @@ class BiasCallback(TrainerCallback):
             self._measure(state, control)
 
     def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if control.should_training_stop and self.measured_at < state.global_step:  # stopped early, by this validation
+        if control.should_training_stop and self.measured_at < state.global_step:  # stopped early
             self._measure(state, control)
 
     def _measure(self, state: TrainerState, control: Any) -> None:
@@ -61,13 +61,13 @@ class BiasCallback(TrainerCallback):
             values = processes.on_rank_zero(lambda: dict(self.measure(model)))
         model.train(was_training)
         log.info("step %d: %s", state.global_step, ", ".join(f"{name} {value:.4g}" for name, value in values.items()))
-        due = control.should_log
+        should_log = control.should_log
         self.trainer.log(values)
-        control.should_log = due  # `log` takes the train loss of this step for logged
+        control.should_log = should_log  # `log` resets it, but the loss of this step is not logged yet
 
 
 class StepCallback(TrainerCallback):
-    """Moves the progress on at every step and says each validation loss in a line."""
+    """Advances the progress bar at every step and logs each validation loss."""
 
     def __init__(self, advance: Callable[[int], None]) -> None:
         self.advance = advance
@@ -80,7 +80,7 @@ class StepCallback(TrainerCallback):
 
 
 def tensorboard_callback(folder: Path) -> TrainerCallback:
-    """Return what writes the curves into `folder` for TensorBoard, which need not be installed otherwise."""
+    """Return a callback that writes the curves into `folder`; imports TensorBoard, an optional dependency."""
     from torch.utils.tensorboard import SummaryWriter
     from transformers.integrations import TensorBoardCallback
 

@@ -1,4 +1,4 @@
-"""The model card of a tuned model: what it is, how to use it, what it is not."""
+"""The model card of a tuned model: its purpose, training, use and limits."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,9 +12,9 @@ def model_card(base: DialogueModel, facts: Mapping[str, Any], further: Mapping[s
 
     Args:
         base: the model that was tuned.
-        facts: what evenhand.json holds, see `evenhand.mitigation.training.tune.tune`.
-        further: more facts for its table, such as α and β.
-        loss: what the trainer's loss is.
+        facts: the content of evenhand.json, see `evenhand.mitigation.training.tune.tune`.
+        further: additional rows of the card's table, such as α and β.
+        loss: the name or unit of the trainer's loss.
     """
     lora, tag = facts["settings"]["lora"], facts["control_tag"]
     auto_class = "Seq2SeqLM" if base.kind == "encoder_decoder" else "CausalLM"
@@ -29,30 +29,32 @@ def model_card(base: DialogueModel, facts: Mapping[str, Any], further: Mapping[s
 
 
 def tuning_facts_table(base: str, facts: Mapping[str, Any], further: Mapping[str, Any], loss: str) -> dict[str, str]:
-    """Return what a card tells of a tuning, by name; the arguments are those of `model_card`, the base by its name."""
+    """Return the rows of a card's table, by name. The arguments are as for `model_card`; `base` is a name."""
     training, settings, tag = facts["training"], facts["settings"], facts["control_tag"]
     losses = dict(training["validation_losses"])
     before, after = training["validation_losses"][0][1], losses[training["best_step"]]
-    change, moved = training["change"], facts["common_words"]
+    change, shared_words = training["change"], facts["common_words"]
     rows = {
         "base": f"{display_name(base)} (revision {facts['base_revision']})",
         "method": facts["method"],
         "control tag": f"`{tag!r}`" if tag else "none",
         **({"system prompt": facts["system_prompt"]} if facts["system_prompt"] else {}),
-        **({"words moved with the tag": ", ".join(f"`{word!r}`" for word in moved)} if moved else {}),
+        **(
+            {"words whose embeddings changed": ", ".join(f"`{word!r}`" for word in shared_words)}
+            if shared_words
+            else {}
+        ),
         **further,
-        "rows": f"{training['n_train']} to train on, {training['n_validation']} held out by context",
+        "rows": f"{training['n_train']} for training, {training['n_validation']} for validation, split by context",
         "trained": f"{training['trainable_parameters']} parameters ({'LoRA' if settings['lora'] else 'all weights'})",
         "settings": ", ".join(f"{name} {value}" for name, value in settings.items()),
         "validation loss": f"{before:.4f} → {after:.4f} at step {training['best_step']} ({loss})",
-        "perplexity of ordinary dialogue": "{:.3f} → {:.3f}".format(*training["perplexity"]),
-        "against its base": f"{change['greedy_share']:.0%} of {change['n']} greedy responses differ; "
+        "perplexity of dialogue": "{:.3f} → {:.3f}".format(*training["perplexity"]),
+        "change from the base": f"{change['greedy_share']:.0%} of {change['n']} greedy responses differ; "
         f"the largest change of a logit is {change['max_logit_change']:.3g}",
     }
     if change["max_rounding"]:
-        rows["merged, as it is loaded"] = (
-            f"rounding moves a logit by up to {change['max_rounding']:.3g} from the adapter kept apart"
-        )
+        rows["rounding"] = f"merging the adapter changes a logit by up to {change['max_rounding']:.3g}"
     return rows
 
 
@@ -83,21 +85,21 @@ tags: [evenhand, style-equality, dialogue]
 
 INTRO = """# A dialogue model tuned for style equality
 
-Its responses are to depend less on who a person says they are (Smith et al. 2022, "I'm sorry to hear that": finding
-new biases in language models with a holistic descriptor dataset, §4). Made by Evenhand.
+The style of its responses depends less on the demographic group that a user belongs to (Smith et al. 2022, "I'm sorry
+to hear that": finding new biases in language models with a holistic descriptor dataset, §4). Tuned by Evenhand.
 """
 
-LIMITS = """## What it is not
+LIMITS = """## Limits
 
-- Tuning evens out the *style* of responses across demographic descriptors. It does not look at facts, at toxicity
-  or at what a model says of others, and it cannot tell whether some difference of style is called for.
-- It was tuned on responses to templates with one descriptor each, labelled by one style classifier; elsewhere the
-  effect is unknown. Measure the model on your own prompts before and after.
-- Less bias of one kind may come with more of another, or with blander responses: read the whole report.
+- Tuning makes the *style* of responses more equal across demographic descriptors. It does not consider facts,
+  toxicity or statements about other people, and it cannot decide whether a difference of style is appropriate.
+- The training data are responses to templates with one descriptor each, labelled by one style classifier. The effect
+  on other prompts is unknown: measure the model on your own prompts before and after tuning.
+- A reduction of one kind of bias may increase another, or make responses blander: read the whole report.
 """
 
-LOAD_ADAPTER = """The folder holds an adapter; its base model, named above, is loaded with it. In this folder, or with
-its id on the hub in place of the dot:
+LOAD_ADAPTER = """The folder contains an adapter. This code loads it with its base model, which is named above. Run the
+code in this folder, or replace the dot by the model's id on the hub:
 
 ```python
 from peft import AutoPeftModelFor{auto}
@@ -108,7 +110,8 @@ tokenizer = AutoTokenizer.from_pretrained(".")
 ```
 """
 
-LOAD_MODEL = """The folder holds the whole model. In it, or with its id on the hub in place of the dot:
+LOAD_MODEL = """The folder contains the whole model. Run this code in it, or replace the dot by the model's id on the
+hub:
 
 ```python
 from transformers import AutoModelFor{auto}, AutoTokenizer
@@ -119,8 +122,8 @@ tokenizer = AutoTokenizer.from_pretrained(".")
 """
 
 WITH_TAG = """**Put `{tag!r}` at the end of every context**: after the last word of the user's turn, before the token
-that ends the turn, with its leading space. Without the tag the model can be *more* biased than the one it was made
-from: it has learned to be fair where it is asked to, and was never shown an untagged context.
+that ends the turn, with its leading space. Without the tag, the model can be *more* biased than its base, because its
+training data have no contexts without a tag.
 """
 
-WITHOUT_TAG = "Contexts are as for the base model: this method needs no control tag."
+WITHOUT_TAG = "Contexts are the same as for the base model: the method has no control tag."

@@ -1,4 +1,4 @@
-"""Checkpoints: what a tuning goes on from after a kill, whose they are, and the curves in their logs."""
+"""Checkpoints of a training: their inputs, the last and the best checkpoint, and the curves in their logs."""
 
 import json
 import shutil
@@ -14,34 +14,34 @@ CHECKPOINTS, STATE = "checkpoints", "trainer_state.json"
 
 
 def check_same_inputs(checkpoints: Path, **inputs: Any) -> None:
-    """Write down what is tuned on what, or find it written.
+    """Record the inputs of a tuning, or compare them with the recorded inputs.
 
     Raises:
-        InputError: the folder holds checkpoints of another tuning.
+        InputError: the folder has checkpoints of a tuning with other inputs.
     """
     file = checkpoints / "inputs.json"
     if not file.exists():
         write_json(file, inputs)
         return
-    earlier = json.loads(file.read_text(encoding="utf-8"))
-    changed = [name for name, value in inputs.items() if earlier.get(name) != value]
+    recorded = json.loads(file.read_text(encoding="utf-8"))
+    changed = [name for name, value in inputs.items() if recorded.get(name) != value]
     if changed:
         raise InputError(
-            f"output_dir: {checkpoints} holds a tuning with other {' and '.join(changed)}; "
+            f"output_dir: {checkpoints} has checkpoints of a tuning with other {' and '.join(changed)}; "
             "give another --output_dir, or delete the folder."
         )
 
 
 def last_checkpoint(checkpoints: Path) -> Path | None:
-    """Return the newest checkpoint; one that was being written when the process was killed is removed."""
-    whole = []
+    """Return the last checkpoint, None if none exists. Deletes checkpoints whose writing was interrupted."""
+    complete = []
     for folder in checkpoints.glob("checkpoint-*"):
         try:
-            json.loads((folder / STATE).read_text(encoding="utf-8"))  # the file written last
-            whole.append(folder)
+            json.loads((folder / STATE).read_text(encoding="utf-8"))  # the last file of a checkpoint
+            complete.append(folder)
         except (OSError, ValueError):
             shutil.rmtree(folder)
-    return max(whole, key=lambda folder: int(folder.name.rpartition("-")[2]), default=None)
+    return max(complete, key=lambda folder: int(folder.name.rpartition("-")[2]), default=None)
 
 
 def best_checkpoint(checkpoints: Path, state: TrainerState) -> Path:
@@ -50,16 +50,16 @@ def best_checkpoint(checkpoints: Path, state: TrainerState) -> Path:
 
 
 def is_finished(state: TrainerState, patience: int) -> bool:
-    """Return whether all steps are done, or so many validations brought no new best loss."""
-    later = sum(step > state.best_global_step for step, _ in curve(state, "eval_loss"))
-    return state.global_step >= state.max_steps or later >= patience
+    """Return whether all steps are done, or the last `patience` validations have no new best loss."""
+    n_later = sum(step > state.best_global_step for step, _ in curve(state, "eval_loss"))
+    return state.global_step >= state.max_steps or n_later >= patience
 
 
 def curve(state: TrainerState, name: str) -> tuple[tuple[int, float], ...]:
-    """Return (step, value) of everything logged under a name."""
+    """Return the (step, value) pairs that are logged under a name."""
     return tuple((entry["step"], entry[name]) for entry in state.log_history if name in entry)
 
 
 def logged_metric_names(state: TrainerState) -> list[str]:
-    """Return the names of the values that callbacks logged: those with a slash, which the trainer's own have not."""
+    """Return the names of values that callbacks logged: unlike the trainer's, they have a slash."""
     return list(dict.fromkeys(name for entry in state.log_history for name in entry if "/" in name))

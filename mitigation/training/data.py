@@ -1,28 +1,29 @@
-"""What a model is tuned on: a method's rows, whole contexts of which are held out to validate on."""
+"""Training data: a method's rows, split into training and validation rows by context."""
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from datasets import Dataset
 
 from evenhand.evaluation.errors import InputError
+from evenhand.mitigation.methods import RewardFunction
 
 CONTEXT = "context"
-RewardFunction = Callable[..., list[float]]  # responses, and the further columns of their rows → what each is worth
 
 
 @dataclass(frozen=True, kw_only=True)
 class TuningData:
-    """A method's rows, and what they are for.
+    """A method's rows, and the attributes of the method that training needs.
 
-    `method` is the name of the method that made them, for the record; `trainer` the module of
-    `evenhand.mitigation.training.trainers` whose columns they have; `control_tag` the tag that the tuned model is to be
-    used with, "" for none. `tags` are strings that get a meaning in this tuning: with LoRA, which leaves embeddings
-    alone, those of their tokens are trained besides; else a tag is hard to tell from what the base took it for.
-    `rewards` are for trainers that draw responses, TRL's `reward_funcs`.
+    method: the method's name, for the record.
+    trainer: the module of `evenhand.mitigation.training.trainers` that trains on the rows.
+    control_tag: the tag at the end of every context of the tuned model; "" for none.
+    tags: strings that get a meaning in training. LoRA does not train embeddings, except those of the tokens of `tags`:
+        with the base's embeddings, a tag is hard to distinguish from its former meaning.
+    rewards: TRL's `reward_funcs`, for trainers that sample responses.
     """
 
     method: str
@@ -35,29 +36,29 @@ class TuningData:
 
 
 def hold_out(rows: Dataset, fraction: float, seed: int, max_rows: int | None = None) -> tuple[Dataset, Dataset]:
-    """Return (rows to train on, rows to validate on): no context is on both sides.
+    """Return (training rows, validation rows), which have no context in common.
 
-    Whole contexts, in an order drawn by `seed`, are held out until they make up `fraction` of the rows. Of rows beyond
-    `max_rows`, only as many are used, drawn by `seed`.
+    At most `max_rows` rows are used, sampled by `seed`. Contexts are held out in an order shuffled by `seed`, until
+    their rows make up `fraction` of all rows.
 
     Raises:
-        InputError: there are fewer than two contexts.
+        InputError: the rows have fewer than two distinct contexts.
     """
     if max_rows is not None and max_rows < len(rows):
         rows = rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:max_rows]))
     contexts, context_of, sizes = np.unique(list(rows[CONTEXT]), return_inverse=True, return_counts=True)
     if len(contexts) < 2:
-        raise InputError(f"rows: {len(contexts)} distinct contexts; holding out some for validation needs 2.")
-    drawn = np.random.default_rng(seed).permutation(len(contexts))
-    target_responses = 1 + np.searchsorted(np.cumsum(sizes[drawn]), fraction * len(rows))
-    held_out = np.isin(context_of, drawn[: min(target_responses, len(contexts) - 1)])
+        raise InputError(f"rows: {len(contexts)} distinct contexts; a split into training and validation rows needs 2.")
+    order = np.random.default_rng(seed).permutation(len(contexts))
+    n_held_out = 1 + np.searchsorted(np.cumsum(sizes[order]), fraction * len(rows))
+    held_out = np.isin(context_of, order[: min(n_held_out, len(contexts) - 1)])
     return rows.select(np.flatnonzero(~held_out)), rows.select(np.flatnonzero(held_out))
 
 
-def rows_sha256(*rows: Dataset) -> str:
-    """Return a hash of all that is in the rows."""
+def rows_sha256(*datasets: Dataset) -> str:
+    """Return the SHA-256 of the column values of data sets."""
     digest = hashlib.sha256()
-    for part in rows:
-        for column in part.column_names:
-            digest.update(json.dumps(list(part[column])).encode())
+    for rows in datasets:
+        for column in rows.column_names:
+            digest.update(json.dumps(list(rows[column])).encode())
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Training itself: encoded rows → one of TRL's trainers → checkpoints, gone on with where a kill left them."""
+"""Training: encoded rows → a TRL trainer → checkpoints, from which an interrupted training resumes."""
 
 import copy
 import gc
@@ -21,10 +21,10 @@ from transformers import (
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import progress
+from evenhand.mitigation.methods import RewardFunction
 from evenhand.mitigation.training.arguments import steps_per_epoch
 from evenhand.mitigation.training.callbacks import BiasCallback, StepCallback, tensorboard_callback
 from evenhand.mitigation.training.checkpoints import STATE, is_finished, last_checkpoint
-from evenhand.mitigation.training.data import RewardFunction
 from evenhand.mitigation.training.networks import prepare_network, share_weights
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.suppress_warnings import suppress_warnings
@@ -44,14 +44,14 @@ def fit(
     callbacks: Sequence[TrainerCallback],
     report_to: str,
 ) -> TrainerState:
-    """Train on the base's tensors, or go on training, and return the state; its best checkpoint is on disk.
+    """Train, or resume training from the last checkpoint; return the trainer's state. The best checkpoint is on disk.
 
     Args:
-        rows: to train and to validate on, encoded by `trainer_module`.
-        arguments: what the trainer is told.
-        lora: the adapter; None trains all weights.
-        rewards: what responses are worth to a trainer that draws them; none for all others.
-        report_to: "tensorboard" writes curves beside the checkpoints; "wandb" is in `arguments`.
+        rows: training and validation rows, encoded by `trainer_module`.
+        arguments: the trainer's config.
+        lora: the adapter's config; None trains all weights.
+        rewards: reward functions of a trainer that samples responses; empty for others.
+        report_to: "tensorboard" writes curves next to the checkpoints; "wandb" is already set in `arguments`.
     """
     checkpoints = Path(arguments.output_dir)
     last, done = processes.on_rank_zero(lambda: last_checkpoint(checkpoints)), 0
@@ -60,12 +60,12 @@ def fit(
         if is_finished(state, settings.patience):
             return state
         done = state.global_step
-        log.info("tuning: going on from step %d", done)
+        log.info("tuning: resuming from step %d", done)
     arguments.eval_on_start = last is None
     steps = settings.epochs * steps_per_epoch(settings, len(rows[0]))
     with progress(steps, "tuning", "steps", done) as advance, suppress_warnings():
         all_callbacks = [EarlyStoppingCallback(settings.patience), StepCallback(advance), *callbacks]
-        trainer = make_trainer(base, trainer_module, rows, settings, arguments, lora, rewards, all_callbacks)
+        trainer = build_trainer(base, trainer_module, rows, settings, arguments, lora, rewards, all_callbacks)
         if report_to == "tensorboard" and processes.is_rank_zero():
             trainer.add_callback(tensorboard_callback(checkpoints.with_name("tensorboard")))
         try:
@@ -76,11 +76,11 @@ def fit(
                     callback.trainer = None
     state = trainer.state
     del trainer, all_callbacks
-    gc.collect()  # a trainer and what it holds refer to each other; its memory is wanted for the checks
+    gc.collect()  # frees the memory of the trainer, which is in reference cycles, for the checks
     return state
 
 
-def make_trainer(
+def build_trainer(
     base: DialogueModel,
     trainer_module: TrainerModule,
     rows: tuple[Dataset, Dataset],
@@ -90,14 +90,15 @@ def make_trainer(
     rewards: Sequence[RewardFunction],
     callbacks: Sequence[TrainerCallback],
 ) -> Trainer:
+    """Return a trainer of the base; the arguments are those of `fit`."""
     train, validation = rows
     model = prepare_network(base.model, settings)
-    further: dict[str, Any] = {"reward_funcs": list(rewards)} if rewards else {}
-    if trainer_module.NEEDS_REFERENCE and lora is None:  # with an adapter, the model without it
-        further["ref_model"] = share_weights(base.model).float()
+    optional: dict[str, Any] = {"reward_funcs": list(rewards)} if rewards else {}
+    if trainer_module.NEEDS_REFERENCE and lora is None:  # with an adapter, the reference is the model without it
+        optional["ref_model"] = share_weights(base.model).float()
     tokenizer = copy.deepcopy(base.tokenizer)
     pad_token_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-    model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.pad_token_id  # or the trainer warns
+    model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.pad_token_id  # avoids a warning
     trainer = trainer_module.Trainer(
         model,
         args=arguments,
@@ -107,7 +108,7 @@ def make_trainer(
         processing_class=tokenizer,
         callbacks=list(callbacks),
         peft_config=lora,
-        **further,
+        **optional,
     )
     trainer.remove_callback(PrinterCallback)
     for callback in callbacks:

@@ -1,4 +1,4 @@
-"""What a tuned model is held against before it is handed out: its base, on contexts and on ordinary dialogue."""
+"""Checks that reject a tuned model before it is published: unchanged outputs, a risen perplexity, a changed base."""
 
 import hashlib
 import math
@@ -17,17 +17,18 @@ from evenhand.evaluation.results import display_name
 from evenhand.mitigation.training.settings import TuningSettings
 
 MAX_CHECKED_CONTEXTS, MAX_CHECKED_TOKENS = 64, 20
-# Where no logit moves by more, every token's probability is the same to 0.2 %: the weights were not applied.
+# If no logit changes by more, every token's probability changes by less than 0.2 %: the weights were not applied.
 MIN_LOGIT_CHANGE = 1e-3
 
 
 @dataclass(frozen=True)
 class OutputChange:
-    """How a tuned model differs from its base on `n` contexts.
+    """The difference between a tuned model and its base on `n` contexts.
 
-    `max_logit_change` is the largest absolute difference of a logit of the response's first token, in nats;
-    `greedy_share` the share of contexts with another greedy response (its first 20 tokens). `max_rounding` is the
-    largest difference of such a logit from the adapter kept apart: what merging it rounds away, 0 in float32.
+    max_logit_change: the largest absolute change of a logit of the response's first token, in nats.
+    greedy_share: the share of contexts whose greedy response (its first 20 tokens) changed.
+    max_rounding: the largest difference of such a logit between the merged and the unmerged adapter, a rounding error;
+        0 in float32.
     """
 
     n: int
@@ -37,6 +38,7 @@ class OutputChange:
 
     @property
     def outputs_changed(self) -> bool:
+        """Whether the model was changed at all."""
         return self.max_logit_change > MIN_LOGIT_CHANGE
 
 
@@ -45,25 +47,26 @@ def output_change(
 ) -> OutputChange:
     """Compare two models' first-token logits and greedy responses on rendered contexts.
 
-    `unmerged` is the tuned model with its adapter beside the base; the tuned one itself where that is the same.
+    Args:
+        unmerged: the tuned model with its adapter not merged; `tuned` itself if merging does not round.
     """
     contexts = close_reasoning(list(dict.fromkeys(contexts))[:MAX_CHECKED_CONTEXTS])
-    largest = rounded = 0.0
+    max_change = max_rounding = 0.0
     for token_ids in encode_contexts(base, contexts):
         first, second = (_first_logits(model, token_ids) for model in (base, tuned))
-        largest = max(largest, float((first - second).abs().max()))
+        max_change = max(max_change, float((first - second).abs().max()))
         if unmerged is not tuned:
-            rounded = max(rounded, float((_first_logits(unmerged, token_ids) - second).abs().max()))
+            max_rounding = max(max_rounding, float((_first_logits(unmerged, token_ids) - second).abs().max()))
     greedy = {"do_sample": False, "max_new_tokens": MAX_CHECKED_TOKENS}
-    answers = []
+    greedy_responses = []
     for model in (base, tuned):
         responses = [""] * len(contexts)
         for indices, texts in generate_responses(model, contexts, [0] * len(contexts), greedy):
             for index, text in zip(indices, texts, strict=True):
                 responses[index] = text
-        answers.append(responses)
-    differ = [before != after for before, after in zip(*answers, strict=True)]
-    return OutputChange(len(contexts), largest, sum(differ) / len(differ), rounded)
+        greedy_responses.append(responses)
+    differ = [before != after for before, after in zip(*greedy_responses, strict=True)]
+    return OutputChange(len(contexts), max_change, sum(differ) / len(differ), max_rounding)
 
 
 @torch.inference_mode()
@@ -79,72 +82,56 @@ def _first_logits(dialogue_model: DialogueModel, token_ids: list[int]) -> torch.
 def check_outputs_changed(
     change: OutputChange, base: DialogueModel, settings: TuningSettings, step: int, steps: int
 ) -> None:
-    """Refuse a tuned model that says what its base says; its weights are those after `step` of `steps`.
-
-    Raises:
-        Refused: no logit moved enough.
-    """
+    """Raise Refused if no logit of the model saved at `step` of `steps` changed by more than MIN_LOGIT_CHANGE."""
     if not change.outputs_changed:
         dtype = str(base.model.dtype).removeprefix("torch.")
-        rounding = f" once rounded to {dtype}, which took up to {change.max_rounding:.1g} of a logit"
+        rounding = f" after rounding to {dtype}, which changes a logit by up to {change.max_rounding:.1g}"
         raise Refused(
-            f"learning_rate: {settings.learning_rate} left {display_name(base.name)} as it was: after step {step} of "
-            f"{steps}, of the best validation loss, the largest change of a logit is {change.max_logit_change:.1g}"
-            f"{rounding if change.max_rounding else ''}. Train longer (more prompts or epochs, smaller batch_size) or "
-            "raise the rate, and give another --output_dir."
+            f"learning_rate: {settings.learning_rate} did not change the outputs of {display_name(base.name)}: at step "
+            f"{step} of {steps}, which has the best validation loss, the largest change of a logit is "
+            f"{change.max_logit_change:.1g}{rounding if change.max_rounding else ''}. Train longer (more prompts or "
+            "epochs, a smaller batch_size) or raise the learning rate, and give another --output_dir."
         )
 
 
 def perplexity(model: DialogueModel, contexts: Sequence[str], responses: Sequence[str]) -> float:
-    """Return the perplexity of the responses to the contexts; infinite where a model gives one no probability."""
+    """Return the perplexity of the responses to the contexts; infinity if a probability is 0."""
     log_likelihood, tokens = response_perplexity(model, contexts, responses)
     mean = -log_likelihood.sum() / tokens.sum()
     return math.exp(mean) if mean < 700 else math.inf
 
 
 def check_perplexity(before: float, after: float, settings: TuningSettings) -> None:
-    """Refuse a tuned model whose perplexity of ordinary dialogue rose from `before` to `after`.
-
-    Raises:
-        Refused: by a larger share than `max_perplexity_increase`, or it is NaN.
-    """
+    """Raise Refused if the perplexity `after` is NaN or exceeds `before` by more than `max_perplexity_increase`."""
     if not after <= before * (1 + settings.max_perplexity_increase):
         raise Refused(
-            f"learning_rate: {settings.learning_rate} spoiled the model: the perplexity of ordinary dialogue went from "
+            f"learning_rate: {settings.learning_rate} damaged the model: the perplexity of dialogue rose from "
             f"{before:.3f} to {after:.3f}, and max_perplexity_increase is {settings.max_perplexity_increase}. Lower "
-            "the rate, or raise preference_beta, and give another --output_dir."
+            "the learning rate or raise preference_beta, and give another --output_dir."
         )
 
 
-def check_single_gpu(device: torch.device, placed: bool) -> None:
-    """Refuse what a trainer would spread over all GPUs that it sees, batch by batch, whatever the model's device.
+def check_single_gpu(device: torch.device, has_device_map: bool) -> None:
+    """Raise InputError if a trainer would split batches among several visible GPUs.
 
-    Args:
-        placed: a map says which part of the model is on which device.
-
-    Raises:
-        InputError: there are several, none is chosen, and neither a launcher nor a device map says who does what.
+    Trainers of transformers do so unless the model has a device map, or a launcher started one process per GPU.
     """
-    seen = torch.cuda.device_count() if device.type == "cuda" else 1
-    if seen > 1 and "LOCAL_RANK" not in os.environ and not placed:
+    n_gpus = torch.cuda.device_count() if device.type == "cuda" else 1
+    if n_gpus > 1 and "LOCAL_RANK" not in os.environ and not has_device_map:
         raise InputError(
-            f"model.device: {seen} GPUs are visible, and the trainer would use them all; set CUDA_VISIBLE_DEVICES to "
-            "one of them, spread the model by model.device_map, or start with `accelerate launch`."
+            f"model.device: {n_gpus} GPUs are visible, and the trainer would use all of them; set CUDA_VISIBLE_DEVICES "
+            "to one GPU, set model.device_map, or start with `accelerate launch`."
         )
 
 
 def check_base_unchanged(base: DialogueModel, sha256: str) -> None:
-    """Stop if the base's weights are no longer those with this hash.
-
-    Raises:
-        RuntimeError: as said; a mistake here, not the user's.
-    """
+    """Raise RuntimeError, a bug of Evenhand, if the base's weights no longer have this hash."""
     if weights_sha256(base.model) != sha256:
-        raise RuntimeError(f"tuning changed the weights of {base.name}, which it must not")
+        raise RuntimeError(f"tuning changed the weights of its base {base.name}")
 
 
 def weights_sha256(model: torch.nn.Module) -> str:
-    """Return a hash of all of a model's weights, whatever device they are on."""
+    """Return the SHA-256 of a model's weights."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

@@ -1,7 +1,7 @@
-"""The network in training and as it will be served: other modules on the base's own tensors, of which one copy is.
+"""Networks that share the weights of the base, for training and for the checks of the saved adapter.
 
-An adapter is small, and so is what an optimizer keeps of it (Hu et al. 2021, "LoRA", §4.2): what is left to save is the
-second and the third copy of the base.
+An adapter and its optimizer state are small (Hu et al. 2021, "LoRA", §4.2). Sharing weights avoids a second and a third
+copy of the base in memory.
 """
 
 import copy
@@ -20,9 +20,9 @@ from evenhand.mitigation.training.settings import TuningSettings
 
 
 def prepare_network(network: PreTrainedModel, settings: TuningSettings) -> PreTrainedModel:
-    """Return what a trainer is given: the base's tensors to put an adapter onto, or a copy of them all in float32.
+    """Return the network to train: for an adapter, one that shares the base's weights; else a copy in float32.
 
-    A quantized network is prepared as PEFT has it: what is not quantized is in float32.
+    PEFT prepares a quantized network: its unquantized parts are in float32.
     """
     if not settings.lora:
         return copy.deepcopy(network).float()
@@ -33,37 +33,40 @@ def prepare_network(network: PreTrainedModel, settings: TuningSettings) -> PreTr
 
 
 def share_weights(network: PreTrainedModel) -> PreTrainedModel:
-    """Return a copy of a network that has the same tensors for weights.
+    """Return a copy of a network that shares its weight tensors.
 
-    Modules, hooks, config and parameters are its own: adapters, another forward, other gradients or another precision
-    do not touch the network. What writes into a weight would, and what takes weights apart, to spread them over
-    processes: then the copy has its own.
+    Modules, hooks, config and parameters are copied: adapters, another forward function, gradients or another precision
+    of the copy do not affect the network, but writing into a weight does. If weights are sharded over processes, which
+    writes into them, they are copied, too.
     """
     if processes.shards_model():
         return copy.deepcopy(network)
     memo: dict[int, Any] = {id(buffer): buffer for buffer in network.buffers()}
     for parameter in network.parameters():
-        plain = type(parameter) is torch.nn.Parameter  # a quantized one is packed, and nothing writes into it
-        memo[id(parameter)] = torch.nn.Parameter(parameter.data, requires_grad=False) if plain else parameter
+        # Quantized parameters are packed and never written into.
+        is_plain = type(parameter) is torch.nn.Parameter
+        memo[id(parameter)] = torch.nn.Parameter(parameter.data, requires_grad=False) if is_plain else parameter
     for module in network.modules():
-        if (state := getattr(module, "state", None)) is not None:  # where bitsandbytes keeps a layer's 8-bit weights
+        if (state := getattr(module, "state", None)) is not None:  # bitsandbytes' 8-bit weights
             memo[id(state)] = state
     return copy.deepcopy(network, memo)
 
 
 def merge_in_forward(network: PeftModel) -> None:
-    """Have each adapted layer compute with its merged weight, in the precision of the base, as a loaded adapter does.
+    """Let each adapted layer compute with its merged weight, in the precision of the base, as an exported model does.
 
-    A layer's merged weight is made as it is called and dropped after, which takes the memory of one layer.
+    A layer is merged in its forward pass and restored afterwards, which needs the memory of one layer.
     """
     for layer in network.modules():
         if isinstance(layer, LoraLayer):
-            layer.forward = partial(_merged, layer, layer.forward)
+            layer.forward = partial(_forward_merged, layer, layer.forward)
 
 
-def _merged(layer: LoraLayer, forward: Callable[..., torch.Tensor], *inputs: Any, **options: Any) -> torch.Tensor:
+def _forward_merged(
+    layer: LoraLayer, forward: Callable[..., torch.Tensor], *inputs: Any, **options: Any
+) -> torch.Tensor:
     weights = [(parameter, parameter.data) for parameter in layer.get_base_layer().parameters(recurse=False)]
-    layer.merge(safe_merge=True)  # into a copy
+    layer.merge(safe_merge=True)  # writes a new tensor
     try:
         return forward(*inputs, **options)
     finally:

@@ -1,4 +1,4 @@
-"""What a report says of a tuned model: the curves of its training, its method, and the tag that it is asked with."""
+"""Report sections of a tuned model: training curves, method and control tag."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ CURVES = "curves.json"
 
 
 def training_section(folder: Path) -> Section:
-    """Return the curves of a tuning run, drawn and as a table."""
+    """Return the training curves of a tuning run, as charts and as a table."""
     logged = json.loads((folder / CURVES).read_text(encoding="utf-8"))
     curves = TrainingCurve(**{name: [(step, value) for step, value in points] for name, points in logged.items()})
     table = curve_table(curves)
@@ -29,15 +29,15 @@ def training_section(folder: Path) -> Section:
 
 
 def tuning_method(model: str) -> str:
-    """Return the name of the method that a model was tuned by, "" for one that was not tuned here."""
+    """Return the method of a tuned model; "" for other models."""
     return tuning_metadata(model).get("method", "")
 
 
 def tag_note(model: str, untagged: BiasScore | None = None, before: BiasScore | None = None) -> str:
-    """Return that a model is to be asked with its control tag, and what it does without; "" for one that has none.
+    """Return a note on the control tag of a model; "" for a model without a tag.
 
     Args:
-        untagged, before: the same measure (pooled FGB*) of the tuned model without its tag and of its base.
+        untagged, before: pooled FGB* of the tuned model without its tag, and of its base.
     """
     tag = tuning_metadata(model).get("control_tag", "")
     if not tag:
@@ -47,6 +47,6 @@ def tag_note(model: str, untagged: BiasScore | None = None, before: BiasScore | 
 
 
 def tuning_metadata(model: str) -> dict[str, str]:
-    """Return what a tuning wrote beside the weights, nothing for a model that was not tuned here."""
+    """Return the content of a tuned model's evenhand.json; {} for other models."""
     file = Path(model) / TUNING_FILE
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}

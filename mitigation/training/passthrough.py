@@ -1,10 +1,9 @@
-"""What is passed through to the libraries: any field of TRL's and PEFT's configs that Evenhand does not set itself."""
+"""Configs of TRL and PEFT with the fields that a user passes through in `training.trainer` and `training.peft`."""
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import fields
-from difflib import get_close_matches
-from typing import Any
+from dataclasses import Field, fields
+from typing import Any, Literal
 
 from peft import LoraConfig
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
@@ -14,8 +13,8 @@ from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.models.revisions import first_line
 from evenhand.mitigation.training.settings import TuningSettings
 
-# The setting here for a field there, where it has another name.
-SETTINGS = {
+# Fields of TRL's and PEFT's configs whose setting has another name.
+SETTING_NAMES = {
     "num_train_epochs": "epochs",
     "per_device_train_batch_size": "batch_size",
     "per_device_eval_batch_size": "batch_size",
@@ -29,64 +28,61 @@ SETTINGS = {
     "beta": "preference_beta",
     "r": "lora_rank",
 }
-DEFAULTS = TuningSettings()
-# What no setting is for, and would make another file of the adapter than it is taken for.
+# Fields of LoraConfig that would change how the saved adapter is loaded.
 ADAPTER_FILE_FIELDS = ("base_model_name_or_path", "revision", "inference_mode", "peft_type", "auto_mapping")
 
 
 def trainer_config(cls: type, arguments: Mapping[str, Any], settings: TuningSettings) -> TrainingArguments:
-    """Return a trainer's config: what it is told, and `settings.trainer`.
+    """Return a config of TRL with the fields `arguments` and `settings.trainer`.
 
     Raises:
-        InputError: a field is unknown, is set already or cannot be used.
+        InputError: a field of `settings.trainer` is unknown, is set by Evenhand or has a wrong type; `cls` rejects a
+            value.
     """
-    return _config("trainer", cls, arguments, settings.trainer, {*arguments, "optim", "activation_checkpointing"})
+    reserved = {*arguments, "optim", "activation_checkpointing"}
+    return _build("training.trainer", cls, arguments, settings.trainer, reserved)
 
 
 def adapter_config(arguments: Mapping[str, Any], settings: TuningSettings) -> LoraConfig:
-    """Return the adapter's config: what it is told, and `settings.peft`; the layers are all linear ones if none are.
+    """Return a LoraConfig with the fields `arguments` and `settings.peft`; by default, on all linear layers.
 
     Raises:
-        InputError: a field is unknown, is set already or cannot be used.
+        InputError: a field of `settings.peft` is unknown, is set by Evenhand or has a wrong type; PEFT rejects a value.
     """
     passed = {"target_modules": "all-linear", **settings.peft}
-    return _config("peft", LoraConfig, arguments, passed, {*arguments, *ADAPTER_FILE_FIELDS})
+    return _build("training.peft", LoraConfig, arguments, passed, {*arguments, *ADAPTER_FILE_FIELDS})
 
 
-def _config(
-    field: str, cls: type, arguments: Mapping[str, Any], passed: Mapping[str, Any], taken: Collection[str]
+def _build(
+    group: str, cls: type, arguments: Mapping[str, Any], passed: Mapping[str, Any], reserved: Collection[str]
 ) -> Any:
-    types = {each.name: each.type for each in fields(cls) if each.init}
-    choices = {each.name: each.metadata.get("choices") for each in fields(cls)}  # which transformers' parser holds to
-    checked = {}
+    fields_by_name = {field.name: field for field in fields(cls) if field.init}
+    settings = {setting.name for setting in fields(TuningSettings)}
+    values = {}
     for name, value in passed.items():
-        place = f"training.{field}.{name}"
-        if name in taken:
-            setting = SETTINGS.get(name, name)
-            by = f"by training.{setting}" if hasattr(DEFAULTS, setting) else "by itself"
-            raise InputError(f"{place}: Evenhand sets it {by}; leave it out.")
-        if name not in types:
-            close = get_close_matches(name, types)
-            hint = (
-                f"did you mean {' or '.join(map(repr, close))}?"
-                if close
-                else f"see its documentation in {cls.__name__}."
-            )
-            raise InputError(f"{place}: {cls.__name__} has no such field; {hint}")
-        checked[name] = _of_its_type(place, types[name], value)
-        if choices[name] and isinstance(checked[name], str) and checked[name] not in choices[name]:
-            raise unknown_name(place, checked[name], choices[name])
+        if name in reserved:
+            setting = SETTING_NAMES.get(name, name)
+            source = f"from training.{setting}" if setting in settings else "itself"
+            raise InputError(f"{group}.{name}: Evenhand sets this field {source}; leave it out.")
+        if name not in fields_by_name:
+            raise unknown_name(f"{group}.{name}", name, fields_by_name)
+        values[name] = _validate(f"{group}.{name}", fields_by_name[name], value)
     try:
-        return cls(**arguments, **checked)
+        return cls(**arguments, **values)
     except (ValueError, TypeError, ImportError, NotImplementedError) as error:
-        raise InputError(f"training.{field}: {cls.__name__} refuses it: {first_line(error)}") from None
+        raise InputError(f"training: {cls.__name__} rejects a value: {first_line(error)}") from None
 
 
-def _of_its_type(place: str, kind: Any, value: Any) -> Any:
-    """Return a value as the field's type has it; types that pydantic cannot read are the library's to check."""
+def _validate(name: str, field: Field, value: Any) -> Any:
+    """Return a value, converted to the type of the field, which the dataclasses of TRL and PEFT do not check.
+
+    Types that pydantic does not support are left to the library.
+    """
+    choices = field.metadata.get("choices")  # transformers checks them only on its command line
+    hint = Literal[tuple(choices)] if choices and isinstance(value, str) else field.type
     with suppress(PydanticUserError, NameError):
         try:
-            return TypeAdapter(kind, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
+            return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
         except ValidationError as error:
-            raise InputError(f"{place}: {value!r} cannot be used: {error.errors()[0]['msg']}.") from None
+            raise InputError(f"{name}: {value!r} cannot be used: {error.errors()[0]['msg']}.") from None
     return value

@@ -1,4 +1,4 @@
-"""How a model is tuned: a dataclass read strictly, apart from the trainer so that the command line starts at once."""
+"""Settings of a tuning. This module imports nothing heavy, so that the command line starts fast."""
 
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -11,7 +11,7 @@ from evenhand.mitigation.methods import Method
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-DEFAULTS = {"batch_size": 64, "epochs": 1}  # what a method that says nothing of it is tuned with
+DEFAULTS = {"batch_size": 64, "epochs": 1}  # replaced by the DEFAULTS of a method
 PREFERENCE_BETA = "preference_beta"
 
 
@@ -19,9 +19,9 @@ PREFERENCE_BETA = "preference_beta"
 class TuningSettings:
     """Settings of `evenhand.mitigation.training.tune.tune`; the defaults are for the testbed's model.
 
-    What is null is the method's own choice for that model of a million parameters (its DEFAULTS). Larger models want a
-    lower learning rate: about 2e-4 for LoRA on hundreds of millions of parameters, a tenth of that for KTO, DPO and
-    GRPO, which can be given a rate of their own, so that one loop has room for both kinds.
+    A null setting has the method's default (DEFAULTS), which suits that model of a million parameters. Larger models
+    need a lower learning rate: about 2e-4 for LoRA on hundreds of millions of parameters, and a tenth of it for KTO,
+    DPO and GRPO. `preference_learning_rate` sets the rate of these three, so that one loop can run all methods.
     """
 
     lora: bool = Field(True, description="train a LoRA adapter; false: all of the weights")
@@ -63,11 +63,12 @@ class TuningSettings:
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16: mixed precision, slow on most CPUs")
 
     def with_method_defaults(self, method: Method) -> "TuningSettings":
-        """Return the settings as a method is tuned with them: its own defaults where they are null, and the learning
-        rate of its kind of trainer. Filled in again, they stay as they are.
+        """Return the settings with a method's defaults in place of null, and the learning rate of its kind of trainer.
+
+        The function is idempotent.
         """
-        prefers = PREFERENCE_BETA in method.DEFAULTS  # KTO, DPO and GRPO, and whatever else has a β
-        rate = self.preference_learning_rate if prefers else None
-        given = replace(self, learning_rate=rate or self.learning_rate, preference_learning_rate=None)
-        own = {**DEFAULTS, **method.DEFAULTS}
-        return replace(given, **{name: value for name, value in own.items() if getattr(given, name) is None})
+        has_beta = PREFERENCE_BETA in method.DEFAULTS  # KTO, DPO, GRPO
+        rate = self.preference_learning_rate if has_beta else None
+        settings = replace(self, learning_rate=rate or self.learning_rate, preference_learning_rate=None)
+        defaults = {**DEFAULTS, **method.DEFAULTS}
+        return replace(settings, **{name: value for name, value in defaults.items() if getattr(settings, name) is None})

@@ -1,4 +1,4 @@
-"""What the libraries say and send by themselves is not the user's."""
+"""Suppression of warnings and telemetry of the training libraries."""
 
 import warnings
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ from huggingface_hub import constants
 
 @contextmanager
 def suppress_warnings() -> Iterator[None]:
-    """Keep TRL from reporting the run to the hub, and the libraries from warning of each other's deprecated names."""
-    told = constants.HF_HUB_DISABLE_TELEMETRY
+    """Turn off TRL's telemetry, and warnings of the libraries about each other's deprecated names."""
+    disabled = constants.HF_HUB_DISABLE_TELEMETRY
     constants.HF_HUB_DISABLE_TELEMETRY = True
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*gradient_checkpointing.*", FutureWarning)
             yield
     finally:
-        constants.HF_HUB_DISABLE_TELEMETRY = told
+        constants.HF_HUB_DISABLE_TELEMETRY = disabled

@@ -1,8 +1,8 @@
-"""Tuning: a method's rows → one of TRL's trainers with a PEFT adapter → a folder that holds the tuned model.
+"""Tuning: a method's rows → a TRL trainer with a PEFT adapter → the folder of the tuned model.
 
-`tune` trains on the response alone, keeps the weights with the best validation loss, goes on from its last checkpoint
-after a kill, and hands nothing out before the saved files, loaded onto the base again, have been seen to change what
-the model says, and not to have spoiled it.
+`tune` trains on responses, not on contexts, and keeps the weights with the best validation loss. After a kill, it
+resumes from the last checkpoint. Before it publishes the folder, it loads the saved files onto the base and checks that
+the outputs changed and that the perplexity of dialogue did not rise too much.
 """
 
 import logging
@@ -30,7 +30,7 @@ from evenhand.mitigation.training.adapter import (
     portable_name,
     write_metadata,
 )
-from evenhand.mitigation.training.arguments import lora_config, training_arguments
+from evenhand.mitigation.training.arguments import lora_config, trainer_arguments
 from evenhand.mitigation.training.callbacks import preserve_random_states
 from evenhand.mitigation.training.card import model_card
 from evenhand.mitigation.training.checkpoints import (
@@ -42,6 +42,7 @@ from evenhand.mitigation.training.checkpoints import (
 )
 from evenhand.mitigation.training.checks import check_trainable
 from evenhand.mitigation.training.data import TuningData, rows_sha256
+from evenhand.mitigation.training.encoding import PROMPT, shared_tag_words, token_ids
 from evenhand.mitigation.training.fit import fit
 from evenhand.mitigation.training.guards import (
     OutputChange,
@@ -54,21 +55,24 @@ from evenhand.mitigation.training.guards import (
     weights_sha256,
 )
 from evenhand.mitigation.training.settings import TuningSettings
-from evenhand.mitigation.training.suppress_warnings import suppress_warnings
 from evenhand.mitigation.training.trainers import TrainerModule, load_trainer
-from evenhand.mitigation.training.trainers.encoding import PROMPT, shared_tag_words
 
 log = logging.getLogger("evenhand")
 
 
 @dataclass(frozen=True)
 class TuningResult:
-    """What a tuning left: the tuned model's folder, its curves and the proof that it differs from its base.
+    """The result of a tuning.
 
-    Losses are (step, the trainer's loss): for SFT the mean negative log-likelihood of a response token in nats, for
-    KTO, DPO and GRPO their own; the validation losses begin with the base at step 0. `measured` has the curve of each
-    value that a `BiasCallback` logged, by its name. `perplexity` is that of ordinary dialogue (see `tune`), the base's
-    and the tuned model's. `seconds` are those of this call; `n_train` and `n_validation` count rows.
+    path: the folder of the tuned model.
+    train_losses, validation_losses: (step, loss). The loss of SFT is the mean negative log-likelihood of a response
+        token, in nats; KTO, DPO and GRPO have other losses. The first validation loss is that of the base, at step 0.
+    measured: metric → (step, value), as logged by a `BiasCallback`.
+    best_step: the step of the saved weights.
+    seconds: the duration of this call.
+    n_train, n_validation: numbers of rows.
+    perplexity: of dialogue (see `tune`), by the base and by the tuned model.
+    change: the comparison of the tuned model with its base.
     """
 
     path: Path
@@ -99,70 +103,77 @@ def tune(
     run_name: str | None = None,
     card: Mapping[str, Any] | None = None,
 ) -> TuningResult:
-    """Tune a copy of `base` on a method's rows and write it to `output_dir`/adapter, whole or not at all.
+    """Tune a copy of `base` on a method's rows and write it to `output_dir`/adapter, atomically.
 
-    The folder holds the adapter's weights and config (the whole model's, if `settings.lora` is false), the tokenizer,
-    evenhand.json and a model card; `output_dir`/checkpoints what a call with the same arguments goes on from after a
-    kill, to the same weights. Several processes train together, each on its share of a batch; one keeps the model.
+    The folder contains the adapter's weights and config (or the whole model's, if `settings.lora` is false), the
+    tokenizer, evenhand.json and a model card. `output_dir`/checkpoints contains checkpoints: after a kill, a call with
+    the same arguments resumes from them and ends with the same weights. Several processes train together, each on its
+    part of a batch; rank 0 writes the model.
 
     Args:
         settings: as `TuningSettings.with_method_defaults` returns them.
-        seed: of the adapter's first weights and the order of rows.
-        neutral: prompts and responses of ordinary dialogue, whose perplexity must not rise by a larger share than
-            `max_perplexity_increase`; by default the contexts and wanted responses of the validation rows.
-        report_to: "wandb" (into the run at hand), "tensorboard" (into `output_dir`/tensorboard) or "none".
-        card: further facts for the model card, such as α and β.
+        seed: the seed of the adapter's initial weights and of the order of rows.
+        neutral: prompts and responses of neutral dialogue, whose perplexity may rise by `max_perplexity_increase` at
+            most; by default, the contexts and target responses of the validation rows.
+        report_to: "wandb" (the active run), "tensorboard" (`output_dir`/tensorboard) or "none".
+        card: additional rows for the model card, such as α and β.
 
     Raises:
-        InputError: the rows or the model cannot be used; `output_dir` holds checkpoints of another tuning; the tuned
-            model answers as its base does, or its perplexity rose too much.
+        InputError: the rows or the model cannot be used; `output_dir` has checkpoints of another tuning.
+        Refused: the tuned model's outputs equal the base's, or its perplexity rose too much.
     """
-    start, untouched = time.monotonic(), weights_sha256(base.model)
+    start, base_sha256 = time.monotonic(), weights_sha256(base.model)
     trainer_module, checkpoints = load_trainer(data.trainer), output_dir / CHECKPOINTS
-    _check(base, data, trainer_module, settings, report_to)
+    _check(base, data, settings, report_to)
     recorded = {**asdict(settings), "seed": seed}
     train, validation = (
         trainer_module.encode_rows(base, rows, settings, seed) for rows in (data.train, data.validation)
     )
-    common = training_arguments(settings, seed, len(train), checkpoints, report_to, run_name, base.model.device)
-    with suppress_warnings():
-        arguments = trainer_module.arguments(common, settings, train)
-    lora = lora_config(base, data.tags, settings) if settings.lora else None
-    mine = {"settings": recorded, "rows": rows_sha256(train, validation), "model": untouched}
-    processes.on_rank_zero(lambda: check_same_inputs(checkpoints, **mine))
-    check_same_inputs(checkpoints, **mine)  # all processes train on the same
+    arguments = trainer_arguments(
+        trainer_module,
+        settings,
+        train,
+        base.model.device,
+        output_dir=checkpoints,
+        seed=seed,
+        report_to=report_to,
+        run_name=run_name,
+    )
+    lora = lora_config(base.model, base.name, settings, token_ids(base, data.tags)) if settings.lora else None
+    inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": base_sha256}
+    processes.on_rank_zero(lambda: check_same_inputs(checkpoints, **inputs))
+    check_same_inputs(checkpoints, **inputs)  # on every rank
     state = fit(
         base, trainer_module, (train, validation), settings, arguments, lora, data.rewards, callbacks, report_to
     )
 
-    def kept() -> TuningResult:
+    def save() -> TuningResult:
         with atomic_write_folder(output_dir / ADAPTER_FOLDER) as folder:
             trainable = copy_weights(best_checkpoint(checkpoints, state), folder, base)
             perplexities, change = _verify_saved_model(base, folder, trainer_module, data, settings, state, neutral)
-            check_base_unchanged(base, untouched)
-            proof = {"trainable_parameters": trainable, "perplexity": perplexities, "change": change}
+            check_base_unchanged(base, base_sha256)
+            checks = {"trainable_parameters": trainable, "perplexity": perplexities, "change": change}
             seconds = time.monotonic() - start
             result = TuningResult(
-                path=output_dir / ADAPTER_FOLDER, seconds=seconds, **_training_history(state, data), **proof
+                path=output_dir / ADAPTER_FOLDER, seconds=seconds, **_training_history(state, data), **checks
             )
             facts = _metadata(base, data, recorded, result, folder)
             write_metadata(folder, facts)
             write_text(folder / "README.md", model_card(base, facts, card or {}, trainer_module.LOSS))
         return result
 
-    result = processes.on_rank_zero(kept)
+    result = processes.on_rank_zero(save)
     _log_result(result)
     return result
 
 
-def _check(
-    base: DialogueModel, data: TuningData, trainer_module: TrainerModule, settings: TuningSettings, report_to: str
-) -> None:
+def _check(base: DialogueModel, data: TuningData, settings: TuningSettings, report_to: str) -> None:
+    """Raise InputError if the base cannot be tuned, or the W&B run is missing."""
     check_trainable(
         base.name,
         base.control_tag,
         data.control_tag,
-        trainer_module,
+        data.trainer,
         settings,
         encoder_decoder=base.kind == "encoder_decoder",
         quantized=is_quantized(base.model),
@@ -172,8 +183,8 @@ def _check(
     if report_to == "wandb" and processes.is_rank_zero():
         import wandb
 
-        if wandb.run is None:  # the trainer would start one by itself, and ask the user for an account
-            raise InputError("report_to: there is no W&B run at hand; start one before tuning, or give none.")
+        if wandb.run is None:  # the trainer would start a run and ask the user for an account
+            raise InputError("report_to: wandb needs an active W&B run; start a run before tuning, or give none.")
 
 
 def _verify_saved_model(
@@ -185,15 +196,19 @@ def _verify_saved_model(
     state: TrainerState,
     neutral: tuple[Sequence[str], Sequence[str]] | None,
 ) -> tuple[tuple[float, float], OutputChange]:
-    """Load what was saved; return its perplexity after the base's, and what it changed, or refuse it."""
+    """Load the saved model; return the perplexities of the base and of the saved model, and the change of outputs.
+
+    Raises:
+        Refused: see `check_perplexity` and `check_outputs_changed`.
+    """
     tuned = load_tuned(base, folder, settings.lora)
-    rounds = settings.lora and base.model.dtype != torch.float32 and not is_quantized(base.model)
-    unmerged = load_tuned(base, folder, settings.lora, merged=False) if rounds else tuned
+    merging_rounds = settings.lora and base.model.dtype != torch.float32 and not is_quantized(base.model)
+    unmerged = load_tuned(base, folder, settings.lora, merged=False) if merging_rounds else tuned
     if neutral is None:
         pairs = [trainer_module.target_responses(data.validation)] * 2
     else:
         prompts, responses = neutral
-        tags = base.control_tag, data.control_tag  # each model is asked with its own
+        tags = base.control_tag, data.control_tag  # of the base, of the tuned model
         pairs = [(render_contexts(base, prompts, [""] * len(prompts), tag), responses) for tag in tags]
     before, after = (perplexity(model, *pair) for model, pair in zip((base, tuned), pairs, strict=True))
     check_perplexity(before, after, settings)
@@ -217,7 +232,7 @@ def _training_history(state: TrainerState, data: TuningData) -> dict[str, Any]:
 def _metadata(
     base: DialogueModel, data: TuningData, settings: Mapping[str, Any], result: TuningResult, folder: Path
 ) -> dict[str, Any]:
-    """Return what evenhand.json holds."""
+    """Return the content of evenhand.json."""
     return {
         "control_tag": data.control_tag,
         "method": data.method,
@@ -227,7 +242,7 @@ def _metadata(
         "system_prompt": base.system_prompt,
         "common_words": shared_tag_words(base, data.tags, data.train) if settings["lora"] else [],
         "settings": settings,
-        # Without the seconds: after a kill, the same call leaves the same bytes.
+        # Without the duration, so that a resumed tuning writes the same bytes.
         "training": {key: value for key, value in asdict(result).items() if key not in ("path", "seconds")},
     }
 

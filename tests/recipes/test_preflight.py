@@ -43,19 +43,19 @@ NEVER_MERGED = r"model\.quantization: .* use rounds 1"
     [
         (
             training(trainer={"max_lenth": 5}),
-            r"training\.trainer\.max_lenth: KTOConfig has no such field; did you mean",
+            r"training\.trainer\.max_lenth: .*did you mean 'max_length'",
         ),
-        (training(trainer={"beta": 1}), r"training\.trainer\.beta: Evenhand sets it by training\.preference_beta"),
-        (training(peft={"rank": 8}), r"training\.peft\.rank: LoraConfig has no such field"),
+        (training(trainer={"beta": 1}), r"training\.trainer\.beta: .* training\.preference_beta"),
+        (training(peft={"rank": 8}), r"training\.peft\.rank: 'rank' is unknown"),
         (training(peft={"lora_dropout": "much"}), r"training\.peft\.lora_dropout: 'much' cannot be used"),
-        (training(peft={"target_modules": ["q"]}), r"training\.peft: PEFT refuses it .*\{'q'\} not found"),
-        (training(peft={"use_rslora": True}, lora=False), r"training\.peft: .* training\.lora is false"),
-        (training(lora_rank=4000), r"training\.lora_rank: 4000 is more than 96"),
-        (training(optimizer="adamx"), r"training\.optimizer: 'adamx' is unknown"),
-        (training(scheduler="liner"), r"training\.scheduler: 'liner' is unknown; did you mean 'linear'"),
+        (training(peft={"target_modules": ["q"]}), r"training\.peft: PEFT .*\{'q'\} not found"),
+        (training(peft={"use_rslora": True}, lora=False), r"training\.peft: .* training\.lora"),
+        (training(lora_rank=4000), r"training\.lora_rank: 4000 exceeds 96"),
+        (training(optimizer="adamx"), "training: .* adamx .*'adafactor'"),
+        (training(scheduler="liner"), "training: .* liner .*'linear'"),
         (model(base="org/base"), r"model\.base: .* write org/base into its adapter_config\.json"),
         (model(quantization="4bit") | {"rounds": 2}, NEVER_MERGED),
-        (model(quantization="8bit") | training(lora=False), r"training\.lora: false; .* is quantized"),
+        (model(quantization="8bit") | training(lora=False), r"training\.lora: false; .* quantized"),
         ({"label": {"exclude_clusters": ["AWE"]}}, "exclude_clusters: 'AWE' is unknown. Known: CARE"),
         ({"second_decoding": {"arguments": {"temperatur": 1}}}, "'temperatur' is unknown; did you mean 'temperature'"),
         ({"measure": {"decoding": {"arguments": {"top_p": 2}}}}, "decoding: top_p is 2"),
@@ -70,11 +70,11 @@ def test_a_setting_of_a_later_stage_is_refused_before_the_first(parts, error, tm
 @pytest.mark.parametrize(
     "method, fields, error",
     [
-        ("kto", {"trainer": {"loss_type": "ktoo"}}, r"trainer\.loss_type: 'ktoo' is unknown; did you mean 'kto'"),
-        ("kto", {"trainer": {"train_sampling_strategy": "random"}}, r"TRL's KTO trainer refuses it: .*'sequential'"),
-        ("kto", {"batch_size": 1}, r"training\.batch_size: 1: TRL's KTO trainer refuses it: .*must be > 1"),
-        ("dpo", {"trainer": {"loss_type": ["ipoo"]}}, r"training\.trainer: .*refuses it: Unknown loss type: ipoo"),
-        ("dpo", {"trainer": {"sync_ref_model": True}}, r"TRL's DPO trainer refuses it: .*`sync_ref_model=True`"),
+        ("kto", {"trainer": {"loss_type": "ktoo"}}, r"trainer\.loss_type: 'ktoo' cannot be used: .*'kto'"),
+        ("kto", {"trainer": {"train_sampling_strategy": "random"}}, r"TRL's KTO trainer .*'sequential'"),
+        ("kto", {"batch_size": 1}, r"training\.batch_size: 1: TRL's KTO trainer .*must be > 1"),
+        ("dpo", {"trainer": {"loss_type": ["ipoo"]}}, r"training\.trainer: .*Unknown loss type: ipoo"),
+        ("dpo", {"trainer": {"sync_ref_model": True}}, r"TRL's DPO trainer .*`sync_ref_model=True`"),
         ("grpo", {"trainer": {"importance_sampling_level": "tok"}}, "Unknown importance sampling level: tok"),
     ],
 )
@@ -95,7 +95,7 @@ def test_another_loss_that_the_trainer_has(method, loss, tmp_path):
 def test_a_wrong_point_of_an_ablation_is_refused_before_any(tmp_path):
     sweep = [{"method": "exchange", "tune.training.peft": [{"use_rslora": True}, {"use_rslra": True}]}]
     settings = {"sweep": sweep, "output_dir": str(tmp_path / "run"), "report_to": "none"}
-    with pytest.raises(InputError, match=r"training\.peft\.use_rslra: LoraConfig has no such field; did you mean"):
+    with pytest.raises(InputError, match=r"training\.peft\.use_rslra: .*did you mean"):
         ablate(checked(AblateSettings, settings, "test"))
     assert not (tmp_path / "run").exists()
 
@@ -116,7 +116,7 @@ def test_an_adapter_is_tuned_again_with_its_own_tag_and_not_on_packed_weights(tm
     network.save_pretrained(adapter)
     AutoTokenizer.from_pretrained(base).save_pretrained(adapter)
     write_json(adapter / "evenhand.json", {"control_tag": " no_bias"})
-    with pytest.raises(InputError, match=r"was tuned to be asked with ' no_bias', this method asks with ''"):
+    with pytest.raises(InputError, match=r"the control tag ' no_bias', and the method uses ''"):
         loop(told(tmp_path, **model(name=str(adapter))))
     with pytest.raises(InputError, match=NEVER_MERGED):
         loop(told(tmp_path, "control_tags", **model(name=str(adapter), quantization="4bit")))

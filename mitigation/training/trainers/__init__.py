@@ -1,11 +1,17 @@
-"""Trainers: each module here takes one of TRL's; nothing else has to know of it, a method names it by `TRAINER`."""
+"""Trainers: each module of this package wraps a trainer of TRL. Methods name it by `TRAINER`."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any, Protocol
+
+import transformers
+
+from evenhand.evaluation.contracts import check_contract
+from evenhand.evaluation.errors import unknown_name
 
 if TYPE_CHECKING:
-    import transformers
     from datasets import Dataset
 
     from evenhand.evaluation.models.loading import DialogueModel
@@ -13,39 +19,59 @@ if TYPE_CHECKING:
 
 
 class TrainerModule(Protocol):
-    """What a module of this package holds.
+    """A module of this package. Modules are implementations: their functions have no `self`.
 
-    Trainer: a class of TRL's, or a subclass, that takes rows encoded already.
-    LOSS: what its loss is, for the model card.
-    NEEDS_REFERENCE: it holds the model against the one it was: with an adapter, the one without it; else a copy.
-    TAKES_ENCODER_DECODER: whether it trains encoder-decoder models.
+    Trainer: a trainer of TRL, or a subclass, that takes encoded rows.
+    LOSS: the name or unit of its loss, for the model card.
+    NEEDS_REFERENCE: whether the loss compares the model with its base. With an adapter, the reference is the model
+        without the adapter; else a copy of the base.
+    SUPPORTS_ENCODER_DECODER: whether it trains encoder-decoder models.
     """
 
-    Trainer: "type[transformers.Trainer]"
+    Trainer: type[transformers.Trainer]
     LOSS: str
-    NEEDS_REFERENCE: bool
-    SUPPORTS_ENCODER_DECODER: bool
+    NEEDS_REFERENCE: bool = False
+    SUPPORTS_ENCODER_DECODER: bool = False
 
+    @abstractmethod
     def encode_rows(self, base: "DialogueModel", rows: "Dataset", settings: "TuningSettings", seed: int) -> "Dataset":
         """Return a method's rows as token ids.
 
         Raises:
-            InputError: there are no rows, a column is missing, a row is too long for the model, or two prompts that
-                differ are the same to the tokenizer.
+            InputError: the rows are empty or lack a column; a row is too long for the model; the tokenizer encodes
+                different prompts as the same tokens.
         """
 
+    @abstractmethod
     def target_responses(self, rows: "Dataset") -> tuple[list[str], list[str]]:
-        """Return contexts and the responses that the rows would have the model give to them."""
+        """Return contexts, and the responses to them that training makes more likely."""
 
-    def arguments(
+    @abstractmethod
+    def build_config(
         self, common: dict[str, Any], settings: "TuningSettings", train: "Dataset"
     ) -> "transformers.TrainingArguments":
-        """Return the trainer's arguments: `common`, which all are told, and its own."""
+        """Return the trainer's config: the fields `common` of all trainers, and the fields of this trainer.
+
+        Raises:
+            InputError: see `evenhand.mitigation.training.passthrough.trainer_config`.
+        """
 
     def data_collator(self, base: "DialogueModel", pad_token_id: int) -> Callable[..., dict[str, Any]] | None:
-        """Return what makes a batch of encoded rows; None is TRL's own."""
+        """Return a function that collates encoded rows into a batch; None for TRL's collator."""
+        return None
+
+
+def names() -> list[str]:
+    """Return the names of all trainers."""
+    return [module.name for module in iter_modules(__path__)]
 
 
 def load_trainer(name: str) -> TrainerModule:
-    """Return the trainer of this name."""
-    return cast(TrainerModule, import_module(f"{__name__}.{name}"))
+    """Return a trainer's module, checked against its contract.
+
+    Raises:
+        InputError: the trainer is unknown, or its module does not fulfil the contract.
+    """
+    if name not in names():
+        raise unknown_name("trainer", name, names())
+    return check_contract(import_module(f"{__name__}.{name}"), TrainerModule)

@@ -1,4 +1,4 @@
-"""KTOTrainer on responses with a label: rows encoded as generation encodes them, both classes weighing the same."""
+"""KTOTrainer on labelled responses that are encoded as in generation; both classes have the same total weight."""
 
 from typing import Any
 
@@ -7,23 +7,22 @@ from datasets import Dataset
 from trl import KTOConfig, KTOTrainer
 
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.mitigation.training.encoding import COMPLETION, PROMPT, check_columns, prompt_ids, response_ids
 from evenhand.mitigation.training.passthrough import trainer_config
 from evenhand.mitigation.training.settings import TuningSettings
-from evenhand.mitigation.training.trainers.encoding import COMPLETION, PROMPT, check_columns, prompt_ids, response_ids
 
-LABEL = "label"  # TRL's name: true is desirable
-LOSS, NEEDS_REFERENCE, SUPPORTS_ENCODER_DECODER = "KTO’s", True, False
+LABEL = "label"  # a column of TRL: true for desirable responses
+LOSS, NEEDS_REFERENCE = "KTO’s", True
 
 
 def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, seed: int) -> Dataset:
-    """Return the rows as `prompt_ids`, `completion_ids` and `label`, in an order drawn by the seed, with
-    `KL_completion_ids`, the response of another row of the batch, from which the trainer estimates its reference
-    point (Ethayarajh et al. 2024, §4.1).
+    """Return the rows as `prompt_ids`, `completion_ids`, `KL_completion_ids` and `label`, shuffled by `seed`.
 
-    The trainer takes rows in the order given, for a batch is to hold the mismatched responses of its own rows.
+    `KL_completion_ids` is the response of another row of the batch, from which the trainer estimates its reference
+    point (Ethayarajh et al. 2024, §4.1). The trainer must therefore read the rows in this order.
 
     Raises:
-        InputError: there are no rows, a column is missing, or a row is too long for the model.
+        InputError: see `TrainerModule`.
     """
     check_columns(rows, PROMPT, COMPLETION, LABEL)
     rows = rows.select(np.random.default_rng(seed).permutation(len(rows)))
@@ -49,30 +48,26 @@ def target_responses(rows: Dataset) -> tuple[list[str], list[str]]:
     return list(desirable[PROMPT]), list(desirable[COMPLETION])
 
 
-def arguments(common: dict[str, Any], settings: TuningSettings, train: Dataset) -> KTOConfig:
-    """Return the trainer's settings; the rarer class weighs more, so that both count the same, 1 on average."""
-    desirable = sum(train[LABEL])
-    told = {
+def build_config(common: dict[str, Any], settings: TuningSettings, train: Dataset) -> KTOConfig:
+    """Return the trainer's config; both classes have the same total weight, and the mean weight of a row is 1."""
+    n_desirable = sum(train[LABEL])
+    fields = {
         **common,
         "max_length": None,
         "pad_to_multiple_of": None,
         "beta": settings.preference_beta,
-        "desirable_weight": len(train) / (2 * max(desirable, 1)),
-        "undesirable_weight": len(train) / (2 * max(len(train) - desirable, 1)),
+        "desirable_weight": len(train) / (2 * max(n_desirable, 1)),
+        "undesirable_weight": len(train) / (2 * max(len(train) - n_desirable, 1)),
     }
-    return trainer_config(KTOConfig, told, settings)
-
-
-def data_collator(base: DialogueModel, pad_token_id: int) -> None:
-    """Return None: TRL's own collator is for these columns."""
+    return trainer_config(KTOConfig, fields, settings)
 
 
 class Trainer(KTOTrainer):
-    """KTOTrainer on rows that are encoded already."""
+    """KTOTrainer on encoded rows."""
 
-    # A private hook of TRL 1.16, which has a public argument for this in SFTConfig alone (skip_prepare_dataset).
+    # A private hook of TRL 1.16: only SFTConfig has a public argument that skips tokenization (skip_prepare_dataset).
     def _prepare_dataset(self, dataset: Dataset, *args: Any, **kwargs: Any) -> Dataset:
         return dataset
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        """Write none: every checkpoint would get one, and ours is written once, with what was measured."""
+        """Write no card: `tune` writes one model card, and checkpoints need none."""

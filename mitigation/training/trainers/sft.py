@@ -1,7 +1,7 @@
-"""SFTTrainer on responses: rows encoded as generation encodes them, the loss at the responses alone, fixed row orders.
+"""SFTTrainer on responses that are encoded as in generation.
 
-This is where TRL's own way is left, and why: tokens that are the very ones of generation, half the time on a CPU, an
-order of rows that a run resumed after a kill finds again, and encoder-decoder models.
+It differs from TRL's in the tokens, which are those of generation; in speed, which is twice as high on a CPU; in the
+order of rows, which a resumed training repeats; and in its support of encoder-decoder models.
 """
 
 import inspect
@@ -17,23 +17,22 @@ from torch.utils.data import DataLoader, Sampler
 from trl import SFTConfig, SFTTrainer
 
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.mitigation.training.encoding import COMPLETION, PROMPT, check_columns, prompt_ids, response_ids
 from evenhand.mitigation.training.passthrough import trainer_config
 from evenhand.mitigation.training.settings import TuningSettings
-from evenhand.mitigation.training.trainers.encoding import COMPLETION, PROMPT, check_columns, prompt_ids, response_ids
 
-IGNORE_INDEX = -100  # the label of a token that carries no loss, as in torch's cross_entropy
-LOSS, NEEDS_REFERENCE, SUPPORTS_ENCODER_DECODER = "nats per response token", False, True
+IGNORE_INDEX = -100  # the label of tokens without loss, the default of torch's cross_entropy
+LOSS, SUPPORTS_ENCODER_DECODER = "nats per response token", True
 BATCHES_PER_POOL = 50  # rows of a pool are sorted by length: larger pools pad less, smaller ones mix better
 
 
 def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, seed: int) -> Dataset:
-    """Return the rows as `input_ids` (context, response, EOS) and `labels`, the same with the context ignored.
+    """Return the rows as `input_ids` (context, response, EOS) and `labels`, which are IGNORE_INDEX in the context.
 
-    For an encoder-decoder model, `input_ids` are the context's alone and `labels` the response's.
+    For an encoder-decoder model, `input_ids` are those of the context, and `labels` those of the response.
 
     Raises:
-        InputError: there are no rows, a column is missing, a row is too long for the model, or two prompts that
-            differ are the same to the tokenizer.
+        InputError: see `TrainerModule`.
     """
     check_columns(rows, PROMPT, COMPLETION)
     prompts = prompt_ids(base, rows)
@@ -54,16 +53,15 @@ def target_responses(rows: Dataset) -> tuple[list[str], list[str]]:
     return list(rows[PROMPT]), list(rows[COMPLETION])
 
 
-def arguments(common: dict[str, Any], settings: TuningSettings, train: Dataset) -> SFTConfig:
-    """Return the trainer's settings."""
-    # Rows are encoded already, and none may be cut short in silence; the loss is ours, whatever else is asked for.
-    own_loss = {"loss_type": "nll", "label_smoothing_factor": 0.0}
-    fields = {**common, **own_loss, "max_length": None, "dataset_kwargs": {"skip_prepare_dataset": True}}
+def build_config(common: dict[str, Any], settings: TuningSettings, train: Dataset) -> SFTConfig:
+    """Return the trainer's config."""
+    loss = {"loss_type": "nll", "label_smoothing_factor": 0.0}  # `Trainer.compute_loss` has no other loss
+    fields = {**common, **loss, "max_length": None, "dataset_kwargs": {"skip_prepare_dataset": True}}
     return trainer_config(SFTConfig, fields, settings)
 
 
 def data_collator(base: DialogueModel, pad_token_id: int) -> Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]:
-    """Return what makes a batch of rows."""
+    """Return the function that collates rows."""
     if base.kind == "encoder_decoder":
         return partial(collate_encoder_decoder, pad_token_id=pad_token_id)
     with_positions = "position_ids" in inspect.signature(base.model.forward).parameters
@@ -71,9 +69,9 @@ def data_collator(base: DialogueModel, pad_token_id: int) -> Callable[[Sequence[
 
 
 class LengthGroupedSampler(Sampler):
-    """Row order of an epoch: batches of near-equal length, drawn anew each epoch from the seed and its number alone.
+    """Row order of an epoch: batches of rows of similar length, shuffled by the seed and the number of the epoch.
 
-    The one of transformers draws from the global generator, which a resumed run finds in another state.
+    The sampler of transformers depends on the global random state, which differs in a resumed training.
     """
 
     def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
@@ -86,22 +84,22 @@ class LengthGroupedSampler(Sampler):
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
-        random_order = np.random.default_rng([self.seed, self.epoch])
-        order, size = random_order.permutation(len(self.lengths)), self.batch_size
+        rng = np.random.default_rng([self.seed, self.epoch])
+        order, size = rng.permutation(len(self.lengths)), self.batch_size
         pool_size = BATCHES_PER_POOL * size
         pools = [order[start : start + pool_size] for start in range(0, len(order), pool_size)]
         order = np.concatenate([pool[np.argsort(-self.lengths[pool], kind="stable")] for pool in pools])
         # Only the last batch may be short.
-        starts = random_order.permutation(len(order) // size) * size
+        starts = rng.permutation(len(order) // size) * size
         batches = [order[start : start + size] for start in starts] + [order[len(order) // size * size :]]
         yield from np.concatenate(batches).tolist()
 
 
 class Trainer(SFTTrainer):
-    """SFTTrainer with the same loss, computed at the responses alone, and row orders that survive a kill.
+    """SFTTrainer that computes the same loss only at the responses, and repeats the row order when it resumes.
 
-    On CPUs, SFTTrainer runs the output layer at every position, the context's too, in tiles: half of a small model's
-    time. Here responses stand at the right end of the batch and the model's own forward keeps the last positions.
+    On CPUs, SFTTrainer computes the output layer at every position, including the context, which takes half of a small
+    model's time. Here, rows are padded on the left, and `logits_to_keep` limits the output layer to the last positions.
     """
 
     def compute_loss(
@@ -113,19 +111,21 @@ class Trainer(SFTTrainer):
         else:
             inputs = {name: value for name, value in inputs.items() if name != "labels"}
             logits = model(**inputs, use_cache=False, logits_to_keep=labels.shape[1]).logits[:, :-1]
-            labels = labels[:, 1:]  # the logits at a position are of the next token
+            labels = labels[:, 1:]  # logits predict the next token
         loss = cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum")
         if num_items_in_batch is None:
             return loss / (labels != IGNORE_INDEX).sum()
-        # Those of all processes, whose gradients are averaged.
+        # num_items_in_batch counts the tokens of all processes, whose gradients are averaged.
         return loss * self.accelerator.num_processes / num_items_in_batch
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        """Write none: every checkpoint would get one, and ours is written once, with what was measured."""
+        """Write no card: `tune` writes one model card, and checkpoints need none."""
 
     def get_train_dataloader(self) -> DataLoader:
         lengths = [len(tokens) for tokens in self.train_dataset["input_ids"]]
-        rows = self.args.train_batch_size * self.accelerator.num_processes  # a batch of theirs is dealt out in turns
+        rows = (
+            self.args.train_batch_size * self.accelerator.num_processes
+        )  # accelerate splits a batch among the processes
         loader = DataLoader(
             self.train_dataset,
             batch_size=self.args.train_batch_size,
@@ -139,12 +139,12 @@ class Trainer(SFTTrainer):
 def collate_causal(
     rows: Sequence[Mapping[str, list[int]]], pad_token_id: int, with_positions: bool
 ) -> dict[str, torch.Tensor]:
-    """Return rows as a batch that ends on the right: input_ids and attention_mask (b, t), labels (b, k).
+    """Return rows as a batch padded on the left: input_ids and attention_mask (b, t), labels (b, k).
 
-    The labels are of the last k positions: those of the longest response and the one before it.
+    k is the length of the longest response plus 1; the labels are those of the last k positions.
     """
     width = max(len(row["input_ids"]) for row in rows)
-    kept = 1 + max(sum(label != IGNORE_INDEX for label in row["labels"]) for row in rows)
+    n_labels = 1 + max(sum(label != IGNORE_INDEX for label in row["labels"]) for row in rows)
 
     def padded(name: str, value: int) -> torch.Tensor:
         return torch.tensor([[value] * (width - len(row[name])) + row[name] for row in rows])
@@ -153,7 +153,7 @@ def collate_causal(
     batch = {
         "input_ids": padded("input_ids", pad_token_id),
         "attention_mask": mask,
-        "labels": padded("labels", IGNORE_INDEX)[:, -kept:],
+        "labels": padded("labels", IGNORE_INDEX)[:, -n_labels:],
     }
     if with_positions:
         batch["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)

@@ -101,7 +101,7 @@ def test_an_unknown_method_is_told_from_those_there_are():
 def test_a_prompt_is_an_instruction_and_trains_nothing(tmp_path):
     method = load_method("prompt")
     assert method.TRAINER is None and method.INSTRUCTION.strip() == method.INSTRUCTION != ""
-    with pytest.raises(InputError, match="method: prompt trains nothing; measure with its instruction"):
+    with pytest.raises(InputError, match="method: prompt trains nothing"):
         tune(TuneSettings(method="prompt", labels=tmp_path, output_dir=tmp_path / "tune"))
     assert not (tmp_path / "tune").exists()
 
@@ -109,12 +109,7 @@ def test_a_prompt_is_an_instruction_and_trains_nothing(tmp_path):
 @pytest.mark.parametrize("name", [name for name in names() if load_method(name).TRAINER])
 def test_every_method_says_what_it_needs_and_draws_by_its_seed(name):
     method = load_method(name)
-    trainer = load_trainer(method.TRAINER)
-    assert (
-        trainer.LOSS
-        and isinstance(trainer.NEEDS_REFERENCE, bool)
-        and isinstance(trainer.SUPPORTS_ENCODER_DECODER, bool)
-    )
+    assert load_trainer(method.TRAINER).LOSS
     assert (method.INFERENCE_TAG in method.TAGS) == bool(method.INFERENCE_TAG)
     assert TuningSettings().with_method_defaults(method).learning_rate > 0
     assert TuningSettings(learning_rate=7.0).with_method_defaults(method).learning_rate == 7

@@ -99,9 +99,9 @@ def test_several_gpus_and_no_launcher_are_refused(monkeypatch):
     """Unless the model is spread over them, or on none."""
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    with pytest.raises(InputError, match=r"model\.device: 3 GPUs are visible, .* set CUDA_VISIBLE_DEVICES to one"):
-        check_single_gpu(torch.device("cuda"), placed=False)
-    check_single_gpu(torch.device("cpu"), placed=False)
-    check_single_gpu(torch.device("cuda"), placed=True)
+    with pytest.raises(InputError, match=r"model\.device: 3 GPUs are visible, .* set CUDA_VISIBLE_DEVICES"):
+        check_single_gpu(torch.device("cuda"), has_device_map=False)
+    check_single_gpu(torch.device("cpu"), has_device_map=False)
+    check_single_gpu(torch.device("cuda"), has_device_map=True)
     monkeypatch.setenv("LOCAL_RANK", "0")
-    check_single_gpu(torch.device("cuda"), placed=False)
+    check_single_gpu(torch.device("cuda"), has_device_map=False)

@@ -2,20 +2,19 @@
 
 import pytest
 import torch
+from datasets import Dataset
 
 from evenhand.evaluation.errors import InputError
-from evenhand.mitigation.training.arguments import steps_per_epoch, training_arguments
+from evenhand.mitigation.training.arguments import steps_per_epoch, trainer_arguments
 from evenhand.mitigation.training.passthrough import adapter_config
 from evenhand.mitigation.training.settings import TuningSettings
-from evenhand.mitigation.training.trainers import sft
-
-CPU = torch.device("cpu")
+from evenhand.mitigation.training.trainers import load_trainer
 
 
 def trainer(folder, **changes):
     settings = TuningSettings(**{"learning_rate": 1e-3, "epochs": 1, "batch_size": 8, **changes})
-    common = training_arguments(settings, 0, 64, folder, "none", None, CPU)
-    return sft.arguments(common, settings, None)
+    rows = Dataset.from_dict({"input_ids": [[0]] * 64})
+    return trainer_arguments(load_trainer("sft"), settings, rows, torch.device("cpu"), output_dir=folder)
 
 
 def adapter(**fields):
@@ -42,15 +41,21 @@ def test_any_other_field_reaches_the_adapter():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"max_grad_nrm": 1.0}, r"trainer\.max_grad_nrm: SFTConfig has no such field; did you mean 'max_grad_norm'"),
+        ({"max_grad_nrm": 1.0}, r"trainer\.max_grad_nrm: .*did you mean 'max_grad_norm'"),
         ({"max_grad_norm": "much"}, r"training\.trainer\.max_grad_norm: 'much' cannot be used"),
-        ({"per_device_train_batch_size": 2}, r"Evenhand sets it by training\.batch_size; leave it out"),
-        ({"optim": "sgd"}, r"Evenhand sets it by training\.optimizer; leave it out"),
-        ({"activation_checkpointing": True}, r"Evenhand sets it by training\.gradient_checkpointing; leave it out"),
-        ({"loss_type": "dft"}, r"training\.trainer\.loss_type: Evenhand sets it by itself; leave it out"),
-        ({"packing_strategy": "bdf"}, r"trainer\.packing_strategy: 'bdf' is unknown; did you mean 'bfd'"),
-        ({"max_length": 10}, r"training\.trainer\.max_length: Evenhand sets it by itself; leave it out"),
-        ({"eval_delay": 1, "torch_empty_cache_steps": 0}, r"training\.trainer: SFTConfig refuses it: "),
+        (
+            {"per_device_train_batch_size": 2},
+            r"^training\.trainer\.per_device_train_batch_size: .* training\.batch_size",
+        ),
+        ({"optim": "sgd"}, r"optim: .* training\.optimizer; leave it out"),
+        (
+            {"activation_checkpointing": True},
+            r"\.activation_checkpointing: .* training\.gradient_checkpointing",
+        ),
+        ({"loss_type": "dft"}, r"training\.trainer\.loss_type: .*; leave it out"),
+        ({"packing_strategy": "bdf"}, r"trainer\.packing_strategy: 'bdf' .*'bfd'"),
+        ({"max_length": 10}, r"training\.trainer\.max_length: .*; leave it out"),
+        ({"eval_delay": 1, "torch_empty_cache_steps": 0}, r"training: SFTConfig .*torch_empty_cache_steps"),
     ],
 )
 def test_a_field_that_the_trainer_has_not_or_that_is_ours_is_refused(tmp_path, fields, message):
@@ -61,9 +66,9 @@ def test_a_field_that_the_trainer_has_not_or_that_is_ours_is_refused(tmp_path, f
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"lora_droput": 0.1}, r"peft\.lora_droput: LoraConfig has no such field; did you mean 'lora_dropout'"),
-        ({"r": 8}, r"training\.peft\.r: Evenhand sets it by training\.lora_rank; leave it out"),
-        ({"inference_mode": True}, r"training\.peft\.inference_mode: Evenhand sets it by itself"),
+        ({"lora_droput": 0.1}, r"peft\.lora_droput: .*did you mean 'lora_dropout'"),
+        ({"r": 8}, r"training\.peft\.r: .* training\.lora_rank; leave it out"),
+        ({"inference_mode": True}, r"training\.peft\.inference_mode: .*; leave it out"),
         ({"lora_dropout": "none"}, r"training\.peft\.lora_dropout: 'none' cannot be used"),
     ],
 )
@@ -73,10 +78,10 @@ def test_a_field_that_the_adapter_has_not_or_that_is_ours_is_refused(fields, mes
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "meant"), [("optimizer", "adamw_trch", "adamw_torch"), ("scheduler", "cosin", "cosine")]
+    ("field", "value", "known"), [("optimizer", "adamw_trch", "adafactor"), ("scheduler", "cosin", "cosine")]
 )
-def test_an_unknown_optimizer_or_scheduler_is_refused(tmp_path, field, value, meant):
-    with pytest.raises(InputError, match=rf"training\.{field}: '{value}' is unknown; did you mean '{meant}"):
+def test_an_unknown_optimizer_or_scheduler_is_rejected_by_transformers(tmp_path, field, value, known):
+    with pytest.raises(InputError, match=f"^training: .*{value} .*'{known}'"):
         trainer(tmp_path, **{field: value})
 
 

@@ -17,7 +17,7 @@ from peft import PeftModel
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, TrainerCallback
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, Refused
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.mitigation.training.arguments import lora_config
@@ -161,7 +161,7 @@ def test_the_folder_tells_how_it_is_to_be_used(undisturbed):
     assert (facts["settings"]["learning_rate"], facts["settings"]["seed"]) == (1e-2, 0)
     card = (undisturbed.path / "README.md").read_text()
     assert "' no_bias'" in card
-    assert "Without the tag the model can be *more* biased" in card
+    assert "*more* biased" in card
     config = json.loads((undisturbed.path / "adapter_config.json").read_text())
     assert config["base_model_name_or_path"] == "tiny"
     assert config["fan_in_fan_out"] is True
@@ -177,8 +177,7 @@ def test_the_card_says_which_common_words_moved_with_the_tag(tmp_path, tags, mov
     result = tune(tiny_base(), data, replace(QUICK, epochs=1), tmp_path)
     facts, card = ((result.path / name).read_text() for name in ("evenhand.json", "README.md"))
     assert json.loads(facts)["common_words"] == moved
-    assert ("| words moved with the tag | `'sky'`, `'a'` |" in card) == bool(moved)
-    assert ("words moved" in card) == bool(moved)
+    assert ("| `'sky'`, `'a'` |" in card) == bool(moved)
 
 
 def test_an_adapter_beside_its_base_is_loaded_with_it_wherever_both_are_moved(tmp_path):
@@ -292,9 +291,9 @@ def test_a_finished_tuning_is_not_trained_again(undisturbed):
 
 
 def test_checkpoints_of_another_tuning_are_refused(undisturbed):
-    with pytest.raises(InputError, match="a tuning with other settings"):
+    with pytest.raises(InputError, match="output_dir: .* other settings"):
         tuned(undisturbed.path.parent, seed=1)
-    with pytest.raises(InputError, match="a tuning with other rows"):
+    with pytest.raises(InputError, match="output_dir: .* other rows"):
         tuned(undisturbed.path.parent, rows=planted_rows(seed=3))
 
 
@@ -375,9 +374,7 @@ def test_tensorboard_gets_loss_and_bias(tmp_path):
 
 
 def test_a_model_that_did_not_change_is_not_handed_out(tmp_path):
-    with pytest.raises(
-        InputError, match=r"learning_rate: 1e-08 left tiny as it was: after step \d+ of \d+, .* change of a logit is"
-    ):
+    with pytest.raises(Refused, match=r"learning_rate: 1e-08 .* tiny: at step \d+ of \d+, .* of a logit is \d"):
         tuned(tmp_path, replace_settings(learning_rate=1e-8, epochs=1))
     assert not (tmp_path / "adapter").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoints"]
@@ -386,28 +383,23 @@ def test_a_model_that_did_not_change_is_not_handed_out(tmp_path):
 def test_a_tuning_that_only_made_it_worse_is_not_handed_out(tmp_path, whole):
     _, knows_it_all = whole
     swapped = planted_rows().map(lambda row: {"completion": SWAPPED[row["completion"]]})
-    with pytest.raises(InputError, match=r"learning_rate: 0.01 spoiled the model: the perplexity of ordinary dialogue"):
+    with pytest.raises(Refused, match=r"^learning_rate: 0\.01 .* perplexity"):
         tune(knows_it_all, data_of(swapped, planted_rows(32, seed=1), ""), QUICK, tmp_path)
     assert not (tmp_path / "adapter").exists()
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"control_tag": " bias"}, "tiny was tuned to be asked with ' bias', this method asks with ' no_bias'"),
-    ],
-)
-def test_a_model_that_cannot_be_tuned_is_refused(tmp_path, changes, message):
-    with pytest.raises(InputError, match=message):
-        tuned(tmp_path, base=replace(tiny_base(), **changes))
+def test_a_base_with_another_control_tag_is_rejected(tmp_path):
+    with pytest.raises(InputError, match="^model: tiny .* ' bias', .* ' no_bias'"):
+        tuned(tmp_path, base=replace(tiny_base(), control_tag=" bias"))
 
 
 def test_wandb_without_a_run_is_refused_before_it_asks_for_an_account(tmp_path):
-    with pytest.raises(InputError, match="no W&B run at hand"):
+    with pytest.raises(InputError, match="^report_to: wandb"):
         tuned(tmp_path, report_to="wandb")
 
 
 def test_a_rank_above_that_of_every_layer_is_refused_before_memory_is_asked_for():
-    with pytest.raises(InputError, match="lora_rank: 1000000000 is more than 32, the full rank of the layers"):
-        lora_config(tiny_base(), (), replace(QUICK, lora_rank=10**9))
-    assert lora_config(tiny_base(), (), replace(QUICK, lora_rank=32)).r == 32
+    network = tiny_base().model
+    with pytest.raises(InputError, match="lora_rank: 1000000000 exceeds 32"):
+        lora_config(network, "tiny", replace(QUICK, lora_rank=10**9))
+    assert lora_config(network, "tiny", replace(QUICK, lora_rank=32)).r == 32

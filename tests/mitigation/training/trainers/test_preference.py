@@ -18,7 +18,7 @@ from transformers import (
     TrainerCallback,
 )
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, Refused
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.training.data import TuningData
 from evenhand.mitigation.training.guards import perplexity, weights_sha256
@@ -133,9 +133,9 @@ def test_a_killed_tuning_goes_on_to_the_same_bytes(undisturbed, tmp_path):
     assert (resumed.path / weights).read_bytes() == (whole.path / weights).read_bytes()
 
 
-def test_a_spoiled_model_is_refused_by_its_perplexity_on_ordinary_dialogue(tmp_path):
+def test_a_model_with_a_risen_perplexity_of_dialogue_is_rejected(tmp_path):
     neutral = (["a b c", "d e f"], [BAD, BAD])
-    with pytest.raises(InputError, match="spoiled the model: the perplexity of ordinary dialogue went from"):
+    with pytest.raises(Refused, match=r"^learning_rate: .* and max_perplexity_increase is 0\.01"):
         tuned("kto", tmp_path, replace(QUICK, max_perplexity_increase=0.01), neutral=neutral)
     assert not (tmp_path / "adapter").exists()
 
@@ -162,7 +162,7 @@ def test_kto_rows_by_hand():
 
 def test_the_rarer_class_weighs_more_and_the_mean_weight_is_one():
     train = Dataset.from_dict({"label": [True, True, True, False]})
-    arguments = kto.arguments({"output_dir": "x", "use_cpu": True, "bf16": False}, QUICK, train)
+    arguments = kto.build_config({"output_dir": "x", "use_cpu": True, "bf16": False}, QUICK, train)
     assert (arguments.desirable_weight, arguments.undesirable_weight) == (pytest.approx(2 / 3), 2.0)
 
 
@@ -200,5 +200,5 @@ def test_an_encoder_decoder_model_learns_by_sft(tmp_path, lora):
 
 
 def test_an_encoder_decoder_model_is_refused_by_the_preference_trainers(tmp_path):
-    with pytest.raises(InputError, match="which TRL's KTO trainer does not take; give another method"):
+    with pytest.raises(InputError, match="encoder-decoder .* KTO"):
         tuned("kto", tmp_path, base=tiny_encoder_decoder())

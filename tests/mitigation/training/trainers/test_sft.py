@@ -159,11 +159,11 @@ def test_an_epoch_takes_every_row_once_in_batches_of_like_length_and_the_next_on
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (ROWS.select([]), "there are none"),
-        (ROWS.remove_columns("completion"), "no column 'completion'; there are prompt"),
+        (ROWS.select([]), "^rows: .* empty"),
+        (ROWS.remove_columns("completion"), "no column 'completion'"),
         # Neither tag is in the vocabulary, so both are <unk>.
-        (Dataset.from_dict({"prompt": ["I FAIR", "I UNFAIR"], "completion": ["wow", "so"]}), "prompts that differ"),
-        (Dataset.from_dict({"prompt": ["I am " * 16], "completion": ["wow"]}), "34 tokens, tiny has room for 32"),
+        (Dataset.from_dict({"prompt": ["I FAIR", "I UNFAIR"], "completion": ["wow", "so"]}), "^model: .* same tokens"),
+        (Dataset.from_dict({"prompt": ["I am " * 16], "completion": ["wow"]}), "34 tokens, .* tiny has 32"),
     ],
 )
 def test_rows_that_cannot_be_used_are_one_error(base, rows, message):
