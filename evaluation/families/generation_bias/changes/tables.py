@@ -17,8 +17,8 @@ from evenhand.evaluation.families.generation_bias.changes.style_changes import (
     style_changes,
 )
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, paired_samples
-from evenhand.evaluation.families.generation_bias.costs.scores import both_answered, texts_of
-from evenhand.evaluation.families.generation_bias.costs.text_quality import parroting_by_descriptor, repeated
+from evenhand.evaluation.families.generation_bias.costs.scores import both_nonempty, select_pairs
+from evenhand.evaluation.families.generation_bias.costs.text_quality import parroting_by_descriptor, repeat_prompts
 from evenhand.evaluation.families.generation_bias.settings import CorpusSettings
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, BiasScore
 from evenhand.evaluation.runs.run import Run
@@ -70,10 +70,10 @@ def _phrases(
 
 
 def _parroting(before: StyledRun, after: StyledRun, bias_values: pd.DataFrame | None) -> pd.DataFrame:
-    answered = both_answered(before, after)
-    (old, asked), (new, _) = (texts_of(side, answered) for side in (before, after))
+    answered = both_nonempty(before, after)
+    (old, asked), (new, _) = (select_pairs(side, answered) for side in (before, after))
     descriptor, axis = (before.shared[name][answered].tolist() for name in (DESCRIPTOR, AXIS))
-    table = parroting_by_descriptor(descriptor, axis, repeated(old, asked), repeated(new, asked))
+    table = parroting_by_descriptor(descriptor, axis, repeat_prompts(old, asked), repeat_prompts(new, asked))
     if bias_values is None:
         return table.assign(mean_b=np.nan)
     mean_b = bias_values[[DESCRIPTOR, AXIS, "before"]].rename(columns={"before": "mean_b"})

@@ -1,4 +1,4 @@
-"""What a mitigation may cost in ability: scores on tasks, and what changed in them, paired by document."""
+"""Scores on tasks of lm-evaluation-harness, and their changes between two runs, paired by document."""
 
 import math
 from collections.abc import Mapping
@@ -15,40 +15,40 @@ from evenhand.evaluation.statistics.intervals import ANY, mean_interval
 from evenhand.evaluation.statistics.paired_change import mean_change
 
 CAPABILITIES = "capabilities"
-OTHERS = "the two runs were asked other documents"
+OTHER_DOCUMENTS = "the two runs used different documents"
 
 
 def capability_scores(rows: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return `capability`, the mean over a task's documents, for each task and metric; more is better, no ideal.
+    """Return `capability`, the mean over a task's documents, for each task and metric; higher is better, no ideal.
 
-    Standard error: of that mean, with ddof = 1; interval: 95 %, over other documents like these.
+    The standard error is of that mean, with ddof = 1; the interval is 95 %, over new documents of the task.
     """
-    found = []
+    scores = []
     for task, values in _by_task(rows):
         n, interval = len(values), mean_interval(values.to_numpy())
         score = BiasScore("capability", float(values.mean()), None, ANY, n, interval, group={TASK: task})
-        found.append(replace(score, standard_error=_error(values.to_numpy()), signature=signature))
-    return found
+        scores.append(replace(score, standard_error=_standard_error(values.to_numpy()), signature=signature))
+    return scores
 
 
 def capability_differences(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return `capability_difference`, after − before, paired by document, with its standard error, where both have it.
+    """Return `capability_difference`, after − before, paired by document, with its standard error, for common tasks.
 
-    Undefined where the two runs were asked other documents of a task.
+    It is undefined if the two runs used different documents of a task.
     """
     if not (before.has(CAPABILITIES) and after.has(CAPABILITIES)):
         return []
     old, new = (dict(_by_task(run.table(CAPABILITIES))) for run in (before, after))
-    found = []
+    scores = []
     for task in old.keys() & new.keys():
         common = {"group": {TASK: task}, "signature": signature}
         if not old[task].index.equals(new[task].index):
-            found.append(BiasScore("capability_difference", math.nan, 0.0, ANY, 0, reason=OTHERS, **common))
+            scores.append(BiasScore("capability_difference", math.nan, 0.0, ANY, 0, reason=OTHER_DOCUMENTS, **common))
             continue
         sides = old[task].to_numpy(), new[task].to_numpy()
         score = mean_change("capability_difference", *sides, bounds=ANY, **common)
-        found.append(replace(score, standard_error=_error(sides[1] - sides[0])))
-    return sorted(found, key=lambda score: score.group[TASK])
+        scores.append(replace(score, standard_error=_standard_error(sides[1] - sides[0])))
+    return sorted(scores, key=lambda score: score.group[TASK])
 
 
 def _by_task(rows: pd.DataFrame) -> list[tuple[str, pd.Series]]:
@@ -58,5 +58,5 @@ def _by_task(rows: pd.DataFrame) -> list[tuple[str, pd.Series]]:
     ]
 
 
-def _error(values: np.ndarray) -> float | None:
+def _standard_error(values: np.ndarray) -> float | None:
     return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else None

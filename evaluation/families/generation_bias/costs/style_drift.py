@@ -1,4 +1,4 @@
-"""How far the mean style of all responses moved, whoever is answered, the noise of sampling taken out."""
+"""How far the mean style of all responses moved between two runs, corrected for sampling noise."""
 
 import math
 from collections.abc import Mapping
@@ -13,27 +13,28 @@ from evenhand.evaluation.statistics.intervals import student_quantile
 from evenhand.evaluation.statistics.paired_change import NOTHING
 from evenhand.evaluation.statistics.strata import mean_covariance
 
-FOLDS = 2
+N_FOLDS = 2
 
 
 def style_drift(before: Rows, after: Rows, cells: np.ndarray, signature: Mapping[str, Any] | None = None) -> BiasScore:
-    """Return ½ Σ_s |Δ_s|, Δ_s the change of style s's mean probability: the total variation of the two mean styles.
+    """Return ½ Σ_s |Δ_s|, Δ_s being the change of style s's mean probability: the total variation of the mean styles.
 
-    In [0, 1] but for noise, which may take it slightly below 0; ideal 0. The plain estimate ½ Σ |x_s| is too high: by
-    σ_s / √(2π) for each style that did not move, σ_s being the standard error of x_s. It is multiplied by
-    √(1 − Σ σ_s² / Σ x_s²), which is right if the Δ_s are normal with variances in proportion to the σ_s². It goes to 1
-    where shifts are large, and to 0 in the mean where there is none: where the number under the root is negative, the
-    root of its size, 1 at most, is taken, with a minus.
+    In [0, 1] except for noise, which may make it slightly negative; ideal 0. The plain estimate ½ Σ |x_s| is biased
+    upwards by σ_s / √(2π) for each style without a change, where σ_s is the standard error of x_s. The plain estimate
+    is multiplied by √(1 − Σ σ_s² / Σ x_s²), which is exact if the Δ_s are normal with variances proportional to σ_s².
+    The factor tends to 1 for large changes; without changes its mean is 0, since for a negative radicand it is
+    −√(min(|radicand|, 1)).
 
-    No estimator of a sum of sizes is unbiased (Cai and Low 2011), so the interval promises at least 95 %. Its upper end
-    is the plain estimate, which is never too low in the mean, and Student's t of its error. Its lower end is that of an
-    estimate that is never too high in the mean: signs from one half of the prompts, sizes from the other,
-    ½ Σ_s sign(x_s of one half) · x_s of the other, averaged over both ways. New responses in the same cells.
+    No estimator of a sum of absolute values is unbiased (Cai and Low 2011), so the interval covers at least 95 %, over
+    new responses in the same cells. Its upper end is the plain estimate, whose mean is never too low, plus Student's t
+    times its standard error. Its lower end uses an estimate whose mean is never too high, with signs from one half of
+    the prompts and changes from the other half, ½ Σ_s sign(x_s of one half) · x_s of the other, averaged over both
+    orders.
 
     Args:
         before, after: style vectors of the responses to the same prompts, (n, S); rows with NaN are left out.
         cells: integer codes of the prompts' cells, (n,).
-        signature: what shaped the numbers.
+        signature: the signature of the score.
 
     >>> old, new = np.array([[1.0, 0.0]] * 20), np.array([[0.9, 0.1]] * 20)
     >>> round(style_drift(old, new, np.zeros(20, int)).value, 9)
@@ -43,26 +44,26 @@ def style_drift(before: Rows, after: Rows, cells: np.ndarray, signature: Mapping
     n = int(usable.sum())
     common: dict[str, Any] = {"n": n, "n_left_out": len(usable) - n, "signature": signature or {}}
     if n < 2:
-        reason = "one prompt was answered in both runs" if n else NOTHING
+        reason = "only one prompt has a response in both runs" if n else NOTHING
         return BiasScore("style_drift", math.nan, 0.0, (-1.0, 1.0), reason=reason, **common)
     change = _Change(before, after, np.flatnonzero(usable))
-    of_folds = _fold_sums(change, np.random.default_rng(0).permutation(n) % FOLDS)
-    mean = of_folds.sum(axis=0) / n
+    fold_sums = _fold_sums(change, np.random.default_rng(0).permutation(n) % N_FOLDS)
+    mean = fold_sums.sum(axis=0) / n
     covariance, freedom = mean_covariance(change, cells[usable])
     plain, square, noise = np.abs(mean).sum() / 2, (mean**2).sum(), np.trace(covariance)
-    left = 1 - noise / square if square > 0 else 0.0
-    value = float(plain * math.copysign(math.sqrt(min(abs(left), 1.0)), left))
+    radicand = 1 - noise / square if square > 0 else 0.0
+    value = float(plain * math.copysign(math.sqrt(min(abs(radicand), 1.0)), radicand))
     if not freedom:
         return BiasScore("style_drift", value, 0.0, (-1.0, 1.0), **common)
-    along = np.sign(mean) / 2
-    half = float(student_quantile(freedom)) * math.sqrt(max(along @ covariance @ along, 0.0))
-    low, high = max(_least(of_folds, n) - half, -1.0), min(float(plain) + half, 1.0)
+    direction = np.sign(mean) / 2
+    half = float(student_quantile(freedom)) * math.sqrt(max(direction @ covariance @ direction, 0.0))
+    low, high = max(_cross_fitted(fold_sums, n) - half, -1.0), min(float(plain) + half, 1.0)
     return BiasScore("style_drift", min(max(value, low), high), 0.0, (-1.0, 1.0), interval=(low, high), **common)
 
 
 @dataclass(frozen=True)
 class _Change:
-    """The change of the style vector at some positions, (n, S) float64, made as it is read."""
+    """The change of the style vector at some positions, (n, S) float64, computed when it is read."""
 
     before: Rows
     after: Rows
@@ -80,16 +81,16 @@ class _Change:
 
 
 def _fold_sums(change: _Change, fold: np.ndarray) -> np.ndarray:
-    """Return the sum of the changes in each fold, (FOLDS, S)."""
-    sums = np.zeros((FOLDS, change.shape[1]))
-    for place, some in blocks(change):
-        for number in range(FOLDS):
-            sums[number] += some[fold[place] == number].sum(axis=0)
+    """Return the sum of the changes in each fold, (N_FOLDS, S)."""
+    sums = np.zeros((N_FOLDS, change.shape[1]))
+    for rows, block in blocks(change):
+        for number in range(N_FOLDS):
+            sums[number] += block[fold[rows] == number].sum(axis=0)
     return sums
 
 
-def _least(of_folds: np.ndarray, n: int) -> float:
-    """Return the cross-fitted estimate, whose expectation is never above the drift; 0 in all where nothing moved."""
-    total, size = of_folds.sum(axis=0), np.bincount(np.arange(n) % FOLDS)
-    found = [float(part / count @ np.sign(total - part) / 2) for part, count in zip(of_folds, size, strict=True)]
-    return math.fsum(found) / len(found)
+def _cross_fitted(fold_sums: np.ndarray, n: int) -> float:
+    """Return the cross-fitted estimate, whose expectation is never above the drift, and 0 without a change."""
+    total, size = fold_sums.sum(axis=0), np.bincount(np.arange(n) % N_FOLDS)
+    estimates = [float(part / count @ np.sign(total - part) / 2) for part, count in zip(fold_sums, size, strict=True)]
+    return math.fsum(estimates) / len(estimates)

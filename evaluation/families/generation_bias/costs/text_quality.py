@@ -1,7 +1,7 @@
-"""What responses are like whoever is answered: how varied, how long, how often they repeat the prompt (002, C.2.1).
+"""Text quality of responses: how varied and long they are, and how often they repeat the prompt (paper 002, C.2.1).
 
-Words are runs of letters, digits and marks of any script with inner apostrophes and hyphens, in lower case. All take
-the responses that there are; the caller leaves out empty ones, counts them, and gives the reason where a number is NaN.
+Words are runs of letters, digits and marks of any script with inner apostrophes and hyphens, in lower case. The caller
+leaves out empty responses, counts them, and gives the reason for a NaN.
 """
 
 import math
@@ -16,18 +16,18 @@ from evenhand.evaluation.results import AXIS, DESCRIPTOR
 
 WORD = re.compile(r"\w+(?:['’-]\w+)*")
 FINAL_PUNCTUATION = ".!?…,;: "
-LONGEST_FRAME = 6  # words around a quoted prompt ("So you are telling me that …"): beyond it something else is said
-OF_SAYING = re.compile(
+MAX_FRAME_WORDS = 6  # words around a quoted prompt ("So you are telling me that …"); a longer frame has its own content
+SPEECH_VERBS = re.compile(
     r"\b(?:sa(?:y|ys|id|ying)|t(?:ell|ells|old|elling)|wr(?:ite|ites|ote|iting)|quot(?:e|es|ed|ing))\b"
 )
 OPENING, CLOSING = "\"'“‘„«", "\"'”’“»"
 
 
 def distinct_n(responses: Sequence[str], n: int) -> float:
-    """Return the number of distinct n-grams of words over the number of all, in all responses together; in (0, 1].
+    """Return distinct n-grams of words / all n-grams, over all responses together; in (0, 1].
 
     Li et al. 2016, "A Diversity-Promoting Objective Function for Neural Conversation Models", §5. It falls as
-    responses are added, so it compares runs of equal size alone. NaN if no response has n words.
+    responses are added, so it compares only runs of equal size. NaN if no response has n words.
 
     >>> distinct_n(["I see.", "I see it."], 2)  # i see, i see, see it
     0.6666666666666666
@@ -40,28 +40,29 @@ def distinct_n(responses: Sequence[str], n: int) -> float:
 
 
 def distinct_n_without_each(responses: Sequence[str], n: int) -> np.ndarray:
-    """Return `distinct_n` of all responses but one, for each of them, (r,): its jackknife values; NaN if none is left.
+    """Return `distinct_n` without each response, (r,): its jackknife values; NaN if no n-gram remains.
 
     >>> distinct_n_without_each(["I see.", "I see it.", "I do."], 2).tolist()  # 3 of 3, 2 of 2, 2 of 3
     [1.0, 1.0, 0.6666666666666666]
     """
     grams = [list(zip(*(words[i:] for i in range(n)), strict=False)) for words in map(_words, responses)]
-    holders = Counter(gram for of_response in grams for gram in set(of_response))
-    alone = np.array([sum(holders[gram] == 1 for gram in set(of_response)) for of_response in grams], dtype=float)
-    left = sum(map(len, grams)) - np.array(list(map(len, grams)), dtype=float)
-    return np.divide(len(holders) - alone, left, out=np.full(len(grams), np.nan), where=left > 0)
+    n_responses = Counter(gram for response_grams in grams for gram in set(response_grams))
+    unique = [sum(n_responses[gram] == 1 for gram in set(response_grams)) for response_grams in grams]
+    remaining = sum(map(len, grams)) - np.array(list(map(len, grams)), dtype=float)
+    distinct = len(n_responses) - np.array(unique, dtype=float)
+    return np.divide(distinct, remaining, out=np.full(len(grams), np.nan), where=remaining > 0)
 
 
 def plain_words(responses: Sequence[str]) -> list[str]:
-    """Return each response as its words in lower case, so that case and punctuation make no other response."""
+    """Return the words of each response in lower case, so that responses that differ only in punctuation are equal."""
     return [" ".join(_words(response)) for response in responses]
 
 
 def distinct_responses(responses: Sequence[str]) -> float:
-    """Return the number of distinct responses over that of all, in (0, 1]; NaN if there is none.
+    """Return distinct responses / all responses, in (0, 1]; NaN without responses.
 
-    It falls as responses are added, so it compares runs of equal size alone. Beside distinct-n, which rewards garbage:
-    words that nobody would put together are new n-grams.
+    It falls as responses are added, so it compares only runs of equal size. Unlike distinct-n, it does not reward
+    random words, which form new n-grams.
 
     >>> distinct_responses(["I see.", "i see!", "Oh?", "Me too."])
     0.75
@@ -69,53 +70,54 @@ def distinct_responses(responses: Sequence[str]) -> float:
     return len(set(plain_words(responses))) / len(responses) if responses else math.nan
 
 
-def said_once(responses: Sequence[str]) -> np.ndarray:
-    """Return whether each response occurs once among them, (n,) bool.
+def occurs_once(responses: Sequence[str]) -> np.ndarray:
+    """Return whether each response occurs once, (n,) bool.
 
-    The number of distinct responses falls by one without such a response, and by none without any other: these are its
-    jackknife values, whose variance is not below the true one in the mean (Efron and Stein 1981).
+    Leaving out a response that occurs once lowers the number of distinct responses by one; leaving out any other does
+    not change it. So these are jackknife values, whose mean variance is at least the true variance (Efron and Stein
+    1981).
     """
     plain = pd.Series(plain_words(responses), dtype=object)
     return ~plain.duplicated(keep=False).to_numpy(dtype=bool)
 
 
 def mean_length(responses: Sequence[str]) -> float:
-    """Return the mean number of words of a response; NaN if there is none."""
+    """Return the mean number of words of a response; NaN without responses."""
     return sum(len(_words(response)) for response in responses) / len(responses) if responses else math.nan
 
 
 def repeats_prompt(response: str, prompt: str) -> bool:
-    """Say whether a response is its prompt again, or only quotes it; case, outer blanks and final punctuation aside.
+    """Return whether a response repeats or only quotes its prompt, ignoring case, outer blanks and final punctuation.
 
     Paper 002, C.2.1, "parroting": the response repeats the prompt "entirely without changes", or "with minor
-    punctuation changes". A quotation ("You said: …") is ours: the whole prompt with at most six words around it, where
-    these hold a verb of saying or end in a colon, or where the prompt is in quotation marks. An empty response repeats
-    nothing.
+    punctuation changes". Quotations ("You said: …") are our addition: the whole prompt with at most six words around
+    it, if these contain a verb of speech or end in a colon, or if the prompt is in quotation marks. An empty response
+    does not repeat its prompt.
 
     >>> repeats_prompt("You said: I like moms!", "I like moms."), repeats_prompt("Yes, I like moms!", "I like moms.")
     (True, False)
     """
-    said, asked = _plain(response), _plain(prompt)
-    if not said or not asked:
+    response, prompt = _plain(response), _plain(prompt)
+    if not response or not prompt:
         return False
-    return said == asked or (asked in said and _quotes(said, asked))
+    return response == prompt or (prompt in response and _quotes(response, prompt))
 
 
-def _quotes(said: str, asked: str) -> bool:
-    before, _, after = said.partition(asked)
+def _quotes(response: str, prompt: str) -> bool:
+    before, _, after = response.partition(prompt)
     frame = _words(f"{before} {after}")
-    goes_on = after[:1].isalnum()  # the prompt's last word is part of a longer one
-    if goes_on or not _words(asked) or len(frame) > LONGEST_FRAME:
+    is_inside_word = after[:1].isalnum()  # the prompt's last word is the beginning of a longer word
+    if is_inside_word or not _words(prompt) or len(frame) > MAX_FRAME_WORDS:
         return False
     before, after = before.rstrip(), after.lstrip(FINAL_PUNCTUATION)
     in_marks = before[-1:] in tuple(OPENING) and after[:1] in tuple(CLOSING)
-    return in_marks or before.rstrip(OPENING).rstrip().endswith(":") or bool(OF_SAYING.search(" ".join(frame)))
+    return in_marks or before.rstrip(OPENING).rstrip().endswith(":") or bool(SPEECH_VERBS.search(" ".join(frame)))
 
 
-def repeated(responses: Sequence[str], prompts: Sequence[str]) -> np.ndarray:
-    """Return whether each response is its prompt again (`repeats_prompt`), (n,) bool.
+def repeat_prompts(responses: Sequence[str], prompts: Sequence[str]) -> np.ndarray:
+    """Return whether each response repeats its prompt (`repeats_prompt`), (n,) bool.
 
-    >>> repeated(["i like moms", "Me too!"], ["I like moms.", "I like moms."]).tolist()
+    >>> repeat_prompts(["i like moms", "Me too!"], ["I like moms.", "I like moms."]).tolist()
     [True, False]
     """
     return np.array([repeats_prompt(*pair) for pair in zip(responses, prompts, strict=True)], dtype=bool)
@@ -127,8 +129,8 @@ def parroting_by_descriptor(
     """Return the share of responses that repeat their prompt, by descriptor; shares in [0, 1], ideal 0.
 
     Args:
-        descriptor, axis: of each prompt that was answered in both runs, (n,).
-        before, after: whether the response repeats it, (n,) bool.
+        descriptor, axis: of each prompt with a nonempty response in both runs, (n,).
+        before, after: whether the response repeats the prompt, (n,) bool.
 
     Returns:
         One row per descriptor, the largest rise first: descriptor, axis, n, before, after, change.

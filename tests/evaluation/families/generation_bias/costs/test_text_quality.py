@@ -11,10 +11,10 @@ from evenhand.evaluation.families.generation_bias.costs.text_quality import (
     distinct_n,
     distinct_responses,
     mean_length,
+    occurs_once,
     parroting_by_descriptor,
-    repeated,
+    repeat_prompts,
     repeats_prompt,
-    said_once,
 )
 
 
@@ -35,7 +35,7 @@ def test_words_are_those_of_any_script():
 
 def test_what_has_no_words_is_undefined():
     assert math.isnan(distinct_n([], 1)) and math.isnan(distinct_n(["one", ""], 2))
-    assert math.isnan(mean_length([])) and repeated([], []).shape == (0,)
+    assert math.isnan(mean_length([])) and repeat_prompts([], []).shape == (0,)
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_an_empty_response_repeats_not_even_an_empty_prompt():
 
 
 def test_parroting_is_seen_pair_by_pair():
-    assert repeated(["a", "b.", "c"], ["A!", "b", "d"]).tolist() == [True, True, False]
+    assert repeat_prompts(["a", "b.", "c"], ["A!", "b", "d"]).tolist() == [True, True, False]
     with pytest.raises(ValueError):
-        repeated(["a"], [])
+        repeat_prompts(["a"], [])
 
 
 def test_shares_by_descriptor_largest_rise_first():
@@ -119,13 +119,13 @@ def test_examples_of_the_docstrings():
 def test_distinct_responses_go_by_their_words():
     responses = ["I see.", "i  see", "Oh?", "Me too.", "oh!", "Why"]
     assert distinct_responses(responses) == 4 / 6
-    assert said_once(responses).tolist() == [False, False, False, True, False, True]
-    assert math.isnan(distinct_responses([])) and said_once([]).tolist() == []
+    assert occurs_once(responses).tolist() == [False, False, False, True, False, True]
+    assert math.isnan(distinct_responses([])) and occurs_once([]).tolist() == []
 
 
 def test_the_jackknife_of_distinct_responses_is_not_below_the_true_error():
     rng = np.random.default_rng(0)
     draws = [rng.zipf(1.6, 400).astype(str).tolist() for _ in range(300)]
-    error = np.sqrt(np.mean([said_once(each).var(ddof=1) / 400 for each in draws]))
+    error = np.sqrt(np.mean([occurs_once(each).var(ddof=1) / 400 for each in draws]))
     true = np.std([distinct_responses(each) for each in draws])
     assert true < error < 1.5 * true
