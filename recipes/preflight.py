@@ -49,5 +49,5 @@ def _check_labelling(config: MeasureConfig, settings: LabelSettings) -> None:
 
 def _check_tuning(config: MeasureConfig, settings: TuneSettings, rounds: int) -> None:
     method = load_trained_method(settings.method)
-    model = replace(config.model, name=config.place(config.model.name, "model"))
+    model = replace(config.model, name=config.resolve_name(config.model.name, "model"))
     check_tuning(model, method, settings.training.with_method_defaults(method), rounds)

@@ -60,7 +60,7 @@ def tune(settings: TuneSettings) -> None:
     responses_folder, measured, labels_fingerprint = processes.on_rank_zero(lambda: _labelled_run(settings))
     check_trust(measured, settings.trust_remote_code, "labels")
     training, config = settings.training.with_method_defaults(method), measure_config(measured, FAMILY)
-    model = replace(config.model, name=config.place(config.model.name, "model"))
+    model = replace(config.model, name=config.resolve_name(config.model.name, "model"))
     check_tuning(model, method, training)
     inputs = {"labels": labels_fingerprint, "settings": asdict(training)}
     with stage("tune", settings, inputs) as run:
@@ -140,7 +140,7 @@ def bias_during_training(
 def _first_classifier(config: MeasureConfig) -> StyleClassifier:
     """Return the first style classifier; the second must not influence training."""
     first = config.settings.style_classifier
-    return load_style_classifier(replace(first, name=config.place(first.name, "style_classifier")))
+    return load_style_classifier(replace(first, name=config.resolve_name(first.name, "style_classifier")))
 
 
 def _tuning_data(

@@ -21,7 +21,7 @@ from evenhand.evaluation.contracts import check_contract
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.settings import TESTBED, DecodingSettings, ModelSettings, PromptSettings
 
-if TYPE_CHECKING:  # what these import would delay the command line
+if TYPE_CHECKING:  # imported at run time, these would delay the command line
     import pandas as pd
 
     from evenhand.evaluation.report.page import Page
@@ -31,11 +31,16 @@ if TYPE_CHECKING:  # what these import would delay the command line
 
 @dataclass(frozen=True)
 class MeasureConfig:
-    """What a family is told: the groups of settings that all share, and its own `settings`.
+    """The settings of one family's measurement.
 
-    `side` is the side of the split of prompts: "measure", "train" or "all". `embedded` says what the name "testbed"
-    stands for, by the field that has it ("model", "style_classifier", "pairs", …). `responses` is a file of responses
-    that a model gave elsewhere; it is then not loaded. `capabilities` are tasks of lm-evaluation-harness.
+    Attributes:
+        model, prompts, decoding: settings that all families share.
+        settings: the family's own settings.
+        seed: of prompts, responses and the bootstrap.
+        split: the split of prompts: "measure", "train" or "all".
+        embedded: what the name "testbed" stands for, by field ("model", "style_classifier", "pairs", …).
+        responses: a file of responses; if it is given, no model is loaded.
+        capabilities: tasks of lm-evaluation-harness.
     """
 
     model: ModelSettings = field(default_factory=ModelSettings)
@@ -50,46 +55,48 @@ class MeasureConfig:
 
     @property
     def loads_model(self) -> bool:
-        """Whether the model itself is loaded, and can be asked what only weights can say."""
+        """Whether the model is loaded, so that scores that need its weights can be computed."""
         return self.responses is None and self.model.server is None
 
     def scored_model(self) -> dict[str, str]:
-        """Return fingerprints of a model that is asked how likely sentences are, loaded or served.
+        """Return fingerprints of a model, loaded or served, whose likelihoods of sentences are computed.
 
         Raises:
-            InputError: it cannot be found, or not its tokenizer.
+            InputError: the model or its tokenizer cannot be found.
         """
         from evenhand.evaluation.models.revisions import model_revision
         from evenhand.evaluation.models.server import served_fingerprints
 
         if self.model.server is not None:
             return served_fingerprints(self.model)
-        name = self.place(self.model.name, "model")
+        name = self.resolve_name(self.model.name, "model")
         return {"model": model_revision(name, self.model.revision, self.model.base)}
 
-    def place(self, name: str, where: str) -> str:
-        """Return what a name stands for in the field `where`: the name itself, or the embedded file or folder.
+    def resolve_name(self, name: str, field_name: str) -> str:
+        """Return a name, or the file or folder of the testbed for this field if the name is "testbed".
 
         Raises:
-            InputError: it is "testbed", and the testbed has nothing for this field.
+            InputError: the name is "testbed", and the testbed has nothing for this field.
         """
         if name != TESTBED:
             return name
-        if where not in self.embedded:
-            raise InputError(f"{where}: the testbed has none for this family of metrics; give one (--{where} NAME).")
-        return str(self.embedded[where])
+        if field_name not in self.embedded:
+            raise InputError(
+                f"{field_name}: the testbed has none for this family of metrics; give one (--{field_name} NAME)."
+            )
+        return str(self.embedded[field_name])
 
 
 @dataclass(frozen=True)
 class FamilyRun:
-    """What lies in a run's folder, and what the family was told: for reports and comparisons."""
+    """The folder of a finished measurement or comparison by one family, and its settings."""
 
     folder: Path
     config: Any = None
 
     @cached_property
     def scores(self) -> "list[BiasScore]":
-        """All scores of the run, those of other families too."""
+        """All scores of the run, of all families."""
         from evenhand.evaluation.results import read_scores
 
         return read_scores(self.folder / "scores.json")
@@ -102,7 +109,7 @@ class FamilyRun:
         return display_name(self.config.model.name)
 
     def has(self, name: str) -> bool:
-        """Return whether the run left the table `name`."""
+        """Return whether the run has the table `name`."""
         return (self.folder / f"{name}.parquet").exists()
 
     def table(self, name: str) -> "pd.DataFrame":
@@ -112,11 +119,11 @@ class FamilyRun:
         return read_table(self.folder / f"{name}.parquet")
 
     def signature(self, *metrics: str) -> Mapping[str, Any]:
-        """Return the signature of the first score of these metrics; {} where there is none."""
+        """Return the signature of the first score of these metrics; {} without such a score."""
         return next((score.signature for score in self.scores if score.metric in metrics), {})
 
     def signature_lines(self, *metrics: str) -> list[str]:
-        """Return the signature of the first score of these metrics in one line, to paste; [] where there is none."""
+        """Return the signature of the first score of these metrics as a line to paste; [] without such a score."""
         from evenhand.evaluation.results import signature_line
 
         return [signature_line(score) for score in self.scores if score.metric in metrics][:1]
@@ -124,7 +131,7 @@ class FamilyRun:
 
 @dataclass(frozen=True)
 class ReportContext:
-    """What the caller knows of a measured model besides: its true scores, if they are, and notes to readers."""
+    """Facts on a measured model for its report: its true scores, if they are known, and notes to readers."""
 
     truth: "Sequence[BiasScore]" = ()
     notes: Sequence[str] = ()

@@ -45,7 +45,7 @@ def _cosines(run: Run, config: MeasureConfig) -> pd.DataFrame:
     settings = config.settings
     pairs = pair_with_references(load_references(settings.references, settings.split, settings.languages))
     texts = list(dict.fromkeys([*pairs["english"], *pairs["reference"]]))
-    encoder = load_sentence_encoder(replace(config.model, name=config.place(config.model.name, "model")))
+    encoder = load_sentence_encoder(replace(config.model, name=config.resolve_name(config.model.name, "model")))
     _, is_truncated = encode_texts(encoder, texts)
     parts = run.parts("vectors", ["vector"], len(texts))
     for shard in parts.unfinished_shards():

@@ -77,7 +77,7 @@ def _likelihood_changes(
     The scores are undefined if that model cannot be loaded at the revision that was measured.
     """
     settings = before.config.model
-    model = replace(settings, name=before.config.place(settings.name, "model"))
+    model = replace(settings, name=before.config.resolve_name(settings.name, "model"))
     measured = signature["before"].get("model", {})
     if not measured:
         return undefined_changes("the first run does not record which model was measured", signature)

@@ -78,7 +78,7 @@ def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | Class
             "give both: the classifier, and its label that means offensive."
         )
     resolved = {
-        name: replace(model, name=config.place(model.name, name))
+        name: replace(model, name=config.resolve_name(model.name, name))
         for name, model in named_classifiers(config).items()
         if name != OFFENSIVE
     }
@@ -96,7 +96,7 @@ def neutral_dialogue(config: "MeasureConfig") -> str | None:
         name = TESTBED if config.settings.style_classifier.name == TESTBED else SMALL_TALK
     if name == SMALL_TALK:
         return str(SMALL_TALK_FILE)
-    return None if name is None else config.place(name, "neutral_dialogue")
+    return None if name is None else config.resolve_name(name, "neutral_dialogue")
 
 
 def named_classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | ClassifierSettings]:
@@ -133,7 +133,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
         fingerprints["model"] = config.model.name  # a run may continue with the server at another address
     elif config.loads_model:
         fingerprints["model"] = model_revision(
-            config.place(config.model.name, "model"), config.model.revision, config.model.base
+            config.resolve_name(config.model.name, "model"), config.model.revision, config.model.base
         )
     fingerprints |= {name: model_revision(model.name, model.revision, model.base) for name, model in models.items()}
     if fingerprints[FIRST] == fingerprints.get(SECOND):

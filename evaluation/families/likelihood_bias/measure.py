@@ -63,7 +63,7 @@ def _signature(run: Run, config: MeasureConfig, variant: str) -> dict[str, Any]:
 
 def _likelihoods(run: Run, config: MeasureConfig) -> pd.DataFrame:
     """Return the sentences of the filtered prompts and sampled descriptors, with log p of each."""
-    model = replace(config.model, name=config.place(config.model.name, "model"))
+    model = replace(config.model, name=config.resolve_name(config.model.name, "model"))
     taxonomy, masked = load_taxonomy(config.prompts.dataset), model.server is None and is_masked_lm(model)
     prompts = (
         Dataset.from_pandas(phrase_sentences(taxonomy), preserve_index=False) if masked else generate_prompts(taxonomy)

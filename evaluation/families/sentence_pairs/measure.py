@@ -37,7 +37,7 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     Raises:
         InputError: the model cannot score sentences, or a sentence has no tokens or too many.
     """
-    model = replace(config.model, name=config.place(config.model.name, "model"))
+    model = replace(config.model, name=config.resolve_name(config.model.name, "model"))
     masked = model.server is None and is_masked_lm(model)
     if not run.has("pairs"):
         with run.step("pairs"):

@@ -44,4 +44,4 @@ def pairs_path(config: "MeasureConfig") -> Path:
     """Return the local file of the pairs; download it first if it is a published set."""
     from evenhand.evaluation.datasets.sentence_pairs import resolve_pairs_file
 
-    return resolve_pairs_file(config.place(config.settings.pairs, "pairs"))
+    return resolve_pairs_file(config.resolve_name(config.settings.pairs, "pairs"))

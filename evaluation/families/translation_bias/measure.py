@@ -87,7 +87,7 @@ def _translations(run: Run, config: MeasureConfig, table: pd.DataFrame) -> pd.Da
     """Return the sentences of all pairs of languages with their translations."""
     folder, parts = config.settings.translations, []
     if folder is None:
-        name = config.place(config.model.name, "model")
+        name = config.resolve_name(config.model.name, "model")
         model = load_dialogue_model(replace(config.model, name=name), kind="encoder_decoder")
     for pair, sentences in make_source_tables(table, config.settings.directions).items():
         if folder is None:

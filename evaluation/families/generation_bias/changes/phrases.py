@@ -1,4 +1,4 @@
-"""How often responses to some descriptors contain given phrases, before and after tuning (paper 002, Table 14)."""
+"""Shares of responses that contain phrases, by set of descriptors, before and after tuning (paper 002, Table 14)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -10,22 +10,22 @@ from evenhand.evaluation.results import AXIS, DESCRIPTOR
 from evenhand.evaluation.statistics.intervals import share_interval
 from evenhand.evaluation.statistics.paired_change import share_change
 
-HIGHEST = 20  # descriptors in a set: paper 002, Table 14
+SET_SIZE = 20  # descriptors in a set (paper 002, Table 14)
 
 
 def contains(responses: Iterable[str], phrase: str) -> np.ndarray:
     """Return whether each response contains the phrase, (n,) bool.
 
-    Letters' case, runs of blanks and the slant of apostrophes do not matter. As in the paper a phrase may begin or
-    end inside a word: "what is a" is in "what is an egg".
+    Case, runs of blanks and the form of apostrophes are ignored. As in the paper, a phrase may begin or end inside a
+    word: "what is a" is in "what is an egg".
 
     >>> contains(["I’m SORRY  to hear it.", "Sorry!"], "i'm sorry to hear").tolist()
     [True, False]
     """
-    return _holds([_plain(response) for response in responses], phrase)
+    return _contains_phrase([_plain(response) for response in responses], phrase)
 
 
-def _holds(plain_responses: Sequence[str], phrase: str) -> np.ndarray:
+def _contains_phrase(plain_responses: Sequence[str], phrase: str) -> np.ndarray:
     plain = _plain(phrase)
     return np.array([plain in response for response in plain_responses], dtype=bool)
 
@@ -34,10 +34,10 @@ def _plain(text: str) -> str:
     return " ".join(text.casefold().replace("’", "'").split())
 
 
-def highest_descriptors(bias: pd.DataFrame, axes: Sequence[str], n: int = HIGHEST) -> list[str]:
-    """Return the n descriptors of some axes with the highest mean bias value, highest first.
+def highest_descriptors(bias: pd.DataFrame, axes: Sequence[str], n: int = SET_SIZE) -> list[str]:
+    """Return the n descriptors of these axes with the highest mean bias value, highest first.
 
-    `bias` has the columns descriptor, axis and before (mean b). Descriptors without a b are passed over.
+    The columns of `bias` are descriptor, axis and before (mean b). Descriptors without a mean b are left out.
     """
     of_axes = bias[bias[AXIS].isin(list(axes)) & np.isfinite(bias["before"])]
     ranked = of_axes.sort_values(["before", DESCRIPTOR], ascending=[False, True])
@@ -57,18 +57,18 @@ def phrase_changes(
         before, after: responses to the same prompts, (n,). A prompt with an empty response in either is left out.
         descriptor: of each prompt, (n,).
         phrases: group of phrases → phrases.
-        sets: name → descriptors. The descriptors in none of them make up the set "all others".
+        sets: name → descriptors. The descriptors in none of the sets are the set "all others".
 
     Returns:
         One row for each set and phrase: group, phrase, set, descriptors (list), n, n_left_out, before and after with
         `_low` and `_high` (95 %, Wilson), change with the same and p_value (paired: see `share_change`), and reason,
-        which is empty unless the shares are NaN because nothing was answered.
+        which is empty unless the shares are NaN because all responses are empty.
     """
-    answered = np.array([bool(a.strip() and b.strip()) for a, b in zip(before, after, strict=True)], dtype=bool)
+    nonempty = np.array([bool(a.strip() and b.strip()) for a, b in zip(before, after, strict=True)], dtype=bool)
     descriptor = np.asarray(descriptor, dtype=object)
     named = {name for members in sets.values() for name in members}
     rest = sorted(set(descriptor.tolist()) - named)
-    of_set = {
+    masks = {
         name: (list(members), np.isin(descriptor, list(members)))
         for name, members in {**sets, OTHER_DESCRIPTORS: rest}.items()
     }
@@ -76,10 +76,10 @@ def phrase_changes(
     rows = []
     for group, members in phrases.items():
         for phrase in members:
-            said = [_holds(responses, phrase) for responses in plain]
-            for name, (descriptors, chosen) in of_set.items():
-                kept = chosen & answered
-                row = _row(said[0][kept], said[1][kept], int((chosen & ~answered).sum()))
+            contained = [_contains_phrase(responses, phrase) for responses in plain]
+            for name, (descriptors, in_set) in masks.items():
+                mask = in_set & nonempty
+                row = _row(contained[0][mask], contained[1][mask], int((in_set & ~nonempty).sum()))
                 rows.append({"group": group, "phrase": phrase, "set": name, "descriptors": descriptors, **row})
     return pd.DataFrame(rows)
 
@@ -87,9 +87,10 @@ def phrase_changes(
 def _row(before: np.ndarray, after: np.ndarray, n_left_out: int) -> dict[str, object]:
     change = share_change("phrase", before, after, n_left_out=n_left_out)
     row: dict[str, object] = {"n": change.n, "n_left_out": n_left_out}
-    for name, said in (("before", before), ("after", after)):
-        row[name] = float(said.mean()) if len(said) else np.nan
-        row[f"{name}_low"], row[f"{name}_high"] = share_interval(int(said.sum()), len(said)) or (np.nan, np.nan)
+    for name, contained in (("before", before), ("after", after)):
+        bounds = share_interval(int(contained.sum()), len(contained)) or (np.nan, np.nan)
+        row[name] = float(contained.mean()) if len(contained) else np.nan
+        row[f"{name}_low"], row[f"{name}_high"] = bounds
     low, high = change.interval or (np.nan, np.nan)
     row |= {"change": change.value, "change_low": low, "change_high": high}
     return row | {"p_value": np.nan if change.p_value is None else change.p_value, "reason": change.reason or ""}

@@ -1,4 +1,4 @@
-"""Which styles' dependence on the descriptor changed most, and by which descriptors (paper 002, Table 15)."""
+"""Changes of each style's variance over descriptors, and the descriptors that moved most (paper 002, Table 15)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,27 +12,25 @@ from evenhand.evaluation.statistics.cells import Cells, arrange_cells, codes, co
 from evenhand.evaluation.statistics.covariances import sum_by
 from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spread
 
-# Table 15 has 16 styles. An interval costs a pass over all pairs of responses: for 217 styles it would take minutes.
-INTERVALS_FOR = 16
+# Table 15 has 16 styles. An interval needs a pass over all pairs of responses, minutes for 217 styles.
+N_INTERVALS = 16
 
 
-def style_changes(
-    before: StyledResponses, after: StyledResponses, *, intervals_for: int = INTERVALS_FOR
-) -> pd.DataFrame:
-    """Return how much each style varies from descriptor to descriptor, before and after, the largest fall first.
+def style_changes(before: StyledResponses, after: StyledResponses, *, n_intervals: int = N_INTERVALS) -> pd.DataFrame:
+    """Return each style's variance over descriptors before and after, the largest fall first.
 
     The paper's variance of the mean probability of a style across descriptors, with the noise of sampling removed
     (pooled FGB* of this one style: ddof = 1, over means of all templates). Natural units; ideal 0, slightly negative
-    by noise. Only prompts with a style vector in both runs, and descriptors with all templates, enter.
+    by noise. Only prompts with a style vector in both runs and descriptors with all templates are used.
 
     Args:
         before, after: the responses to the same prompts, row by row.
-        intervals_for: so many styles, those of the largest change in size, get intervals and p-values.
+        n_intervals: number of styles, by absolute change, that get intervals and p-values.
 
     Returns:
         One row per style: style, mean_before, mean_after (mean probability over descriptors), before, after and
         change with `_low` and `_high` (95 %, paired by prompt), p_value of no change, n, n_left_out, reason (empty
-        unless the numbers are NaN). What has no interval has NaN there.
+        unless the numbers are NaN). Bounds of missing intervals are NaN.
     """
     n_styles = len(before.styles)
     cells = complete_descriptors(_paired_cells(before, after))
@@ -50,7 +48,7 @@ def style_changes(
             "change": spread[n_styles:] - spread[:n_styles],
         }
     )
-    largest = table["change"].abs().sort_values(ascending=False, kind="stable").index[:intervals_for]
+    largest = table["change"].abs().sort_values(ascending=False, kind="stable").index[:n_intervals]
     errors = {row: _errors(cells, row, n_styles) for row in largest if np.isfinite(table["change"][row])}
     missing = {name: np.nan for side in ("before", "after", "change") for name in (f"{side}_low", f"{side}_high")}
     errors = pd.DataFrame([errors.get(row, missing | {"p_value": np.nan}) for row in table.index])
@@ -100,35 +98,39 @@ def descriptor_styles(responses: StyledResponses) -> pd.DataFrame:
     descriptor, axis = (pd.factorize(pd.Series(values)) for values in (responses.descriptor, responses.axis))
     pair, pairs = pd.factorize(descriptor[0].astype(np.int64) * len(axis[1]) + axis[0])
     cells = arrange_cells(responses.vectors, codes(responses.template), pair, fewest=1)
-    there = np.unique(cells.descriptor)
-    means = sum_by(np.searchsorted(there, cells.descriptor), cells.mean) / np.bincount(cells.descriptor)[there, None]
-    names = [descriptor[1][pairs[there] // len(axis[1])], axis[1][pairs[there] % len(axis[1])]]
+    present = np.unique(cells.descriptor)
+    means = (
+        sum_by(np.searchsorted(present, cells.descriptor), cells.mean) / np.bincount(cells.descriptor)[present, None]
+    )
+    names = [descriptor[1][pairs[present] // len(axis[1])], axis[1][pairs[present] % len(axis[1])]]
     index = pd.MultiIndex.from_arrays([np.asarray(each, dtype=object) for each in names], names=[DESCRIPTOR, AXIS])
     return pd.DataFrame(means, index=index, columns=list(responses.styles)).sort_index()
 
 
-def moved_descriptors(before: pd.DataFrame, after: pd.DataFrame, styles: Sequence[str], most: int = 5) -> pd.DataFrame:
+def moved_descriptors(
+    before: pd.DataFrame, after: pd.DataFrame, styles: Sequence[str], n_each: int = 5
+) -> pd.DataFrame:
     """Return the descriptors whose mean probability of a style fell or rose most (paper 002, Table 15: five each).
 
     Args:
-        before, after: as `descriptor_styles` returns them; descriptors that only one of them has are left out.
-        styles: those wanted.
-        most: descriptors at each end.
+        before, after: results of `descriptor_styles`; descriptors in only one of them are left out.
+        styles: the styles of the table.
+        n_each: number of descriptors at each end.
 
     Returns:
         style, descriptor, axis, before, after, change: for each style its falls, largest first, then its rises,
-        largest first. A descriptor that did not move is in neither.
+        largest first. Descriptors without a change are left out.
     """
-    joint = before.index.intersection(after.index).sort_values()
+    common = before.index.intersection(after.index).sort_values()
     rows = []
     for style in styles:
-        old, new = before.loc[joint, style], after.loc[joint, style]
+        old, new = before.loc[common, style], after.loc[common, style]
         change = (new - old).sort_values(kind="stable")
-        ends = [*change[change < 0].index[:most], *change[change > 0].index[::-1][:most]]
+        ends = [*change[change < 0].index[:n_each], *change[change > 0].index[::-1][:n_each]]
         rows += [(style, *key, old[key], new[key], change[key]) for key in ends]
     return pd.DataFrame(rows, columns=["style", DESCRIPTOR, AXIS, "before", "after", "change"])
 
 
 def descriptor_clusters(styles: pd.DataFrame, clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
-    """Return the mean summed probability of each cluster's styles, (D, C), from what `descriptor_styles` returns."""
+    """Return the mean summed probability of each cluster's styles, (D, C), from the result of `descriptor_styles`."""
     return pd.DataFrame({name: styles.iloc[:, list(members)].sum(axis=1) for name, members in clusters.items()})

@@ -1,4 +1,4 @@
-"""What changed between two runs, as tables and rank correlations (paper 002, C.2), written by the comparison."""
+"""Tables of changes between two runs, and rank correlations (paper 002, C.2)."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from evenhand.evaluation.statistics.rank_correlation import rank_correlation
 
 log = logging.getLogger("evenhand")
 
-CHOSEN, SAMPLES_OF_CHOSEN = 2, 12  # descriptors whose samples are shown, as Tables 16 and 17 do; samples of each
+N_DESCRIPTORS, N_SAMPLES = 2, 12  # descriptors with samples, as in Tables 16 and 17; samples of each
 
 
 def write_changes(
@@ -39,15 +39,15 @@ def write_changes(
     bias_values: pd.DataFrame | None,
     signature: Mapping[str, Any],
 ) -> list[BiasScore]:
-    """Write the tables of paper 002's section C.2, and return the rank correlation that belongs to them.
+    """Write the tables of paper 002, section C.2, and return their rank correlation.
 
     Args:
-        run: whose folder the tables go to.
-        before, after: the two runs, over the same prompts.
+        run: the run into which the tables are written.
+        before, after: the two runs over the same prompts.
         clusters: style cluster → columns of its styles.
-        phrases: groups of phrases to count, each in the descriptors of the highest b of its axes.
-        bias_values: descriptor, axis and before (mean b); None: what needs it is left out.
-        signature: what shaped the numbers.
+        phrases: groups of phrases, counted in responses to the descriptors with the highest mean b of their axes.
+        bias_values: descriptor, axis and before (mean b); with None, tables that need it are left out.
+        signature: the signature of the scores.
     """
     run.table("style_changes", lambda: style_changes(before.styled(), after.styled()))
     styles = [descriptor_styles(side.styled()) for side in (before, after)]
@@ -70,10 +70,10 @@ def _phrases(
 
 
 def _parroting(before: StyledRun, after: StyledRun, bias_values: pd.DataFrame | None) -> pd.DataFrame:
-    answered = both_nonempty(before, after)
-    (old, asked), (new, _) = (select_pairs(side, answered) for side in (before, after))
-    descriptor, axis = (before.shared[name][answered].tolist() for name in (DESCRIPTOR, AXIS))
-    table = parroting_by_descriptor(descriptor, axis, repeat_prompts(old, asked), repeat_prompts(new, asked))
+    nonempty = both_nonempty(before, after)
+    (old, prompts), (new, _) = (select_pairs(run, nonempty) for run in (before, after))
+    descriptor, axis = (before.shared[name][nonempty].tolist() for name in (DESCRIPTOR, AXIS))
+    table = parroting_by_descriptor(descriptor, axis, repeat_prompts(old, prompts), repeat_prompts(new, prompts))
     if bias_values is None:
         return table.assign(mean_b=np.nan)
     mean_b = bias_values[[DESCRIPTOR, AXIS, "before"]].rename(columns={"before": "mean_b"})
@@ -88,9 +88,10 @@ def write_corpus(
     settings: CorpusSettings,
     signature: Mapping[str, Any],
 ) -> list[BiasScore]:
-    """Write the frequency of each descriptor beside its cluster probabilities; return their rank correlations.
+    """Write each descriptor's frequency in a corpus with its cluster probabilities; return their rank correlations.
 
-    Paper 002, B.2.1 and Figures 3, 5 and 6. `frequency_rho`, group `cluster` and `run` ("before", "after").
+    Paper 002, B.2.1 and Figures 3, 5 and 6. The metric is `frequency_rho`, with groups `cluster` and `run` ("before" or
+    "after").
     """
     sides = [descriptor_clusters(descriptor_styles(side.styled()), clusters) for side in (before, after)]
     descriptors = sorted({*sides[0].index.get_level_values(DESCRIPTOR)})
@@ -99,21 +100,21 @@ def write_corpus(
     return [
         rank_correlation(
             "frequency_rho",
-            of_cluster["frequency"],
-            of_cluster[side],
+            rows["frequency"],
+            rows[side],
             names=("the frequency", "the mean probability"),
             group={"cluster": str(cluster), "run": side},
             signature={**signature, "corpus": as_settings(settings)},
         )
-        for cluster, of_cluster in table.groupby("cluster", sort=False)
+        for cluster, rows in table.groupby("cluster", sort=False)
         for side in ("before", "after")
     ]
 
 
 def _frequencies(before: pd.DataFrame, after: pd.DataFrame, counts: pd.DataFrame) -> pd.DataFrame:
-    joint = before.index.intersection(after.index)
+    common = before.index.intersection(after.index)
     rows = [
-        side.loc[joint].stack().rename(name).rename_axis([DESCRIPTOR, AXIS, "cluster"])
+        side.loc[common].stack().rename(name).rename_axis([DESCRIPTOR, AXIS, "cluster"])
         for name, side in (("before", before), ("after", after))
     ]
     table = pd.concat(rows, axis=1).reset_index().merge(counts, on=DESCRIPTOR)
@@ -122,7 +123,7 @@ def _frequencies(before: pd.DataFrame, after: pd.DataFrame, counts: pd.DataFrame
 
 def _counts(settings: CorpusSettings, descriptors: Sequence[str]) -> pd.DataFrame:
     """Return descriptor, count, examples, examples_left_out and corpus."""
-    found = count_phrases_in_corpus(
+    counts = count_phrases_in_corpus(
         settings.path,
         descriptors,
         text_column=settings.text_column,
@@ -130,18 +131,18 @@ def _counts(settings: CorpusSettings, descriptors: Sequence[str]) -> pd.DataFram
         split=settings.split,
         limit=settings.limit,
     )
-    if found.n_left_out:
-        log.info("corpus: %d examples without a text are left out", found.n_left_out)
-    rows = pd.DataFrame({DESCRIPTOR: list(found.counts), "count": list(found.counts.values())})
-    return rows.assign(examples=found.n_examples, examples_left_out=found.n_left_out, corpus=settings.path)
+    if counts.n_left_out:
+        log.info("corpus: %d examples without a text are left out", counts.n_left_out)
+    rows = pd.DataFrame({DESCRIPTOR: list(counts.counts), "count": list(counts.counts.values())})
+    return rows.assign(examples=counts.n_examples, examples_left_out=counts.n_left_out, corpus=settings.path)
 
 
 def chosen_samples(bias_values: pd.DataFrame, before: StyledRun, after: StyledRun) -> pd.DataFrame:
-    """Return random responses, side by side, to the descriptors with the highest mean b (paper 002, Tables 16, 17)."""
+    """Return random responses of both runs to the descriptors with the highest mean b (paper 002, Tables 16, 17)."""
     rng = np.random.default_rng(0)
     ranked = bias_values.sort_values(["before", DESCRIPTOR], ascending=[False, True])
     rows = [np.empty(0, dtype=int)]
-    for descriptor in ranked[DESCRIPTOR].head(CHOSEN):
+    for descriptor in ranked[DESCRIPTOR].head(N_DESCRIPTORS):
         of_descriptor = np.flatnonzero(before.shared[DESCRIPTOR] == descriptor)
-        rows.append(np.sort(rng.permutation(of_descriptor)[:SAMPLES_OF_CHOSEN]))
+        rows.append(np.sort(rng.permutation(of_descriptor)[:N_SAMPLES]))
     return paired_samples(np.concatenate(rows), before, after)

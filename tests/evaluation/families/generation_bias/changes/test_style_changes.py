@@ -54,7 +54,7 @@ def test_noise_is_taken_out():
 
 def test_it_is_pooled_fgb_of_one_style():
     before, after = responses([0.1, 0.5, 0.9, 0.4], 5), responses([0.4, 0.5, 0.6, 0.4], 5, seed=1)
-    table = style_changes(before, after, intervals_for=1).set_index("style")
+    table = style_changes(before, after, n_intervals=1).set_index("style")
     template, descriptor = (np.unique(names, return_inverse=True)[1] for names in (before.template, before.descriptor))
     cells = complete_descriptors(
         arrange_cells(np.concatenate([before.vectors, after.vectors], axis=1), template, descriptor)
@@ -72,7 +72,7 @@ def test_it_is_pooled_fgb_of_one_style():
 
 def test_a_planted_fall_is_found_and_none_where_there_is_none():
     uneven, even = [0.1, 0.3, 0.5, 0.7, 0.9] * 4, [0.5] * 20
-    many = [style_changes(responses(uneven, 4, seed=seed), responses(even, 4), intervals_for=0) for seed in range(40)]
+    many = [style_changes(responses(uneven, 4, seed=seed), responses(even, 4), n_intervals=0) for seed in range(40)]
     found = np.array([table.set_index("style").loc["Kind", "before"] for table in many])
     # True variance of the uneven: 0.08 × 20/19.
     assert found.mean() == pytest.approx(0.08 * 20 / 19, abs=3 * found.std() / np.sqrt(len(found)))
@@ -121,7 +121,7 @@ def test_the_descriptors_that_moved_most():
     before = descriptor_styles(responses([0.0] * 6, 1)) * 0
     after = before.copy()
     before["Kind"], after["Kind"] = [0.5, 0.5, 0.5, 0.5, 0.1, 0.1], [0.1, 0.4, 0.5, 0.3, 0.9, 0.2]
-    moved = moved_descriptors(before, after, ["Kind"], most=2)
+    moved = moved_descriptors(before, after, ["Kind"], n_each=2)
     assert moved["descriptor"].tolist() == ["d00", "d03", "d04", "d05"]  # two falls, two rises, largest first
     assert np.allclose(moved["change"], [-0.4, -0.2, 0.8, 0.1])
     assert np.allclose(moved["before"], [0.5, 0.5, 0.1, 0.1])
