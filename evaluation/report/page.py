@@ -12,7 +12,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from evenhand.evaluation.report.numbers import visible
-from evenhand.evaluation.report.tables import Table
+from evenhand.evaluation.report.table_data import Table
 from evenhand.evaluation.results import display_name
 
 
