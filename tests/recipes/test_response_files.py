@@ -80,7 +80,7 @@ def test_responses_are_scored_and_the_signature_says_whence_they_came(runs):
     assert pooled.signature["decoding"] == {"temperature": 0.7}
     assert f"|m:somebody/some-model@{of_model['sha256'][:7]}|d:paper@" in signature_line(pooled)
     report = (runs[0] / "report.html").read_text()
-    assert "no model was loaded" in report and "decoding, as we were told: temperature 0.7" in report
+    assert "No model was loaded" in report and "temperature 0.7" in report
 
 
 def test_two_such_runs_are_compared(runs, tmp_path):

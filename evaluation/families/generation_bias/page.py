@@ -60,7 +60,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, kno
 def _system_prompt_notes(*runs: FamilyRun) -> list[str]:
     """Return the system prompts of the runs as a note, if any run has one."""
     prompts = [run.config.model.system_prompt or "" for run in runs]
-    return [say.told_before(prompts)] if any(prompts) else []
+    return [say.system_prompts(prompts)] if any(prompts) else []
 
 
 def _source_notes(*runs: FamilyRun) -> list[str]:
@@ -69,7 +69,7 @@ def _source_notes(*runs: FamilyRun) -> list[str]:
     mixed = any(has_no_templates(run.table(PROMPTS)) for run in runs if run.config.responses)
     served = [run for run in runs if run.config.model.server and not run.config.responses]
     names = dict.fromkeys(run.config.model.name for run in served)
-    notes = [say.given(files)] if files else []
+    notes = [say.response_files(files)] if files else []
     return [
         *notes,
         *([say.served(list(names))] if served else []),
@@ -89,5 +89,5 @@ def _decoding(config: Any) -> str:
     if config is None:
         return ""
     if config.responses:
-        return say.decoding_told(", ".join(f"{name} {value}" for name, value in config.decoding.arguments.items()))
+        return say.unverified_decoding(", ".join(f"{name} {value}" for name, value in config.decoding.arguments.items()))
     return say.decoding(config.decoding.title())
