@@ -89,5 +89,6 @@ def _decoding(config: Any) -> str:
     if config is None:
         return ""
     if config.responses:
-        return say.unverified_decoding(", ".join(f"{name} {value}" for name, value in config.decoding.arguments.items()))
+        arguments = (f"{name} {value}" for name, value in config.decoding.arguments.items())
+        return say.unverified_decoding(", ".join(arguments))
     return say.decoding(config.decoding.title())
