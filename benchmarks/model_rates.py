@@ -51,7 +51,7 @@ from benchmarks.random_models import (
 )
 from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.datasets.prompts import sample_descriptors
-from evenhand.evaluation.errors import Refused
+from evenhand.evaluation.errors import TuningRejected
 from evenhand.evaluation.models.batches import free_gpu_memory, is_out_of_memory
 from evenhand.evaluation.models.checkpoints import resolve_device
 from evenhand.evaluation.models.decoding import decoding
@@ -182,7 +182,7 @@ def seconds_per_row(model: DialogueModel, method: str, settings: TuningSettings,
     """Return the seconds per row of the faster of two steps of `rows` rows."""
     settings, tuning = tuning_data(model.name, method, settings, rows)
     clock = Clock(model.model.device)
-    with tempfile.TemporaryDirectory() as folder, suppress(Refused):  # two steps may not be enough to matter
+    with tempfile.TemporaryDirectory() as folder, suppress(TuningRejected):  # two steps may not be enough to matter
         tune(model, tuning, settings, Path(folder), callbacks=[clock])
     return min(clock.seconds) / rows
 

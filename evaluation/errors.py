@@ -18,7 +18,7 @@ class InputError(ValueError):
     reported_by_rank_zero = False
 
 
-class Refused(InputError):
+class TuningRejected(InputError):
     """A tuning went through and its model is not handed out: it is its base's like, or was spoiled."""
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import partial
 from pathlib import Path
 
-from evenhand.evaluation.errors import InputError, Refused
+from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.runs import processes
 from evenhand.recipes.launchers import launched
 from evenhand.recipes.plans import Plan, Stage
@@ -53,7 +53,7 @@ def run(
             for future in done:
                 stage = running.pop(future)
                 error = future.result()
-                if isinstance(error, Refused):
+                if isinstance(error, TuningRejected):
                     log.warning("%s: refused: %s", stage.folder, error)
                     refused[stage.folder] = str(error)
                 elif error:

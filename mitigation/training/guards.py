@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from evenhand.evaluation.errors import InputError, Refused
+from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
@@ -86,7 +86,7 @@ def check_outputs_changed(
     if not change.outputs_changed:
         dtype = str(base.model.dtype).removeprefix("torch.")
         rounding = f" after rounding to {dtype}, which changes a logit by up to {change.max_rounding:.1g}"
-        raise Refused(
+        raise TuningRejected(
             f"learning_rate: {settings.learning_rate} did not change the outputs of {display_name(base.name)}: at step "
             f"{step} of {steps}, which has the best validation loss, the largest change of a logit is "
             f"{change.max_logit_change:.1g}{rounding if change.max_rounding else ''}. Train longer (more prompts or "
@@ -104,7 +104,7 @@ def perplexity(model: DialogueModel, contexts: Sequence[str], responses: Sequenc
 def check_perplexity(before: float, after: float, settings: TuningSettings) -> None:
     """Raise Refused if the perplexity `after` is NaN or exceeds `before` by more than `max_perplexity_increase`."""
     if not after <= before * (1 + settings.max_perplexity_increase):
-        raise Refused(
+        raise TuningRejected(
             f"learning_rate: {settings.learning_rate} damaged the model: the perplexity of dialogue rose from "
             f"{before:.3f} to {after:.3f}, and max_perplexity_increase is {settings.max_perplexity_increase}. Lower "
             "the learning rate or raise preference_beta, and give another --output_dir."

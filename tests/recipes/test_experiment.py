@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.evaluation.errors import InputError, Refused
+from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.recipes.checking import checked
 from evenhand.recipes.experiment import run
 from evenhand.recipes.plans import Stage, named_folders, plan_method
@@ -31,7 +31,7 @@ def ran(monkeypatch):
         assert all(str(need) in names for need in stage.needs)
         names.append(str(stage.folder))
         if stage.folder in refusing:
-            raise Refused("spoiled")
+            raise TuningRejected("spoiled")
 
     monkeypatch.setattr(Stage, "run", run_it)
     return names, refusing

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.evaluation.errors import InputError, Refused
+from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.runs import processes
 
 
@@ -22,13 +22,13 @@ def test_without_a_launcher_there_is_one_process_which_does_all(monkeypatch):
     )
     assert processes.is_rank_zero() and processes.on_rank_zero(lambda: 3) == 3
     processes.barrier()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(TuningRejected) as refused:
         processes.on_rank_zero(raising)
     assert not refused.value.reported_by_rank_zero
 
 
 def raising():
-    raise Refused("model: spoiled.")
+    raise TuningRejected("model: spoiled.")
 
 
 @pytest.mark.parametrize("number", [0, 1])

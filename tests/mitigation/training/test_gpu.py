@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks.random_models import full_size, tuning_data
-from evenhand.evaluation.errors import Refused
+from evenhand.evaluation.errors import TuningRejected
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.training.settings import TuningSettings
@@ -42,7 +42,7 @@ def test_the_peak_is_one_copy_of_the_base_and_what_training_needs(base, tmp_path
     settings, data = tuning_data(MODEL, "kto", SETTINGS, 8)
     weights = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    with suppress(Refused):  # two steps may not be enough to matter
+    with suppress(TuningRejected):  # two steps may not be enough to matter
         tune(base, data, settings, tmp_path)
     # Less than a second copy for the adapter, its optimizer and the activations of 8 rows of 48 tokens.
     assert torch.cuda.max_memory_allocated() < 2 * weights

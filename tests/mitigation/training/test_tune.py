@@ -17,7 +17,7 @@ from peft import PeftModel
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, TrainerCallback
 
-from evenhand.evaluation.errors import InputError, Refused
+from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.mitigation.training.arguments import lora_config
@@ -374,7 +374,7 @@ def test_tensorboard_gets_loss_and_bias(tmp_path):
 
 
 def test_a_model_that_did_not_change_is_not_handed_out(tmp_path):
-    with pytest.raises(Refused, match=r"learning_rate: 1e-08 .* tiny: at step \d+ of \d+, .* of a logit is \d"):
+    with pytest.raises(TuningRejected, match=r"learning_rate: 1e-08 .* tiny: at step \d+ of \d+, .* of a logit is \d"):
         tuned(tmp_path, replace_settings(learning_rate=1e-8, epochs=1))
     assert not (tmp_path / "adapter").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoints"]
@@ -383,7 +383,7 @@ def test_a_model_that_did_not_change_is_not_handed_out(tmp_path):
 def test_a_tuning_that_only_made_it_worse_is_not_handed_out(tmp_path, whole):
     _, knows_it_all = whole
     swapped = planted_rows().map(lambda row: {"completion": SWAPPED[row["completion"]]})
-    with pytest.raises(Refused, match=r"^learning_rate: 0\.01 .* perplexity"):
+    with pytest.raises(TuningRejected, match=r"^learning_rate: 0\.01 .* perplexity"):
         tune(knows_it_all, data_of(swapped, planted_rows(32, seed=1), ""), QUICK, tmp_path)
     assert not (tmp_path / "adapter").exists()
 

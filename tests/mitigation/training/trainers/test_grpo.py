@@ -9,7 +9,7 @@ import torch
 from datasets import Dataset
 from peft import PeftModel
 
-from evenhand.evaluation.errors import InputError, Refused
+from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.models.contexts import encode_contexts
 from evenhand.mitigation.training.checkpoints import last_checkpoint
 from evenhand.mitigation.training.data import TuningData
@@ -81,7 +81,7 @@ def test_the_loss_of_the_base_is_its_reward_as_it_is_its_own_reference(tmp_path)
     data = {"train": rows_of(8), "validation": rows_of(8, seed=1)}
     rewards = [lambda prompts, **further: [0.5] * len(prompts)]
     worth_a_half = TuningData(method="grpo", trainer="grpo", rewards=rewards, **data)
-    with pytest.raises(Refused, match="tiny"):
+    with pytest.raises(TuningRejected, match="tiny"):
         tune(tiny_base(), worth_a_half, settings, tmp_path)
     log = json.loads((last_checkpoint(tmp_path / "checkpoints") / "trainer_state.json").read_text())["log_history"]
     losses = [entry[name] for entry in log for name in ("loss", "eval_loss") if name in entry]

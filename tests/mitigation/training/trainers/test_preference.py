@@ -18,7 +18,7 @@ from transformers import (
     TrainerCallback,
 )
 
-from evenhand.evaluation.errors import InputError, Refused
+from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.training.data import TuningData
 from evenhand.mitigation.training.guards import perplexity, weights_sha256
@@ -135,7 +135,7 @@ def test_a_killed_tuning_goes_on_to_the_same_bytes(undisturbed, tmp_path):
 
 def test_a_model_with_a_risen_perplexity_of_dialogue_is_rejected(tmp_path):
     neutral = (["a b c", "d e f"], [BAD, BAD])
-    with pytest.raises(Refused, match=r"^learning_rate: .* and max_perplexity_increase is 0\.01"):
+    with pytest.raises(TuningRejected, match=r"^learning_rate: .* and max_perplexity_increase is 0\.01"):
         tuned("kto", tmp_path, replace(QUICK, max_perplexity_increase=0.01), neutral=neutral)
     assert not (tmp_path / "adapter").exists()
 
