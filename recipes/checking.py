@@ -14,7 +14,7 @@ import yaml
 from jsonargparse import get_loader
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from evenhand.evaluation.errors import InputError, shown
+from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.runs.files import read_yaml as read_file
 from evenhand.evaluation.runs.run_paths import with_resolved_paths
 from evenhand.recipes.configs import config_file
@@ -88,7 +88,7 @@ def _build(cls: type, mapping: Mapping[str, Any], source: str, prefix: str = "")
         if isinstance(value, Mapping) and (group := settings_class_of(hints[key])):
             values[key] = _build(group, value, source, f"{prefix}{key}.")
         elif reason := _reason_unusable(value):
-            raise InputError(f"{source}: {prefix}{key}: {shown(value)}{CANNOT}{reason}.")
+            raise InputError(f"{source}: {prefix}{key}: {format_value(value)}{CANNOT}{reason}.")
     try:
         return cls(**values)
     except ValidationError as error:
@@ -101,7 +101,7 @@ def _build(cls: type, mapping: Mapping[str, Any], source: str, prefix: str = "")
 
 def refusal(name: str, error: Mapping[str, Any]) -> str:
     """Return pydantic's error about a value as one line."""
-    return f"{name}: {shown(error['input'])}{CANNOT}{error['msg']}."
+    return f"{name}: {format_value(error['input'])}{CANNOT}{error['msg']}."
 
 
 def _reason_unusable(value: Any) -> str:
@@ -140,7 +140,7 @@ def with_groups(cls: type, mapping: Mapping[str, Any], source: str, root: type |
             names = [field.name for field in fields(group)]
             if NAME not in names and value is not None:
                 raise InputError(
-                    f"{source}: {prefix}{key}: {shown(value)} is not a group of settings ({', '.join(names)})."
+                    f"{source}: {prefix}{key}: {format_value(value)} is not a group of settings ({', '.join(names)})."
                 )
             value = {NAME: value} if NAME in names else {}
         values[key] = with_groups(group, value, source, root or cls, f"{prefix}{key}.")

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import yaml
 from jsonargparse import ArgumentParser, set_parsing_settings
 
-from evenhand.evaluation.errors import InputError, one_line
+from evenhand.evaluation.errors import InputError, format_error
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import start_logging
 from evenhand.evaluation.settings import as_settings
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         if processes.is_rank_zero() or not error.reported_by_rank_zero:
             name, rank = f" {command}" if command else "", "" if processes.is_rank_zero() else processes.rank_label()
-            print(f"evenhand{name}{rank}: {one_line(error)}", file=sys.stderr)
+            print(f"evenhand{name}{rank}: {format_error(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"evenhand {command}: interrupted; the same command continues from here.", file=sys.stderr)

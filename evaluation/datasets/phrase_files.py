@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation.errors import InputError, shown, unknown_name
+from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.runs.files import read_yaml
 
 PHRASES = Path(__file__).resolve().parent / "data" / "phrases"
@@ -48,15 +48,17 @@ def load_phrases(name_or_path: str) -> dict[str, PhraseGroup]:
 
 def _group(path: Path, name: str, group: Any) -> PhraseGroup:
     if not isinstance(group, dict) or set(group) != {"axes", "phrases"}:
-        found = ", ".join(map(repr, group)) if isinstance(group, dict) else shown(group)
+        found = ", ".join(map(repr, group)) if isinstance(group, dict) else format_value(group)
         raise InputError(f"phrases: {path}: {name} has {found}; give it `axes` and `phrases`, and nothing else.")
     return PhraseGroup(*(_texts(path, f"{name}.{field}", group[field]) for field in ("axes", "phrases")))
 
 
 def _texts(path: Path, field: str, values: Any) -> tuple[str, ...]:
     if not isinstance(values, Sequence) or isinstance(values, str) or not values:
-        raise InputError(f"phrases: {path}: {field} is {shown(values)}; write a list of texts.")
+        raise InputError(f"phrases: {path}: {field} is {format_value(values)}; write a list of texts.")
     for value in values:
         if not isinstance(value, str) or not value.strip():
-            raise InputError(f"phrases: {path}: {field} holds {shown(value)}, which is not a text; put it in quotes.")
+            raise InputError(
+                f"phrases: {path}: {field} holds {format_value(value)}, which is not a text; put it in quotes."
+            )
     return tuple(values)

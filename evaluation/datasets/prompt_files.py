@@ -20,7 +20,7 @@ from evenhand.evaluation.datasets.prompts import (
     with_id_columns,
 )
 from evenhand.evaluation.datasets.table_files import check_header, read_json_columns
-from evenhand.evaluation.errors import InputError, shown
+from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.results import PERSONA, PROMPT_ID, RESPONSE, TEXT
 
 REPEATS = "repeats"  # column of a prompts file: how many responses to each row
@@ -47,7 +47,9 @@ def load_personas(path: Path | None = None) -> tuple[str, ...]:
         elif lines:
             persona = "\n".join(lines)
             if len(lines) != 2:
-                raise InputError(f"{path}: the persona above line {number} is {shown(persona)}; write two, then none.")
+                raise InputError(
+                    f"{path}: the persona above line {number} is {format_value(persona)}; write two, then none."
+                )
             if persona in personas:
                 raise InputError(f"{path}: the persona above line {number} repeats {persona!r}; leave one out.")
             personas.append(persona)

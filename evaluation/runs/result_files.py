@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from evenhand.evaluation.errors import InputError, shown
+from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.runs.files import is_file_name_inside, sha256_of
 
 # Results, and no reports, which people may edit, or summaries, which are written again whenever they are asked for.
@@ -33,7 +33,7 @@ def check_file_names(folder: Path, names: Iterable[str], manifest: str) -> None:
     for name in names:
         if not is_file_name_inside(folder, name):
             raise InputError(
-                f"{manifest} lists the file {shown(name)}, which is not a plain name of a file inside that folder; "
+                f"{manifest} lists the file {format_value(name)}, which is not a plain name of a file inside that folder; "
                 "nothing was deleted. Get an intact copy of the run, or give another folder."
             )
 
