@@ -33,8 +33,8 @@ def check_file_names(folder: Path, names: Iterable[str], manifest: str) -> None:
     for name in names:
         if not is_file_name_inside(folder, name):
             raise InputError(
-                f"{manifest} lists the file {format_value(name)}, which is not a plain name of a file inside that folder; "
-                "nothing was deleted. Get an intact copy of the run, or give another folder."
+                f"{manifest} lists the file {format_value(name)}, which is not the name of a file inside that "
+                "folder; nothing was deleted. Get an intact copy of the run, or give another folder."
             )
 
 
