@@ -1,4 +1,4 @@
-"""Labelled responses: what every method of mitigation is given, checked, and what they all make of it."""
+"""Labelled responses, the input of all methods: their check, and functions that methods share."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,22 +11,22 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.mitigation.labelling.projection import BIAS, NO_BIAS
 
-# Prompts, personas and a control tag → contexts: `evenhand.evaluation.models.contexts.render_contexts` of one model.
+# (prompts, personas, control tag) → contexts: `evenhand.evaluation.models.contexts.render_contexts` of a model.
 ContextRenderer = Callable[[Sequence[str], Sequence[str], str], list[str]]
 
 
-def check_labelled(labelled: pd.DataFrame, *further: str) -> None:
-    """Refuse labelled responses that cannot be trained on; `further` names columns that a method needs besides.
+def check_labelled(labelled: pd.DataFrame, *extra_columns: str) -> None:
+    """Check labelled responses; `extra_columns` are columns that a method needs in addition.
 
     Raises:
-        InputError: there are no rows; a column is missing; a text or response is missing or blank; a label is neither
-            `bias` nor `no_bias`, or all are the same.
+        InputError: the table is empty; a column is missing; a text or response is missing or blank; a label is neither
+            `bias` nor `no_bias`; all labels are equal.
     """
-    missing = [name for name in (PROMPT_ID, TEXT, PERSONA, RESPONSE, LABEL, *further) if name not in labelled]
+    missing = [name for name in (PROMPT_ID, TEXT, PERSONA, RESPONSE, LABEL, *extra_columns) if name not in labelled]
     if missing:
-        raise InputError(f"labelled responses: no column {missing[0]!r}; there are {', '.join(labelled)}.")
+        raise InputError(f"labelled responses: no column {missing[0]!r}; the columns are {', '.join(labelled)}.")
     if labelled.empty:
-        raise InputError("labelled responses: there are none; label a finished measuring run.")
+        raise InputError("labelled responses: the table is empty; label a finished measuring run.")
     for name in (TEXT, RESPONSE):
         texts = labelled[name]
         blank = texts.isna() | (texts.astype(str).str.strip() == "")
@@ -35,23 +35,25 @@ def check_labelled(labelled: pd.DataFrame, *further: str) -> None:
             raise InputError(f"{name}: {blank.sum()} missing or blank, first in {first!r}; leave these rows out.")
     if labelled[PERSONA].isna().any():
         first = labelled[PROMPT_ID][labelled[PERSONA].isna()].iloc[0]
-        raise InputError(f"{PERSONA}: missing in {first!r}; '' is none.")
+        raise InputError(f"{PERSONA}: missing in {first!r}; write '' for no persona.")
     counts = labelled[LABEL].value_counts(dropna=False)
     wrong = [value for value in counts.index if value not in (BIAS, NO_BIAS)]
     if wrong:
         raise InputError(f"{LABEL}: {wrong[0]!r} is unknown. Known: {BIAS}, {NO_BIAS}.")
     if len(counts) == 1:
-        raise InputError(f"{LABEL}: all {len(labelled)} are {counts.index[0]!r}; move the threshold.")
+        raise InputError(f"{LABEL}: all {len(labelled)} labels are {counts.index[0]!r}; change the threshold.")
 
 
 def render_untagged_contexts(labelled: pd.DataFrame, render: ContextRenderer) -> list[str]:
-    """Return the context of each labelled response as the model was asked, without a tag."""
+    """Return the context of each labelled response, without a control tag."""
     return render(labelled[TEXT].tolist(), labelled[PERSONA].tolist(), "")
 
 
 def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, responses: Sequence[str] | None = None) -> Dataset:
-    """Return a row for each labelled response, in the same order: `prompt` and `context`, the untagged context, and
-    `completion`, the response, or the one of `responses` in its place.
+    """Return a row for each labelled response, in the same order.
+
+    Columns: `prompt` and `context`, the context without a tag; `completion`, the response, or the element of
+    `responses`.
     """
     contexts = render_untagged_contexts(labelled, render)
     completions = labelled[RESPONSE].tolist() if responses is None else list(responses)
@@ -59,12 +61,12 @@ def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, responses: Se
 
 
 def no_bias_mask(labelled: pd.DataFrame) -> np.ndarray:
-    """Return which responses are labelled `no_bias`, (n,)."""
+    """Return whether each response is labelled `no_bias`, (n,) bool."""
     return (labelled[LABEL] == NO_BIAS).to_numpy()
 
 
 def rewrite_mentions(donors: pd.DataFrame, descriptors: Sequence[str]) -> list[str]:
-    """Return each donor row's response with the mentions of its own descriptor rewritten to another one, row by row.
+    """Return each donor's response with mentions of the donor's descriptor replaced by `descriptors`, row by row.
 
     "I never met a deaf man!" → "I never met an autistic man!"
     """
@@ -75,25 +77,25 @@ def rewrite_mentions(donors: pd.DataFrame, descriptors: Sequence[str]) -> list[s
 
 
 def exchange_responses(labelled: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataFrame, list[str]]:
-    """Return the rows, and for each a response to the same template and another descriptor, the mention rewritten.
+    """Return rows, and for each row a response to the same template and another descriptor, with rewritten mentions.
 
-    Every response is as likely to be given away as any other of its template, so that over all rows the responses given
-    are of the same styles, and fit their template as well, as those that they stand for: tuned on them, a model neither
-    drifts nor grows vague. A row whose template has one descriptor alone is left out.
+    Donors are sampled uniformly. The exchanged responses have the same distribution of styles as the original ones and
+    fit their templates equally well: a model tuned on them neither drifts nor becomes vague. Rows whose template has
+    only one descriptor are left out.
 
     Raises:
-        InputError: none is left.
+        InputError: no row remains.
     """
     descriptor, donor = labelled[DESCRIPTOR].to_numpy(), np.full(len(labelled), -1)
     for rows in labelled.groupby(TEMPLATE, sort=False).indices.values():
-        others = {name: rows[descriptor[rows] != name] for name in np.unique(descriptor[rows])}
+        donors_of = {name: rows[descriptor[rows] != name] for name in np.unique(descriptor[rows])}
         for row in rows:
-            if len(offered := others[descriptor[row]]):
-                donor[row] = offered[rng.integers(len(offered))]
-    kept = labelled[donor >= 0]
-    if kept.empty:
+            if len(donors := donors_of[descriptor[row]]):
+                donor[row] = donors[rng.integers(len(donors))]
+    receivers = labelled[donor >= 0]
+    if receivers.empty:
         raise InputError(
-            f"labelled responses: no {TEMPLATE} has two descriptors among those to exchange; label responses to more "
-            "descriptors, or move the threshold."
+            f"labelled responses: no {TEMPLATE} has responses of two descriptors to exchange; label responses to more "
+            "descriptors, or change the threshold."
         )
-    return kept, rewrite_mentions(labelled.iloc[donor[donor >= 0]], kept[DESCRIPTOR].tolist())
+    return receivers, rewrite_mentions(labelled.iloc[donor[donor >= 0]], receivers[DESCRIPTOR].tolist())

@@ -1,4 +1,4 @@
-"""Labels: bias values → a threshold → `bias` or `no_bias`, and which responses not to teach (paper 002, C.1)."""
+"""Labels `bias` and `no_bias` from bias values, and responses to exclude from training (paper 002, C.1)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from evenhand.mitigation.labelling.projection import BIAS, assign_labels, bias_v
 
 @dataclass(frozen=True)
 class Threshold:
-    """The threshold that responses were labelled by: those with b > `beta` are `bias`, `share_labelled_bias` of all."""
+    """A labelling threshold: responses with b > `beta` are labelled `bias`; they are `share_labelled_bias` of all."""
 
     alpha: int
     beta: float
@@ -43,7 +43,7 @@ def label_responses(
     quantile: float = 0.9,
     cross_fitted: bool = False,
 ) -> tuple[pd.DataFrame, Threshold]:
-    """Label each response by its bias value: above β, or above that quantile of all where β is None (paper 002, C.1).
+    """Label each response by its bias value: above β, or above the quantile if β is None (paper 002, C.1).
 
     Args:
         prompts: columns prompt_id, descriptor, persona, text and template; one row per response.
@@ -51,14 +51,14 @@ def label_responses(
         alpha, cross_fitted: see `bias_values`.
 
     Returns:
-        prompt_id, descriptor, persona, text, response, bias_value and label, in the order of the prompts; the
-        threshold.
+        A table of prompt_id, descriptor, persona, text, response, bias_value and label, in the order of the prompts,
+        and the threshold.
 
     Raises:
         InputError: alpha is none of 0, 1, 2; all or none of the responses are above the threshold.
 
-    Descriptor a is mostly answered in the first style, b always in the second: m̄ = (⅜, ⅝), the direction of a is
-    (⅜, −⅜), so that b = ¹⁵⁄₃₂ for its first style and −⁹⁄₃₂ for the other.
+    Responses to descriptor a mostly have the first style, responses to b always the second: m̄ = (⅜, ⅝), and the
+    direction of a is (⅜, −⅜), so that b = ¹⁵⁄₃₂ for its first style and −⁹⁄₃₂ for the other.
 
     >>> prompts = pd.DataFrame({"prompt_id": list("12345678"), "descriptor": list("aaaabbbb"), "persona": ""})
     >>> prompts = prompts.assign(text="hi", template="t")
@@ -75,10 +75,10 @@ def label_responses(
 def choose_threshold(
     b: np.ndarray, alpha: int, beta: float | None = None, quantile: float = 0.9, *, cross_fitted: bool = False
 ) -> Threshold:
-    """Return the threshold for (n,) bias values: β, or that quantile of all where β is None.
+    """Return the threshold for bias values (n,): β, or the quantile if β is None.
 
     Raises:
-        InputError: all or none of them are above it.
+        InputError: all or no values are above the threshold.
     """
     threshold = float(np.quantile(b, quantile)) if beta is None else beta
     share = float((b > threshold).mean())
@@ -91,7 +91,7 @@ def choose_threshold(
 
 
 def add_labels(rows: pd.DataFrame, b: np.ndarray, threshold: Threshold) -> pd.DataFrame:
-    """Return rows, with the columns of prompts and the response, as `label_responses` does, of their bias values."""
+    """Return the table of `label_responses` for prompts with a column `response`, and their bias values b (n,)."""
     columns = rows[[PROMPT_ID, DESCRIPTOR, PERSONA, TEXT, RESPONSE]]
     return columns.assign(**{BIAS_VALUE: b, LABEL: assign_labels(b, threshold.beta)})
 
@@ -104,20 +104,20 @@ def exclusion_mask(
     clusters: Sequence[Sequence[int]] = (),
     above: float = 0.5,
 ) -> np.ndarray:
-    """Return which responses must not be taught, whatever their label, (n,) bool: parrots, those in a style cluster.
+    """Return whether each response is excluded from training, (n,) bool: parroting, or in a style cluster.
 
-    Paper 002, C.2.1, found more of both after tuning. What is `bias` for one descriptor is taught to others by some
-    methods (`exchange`, `dpo`, `kto`).
+    Both became more frequent after tuning in paper 002 (C.2.1). `exchange`, `dpo` and `kto` train on responses that are
+    labelled `bias` for another descriptor.
 
     Args:
         labelled: columns text and response, see `label_responses`; vectors: their style vectors, (n, S).
         parrots: exclude responses that repeat their prompt.
-        clusters: exclude responses in these style clusters, each given by the columns of its styles.
+        clusters: exclude responses in these style clusters, each a sequence of style columns.
         above: a response is in a cluster if the summed probability of its styles is larger.
     """
-    found = np.zeros(len(labelled), dtype=bool)
+    mask = np.zeros(len(labelled), dtype=bool)
     if parrots:
-        found |= np.array(list(map(repeats_prompt, labelled[RESPONSE], labelled[TEXT])), dtype=bool)
+        mask |= np.array(list(map(repeats_prompt, labelled[RESPONSE], labelled[TEXT])), dtype=bool)
     for columns in clusters:
-        found |= vectors[:, list(columns)].sum(axis=1) > above
-    return found
+        mask |= vectors[:, list(columns)].sum(axis=1) > above
+    return mask

@@ -1,4 +1,4 @@
-"""Mean bias values by descriptor: to whom responses are most characteristic, before and after (paper 002, C.2)."""
+"""Mean bias values of the responses to each descriptor, before and after tuning (paper 002, C.2)."""
 
 from dataclasses import dataclass
 
@@ -12,19 +12,24 @@ from evenhand.mitigation.labelling.projection import bias_values, descriptor_mea
 
 
 def mean_bias_values(prompts: pd.DataFrame, bias_value: np.ndarray) -> pd.DataFrame:
-    """Return descriptor, axis, mean_bias_value and n (responses), largest first, of (n,) bias values."""
+    """Return a table of descriptor, axis, mean_bias_value and n (responses), sorted from largest to smallest mean.
+
+    Args:
+        prompts: columns descriptor and axis; one row per response.
+        bias_value: (n,).
+    """
     return _means(prompts, mean_bias_value=bias_value)
 
 
 def cross_fitted_bias_values(prompts: pd.DataFrame, vectors: Rows) -> pd.DataFrame:
-    """Return descriptor, axis, before (mean b, α = 0) and n, largest first, of responses by their own directions.
+    """Return a table of descriptor, axis, before (mean b, α = 0) and n, sorted from largest to smallest mean.
 
-    Each response is taken out of its own direction, since there is no other run whose directions could be used. Those
-    without a style vector are left out.
+    The bias direction of each response is computed without that response. Responses without a style vector are left
+    out.
 
     Args:
         prompts: columns template, descriptor and axis; one row per response.
-        vectors: style vectors, (n, S), NaN where there is none.
+        vectors: style vectors, (n, S); missing ones are NaN.
     """
     prompts, vectors = _finite(prompts, vectors)
     b = bias_values(vectors, codes(prompts[TEMPLATE]), codes(prompts[DESCRIPTOR]), cross_fitted=True)
@@ -39,35 +44,35 @@ def bias_value_changes(
     after: Rows,
     alpha: int = 0,
 ) -> pd.DataFrame:
-    """Return descriptor, axis, before, after (mean b) and n, of two models' responses to the same prompts.
+    """Return a table of descriptor, axis, before, after (mean b) and n, for two models' responses to the same prompts.
 
-    The bias directions are those of the labelled responses, to other prompts than the measured ones, so that no
-    response has shaped the direction it is projected on. Descriptors without a direction are left out; the largest
-    before comes first.
+    The bias directions are computed from the labelled responses, whose prompts are not measured, so that no response
+    affects its own direction. Descriptors without a direction are left out. Rows are sorted from the largest `before`
+    to the smallest.
 
     Args:
         labelled_prompts, prompts: columns template, descriptor and axis; one row per response.
-        labelled_vectors, before, after: style vectors, (n, S), NaN where there is none.
+        labelled_vectors, before, after: style vectors, (n, S); missing ones are NaN.
         alpha: exponent of the norm in b, see `bias_values`.
     """
     directions = BiasDirections.from_responses(labelled_prompts, labelled_vectors)
-    known = directions.known(prompts[DESCRIPTOR])
+    has_direction = directions.contain(prompts[DESCRIPTOR])
     b = {
-        name: directions.project(vectors, prompts[DESCRIPTOR], alpha)[known]
+        name: directions.project(vectors, prompts[DESCRIPTOR], alpha)[has_direction]
         for name, vectors in (("before", before), ("after", after))
     }
-    return _means(prompts[known], **b)
+    return _means(prompts[has_direction], **b)
 
 
 def _finite(prompts: pd.DataFrame, vectors: Rows) -> tuple[pd.DataFrame, Rows]:
     """Return the rows that have a style vector."""
-    known = finite_rows(vectors)
-    return (prompts, vectors) if known.all() else (prompts[known], some_rows(vectors, np.flatnonzero(known)))
+    mask = finite_rows(vectors)
+    return (prompts, vectors) if mask.all() else (prompts[mask], some_rows(vectors, np.flatnonzero(mask)))
 
 
 @dataclass(frozen=True)
 class BiasDirections:
-    """The bias directions of some responses' descriptors: their names, sorted, m_d (D, S), and m̄ (S,)."""
+    """Bias directions: sorted names of descriptors (D,), their means m_d (D, S), and the mean of the means m̄ (S,)."""
 
     names: np.ndarray
     m_d: np.ndarray
@@ -75,31 +80,31 @@ class BiasDirections:
 
     @classmethod
     def from_responses(cls, prompts: pd.DataFrame, vectors: Rows) -> "BiasDirections":
-        """Return those of responses with style vectors (n, S), by template and descriptor; NaN is left out."""
+        """Return the directions of responses with style vectors (n, S); rows with NaN are left out."""
         prompts, vectors = _finite(prompts, vectors)
         descriptor, names = coded(prompts[DESCRIPTOR])
         m_d = descriptor_means(vectors, codes(prompts[TEMPLATE]), descriptor)
         return cls(names, m_d, m_d.mean(axis=0))
 
-    def known(self, descriptor: pd.Series) -> np.ndarray:
-        """Return which of these descriptors have a direction, (n,) bool."""
+    def contain(self, descriptor: pd.Series) -> np.ndarray:
+        """Return whether each descriptor has a direction, (n,) bool."""
         code, names = coded(descriptor)
         return np.isin(names, self.names)[code]
 
     def project(self, vectors: Rows, descriptor: pd.Series, alpha: int = 0) -> np.ndarray:
-        """Return b (n,) of vectors (n, S) by their descriptors' directions; NaN without a direction, or a vector."""
+        """Return bias values (n,) of style vectors (n, S); NaN without a direction or without a vector."""
         code, names = coded(descriptor)
-        there = np.isin(names, self.names)
+        is_known = np.isin(names, self.names)
         direction = np.full((len(names), len(self.m_bar)), np.nan)
-        direction[there] = self.m_d[np.searchsorted(self.names, names[there])] - self.m_bar
-        b = [project(some, self.m_bar, direction[code[rows]], alpha) for rows, some in blocks(vectors)]
+        direction[is_known] = self.m_d[np.searchsorted(self.names, names[is_known])] - self.m_bar
+        b = [project(block, self.m_bar, direction[code[rows]], alpha) for rows, block in blocks(vectors)]
         return np.concatenate([np.zeros(0), *b])
 
 
 def _means(prompts: pd.DataFrame, **values: np.ndarray) -> pd.DataFrame:
-    """Return the mean of each value by descriptor and axis, and n, the rows with the first value; largest first."""
+    """Return the mean of each value by descriptor and axis, and n, the number of rows with the first value, sorted."""
     first = next(iter(values))
     groups = prompts[[DESCRIPTOR, AXIS]].assign(**values).groupby([DESCRIPTOR, AXIS], as_index=False)
     table = groups.agg(**{name: (name, "mean") for name in values}, n=(first, "count"))
-    table = table.astype({DESCRIPTOR: str, AXIS: str})  # no categories
+    table = table.astype({DESCRIPTOR: str, AXIS: str})  # groupby may return categories
     return table.sort_values(first, ascending=False, ignore_index=True)

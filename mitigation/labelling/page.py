@@ -1,4 +1,4 @@
-"""What a report says of the labels: the threshold plan, and the threshold that was taken."""
+"""Report section of the threshold plan."""
 
 import json
 import math
@@ -39,5 +39,5 @@ def plan_section(folder: Path, left: float = math.nan) -> Section:
 
 
 def plan_row(table: pd.DataFrame, alpha: float, quantile: float) -> pd.Series:
-    """Return the plan's row for a threshold."""
+    """Return the row of the plan for a threshold."""
     return table[(table["alpha"] == alpha) & ((table["quantile"] - quantile).abs() < 1e-9)].iloc[0]

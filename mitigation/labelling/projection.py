@@ -11,7 +11,7 @@ ALPHAS = (0, 1, 2)
 
 
 def cell_means(vectors: Rows, template: np.ndarray, descriptor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean_i p_tdi as (D, T, S), NaN where a cell is empty, and the cells' sizes N_td as (D, T).
+    """Return the cell means mean_i p_tdi, (D, T, S), NaN for empty cells, and the cell sizes N_td, (D, T).
 
     `template` and `descriptor` are (n,) codes from 0.
     """
@@ -23,7 +23,7 @@ def cell_means(vectors: Rows, template: np.ndarray, descriptor: np.ndarray) -> t
 
 
 def descriptor_means(vectors: Rows, template: np.ndarray, descriptor: np.ndarray) -> np.ndarray:
-    """Return m_d = 1/T Σ_t mean_i p_tdi, (D, S), over the templates that descriptor d has (paper 002, C.1)."""
+    """Return m_d = 1/T Σ_t mean_i p_tdi, (D, S), over the templates of descriptor d (paper 002, C.1)."""
     return np.nanmean(cell_means(vectors, template, descriptor)[0], axis=1)
 
 
@@ -32,18 +32,18 @@ def bias_values(
 ) -> np.ndarray:
     """Return b = (p − m̄)·(m_d − m̄) / ‖m_d − m̄‖^α of each response, (n,) (paper 002, C.1).
 
-    m̄ is the mean of the m_d. b is positive where a response shows what is characteristic of its descriptor; for
-    responses to descriptors without any bias it is near 0. Units: probability² for α = 0, probability for α = 1,
+    m̄ is the mean of the m_d. b is positive if the style of a response is characteristic of its descriptor, and near
+    0 for descriptors without bias. Units: probability² for α = 0, probability for α = 1,
     none for α = 2 (0 at m̄ and 1 at m_d).
 
     Args:
         vectors: style vectors, (n, S).
         template, descriptor: integer codes from 0, (n,).
         alpha: 0 (the paper's choice), 1 or 2.
-        cross_fitted: take each response out of its own m_d, so that it never shapes its own direction.
+        cross_fitted: compute the direction of each response without that response.
 
     Raises:
-        InputError: alpha is none of the three.
+        InputError: alpha is not 0, 1 or 2.
     """
     if alpha not in ALPHAS:
         raise InputError(f"alpha: {alpha!r} is not one of {ALPHAS}; 0 is the paper's choice.")
@@ -52,15 +52,15 @@ def bias_values(
     m_bar = m_d.mean(axis=0)
     n_templates = (size > 0).sum(axis=1)
 
-    def of_some(p: np.ndarray, t: np.ndarray, d: np.ndarray) -> np.ndarray:
+    def project_block(p: np.ndarray, t: np.ndarray, d: np.ndarray) -> np.ndarray:
         direction = m_d[d] - m_bar
         if cross_fitted:
             n = size[d, t][:, None]
-            # Without response i its cell mean moves by (mean − p_i) / (n − 1); an only response leaves its cell's mean.
+            # Without response i, its cell mean changes by (mean − p_i) / (n − 1). For n = 1, it is not changed.
             direction += (means[d, t] - p) / np.maximum(n - 1, 1) / n_templates[d][:, None]
         return project(p, m_bar, direction, alpha)
 
-    return np.concatenate([of_some(some, template[rows], descriptor[rows]) for rows, some in blocks(vectors)])
+    return np.concatenate([project_block(block, template[rows], descriptor[rows]) for rows, block in blocks(vectors)])
 
 
 def project(vectors: np.ndarray, m_bar: np.ndarray, direction: np.ndarray, alpha: int) -> np.ndarray:

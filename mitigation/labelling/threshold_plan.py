@@ -1,19 +1,22 @@
-"""Which α and β to choose: a prediction of the bias left after tuning, from the labelled responses alone.
+"""The threshold plan: a prediction of the bias left after tuning for each α and β, from the labelled responses.
 
-The `no_bias` responses of a bold threshold lie *beyond* the mean, on the other side than their descriptor's bias. A
-model does not follow that far, and what it learns of it is less bias, not more: so the plan asks how far the labels
-turn each descriptor's mean back along its own bias, the slope s, and not how far apart the means are afterwards.
+With a low threshold, the `no_bias` responses of a descriptor lie *beyond* the mean, opposite to the descriptor's bias.
+A model does not follow that far, and such labels still reduce the bias. The plan therefore predicts from the slope s,
+the remaining component of each descriptor's mean along its bias, and not from the distances of the means after
+filtering.
 
-1.  Shrink. The spread of the measured m_d is that of the true ones plus noise. Each descriptor's responses are
-    replaced by a mixture, √λ of its own and 1 − √λ of everybody's to the same template, λ = pooled FGB* / pooled FGB:
-    the mixtures' means have the spread of the true means (constrained empirical Bayes; Louis 1984).
-2.  Soften. A response with style vector p is labelled `no_bias` if (p − m̄)·(m_d − m̄) ≤ β‖m_d − m̄‖^α. With m_d
-    drawn many times around the shrunken mean, with its sampling covariance, that happens in a share of the draws.
-3.  Compare. `after` are the means (D, S) of the mixtures weighted by that share, `base` those without weights, both
-    less their mean over descriptors: s = ⟨after, base⟩ / ‖base‖². 1: nothing was filtered; 0: the kept responses know
-    nothing of the bias; below 0: they lean the other way.
-4.  Link. A model tuned on them keeps a share of pooled FGB* that falls with s, `fraction_left`. How fast is one number,
-    the strength of a method on a model: one tuned model, the pilot, tells it (`fit_strength`).
+1.  Shrink. The variance of the measured m_d is the variance of the true means plus noise. Each descriptor's responses
+    are replaced by a mixture with weight √λ of these responses and 1 − √λ of a pool of all responses,
+    λ = pooled FGB* / pooled FGB. The mixtures' means have the variance of the true means (constrained empirical Bayes;
+    Louis 1984).
+2.  Soften. A response with style vector p is labelled `no_bias` if (p − m̄)·(m_d − m̄) ≤ β‖m_d − m̄‖^α. m_d is sampled
+    repeatedly around the shrunken mean, with its sampling covariance; the weight of a response is the share of samples
+    in which it is labelled `no_bias`.
+3.  Compare. `after` are the means (D, S) of the mixtures with these weights, `base` the means without weights, both
+    minus their mean over descriptors: s = ⟨after, base⟩ / ‖base‖². s = 1: nothing is filtered. s = 0: the `no_bias`
+    responses do not depend on the descriptor. s < 0: their dependence is reversed.
+4.  Link. The fraction of pooled FGB* that a tuned model retains decreases with s (`fraction_left`). Its only parameter
+    is the strength of a method on a model, which is estimated from one tuned model, the pilot (`fit_strength`).
 """
 
 import math
@@ -30,16 +33,15 @@ from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 from evenhand.mitigation.labelling.projection import ALPHAS, bias_values
 
 QUANTILES = (0.30, 0.40, 0.50, 0.60, 0.70, 0.75, 0.80, 0.85, 0.90, 0.93, 0.95, 0.97, 0.99)
-POOL_ROWS = 1000  # responses that stand for everybody's
-N_DRAWS = 48  # of each noisy m_d
+POOL_ROWS = 1000  # responses in the pool of all descriptors
+N_DRAWS = 48  # samples of each m_d
 N_RESAMPLES = 200
 
-# Fitted to 15 models tuned on the testbed by `rejection` (docs/mitigation.md): how far such a model follows the labels,
-# and how reluctant it is to begin.
+# Parameters of `fraction_left`, fitted to 15 models tuned on the testbed by `rejection` (docs/mitigation.md).
 STRENGTH, RESERVE = 4.0, 2.0
-MIN_FRACTION_LEFT = 0.02  # a pilot that left less, or nothing, has the strength of one that left this much
-MAX_SLOPE = 0.95  # a pilot whose labels hardly ask for anything says nothing of how a model follows them
-PILOT_SLOPE = 0.25  # about where what is left depends most on the strength, at strengths of 2 to 6
+MIN_FRACTION_LEFT = 0.02  # smaller fractions of a pilot are clipped to this
+MAX_SLOPE = 0.95  # of a pilot; labels with a larger slope filter too little to estimate the strength
+PILOT_SLOPE = 0.25  # about where the fraction left depends most on the strength, for strengths of 2 to 6
 
 
 def threshold_plan(
@@ -51,32 +53,32 @@ def threshold_plan(
     quantiles: Sequence[float] = QUANTILES,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Predict, for each α and quantile of b, the share of pooled FGB* that tuning with that threshold leaves.
+    """Predict, for each α and quantile of b, the fraction of pooled FGB* that remains after tuning with that threshold.
 
     Args:
         vectors: style vectors (n, S) of the responses to be labelled; template, descriptor: codes (n,).
 
     Returns:
         One row per (alpha, quantile): `beta`, the quantile of b; `share_labelled_bias`; `slope` s with `slope_lower`
-        and `slope_upper` (95 %, bootstrap over descriptors: what a sample of other descriptors would say, not the error
-        of the model behind the prediction); `predicted_drift`, ½ Σ |mean of `after` − mean of `base`|, in [0, 1]: how
-        far the style of all responses together moves; and the columns of `predict_left`, with STRENGTH.
+        and `slope_upper` (95 %, bootstrap over descriptors, which does not cover errors of the model of the
+        prediction); `predicted_drift`, ½ Σ |mean of `after` − mean of `base`|, in [0, 1], the change of the mean style
+        of all responses; and the columns of `predict_left`, with STRENGTH.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):  # without any bias there is no share of it: NaN
+    with np.errstate(divide="ignore", invalid="ignore"):  # without bias, the fraction left is NaN
         rows = _rows(vectors, template, descriptor, alphas, quantiles, np.random.default_rng(seed))
         return predict_left(pd.DataFrame(rows))
 
 
 def predict_left(plan: pd.DataFrame, strength: float = STRENGTH) -> pd.DataFrame:
-    """Return the plan with what a method of that strength leaves: `predicted_fgb_left`, `lower` and `upper`."""
+    """Return the plan with the fraction left by a method of that strength: `predicted_fgb_left`, `lower`, `upper`."""
     columns = {"predicted_fgb_left": "slope", "lower": "slope_lower", "upper": "slope_upper"}
-    return plan.assign(**{name: fraction_left(plan[of], strength) for name, of in columns.items()})
+    return plan.assign(**{name: fraction_left(plan[slope], strength) for name, slope in columns.items()})
 
 
 def fraction_left(slope: np.ndarray, strength: float = STRENGTH) -> np.ndarray:
-    """Return the share of pooled FGB* left by a method of strength k, (1 + e^−h) / (1 + e^(k(1 − s) − h)).
+    """Return the fraction of pooled FGB* left by a method of strength k, (1 + e^−h) / (1 + e^(k(1 − s) − h)).
 
-    h is RESERVE. 1 where the labels ask for nothing (s = 1), falling to 0 however far they ask for more.
+    h is RESERVE. The fraction is 1 for s = 1 (labels that filter nothing), and approaches 0 as s decreases.
 
     >>> [round(float(fraction_left(s, strength=4)), 3) for s in (1, 0.5, 0, -1)]
     [1.0, 0.568, 0.135, 0.003]
@@ -85,9 +87,9 @@ def fraction_left(slope: np.ndarray, strength: float = STRENGTH) -> np.ndarray:
 
 
 def fit_strength(slope: float, left: float) -> float:
-    """Return the strength k with which `fraction_left` of a pilot's slope is what it left of pooled FGB*.
+    """Return the strength k for which `fraction_left` of a pilot's slope is `left`, its fraction of pooled FGB*.
 
-    NaN where the pilot cannot tell: its labels ask for next to nothing (its slope is above LARGEST_SLOPE).
+    NaN if the slope exceeds MAX_SLOPE: the labels filter too little to estimate the strength.
 
     >>> round(fit_strength(0.5, 0.568), 2)
     4.0
@@ -106,19 +108,19 @@ def _rows(
     quantiles: Sequence[float],
     rng: np.random.Generator,
 ) -> Iterator[dict[str, float]]:
-    """Yield the plan's rows, without what is predicted."""
+    """Yield the plan's rows without the columns of `predict_left`."""
     thresholds = []
     for alpha in alphas:
         b = bias_values(vectors, template, descriptor, alpha)
         for quantile, beta in zip(quantiles, np.quantile(b, quantiles).tolist(), strict=True):
             share = float((b > beta).mean())
             thresholds.append({"alpha": alpha, "quantile": quantile, "beta": beta, "share_labelled_bias": share})
-    everybody = vectors[rng.choice(len(vectors), min(POOL_ROWS, len(vectors)), replace=False)]
+    pool = vectors[rng.choice(len(vectors), min(POOL_ROWS, len(vectors)), replace=False)]
     cells = arrange_cells(vectors, template, descriptor, fewest=1)
-    base, learned = _mixtures(cells, everybody, [(row["alpha"], row["beta"]) for row in thresholds], rng)
+    base, weighted_means = _mixtures(cells, pool, [(row["alpha"], row["beta"]) for row in thresholds], rng)
     n = len(base)
     resamples = rng.multinomial(n, np.full(n, 1 / n), N_RESAMPLES)
-    for row, after in zip(thresholds, learned, strict=True):
+    for row, after in zip(thresholds, weighted_means, strict=True):
         lower, upper = percentile_interval(_slopes(after, base, resamples))
         yield row | {
             "slope": float(_slopes(after, base, np.ones((1, n)))[0]),
@@ -129,50 +131,50 @@ def _rows(
 
 
 def _mixtures(
-    cells: Cells, everybody: np.ndarray, thresholds: Sequence[tuple[int, float]], rng: np.random.Generator
+    cells: Cells, pool: np.ndarray, thresholds: Sequence[tuple[int, float]], rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean of each descriptor's mixture, (D, S), and weighted by the share of draws in which a response is
-    `no_bias`, for each threshold (α, β), (K, D, S): steps 1 and 2, less m̄.
+    """Return the mean of each descriptor's mixture, (D, S), and its weighted means for K thresholds (α, β), (K, D, S).
 
-    `everybody` are the responses that stand for everybody's, (P, S).
+    These are steps 1 and 2; m̄ is subtracted from all means. `pool` has responses to all descriptors, (P, S).
     """
-    each = np.unique(cells.descriptor, return_inverse=True)[1]
-    n_templates, size = np.bincount(each), np.bincount(each, cells.count)
-    m_d = sum_by(each, cells.mean) / n_templates[:, None]
+    descriptor = np.unique(cells.descriptor, return_inverse=True)[1]
+    n_templates, size = np.bincount(descriptor), np.bincount(descriptor, cells.count)
+    m_d = sum_by(descriptor, cells.mean) / n_templates[:, None]
     m_bar = m_d.mean(axis=0)
-    weight = _own_weight(cells, len(m_d))
-    everybody = everybody - m_bar
-    scale = 1 / (n_templates[each] * np.sqrt(np.maximum(cells.count * (cells.count - 1.0), 1)))
-    own = sum_by(each, cells.mean * cells.count[:, None]) / size[:, None] - m_bar
-    learned = np.empty((len(thresholds), *m_d.shape))
-    for place, direction in enumerate(weight * (m_d - m_bar)):
-        chosen = np.flatnonzero(each == place)
-        covariance = np.zeros((len(m_bar), len(m_bar)))  # of m_d by sampling
-        for block in cells.blocks(chosen):
+    weight = _shrinkage_weight(cells, len(m_d))
+    pool = pool - m_bar
+    scale = 1 / (n_templates[descriptor] * np.sqrt(np.maximum(cells.count * (cells.count - 1.0), 1)))
+    response_means = sum_by(descriptor, cells.mean * cells.count[:, None]) / size[:, None] - m_bar
+    weighted_means = np.empty((len(thresholds), *m_d.shape))
+    for index, direction in enumerate(weight * (m_d - m_bar)):
+        indices = np.flatnonzero(descriptor == index)
+        covariance = np.zeros((len(m_bar), len(m_bar)))  # sampling covariance of m_d
+        for block in cells.blocks(indices):
             residual = block.deviations * block.of_rows(scale)[:, None]
             covariance += residual.T @ residual
         draws = direction + rng.multivariate_normal(np.zeros(len(m_bar)), covariance, N_DRAWS, method="eigh")
         limits = np.stack([beta * np.linalg.norm(draws, axis=1) ** alpha for alpha, beta in thresholds])
-        sums, kept = _kept(everybody, draws, limits)
-        sums, kept = (1 - weight) / len(everybody) * sums, (1 - weight) / len(everybody) * kept
-        for block in cells.blocks(chosen):
-            for total, of_block in zip((sums, kept), _kept(block.rows - m_bar, draws, limits), strict=True):
-                total += weight / size[place] * of_block
-        learned[:, place] = sums / kept[:, None]
-    return weight * own + (1 - weight) * everybody.mean(axis=0), learned
+        sums, weights = _weighted_sums(pool, draws, limits)
+        sums, weights = (1 - weight) / len(pool) * sums, (1 - weight) / len(pool) * weights
+        for block in cells.blocks(indices):
+            block_sums, block_weights = _weighted_sums(block.rows - m_bar, draws, limits)
+            sums += weight / size[index] * block_sums
+            weights += weight / size[index] * block_weights
+        weighted_means[:, index] = sums / weights[:, None]
+    return weight * response_means + (1 - weight) * pool.mean(axis=0), weighted_means
 
 
-def _own_weight(cells: Cells, n: int) -> float:
-    """Return √λ, the weight of a descriptor's own responses, for n descriptors."""
+def _shrinkage_weight(cells: Cells, n: int) -> float:
+    """Return √λ, the weight of a descriptor's responses in its mixture; n is the number of descriptors."""
     spread = descriptor_spread(complete_descriptors(keep_cells(cells, cells.count > 1)), pooled=True)
     plain = spread.plain.value * n / (n - 1)
     return float(np.sqrt(np.clip(spread.corrected.value / plain, 0, 1)))
 
 
-def _kept(rows: np.ndarray, draws: np.ndarray, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sum of the rows (r, S), each by the share of draws (m, S) in which it is within the limits (K, m).
+def _weighted_sums(rows: np.ndarray, draws: np.ndarray, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weighted sums of rows (r, S), (K, S), and the sums of the weights, (K,).
 
-    (K, S), and the sum of the shares, (K,).
+    The weight of a row is the share of the draws (m, S) on which its projection is within the limits (K, m).
     """
     projections = rows @ draws.T
     shares = np.stack([(projections <= limit).mean(axis=1) for limit in limits])
@@ -180,11 +182,11 @@ def _kept(rows: np.ndarray, draws: np.ndarray, limits: np.ndarray) -> tuple[np.n
 
 
 def _slopes(after: np.ndarray, base: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Return ⟨after, base⟩ / ‖base‖² over descriptors, (b,), each of which a resample holds so many `times`, (b, D)."""
+    """Return ⟨after, base⟩ / ‖base‖² for b resamples, (b,), which contain descriptors `times` (b, D)."""
     return _products(after, base, times) / _products(base, base, times)
 
 
 def _products(one: np.ndarray, other: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Return the product of two sets of means (D, S), less their mean over descriptors, by resample (b,)."""
+    """Return the inner products of two sets of centred means (D, S) in each resample, (b,)."""
     n = times.sum(axis=1)
     return times @ (one * other).sum(axis=1) - ((times @ one) * (times @ other)).sum(axis=1) / n

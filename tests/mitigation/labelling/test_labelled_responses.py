@@ -23,14 +23,14 @@ def labelled(**columns):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (labelled().iloc[:0], "there are none"),
+        (labelled().iloc[:0], "^labelled responses: .* empty"),
         (labelled().drop(columns="response"), "no column 'response'"),
         (labelled(response=["hello", " ", "and ?"]), "response: 1 missing or blank, first in 'b'"),
         (labelled(response=["hello", "wow", None]), "response: 1 missing or blank, first in 'c'"),
         (labelled(text=[float("nan"), "I am tall", ""]), "text: 2 missing or blank, first in 'a'"),
         (labelled(persona=["", None, ""]), "persona: missing in 'b'"),
         (labelled(label=["no_bias", "biased", "bias"]), "label: 'biased' is unknown"),
-        (labelled(label=["bias"] * 3), "all 3 are 'bias'"),
+        (labelled(label=["bias"] * 3), "label: all 3 .*'bias'"),
     ],
 )
 def test_rows_that_cannot_be_used_are_one_error(table, message):
