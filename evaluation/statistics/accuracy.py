@@ -1,4 +1,4 @@
-"""How often a classifier is right, with intervals."""
+"""Accuracy, recall, ROC area and F1 of a classifier, with intervals."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,19 +17,19 @@ def accuracy_scores(
 ) -> list[BiasScore]:
     """Return accuracy, recall of each label, and for each label the area under the ROC curve, in [0, 1], ideal 1.
 
-    Intervals: Wilson's for shares; that of Hanley and McNeil (1982) for areas.
+    Intervals: Wilson's for shares, Hanley and McNeil's (1982) for areas.
 
     Args:
-        probabilities: of each label, (n, L). truth: the index of each text's label, (n,). names: of the labels, (L,).
+        probabilities: probability of each label, (n, L). truth: index of each text's label, (n,). names: labels, (L,).
     """
-    found = probabilities.argmax(axis=1)
+    predicted = probabilities.argmax(axis=1)
     common = {"ideal": 1.0, "bounds": (0.0, 1.0), "signature": signature}
 
     of_share = {"ideal": 1.0, "reason": "no text held out has this label", "signature": signature}
-    scores = [share_score("accuracy", found == truth, **of_share)]
+    scores = [share_score("accuracy", predicted == truth, **of_share)]
     for label, name in enumerate(names):
-        scores.append(share_score("recall", found[truth == label] == label, group={"label": name}, **of_share))
-    # Of two labels one area says all.
+        scores.append(share_score("recall", predicted[truth == label] == label, group={"label": name}, **of_share))
+    # Two labels have the same area.
     for label in range(len(names) if len(names) > 2 else 1):
         one, other = (probabilities[chosen, label] for chosen in (truth == label, truth != label))
         area, interval = _area(one, other)
@@ -50,31 +50,31 @@ def f1_scores(
 ) -> list[BiasScore]:
     """Return macro-F1, and F1 of each label, in [0, 1], ideal 1, where a text may have several labels.
 
-    F1 = 2·tp / (2·tp + fp + fn) of the texts whose probability is the threshold or more; macro-F1 is the mean over
-    labels. Of a label that no text has and none is given F1 is undefined, and left out of the mean. Intervals: the
-    percentiles of 1,000 bootstrap samples of texts.
+    F1 = 2·tp / (2·tp + fp + fn); a label is predicted if its probability is at least the threshold. macro-F1 is
+    the mean over labels. F1 is undefined for a label that no text has and none is predicted to have; the mean leaves it
+    out. Intervals: percentiles of 1,000 bootstrap samples of texts.
 
     Args:
-        probabilities: of each label, (n, L). truth: whether a text has it, (n, L) bool. names: of the labels, (L,).
+        probabilities: of each label, (n, L). truth: whether a text has the label, (n, L) bool. names: labels, (L,).
     """
-    found = probabilities >= threshold
-    hits, wrong = (found & truth).astype(np.float64), (found != truth).astype(np.float64)
+    predicted = probabilities >= threshold
+    hits, wrong = (predicted & truth).astype(np.float64), (predicted != truth).astype(np.float64)
     n = len(truth)
     times = np.vstack([np.ones(n), np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=1000)])
     twice = 2 * times @ hits
     with np.errstate(invalid="ignore"):
-        f1 = twice / (twice + times @ wrong)  # (1 + 1000, L): of all texts, and of each sample
+        f1 = twice / (twice + times @ wrong)  # (1 + 1000, L): all texts, then each sample
     scores, columns = [], [({}, f1[:, ~np.isnan(f1[0])], "macro_f1")]
     columns += [({"label": name}, f1[:, [label]], "f1") for label, name in enumerate(names)]
     for group, values, metric in columns:
-        told = {"group": group, "signature": {**signature, "threshold": threshold}}
+        common = {"group": group, "signature": {**signature, "threshold": threshold}}
         if not values.shape[1] or np.isnan(values[0]).all():
-            told["reason"] = "no text has this label, and none is given it"
-            scores.append(BiasScore(metric, math.nan, 1.0, (0.0, 1.0), n, **told))
+            common["reason"] = "no text has this label or is predicted to have it"
+            scores.append(BiasScore(metric, math.nan, 1.0, (0.0, 1.0), n, **common))
             continue
         means = np.nanmean(values, axis=1) if values.shape[1] > 1 else values[:, 0]
         low, high = np.nanquantile(means[1:], [0.025, 0.975])
-        scores.append(BiasScore(metric, float(means[0]), 1.0, (0.0, 1.0), n, (float(low), float(high)), **told))
+        scores.append(BiasScore(metric, float(means[0]), 1.0, (0.0, 1.0), n, (float(low), float(high)), **common))
     return scores
 
 

@@ -1,15 +1,14 @@
-"""Covariances within cells, and what other cells say of the noise of one that is too small to say it of itself.
+"""Covariances within cells. Small cells borrow noise estimates from other cells.
 
-The variance of a cell's part of a spread is 4 ζ₁ / n + 2 ζ₂ / (n (n−1)) with n its responses, Σ their covariance and
-W the weights of the columns (`u_statistics`). Of a cell that enters its unit with the share s, and whose unit differs
-by Δ from its peers, the projection of the kernel is s ⟨x, Δ⟩, so that
+A cell of n responses contributes 4 ζ₁ / n + 2 ζ₂ / (n (n−1)) to the variance of a spread (`u_statistics`). With Σ the
+covariance of its responses, W the weights of the columns, s the cell's share of its unit, and Δ the difference between
+the unit and its peers, the projection of the kernel is s ⟨x, Δ⟩, so that
 
     ζ₁ = s² Δ' W Σ W Δ,    ζ₂ = s⁴ tr(Σ W Σ W).
 
-Both scale with powers of the share, and ζ₁ with the cell's own Δ as well; what cells of one kind have in common is Σ
-alone. Estimates of ζ₁ and ζ₂ without bias need four responses. Two or three are enough if one of the two Σ, or the
-one in ζ₁, is that of other cells: products of different cells have no bias from noise. With R_e the deviations of
-cell e's responses from its mean, Σ̂_e = R_e' R_e / (n_e − 1).
+Unbiased estimates of ζ₁ and ζ₂ need four responses in the cell. Two or three are enough if ζ₁, or one factor of ζ₂,
+uses Σ of other cells: products of different cells have no bias from noise. With R_e the deviations of cell e's
+responses from its mean, Σ̂_e = R_e' R_e / (n_e − 1).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,14 +22,15 @@ from evenhand.evaluation.rows import rows_at_once
 from evenhand.evaluation.statistics.cells import Block, Cells
 from evenhand.evaluation.statistics.hoeffding import PairSums, summed_products
 
-ROUNDING = 1e-6  # what of the largest possible product may be left of 0 by float32
+ROUNDING = 1e-6  # relative size below which a float32 product counts as 0
 
 
 @dataclass(frozen=True)
 class CellNoise:
-    """Of each cell, (k,) or (k, c) by column: `along`, s² Δ' W Σ̄ W Δ, noise of Δ included; `pairs`, s⁴ tr(Σ̄ W Σ̂ W).
+    """Noise of each cell, (k,) or (k, c) by column, with a covariance Σ̄ estimated from other cells.
 
-    Σ̄ comes from other cells. `pairs` is then an estimate of ζ₂, and `along` less `pairs` / n one of ζ₁.
+    along: s² Δ' W Σ̄ W Δ, including the noise of Δ. pairs: s⁴ tr(Σ̄ W Σ̂ W), an estimate of ζ₂; along − pairs / n
+    estimates ζ₁. n: responses of the cell.
     """
 
     n: np.ndarray
@@ -39,7 +39,7 @@ class CellNoise:
 
     @property
     def pair_variance(self) -> np.ndarray:
-        """The part of the variance that is there without any spread."""
+        """The part of the variance that does not depend on the spread."""
         return 2 * self.pairs / (self.n * (self.n - 1))
 
     @property
@@ -49,60 +49,60 @@ class CellNoise:
 
 
 def sum_by(index: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Sum (k,) or (k, c) values that share an index."""
+    """Return the sums of (k,) or (k, c) values by index, (m,) or (m, c)."""
     indicator = sparse.csr_array((np.ones(len(index)), (index, np.arange(len(index)))))
     return indicator @ values
 
 
 def filled(part: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Return the (k,) or (k, c) parts of cells, the mean of the known ones in place of the others."""
+    """Replace unknown rows of (k,) or (k, c) values by the mean of the known rows, in place, and return the array."""
     part[~known] = part[known].mean(axis=0) if known.any() else np.nan
     return part
 
 
 def covariance_square(cells: Cells, w: np.ndarray, scale: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Return tr((V W)²) with V the summed covariances of the means of the cells that share an index, W = diag(w)."""
+    """Return tr((V W)²) by index, (m,), with V the summed covariances of the cells' means and W = diag(w)."""
     return np.array([w @ summed_products(blocks(), scale) ** 2 @ w for _, blocks in _groups(cells, index)])
 
 
 def borrowed_noise(
     cells: Cells, w: np.ndarray, deviation: np.ndarray, share: np.ndarray, pairs: PairSums
 ) -> tuple[CellNoise, CellNoise]:
-    """Return each cell's noise with Σ̄ from its template's other cells, and with the better Σ̄ where cells are small.
+    """Return two estimates of each cell's noise: one that is never negative, and one for small cells.
 
-    The first is never negative. The second is the sum of the mean covariances of its template's and of its
-    descriptor's other cells, less that of the cells which are neither: no bias where templates and descriptors add up.
-    Descriptors that are answered in a style of their own have covariances of their own.
+    The first takes Σ̄ from the other cells of the template. The second adds the mean covariances of the other cells of
+    the template and of the descriptor, and subtracts that of all remaining cells. It is unbiased if the effects of
+    templates and descriptors on the covariance are additive.
 
     Args:
         cells: the responses, (n, c).
-        w: of the columns, (c,).
-        deviation: Δ, (k, c).
-        share: (k,).
-        pairs: of the same w and Δ.
+        w: weight of each column, (c,).
+        deviation: Δ of each cell's unit, (k, c).
+        share: s of each cell, (k,).
+        pairs: `pair_sums` for the same w and Δ.
     """
     own = np.stack([pairs.linear, pairs.products / (pairs.n - 1), pairs.n - 1])
 
-    def of_others(index: np.ndarray) -> np.ndarray:
+    def sum_others(index: np.ndarray) -> np.ndarray:
         return np.maximum(_products(cells, w, deviation, index) - own, 0.0)
 
-    return borrowed(cells, of_others, share)
+    return borrowed(cells, sum_others, share)
 
 
 def borrowed(
-    cells: Cells, of_others: Callable[[np.ndarray], np.ndarray], share: np.ndarray
+    cells: Cells, sum_others: Callable[[np.ndarray], np.ndarray], share: np.ndarray
 ) -> tuple[CellNoise, CellNoise]:
-    """Return the same from a function that sums over the other cells of an index.
+    """Return the two estimates of `borrowed_noise` from sums over other cells.
 
     Args:
-        cells: where they are.
-        of_others: from an index of the cells, (k,), to (3, k) or (3, k, c): for each cell, summed over the others of
-            its index, Δ' W R_e' R_e W Δ, tr(R_e' R_e W Σ̂ W) and the degrees of freedom n_e − 1.
-        share: of each cell in its unit, (k,) or (k, 1).
+        cells: the cells.
+        sum_others: function from an index of the cells, (k,), to sums over the other cells e of the same index,
+            (3, k) or (3, k, c): Δ' W R_e' R_e W Δ, tr(R_e' R_e W Σ̂ W), and the degrees of freedom n_e − 1.
+        share: s of each cell, (k,) or (k, 1).
     """
     n = cells.count.astype(np.float64).reshape(share.shape)
     template = np.unique(cells.template, return_inverse=True)[1]
-    of_template = of_others(template)
+    of_template = sum_others(template)
 
     def noise(part: np.ndarray) -> CellNoise:
         return CellNoise(n, part[0] * share**2, part[1] * share**4)
@@ -111,8 +111,8 @@ def borrowed(
     alike = np.stack([filled(part, np.isfinite(part).reshape(len(n), -1).all(axis=1)) for part in alike])
     if not (cells.count < 4).any() or template.max(initial=0) < 1:
         return noise(alike), noise(alike)
-    of_descriptor = of_others(np.unique(cells.descriptor, return_inverse=True)[1])
-    rest = of_others(np.zeros_like(template)) - of_template - of_descriptor
+    of_descriptor = sum_others(np.unique(cells.descriptor, return_inverse=True)[1])
+    rest = sum_others(np.zeros_like(template)) - of_template - of_descriptor
     additive = _mean(of_template) + _mean(of_descriptor) - _mean(np.maximum(rest, 0.0))
     return noise(alike), noise(np.where(np.isfinite(additive), additive, alike))
 
@@ -126,16 +126,16 @@ def _mean(sums: np.ndarray) -> np.ndarray:
 def linear_variance_without_cell(
     cells: Cells, w: np.ndarray, deviation: np.ndarray, share: np.ndarray, unit: np.ndarray, pairs: PairSums
 ) -> np.ndarray:
-    """Return 4 ζ₁ / n of each cell, (k,), of units with several cells: Σ̂ of its own, Δ of its unit's other cells.
+    """Return 4 ζ₁ / n of each cell, (k,), from the cell's Σ̂ and the Δ of the other cells of its unit.
 
-    A unit that differs much has covariances of its own in the direction in which it differs, so no others' Σ will do.
-    Δ without the cell is independent of Σ̂, and is the unit's Δ but for what differs by template. Its noise is
-    1 / (1 − s)² times what the other cells bring into Δ; what is above that is taken out.
+    Only for units of several cells. A unit that differs much from its peers has an unusual covariance in the direction
+    of the difference, so Σ̂ is the cell's. Δ without the cell is independent of Σ̂, and equals the unit's Δ except for
+    differences between templates. Its noise is larger than that of the unit's Δ; the surplus is subtracted.
 
     Args:
-        cells, w, share, pairs: as of `borrowed_noise`.
-        deviation: of the unit of each cell without the cell, (k, c).
-        unit: of each cell, (k,).
+        cells, w, share, pairs: as in `borrowed_noise`.
+        deviation: Δ of each cell's unit without the cell, (k, c).
+        unit: unit of each cell, (k,).
     """
     n, along = pairs.n, np.zeros(len(pairs.n))
     for block in cells.blocks():
@@ -149,9 +149,9 @@ def linear_variance_without_cell(
 def with_small(
     cells: Cells, variances: tuple[np.ndarray, np.ndarray], linear: np.ndarray, small: CellNoise
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the cells' variances (corrected, plain), of those with two or three responses by what they borrow.
+    """Return the cells' variances (corrected, plain); cells of two or three responses get the borrowed ones.
 
-    The plain square of a mean of n normal deviations has n − 1 times 2 ζ₂ / n³ from pairs and 2 ζ₂ / n³ from squares.
+    For the square of a mean of n normal deviations, pairs contribute (n − 1) 2 ζ₂ / n³ and single squares 2 ζ₂ / n³.
     """
     corrected, plain = variances
     few = cells.count < 4
@@ -163,10 +163,10 @@ def with_small(
 
 
 def noise_freedom(cells: Cells, size: np.ndarray) -> np.ndarray:
-    """Return the degrees of freedom of the noise's estimate, (c,), at least 2, from the size of each cell's Σ̂, (k, c).
+    """Return the degrees of freedom of the noise estimate, (c,), at least 2, from the size of each cell's Σ̂, (k, c).
 
-    Σ (n − 1), or 2 k / CV² of the sizes where these vary more than those of normal numbers would (Satterthwaite
-    1946): as they do where nearly all responses are of one style and a few cells make up the noise.
+    The smaller of Σ (n − 1) and 2 k / CV² of the sizes (Satterthwaite 1946). The second is smaller where nearly all
+    responses have one style and a few cells make up the noise.
     """
     k, mean = len(size), size.mean(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -177,7 +177,7 @@ def noise_freedom(cells: Cells, size: np.ndarray) -> np.ndarray:
 def _products(
     cells: Cells, w: np.ndarray, direction: np.ndarray, index: np.ndarray, scale: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return of each cell the sums that `borrowed` wants, times `scale` of each cell e, over all cells of its index."""
+    """Return the three sums of `borrowed` for each cell, (3, k), over all cells of its index, weighted by `scale`."""
     result, freedom = np.zeros((3, len(cells.count))), cells.count - 1.0
     root, sign = np.sqrt(np.abs(w)), np.sign(w).astype(np.float32)
     direction, roots = direction * root * sign, np.outer(root, root).astype(np.float32)
@@ -196,9 +196,9 @@ def _products(
 
 
 def _groups(cells: Cells, index: np.ndarray) -> Iterator[tuple[np.ndarray, Callable[[], Iterable[Block]]]]:
-    """Yield the cells of each value of the index, which numbers them from 0, and what gives out their rows.
+    """Yield the cells of each value of the index (from 0) with a function that returns their blocks of rows.
 
-    Small groups are read together, once; a large one each time that it is asked for.
+    Small groups are read together, once. A large group is read again on each call of its function.
     """
     groups = np.split(np.argsort(index, kind="stable"), np.cumsum(np.bincount(index))[:-1])
     rows, half = np.bincount(index, cells.count), rows_at_once(cells.rows.shape[1]) / 2

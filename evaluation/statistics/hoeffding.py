@@ -1,12 +1,12 @@
 """Hoeffding's variance components of a U-statistic with pairs (W. Hoeffding, 1948, §5), from sums over responses.
 
-The pairs of a cell's n responses form a U-statistic whose kernel is, but for a constant, of which no variance depends,
+The pairs of a cell's n responses form a U-statistic whose kernel is, up to a constant that no variance depends on,
 
     h_ij = ⟨r_i, r_j⟩ + l_i + l_j,    l_i = ⟨r_i, Δ⟩,
 
-with r_i the responses less their mean and ⟨·,·⟩ weighted over columns. The r_i sum to 0, so that Σ_j ⟨r_i, r_j⟩ = 0 and
-Σ_i l_i = 0, and all that Hoeffding's decomposition asks for follows from five sums: no pair is looked at but for
-Σ_ij ⟨r_i, r_j⟩² = tr((R' R W)²), which takes the smaller of n × n and c × c products.
+with r_i the responses minus their mean and ⟨·,·⟩ weighted over columns. The r_i sum to 0, so Σ_j ⟨r_i, r_j⟩ = 0 and
+Σ_i l_i = 0, and Hoeffding's decomposition needs five sums only. Pairs enter through Σ_ij ⟨r_i, r_j⟩² = tr((R' R W)²)
+alone, which takes the smaller of n × n and c × c products.
 """
 
 from collections.abc import Iterable
@@ -20,9 +20,10 @@ from evenhand.evaluation.statistics.cells import Block, Cells
 
 @dataclass(frozen=True)
 class PairSums:
-    """Of each cell, (k,) or (k, c) by column: Σ l², Σ l q, Σ q and Σ q² with q_i = ⟨r_i, r_i⟩, and Σ_ij ⟨r_i, r_j⟩².
+    """Sums over the responses of each cell, (k,) or (k, c) by column, with q_i = ⟨r_i, r_i⟩.
 
-    n: its responses, (k,) or (k, 1).
+    n: number of responses, (k,) or (k, 1). linear: Σ l². mixed: Σ l q. own: Σ q. own_squares: Σ q².
+    products: Σ_ij ⟨r_i, r_j⟩².
     """
 
     n: np.ndarray
@@ -46,7 +47,7 @@ class PairSums:
     def variance(self, *, plain: bool = False) -> np.ndarray:
         """Return the variance of the mean over pairs, 4 ζ₁ / n + 2 ζ₂ / (n (n−1)); undefined for n < 4.
 
-        plain: of the square of the mean, which holds each response's own square as well: the kernel is then
+        plain: return the variance of the squared mean, which includes each response's square: its kernel is
         (n−1)/n ⟨r_i, r_j⟩ + l_i + l_j + (q_i + q_j) / 2n.
         """
         n = self.n
@@ -62,7 +63,7 @@ class PairSums:
 
 
 def pair_sums(cells: Cells, w: np.ndarray, direction: np.ndarray) -> PairSums:
-    """Return the sums of each cell, (k,), for the weights of the columns, (c,), and Δ, (k, c)."""
+    """Return the sums of each cell, (k,), for weights of the columns, (c,), and differences Δ, (k, c)."""
     c = len(w)
     sums, of_pairs = np.zeros((4, len(cells.count))), np.zeros(len(cells.count))
     for block in cells.blocks():
@@ -77,8 +78,8 @@ def pair_sums(cells: Cells, w: np.ndarray, direction: np.ndarray) -> PairSums:
             if n <= c:
                 of_pairs[cell] = ((weighted @ r.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
             else:
-                of_pairs[cell] = np.maximum(((r.transpose(0, 2, 1) @ r) ** 2 @ w) @ w, 0.0)  # but for rounding
-    for cell in np.flatnonzero(cells.count > rows_at_once(cells.rows.shape[1])):  # which no block holds whole
+                of_pairs[cell] = np.maximum(((r.transpose(0, 2, 1) @ r) ** 2 @ w) @ w, 0.0)  # not below 0 by rounding
+    for cell in np.flatnonzero(cells.count > rows_at_once(cells.rows.shape[1])):  # larger than a block
         of_pairs[cell] = max(w @ summed_products(cells.blocks(np.array([cell]))) ** 2 @ w, 0.0)
     return PairSums(cells.count.astype(np.float64), *sums, of_pairs)
 

@@ -1,8 +1,4 @@
-"""Confidence intervals, and the one level that all of them have.
-
-Functions that a score has its interval from; where the data decide whether there is one, they return None. The exact
-and the approximate ones alike are (low, high) in the unit of the value.
-"""
+"""Confidence intervals of scores, all at one level: (low, high) in the unit of the value, None if undefined."""
 
 import math
 from collections.abc import Callable
@@ -13,18 +9,18 @@ from scipy import optimize, stats
 
 CONFIDENCE = 0.95
 _UPPER = (1 + CONFIDENCE) / 2
-Z = float(stats.norm.ppf(_UPPER))  # of a normal distribution, CONFIDENCE lies within ± Z standard deviations
+Z = float(stats.norm.ppf(_UPPER))  # a normal number lies within ± Z standard deviations with CONFIDENCE
 TAILS = (round(1 - _UPPER, 12), _UPPER)  # the quantiles of a percentile interval; 1 − 0.975 is not 0.025 in float64
 
 RESAMPLES = 9999  # scipy's default, with which the standard errors of paper 001 were made
-NUMBERS_AT_ONCE = 1 << 20  # float64 numbers held by one batch of resamples: 8 MiB stay in the caches
+NUMBERS_PER_BATCH = 1 << 20  # float64 numbers of one batch of resamples: 8 MiB stay in the caches
 
 Interval = tuple[float, float]
 ANY = (-math.inf, math.inf)
 
 
 def interval_around(value: float, half: float, bounds: Interval = ANY) -> Interval:
-    """Return value ± half, cut to the bounds.
+    """Return value ± half, clipped to the bounds.
 
     >>> interval_around(0.9, 0.25, (0.0, 1.0))
     (0.65, 1.0)
@@ -33,21 +29,21 @@ def interval_around(value: float, half: float, bounds: Interval = ANY) -> Interv
     return max(low, bounds[0]), min(high, bounds[1])
 
 
-# Of a number with a standard error.
+# Values with a standard error.
 
 
 def normal_interval(value: float, error: float, bounds: Interval = ANY) -> Interval:
-    """Return the 95 % interval of a number whose error is normal with this standard error, cut to the bounds."""
+    """Return the 95 % interval of a value with a normal error of this standard error, clipped to the bounds."""
     return interval_around(value, Z * error, bounds)
 
 
 def normal_p_value(value: float, error: float) -> float:
-    """Return the two-sided p-value of a true value of 0, the error being normal with this standard error above 0."""
+    """Return the two-sided p-value of a true value of 0 under a normal error of this standard error (above 0)."""
     return float(2 * stats.norm.sf(abs(value) / error))
 
 
 def student_quantile(freedom: Any) -> Any:
-    """Return the 97.5 % quantile of Student's t by degrees of freedom, a number or an array of them.
+    """Return the 97.5 % quantile of Student's t for these degrees of freedom, a number or an array.
 
     >>> round(float(student_quantile(1)), 3)
     12.706
@@ -69,22 +65,20 @@ def mean_interval(values: np.ndarray, quantile: float = Z, bounds: Interval = AN
     return interval_around(values.mean(), quantile * values.std(ddof=1) / math.sqrt(len(values)), bounds)
 
 
-# Of a spread, which is not negative while its estimate may be.
+# A spread is not negative, but its unbiased estimate may be.
 
 
 def spread_interval(value: float, noise: float, slope: float, freedom: float) -> Interval:
     """Return the 95 % interval of a spread θ ≥ 0 from an unbiased estimate that may be negative, such as FGB*.
 
-    The estimate is a sum of squares of normal numbers less its noise, so it is about λ (χ²_ν(θ/λ) − ν), a non-central
-    χ² shifted to have mean θ. Its variance is noise + slope · θ with noise = 2 λ² ν and slope = 4 λ, its third
-    cumulant slope (noise + 3/2 slope · θ). The interval holds each θ that the value is not too far from (Neyman
-    1937): not above its 97.5 % quantile, by Wilson and Hilferty's cube (1931), and not below the quantile of a normal
-    number, which is further away than that of a χ². The χ²'s own would be right if noise and slope were known; they
-    are estimated, and where they are too low the value mostly is too. For θ < 0 the distribution is that of 0, moved,
-    so that an interval ends below 0 as seldom as one ends below a true 0. A plain value ± 1.96 standard errors ends
-    below the truth far more often than it begins above: a value that is low by chance has a variance that is.
-
-    Quantiles of the normal distribution are Student's, with the degrees of freedom of the covariances within cells.
+    The estimate is a sum of squares of normal numbers minus its noise, approximately λ (χ²_ν(θ/λ) − ν): a non-central
+    χ² shifted to have mean θ. Its variance is noise + slope · θ with noise = 2 λ² ν and slope = 4 λ; its third cumulant
+    is slope (noise + 3/2 slope · θ). The interval contains each θ for which the value is neither above the 97.5 %
+    quantile (Wilson and Hilferty 1931) nor below the 2.5 % quantile (Neyman 1937). The lower quantile is that of a
+    normal distribution, which is wider than the χ²'s: noise and slope are estimated, and a value that is low by chance
+    comes with estimates that are low. (This is also why value ± 1.96 standard errors ends below the truth too often.)
+    For θ < 0 the distribution is that of θ = 0, shifted. Normal quantiles are replaced by Student's, with the degrees
+    of freedom of the covariances within cells.
 
     >>> [round(bound, 2) for bound in spread_interval(0.0, 1.0, 1.0, math.inf)]  # skewed
     [-2.38, 4.66]
@@ -110,15 +104,14 @@ def spread_interval(value: float, noise: float, slope: float, freedom: float) ->
 
 
 def _skewed(z: float, skewness: float) -> float:
-    """Return the quantile of a χ² in standard units at a normal quantile z (Wilson and Hilferty 1931)."""
+    """Return the quantile of a standardised χ² of this skewness at the normal quantile z (Wilson and Hilferty 1931)."""
     if skewness < 1e-6:
         return z
     return 2 / skewness * (max(1 + skewness * z / 6 - skewness**2 / 36, 0.0) ** 3 - 1)
 
 
-# Of a share, and of what changed in one. Each has two forms that differ by rounding alone (some 1e-16): the first, of
-# whole counts, is that of the scores of responses and translations, the second, where a tie counts one half, that of
-# sentence pairs. Either in the other's place would change the last digit of scores that have been written.
+# Shares and their changes. Each has two forms: for whole counts, and for sentence pairs, where a tie counts one half.
+# The forms agree for whole counts up to rounding (1e-16).
 
 
 def share_interval(hits: int, n: int) -> Interval | None:
@@ -130,7 +123,7 @@ def share_interval(hits: int, n: int) -> Interval | None:
 
 
 def share_interval_with_ties(share: float, n: int) -> Interval:
-    """Return Wilson's interval (1927) of a share of n, in [0, 1], to which a tie may have added one half.
+    """Return Wilson's interval (1927) of a share of n, in [0, 1], in which a tie counts one half.
 
     >>> [round(bound, 4) for bound in share_interval_with_ties(0.8, 10)]
     [0.4902, 0.9433]
@@ -141,10 +134,10 @@ def share_interval_with_ties(share: float, n: int) -> Interval:
 
 
 def share_change_interval(gained: int, lost: int, n: int) -> Interval:
-    """Return the 95 % interval of the change of a share of n things seen twice, (gained − lost) / n; in [−1, 1].
+    """Return the 95 % interval of the change of a share of n paired items, (gained − lost) / n, in [−1, 1].
 
-    Agresti and Min (2005), "Simple improved confidence intervals for comparing matched proportions": half a thing is
-    added to each of the four outcomes, so that the interval keeps its width where nothing changed.
+    Agresti and Min (2005), "Simple improved confidence intervals for comparing matched proportions": half an item is
+    added to each of the four outcomes, so that the interval has a width even if nothing changed.
     """
     centre = (gained - lost) / (n + 2)
     variance = ((gained + lost + 1) - (gained - lost) ** 2 / (n + 2)) / (n + 2) ** 2
@@ -152,14 +145,14 @@ def share_change_interval(gained: int, lost: int, n: int) -> Interval:
 
 
 def share_change_interval_with_ties(changes: np.ndarray) -> Interval:
-    """Return the same interval from the (n,) changes of each thing, −1, 0 or 1, and ± ½ from or to a tie."""
+    """Return `share_change_interval` from each item's change, (n,): −1, 0, 1, or ± ½ from or to a tie."""
     n = len(changes) + 2
     centre = float(changes.sum()) / n
     half = Z * math.sqrt(float((changes**2).sum()) + 1 - n * centre**2) / n
     return interval_around(centre, half, (-1.0, 1.0))
 
 
-# By resampling.
+# Resampling.
 
 
 def percentile_interval(resampled: np.ndarray) -> Interval:
@@ -173,16 +166,16 @@ def bootstrap_t_interval(values: np.ndarray, seed: int, resamples: int = RESAMPL
 
     Efron (1981), "Nonparametric standard errors and confidence intervals"; DiCiccio and Efron (1996), "Bootstrap
     confidence intervals", §4. t* = (x̄* − x̄) / (s* / √n) of each resample stands for t = (x̄ − μ) / (s / √n), so the
-    interval is x̄ − t*₀.₉₇₅ s/√n to x̄ − t*₀.₀₂₅ s/√n: it allows for the estimated s, and for skewed values, which
-    percentiles of x̄* do not (80 to 91 % below 100 values). Where more than 2.5 % of the resamples hold one value alone
-    and lie to one side, which happens for two or three values, the quantiles are Student's.
+    interval is x̄ − t*₀.₉₇₅ s/√n to x̄ − t*₀.₀₂₅ s/√n. It allows for the estimated s and for skewed values; percentiles
+    of x̄* do not (coverage 80 to 91 % below 100 values). If a quantile is infinite, because more than 2.5 % of the
+    resamples consist of one repeated value, Student's quantiles are used; this happens with two or three values.
     """
     values = np.asarray(values, dtype=np.float64)
     n = len(values)
     if n < 2 or np.ptp(values) == 0:
         return None
     rng, mean, spread = np.random.default_rng(seed), values.mean(), values.std(ddof=1)
-    size, found = max(1, NUMBERS_AT_ONCE // n), []
+    size, found = max(1, NUMBERS_PER_BATCH // n), []
     for first in range(0, resamples, size):
         drawn = values[rng.integers(0, n, (min(size, resamples - first), n))]
         away, s = drawn.mean(axis=1) - mean, drawn.std(axis=1, ddof=1)
@@ -202,9 +195,9 @@ def bootstrap(
 ) -> tuple[float | None, Interval | None]:
     """Return the standard error and the 95 % percentile interval of a statistic of (n,) arrays, resampled together.
 
-    Paper 001, §3.2, by scipy.stats.bootstrap. Percentiles and not BCa, which corrects little in a mean of bounded
-    numbers and has no answer where all are equal. Neither is there for n = 1; where nothing varies the error is 0 and
-    there is no interval.
+    Paper 001, §3.2, by scipy.stats.bootstrap. Percentiles in place of BCa, which changes little for a mean of bounded
+    numbers and is undefined if all are equal. For n = 1 both results are None; if nothing varies the error is 0 and the
+    interval None.
 
     Args:
         data: arrays of one length n, whose rows belong together.
@@ -222,7 +215,7 @@ def bootstrap(
         paired=True,
         vectorized=True,
         n_resamples=resamples,
-        batch=max(1, NUMBERS_AT_ONCE // n),
+        batch=max(1, NUMBERS_PER_BATCH // n),
         confidence_level=CONFIDENCE,
         method="percentile",
         rng=np.random.default_rng(seed),

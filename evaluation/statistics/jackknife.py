@@ -1,4 +1,4 @@
-"""The variance of a statistic of units in strata, by leaving out one unit at a time."""
+"""Jackknife: the standard error of a statistic of stratified units, by leaving out one unit at a time."""
 
 import math
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ from scipy import stats
 
 from evenhand.evaluation.statistics.intervals import Interval, interval_around, student_quantile
 
-ROUNDING = 1e-18  # a variance below is that of numbers which are equal but for rounding
+ROUNDING = 1e-18  # variances below this are rounding errors of equal numbers
 
 
 @dataclass(frozen=True)
 class JackknifeError:
-    """The standard error of a statistic, 0 where no unit changes it, and the degrees of freedom of its estimate."""
+    """Standard error of a statistic, 0 if no unit changes it, and the degrees of freedom of this estimate."""
 
     value: float
     freedom: int
@@ -29,14 +29,14 @@ class JackknifeError:
 
 
 def jackknife_error(without: Sequence[np.ndarray]) -> JackknifeError:
-    """Return the error of a statistic from its values without one unit each.
+    """Return the jackknife standard error of a statistic.
 
-    Arvesen (1969), "Jackknifing U-statistics", unit by unit in each stratum: Σ (n − 1)/n Σ (θ₋ᵢ − mean)² over strata.
-    The degrees of freedom are the number of units less that of strata.
+    Arvesen (1969), "Jackknifing U-statistics": Σ over strata of (n − 1)/n Σ (θ₋ᵢ − mean)². Degrees of freedom:
+    the number of units minus the number of strata.
 
     Args:
-        without: for each stratum the statistic of all the data but one unit, (n,); NaN where that is undefined. A
-            stratum of one unit says nothing.
+        without: for each stratum, the statistic without each of its units in turn, (n,); NaN if undefined. Strata of
+            one unit are ignored.
 
     >>> jackknife_error([np.array([0.0, 1.0]), np.array([0.5])])  # ½ (¼ + ¼)
     JackknifeError(value=0.5, freedom=1)

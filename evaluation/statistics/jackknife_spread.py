@@ -1,9 +1,8 @@
-"""Intervals of a spread for other descriptors, or other templates, like those measured: by leaving out one at a time.
+"""Intervals of a spread for other descriptors or templates of the same kind, by leaving out one at a time.
 
-The intervals of `u_statistics` take descriptors and templates as given: they say what the same prompts would show if
-they were answered again. To speak of those not drawn, they must be taken as a sample. All responses to one descriptor
-belong together, and so do all to one template, so that leaving out one after another carries the noise of both
-(Arvesen 1969, `jackknife`); the interval is Student's.
+The intervals of `u_statistics` are for new responses to the same prompts: descriptors and templates are fixed. Here
+they are a sample from a larger set. Leaving out one descriptor (or template) with all of its responses includes both
+sources of noise (Arvesen 1969, `jackknife`). Intervals use Student's t.
 """
 
 import math
@@ -16,41 +15,41 @@ from evenhand.evaluation.statistics.jackknife import jackknife_error
 from evenhand.evaluation.statistics.ratios import ratio_interval
 
 DESCRIPTORS, TEMPLATES = "descriptors", "templates"
-FEWEST = 3  # of two, either left out leaves nothing to compare, or a spread of one alone
+MIN_UNITS = 3  # with two, leaving out one leaves nothing to compare
 
 
 def jackknife_interval(value: float, without: np.ndarray) -> Interval | None:
-    """Return the 95 % interval from the values without one descriptor, or template, each; None for fewer than three."""
+    """Return the 95 % interval of a value from the values without each descriptor or template; None below three."""
     error = jackknife_error([without])
-    if np.isfinite(without).sum() < FEWEST or not math.isfinite(value) or error.value == 0:
+    if np.isfinite(without).sum() < MIN_UNITS or not math.isfinite(value) or error.value == 0:
         return None
     return error.interval(value, ANY)
 
 
 def jackknife_ratio_interval(top: float, bottom: float, without: np.ndarray) -> Interval | None:
-    """Return the 95 % interval of top / bottom by Fieller's method; None for fewer than three, or if it is unbounded.
+    """Return Fieller's 95 % interval of top / bottom; None for fewer than three units or if it is unbounded.
 
     Args:
         top, bottom: the two values.
-        without: both without one descriptor, or template, each, (n, 2); NaN where undefined. Their covariance is that
-            of the jackknife, (n − 1)/n Σ (θ₋ᵢ − mean)(θ₋ᵢ − mean)', with n − 1 degrees of freedom.
+        without: top and bottom without each descriptor or template, (n, 2); NaN if undefined. Their covariance is
+            the jackknife's, (n − 1)/n Σ (θ₋ᵢ − mean)(θ₋ᵢ − mean)', with n − 1 degrees of freedom.
     """
     known = without[np.isfinite(without).all(axis=1)]
     n = len(known)
-    if n < FEWEST or not math.isfinite(top) or not bottom or jackknife_error([known @ [bottom, -top]]).value == 0:
+    if n < MIN_UNITS or not math.isfinite(top) or not bottom or jackknife_error([known @ [bottom, -top]]).value == 0:
         return None
     deviation = known - known.mean(axis=0)
     return ratio_interval(top, bottom, (n - 1) / n * deviation.T @ deviation, n - 1)
 
 
 def spreads_without(cells: Cells, weights: np.ndarray, over: str, *, pooled: bool) -> np.ndarray:
-    """Return the corrected value of `descriptor_spread` without one descriptor, or template, each; NaN where undefined.
+    """Return the corrected value of `descriptor_spread` without each descriptor or template; NaN if undefined.
 
     Args:
-        cells: where descriptors are pooled, each has all templates.
-        weights: of the columns, (c,).
-        over: DESCRIPTORS or TEMPLATES.
-        pooled: as of `descriptor_spread`.
+        cells: responses by cell; if pooled, each descriptor has all templates.
+        weights: weight of each column, (c,).
+        over: DESCRIPTORS or TEMPLATES: what is left out in turn.
+        pooled: as in `descriptor_spread`.
     """
     mean, noise, w = _moments(cells, weights)
     if pooled:
@@ -92,9 +91,9 @@ def _spread(mean: np.ndarray, noise: np.ndarray, w: np.ndarray) -> float:
 
 
 def _without_each(mean: np.ndarray, noise: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Return the spread without each of (d, c) means: leaving one out takes d / (d−1) of its square off the sum."""
+    """Return the spread without each of (d, c) means, (d,): leaving one out subtracts d / (d−1) of its square."""
     d = len(mean)
-    if d < FEWEST:
+    if d < MIN_UNITS:
         return np.full(d, np.nan)
     squares = (mean - mean.mean(axis=0)) ** 2 @ w
     return (squares.sum() - d / (d - 1) * squares) / (d - 2) - (noise.sum() - noise) / (d - 1)

@@ -9,7 +9,7 @@ EXACT_UP_TO = 8  # scipy.stats.mannwhitneyu, method="auto": such small samples w
 def mann_whitney(counts: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return U of the first sample and the two-sided p-value of each pair of samples, (m,) each.
 
-    Samples are rows of counts, (D, R): how often each of the R distinct values, in rising order, is in each sample.
+    Samples are rows of counts, (D, R): the number of occurrences of each of the R distinct values, in rising order.
     U of all pairs is then one matrix product, Σ_r c_a(r) [Σ_{s<r} c_b(s) + c_b(r)/2], and so is the correction for
     ties, Σ_r (t³ − t) with t = c_a + c_b: t³ is c_a³ + c_b³ + 3 (c_a² c_b + c_a c_b²). All are exact in float64.
 
@@ -32,7 +32,7 @@ def mann_whitney(counts: np.ndarray, first: np.ndarray, second: np.ndarray) -> t
     p = np.clip(2 * special.ndtr(-z), 0, 1)
 
     small = np.flatnonzero((np.minimum(n_1, n_2) <= EXACT_UP_TO) & (ties == 0))
-    if len(small):  # without ties p depends on U and the sizes alone: SciPy is asked once for each
+    if len(small):  # without ties p depends on U and the sizes alone, so each case is computed once
         _, example, same = np.unique(np.stack([u, n_1, n_2])[:, small], axis=1, return_index=True, return_inverse=True)
         pairs = zip(first[small][example], second[small][example], strict=True)
         samples = ([np.flatnonzero(counts[row]) for row in pair] for pair in pairs)

@@ -1,4 +1,4 @@
-"""p-values of several tests at once: corrected so that one in many is not found by chance."""
+"""Corrections of p-values for the number of tests."""
 
 from collections.abc import Sequence
 
@@ -7,12 +7,12 @@ from scipy import stats
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:
-    """Return p-values adjusted for their number, (n,): each is at most α where the family-wise error is kept at α.
+    """Return p-values adjusted for their number, (n,): rejecting all up to α keeps the family-wise error at α.
 
     Holm (1979), "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6(2).
     Holds whatever the dependence between the tests. No p-value may be NaN.
 
-    >>> holm([0.01, 0.04, 0.03]).tolist()  # 3 × 0.01; 2 × 0.03; 1 × 0.04, but no less than the one before
+    >>> holm([0.01, 0.04, 0.03]).tolist()  # 3 × 0.01; 2 × 0.03; 1 × 0.04, at least the previous one
     [0.03, 0.06, 0.06]
     """
     p = np.asarray(p_values, dtype=np.float64)
@@ -25,8 +25,7 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
 def risen(changes: Sequence[float], p_values: Sequence[float], level: float = 0.05) -> np.ndarray:
     """Return which of n changes are rises after Holm's correction for all of them, (n,) bool.
 
-    Two-sided p-values, so that a rise among changes that are none is found in `level` / 2 of all cases at most, as an
-    interval of one change lies above 0. NaN is no test.
+    p-values are two-sided, so without any change a rise is returned with probability `level` / 2 at most. NaN: no test.
 
     >>> risen([0.2, 0.1, -0.5], [0.01, 0.03, 0.001]).tolist()  # 2 × 0.01, 1 × 0.03
     [True, True, False]
@@ -40,7 +39,7 @@ def risen(changes: Sequence[float], p_values: Sequence[float], level: float = 0.
 
 
 def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
-    """Return p-values adjusted for their number, (n,): rejecting those below α keeps the false discovery rate at α.
+    """Return p-values adjusted for their number, (n,); rejecting all up to α keeps the false discovery rate at α.
 
     Benjamini and Hochberg (1995), "Controlling the false discovery rate", by SciPy; (0,) for none. No p-value may be
     NaN.

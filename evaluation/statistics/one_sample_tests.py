@@ -1,4 +1,4 @@
-"""Tests of one number per sentence pair, or per prompt, and the smallest effect that they would find."""
+"""Tests of one number per sentence pair or prompt, and the smallest effect that they detect."""
 
 import math
 from functools import lru_cache
@@ -8,13 +8,13 @@ from scipy import optimize, special, stats
 
 from evenhand.evaluation.statistics.intervals import TAILS, student_quantile
 
-POWER = 0.8  # of the tests whose reach is reported, at the two-sided 5 % level: the customary ones
+POWER = 0.8  # customary power for the smallest detectable effect, at the two-sided 5 % level
 
 
 def sign_test(signs: np.ndarray) -> float | None:
-    """Return the p-value of the exact two-sided sign test of (n,) signs −1, 0, 1; zeros are dropped, 1 if all are.
+    """Return the p-value of the exact two-sided sign test of (n,) signs −1, 0, 1; zeros are dropped.
 
-    Of changes from 0 to 1 and from 1 to 0 it is the exact test of McNemar (1947). None for n = 0.
+    1 if all signs are 0, None for n = 0. For changes between 0 and 1 it is the exact test of McNemar (1947).
     """
     if not len(signs):
         return None
@@ -23,14 +23,14 @@ def sign_test(signs: np.ndarray) -> float | None:
 
 
 def t_test(values: np.ndarray, mean: float) -> float | None:
-    """Return the p-value of the two-sided t-test that (n,) values have this mean; None where they do not vary."""
+    """Return the p-value of the two-sided t-test that (n,) values have this mean; None if they do not vary."""
     return float(stats.ttest_1samp(values, mean).pvalue) if len(values) > 1 and np.ptp(values) > 0 else None
 
 
 def reach_of_sign_test(n: int) -> float:
-    """Return how far from 50 % a share must lie for `sign_test` on n pairs to find it with 80 % power at 5 %.
+    """Return the smallest distance of a share from 50 % that `sign_test` on n pairs detects with 80 % power at 5 %.
 
-    In percentage points, by the exact binomial distribution; NaN below six pairs, where nothing is significant.
+    In percentage points, by the exact binomial distribution; NaN below six pairs, which are never significant.
 
     >>> round(reach_of_sign_test(6), 2)  # all six must agree: 0.8 ** (1 / 6) − ½
     46.35
@@ -43,12 +43,11 @@ def reach_of_sign_test(n: int) -> float:
 
 
 def reach_of_mean(values: np.ndarray) -> float:
-    """Return how far from its ideal a mean of (n,) such values must lie to be found with 80 % power at 5 %.
+    """Return the smallest distance of a mean of (n,) values from its ideal that is detected with 80 % power at 5 %.
 
-    In the values' unit, if they are normal with the sd that they show: δ·sd/√n, where Student's t with n − 1 degrees of
-    freedom and the non-centrality δ is beyond the test's limits with probability 0.8 (Cohen 1988, "Statistical power
-    analysis for the behavioral sciences", §2.4). For many values δ is z₀.₉₇₅ + z₀.₈ = 2.80, which promises too much of
-    few: 3.27 of 8, 4.26 of 4. NaN where they do not vary.
+    In the values' unit, for normal values of the observed sd: δ·sd/√n, where Student's t with n − 1 degrees of freedom
+    and non-centrality δ exceeds the test's limits with probability 0.8 (Cohen 1988, "Statistical power analysis for the
+    behavioral sciences", §2.4). δ is 2.80 for many values, 3.27 for 8 and 4.26 for 4. NaN if the values do not vary.
     """
     n = len(values)
     if n < 2 or np.ptp(values) == 0:
@@ -58,9 +57,9 @@ def reach_of_mean(values: np.ndarray) -> float:
 
 @lru_cache(maxsize=4096)
 def _non_centrality(freedom: int) -> float:
-    """Return how many standard errors a mean must lie from its ideal for the two-sided t-test to have its power.
+    """Return the distance of a mean from its ideal, in standard errors, at which the two-sided t-test has its power.
 
-    t is (z + δ) / s, s² being χ²_ν / ν, so its power is the mean over s of Φ(δ − c s) + Φ(−δ − c s), with c the test's
+    t is (z + δ) / s with s² = χ²_ν / ν, so the power is the mean over s of Φ(δ − c s) + Φ(−δ − c s) with c the test's
     limit: an integral over the quantiles of s. (SciPy 1.17's nct gives NaN for some δ.)
     """
     limit = float(student_quantile(freedom))

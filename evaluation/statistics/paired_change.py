@@ -1,7 +1,7 @@
-"""What changed between two runs over the same prompts: the difference of two shares, or of two means, with its error.
+"""Differences of two shares or two means between runs over the same prompts, with paired intervals.
 
-Both take one number per prompt and run, in the same order, and compare prompt by prompt: what makes one prompt
-different from the next cancels, so the interval is narrower than that of two runs over different prompts.
+Both functions take one number per prompt and run, in the same order. Differences between prompts cancel, so the
+interval is narrower than for runs over different prompts.
 """
 
 import math
@@ -14,7 +14,7 @@ from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.statistics.intervals import normal_interval, normal_p_value, share_change_interval
 from evenhand.evaluation.statistics.one_sample_tests import sign_test
 
-NOTHING = "no prompt was answered in both runs"
+NO_PAIRS = "no prompt was answered in both runs"
 
 
 def share_change(
@@ -28,16 +28,16 @@ def share_change(
 ) -> BiasScore:
     """Return the share after minus the share before; in [−1, 1], 0 is no change.
 
-    Interval: that of Agresti and Min (2005), see `share_change_interval`. p-value: the exact test of McNemar (1947),
-    that a prompt is as likely to gain what is counted as to lose it.
+    Interval: Agresti and Min (2005), `share_change_interval`. p-value: McNemar's exact test (1947) that gains and
+    losses are equally likely.
 
     Args:
         metric: name of the score.
-        before, after: whether the response to each prompt has what is counted, (n,) bool.
+        before, after: whether the response to each prompt has the property, (n,) bool.
         group, n_left_out, signature: as in BiasScore.
 
     >>> change = share_change("x", np.array([1, 1, 1, 0], bool), np.array([0, 0, 1, 0], bool))
-    >>> change.value, change.p_value  # two lost it, none gained it: p = 2 × 1/4
+    >>> change.value, change.p_value  # two losses, no gain: p = 2 × 1/4
     (-0.5, 0.5)
     """
     before, after = np.asarray(before, dtype=bool), np.asarray(after, dtype=bool)
@@ -46,7 +46,7 @@ def share_change(
     if n != len(after):
         raise ValueError(f"{metric}: {n} prompts before, {len(after)} after")
     if not n:
-        return BiasScore(metric, math.nan, 0.0, (-1.0, 1.0), 0, reason=NOTHING, **common)
+        return BiasScore(metric, math.nan, 0.0, (-1.0, 1.0), 0, reason=NO_PAIRS, **common)
     return BiasScore(
         metric,
         (gained - lost) / n,
@@ -71,8 +71,8 @@ def mean_change(
 ) -> BiasScore:
     """Return the mean after minus the mean before of (n,) numbers; 0 is no change.
 
-    Interval and p-value by the normal approximation to the mean of the n differences; neither where all of these are
-    equal or there is only one.
+    Interval and p-value by the normal approximation to the mean of the n differences; neither if all differences are
+    equal or n is 1.
 
     >>> change = mean_change("x", np.array([0.0, 0.0]), np.array([0.1, 0.3]))
     >>> round(change.value, 9), round(change.interval[1], 3)  # standard error 0.1
@@ -82,7 +82,7 @@ def mean_change(
     common = {"group": dict(group or {}), "n_left_out": n_left_out, "signature": signature or {}}
     n = len(difference)
     if not n:
-        return BiasScore(metric, math.nan, 0.0, bounds, 0, reason=NOTHING, **common)
+        return BiasScore(metric, math.nan, 0.0, bounds, 0, reason=NO_PAIRS, **common)
     value = float(difference.mean())
     error = float(difference.std(ddof=1)) / math.sqrt(n) if n > 1 else 0.0
     if not error:

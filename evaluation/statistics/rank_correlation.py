@@ -1,4 +1,4 @@
-"""Spearman's rank correlation of pairs of numbers, with an interval, or why there is none."""
+"""Spearman's rank correlation with an interval, or the reason why it is undefined."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from scipy import stats
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.statistics.intervals import normal_interval
 
-EXACT_UP_TO = 8  # 8! = 40,320 orders are counted in no time; with more pairs the t approximation is close
+EXACT_UP_TO = 8  # 8! = 40,320 orders are enumerated quickly; for more pairs the t approximation is close
 
 
 def rank_correlation(
@@ -24,15 +24,15 @@ def rank_correlation(
     group: Mapping[str, str] | None = None,
     signature: Mapping[str, Any] | None = None,
 ) -> BiasScore:
-    """Return Spearman's ρ of x and y, both (n,); in [−1, 1]. The p-value is that of ρ = 0, two-sided.
+    """Return Spearman's ρ of x and y, both (n,), in [−1, 1], with the two-sided p-value of ρ = 0.
 
-    Up to EXACT_UP_TO pairs p counts all orders in which y could stand (`scipy.stats.spearmanr` would say p = 0 of
-    three points in a row, where chance alone gives 1/3); beyond, it is that of the t approximation.
+    Up to EXACT_UP_TO pairs the p-value enumerates all orders of y (`scipy.stats.spearmanr` gives p = 0 for three
+    ordered points, where chance gives 1/3); beyond, it uses the t approximation.
 
     Interval: Fisher's transformation with the standard error √((1 + ρ²/2) / (n − 3)) of Bonett and Wright (2000),
     "Sample size requirements for estimating Pearson, Kendall and Spearman correlations"; none for |ρ| = 1 or n < 4.
-    Pairs with a NaN are left out and counted. Undefined for fewer than three pairs, and where all x or all y are
-    equal; the reason says which by `names`, and what the pairs are of.
+    Pairs with a NaN are left out and counted. Undefined for fewer than three pairs, and if all x or all y are equal;
+    the reason uses `names` and `of`, the name of what each pair belongs to.
 
     >>> rank_correlation("rho", np.array([1, 2, 3]), np.array([10, 20, 15])).value
     0.5

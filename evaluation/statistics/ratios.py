@@ -8,15 +8,15 @@ from evenhand.evaluation.statistics.intervals import Interval, student_quantile
 
 
 def ratio_interval(top: float, bottom: float, covariance: np.ndarray, freedom: float) -> Interval | None:
-    """Return the 95 % interval of a ratio of two expectations, or None where it is unbounded.
+    """Return the 95 % interval of a ratio of two expectations, or None if it is unbounded.
 
-    Fieller (1954), "Some problems in interval estimation", Journal of the Royal Statistical Society B 16. Let a ratio ρ
-    be the true one. Then top − ρ · bottom has expectation 0, and its variance is s₁₁ − 2 ρ s₁₂ + ρ² s₂₂. Student's t
+    Fieller (1954), "Some problems in interval estimation", Journal of the Royal Statistical Society B 16. For the
+    true ratio ρ, top − ρ · bottom has expectation 0 and the variance s₁₁ − 2 ρ s₁₂ + ρ² s₂₂. Student's t
     does not reject ρ where (top − ρ · bottom)² ≤ t² (s₁₁ − 2 ρ s₁₂ + ρ² s₂₂), which is
 
         a ρ² − 2 b ρ + c ≤ 0,   a = bottom² − t² s₂₂,   b = top · bottom − t² s₁₂,   c = top² − t² s₁₁.
 
-    For normal estimates the set of these ρ holds the true ratio in 95 % of all cases. Its forms are
+    For normal estimates the set of these ρ contains the true ratio in 95 % of all cases. Its forms are
 
     - a > 0, where the bottom differs from 0 by the same t: the interval from (b − √(b² − ac)) / a to
       (b + √(b² − ac)) / a, which contains top / bottom;
@@ -24,18 +24,18 @@ def ratio_interval(top: float, bottom: float, covariance: np.ndarray, freedom: f
     - a < 0 and b² ≤ ac: every number;
     - a = 0: everything on one side of c / 2b, or every number if b = 0 as well.
 
-    None stands for the last three: the bottom may be 0, so that ratios of any size agree with the data, and no two
-    numbers would say so. At ρ = 0 the inequality is c ≤ 0. Hence a bounded interval excludes 0 exactly where the top
-    differs from 0 by Student's t with the same variance and degrees of freedom.
+    None stands for the last three: the bottom may be 0, so ratios of any size agree with the data. At ρ = 0 the
+    inequality is c ≤ 0, so a bounded interval excludes 0 exactly where the top differs from 0 by Student's t with the
+    same variance and degrees of freedom.
 
-    The 95 % hold for all cases together, None counted as holding the truth. Among the bounded intervals alone the
-    share is lower if the bottom is seldom significant: it is then larger by chance in each of these cases. No interval
-    that is always bounded keeps its level here (Gleser and Hwang 1987, "The nonexistence of 100(1 − α) % confidence
+    The coverage of 95 % counts None as containing the truth. Among bounded intervals alone the coverage is lower if the
+    bottom is seldom significant, since the bottom is then large by chance in each of these cases. No interval that is
+    always bounded keeps its level here (Gleser and Hwang 1987, "The nonexistence of 100(1 − α) % confidence
     sets of finite expected diameter in errors-in-variables and related models", Annals of Statistics 15).
 
     Args:
         top, bottom: unbiased estimates.
-        covariance: s, of the two in this order, (2, 2), positive semidefinite.
+        covariance: s of (top, bottom), (2, 2), positive semidefinite.
         freedom: degrees of freedom of its estimate; below 1 the interval is None.
 
     By hand: top 2 and bottom 4 with variances 1/t², no covariance, so a = 15, b = 8, c = 3: (8 ± √19) / 15.
@@ -64,8 +64,8 @@ def ratio_interval(top: float, bottom: float, covariance: np.ndarray, freedom: f
 def covariance_from_variances(first: float, second: float, of_difference: float) -> np.ndarray:
     """Return the (2, 2) covariance of two estimates from their variances and that of first − second.
 
-    2 Cov(x, y) = Var(x) + Var(y) − Var(x − y), within ± √(Var(x) Var(y)), which three estimates may exceed: the matrix
-    is positive semidefinite, and its diagonal holds the two variances as they are.
+    2 Cov(x, y) = Var(x) + Var(y) − Var(x − y), clipped to ± √(Var(x) Var(y)), which estimates may exceed, so that the
+    matrix is positive semidefinite.
 
     >>> covariance_from_variances(4.0, 1.0, 3.0)
     array([[4., 1.],

@@ -1,4 +1,4 @@
-"""A share of some things, as a score."""
+"""A share as a score."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,13 @@ def share_score(
     n_left_out: int = 0,
     signature: Mapping[str, Any] | None = None,
 ) -> BiasScore:
-    """Return the share of n things that have what is counted; in [0, 1], with Wilson's 95 % interval.
+    """Return the share of n items that have a property, in [0, 1], with Wilson's 95 % interval.
 
     Args:
         metric: name of the score.
-        hits: whether each thing has it, (n,) bool.
+        hits: whether each item has the property, (n,) bool.
         ideal, group, n_left_out, signature: as in BiasScore.
-        reason: why the share is undefined where there is nothing to count.
+        reason: why the share is undefined if n is 0.
 
     >>> score = share_score("x", [True, False, False, False], 0.0, reason="nothing was answered")
     >>> score.value, score.n, round(score.interval[1], 2)

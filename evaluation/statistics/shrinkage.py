@@ -50,7 +50,9 @@ def fit_prior(estimates: np.ndarray, variances: np.ndarray) -> Prior:
     mixed = np.stack([freedom / stats.chi2.isf(quantiles, freedom) for freedom in FREEDOMS])  # variances of t's normals
     variance = tau[:, None] ** 2 * mixed[:, None]  # (ν, τ, normal)
     density = [_normal_density(x[:, None, None], v[:, None, None] + of_freedom) for of_freedom in variance]
-    log_posterior = np.log(np.stack(density).mean(axis=3)).sum(axis=1) + np.log(np.gradient(tau))  # (ν, τ)
+    with np.errstate(divide="ignore"):  # a scale far too small has density 0
+        log_likelihood = np.log(np.stack(density).mean(axis=3)).sum(axis=1)  # (ν, τ)
+    log_posterior = log_likelihood + np.log(np.gradient(tau))
     posterior = np.exp(log_posterior - log_posterior.max())
     grid = np.geomspace(variance.min(), variance.max(), VARIANCES)
     nearest = np.abs(np.log(variance.ravel())[:, None] - np.log(grid)).argmin(axis=1)

@@ -1,4 +1,4 @@
-"""The covariance of means of rows in strata, the strata taken as given."""
+"""The covariance of means of rows in fixed strata."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""How much descriptors differ, with the noise of sampling removed and an interval.
+"""The variance between descriptors without sampling noise, with an interval.
 
 Everything here rests on one fact. Responses are independent, so the product of two *different* responses is an
 unbiased estimate of the product of their expectations, while the product of a response with itself carries noise.
@@ -35,16 +35,16 @@ from evenhand.evaluation.statistics.covariances import (
 from evenhand.evaluation.statistics.hoeffding import PairSums, pair_sums
 from evenhand.evaluation.statistics.intervals import interval_around, spread_interval, student_quantile
 
-COLUMNS_AT_ONCE = 32  # of `column_spreads`: some arrays (k, c) of theirs are small beside the sums of all columns
+COLUMNS_PER_BATCH = 32  # of `column_spreads`, to keep its (k, c) arrays small
 
 
 @dataclass(frozen=True)
 class Estimate:
     """An estimate with an estimate of its variance, unbiased where all cells have four responses.
 
-    variance: may come out negative by noise where there are few responses; NaN where nothing is known of it.
-    noise: the part of it that is there without any spread, by products of different cells: never negative.
-    slope: by how much the variance grows with the spread; None where the value is no spread but, say, a difference.
+    variance: may be negative by noise if there are few responses; NaN if unknown.
+    noise: the part of the variance that does not depend on the spread, from products of different cells; at least 0.
+    slope: increase of the variance per unit of spread; None if the value is not a spread (for example, a difference).
     freedom: degrees of freedom of the covariances within cells.
     """
 
@@ -61,7 +61,7 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval: of a spread by a shifted χ², of another value by Student's t; None if nothing varies."""
+        """The 95 % interval: a shifted χ² for a spread, Student's t otherwise; None if nothing varies within cells."""
         if not self._known:
             return None
         if self.slope is None:
@@ -75,16 +75,16 @@ class Estimate:
 
     @property
     def _known(self) -> bool:
-        # Where a single cell varies, no product of two says by how much.
+        # If a single cell varies, no product of two cells estimates the noise.
         return self.noise > 0
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The variance of a mean style vector between descriptors: as the paper has it, and with the noise removed.
+    """The variance of the mean style vector between descriptors, as published and without sampling noise.
 
-    `plain` is what it says at this number of responses per cell (ddof = 0); its interval covers its own expectation,
-    which exceeds the true spread. `corrected` is unbiased for the true spread (ddof = 1), slightly negative at times.
+    plain: ddof = 0, depends on the number of responses per cell; its interval is for its own expectation, which exceeds
+    the true spread. corrected: ddof = 1, unbiased for the true spread, sometimes slightly negative.
     """
 
     plain: Estimate
@@ -96,10 +96,10 @@ UNDEFINED = Spread(Estimate(np.nan, np.nan), Estimate(np.nan, np.nan))
 
 @dataclass(frozen=True)
 class _Units:
-    """What is compared with its peers: a descriptor, within one template or (pooled) over all.
+    """Units that are compared: descriptors, within one template or (pooled) over all templates.
 
-    of_cell: the unit of each cell, (k,). group_of_cell, (k,), and group, of each unit, (u,): whom it is compared
-    with. in_group: the number of units in each group, (g,).
+    of_cell: unit of each cell, (k,). group_of_cell, (k,), and group, (u,): group of each cell and unit; units are
+    compared within their group. in_group: number of units of each group, (g,).
     """
 
     of_cell: np.ndarray
@@ -121,14 +121,14 @@ def descriptor_spread(cells: Cells, weights: np.ndarray | None = None, *, pooled
     Args:
         cells: responses by cell, (n, c).
         weights: (c,), default all 1. A 0/1 mask picks styles (PGB). With the columns of two runs side by side,
-            +1 and −1 give the difference of the two runs, paired by prompt, with the standard error of a paired
-            comparison: the estimate is linear in the weights, and its variance is a quadratic form in them.
+            +1 and −1 give the difference of the runs with the standard error of a comparison paired by prompt: the
+            estimate is linear in the weights, and its variance is a quadratic form in them.
         pooled: False: the variance within each template, averaged over templates (FGB, 002 A.7). True: the variance
             of the descriptors' means over all templates (the spread of m_d, 002 C.1).
 
     Returns:
-        Both estimates. NaN if fewer than two descriptors can be compared. The variances are unbiased where each cell
-        has four responses; cells with two or three borrow covariances of other cells (`covariances`).
+        Both estimates; NaN if fewer than two descriptors can be compared. The variances are unbiased if each cell has
+        four responses; cells of two or three borrow covariances from other cells (`covariances`).
     """
     weights = np.ones(len(cells.columns)) if weights is None else np.asarray(weights, dtype=np.float64)
     used = np.flatnonzero(weights)
@@ -176,8 +176,8 @@ def _average(
 
     Args:
         value, variance: of each unit, (u,), or (u, c) for c columns.
-        between: what `_cross_components` says of pairs of units, (g,) or (g, c).
-        scale: by which each group's value is that of the U-statistic, (g,).
+        between: sums over pairs of units from `_cross_components`, (g,) or (g, c).
+        scale: factor of each group's value relative to the U-statistic, (g,).
     """
     down = (slice(None), *[None] * (value.ndim - 1))
     pairs = np.maximum(units.in_group * (units.in_group - 1.0), 1)[down]
@@ -199,16 +199,16 @@ def _spread(
     freedom: np.ndarray,
     is_spread: bool,
 ) -> list[Spread]:
-    """Return the spread, or that of each column, from the parts of cells, (k,) or (k, c), and of units, (u,) or (u, c).
+    """Return the spread (of each column) from the parts of cells, (k,) or (k, c), and of units, (u,) or (u, c).
 
-    Of the noise of the reference: the linear part of the variance was measured against references that are noisy
-    themselves. Taking their noise out again turns the +2 within of the variance into −2, and the +2 between
-    (`_average`) into −2. What is there without any spread has both with a plus.
+    The linear part of the variance is measured against references that are noisy themselves. Subtracting their noise
+    turns the +2 within of the variance into −2, and the +2 between (`_average`) into −2. The part that does not
+    depend on the spread keeps both with a plus.
     """
     down = (slice(None), *[None] * (squares.ndim - 1))
     d = units.in_group[units.group].astype(np.float64)[down]
     raw, ones = squares / np.maximum(d - 1, 1), np.ones(len(scale))
-    # With noise in Δ and all, the slope lies between those of the noise's own directions and of the bias's.
+    # Δ includes noise, so this slope is a mean of the slopes along the noise and along the bias.
     linear = sum_by(units.of_cell, 4 * alike.along / alike.n) / d**2
     raw_spread, raw_variance = _average(units, raw, linear, 0 * between, ones)
 
@@ -238,10 +238,10 @@ def _spread(
 
 
 def _slope(value: float, variance: float, noise: float, raw_spread: float, raw_variance: float) -> float:
-    """Return by how much the variance grows with the spread.
+    """Return the increase of the variance per unit of spread.
 
-    (variance − noise) / value where the value stands out from the noise, that of the spread with its noise, which is
-    always defined, where it does not, and in between a mean of both: the latter counts as 2 √noise of spread.
+    A weighted mean of (variance − noise) / value, with the value as weight, and of the slope of the uncorrected spread,
+    which is always defined, with weight 2 √noise.
     """
     prior = 2 * np.sqrt(max(noise, 0.0))
     of_noise = max(raw_variance, 0.0) / raw_spread if raw_spread > 0 else 0.0
@@ -254,8 +254,8 @@ def _cross_components(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return tr(V W V' W) summed over pairs of different cells of one unit, and of different units of one group.
 
-    (u,), which is 0 unless pooled, and (g,). V is the covariance of a cell's, or a unit's, mean; `block` is tr((V W)²)
-    of each cell.
+    Shapes (u,), 0 unless pooled, and (g,). V is the covariance of the mean of a cell or unit; `block` is tr((V W)²) of
+    each cell.
     """
     scale = share**2 / (cells.count * (cells.count - 1.0))
     per_unit = covariance_square(cells, w, scale, units.of_cell) if pooled else block
@@ -264,9 +264,9 @@ def _cross_components(
 
 
 def column_spreads(cells: Cells) -> list[Spread]:
-    """Return `descriptor_spread(cells, one column)` of every column, in one pass.
+    """Return `descriptor_spread` of every column alone, in one pass.
 
-    For a single column the sums over pairs are those of the deviations' powers.
+    For a single column the sums over pairs follow from sums of powers of the deviations.
     """
     k, c = cells.mean.shape
     powers = np.zeros((3, k, c))
@@ -278,7 +278,7 @@ def column_spreads(cells: Cells) -> list[Spread]:
             power[block.cells] += block.summed(product)
     return [
         spread
-        for columns in np.array_split(np.arange(c), max(1, c // COLUMNS_AT_ONCE))
+        for columns in np.array_split(np.arange(c), max(1, c // COLUMNS_PER_BATCH))
         for spread in _some_column_spreads(cells.of_columns(columns), *powers[:, :, columns])
     ]
 
@@ -297,12 +297,12 @@ def _some_column_spreads(cells: Cells, second: np.ndarray, third: np.ndarray, fo
     noise = second / (n * (n - 1))
     between = sum_by(group, noise) ** 2 - sum_by(group, noise**2)
 
-    def of_others(index: np.ndarray) -> np.ndarray:
+    def sum_others(index: np.ndarray) -> np.ndarray:
         others = sum_by(index, second)[index] - second
         freedom = sum_by(index, n - 1)[index] - (n - 1)
         return np.stack([direction**2 * others, others * second / (n - 1), np.broadcast_to(freedom, others.shape)])
 
-    alike, small = borrowed(cells, of_others, np.ones_like(n))
+    alike, small = borrowed(cells, sum_others, np.ones_like(n))
     return _spread(
         units,
         squares=deviation**2,

@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
-# scipy.stats.wilcoxon, method="auto": so few differences without ties, or with ties, have an exact p-value.
+# Up to this many differences, without ties and with ties, the p-value is exact (scipy.stats.wilcoxon, method="auto").
 EXACT_UP_TO, EXACT_WITH_TIES_UP_TO = 50, 13
 
 
@@ -29,7 +29,7 @@ def signed_rank(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     differences = np.asarray(differences, dtype=np.float64)
     kept = np.isfinite(differences) & (differences != 0)
-    size = np.where(kept, np.abs(differences), np.inf)  # what is left out ranks last, and is then not counted
+    size = np.where(kept, np.abs(differences), np.inf)  # omitted values rank last and are not counted
     order = np.argsort(size, axis=1)
     positive, kept_in_order = (np.take_along_axis(it, order, axis=1) for it in (differences > 0, kept))
     first, last = _runs(np.take_along_axis(size, order, axis=1))
@@ -38,7 +38,7 @@ def signed_rank(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     w = doubled_ranks.sum(axis=1, where=positive) / 2
     ties = (tied**2.0 - 1).sum(axis=1, where=kept_in_order)  # Σ (t³ − t) over groups is Σ (t² − 1) over their members
 
-    with np.errstate(invalid="ignore", divide="ignore"):  # nothing left: set below
+    with np.errstate(invalid="ignore", divide="ignore"):  # empty rows are set below
         z = (w - n * (n + 1) / 4) / np.sqrt(n * (n + 1) * (2 * n + 1) / 24 - ties / 48)
     p = np.clip(2 * special.ndtr(-np.abs(z)), 0, 1)
     exact = np.flatnonzero((n > 0) & (n <= np.where(ties == 0, EXACT_UP_TO, EXACT_WITH_TIES_UP_TO)))
@@ -51,7 +51,7 @@ def signed_rank(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _runs(rising: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each value of rising rows the places of the first and of the last one that equals it, (m, n) each."""
+    """Return the first and last position of the values equal to each value of sorted rows, (m, n) each."""
     places = np.broadcast_to(np.arange(rising.shape[1]), rising.shape)
     new = np.ones(rising.shape, dtype=bool)
     new[:, 1:] = rising[:, 1:] != rising[:, :-1]
@@ -64,7 +64,7 @@ def _runs(rising: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=256)
 def _exact(doubled_ranks: tuple[int, ...]) -> np.ndarray:
-    """Return the two-sided p-value of each 2 W⁺ from 0 to its highest, where each of the 2ⁿ signs is as likely.
+    """Return the two-sided p-value of each 2 W⁺ from 0 to its highest, with the 2ⁿ signs equally likely.
 
     The number of sets of ranks with each sum, rank by rank; below 2⁵³, so exact in float64. Ranks are doubled, so that
     those of ties are whole numbers too.

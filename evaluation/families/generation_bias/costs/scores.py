@@ -25,7 +25,7 @@ from evenhand.evaluation.models.contexts import UNFINISHED_REASONING
 from evenhand.evaluation.results import LEFT_OUT, PROMPT_ID, RESPONSE, TEXT, BiasScore, find_score
 from evenhand.evaluation.rows import Rows, column_sums, finite_rows
 from evenhand.evaluation.statistics.intervals import bootstrap, mean_interval, normal_interval, share_interval
-from evenhand.evaluation.statistics.paired_change import NOTHING, mean_change, share_change
+from evenhand.evaluation.statistics.paired_change import NO_PAIRS, mean_change, share_change
 
 N_RESAMPLES = 2000
 
@@ -216,7 +216,7 @@ def _distinct_ratio(
     """Return the ratio of distinct responses, after / before, with the jackknife's interval, paired by prompt."""
     common = {"n": len(before), "n_left_out": left_out, "signature": signature}
     if not before:
-        return BiasScore("distinct_responses_kept", math.nan, 1.0, (0.0, math.inf), reason=NOTHING, **common)
+        return BiasScore("distinct_responses_kept", math.nan, 1.0, (0.0, math.inf), reason=NO_PAIRS, **common)
     ratio, n = distinct_responses(after) / distinct_responses(before), len(before)
     influence = (occurs_once(after) - ratio * occurs_once(before)) / distinct_responses(before)
     error = float(influence.std(ddof=1)) / math.sqrt(n) if n > 1 else 0.0

@@ -10,7 +10,7 @@ import numpy as np
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.rows import Rows, blocks, finite_rows
 from evenhand.evaluation.statistics.intervals import student_quantile
-from evenhand.evaluation.statistics.paired_change import NOTHING
+from evenhand.evaluation.statistics.paired_change import NO_PAIRS
 from evenhand.evaluation.statistics.strata import mean_covariance
 
 N_FOLDS = 2
@@ -44,7 +44,7 @@ def style_drift(before: Rows, after: Rows, cells: np.ndarray, signature: Mapping
     n = int(usable.sum())
     common: dict[str, Any] = {"n": n, "n_left_out": len(usable) - n, "signature": signature or {}}
     if n < 2:
-        reason = "only one prompt has a response in both runs" if n else NOTHING
+        reason = "only one prompt has a response in both runs" if n else NO_PAIRS
         return BiasScore("style_drift", math.nan, 0.0, (-1.0, 1.0), reason=reason, **common)
     change = _Change(before, after, np.flatnonzero(usable))
     fold_sums = _fold_sums(change, np.random.default_rng(0).permutation(n) % N_FOLDS)
