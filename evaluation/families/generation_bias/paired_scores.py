@@ -9,7 +9,7 @@ import numpy as np
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.statistics.cells import Cells
 from evenhand.evaluation.statistics.intervals import student_quantile
-from evenhand.evaluation.statistics.jackknife_spread import FEWEST, jackknife_ratio_interval
+from evenhand.evaluation.statistics.jackknife_spread import MIN_UNITS, jackknife_ratio_interval
 from evenhand.evaluation.statistics.ratios import covariance_from_variances, ratio_interval
 from evenhand.evaluation.statistics.u_statistics import Estimate
 
@@ -112,6 +112,6 @@ def _reduction(
         return score
     values = without()
     wider = jackknife_ratio_interval(top, before.value, values)
-    enough = np.isfinite(values).all(axis=1).sum() >= FEWEST
+    enough = np.isfinite(values).all(axis=1).sum() >= MIN_UNITS
     reason = UNBOUNDED_FOR_OTHERS.format(over) if wider is None and enough else None
     return replace(score, interval=interval, jackknife_interval=wider, reason=reason)
