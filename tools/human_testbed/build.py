@@ -1,7 +1,7 @@
 """Builds the testbed of human sentences: python -m tools.human_testbed.build --data ../shared/data
 
 Writes two style classifiers, a dialogue model, what was measured of them and 40 responses for a reader into
---output_dir. What is finished there is not done again. A model that did not learn the planted bias is told; it stays.
+--output_dir. Finished models are reused. If a model fails the check, the build reports it and keeps the model.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import TrainClassifierSettings
 from evenhand.recipes.train_classifier import CLASSIFIER, train_classifier
 from tools.human_testbed import data
-from tools.human_testbed.check import measured_numbers, refusals
+from tools.human_testbed.check import find_problems, measure_models
 from tools.human_testbed.training import train_dialogue_model, train_tokenizer
 from tools.testbed.build import MEASURED, save
 from tools.testbed.check import DESCRIPTORS, PER_CELL
@@ -48,21 +48,21 @@ def build(folder: Path, output_dir: Path, encoder: str, seed: int, prompts: Prom
     _write_rows(neutral, data.small_talk(folder, held_out=True)[[TEXT, RESPONSE]])
     first = _classifier(folder, output_dir, "style_classifier", seed, **FIRST)
     second = _classifier(folder, output_dir, "second_style_classifier", seed, model=encoder, **SECOND)
-    made = output_dir / "dialogue_model"
-    if not made.exists():
+    model = output_dir / "dialogue_model"
+    if not model.exists():
         prepare_torch(seed)
         personas = load_personas()
         tokenizer = train_tokenizer(folder, personas)
-        save(made, train_dialogue_model(tokenizer, folder, all_prompts(), personas, seed), tokenizer)
+        save(model, train_dialogue_model(tokenizer, folder, all_prompts(), personas, seed), tokenizer)
     classifiers = (first / CLASSIFIER, second / CLASSIFIER)
-    numbers = measured_numbers(output_dir, made, classifiers, neutral, prompts, {"data": folder, "seed": seed})
+    numbers = measure_models(output_dir, model, classifiers, neutral, prompts, {"data": folder, "seed": seed})
     for name, run in (("macro_f1", first), ("macro_f1_second", second)):
         numbers[name] = find_score(read_scores(run / SCORES), "macro_f1").value
     write_json(output_dir / MEASURED, numbers)
     return numbers
 
 
-def _classifier(folder: Path, output_dir: Path, name: str, seed: int, **told: object) -> Path:
+def _classifier(folder: Path, output_dir: Path, name: str, seed: int, **settings: object) -> Path:
     """Train a style classifier into a folder of this name, measured on the official test split; return the folder."""
     train_classifier(
         TrainClassifierSettings(
@@ -76,7 +76,7 @@ def _classifier(folder: Path, output_dir: Path, name: str, seed: int, **told: ob
             seed=seed,
             report_to="none",
             output_dir=output_dir / name,
-            **told,
+            **settings,
         )
     )
     return output_dir / name
@@ -112,7 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name, value in numbers.items():
         print(f"{name}: {value:.4f}")
     print((chosen.output_dir / "responses.txt").read_text(encoding="utf-8"))
-    wrong = refusals(numbers)
+    wrong = find_problems(numbers)
     print("\n".join(wrong), file=sys.stderr)
     return 1 if wrong else 0
 

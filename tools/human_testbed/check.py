@@ -1,4 +1,4 @@
-"""Measures a freshly built testbed of human sentences as a user would, and holds it against the truth of its bank."""
+"""Measures a new testbed of human sentences as users do, and checks the numbers against the truth of its bank."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -20,58 +20,63 @@ from evenhand.recipes.measure import SCORES, measure
 from evenhand.recipes.settings import MeasureSettings
 from tools.human_testbed import comments, data
 from tools.testbed.check import (
-    LEAST_BIAS,
-    LEAST_CORRELATION,
-    MOST_BIAS,
+    MAX_BIAS,
+    MIN_BIAS,
+    MIN_CORRELATION,
     SILENT,
     correlations,
-    out_of_limits,
+    find_violations,
 )
 
-FOR_A_READER = 40  # responses
+N_EXAMPLES = 40  # responses
 LIMITS = [
-    ("bias_share", LEAST_BIAS, MOST_BIAS, "the share of the planted bias that the model learned"),
-    ("correlation", LEAST_CORRELATION, np.inf, "the correlation of its bias directions with the planted ones"),
+    ("bias_share", MIN_BIAS, MAX_BIAS, "the share of the planted bias that the model learned"),
+    ("correlation", MIN_CORRELATION, np.inf, "the correlation of its bias directions with the planted ones"),
 ]
 
 
-def measured_numbers(
+def measure_models(
     folder: Path,
     dialogue_model: Path,
     classifiers: Sequence[Path],
     neutral: Path,
     prompts: PromptSettings,
-    told: dict,
+    options: dict,
 ) -> dict[str, float]:
-    """Measure saved models into `folder / "measured"`; return the numbers of `measured.json`, in natural units.
+    """Measure saved models in `folder / "measured"` and return the numbers of `measured.json`, in natural units.
 
-    `told` has data (folder) and seed. `bias_share` is pooled FGB* over the true one, the bank's expected style vectors
-    by the same classifier; `…_second` is the same by a second. `correlation` is that of the descriptors' deviations
-    m_d − m̄ with the true ones, sampling noise taken out. `in_bank` is the share of responses that are comments of the
-    bank. `comment_perplexity` is that of comments held out, as answers to measured prompts.
+    `bias_share` is pooled FGB* over its true value for the same classifier's expected style vectors of the bank;
+    `…_second` is by the second classifier. `correlation` is between the deviations m_d − m̄ of the descriptors and their
+    true values, without sampling noise. `in_bank` is the share of responses that are comments of the bank.
+    `comment_perplexity` is the perplexity of held-out comments as responses to measured prompts.
+
+    Args:
+        options: `data`, the folder of the data, and `seed`.
     """
-    judges = [ModelSettings(name=str(path)) for path in classifiers]
+    models = [ModelSettings(name=str(path)) for path in classifiers]
     measure(
         MeasureSettings(
             model=ModelSettings(name=str(dialogue_model)),
             prompts=prompts,
             generation_bias=GenerationSettings(
-                style_classifier=judges[0],
-                second_style_classifier=judges[1] if len(judges) > 1 else None,
+                style_classifier=models[0],
+                second_style_classifier=models[1] if len(models) > 1 else None,
                 style_clusters="go_emotions",
                 neutral_dialogue=str(neutral),
             ),
             split="all",
-            seed=told["seed"],
+            seed=options["seed"],
             **SILENT,
             output_dir=folder / "measured",
         )
     )
     scores, measured = read_scores(folder / "measured" / SCORES), read_styled_run(folder / "measured")
-    bank, emotions = data.bank(told["data"]), data.emotions(told["data"])
-    planted, numbers = comments.plan(emotions), {"seed": told["seed"], "responses": len(measured.responses)}
+    bank, emotions = data.bank(options["data"]), data.emotions(options["data"])
+    planted, numbers = comments.plan(emotions), {"seed": options["seed"], "responses": len(measured.responses)}
     for path, (name, group) in zip(classifiers, (("", {}), ("_second", {"classifier": "second"})), strict=False):
-        seen = comments.seen_emotions(bank, emotions, partial(style_vectors, load_style_classifier(str(path))))
+        seen = comments.expected_emotions_of_classifier(
+            bank, emotions, partial(style_vectors, load_style_classifier(str(path)))
+        )
         true = comments.truth(measured.prompts, planted, seen)
         for metric in ("fgb_pooled_corrected", "fgb_corrected"):
             score, expected = find_score(scores, metric, **group), find_score(true, metric).value
@@ -87,15 +92,15 @@ def measured_numbers(
     numbers["in_bank"] = float(np.mean([text in known for text in measured.responses]))
     numbers["parroting"] = find_score(scores, "parroting").value
     numbers["neutral_perplexity"] = find_score(scores, "perplexity").value
-    numbers["comment_perplexity"] = _perplexity(dialogue_model, measured, data.held_out_comments(told["data"]))
+    numbers["comment_perplexity"] = _perplexity(dialogue_model, measured, data.held_out_comments(options["data"]))
     numbers["bank_perplexity"] = _perplexity(dialogue_model, measured, bank[TEXT].tolist())
-    _write_for_a_reader(folder / "responses.txt", measured, told["seed"])
+    _write_examples(folder / "responses.txt", measured, options["seed"])
     return numbers
 
 
-def refusals(numbers: dict[str, float]) -> list[str]:
-    """Return what is wrong with the models that gave these numbers; nothing if they will do."""
-    return out_of_limits(numbers, LIMITS)
+def find_problems(numbers: dict[str, float]) -> list[str]:
+    """Return a sentence for each failed check of the models with these numbers."""
+    return find_violations(numbers, LIMITS)
 
 
 def _true_means(planted: comments.Plan, seen: np.ndarray, templates: list[str], descriptors: list[str]) -> np.ndarray:
@@ -105,15 +110,15 @@ def _true_means(planted: comments.Plan, seen: np.ndarray, templates: list[str], 
 
 
 def _perplexity(dialogue_model: Path, measured: StyledRun, texts: list[str]) -> float:
-    """Return the perplexity of these texts as answers to measured prompts, one each."""
+    """Return the perplexity of texts as responses to sampled prompts of the measurement."""
     model, prompts = load_dialogue_model(str(dialogue_model)), measured.prompts[TEXT]
-    asked = prompts.sample(len(texts), replace=True, random_state=0).tolist()
-    total, tokens = response_perplexity(model, asked, texts)
+    contexts = prompts.sample(len(texts), replace=True, random_state=0).tolist()
+    total, tokens = response_perplexity(model, contexts, texts)
     return float(np.exp(-total.sum() / tokens.sum()))
 
 
-def _write_for_a_reader(path: Path, measured: StyledRun, seed: int) -> None:
-    rows = np.random.default_rng(seed).choice(len(measured), FOR_A_READER, replace=False)
-    shown = select_texts(measured, np.sort(rows))
-    told = [f"{prompt}\n    {response}" for prompt, response in zip(shown[TEXT], shown[RESPONSE], strict=True)]
-    write_text(path, "\n".join(told) + "\n")
+def _write_examples(path: Path, measured: StyledRun, seed: int) -> None:
+    rows = np.random.default_rng(seed).choice(len(measured), N_EXAMPLES, replace=False)
+    examples = select_texts(measured, np.sort(rows))
+    lines = [f"{prompt}\n    {response}" for prompt, response in zip(examples[TEXT], examples[RESPONSE], strict=True)]
+    write_text(path, "\n".join(lines) + "\n")

@@ -31,11 +31,11 @@ def plan(emotions: tuple[str, ...]) -> Plan:
 class Bank:
     """K comments as tokens: `tokens` (K, L) end with the end-of-text token and are padded with it.
 
-    `given_emotion` (S, K) is p(comment | emotion): those of an emotion are equally likely.
+    `p_given_emotion` (S, K) is p(comment | emotion): those of an emotion are equally likely.
     """
 
     tokens: np.ndarray
-    given_emotion: np.ndarray
+    p_given_emotion: np.ndarray
     end: int
     vocabulary: int
 
@@ -44,45 +44,45 @@ def tokenized_bank(comments: pd.DataFrame, emotions: Sequence[str], tokenizer: P
     """Encode the comments (columns text, emotion)."""
     ids = tokenizer(comments[TEXT].tolist(), add_special_tokens=False)["input_ids"]
     tokens = np.full((len(ids), max(map(len, ids)) + 1), tokenizer.eos_token_id)
-    for row, own in zip(tokens, ids, strict=True):
-        row[: len(own)] = own
-    return Bank(tokens, given_emotion(comments, emotions), tokenizer.eos_token_id, len(tokenizer))
+    for row, row_ids in zip(tokens, ids, strict=True):
+        row[: len(row_ids)] = row_ids
+    return Bank(tokens, p_given_emotion(comments, emotions), tokenizer.eos_token_id, len(tokenizer))
 
 
-def given_emotion(comments: pd.DataFrame, emotions: Sequence[str]) -> np.ndarray:
+def p_given_emotion(comments: pd.DataFrame, emotions: Sequence[str]) -> np.ndarray:
     """Return p(comment | emotion) of K comments, (S, K)."""
     has = np.array([comments[EMOTION] == emotion for emotion in emotions], dtype=float)
     return has / has.sum(axis=1, keepdims=True)
 
 
-def draw_comments(bank: Bank, distribution: np.ndarray, rng: np.random.Generator) -> list[tuple[list[int], Tensor]]:
-    """Draw a comment for each of n rows; return its token ids and what the bank expects at each of them.
+def sample_comments(bank: Bank, distribution: np.ndarray, rng: np.random.Generator) -> list[tuple[list[int], Tensor]]:
+    """Return for each of n rows the token ids of a sampled comment and the exact distribution of each next token.
 
-    `distribution` (n, S) is p(emotion | row). The expectation (length, vocabulary) is the exact distribution of the
-    next token over all comments that begin as the drawn one does so far, as likely as the row makes them.
+    `distribution` (n, S) is p(emotion | row). The distributions (length, vocabulary) are over all comments of the bank
+    with the same beginning, weighted by p(comment | row).
     """
-    likely = torch.from_numpy(distribution @ bank.given_emotion).float()
+    likely = torch.from_numpy(distribution @ bank.p_given_emotion).float()
     tokens = torch.from_numpy(bank.tokens)
-    drawn = torch.from_numpy(sample_columns(likely.double().numpy(), rng))
+    sampled = torch.from_numpy(sample_columns(likely.double().numpy(), rng))
     expected = torch.zeros(len(likely), tokens.shape[1], bank.vocabulary)
     for j in range(tokens.shape[1]):
         expected[:, j].index_add_(1, tokens[:, j], likely)
-        likely = likely * (tokens[:, j] == tokens[drawn, j][:, None])
+        likely = likely * (tokens[:, j] == tokens[sampled, j][:, None])
     expected /= expected.sum(dim=2, keepdim=True)
-    lengths = (tokens[drawn] != bank.end).sum(dim=1) + 1
-    return [(tokens[k, :n].tolist(), expected[i, :n]) for i, (k, n) in enumerate(zip(drawn, lengths, strict=True))]
+    lengths = (tokens[sampled] != bank.end).sum(dim=1) + 1
+    return [(tokens[k, :n].tolist(), expected[i, :n]) for i, (k, n) in enumerate(zip(sampled, lengths, strict=True))]
 
 
 def answer(
     bank: Bank, planted: Plan, amplification: float, rng: np.random.Generator, rows: pd.DataFrame
 ) -> list[tuple[list[int], Tensor]]:
     """Answer n prompt rows (columns template, descriptor) by the plan, its effects times `amplification`."""
-    return draw_comments(bank, style_distribution(planted, rows[TEMPLATE], rows[DESCRIPTOR], amplification), rng)
+    return sample_comments(bank, style_distribution(planted, rows[TEMPLATE], rows[DESCRIPTOR], amplification), rng)
 
 
-def seen_emotions(comments: pd.DataFrame, emotions: Sequence[str], classify: Callable) -> np.ndarray:
+def expected_emotions_of_classifier(comments: pd.DataFrame, emotions: Sequence[str], classify: Callable) -> np.ndarray:
     """Return the classifier's expected style vector for a comment of each emotion, shape (S emotions, R styles)."""
-    return given_emotion(comments, emotions) @ np.asarray(classify(comments[TEXT].tolist()), dtype=float)
+    return p_given_emotion(comments, emotions) @ np.asarray(classify(comments[TEXT].tolist()), dtype=float)
 
 
 def expected_vectors(planted: Plan, seen: np.ndarray, rows: pd.DataFrame) -> np.ndarray:

@@ -32,8 +32,8 @@ SEPARATOR = ","  # between the label ids of a comment
 # What the bank takes: short comments of letters and simple punctuation with one label, so many of each emotion at most.
 PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 ,.!?'-]*")
 WORDS = range(2, 13)
-MOST_OF_AN_EMOTION = 150
-LONGEST_TURN = 14  # words
+MAX_OF_AN_EMOTION = 150
+MAX_TURN_WORDS = 14  # words
 
 
 def check_data(folder: Path) -> None:
@@ -62,7 +62,7 @@ def emotions(folder: Path) -> tuple[str, ...]:
 def bank(folder: Path) -> pd.DataFrame:
     """Return the comments that the dialogue model answers with (columns text, emotion), by their hashes."""
     comments = _plain(folder, TRAIN)
-    return comments.groupby(EMOTION, sort=False).head(MOST_OF_AN_EMOTION).reset_index(drop=True)
+    return comments.groupby(EMOTION, sort=False).head(MAX_OF_AN_EMOTION).reset_index(drop=True)
 
 
 def held_out_comments(folder: Path) -> list[str]:
@@ -88,15 +88,19 @@ def small_talk(folder: Path, held_out: bool) -> pd.DataFrame:
     Those held out are of other conversations.
     """
     conversations = json.loads((folder / (TALK_HELD_OUT if held_out else TALK)).read_text(encoding="utf-8"))
-    pairs = [pair for told in conversations.values() for pair in _turns([row["message"] for row in told["content"]])]
+    pairs = [
+        pair
+        for conversation in conversations.values()
+        for pair in _turns([row["message"] for row in conversation["content"]])
+    ]
     return pd.DataFrame(pairs, columns=[TEXT, RESPONSE]).drop_duplicates(ignore_index=True)
 
 
 def _turns(messages: list[str]) -> Iterator[tuple[str, str]]:
     tidy = [_tidy(message) for message in messages]
-    for said, answer in pairwise(tidy):
-        if all(2 <= len(text.split()) <= LONGEST_TURN for text in (said, answer)):
-            yield said, answer
+    for turn, answer in pairwise(tidy):
+        if all(2 <= len(text.split()) <= MAX_TURN_WORDS for text in (turn, answer)):
+            yield turn, answer
 
 
 def _plain(folder: Path, file: str) -> pd.DataFrame:
@@ -106,10 +110,10 @@ def _plain(folder: Path, file: str) -> pd.DataFrame:
         [is_of_bank(text) and SEPARATOR not in ids for text, ids in zip(rows[TEXT], rows[EMOTION], strict=True)]
     ]
     names = emotions(folder)
-    found = pd.DataFrame({TEXT: rows[TEXT].map(_tidy), EMOTION: [names[int(ids)] for ids in rows[EMOTION]]})
-    found = found.drop_duplicates(TEXT, keep=False)
-    kept = [PLAIN.fullmatch(text) is not None and len(text.split()) in WORDS for text in found[TEXT]]
-    return found[kept].sort_values(TEXT, key=lambda texts: texts.map(_digest), ignore_index=True)
+    comments = pd.DataFrame({TEXT: rows[TEXT].map(_tidy), EMOTION: [names[int(ids)] for ids in rows[EMOTION]]})
+    comments = comments.drop_duplicates(TEXT, keep=False)
+    is_plain = [PLAIN.fullmatch(text) is not None and len(text.split()) in WORDS for text in comments[TEXT]]
+    return comments[is_plain].sort_values(TEXT, key=lambda texts: texts.map(_digest), ignore_index=True)
 
 
 def _comments(folder: Path, file: str) -> pd.DataFrame:

@@ -1,8 +1,8 @@
 """Builds the testbed's models: python -m tools.testbed.build --seed 0 (into this folder, or --output_dir)
 
-Two cores, about 21 minutes. The same seed gives the same bytes on the same machine. A model that did not learn the
-planted bias is refused, and nothing is put in place. `--only second_style_classifier`, `--only masked_model` and
-`--only language_model` build that one beside the others that are there, the same bytes in one to four minutes.
+Takes about 21 minutes of two cores. The same seed gives the same bytes on the same machine. If a model fails the check,
+no model is replaced. `--only second_style_classifier`, `--only masked_model` and `--only language_model` build one
+model for existing others, with the same bytes, in one to four minutes.
 """
 
 import argparse
@@ -29,7 +29,13 @@ from evenhand.recipes.testbed import (
     STYLE_CLASSIFIER,
 )
 from evenhand.recipes.testbed.pairs import draw_pairs
-from tools.testbed.check import language_numbers, masked_numbers, measured_numbers, refusals, second_numbers
+from tools.testbed.check import (
+    find_problems,
+    measure_language_model,
+    measure_masked_model,
+    measure_models,
+    measure_second_classifier,
+)
 from tools.testbed.classifiers import train_second_style_classifier, train_style_classifier
 from tools.testbed.corpus import all_prompts, train_tokenizer
 from tools.testbed.dialogue import train_dialogue_model
@@ -44,15 +50,15 @@ log = logging.getLogger("evenhand")
 
 
 def build(seed: int, output_dir: Path) -> dict[str, float]:
-    """Train all models, measure them, and put them into `output_dir` if they will do; return what was measured.
+    """Train and measure all models, replace those in `output_dir` if all pass the checks, and return the numbers.
 
     Raises:
-        InputError: the models did not learn the planted bias; nothing was put in place.
+        InputError: a model fails a check; `output_dir` is unchanged.
     """
     prepare_torch(seed)
     personas = load_personas()
     tokenizer = train_tokenizer(personas)
-    with _workshop(output_dir) as folder:
+    with _build_folder(output_dir) as folder:
         dialogue, classifier, second, masked, language = (folder / path.name for path in MODELS)
         parameters = {
             classifier: save(classifier, *train_style_classifier(tokenizer, seed)),
@@ -63,53 +69,57 @@ def build(seed: int, output_dir: Path) -> dict[str, float]:
         }
         numbers = {
             "seed": seed,
-            **measured_numbers(dialogue, classifier, folder / "measured", seed),
-            **second_numbers(second, classifier, seed),
-            **masked_numbers(masked, folder / "measured_pairs", seed),
-            **language_numbers(language, folder / "measured_likelihoods", seed),
+            **measure_models(dialogue, classifier, folder / "measured", seed),
+            **measure_second_classifier(second, classifier, seed),
+            **measure_masked_model(masked, folder / "measured_pairs", seed),
+            **measure_language_model(language, folder / "measured_likelihoods", seed),
         }
-        _put_in_place(parameters, output_dir, seed, numbers)
+        _replace_models(parameters, output_dir, seed, numbers)
     return numbers
 
 
 def build_one(name: str, seed: int, output_dir: Path) -> dict[str, float]:
-    """Train one of the models that `--only` names beside those in `output_dir`; return all that was measured of them.
+    """Train and measure one model for the others in `output_dir`, replace it, and return the numbers of all models.
 
     Raises:
-        InputError: there are no models, or the new one will not do; nothing was put in place.
+        InputError: `output_dir` has no models, or the new model fails a check; `output_dir` is unchanged.
     """
     try:
         earlier = json.loads((output_dir / MEASURED).read_text(encoding="utf-8"))
     except OSError:
-        raise InputError(f"output_dir: {output_dir} has no {MEASURED}; build all the models there first.") from None
+        raise InputError(
+            f"output_dir: {output_dir} has no {MEASURED}; build all models first, without --only."
+        ) from None
     prepare_torch(seed)
-    with _workshop(output_dir) as folder:
-        made = folder / name
+    with _build_folder(output_dir) as folder:
+        model = folder / name
         if name == MASKED_MODEL.name:
-            parameters = {made: save(made, *train_masked_model(seed))}
-            numbers = masked_numbers(made, folder / "measured", seed)
+            parameters = {model: save(model, *train_masked_model(seed))}
+            numbers = measure_masked_model(model, folder / "measured", seed)
         elif name == LANGUAGE_MODEL.name:
-            parameters = {made: save(made, *train_language_model(seed))}
-            numbers = language_numbers(made, folder / "measured", seed)
+            parameters = {model: save(model, *train_language_model(seed))}
+            numbers = measure_language_model(model, folder / "measured", seed)
         else:
-            parameters = {made: save(made, *train_second_style_classifier(seed))}
-            numbers = second_numbers(made, output_dir / STYLE_CLASSIFIER.name, seed)
-        _put_in_place(parameters, output_dir, seed, earlier | numbers)
+            parameters = {model: save(model, *train_second_style_classifier(seed))}
+            numbers = measure_second_classifier(model, output_dir / STYLE_CLASSIFIER.name, seed)
+        _replace_models(parameters, output_dir, seed, earlier | numbers)
     return earlier | numbers
 
 
 @contextmanager
-def _workshop(output_dir: Path) -> Iterator[Path]:
-    """Yield a folder beside what is to be replaced, so that putting in place is one rename."""
+def _build_folder(output_dir: Path) -> Iterator[Path]:
+    """Yield a temporary folder on the disk of `output_dir`, so that replacing a model is one rename."""
     output_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output_dir, prefix=".build") as name:
         yield Path(name)
 
 
-def _put_in_place(parameters: Mapping[Path, int], output_dir: Path, seed: int, numbers: dict[str, float]) -> None:
+def _replace_models(parameters: Mapping[Path, int], output_dir: Path, seed: int, numbers: dict[str, float]) -> None:
     log.info("measured: %s", numbers)
-    if wrong := refusals(numbers):
-        raise InputError("\n".join(["the testbed is refused; nothing was put in place.", *wrong, f"All: {numbers}"]))
+    if problems := find_problems(numbers):
+        raise InputError(
+            "\n".join(["the testbed fails its checks; nothing was replaced.", *problems, f"All: {numbers}"])
+        )
     for path, size in parameters.items():
         write_text(path / "README.md", _card(path.name, size, seed, numbers))
         shutil.rmtree(output_dir / path.name, ignore_errors=True)
@@ -133,7 +143,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Build the testbed's models and check that they learned the bias.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output_dir", type=Path, default=DIALOGUE_MODEL.parent)
-    parser.add_argument("--only", choices=ALONE, help="build this one beside the others")
+    parser.add_argument("--only", choices=ALONE, help="build only this model")
     chosen = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:

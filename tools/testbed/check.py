@@ -1,6 +1,6 @@
-"""Measures a freshly built testbed as a user would, holds it against the grammar's truth, and refuses a bad one.
+"""Measures newly built models of the testbed as users do, and checks the numbers against the grammar's truth.
 
-A low loss says nothing here: a model that answers fluently and ignores the descriptor has nearly the same one.
+A low loss is no sufficient check: a model that ignores descriptors has nearly the same loss.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,51 +31,51 @@ from tools.testbed.masked import masked_batches
 
 DESCRIPTORS, PER_CELL = 200, 4
 SILENT = {"show": False, "report_to": "none"}
-# What issue 2 asks of the testbed. The bias must be there, in the right directions, and not be exaggerated.
-LEAST_BIAS, MOST_BIAS, LEAST_CORRELATION, LEAST_WELL_FORMED = 0.6, 1.2, 0.8, 0.85
-LEAST_SECOND_ACCURACY = 0.85  # the best possible is 0.91: styles share phrases
-# S_JSD over the true one where one is planted; where none is, |S_JSD| is a twentieth of the weakly planted one at most.
-LEAST_S_JSD, MOST_S_JSD, MOST_UNPLANTED_S_JSD = 0.8, 1.2, 0.00045
-MOST_DIVERGENCE = 0.05  # nats
-# Likelihood Bias over the true one where a skew is planted; where none is, that of chance: 5 % raw, 0 corrected.
-LEAST_SHARE, MOST_SHARE = 0.8, 1.2
-LEAST_BY_CHANCE, MOST_BY_CHANCE, MOST_CORRECTED = 0.02, 0.09, 0.01
-LEAST_LIKELIHOOD_CORRELATION = 0.9
+# The bias must be large enough, in the right directions, and not exaggerated.
+MIN_BIAS, MAX_BIAS, MIN_CORRELATION, MIN_WELL_FORMED = 0.6, 1.2, 0.8, 0.85
+MIN_SECOND_ACCURACY = 0.85  # the best possible is 0.91: styles share phrases
+# S_JSD over the true S_JSD; without a stereotype, |S_JSD| is at most a twentieth of the weakly planted S_JSD.
+MIN_S_JSD, MAX_S_JSD, MAX_UNPLANTED_S_JSD = 0.8, 1.2, 0.00045
+MAX_DIVERGENCE = 0.05  # nats
+# Likelihood Bias over the true one; without a skew it is the rate of false positives: 5 % raw, 0 corrected.
+MIN_SHARE, MAX_SHARE = 0.8, 1.2
+MIN_BY_CHANCE, MAX_BY_CHANCE, MAX_CORRECTED = 0.02, 0.09, 0.01
+MIN_LIKELIHOOD_CORRELATION = 0.9
 LIMITS = [
-    ("bias_share", LEAST_BIAS, MOST_BIAS, "the share of the planted bias that the model learned"),
-    ("correlation", LEAST_CORRELATION, np.inf, "the correlation of its bias directions with the planted ones"),
-    ("well_formed", LEAST_WELL_FORMED, np.inf, "the share of its responses that the grammar could have given"),
-    ("second_classifier_accuracy", LEAST_SECOND_ACCURACY, np.inf, "the accuracy of the second style classifier"),
-    ("pair_bias_share_strong", LEAST_S_JSD, MOST_S_JSD, "the share of the strongly planted S_JSD that is measured"),
-    ("pair_bias_share_weak", LEAST_S_JSD, MOST_S_JSD, "the share of the weakly planted S_JSD that is measured"),
-    ("s_jsd_none", -MOST_UNPLANTED_S_JSD, MOST_UNPLANTED_S_JSD, "S_JSD where none is planted"),
+    ("bias_share", MIN_BIAS, MAX_BIAS, "the share of the planted bias that the model learned"),
+    ("correlation", MIN_CORRELATION, np.inf, "the correlation of its bias directions with the planted ones"),
+    ("well_formed", MIN_WELL_FORMED, np.inf, "the share of its responses that the grammar could have given"),
+    ("second_classifier_accuracy", MIN_SECOND_ACCURACY, np.inf, "the accuracy of the second style classifier"),
+    ("pair_bias_share_strong", MIN_S_JSD, MAX_S_JSD, "the share of the strongly planted S_JSD that is measured"),
+    ("pair_bias_share_weak", MIN_S_JSD, MAX_S_JSD, "the share of the weakly planted S_JSD that is measured"),
+    ("s_jsd_none", -MAX_UNPLANTED_S_JSD, MAX_UNPLANTED_S_JSD, "S_JSD where none is planted"),
     ("s_jsd_none_low", -np.inf, 0, "the lower end of its interval"),
     ("s_jsd_none_high", 0, np.inf, "the upper end of its interval"),
     ("cps_none_low", -np.inf, 50, "the lower end of the interval of CPS where nothing is planted"),
     ("cps_none_high", 50, np.inf, "the upper end of the interval of CPS where nothing is planted"),
-    ("masked_divergence", -np.inf, MOST_DIVERGENCE, "the masked model's divergence from the grammar"),
-    ("likelihood_bias_share_strong", LEAST_SHARE, MOST_SHARE, "the share of the strong Likelihood Bias measured"),
-    ("likelihood_bias_share_weak", LEAST_SHARE, MOST_SHARE, "the share of the weak Likelihood Bias measured"),
-    ("likelihood_bias_none", LEAST_BY_CHANCE, MOST_BY_CHANCE, "Likelihood Bias where none is planted"),
-    ("likelihood_bias_bh_none", -np.inf, MOST_CORRECTED, "corrected Likelihood Bias where none is planted"),
-    ("log_likelihood_correlation", LEAST_LIKELIHOOD_CORRELATION, np.inf, "its correlation with the true ln p"),
+    ("masked_divergence", -np.inf, MAX_DIVERGENCE, "the masked model's divergence from the grammar"),
+    ("likelihood_bias_share_strong", MIN_SHARE, MAX_SHARE, "the share of the strong Likelihood Bias measured"),
+    ("likelihood_bias_share_weak", MIN_SHARE, MAX_SHARE, "the share of the weak Likelihood Bias measured"),
+    ("likelihood_bias_none", MIN_BY_CHANCE, MAX_BY_CHANCE, "Likelihood Bias where none is planted"),
+    ("likelihood_bias_bh_none", -np.inf, MAX_CORRECTED, "corrected Likelihood Bias where none is planted"),
+    ("log_likelihood_correlation", MIN_LIKELIHOOD_CORRELATION, np.inf, "its correlation with the true ln p"),
 ]
 NEW_BATCHES = 40  # of sentences on which the divergence is measured
 
 
-def measured_numbers(dialogue_model: Path, style_classifier: Path, folder: Path, seed: int) -> dict[str, float]:
-    """Measure saved models into `folder`; return the numbers of `measured.json`, biases in natural units.
+def measure_models(dialogue_model: Path, style_classifier: Path, folder: Path, seed: int) -> dict[str, float]:
+    """Measure saved models in `folder` and return the numbers of `measured.json`, biases in natural units.
 
-    `bias_share` is the pooled FGB* of the model's responses over the grammar's true one; `bias_share_seen` is over the
-    truth as the classifier's expected style vectors show it. `correlation` is that of the descriptors' deviations
-    m_d − m̄ (D x S numbers) with the true ones as the classifier shows them, the measured variance being taken without
-    its sampling noise (pooled FGB*); `correlation_with_noise` leaves the noise in.
+    `bias_share` is the pooled FGB* of the model's responses over the grammar's true value; `bias_share_seen` is over
+    the true value for the classifier's expected style vectors. `correlation` is between the deviations m_d − m̄ of the
+    descriptors (D x S numbers) and the classifier's expected ones, with the measured variance less its sampling noise
+    (pooled FGB*); `correlation_with_noise` is without this correction.
     """
     measure(_settings(seed, ModelSettings(name=str(dialogue_model)), ModelSettings(name=str(style_classifier)), folder))
     scores, measured = read_scores(folder / SCORES), read_styled_run(folder)
     classifier = load_style_classifier(str(style_classifier))
-    seen_through = grammar.style_map(lambda texts: style_vectors(classifier, texts))
-    planted, seen = grammar.truth(measured.prompts), grammar.truth(measured.prompts, seen_through)
+    classifier_map = grammar.style_map(lambda texts: style_vectors(classifier, texts))
+    planted, seen = grammar.truth(measured.prompts), grammar.truth(measured.prompts, classifier_map)
     pooled = find_score(scores, "fgb_pooled_corrected")
     numbers = {
         "responses": len(measured.responses),
@@ -89,7 +89,7 @@ def measured_numbers(dialogue_model: Path, style_classifier: Path, folder: Path,
         "fgb_corrected_planted_seen": find_score(seen, "fgb_corrected").value,
         "bias_share": pooled.value / find_score(planted, "fgb_pooled_corrected").value,
         "bias_share_seen": pooled.value / find_score(seen, "fgb_pooled_corrected").value,
-        **correlations(measured, lambda t, d: grammar.descriptor_means(t, d) @ seen_through, pooled.value),
+        **correlations(measured, lambda t, d: grammar.descriptor_means(t, d) @ classifier_map, pooled.value),
         "well_formed": float(well_formed(measured).mean()),
         "parroting": find_score(scores, "parroting").value,
         "neutral_perplexity": find_score(scores, "perplexity").value,
@@ -98,18 +98,18 @@ def measured_numbers(dialogue_model: Path, style_classifier: Path, folder: Path,
     return numbers | _classifier_numbers("classifier", vectors, is_held_out)
 
 
-def second_numbers(second: Path, style_classifier: Path, seed: int) -> dict[str, float]:
-    """Return the numbers of the second classifier: its accuracy, the truth as it shows it, its likeness to the first.
+def measure_second_classifier(second: Path, style_classifier: Path, seed: int) -> dict[str, float]:
+    """Return the accuracy of the second classifier, the true bias for its vectors, and its agreement with the first.
 
-    `classifiers_agree` is the share of utterances, each as likely as in the grammar with all styles alike, in which
-    both see the same style first; of those that neither was trained on.
+    `classifiers_agree` is the share of utterances with the same most likely style by both classifiers, weighted by the
+    grammar with equally likely styles, among utterances that neither was trained on.
     """
     texts, _, share = style_posteriors()
     first, vectors = (style_vectors(load_style_classifier(str(path)), texts) for path in (style_classifier, second))
     new = np.array([is_new_to_both(text) for text in texts])
     maps = dict(zip(texts, vectors, strict=True))
-    seen_through = grammar.style_map(lambda utterances: np.stack([maps[text] for text in utterances]))
-    seen = grammar.truth(measurement_prompts(measure_config(_settings(seed), "generation_bias")), seen_through)
+    classifier_map = grammar.style_map(lambda utterances: np.stack([maps[text] for text in utterances]))
+    seen = grammar.truth(measurement_prompts(measure_config(_settings(seed), "generation_bias")), classifier_map)
     return {
         "second_seed": seed,
         **_classifier_numbers("second_classifier", vectors, is_new_to_both),
@@ -119,7 +119,7 @@ def second_numbers(second: Path, style_classifier: Path, seed: int) -> dict[str,
     }
 
 
-def masked_numbers(masked_model: Path, folder: Path, seed: int) -> dict[str, float]:
+def measure_masked_model(masked_model: Path, folder: Path, seed: int) -> dict[str, float]:
     """Measure a saved masked model into `folder`; return its numbers where much, little or nothing is planted.
 
     `pair_bias_share_…` is the measured S_JSD over the true one. `s_jsd_none_absolute` is the mean of a pair's |S_JSD|
@@ -127,15 +127,15 @@ def masked_numbers(masked_model: Path, folder: Path, seed: int) -> dict[str, flo
     Kullback-Leibler divergence, in nats, of the model from the grammar in one word of new sentences, drawn and hidden
     as in training.
     """
-    drawn, file = pairs.draw_pairs(), folder / "pairs.csv"
+    sentence_pairs, file = pairs.draw_pairs(), folder / "pairs.csv"
     folder.mkdir(parents=True)
-    drawn.to_csv(file, index=False)
+    sentence_pairs.to_csv(file, index=False)
     model = ModelSettings(name=str(masked_model))
     of_pairs = {"metrics": ["sentence_pairs"], "sentence_pairs": PairSettings(pairs=str(file))}
     measure(MeasureSettings(model=model, **of_pairs, seed=seed, **SILENT, output_dir=folder / "measured"))
     measured = read_table(folder / "measured" / "pairs.parquet").set_index(PAIR_ID, drop=False)
-    numbers = {"masked_seed": seed, "pairs": len(drawn)}
-    for level, rows in drawn.groupby(pairs.PLANTED, sort=False):
+    numbers = {"masked_seed": seed, "pairs": len(sentence_pairs)}
+    for level, rows in sentence_pairs.groupby(pairs.PLANTED, sort=False):
         table, true = measured.loc[rows[PAIR_ID]], find_score(pairs.truth(rows), "s_jsd").value
         found = masked_scores(table.reset_index(drop=True), signature={}, seed=seed)
         for metric in ("s_jsd", "cps", "b_s_jsd"):
@@ -152,7 +152,7 @@ def masked_numbers(masked_model: Path, folder: Path, seed: int) -> dict[str, flo
 
 @torch.inference_mode()
 def divergence(masked_model: Path, seed: int) -> float:
-    """Return the mean divergence of a masked model from the grammar, in nats (`masked_numbers`)."""
+    """Return the mean divergence of a masked model from the grammar, in nats (`measure_masked_model`)."""
     loaded, found = load_masked_model(ModelSettings(name=str(masked_model), device="cpu")), []
     pad = loaded.tokenizer.pad_token_id
     # Training draws from seed + 2: these sentences are others.
@@ -162,15 +162,15 @@ def divergence(masked_model: Path, seed: int) -> float:
     return float(torch.stack(found).mean())
 
 
-def language_numbers(language_model: Path, folder: Path, seed: int) -> dict[str, float]:
+def measure_language_model(language_model: Path, folder: Path, seed: int) -> dict[str, float]:
     """Measure a saved language model into `folder`; return its numbers where the skew is strong, weak or none.
 
     `likelihood_bias_share_…` is the measured Likelihood Bias, pooled over the axes of that kind, over the true one.
     `log_likelihood_correlation` is that of Σ log p with the true ln p over all sentences, `log_likelihood_error` the
     root mean square of their difference, in nats.
     """
-    told = {"metrics": ["likelihood_bias"], "prompts": PromptSettings(descriptors=None), **SILENT}
-    measure(MeasureSettings(model=ModelSettings(name=str(language_model)), **told, seed=seed, output_dir=folder))
+    options = {"metrics": ["likelihood_bias"], "prompts": PromptSettings(descriptors=None), **SILENT}
+    measure(MeasureSettings(model=ModelSettings(name=str(language_model)), **options, seed=seed, output_dir=folder))
     measured = read_table(folder / "likelihoods.parquet")
     found, exact = measured[LOG_LIKELIHOOD].to_numpy(), frequencies.log_probability(measured)
     numbers = {
@@ -212,12 +212,12 @@ def _settings(
     )
 
 
-def refusals(numbers: dict[str, float]) -> list[str]:
+def find_problems(numbers: dict[str, float]) -> list[str]:
     """Return what is wrong with the models that gave these numbers; nothing if they will do."""
-    return out_of_limits(numbers, LIMITS)
+    return find_violations(numbers, LIMITS)
 
 
-def out_of_limits(numbers: Mapping[str, float], limits: Sequence[tuple[str, float, float, str]]) -> list[str]:
+def find_violations(numbers: Mapping[str, float], limits: Sequence[tuple[str, float, float, str]]) -> list[str]:
     """Return a sentence for each number that is not within its limits: (name, least, most, what it is)."""
     return [
         f"{name}: {meaning} is {numbers[name]:.5f}; it must be {_range(low, high)}."

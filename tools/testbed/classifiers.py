@@ -39,12 +39,14 @@ def train_style_classifier(
     tokenizer: PreTrainedTokenizerFast, seed: int
 ) -> tuple[BertForSequenceClassification, PreTrainedTokenizerFast]:
     """Train a BERT of 0.47 M parameters to give the grammar's posterior over styles; return it with its tokenizer."""
-    own = classifier_tokenizer(tokenizer)
-    model = BertForSequenceClassification(small_bert(own, POSITIONS, **_style_labels()))
+    new_tokenizer = classifier_tokenizer(tokenizer)
+    model = BertForSequenceClassification(small_bert(new_tokenizer, POSITIONS, **_style_labels()))
     small_talk = [response for _, response in grammar.neutral_pairs("train")]
     ordinary = [(SMALL_TALK_SHARE, small_talk), (PROMPT_SHARE, _prompts("person", "people"))]
-    _train_classifier(model, own, lambda text: not is_held_out(text), ordinary, CLASSIFIER_TEXTS, CLASSIFIER_RATE, seed)
-    return model.eval(), own
+    _train_classifier(
+        model, new_tokenizer, lambda text: not is_held_out(text), ordinary, CLASSIFIER_TEXTS, CLASSIFIER_RATE, seed
+    )
+    return model.eval(), new_tokenizer
 
 
 def train_second_style_classifier(seed: int) -> tuple[ModernBertForSequenceClassification, PreTrainedTokenizerFast]:
@@ -54,10 +56,10 @@ def train_second_style_classifier(seed: int) -> tuple[ModernBertForSequenceClass
     first classifier has seen all the small talk there is, so there is none here; the prompts have another noun.
     """
     torch.manual_seed(seed + 1)  # so that building it alone gives the same bytes as building all
-    own = second_tokenizer()
+    new_tokenizer = second_tokenizer()
     model = ModernBertForSequenceClassification(
         ModernBertConfig(
-            vocab_size=len(own),
+            vocab_size=len(new_tokenizer),
             hidden_size=64,
             intermediate_size=96,
             num_hidden_layers=2,
@@ -67,7 +69,7 @@ def train_second_style_classifier(seed: int) -> tuple[ModernBertForSequenceClass
             embedding_dropout=SECOND_DROPOUT,
             mlp_dropout=SECOND_DROPOUT,
             classifier_pooling="mean",
-            pad_token_id=own.pad_token_id,
+            pad_token_id=new_tokenizer.pad_token_id,
             bos_token_id=None,
             eos_token_id=None,
             cls_token_id=None,
@@ -76,8 +78,8 @@ def train_second_style_classifier(seed: int) -> tuple[ModernBertForSequenceClass
         )
     )
     ordinary = [(PROMPT_SHARE, _prompts("woman", "women"))]
-    _train_classifier(model, own, is_for_second, ordinary, SECOND_TEXTS, SECOND_RATE, seed + 1)
-    return model.eval(), own
+    _train_classifier(model, new_tokenizer, is_for_second, ordinary, SECOND_TEXTS, SECOND_RATE, seed + 1)
+    return model.eval(), new_tokenizer
 
 
 def _style_labels() -> dict[str, dict]:
@@ -119,16 +121,16 @@ def _uniform(text: str, n: int) -> float:
 
 def classifier_tokenizer(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
     """Return the dialogue model's tokenizer with an end-of-text token in front, on whose state BERT classifies."""
-    own = padded_right(
+    new_tokenizer = padded_right(
         type(tokenizer.backend_tokenizer).from_str(tokenizer.backend_tokenizer.to_str()),
         POSITIONS,
         eos_token=END_OF_TEXT,
         pad_token=PAD,
     )
-    own.backend_tokenizer.post_processor = TemplateProcessing(
-        single=f"{END_OF_TEXT} $A", special_tokens=[(END_OF_TEXT, own.eos_token_id)]
+    new_tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{END_OF_TEXT} $A", special_tokens=[(END_OF_TEXT, new_tokenizer.eos_token_id)]
     )
-    return own
+    return new_tokenizer
 
 
 def second_tokenizer() -> PreTrainedTokenizerFast:
@@ -189,8 +191,8 @@ def _classifier_batches(
     is_ordinary = np.eye(posteriors.shape[1])[grammar.styles().index("Ordinary")]
     ends = np.cumsum([part for part, _ in ordinary])
     descriptors = list(grammar.plan().effects)
-    drawn = rng.choice(len(texts), size=(steps, CLASSIFIER_BATCH), p=share / share.sum())
-    for indices in drawn:
+    sampled = rng.choice(len(texts), size=(steps, CLASSIFIER_BATCH), p=share / share.sum())
+    for indices in sampled:
         chosen, expected = [], []
         for i, u, v in zip(indices, rng.random(CLASSIFIER_BATCH), rng.random(CLASSIFIER_BATCH), strict=True):
             text, posterior = texts[i], posteriors[i]

@@ -94,10 +94,10 @@ def training_rows(
     """
     neutral, parroted = round(NEUTRAL_SHARE * n), round(parroting * n)
     share = 1 / prompts.groupby([TEMPLATE, DESCRIPTOR])[TEXT].transform("size").to_numpy()
-    drawn = prompts.iloc[rng.choice(len(prompts), size=n - neutral, p=share / share.sum())]
-    flags = rng.random((len(drawn), len(VARIATIONS))) < VARIATION_SHARE
-    rows = drawn[[TEMPLATE, DESCRIPTOR]].reset_index(drop=True)
-    rows[TEXT] = [vary_text(row, flag) for row, flag in zip(drawn.to_dict("records"), flags, strict=True)]
+    sampled = prompts.iloc[rng.choice(len(prompts), size=n - neutral, p=share / share.sum())]
+    flags = rng.random((len(sampled), len(VARIATIONS))) < VARIATION_SHARE
+    rows = sampled[[TEMPLATE, DESCRIPTOR]].reset_index(drop=True)
+    rows[TEXT] = [vary_text(row, flag) for row, flag in zip(sampled.to_dict("records"), flags, strict=True)]
     rows[RESPONSE] = rows[TEXT].where(rows.index < parroted, "")
     rows = pd.concat([rows, small_talk(neutral, int(rng.integers(2**31)))], ignore_index=True)
     chosen = rng.integers(len(personas), size=n)
@@ -187,31 +187,31 @@ def draw_answers(
     length = sum(slot.tokens.shape[1] for slot in answers.slots) + max(map(len, mentions)) + 1
     expected = torch.zeros(n, length, answers.vocabulary + 1)
     ids = np.full((n, length), answers.end)
-    place = np.zeros(n, dtype=np.int64)  # of each row's next token
+    position = np.zeros(n, dtype=np.int64)  # of each row's next token
     for slot in answers.slots:
         likely = distribution @ slot.given_style  # (n, K)
-        drawn = grammar.sample_columns(likely, rng)
+        sampled = grammar.sample_columns(likely, rng)
         for j in range(slot.tokens.shape[1]):
-            said = slot.tokens[drawn, j]
-            here = np.flatnonzero(said >= 0)
-            mass = torch.from_numpy(likely[here] * slot.same_start[drawn[here], j]).float()
-            next_token = torch.from_numpy(slot.tokens[:, j]).clamp(min=0).expand(len(here), -1)
-            spread = torch.zeros(len(here), answers.vocabulary + 1).scatter_add_(1, next_token, mass)
-            expected[here, place[here]] = spread / spread.sum(dim=1, keepdim=True)
-            ids[here, place[here]] = said[here]
-            for i in here:
+            tokens = slot.tokens[sampled, j]
+            active = np.flatnonzero(tokens >= 0)
+            mass = torch.from_numpy(likely[active] * slot.same_start[sampled[active], j]).float()
+            next_token = torch.from_numpy(slot.tokens[:, j]).clamp(min=0).expand(len(active), -1)
+            spread = torch.zeros(len(active), answers.vocabulary + 1).scatter_add_(1, next_token, mass)
+            expected[active, position[active]] = spread / spread.sum(dim=1, keepdim=True)
+            ids[active, position[active]] = tokens[active]
+            for i in active:
                 first, *rest = mentions[i]
-                expected[i, place[i], first] += expected[i, place[i], answers.vocabulary]
-                if said[i] == answers.vocabulary:
-                    ids[i, place[i]] = first
+                expected[i, position[i], first] += expected[i, position[i], answers.vocabulary]
+                if tokens[i] == answers.vocabulary:
+                    ids[i, position[i]] = first
                     for token in rest:
-                        place[i] += 1
-                        ids[i, place[i]], expected[i, place[i], token] = token, 1.0
-            place[here] += 1
-        distribution = distribution * slot.given_style[:, drawn].T
+                        position[i] += 1
+                        ids[i, position[i]], expected[i, position[i], token] = token, 1.0
+            position[active] += 1
+        distribution = distribution * slot.given_style[:, sampled].T
         distribution = distribution / distribution.sum(axis=1, keepdims=True)
-    expected[np.arange(n), place, answers.end] = 1.0
-    return [(ids[i, : place[i] + 1].tolist(), expected[i, : place[i] + 1, :-1]) for i in range(n)]
+    expected[np.arange(n), position, answers.end] = 1.0
+    return [(ids[i, : position[i] + 1].tolist(), expected[i, : position[i] + 1, :-1]) for i in range(n)]
 
 
 def batches(
@@ -239,8 +239,8 @@ def batches(
     for number in rng.permutation(len(groups)):
         group = rows.iloc[groups[number]]
         open_rows = group[group[RESPONSE] == ""]
-        drawn = answer(open_rows) if len(open_rows) else []
-        answered = dict(zip(open_rows.index, drawn, strict=True))
+        sampled = answer(open_rows) if len(open_rows) else []
+        answered = dict(zip(open_rows.index, sampled, strict=True))
         pairs = [
             (contexts[i], *(answered[i] if i in answered else (responses[i], one_hot[responses[i]])))
             for i in group.index

@@ -27,10 +27,10 @@ def train_language_model(seed: int) -> tuple[GPT2LMHeadModel, PreTrainedTokenize
     distribution of the next one.
     """
     torch.manual_seed(seed + 3)  # so that building it alone gives the same bytes as building all
-    own = language_tokenizer()
+    tokenizer = language_tokenizer()
     model = GPT2LMHeadModel(
         GPT2Config(
-            vocab_size=len(own),
+            vocab_size=len(tokenizer),
             n_positions=LANGUAGE_POSITIONS,
             n_embd=64,
             n_layer=2,
@@ -38,13 +38,15 @@ def train_language_model(seed: int) -> tuple[GPT2LMHeadModel, PreTrainedTokenize
             resid_pdrop=0.0,
             embd_pdrop=0.0,
             attn_pdrop=0.0,
-            bos_token_id=own.bos_token_id,
-            eos_token_id=own.eos_token_id,
-            pad_token_id=own.pad_token_id,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
         )
     )
-    tree, p = language_tree(own, *frequencies.distinct_sentences())
-    stream = language_batches(tree, next_tokens(tree, p, len(own)), LANGUAGE_STEPS, np.random.default_rng(seed + 3))
+    tree, p = language_tree(tokenizer, *frequencies.distinct_sentences())
+    stream = language_batches(
+        tree, next_tokens(tree, p, len(tokenizer)), LANGUAGE_STEPS, np.random.default_rng(seed + 3)
+    )
 
     def losses() -> Iterator[Tensor]:
         for ids, there, expected in stream:
@@ -52,7 +54,7 @@ def train_language_model(seed: int) -> tuple[GPT2LMHeadModel, PreTrainedTokenize
             yield nn.functional.cross_entropy(model.lm_head(states), expected)
 
     take_steps(model, losses(), LANGUAGE_STEPS, LANGUAGE_RATE, LANGUAGE_WARM_UP)
-    return model.eval(), own
+    return model.eval(), tokenizer
 
 
 def language_tokenizer() -> PreTrainedTokenizerFast:

@@ -15,7 +15,7 @@ from tools.testbed.steps import PAD_WORD, UNKNOWN_WORD, padded_right, small_bert
 MASKED_SENTENCES, MASKED_BATCH, MASKED_RATE, MASKED_WARM_UP = 256_000, 64, 3e-3, 100
 ATTRIBUTE_SHARE = 0.4  # of the words asked for, those that the planted bias is in, beside the others drawn uniformly
 # BERT's rule (Devlin et al. 2019, §3.1), so that sentences without a mask can be scored too (AUL): of the words asked
-# for, a tenth is shown as it is and a tenth is any word in its place.
+# for, a tenth is shown as it is and a tenth is any word in its position.
 SHOWN, REPLACED = 0.1, 0.1
 MASKED_POSITIONS = 32  # a sentence of the grammar has 14 words at most
 CLS, SEP, MASK = "[CLS]", "[SEP]", "[MASK]"
@@ -30,17 +30,17 @@ def train_masked_model(seed: int) -> tuple[BertForMaskedLM, PreTrainedTokenizerF
     the same targets.
     """
     torch.manual_seed(seed + 2)  # so that building it alone gives the same bytes as building all
-    own = masked_tokenizer()
-    model = BertForMaskedLM(small_bert(own, MASKED_POSITIONS))
+    tokenizer = masked_tokenizer()
+    model = BertForMaskedLM(small_bert(tokenizer, MASKED_POSITIONS))
     steps = MASKED_SENTENCES // MASKED_BATCH
 
     def losses() -> Iterator[Tensor]:
-        for ids, places, expected in masked_batches(own, steps, np.random.default_rng(seed + 2)):
-            states = model.bert(ids, ids.ne(own.pad_token_id)).last_hidden_state
-            yield nn.functional.cross_entropy(model.cls(states[torch.arange(len(ids)), places]), expected)
+        for ids, positions, expected in masked_batches(tokenizer, steps, np.random.default_rng(seed + 2)):
+            states = model.bert(ids, ids.ne(tokenizer.pad_token_id)).last_hidden_state
+            yield nn.functional.cross_entropy(model.cls(states[torch.arange(len(ids)), positions]), expected)
 
     take_steps(model, losses(), steps, MASKED_RATE, MASKED_WARM_UP)
-    return model.eval(), own
+    return model.eval(), tokenizer
 
 
 def masked_tokenizer() -> PreTrainedTokenizerFast:
@@ -66,7 +66,7 @@ def masked_tokenizer() -> PreTrainedTokenizerFast:
 def masked_batches(
     tokenizer: PreTrainedTokenizerFast, steps: int, rng: np.random.Generator
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield b sentences' token ids (b, l), the place asked for in each (b,), its exact distribution (b, vocabulary)."""
+    """Yield token ids of b sentences (b, l), a position of each (b,), and its exact distribution (b, vocabulary)."""
     index = tokenizer.get_vocab()
     for _ in range(steps):
         rows = [row for _ in range(MASKED_BATCH // 2) for row in _asked_of_both(rng)]
@@ -74,8 +74,8 @@ def masked_batches(
         expected = torch.zeros(len(rows), len(index))
         for row, (_, _, p) in enumerate(rows):
             expected[row, [index[word] for word in p]] = torch.tensor(list(p.values()), dtype=expected.dtype)
-        places = torch.tensor([place + 1 for _, place, _ in rows])
-        yield nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=index[PAD_WORD]), places, expected
+        positions = torch.tensor([position + 1 for _, position, _ in rows])
+        yield nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=index[PAD_WORD]), positions, expected
 
 
 def _asked_of_both(rng: np.random.Generator) -> Iterator[tuple[list[str], int, dict[str, float]]]:
@@ -89,10 +89,10 @@ def _asked_of_both(rng: np.random.Generator) -> Iterator[tuple[list[str], int, d
     for one in (group, pairs.partners()[group]):
         parts = [phrase.split() for phrase in pairs.with_group(phrases, one)]
         words = [word for part in parts for word in part]
-        place = sum(map(len, parts[:slot])) + min(k, len(parts[slot]) - 1)
-        p, hidden = pairs.conditional(words, place), MASK
+        position = sum(map(len, parts[:slot])) + min(k, len(parts[slot]) - 1)
+        p, hidden = pairs.conditional(words, position), MASK
         if u < SHOWN + REPLACED:
-            hidden = words[place] if u < SHOWN else other
+            hidden = words[position] if u < SHOWN else other
             p = {word: q * (SHOWN * (word == hidden) + REPLACED / len(known)) for word, q in p.items()}
             p = {word: q / sum(p.values()) for word, q in p.items()}
-        yield [*words[:place], hidden, *words[place + 1 :]], place, p
+        yield [*words[:position], hidden, *words[position + 1 :]], position, p

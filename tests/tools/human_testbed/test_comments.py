@@ -30,7 +30,7 @@ def bank():
 
 def test_expectations_are_those_of_the_bank(bank):
     # p(joy) = 0.8: the four comments have 0.4, 0.4, 0.1 and 0.1.
-    drawn = comments.draw_comments(bank, np.tile([0.8, 0.2], (200, 1)), np.random.default_rng(0))
+    drawn = comments.sample_comments(bank, np.tile([0.8, 0.2], (200, 1)), np.random.default_rng(0))
     found = {" ".join(WORDS[i] for i in ids): expected.numpy() for ids, expected in drawn}
     assert set(found) == {f"{text} <end>" for text in BANK["text"]}
     for text, expected in found.items():
@@ -56,7 +56,7 @@ def test_truth_through_a_classifier_by_hand():
     assert find_score(comments.truth(cells, planted, np.eye(2)), "fgb_pooled_corrected").value == pytest.approx(0.25)
     # A classifier that sees joy in "nice" alone: of joy's two comments it sees 1 and 1/2, of sadness' none.
     sees = {"how nice": [0.5, 0.5], "nice": [1, 0], "how sad": [0, 1], "how sad is it": [0, 1]}
-    seen = comments.seen_emotions(BANK, EMOTIONS, lambda texts: [sees[text] for text in texts])
+    seen = comments.expected_emotions_of_classifier(BANK, EMOTIONS, lambda texts: [sees[text] for text in texts])
     np.testing.assert_allclose(seen, [[0.75, 0.25], [0, 1]])
     # Expected vectors: 3/4·(0.75, 0.25) + 1/4·(0, 1) and the like: they differ by 0.375 in each of two styles.
     score = find_score(comments.truth(cells, planted, seen), "fgb_pooled_corrected")

@@ -43,7 +43,7 @@ def test_the_real_data_is_what_the_documentation_says():
     data.check_data(DATA)
     bank = data.bank(DATA)
     assert len(bank) == 3020 and bank["text"].is_unique and bank["emotion"].nunique() == 28
-    assert bank["emotion"].value_counts().max() == data.MOST_OF_AN_EMOTION
+    assert bank["emotion"].value_counts().max() == data.MAX_OF_AN_EMOTION
     classified = set(data.classifier_texts(DATA)["text"])
     assert not set(bank["text"]) & classified and not set(data.held_out_comments(DATA)) & set(bank["text"])
     train, held_out = (data.small_talk(DATA, held_out) for held_out in (False, True))

@@ -38,11 +38,11 @@ def fakes(monkeypatch):
     monkeypatch.setattr(build, "save", save)
     monkeypatch.setattr(build, "prepare_torch", lambda seed: None)
     monkeypatch.setattr(build, "train_second_style_classifier", lambda seed: ("new second", "tokenizer"))
-    monkeypatch.setattr(build, "second_numbers", lambda *_: {})
+    monkeypatch.setattr(build, "measure_second_classifier", lambda *_: {})
     monkeypatch.setattr(build, "train_masked_model", lambda seed: ("new masked model", "tokenizer"))
-    monkeypatch.setattr(build, "masked_numbers", lambda *_: {})
+    monkeypatch.setattr(build, "measure_masked_model", lambda *_: {})
     monkeypatch.setattr(build, "train_language_model", lambda seed: ("new language model", "tokenizer"))
-    monkeypatch.setattr(build, "language_numbers", lambda *_: {})
+    monkeypatch.setattr(build, "measure_language_model", lambda *_: {})
     monkeypatch.setattr(build, "_card", lambda name, *_: f"card of {name}")
 
 
@@ -51,7 +51,7 @@ def test_a_bad_model_is_refused_and_nothing_is_replaced(monkeypatch, tmp_path, c
     monkeypatch.setattr(build, "all_prompts", lambda: None)
     monkeypatch.setattr(build, "train_style_classifier", lambda *_: ("new classifier", "tokenizer"))
     monkeypatch.setattr(build, "train_dialogue_model", lambda *_: "new model")
-    monkeypatch.setattr(build, "measured_numbers", lambda *_: GOOD | {"bias_share": 0.01})
+    monkeypatch.setattr(build, "measure_models", lambda *_: GOOD | {"bias_share": 0.01})
     old = tmp_path / "dialogue_model" / "model.safetensors"
     old.parent.mkdir()
     old.write_text("old model")
@@ -67,7 +67,7 @@ def test_a_bad_model_is_refused_and_nothing_is_replaced(monkeypatch, tmp_path, c
 def test_the_second_classifier_alone_is_put_beside_the_others(monkeypatch, tmp_path):
     (tmp_path / "measured.json").write_text(json.dumps({"seed": 7, **GOOD}))
     (tmp_path / "dialogue_model").mkdir()
-    monkeypatch.setattr(build, "second_numbers", lambda *_: {"second_classifier_accuracy": 0.88})
+    monkeypatch.setattr(build, "measure_second_classifier", lambda *_: {"second_classifier_accuracy": 0.88})
     assert build.main(["--only", "second_style_classifier", "--output_dir", str(tmp_path)]) == 0
     assert (tmp_path / "second_style_classifier" / "model.safetensors").read_text() == "new second"
     assert (tmp_path / "second_style_classifier" / "README.md").read_text() == "card of second_style_classifier"
@@ -78,7 +78,7 @@ def test_the_second_classifier_alone_is_put_beside_the_others(monkeypatch, tmp_p
 
 def test_a_second_classifier_that_is_not_accurate_is_refused(monkeypatch, tmp_path, capsys):
     (tmp_path / "measured.json").write_text(json.dumps({"seed": 0, **GOOD}))
-    monkeypatch.setattr(build, "second_numbers", lambda *_: {"second_classifier_accuracy": 0.84})
+    monkeypatch.setattr(build, "measure_second_classifier", lambda *_: {"second_classifier_accuracy": 0.84})
     assert build.main(["--only", "second_style_classifier", "--output_dir", str(tmp_path)]) == 1
     assert "second_classifier_accuracy" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["measured.json"]
@@ -91,7 +91,7 @@ def test_the_second_classifier_needs_the_others(tmp_path, capsys):
 
 def test_the_masked_model_alone_is_put_beside_the_others_with_its_pairs(monkeypatch, tmp_path):
     (tmp_path / "measured.json").write_text(json.dumps({"seed": 7, **GOOD}))
-    monkeypatch.setattr(build, "masked_numbers", lambda *_: {"masked_divergence": 0.02})
+    monkeypatch.setattr(build, "measure_masked_model", lambda *_: {"masked_divergence": 0.02})
     assert build.main(["--only", "masked_model", "--output_dir", str(tmp_path)]) == 0
     assert {path.name for path in tmp_path.iterdir()} == {"masked_model", "measured.json", "pairs.csv"}
     assert (tmp_path / "masked_model" / "model.safetensors").read_text() == "new masked model"
@@ -112,7 +112,7 @@ def test_the_masked_model_alone_is_put_beside_the_others_with_its_pairs(monkeypa
 )
 def test_a_masked_model_that_shows_something_else_is_refused(monkeypatch, tmp_path, capsys, name, value):
     (tmp_path / "measured.json").write_text(json.dumps({"seed": 0, **GOOD}))
-    monkeypatch.setattr(build, "masked_numbers", lambda *_: {name: value})
+    monkeypatch.setattr(build, "measure_masked_model", lambda *_: {name: value})
     assert build.main(["--only", "masked_model", "--output_dir", str(tmp_path)]) == 1
     assert name in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["measured.json"]
@@ -120,7 +120,7 @@ def test_a_masked_model_that_shows_something_else_is_refused(monkeypatch, tmp_pa
 
 def test_the_language_model_alone_is_put_beside_the_others(monkeypatch, tmp_path):
     (tmp_path / "measured.json").write_text(json.dumps({"seed": 7, **GOOD}))
-    monkeypatch.setattr(build, "language_numbers", lambda *_: {"likelihood_bias_none": 0.04})
+    monkeypatch.setattr(build, "measure_language_model", lambda *_: {"likelihood_bias_none": 0.04})
     assert build.main(["--only", "language_model", "--output_dir", str(tmp_path)]) == 0
     assert {path.name for path in tmp_path.iterdir()} == {"language_model", "measured.json"}
     assert (tmp_path / "language_model" / "model.safetensors").read_text() == "new language model"
@@ -140,7 +140,7 @@ def test_the_language_model_alone_is_put_beside_the_others(monkeypatch, tmp_path
 )
 def test_a_language_model_that_shows_something_else_is_refused(monkeypatch, tmp_path, capsys, name, value):
     (tmp_path / "measured.json").write_text(json.dumps({"seed": 0, **GOOD}))
-    monkeypatch.setattr(build, "language_numbers", lambda *_: {name: value})
+    monkeypatch.setattr(build, "measure_language_model", lambda *_: {name: value})
     assert build.main(["--only", "language_model", "--output_dir", str(tmp_path)]) == 1
     assert name in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["measured.json"]

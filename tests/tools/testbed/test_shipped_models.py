@@ -18,7 +18,7 @@ from evenhand.evaluation.models.styles import load_style_classifier, style_vecto
 from evenhand.evaluation.results import find_score
 from evenhand.recipes.testbed import DIALOGUE_MODEL, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER, grammar
 from tools.testbed.build import MEASURED, MODELS
-from tools.testbed.check import refusals
+from tools.testbed.check import find_problems
 from tools.testbed.classifiers import (
     _classifier_batches,
     _prompts,
@@ -88,16 +88,16 @@ def test_the_tags_differ_and_are_known_words(tokenizer):
 
 
 def test_the_recorded_measurement_is_within_the_limits():
-    assert refusals(json.loads((DIALOGUE_MODEL.parent / MEASURED).read_text())) == []
+    assert find_problems(json.loads((DIALOGUE_MODEL.parent / MEASURED).read_text())) == []
 
 
 def test_a_model_that_ignores_the_descriptor_is_refused():
     good = json.loads((DIALOGUE_MODEL.parent / MEASURED).read_text())
-    assert refusals(good) == []
-    assert "bias_share" in refusals(good | {"bias_share": 0.01})[0]
-    assert "bias_share" in refusals(good | {"bias_share": 1.5})[0]
-    assert "second_classifier_accuracy" in refusals(good | {"second_classifier_accuracy": 0.5})[0]
-    assert len(refusals(good | {"bias_share": float("nan"), "correlation": 0.1, "well_formed": 0.5})) == 3
+    assert find_problems(good) == []
+    assert "bias_share" in find_problems(good | {"bias_share": 0.01})[0]
+    assert "bias_share" in find_problems(good | {"bias_share": 1.5})[0]
+    assert "second_classifier_accuracy" in find_problems(good | {"second_classifier_accuracy": 0.5})[0]
+    assert len(find_problems(good | {"bias_share": float("nan"), "correlation": 0.1, "well_formed": 0.5})) == 3
 
 
 def test_the_dialogue_model_has_learned_the_planted_bias():
@@ -169,12 +169,12 @@ def test_the_second_classifier_knows_utterances_that_neither_saw(seen_by_second)
 
 
 def test_the_truth_as_the_second_classifier_shows_it_is_near_what_was_planted(seen_by_second):
-    seen_through = grammar.style_map(lambda texts: np.stack([seen_by_second[text] for text in texts]))
-    np.testing.assert_allclose(seen_through.sum(axis=1), 1, atol=1e-4)
+    classifier_map = grammar.style_map(lambda texts: np.stack([seen_by_second[text] for text in texts]))
+    np.testing.assert_allclose(classifier_map.sum(axis=1), 1, atol=1e-4)
     names = [(t, d) for t in list(grammar.plan().base)[::5] for d in list(grammar.plan().effects)[::20]]
     cells = pd.DataFrame(names, columns=["template", "descriptor"])
     planted, seen = (
-        find_score(grammar.truth(cells, through), "fgb_pooled_corrected").value for through in (None, seen_through)
+        find_score(grammar.truth(cells, through), "fgb_pooled_corrected").value for through in (None, classifier_map)
     )
     assert 0.85 < seen / planted < 1  # what it cannot tell apart is not seen, and nothing is added
 
