@@ -31,7 +31,7 @@ METRICS = ("likelihood_bias", "likelihood_bias_bh")
 
 
 @pytest.fixture(scope="module")
-def every():
+def sentences():
     return frequencies.sentences()
 
 
@@ -60,8 +60,8 @@ def of_templates(table, *templates):
 # The grammar.
 
 
-def test_each_axis_has_a_level_and_both_kinds_have_a_small_and_a_large_one(every):
-    sizes = every.groupby("axis")["descriptor"].nunique()
+def test_each_axis_has_a_level_and_both_kinds_have_a_small_and_a_large_one(sentences):
+    sizes = sentences.groupby("axis")["descriptor"].nunique()
     levels = frequencies.levels()
     assert set(levels) == set(sizes.index)
     for levels_of_kind in ({"strong", "weak"}, {"none"}):
@@ -76,16 +76,16 @@ def test_all_sentences_together_have_probability_one():
     assert p.sum() == pytest.approx(1)
 
 
-def test_with_neither_skew_nor_noise_all_sentences_are_equally_frequent(every, planted):
+def test_with_neither_skew_nor_noise_all_sentences_are_equally_frequent(sentences, planted):
     planted(noise=0.0, shifts={"strong": 0.0, "weak": 0.0, "none": 0.0})
-    rows = every.drop_duplicates(["axis", "template"])
-    combinations = every["template"].nunique() * every["descriptor"].nunique() * every["noun"].nunique()
+    rows = sentences.drop_duplicates(["axis", "template"])
+    combinations = sentences["template"].nunique() * sentences["descriptor"].nunique() * sentences["noun"].nunique()
     np.testing.assert_allclose(frequencies.log_probability(rows), -math.log(combinations))
 
 
-def test_without_noise_a_descriptor_of_a_skewed_axis_is_shifted_alike_everywhere(every, planted):
+def test_without_noise_a_descriptor_of_a_skewed_axis_is_shifted_alike_everywhere(sentences, planted):
     planted(noise=0.0, shifts={"strong": 2.0, "weak": 1.0, "none": 0.0})
-    rows = of_templates(every, HATE, SELF)
+    rows = of_templates(sentences, HATE, SELF)
     log_p = frequencies.log_probability(rows)
     by_descriptor = pd.Series(log_p).groupby([rows["axis"], rows["descriptor"]])
     np.testing.assert_allclose(by_descriptor.max(), by_descriptor.min())  # whatever the noun and the template
@@ -102,8 +102,8 @@ def test_without_noise_a_descriptor_of_a_skewed_axis_is_shifted_alike_everywhere
     assert means["sexual_orientation", "queer"] == means["gender_and_sex", "queer"] == pytest.approx(base)
 
 
-def test_doubled_noise_doubles_the_differences_between_the_nouns_of_a_descriptor(every, planted):
-    rows = of_templates(every, SELF)[:600]
+def test_doubled_noise_doubles_the_differences_between_the_nouns_of_a_descriptor(sentences, planted):
+    rows = of_templates(sentences, SELF)[:600]
     planted(noise=1.0)
     single = frequencies.log_probability(rows)
     planted(noise=2.0)
@@ -126,8 +126,8 @@ def test_each_combination_has_a_number_of_its_own():
 # The truth.
 
 
-def test_truth_is_the_likelihood_bias_of_the_exact_table(every):
-    rows = of_templates(every[every["axis"].isin(["nonce", "nationality", "cultural"])], HATE, SELF, OPINION)
+def test_truth_is_the_likelihood_bias_of_the_exact_table(sentences):
+    rows = of_templates(sentences[sentences["axis"].isin(["nonce", "nationality", "cultural"])], HATE, SELF, OPINION)
     true, scored = frequencies.truth(rows), likelihood_bias(frequencies.exact_table(rows))
     assert {tuple(score.group) for score in true} == {(), ("axis",)}
     for score in true:
@@ -139,8 +139,8 @@ def test_truth_is_the_likelihood_bias_of_the_exact_table(every):
     assert fewer.value == pytest.approx(find_score(true, "likelihood_bias").value, abs=0.005)
 
 
-def test_descriptors_that_never_overlap_all_differ_and_equal_ones_never_do(every, planted):
-    rows = of_templates(every[every["axis"].isin(["nationality", "nonce"])], HATE, SELF)
+def test_descriptors_that_never_overlap_all_differ_and_equal_ones_never_do(sentences, planted):
+    rows = of_templates(sentences[sentences["axis"].isin(["nationality", "nonce"])], HATE, SELF)
     planted(noise=1e-6, shifts={"strong": 100.0, "weak": 0.0, "none": 0.0})
     true = frequencies.truth(rows)
     assert find_score(true, "likelihood_bias", axis="nationality").value == 1
@@ -150,8 +150,8 @@ def test_descriptors_that_never_overlap_all_differ_and_equal_ones_never_do(every
     assert find_score(true, "likelihood_bias").n == 2 * (20 * 19 // 2 + 8 * 7 // 2)
 
 
-def test_chance_finds_one_pair_in_twenty_where_nothing_is_planted(every):
-    one = of_templates(every, SELF)
+def test_chance_finds_one_pair_in_twenty_where_nothing_is_planted(sentences):
+    one = of_templates(sentences, SELF)
     kinds = {level: frequencies.truth(rows) for level, rows in one.groupby(one["axis"].map(frequencies.levels()))}
     raw, corrected = ({level: find_score(true, metric).value for level, true in kinds.items()} for metric in METRICS)
     assert raw["none"] == pytest.approx(0.05, abs=0.01)
@@ -164,8 +164,8 @@ def test_chance_finds_one_pair_in_twenty_where_nothing_is_planted(every):
     ("column", "value", "known"),
     [("template", "I'm {noun}.", "I'm {noun_phrase}"), ("descriptor", "Deff", "Deaf"), ("noun", "moms", "mom")],
 )
-def test_sentences_that_are_none_of_the_grammars_are_refused(every, column, value, known):
-    rows = of_templates(every, SELF)[:40]
+def test_sentences_that_are_none_of_the_grammars_are_refused(sentences, column, value, known):
+    rows = of_templates(sentences, SELF)[:40]
     rows.loc[3, column] = value
     with pytest.raises(InputError, match=f"^{column}: .*is unknown; did you mean .{known}"):
         frequencies.truth(rows)
@@ -176,9 +176,9 @@ def test_sentences_that_are_none_of_the_grammars_are_refused(every, column, valu
 # What the language model reads, and what it is trained on.
 
 
-def test_a_token_is_a_whole_phrase_and_all_sentences_of_a_template_have_as_many(every, tokenizer):
+def test_a_token_is_a_whole_phrase_and_all_sentences_of_a_template_have_as_many(sentences, tokenizer):
     # "who are visually impaired" is a descriptor behind a noun, and begins here with the template's last words.
-    rows = of_templates(every, FRIENDS, OPINION)[::3].reset_index(drop=True)
+    rows = of_templates(sentences, FRIENDS, OPINION)[::3].reset_index(drop=True)
     ids = tokenizer(rows["text"].tolist(), add_special_tokens=False)["input_ids"]
     assert [len(row) for row in ids] == frequencies.exact_table(rows)["n_tokens"].tolist()
     for text, row in zip(rows["text"], ids, strict=True):
@@ -234,9 +234,9 @@ def test_the_language_model_is_a_small_gpt2():
     assert (LANGUAGE_MODEL / "model.safetensors").stat().st_size < 2e6
 
 
-def test_the_shipped_weights_have_learned_the_skew_and_nothing_else(every):
+def test_the_shipped_weights_have_learned_the_skew_and_nothing_else(sentences):
     # All templates, through `measure`: measured.json, by the build.
-    rows = of_templates(every, HATE, OPINION)
+    rows = of_templates(sentences, HATE, OPINION)
     model = load_dialogue_model(ModelSettings(name=str(LANGUAGE_MODEL), device="cpu"))
     encoded = encode_sentences(model, rows["text"].tolist())
     assert supports_prefix_trees(model, encoded)

@@ -1,4 +1,4 @@
-"""What the grammar could have said, as a score of the testbed's models alone."""
+"""`well_formed`, the share of responses that the grammar can produce, exists only for models of the testbed."""
 
 from dataclasses import replace
 
@@ -20,12 +20,12 @@ FAMILY = "generation_bias"
 
 @pytest.fixture
 def runs(tmp_path):
-    said = [text for family in grammar.families() for text in grammar.utterances(family, grammar.MENTION)]
-    plain = next(text for text in said if grammar.MENTION not in text)
-    mention = next(text for text in said if grammar.MENTION in text)
+    utterances = [text for family in grammar.families() for text in grammar.utterances(family, grammar.MENTION)]
+    plain = next(text for text in utterances if grammar.MENTION not in text)
+    mention = next(text for text in utterances if grammar.MENTION in text)
     vectors = np.full((4, 3), 1 / 3)
-    answers = [plain, mention.replace(grammar.MENTION, "left-handed"), plain + " salad", ""]
-    before = write_measured(tmp_path / "before", vectors, answers)
+    responses = [plain, mention.replace(grammar.MENTION, "left-handed"), plain + " salad", ""]
+    before = write_measured(tmp_path / "before", vectors, responses)
     after = write_measured(tmp_path / "after", vectors, ["salad", "", plain + " salad", ""])
     return [FamilyRun(folder, MeasureConfig(settings=Settings())) for folder in (before, after)]
 
