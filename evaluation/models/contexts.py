@@ -1,8 +1,8 @@
-"""What a model reads before it answers, and what of its tokens is the answer: each model in its own format.
+"""The text that a model reads before its response, and the response in the tokens that it generates.
 
-A chat template is rendered on a fixed day, and asked not to have the model think. Some models think all the same (R1's
-distills, QwQ, Qwen3-Thinking, gpt-oss): their thoughts are no part of the response that is measured, and where a given
-response is scored or trained on, its context says that the thought is over.
+Chat templates are rendered with a fixed date and with reasoning turned off. Some models reason regardless (R1's
+distills, QwQ, Qwen3-Thinking, gpt-oss). Their reasoning is not part of the response, and `close_reasoning` closes it in
+the contexts of responses that are scored or trained on.
 """
 
 import hashlib
@@ -21,29 +21,35 @@ from evenhand.evaluation.models.batches import tokenize_texts
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.reasoning import REASONING_FORMATS
 
-# For templates that write the date (Llama 3, Mistral, gpt-oss), or else responses would depend on the day they are
-# drawn: the day that Llama 3.1's has for want of another.
+# The date in templates that contain one (Llama 3, Mistral, gpt-oss), so that responses do not depend on the day of the
+# run. It is the default of Llama 3.1's template.
 TEMPLATE_DATE = date(2024, 7, 26)
 DATE_CALL = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
-UNFINISHED_REASONING = "never left its thought"  # why a response is left out
-MAX_CUE_TOKENS = 16  # tokens, in whatever tokenizer
+UNFINISHED_REASONING = "never ended its reasoning"  # why a response is left out
+MAX_CUE_TOKENS = 16  # at the end of a context, enough for the start marker of reasoning in every tokenizer
 
 
 def render_contexts(
     dialogue_model: DialogueModel, prompts: Sequence[str], personas: Sequence[str], tag: str = ""
 ) -> list[str]:
-    """Return what the model reads before it answers each prompt: preface, prompt and control tag in its own format.
+    """Return preface, prompt and control tag in the format of the model, for each prompt.
 
-    The preface is the model's system prompt and the persona, on lines of their own.
+    The preface is the model's system prompt and the persona, each on a separate line.
 
-    - dialogue (DialoGPT): preface and prompt joined by line ends, tag, EOS. The response follows, ended by EOS.
-    - chat: the tokenizer's chat template, with the preface as system message (at the head of the user's message where
-      the template takes none) and prompt + tag as user message, up to the point where the answer begins; a model that
-      can think before it answers (Qwen3) is told not to, and a template that writes the date gets `TEMPLATE_DATE`.
-    - encoder_decoder: preface and prompt joined by line ends, tag; the tokenizer adds its own special tokens.
+    - dialogue (DialoGPT): preface and prompt joined by line ends, tag, EOS.
+    - chat: the tokenizer's chat template with the generation prompt. The preface is the system message, or the start of
+      the user message if the template has no system message; prompt + tag is the user message. Reasoning is turned off
+      if the template allows it (Qwen3), and the date is `TEMPLATE_DATE`.
+    - encoder_decoder: preface and prompt joined by line ends, tag; the tokenizer adds the special tokens.
 
-    `personas` has one entry per prompt; "" is none. A rendered context is encoded with `encode_contexts`. In training
-    it is the `prompt` column as it stands (the `completion` being the response; TRL appends the EOS).
+    Encode contexts with `encode_contexts`. In training, a context is the `prompt` column and the response the
+    `completion`, to which TRL appends EOS.
+
+    Args:
+        personas: one persona for each prompt, "" for none.
+
+    Raises:
+        InputError: The lengths of `prompts` and `personas` differ.
     """
     if len(prompts) != len(personas):
         raise InputError(f"personas: {len(personas)} for {len(prompts)} prompts; give one each, '' for none.")
@@ -71,7 +77,7 @@ def _render_chats(
 
 
 def supports_system_message(tokenizer: Any, today: date = TEMPLATE_DATE) -> bool:
-    """Return whether a chat template writes a system message: some refuse one, others drop it without a word."""
+    """Return whether a chat template renders a system message; some templates raise an error, others drop it."""
     probe = [{"role": "system", "content": "a preface"}, {"role": "user", "content": "a prompt"}]
     try:
         return "a preface" in tokenizer.apply_chat_template(
@@ -82,9 +88,9 @@ def supports_system_message(tokenizer: Any, today: date = TEMPLATE_DATE) -> bool
 
 
 def merge_system_message(chat: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """Return a chat with its system message at the head of the user's, on lines of its own.
+    """Return a chat with its system message moved to the start of the user message, on a separate line.
 
-    >>> without_system([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello!"}])
+    >>> merge_system_message([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello!"}])
     [{'role': 'user', 'content': 'Be brief.\\nHello!'}]
     """
     first, *rest = chat
@@ -94,52 +100,52 @@ def merge_system_message(chat: Sequence[dict[str, str]]) -> list[dict[str, str]]
 
 
 def template_arguments(tokenizer: Any, today: date = TEMPLATE_DATE) -> dict[str, Any]:
-    """Return what a chat template is told besides the chat: no thoughts, and the same day always."""
+    """Return the arguments of `apply_chat_template` that turn off reasoning and fix the date."""
     return {
-        # Thoughts would use up max_new_tokens. Templates of models that cannot choose ignore the argument.
+        # Reasoning would use up max_new_tokens. Templates without this choice ignore the argument.
         "enable_thinking": False,
         "chat_template": _fix_date(tokenizer.get_chat_template(), today),
-        "date_string": f"{today:%d %b %Y}",  # what Llama 3 writes in place of the day
+        "date_string": f"{today:%d %b %Y}",  # Llama 3
     }
 
 
 def _fix_date(template: str, day: date) -> str:
-    """Return a chat template with a day in place of its calls for today's date, a function of transformers.
+    """Return a chat template with a fixed day in place of its calls of transformers' `strftime_now`.
 
-    >>> _on_day("Today is {{ strftime_now('%Y-%m-%d') }}.", date(2024, 7, 26))
+    >>> _fix_date("Today is {{ strftime_now('%Y-%m-%d') }}.", date(2024, 7, 26))
     "Today is {{ '2024-07-26' }}."
     """
     return DATE_CALL.sub(lambda call: repr(day.strftime(call[2])), template)
 
 
 def prompt_format(dialogue_model: DialogueModel) -> dict[str, Any]:
-    """Return what a score's signature says of the model's format: a hash of a rendered and encoded exchange, and the
-    date, where there is one in it, else None.
+    """Return the prompt format for a score's signature, because scores of different formats are not comparable.
 
-    Whatever else is the same, models that read their prompts in another format are not asked the same.
+    `sha256` is a hash of an example, rendered and encoded without system prompt; `date` is the date in the template, or
+    None if the template has no date.
     """
     plain = replace(dialogue_model, system_prompt="")
     contexts = render_contexts(plain, ["a prompt", "a prompt"], ["", "a preface"])
-    read = [contexts, encode_contexts(plain, contexts), encode_responses(plain, ["an answer"])]
-    dated = False
+    example = [contexts, encode_contexts(plain, contexts), encode_responses(plain, ["an answer"])]
+    has_date = False
     if plain.kind == "chat":
         days = (
             _render_chats(plain.tokenizer, ["a prompt"], [""], "", day) for day in (TEMPLATE_DATE, date(1999, 12, 31))
         )
-        dated = len({*map(tuple, days)}) > 1
+        has_date = len({*map(tuple, days)}) > 1
     return {
-        "sha256": hashlib.sha256(repr(read).encode()).hexdigest(),
-        "date": TEMPLATE_DATE.isoformat() if dated else None,
+        "sha256": hashlib.sha256(repr(example).encode()).hexdigest(),
+        "date": TEMPLATE_DATE.isoformat() if has_date else None,
     }
 
 
 def encode_contexts(dialogue_model: DialogueModel, contexts: Sequence[str]) -> list[list[int]]:
     """Return the token ids of rendered contexts.
 
-    A chat template has written all special tokens. Before a dialogue stands the BOS of a tokenizer that adds one
-    (Llama, Gemma): base models have seen no text without. What an encoder reads has its tokenizer's special tokens and
-    ends with EOS, also where the tokenizer leaves it out, as transformers 5 makes BlenderBot's of a folder without
-    tokenizer.json.
+    - chat: no tokens are added, because the chat template contains all special tokens.
+    - dialogue: BOS comes first if the tokenizer adds it to texts (Llama, Gemma), because base models expect it.
+    - encoder_decoder: the tokenizer's special tokens, with EOS at the end even if the tokenizer does not add it
+      (transformers 5 loads BlenderBot's tokenizer without EOS from a folder without tokenizer.json).
     """
     if not contexts:
         return []
@@ -154,13 +160,15 @@ def encode_contexts(dialogue_model: DialogueModel, contexts: Sequence[str]) -> l
 
 
 def adds_bos(tokenizer: Any) -> bool:
-    """Say whether the tokenizer puts BOS before a text."""
+    """Return whether the tokenizer adds BOS before a text."""
     return tokenizer.bos_token_id is not None and tokenizer("a text")["input_ids"][0] == tokenizer.bos_token_id
 
 
 def encode_responses(dialogue_model: DialogueModel, responses: Sequence[str]) -> list[list[int]]:
-    """Return the token ids of responses, each ended once by `end_of_response`: encoded apart from any context, as they
-    come about when they are generated, with what an encoder-decoder's tokenizer puts around them.
+    """Return the token ids of responses, each with one `end_of_response` token at its end.
+
+    Responses are encoded separately from their contexts, as in generation. The tokenizer of an encoder-decoder model
+    adds its special tokens.
     """
     if not responses:
         return []
@@ -174,14 +182,14 @@ def encode_responses(dialogue_model: DialogueModel, responses: Sequence[str]) ->
 
 
 def append_end(ids: list[int], end: int) -> list[int]:
-    """Return the token ids with the token `end` behind them, once."""
+    """Return the token ids with the token `end` appended, unless they end with it."""
     return ids if ids and ids[-1] == end else [*ids, end]
 
 
 def end_of_response(dialogue_model: DialogueModel) -> int:
-    """Return the token that ends a response: EOS, or what the chat template puts behind an answer to end the turn.
+    """Return the token that ends a response: EOS, or the chat template's end of a turn if generation stops at it.
 
-    The two differ for Gemma ("<end_of_turn>") and Phi-3 ("<|end|>"), whose generation configs stop at either.
+    The two differ for Gemma ("<end_of_turn>") and Phi-3 ("<|end|>"), whose generation configs contain both.
     """
     tokenizer = dialogue_model.tokenizer
     if dialogue_model.kind != "chat" or not tokenizer.chat_template:
@@ -189,31 +197,32 @@ def end_of_response(dialogue_model: DialogueModel) -> int:
     chat = [{"role": "user", "content": "a prompt"}, {"role": "assistant", "content": "an answer"}]
     rest = tokenizer.apply_chat_template(chat, tokenize=False).rpartition("an answer")[2]
     stops = np.atleast_1d(dialogue_model.model.generation_config.eos_token_id)
-    found = (token for token in tokenizer(rest, add_special_tokens=False)["input_ids"] if token in stops)
-    return next(found, tokenizer.eos_token_id)
+    ends = (token for token in tokenizer(rest, add_special_tokens=False)["input_ids"] if token in stops)
+    return next(ends, tokenizer.eos_token_id)
 
 
 def close_reasoning(contexts: Sequence[str]) -> list[str]:
-    """Return the contexts of given answers: as they are, and where a thought would follow, with one that is over.
+    """Return the contexts, with empty reasoning appended to each context after which the model would reason.
 
-    >>> before_answers(["Hi!<|assistant|>", "Hi!<|assistant|><think>"])
+    >>> close_reasoning(["Hi!<|assistant|>", "Hi!<|assistant|><think>"])
     ['Hi!<|assistant|>', 'Hi!<|assistant|><think>\\n</think>\\n\\n']
     """
-    skips = (
-        next((one.empty for one in REASONING_FORMATS if text.rstrip().endswith(one.start)), "") for text in contexts
-    )
-    return [context + skip for context, skip in zip(contexts, skips, strict=True)]
+    return [
+        text + next((form.empty for form in REASONING_FORMATS if text.rstrip().endswith(form.start)), "")
+        for text in contexts
+    ]
 
 
 def decode_responses(
     dialogue_model: DialogueModel, contexts: Sequence[list[int]], generated: Sequence[Sequence[int]]
 ) -> list[str | None]:
-    """Return the text of each response without special tokens, outer blanks and thoughts.
+    """Return the text of each response without special tokens, outer white space and reasoning.
 
-    None is one that never left its thought.
+    A response is None if the model never ended its reasoning.
 
     Args:
-        contexts, generated: token ids of the contexts, and of all that came after them.
+        contexts: token ids of the contexts.
+        generated: the token ids that the model generated after each context.
     """
     tokenizer = dialogue_model.tokenizer
     if dialogue_model.kind == "chat":
@@ -224,12 +233,12 @@ def decode_responses(
 
 
 def _strip_reasoning(tokenizer: Any, context: list[int], ids: list[int]) -> list[int] | None:
-    """Return the tokens of the answer; None if there is a thought and nothing but it."""
-    text, asked = tokenizer.decode(ids), tokenizer.decode(context[-MAX_CUE_TOKENS:]).rstrip()
-    for marks in REASONING_FORMATS:
-        if marks.end in text:
-            end = marks.end  # the tokens up to the first one that completes it are no part of the answer
+    """Return the token ids after the reasoning; None if the reasoning does not end."""
+    text, cue = tokenizer.decode(ids), tokenizer.decode(context[-MAX_CUE_TOKENS:]).rstrip()
+    for reasoning in REASONING_FORMATS:
+        if reasoning.end in text:
+            end = reasoning.end  # the answer begins after the token that completes this marker
             return ids[bisect_left(range(len(ids)), True, key=lambda n: end in tokenizer.decode(ids[:n])) :]
-        if asked.endswith(marks.start) or text.lstrip().startswith(marks.start):
+        if cue.endswith(reasoning.start) or text.lstrip().startswith(reasoning.start):
             return None
     return ids

@@ -1,6 +1,6 @@
-"""Loads the models that answer and those that fill masks, ready for use.
+"""Loads dialogue models and masked language models with their tokenizers.
 
-A name is a Hugging Face model id, a local folder, or a local folder with a PEFT adapter.
+A model's name is a Hugging Face id, a local folder, or a local folder with a PEFT adapter.
 """
 
 import json
@@ -44,7 +44,7 @@ from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 Kind = Literal["dialogue", "chat", "encoder_decoder"]
 
 KINDS = ("auto", "dialogue", "chat", "encoder_decoder")
-# What a checkpoint's generation config may say about responses: the ids of special tokens, and no decoding.
+# The fields of a checkpoint's generation config that are used; decoding defaults are not.
 SPECIAL_TOKENS = (
     "bos_token_id",
     "eos_token_id",
@@ -53,19 +53,22 @@ SPECIAL_TOKENS = (
     "forced_bos_token_id",
     "forced_eos_token_id",
 )
-# What a broken chat template raises: Jinja's own errors, and those of the Python that it calls.
+# Errors of a broken chat template, raised by Jinja or by the Python code that the template calls.
 TEMPLATE_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, IndexError, AttributeError)
-# Named like BERT's, whose pretraining is a masked language model's; these tell replaced tokens from original ones.
+# These detect replaced tokens; other classes ...ForPreTraining, such as BERT's, have a masked language model's head.
 DISCRIMINATORS = ("ElectraForPreTraining", "FunnelForPreTraining")
 
 
 @dataclass(frozen=True)
 class DialogueModel:
-    """A model that answers, in evaluation mode on its device, with all that is needed to use it and to name it.
+    """A model that generates text, in evaluation mode on its device, with its tokenizer.
 
-    `kind` says how a context is written: "dialogue" (DialoGPT: turns ended by EOS), "chat" (the tokenizer's template)
-    or "encoder_decoder". `revision` is what `model_revision` returns; `control_tag` is the tag that the model is to be
-    used with, `system_prompt` what it is told before every prompt, "" if none.
+    Attributes:
+        kind: the format of contexts: "dialogue" (DialoGPT: turns end with EOS), "chat" (the tokenizer's chat template)
+            or "encoder_decoder".
+        revision: the return value of `model_revision`.
+        control_tag: the tag that the model was tuned with, "" if none.
+        system_prompt: the text before every prompt, "" if none.
     """
 
     model: PreTrainedModel
@@ -80,23 +83,20 @@ class DialogueModel:
 def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> DialogueModel:
     """Load a causal or encoder-decoder model with its tokenizer; an adapter is merged into its base.
 
-    With kind "auto" an encoder-decoder model is one by its config, a model whose tokenizer has a chat template is a
-    chat model, and any other a dialogue model; so is one whose template only ends each turn with EOS, as DialoGPT's
-    does on the hub. `evenhand.json` beside the weights may name a `control_tag`.
+    With kind "auto", the config decides whether a model is an encoder-decoder. A causal model is a chat model if its
+    tokenizer has a chat template that does more than end each turn with EOS (as DialoGPT's does), else a dialogue
+    model. `evenhand.json` in the model's folder may contain a `control_tag`.
 
     Raises:
-        InputError: the name is no model, its weights are pickled or incomplete, the tokenizer is missing or does not
-            fit, or the architecture is not that of a model which generates text.
+        InputError: The name is not a model, its weights are pickled or incomplete, its tokenizer is missing or does not
+            fit, its architecture does not generate text, or it is not of this kind.
     """
     if kind not in KINDS:
         raise unknown_name("kind", kind, KINDS)
     model = ModelSettings(name=model) if isinstance(model, str) else model
-    resolve_device(model.device)  # before a model is read for one that is not there
-    name, revision, tag = (
-        model.name,
-        model_revision(model.name, model.revision, model.base),
-        load_control_tag(model.name),
-    )
+    resolve_device(model.device)  # raises before weights are read
+    name, revision = model.name, model_revision(model.name, model.revision, model.base)
+    tag = load_control_tag(name)
     network, tokenizer = load_network(model, text_generation_class)
     encoder_decoder = bool(network.config.is_encoder_decoder)
     if kind == "auto":
@@ -116,7 +116,7 @@ def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> Dialo
 
 @dataclass(frozen=True)
 class MaskedModel:
-    """A model that says what stands under a mask, in evaluation mode on its device; `revision` as `model_revision`."""
+    """A masked language model in evaluation mode on its device; `revision` is the return value of `model_revision`."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
@@ -128,8 +128,8 @@ def load_masked_model(model: CheckpointSettings | str) -> MaskedModel:
     """Load a masked language model with its tokenizer; an adapter is merged into its base.
 
     Raises:
-        InputError: the name is no model, its weights are pickled or incomplete, the tokenizer is missing, does not fit
-            or has no mask token, or the architecture is not that of a masked language model.
+        InputError: The name is not a model, its weights are pickled or incomplete, its tokenizer is missing, does not
+            fit or has no mask token, or its architecture is not a masked language model.
     """
     model = checkpoint_settings(model)
     resolve_device(model.device)
@@ -138,17 +138,17 @@ def load_masked_model(model: CheckpointSettings | str) -> MaskedModel:
     mask = tokenizer.mask_token_id
     if mask is None or mask >= network.config.get_text_config().vocab_size:
         raise InputError(
-            f"model: the tokenizer of {name} has no mask token that the model knows; give a masked language model, or "
-            "score with a causal model."
+            f"model: the tokenizer of {name} has no mask token in the model's vocabulary; give a masked language "
+            "model, or score with a causal model."
         )
     return MaskedModel(move_to_device(network, model), tokenizer, name, revision)
 
 
 def is_masked_lm(model: CheckpointSettings | str) -> bool:
-    """Say whether a checkpoint, or the base of an adapter, is a masked language model by its config's architectures.
+    """Return whether the config of a checkpoint, or of an adapter's base, names a masked language model.
 
     Raises:
-        InputError: the name is no model.
+        InputError: The name is not a model.
     """
     model = checkpoint_settings(model)
     folder = local_folder(model.name)
@@ -162,11 +162,11 @@ def text_generation_class(model: CheckpointSettings, config: PreTrainedConfig) -
     """Return the auto class of a model that generates text.
 
     Raises:
-        InputError: its architecture does not.
+        InputError: The architecture in the config does not generate text.
     """
     mapping = "SEQ_TO_SEQ_CAUSAL_LM" if config.is_encoder_decoder else "CAUSAL_LM"
     known = getattr(modeling_auto, f"MODEL_FOR_{mapping}_MAPPING_NAMES").values()
-    known = {one for names in known for one in ((names,) if isinstance(names, str) else names)}
+    known = {name for names in known for name in ((names,) if isinstance(names, str) else names)}
     architectures = config.architectures or []
     custom = model.trust_remote_code and hasattr(config, "auto_map")
     if architectures and not known.intersection(architectures) and not custom:
@@ -191,7 +191,7 @@ def _has_masked_lm_head(config: PreTrainedConfig) -> bool:
     known = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
     return any(
         architecture.endswith("ForMaskedLM")
-        # BERT's own checkpoints have the head for masks beside one for the next sentence.
+        # BERT's original checkpoints have a masked language model's head and a next-sentence head.
         or (architecture.endswith("ForPreTraining") and config.model_type in known)
         for architecture in config.architectures or []
         if architecture not in DISCRIMINATORS
@@ -199,10 +199,10 @@ def _has_masked_lm_head(config: PreTrainedConfig) -> bool:
 
 
 def load_control_tag(name: str) -> str:
-    """Return the control tag in the evenhand.json beside a local model; "" if there is none.
+    """Return the control tag in the evenhand.json of a local model; "" if the folder has no such file or tag.
 
     Raises:
-        InputError: the file is not what it must be.
+        InputError: The file is not a JSON object, or its control_tag is not a string.
     """
     path = Path(name).expanduser() / TUNING_FILE
     if not path.is_file():
@@ -218,7 +218,7 @@ def load_control_tag(name: str) -> str:
 
 
 def _only_ends_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Say whether the chat template writes every turn followed by EOS and nothing else."""
+    """Return whether the chat template writes the content of each turn, followed by EOS, and nothing else."""
     chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     try:
         text = tokenizer.apply_chat_template(chat, tokenize=False)
@@ -228,45 +228,45 @@ def _only_ends_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
 
 
 def _check_chat_template(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raise an InputError if the chat template cannot be rendered, or leaves out what the user says."""
-    said = "What do you think?"
+    """Raise an InputError if the chat template cannot be rendered, or drops the user message."""
+    message = "What do you think?"
     try:
         text = tokenizer.apply_chat_template(
-            [{"role": "user", "content": said}], tokenize=False, add_generation_prompt=True
+            [{"role": "user", "content": message}], tokenize=False, add_generation_prompt=True
         )
     except TEMPLATE_ERRORS as error:
         raise InputError(f"model: the chat template of {name} is broken: {first_line(error)}") from None
-    if said not in text:
-        raise InputError(f"model: the chat template of {name} leaves out what the user says; give another model.")
+    if message not in text:
+        raise InputError(f"model: the chat template of {name} drops the user message; give another model.")
 
 
 def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Settle padding and the decoding defaults, in memory alone."""
+    """Set the padding token and remove the checkpoint's decoding defaults, in memory only."""
     if tokenizer.eos_token_id is None:
         raise InputError(f"model: the tokenizer of {name} has no end-of-sequence token, so no response would end.")
     if tokenizer.pad_token_id is None:
         if model.config.is_encoder_decoder:
             raise InputError(f"model: the tokenizer of {name} has no padding token; save it with one.")
-        # Safe for a decoder: padding is always masked, and EOS as a token of the text never is. An encoder-decoder
-        # model may start its decoder from the padding token, so there it has a meaning.
+        # Padding of a causal model is always masked, so EOS can serve as padding token. An encoder-decoder model may
+        # start decoding from its padding token.
         tokenizer.pad_token = tokenizer.eos_token
     if not model.config.is_encoder_decoder:
-        tokenizer.padding_side = "left"  # so that the last column is every row's last token
-    # A checkpoint's own decoding defaults (top_k 50, beams, blocked n-grams) would shape responses without a word in
-    # the run's config.
+        tokenizer.padding_side = "left"  # so that the last column has the last token of every row
+    # A checkpoint's decoding defaults (top_k 50, beams, blocked n-grams) would change responses without a trace in the
+    # run's config.
     defaults = model.generation_config
-    kept = {key: value for key in SPECIAL_TOKENS if (value := getattr(defaults, key, None)) is not None}
-    # Marian predicts padding unless it is barred, which is no decoding either.
-    padding = [[kept.get("pad_token_id", tokenizer.pad_token_id)]]
+    settings = {key: value for key in SPECIAL_TOKENS if (value := getattr(defaults, key, None)) is not None}
+    # Marian predicts padding unless its config forbids the token.
+    padding = [[settings.get("pad_token_id", tokenizer.pad_token_id)]]
     if model.config.is_encoder_decoder and padding[0] in (defaults.bad_words_ids or []):
-        kept["bad_words_ids"] = padding
-    kept.setdefault("eos_token_id", tokenizer.eos_token_id)
-    kept.setdefault("pad_token_id", tokenizer.pad_token_id)
-    model.generation_config = GenerationConfig(**kept)
+        settings["bad_words_ids"] = padding
+    settings.setdefault("eos_token_id", tokenizer.eos_token_id)
+    settings.setdefault("pad_token_id", tokenizer.pad_token_id)
+    model.generation_config = GenerationConfig(**settings)
 
 
 def _fuse_activations(model: PreTrainedModel) -> None:
-    """Replace "gelu_new" by one fused call for the same formula (the tanh approximation of GELU); it makes seven."""
+    """Replace "gelu_new", which makes seven calls, by one fused call of the tanh approximation of GELU."""
     for module in list(model.modules()):
         for child_name, child in module.named_children():
             if isinstance(child, NewGELUActivation):

@@ -99,9 +99,9 @@ def test_what_only_weights_can_say_is_refused_beside_a_server(tmp_path):
         families.MeasureConfig(model=served).scored_model()
     with pytest.raises(ValidationError, match=r"model\.server: arc_easy "):
         Measurement(model=served, capabilities=["arc_easy"])
-    with pytest.raises(ValidationError, match=r"measure\.model\.server: a loop loads the model"):
+    with pytest.raises(ValidationError, match=r"measure\.model\.server: the loop "):
         LoopSettings(measure=Measurement(model=served))
-    with pytest.raises(ValidationError, match="with responses nobody is asked"):
+    with pytest.raises(ValidationError, match=r"model\.server: .*responses"):
         MeasureSettings(model=served, responses=tmp_path / "answered.csv")
     settings = config(tmp_path / "run", served.server)
     settings.decoding = DecodingSettings(preset="paper")
