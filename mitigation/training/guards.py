@@ -82,7 +82,7 @@ def _first_logits(dialogue_model: DialogueModel, token_ids: list[int]) -> torch.
 def check_outputs_changed(
     change: OutputChange, base: DialogueModel, settings: TuningSettings, step: int, steps: int
 ) -> None:
-    """Raise Refused if no logit of the model saved at `step` of `steps` changed by more than MIN_LOGIT_CHANGE."""
+    """Raise TuningRejected if no logit of the model saved at `step` changed by more than MIN_LOGIT_CHANGE."""
     if not change.outputs_changed:
         dtype = str(base.model.dtype).removeprefix("torch.")
         rounding = f" after rounding to {dtype}, which changes a logit by up to {change.max_rounding:.1g}"
@@ -102,7 +102,7 @@ def perplexity(model: DialogueModel, contexts: Sequence[str], responses: Sequenc
 
 
 def check_perplexity(before: float, after: float, settings: TuningSettings) -> None:
-    """Raise Refused if the perplexity `after` is NaN or exceeds `before` by more than `max_perplexity_increase`."""
+    """Raise TuningRejected if `after` is NaN or exceeds `before` by more than `max_perplexity_increase`."""
     if not after <= before * (1 + settings.max_perplexity_increase):
         raise TuningRejected(
             f"learning_rate: {settings.learning_rate} damaged the model: the perplexity of dialogue rose from "

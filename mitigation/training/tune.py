@@ -120,7 +120,7 @@ def tune(
 
     Raises:
         InputError: the rows or the model cannot be used; `output_dir` has checkpoints of another tuning.
-        Refused: the tuned model's outputs equal the base's, or its perplexity rose too much.
+        TuningRejected: the tuned model's outputs equal the base's, or its perplexity rose too much.
     """
     start, base_sha256 = time.monotonic(), weights_sha256(base.model)
     trainer_module, checkpoints = load_trainer(data.trainer), output_dir / CHECKPOINTS
@@ -199,7 +199,7 @@ def _verify_saved_model(
     """Load the saved model; return the perplexities of the base and of the saved model, and the change of outputs.
 
     Raises:
-        Refused: see `check_perplexity` and `check_outputs_changed`.
+        TuningRejected: see `check_perplexity` and `check_outputs_changed`.
     """
     tuned = load_tuned(base, folder, settings.lora)
     merging_rounds = settings.lora and base.model.dtype != torch.float32 and not is_quantized(base.model)
