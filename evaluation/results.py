@@ -1,4 +1,4 @@
-"""What a measurement is: frozen score records, and the names of the columns that cross stages."""
+"""Frozen score records with their files, and the names of the columns that several stages read."""
 
 import csv
 import hashlib
@@ -13,32 +13,40 @@ from typing import Any
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.files import write_json, write_text
 
-# prompts.parquet: the upstream generator's metadata columns, preceded by ours.
+# prompts.parquet: our two columns, then the metadata of the upstream generator.
 PROMPT_ID, PERSONA = "prompt_id", "persona"
 TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN = "text", "template", "axis", "descriptor", "noun"
-# Where some prompts are kept from tuning: true for those (datasets/prompts.py, unseen_mask).
+# Column of prompts.parquet: true for prompts that are excluded from tuning (datasets/prompts.py, unseen_mask).
 UNSEEN = "unseen"
 # responses.parquet: PROMPT_ID, RESPONSE. styles.parquet: PROMPT_ID and a float32 column for each style.
 RESPONSE = "response"
-STYLE_VECTOR = "style_vector"  # of a response, where rows are handed on with all their styles in one column
+STYLE_VECTOR = "style_vector"  # all style probabilities of a response in one column
 # labels.parquet: PROMPT_ID, BIAS_VALUE (b), LABEL ("bias" or "no_bias").
 BIAS_VALUE, LABEL = "bias_value", "label"
-# pairs.parquet: two sentences that differ in who is spoken of; MORE is the one that fits the stereotype more.
+# pairs.parquet: two sentences about two groups; MORE is the sentence that is closer to the stereotype.
 PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS = "pair_id", "bias_type", "direction", "more", "less"
-LEFT_OUT = "left_out"  # why a row is not in the scores, or null
+LEFT_OUT = "left_out"  # the reason why a row is not in the scores, or null
 
 
 @dataclass(frozen=True)
 class BiasScore:
-    """One number with what is needed to read it and to get it again.
+    """One number, with everything needed to interpret and reproduce it.
 
-    `value` is in natural units; NaN means undefined and needs a `reason`. `interval` is the 95 % confidence
-    interval, or None where none is defined; `standard_error` is given where a paper gives it. `ideal` is the value of
-    an unbiased model, None where only a comparison with another model says anything; `bounds` is the metric's range
-    (infinite where it has none). `n` counts the rows behind the value, `n_left_out` those that could not enter it.
-    `group` says which cut it is ({} is everything); `p_value` belongs to the test that the metric's docstring names.
-    `signature` holds all that shaped the number. Where `interval` takes descriptors and templates as given,
-    `jackknife_interval` is for others like those of `wider_over`, "descriptors" or "templates".
+    Attributes:
+        metric: its name.
+        value: in natural units; NaN is undefined, and needs a `reason`.
+        ideal: the value of an unbiased model; None if the metric is only meaningful in a comparison of models.
+        bounds: range of the metric; infinite where it is unbounded.
+        n: number of rows from which the value is computed.
+        interval: 95 % confidence interval, or None where it is undefined. Descriptors and templates are fixed.
+        p_value: of the test that the metric's docstring names.
+        n_left_out: number of rows that the metric could not use.
+        group: the cut, by column, such as {"axis": "age"}; {} is all rows.
+        reason: why the value or its interval is undefined.
+        standard_error: where the paper defines one.
+        signature: model, data, settings and versions from which the value follows.
+        jackknife_over: "descriptors" or "templates", which `jackknife_interval` treats as a sample.
+        jackknife_interval: 95 % confidence interval for other descriptors or templates of the same kind.
     """
 
     metric: str
@@ -53,7 +61,7 @@ class BiasScore:
     reason: str | None = None
     standard_error: float | None = None
     signature: Mapping[str, Any] = field(default_factory=dict)
-    wider_over: str | None = None
+    jackknife_over: str | None = None
     jackknife_interval: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
@@ -62,13 +70,14 @@ class BiasScore:
 
 
 def write_scores(path: Path, scores: Sequence[BiasScore]) -> None:
-    """Write scores as JSON, each signature once and records that refer to it, and as CSV beside it.
+    """Write scores to a JSON file and to a CSV file of the same name.
 
-    NaN and infinity are written as null, in the CSV as nothing.
+    The JSON file contains each signature once, and records that refer to it by its hash. NaN and infinity are null in
+    JSON and empty in CSV.
     """
     signatures, records = {}, []
     for score in scores:
-        key = _digest(score.signature)
+        key = _hash(score.signature)
         signatures[key] = score.signature
         record = {field.name: getattr(score, field.name) for field in fields(score)}
         records.append({key: _finite(value) for key, value in {**record, "signature": key}.items()})
@@ -77,41 +86,33 @@ def write_scores(path: Path, scores: Sequence[BiasScore]) -> None:
 
 
 def read_scores(path: Path | str) -> list[BiasScore]:
-    """Read what `write_scores` wrote.
+    """Return the scores of a JSON file of `write_scores`.
 
     Raises:
-        InputError: the file is absent, of version 0.1, or does not hold score records.
+        InputError: the file cannot be read, or does not contain scores of this version.
     """
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-        if isinstance(found, list):
-            raise InputError(f"{path} was written by Evenhand 0.1, which this version does not read; measure again.")
-        return [
-            BiasScore(
-                **{
-                    **record,
-                    "value": math.nan if record["value"] is None else record["value"],
-                    "bounds": tuple(
-                        sign * math.inf if bound is None else bound
-                        for sign, bound in zip((-1, 1), record["bounds"], strict=True)
-                    ),
-                    "interval": record["interval"] and tuple(record["interval"]),
-                    "jackknife_interval": (wider := record.get("jackknife_interval")) and tuple(wider),
-                    "signature": found["signatures"][record["signature"]],
-                }
-            )
-            for record in found["scores"]
-        ]
-    except InputError:
-        raise
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        return [_score(record, content["signatures"]) for record in content["scores"]]
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(
-            f"{path} holds no scores ({error}); give the folder of a finished `evenhand measure`."
+            f"{path} contains no scores of this version ({error}); give the folder of a finished `evenhand measure`."
         ) from None
 
 
+def _score(record: Mapping[str, Any], signatures: Mapping[str, Any]) -> BiasScore:
+    low, high = record["bounds"]
+    intervals = {name: record[name] and tuple(record[name]) for name in ("interval", "jackknife_interval")}
+    values = {
+        "value": math.nan if record["value"] is None else record["value"],
+        "bounds": (-math.inf if low is None else low, math.inf if high is None else high),
+        "signature": signatures[record["signature"]],
+    }
+    return BiasScore(**{**record, **intervals, **values})
+
+
 def display_name(name: str) -> str:
-    """Return a model's or a file's name as reports and cards have it: of an absolute path the last three parts.
+    """Return the name of a model or file for reports and cards: the last three parts of an absolute path.
 
     >>> display_name("/home/me/runs/loop/kto/tune/adapter"), display_name("org/model")
     ('kto/tune/adapter', 'org/model')
@@ -120,31 +121,31 @@ def display_name(name: str) -> str:
 
 
 def signature_line(score: BiasScore) -> str:
-    """Return a score's signature in one line to paste into a paper, the same for equal measurements.
+    """Return the signature of a score as one line to paste into a paper; equal measurements have equal lines.
 
-    What it names are the metric and its cut, the model, what it was measured on and by which classifier, the seed and
-    the number of rows; `h` is a hash of the whole nested signature, and tells apart what the names do not.
+    The line contains the metric and its cut, the model, the data, the classifier, the seed and the number of rows; `h`
+    is a hash of the whole nested signature.
 
     >>> import re
-    >>> told = {"model": {"name": "gpt2", "revision": "607a30d783df"}, "seed": 0, "packages": {"evenhand": "0.2.0"}}
-    >>> line = signature_line(BiasScore("fgb", 0.25, 0.0, (0.0, 1.0), n=8, group={"axis": "age"}, signature=told))
-    >>> re.sub("h:[0-9a-f]{12}", "h:…", line)
+    >>> signature = {"model": {"name": "gpt2", "revision": "607a30d"}, "seed": 0, "packages": {"evenhand": "0.2.0"}}
+    >>> score = BiasScore("fgb", 0.25, 0.0, (0.0, 1.0), n=8, group={"axis": "age"}, signature=signature)
+    >>> re.sub("h:[0-9a-f]{12}", "h:…", signature_line(score))
     'fgb[axis=age]|m:gpt2@607a30d|s:0|n:8|h:…|v:0.2.0'
     """
-    told = score.signature
+    signature = score.signature
     cut = ",".join(f"{name}={value}" for name, value in score.group.items())
     parts = [score.metric + (f"[{cut}]" if cut else "")]
-    for letter, names in _LINE.items():
-        found = next((told[name] for name in names if told.get(name) is not None), None)
-        if found is not None:
-            parts.append(f"{letter}:{_short(found)}")
-    parts += [f"n:{score.n}", f"h:{_digest(told)}"]
-    version = (told.get("packages") or {}).get("evenhand")
+    for letter, names in LETTERS.items():
+        entry = next((signature[name] for name in names if signature.get(name) is not None), None)
+        if entry is not None:
+            parts.append(f"{letter}:{_short_name(entry)}")
+    parts += [f"n:{score.n}", f"h:{_hash(signature)}"]
+    version = (signature.get("packages") or {}).get("evenhand")
     return "|".join([*parts, f"v:{version}"] if version else parts)
 
 
-# The letters of a signature line, and the names in nested signatures that they stand for.
-_LINE = {
+# Letters of a signature line, each with the keys of the nested signature that it stands for.
+LETTERS = {
     "m": ("model", "translations"),
     "d": ("dataset", "references"),
     "c": ("style_classifier", "offensiveness_classifier"),
@@ -152,30 +153,30 @@ _LINE = {
 }
 
 
-def _short(value: Any) -> str:
+def _short_name(value: Any) -> str:
     if not isinstance(value, Mapping):
         return str(value)
-    name, pinned = display_name(str(value.get("name") or "")), value.get("revision") or value.get("sha256")
-    return f"{name}@{pinned[:7]}" if pinned else name or _digest(value)
+    name, version = display_name(str(value.get("name") or "")), value.get("revision") or value.get("sha256")
+    return f"{name}@{version[:7]}" if version else name or _hash(value)
 
 
-def _digest(value: Any) -> str:
+def _hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 def _csv(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return score records as a table: a column for each cut that there is, the interval in two columns."""
+    """Return score records as CSV text, with a column for each cut, and two columns for each interval."""
     cuts = list(dict.fromkeys(name for record in records for name in record["group"]))
-    with_low_and_high = ["low", "high", "wider_over", "wider_low", "wider_high"]
-    plain = ["value", "ideal", "standard_error", "p_value", "n", "n_left_out", "reason", "signature"]
+    columns = ["metric", *cuts, "value", "low", "high", "jackknife_over", "jackknife_low", "jackknife_high", "ideal"]
+    columns += ["standard_error", "p_value", "n", "n_left_out", "reason", "signature"]
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["metric", *cuts, "value", *with_low_and_high, *plain[1:]])
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
     for record in records:
         low, high = record["interval"] or (None, None)
-        ends = [low, high, record["wider_over"], *(record["jackknife_interval"] or (None, None))]
-        values = [record[name] for name in plain]
-        writer.writerow([record["metric"], *(record["group"].get(cut) for cut in cuts), values[0], *ends, *values[1:]])
+        jackknife_low, jackknife_high = record["jackknife_interval"] or (None, None)
+        ends = {"low": low, "high": high, "jackknife_low": jackknife_low, "jackknife_high": jackknife_high}
+        writer.writerow(record["group"] | record | ends)
     return text.getvalue()
 
 

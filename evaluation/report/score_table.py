@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
-    """Return one row a score: metric, a column for each cut, value, low, high, ideal, p_value, wider_over,
-    wider_low, wider_high, n, n_left_out, reason.
+    """Return one row a score: metric, a column for each cut, value, low, high, ideal, p_value, jackknife_over,
+    jackknife_low, jackknife_high, n, n_left_out, reason.
 
     Numbers are in natural units and not rounded; `signature` is the line to paste (`signature_line`).
 
@@ -25,7 +25,7 @@ def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
     rows = []
     for score in scores:
         low, high = score.interval or (None, None)
-        wider = dict(zip(("wider_low", "wider_high"), score.jackknife_interval or (None, None), strict=True))
+        wider = dict(zip(("jackknife_low", "jackknife_high"), score.jackknife_interval or (None, None), strict=True))
         numbers = {"value": score.value, "low": low, "high": high, "ideal": score.ideal, "p_value": score.p_value}
         counts = {"n": score.n, "n_left_out": score.n_left_out, "reason": score.reason}
         rows.append(
@@ -33,7 +33,7 @@ def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
                 "metric": score.metric,
                 **score.group,
                 **numbers,
-                "wider_over": score.wider_over,
+                "jackknife_over": score.jackknife_over,
                 **wider,
                 **counts,
                 "signature": signature_line(score),

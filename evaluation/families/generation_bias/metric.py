@@ -238,7 +238,7 @@ def _three_forms(
         if np.isnan(score.value):
             return score
         without = spreads_without(kept, weights, DESCRIPTORS, pooled=pooled)
-        return replace(score, wider_over=DESCRIPTORS, jackknife_interval=jackknife_interval(score.value, without))
+        return replace(score, jackknife_over=DESCRIPTORS, jackknife_interval=jackknife_interval(score.value, without))
 
     plain, corrected = _plain_and_corrected(metric, cells, descriptor_spread(cells, weights), group, signature)
     complete = complete_descriptors(cells)

@@ -106,7 +106,7 @@ def _reduction(
     if interval is None:
         return replace(score, reason=UNBOUNDED.format(student_quantile(freedom)))
     score = replace(
-        score, value=1 - after.value / before.value, wider_over=over, reason=missing_interval_reason(difference)
+        score, value=1 - after.value / before.value, jackknife_over=over, reason=missing_interval_reason(difference)
     )
     if difference.interval is None:
         return score
