@@ -78,7 +78,7 @@ def tune(settings: TuneSettings) -> None:
             rewards = method.rewards(base, _first_classifier(config), training.relevance_weight)
         data = _tuning_data(settings, method, parts, rewards)
         callbacks = []
-        if settings.measure_every and processes.spread_models():
+        if settings.measure_every and processes.shards_model():
             log.warning("tune: measure_every is ignored: the model is spread over processes, and none has all of it")
         elif settings.measure_every:
             measure = bias_during_training(base, responses, method.INFERENCE_TAG, config, settings.measure_descriptors)
