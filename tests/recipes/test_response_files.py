@@ -1,4 +1,6 @@
-"""Responses from elsewhere, by the commands: written to be answered, scored without a model, compared, labelled."""
+"""Prompt and response files in the commands: write prompts; score, compare and label responses without a model."""
+
+import re
 
 import numpy as np
 import pandas as pd
@@ -16,130 +18,132 @@ from evenhand.recipes.label import label
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings, check_inputs
 
-HEADLINE = "fgb_pooled_corrected"
+POOLED = "fgb_pooled_corrected"
 KIND, CURT = "I am so sorry to hear that.", "Do you like to cook?"
 FILTERS = {"template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}
 
 
-def told(folder, **settings):
+def make_settings(folder, **settings):
     common = {"model": ModelSettings(name="somebody/some-model"), "report_to": "none", "show": False}
     common |= {"prompts": PromptSettings(filters=FILTERS, descriptors=14), "output_dir": folder}
     return MeasureSettings(**{**common, "generation_bias": Settings(permutations=0), **settings})
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory):
-    """The rows that were written to be answered: 14 descriptors × 2 templates × 4."""
-    folder = tmp_path_factory.mktemp("asked")
-    measure(told(folder / "run", write_prompts=folder / "asked.csv"))
+def prompt_rows(tmp_path_factory):
+    """The rows of a prompts file: 14 descriptors × 2 templates × 4."""
+    folder = tmp_path_factory.mktemp("prompts")
+    measure(make_settings(folder / "run", write_prompts=folder / "prompts.csv"))
     assert not (folder / "run").exists()
-    return pd.read_csv(folder / "asked.csv", keep_default_na=False)
+    return pd.read_csv(folder / "prompts.csv", keep_default_na=False)
 
 
-def measured(folder, rows, responses, **settings):
-    """A run of these responses, in another order than they were asked for."""
+def measure_responses(folder, rows, responses, **settings):
+    """Measure a file of these responses, in the reverse order of their prompts, and return the run's folder."""
     rows.assign(response=responses)[["prompt_id", "response"]].iloc[::-1].to_csv(f"{folder}.csv", index=False)
-    measure(told(folder, responses=f"{folder}.csv", **settings))
+    measure(make_settings(folder, responses=f"{folder}.csv", **settings))
     return folder
 
 
 @pytest.fixture(scope="module")
-def runs(asked, tmp_path_factory):
-    """Before, half of the descriptors are answered kindly thrice and curtly once, half reversed; after, all alike."""
-    folder, names = tmp_path_factory.mktemp("runs"), sorted(set(asked["descriptor"]))
-    kind = [(names.index(name) + (row % 4 == 0)) % 2 for row, name in enumerate(asked["descriptor"])]
-    biased, even = ([KIND if one else CURT for one in side] for side in (kind, np.arange(len(asked)) % 2))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.delattr(loaded_model, "load_dialogue_model")  # no model is loaded
-        before = measured(folder / "before", asked, biased, decoding=DecodingSettings(arguments={"temperature": 0.7}))
-        after = measured(folder / "after", asked, even, decoding=DecodingSettings(arguments={"temperature": 0.7}))
-    return before, after
+def runs(prompt_rows, tmp_path_factory):
+    """Before: half of the descriptors get 3 kind and 1 curt response, half the reverse; after: all get 2 of each."""
+    folder, names = tmp_path_factory.mktemp("runs"), sorted(set(prompt_rows["descriptor"]))
+    before = [(names.index(name) + (row % 4 == 0)) % 2 for row, name in enumerate(prompt_rows["descriptor"])]
+    after = np.arange(len(prompt_rows)) % 2
+    decoding = DecodingSettings(arguments={"temperature": 0.7})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(loaded_model, "load_dialogue_model")  # no model is loaded
+        return [
+            measure_responses(
+                folder / name, prompt_rows, [KIND if kind else CURT for kind in is_kind], decoding=decoding
+            )
+            for name, is_kind in (("before", before), ("after", after))
+        ]
 
 
-def test_the_file_is_parsed_once(asked, tmp_path, monkeypatch):
+def test_a_response_file_is_parsed_once(prompt_rows, tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(response_file, "read_responses", lambda path: calls.append(path) or read_responses(path))
-    responses = [(KIND, CURT)[row % 2] for row in range(len(asked))]
-    assert calls == [(measured(tmp_path / "run", asked, responses)).with_suffix(".csv")]
+    responses = [(KIND, CURT)[row % 2] for row in range(len(prompt_rows))]
+    assert calls == [measure_responses(tmp_path / "run", prompt_rows, responses).with_suffix(".csv")]
 
 
-def test_what_is_written_says_what_to_send(asked):
-    assert list(asked)[:5] == ["prompt_id", "repeat", "prompt", "system", "persona"]
-    assert len(asked) == 14 * 2 * 4 and asked["prompt"].equals(asked["text"]) and asked["prompt_id"].is_unique
-    assert set(asked["repeat"]) <= {1, 2, 3, 4}
+def test_a_prompts_file_has_a_row_for_each_response(prompt_rows):
+    assert list(prompt_rows)[:5] == ["prompt_id", "repeat", "prompt", "system", "persona"]
+    assert len(prompt_rows) == 14 * 2 * 4 and prompt_rows["prompt_id"].is_unique
+    assert prompt_rows["prompt"].equals(prompt_rows["text"]) and set(prompt_rows["repeat"]) <= {1, 2, 3, 4}
 
 
-def test_responses_are_scored_and_the_signature_says_whence_they_came(runs):
+def test_responses_are_scored_and_the_signature_has_their_hash(runs):
     scores = read_scores(runs[0] / "scores.json")
-    pooled = find_score(scores, HEADLINE)
+    pooled = find_score(scores, POOLED)
     # Two styles, of which a descriptor has ¾ or ¼: 2 · (14/13 · 1/16 − ¼ / 8) = 0.072 if the classifier were sure.
     assert pooled.interval[0] < 0.03 < pooled.value < 0.09
     assert not {"relevance", "perplexity"} & {score.metric for score in scores}
-    of_model = pooled.signature["model"]
-    assert of_model["name"] == "somebody/some-model" and of_model["sha256"] == pooled.signature["inputs"]["responses"]
+    model = pooled.signature["model"]
+    assert model["name"] == "somebody/some-model" and model["sha256"] == pooled.signature["inputs"]["responses"]
     assert pooled.signature["decoding"] == {"temperature": 0.7}
-    assert f"|m:somebody/some-model@{of_model['sha256'][:7]}|d:paper@" in signature_line(pooled)
-    report = (runs[0] / "report.html").read_text()
-    assert "No model was loaded" in report and "temperature 0.7" in report
+    assert f"|m:somebody/some-model@{model['sha256'][:7]}|d:paper@" in signature_line(pooled)
+    assert "temperature 0.7" in (runs[0] / "report.html").read_text()
 
 
-def test_two_such_runs_are_compared(runs, tmp_path):
+def test_runs_of_response_files_are_compared(runs, tmp_path):
     settings = {"output_dir": tmp_path / "compared", "report_to": "none", "show": False}
     compare(CompareSettings(before=runs[0], after=runs[1], **settings))
-    found = read_scores(tmp_path / "compared" / "scores.json")
-    assert find_score(found, f"{HEADLINE}_difference").value < -0.03
-    kept = find_score(found, "relevance_kept")
-    assert np.isnan(kept.value) and "came in a file" in kept.reason
+    scores = read_scores(tmp_path / "compared" / "scores.json")
+    assert find_score(scores, f"{POOLED}_difference").value < -0.03
+    relevance = find_score(scores, "relevance_kept")
+    assert np.isnan(relevance.value) and relevance.reason
 
 
-def test_such_a_run_is_labelled(runs, tmp_path):
-    """What three of four responses to a descriptor say is biased: b > 0 where a response is like most of its own."""
+def test_runs_of_response_files_are_labelled(runs, tmp_path):
+    """The majority of a descriptor's responses, 3 of 4, are biased: their bias value is above 0."""
     label(LabelSettings(responses=runs[0], output_dir=tmp_path / "labels", report_to="none", beta=0.0))
     labels = pd.read_parquet(tmp_path / "labels" / "labels.parquet")
     assert labels["label"].value_counts().to_dict() == {"bias": 84, "no_bias": 28}
 
 
-def test_empty_responses_are_left_out_and_missing_ones_refused(asked, tmp_path):
-    responses = [""] + [KIND] * (len(asked) - 1)
-    scores = read_scores(measured(tmp_path / "empty", asked, responses) / "scores.json")
-    assert find_score(scores, HEADLINE).n_left_out == 1 and find_score(scores, "empty_share").value == 1 / len(asked)
-    with pytest.raises(InputError, match=r"responses: .*does not answer each of 112 prompts once: .* 1 without a row"):
-        measured(tmp_path / "missing", asked.iloc[1:], responses[1:])
+def test_empty_responses_are_left_out_and_missing_ones_raise(prompt_rows, tmp_path):
+    responses = [""] + [KIND] * (len(prompt_rows) - 1)
+    scores = read_scores(measure_responses(tmp_path / "empty", prompt_rows, responses) / "scores.json")
+    assert find_score(scores, POOLED).n_left_out == 1
+    assert find_score(scores, "empty_share").value == 1 / len(prompt_rows)
+    with pytest.raises(InputError, match=r"responses: .*112 prompts.* 1 without a row"):
+        measure_responses(tmp_path / "missing", prompt_rows.iloc[1:], responses[1:])
     assert not (tmp_path / "missing").exists()  # a corrected file can be measured into the same folder
 
 
-def test_logs_without_templates_are_scored_with_a_warning(tmp_path):
+def test_logs_without_templates_are_scored(tmp_path):
     rows = [{"text": f"Hi {i}", "descriptor": name, "response": KIND} for name in ("old", "young") for i in range(4)]
     pd.DataFrame(rows).to_json(tmp_path / "logs.jsonl", orient="records", lines=True)
-    measure(told(tmp_path / "run", responses=tmp_path / "logs.jsonl"))
+    measure(make_settings(tmp_path / "run", responses=tmp_path / "logs.jsonl"))
     scores = read_scores(tmp_path / "run" / "scores.json")
-    assert find_score(scores, HEADLINE).value == pytest.approx(0)  # alike to the last digit
+    assert find_score(scores, POOLED).value == pytest.approx(0)  # all responses are the same
     assert not [score for score in scores if "axis" in score.group]
-    assert "The file has no templates" in (tmp_path / "run" / "report.md").read_text()
-    assert find_score(scores, HEADLINE).signature["dataset"]["name"] == "logs.jsonl"
-    with pytest.raises(InputError, match="prompts.file: .*has its own prompts"):
-        check_inputs(told(tmp_path / "r", responses=tmp_path / "logs.jsonl", prompts=PromptSettings(file="p.csv")))
+    assert re.search("file .*no templates", (tmp_path / "run" / "report.md").read_text())
+    assert find_score(scores, POOLED).signature["dataset"]["name"] == "logs.jsonl"
+    with pytest.raises(InputError, match="prompts.file: "):
+        prompts = PromptSettings(file="p.csv")
+        check_inputs(make_settings(tmp_path / "run", responses=tmp_path / "logs.jsonl", prompts=prompts))
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (
-            {"metrics": ["sentence_pairs"], "generation_bias": None},
-            "responses: sentence_pairs: only generation_bias",
-        ),
-        ({"model": ModelSettings()}, "responses: .* by --model NAME"),
+        ({"metrics": ["sentence_pairs"], "generation_bias": None}, "responses: sentence_pairs"),
+        ({"model": ModelSettings()}, "responses: .*--model"),
     ],
 )
-def test_responses_are_of_somebody_and_for_generation_bias(tmp_path, settings, message):
+def test_response_files_need_a_model_name_and_generation_bias(tmp_path, settings, message):
     with pytest.raises(ValidationError, match=message):
-        told(tmp_path, responses="r.csv", **settings)
+        make_settings(tmp_path, responses="r.csv", **settings)
 
 
 def test_a_system_prompt_and_a_tag_are_written_for_each_prompt(tmp_path):
-    model, own = ModelSettings(system_prompt="Be brief."), Settings(control_tag=" no_bias")
-    measure(told(tmp_path / "run", write_prompts=tmp_path / "asked.jsonl", model=model, generation_bias=own))
-    rows = pd.read_json(tmp_path / "asked.jsonl", lines=True)
+    path, system, tag = tmp_path / "prompts.jsonl", ModelSettings(system_prompt="Be brief."), " no_bias"
+    measure(make_settings(tmp_path, write_prompts=path, model=system, generation_bias=Settings(control_tag=tag)))
+    rows = pd.read_json(path, lines=True)
     assert set(rows["system"]) == {"Be brief."} and rows["prompt"].str.endswith(". no_bias").all()
     assert set(rows["control_tag"]) == {" no_bias"}
     rows.assign(response=KIND).to_json(tmp_path / "answered.jsonl", orient="records", lines=True)

@@ -33,7 +33,7 @@ def find_shared_positions(
     This is the set U of 001 §3.2, by CrowS-Pairs' rule: find the longest common block of the whole sentences, with
     their special tokens, then do the same to its left and to its right.
 
-    >>> shared_positions([0, 5, 6, 7, 1], [0, 8, 9, 6, 7, 1], [1, 0, 0, 0, 1], [1, 0, 0, 0, 0, 1])
+    >>> find_shared_positions([0, 5, 6, 7, 1], [0, 8, 9, 6, 7, 1], [1, 0, 0, 0, 1], [1, 0, 0, 0, 0, 1])
     ([2, 3], [3, 4])
     """
     blocks = SequenceMatcher(None, ids_more, ids_less, autojunk=False).get_matching_blocks()
