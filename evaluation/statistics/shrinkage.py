@@ -69,7 +69,7 @@ def shrink(estimates: np.ndarray, variances: np.ndarray, prior: Prior | None = N
     Args:
         estimates: x, (h,).
         variances: v, (h,).
-        prior: the distribution of true values; None: the one that the same estimates and variances determine.
+        prior: the distribution of true values; None: `fit_prior` of the same estimates and variances.
 
     >>> shrunk = shrink(np.array([3.0, -0.5, 0.2, 0.1, -0.3, 0.4]), np.ones(6))
     >>> bool(0 < shrunk.mean[0] < 3), bool(abs(shrunk.mean[1]) < 0.5)
