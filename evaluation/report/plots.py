@@ -86,6 +86,7 @@ def _mark_text(name: str, mark: Mark) -> str:
 
 
 def svg_figure(css_class: str, title: str | None, *parts: Markup) -> Markup:
+    """Return an SVG element with a text alternative."""
     if title is None:
         return Markup('<svg class="{}" aria-hidden="true">{}</svg>').format(css_class, Markup("").join(parts))
     return Markup('<svg class="{}" role="img" aria-label="{}"><title>{}</title>{}</svg>').format(
@@ -94,12 +95,15 @@ def svg_figure(css_class: str, title: str | None, *parts: Markup) -> Markup:
 
 
 def svg_line(x1: float, y1: float, x2: float, y2: float, css_class: str) -> Markup:
+    """Return an SVG line."""
     return Markup('<line x1="{}%" y1="{}%" x2="{}%" y2="{}%" class="{}"/>').format(x1, y1, x2, y2, css_class)
 
 
 def svg_circle(x: float, y: float, radius: float, css_class: str) -> Markup:
+    """Return an SVG circle."""
     return Markup('<circle cx="{}%" cy="{}%" r="{}" class="{}"/>').format(x, y, radius, css_class)
 
 
 def svg_text(text: str, x: float, y: float, css_class: str) -> Markup:
+    """Return an SVG text."""
     return Markup('<text x="{}%" y="{}%" class="{}">{}</text>').format(round(x, 2), round(y, 2), css_class, text)
