@@ -8,7 +8,8 @@ Without any effect, the share of simulations with a shown effect is the family-w
 effects, the tables have the share of simulations in which a shown effect is false; the share of false effects among
 the effects worth a look (false discovery rate, at most 10 %); the share of planted effects that each test finds, and
 that a Bonferroni correction of the naive z test (each descriptor's own standard error) finds; the share of shrunk
-intervals that contain the truth, of all effects and of the shown ones; and how far the ten largest estimates overstate the truth.
+intervals that contain the truth, of all effects and of the shown ones; and how far the ten largest estimates overstate
+the truth.
 
 The testbed's grammar (paper edition, four responses to a cell): how many of the twenty largest planted effects are
 shown, and how many shown effects have the wrong sign.
