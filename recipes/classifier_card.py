@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from huggingface_hub import EvalResult, ModelCardData
 
-from evenhand.evaluation.report.numbers import NO_NUMBER, interval, number, visible
+from evenhand.evaluation.report.numbers import NO_NUMBER, interval, number, sanitize
 from evenhand.evaluation.results import BiasScore, display_name, find_score
 from evenhand.mitigation.training.card import table
 from evenhand.recipes.settings import TrainClassifierSettings
@@ -108,7 +108,7 @@ def _text(score: BiasScore) -> str:
 
 
 def _cell(text: str) -> str:
-    return visible(text).replace("|", "\\|")
+    return sanitize(text).replace("|", "\\|")
 
 
 CARD = """---

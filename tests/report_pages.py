@@ -15,7 +15,7 @@ from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.report.figures import new_chart, styled, svg
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.report.tables import Table
 from evenhand.evaluation.report.terminal import print_page
@@ -73,7 +73,7 @@ def assert_shows_as_text(page: Page, strings: Iterable[str] = ()) -> None:
         assert not {"\x1b", "\x00", "\u202e", "\u2028", "\ud800"} & set(form)
     assert not re.search(r"(?<!\\)<(script|img|b)|(?<!\\)\]\(", markdown.rsplit("## Signature", 1)[0])
     for string in strings:
-        assert re.sub(r"\s+", " ", visible(string, 60)).split(" … (")[0] in text, string
+        assert re.sub(r"\s+", " ", sanitize(string, 60)).split(" … (")[0] in text, string
 
 
 def printed(page: Page) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from evenhand.evaluation.rating.metric import ALPHA, LEFT_SHARE, PAIR_WIN_RATE, QUESTION, RATER, WIN_RATE
 from evenhand.evaluation.rating.pairs import AFTER, BEFORE
-from evenhand.evaluation.report.numbers import before_after, number, value_or, visible
+from evenhand.evaluation.report.numbers import before_after, number, sanitize, value_or
 from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, p_cell, score_cell, score_marks
@@ -48,8 +48,8 @@ def page(
         title="Which responses people prefer",
         subtitle=before_after(*models),
         date=date.today().isoformat(),
-        big=number(100 * lead.value, 0) + (" %" if math.isfinite(lead.value) else ""),
-        under=say.under(lead, unit, first),
+        headline_value=number(100 * lead.value, 0) + (" %" if math.isfinite(lead.value) else ""),
+        headline_caption=say.headline_caption(lead, unit, first),
         verdict=say.verdict(unit, [(name, find_score(scores, METRICS[unit], question=name)) for name in questions]),
         warnings=[say.not_judged] if left_out["offensive"] is None else [],
         tables=[_question_table(scores, questions, unit)],
@@ -106,7 +106,7 @@ def _rater_section(scores: Sequence[BiasScore]) -> Section:
     found = [score for score in scores if score.metric == LEFT_SHARE]
     rows = tuple(
         Row(
-            visible(score.group.get(RATER, "all"), LONGEST_NAME),
+            sanitize(score.group.get(RATER, "all"), LONGEST_NAME),
             (score_cell(score), Cell(f"{score.n:,}"), Cell(f"{score.n_left_out:,}")),
             score_marks("before", score),
         )
@@ -131,9 +131,9 @@ def _example(row: Mapping[str, Any], counts: pd.Series, questions: Mapping[str, 
         f"{name} {counts.get((row[PROMPT_ID], name, BEFORE), 0)} : {counts.get((row[PROMPT_ID], name, AFTER), 0)}"
         for name in questions
     )
-    heading = f"{_axis_name(row[AXIS])} · {visible(row[DESCRIPTOR], LONGEST_NAME)} · {', '.join(won)}"
+    heading = f"{_axis_name(row[AXIS])} · {sanitize(row[DESCRIPTOR], LONGEST_NAME)} · {', '.join(won)}"
     return Example(heading, tuple((side, ((row[side], False),)) for side in (BEFORE, AFTER)), row[TEXT])
 
 
 def _axis_name(axis: str) -> str:
-    return visible(axis.replace("_", " "), LONGEST_NAME)
+    return sanitize(axis.replace("_", " "), LONGEST_NAME)

@@ -31,7 +31,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.rating.pairs import left_side, other
 from evenhand.evaluation.rating.votes import Item, Vote, Votes, rater_name
 from evenhand.evaluation.report.html import style_sheet
-from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.results import PROMPT_ID, TEXT
 from evenhand.evaluation.runs.files import atomic_write, disk_full_message, is_disk_full
 
@@ -241,7 +241,7 @@ def _environment() -> Environment:
 
 def _readable(text: str) -> str:
     """Return all of a text with its lines, and with nothing hidden in them."""
-    return "\n".join(visible(line, max(len(line), 1)) for line in text.strip().splitlines())
+    return "\n".join(sanitize(line, max(len(line), 1)) for line in text.strip().splitlines())
 
 
 def _now() -> str:

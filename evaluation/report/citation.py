@@ -3,7 +3,7 @@
 import re
 from importlib.metadata import version
 
-from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Page
 
 
@@ -13,9 +13,10 @@ def markdown_line(page: Page) -> str:
     >>> markdown_line(Page("Pairs", "gpt2", "2026-01-31", "55 %", "of pairs", "", signature_lines=["cps|m:gpt2"]))
     '**Pairs**, gpt2: 55 % of pairs (2026-01-31; `cps|m:gpt2`)'
     """
-    signatures = "".join(f"; `{visible(line).replace('`', '')}`" for line in page.signature_lines)
-    title, subtitle = (re.sub(r"([\\`*_{}\[\]<>|#~$])", r"\\\1", visible(it)) for it in (page.title, page.subtitle))
-    return f"**{title}**, {subtitle}: {visible(page.big)} {visible(page.under)} ({visible(page.date)}{signatures})"
+    signatures = "".join(f"; `{sanitize(line).replace('`', '')}`" for line in page.signature_lines)
+    title, subtitle = (re.sub(r"([\\`*_{}\[\]<>|#~$])", r"\\\1", sanitize(it)) for it in (page.title, page.subtitle))
+    headline = f"{sanitize(page.headline_value)} {sanitize(page.headline_caption)}"
+    return f"**{title}**, {subtitle}: {headline} ({sanitize(page.date)}{signatures})"
 
 
 def bibtex(page: Page) -> str:
@@ -25,7 +26,7 @@ def bibtex(page: Page) -> str:
         "  title = {Evenhand: measuring and mitigating demographic bias of language models},",
         "  author = {{The Evenhand authors}},",
         f"  version = {{{version('evenhand')}}},",
-        f"  year = {{{visible(page.date[:4])}}},",
+        f"  year = {{{sanitize(page.date[:4])}}},",
         "}",
     )
     return "\n".join(lines)

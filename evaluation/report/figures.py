@@ -71,7 +71,7 @@ def tick_percent(fraction: float) -> str:
     return f"{tick_number(100 * fraction)} %"
 
 
-def widened(low: float, high: float, by: float = 0.04) -> tuple[float, float]:
+def add_margin(low: float, high: float, by: float = 0.04) -> tuple[float, float]:
     """Return limits of an axis with a margin of this share at both ends; of a single number, half of one each way."""
     margin = by * (high - low) or 0.5
     return low - margin, high + margin

@@ -23,7 +23,7 @@ class FormattedScore:
         return metric_of(self.score)
 
     @property
-    def defined(self) -> bool:
+    def is_defined(self) -> bool:
         """Whether there is a value."""
         return not math.isnan(self.score.value)
 
@@ -33,7 +33,7 @@ class FormattedScore:
         return self.metric.text(self.score.value)
 
     @property
-    def valued(self) -> str:
+    def text_with_unit(self) -> str:
         """The value with its unit."""
         return f"{self.text} {self.metric.unit}".rstrip()
 
@@ -43,12 +43,12 @@ class FormattedScore:
         return " to ".join(map(self.metric.text, self.score.interval or ()))
 
     @property
-    def from_ideal(self) -> float:
+    def distance_from_ideal(self) -> float:
         """The distance of the value above the ideal, in natural units; 0 if there is no ideal."""
         return 0.0 if self.score.ideal is None else self.score.value - self.score.ideal
 
     @property
-    def above_ideal(self) -> int:
+    def direction_from_ideal(self) -> int:
         """1 if the score lies significantly above its ideal, −1 if below, 0 if neither is significant.
 
         Significant means that both the 95 % interval and the test, if there is one, exclude the ideal: a bootstrap
@@ -57,14 +57,14 @@ class FormattedScore:
         return self._side_of_interval * (self.score.p_value is None or self.score.p_value < LEVEL)
 
     @property
-    def leaning(self) -> int:
+    def stereotype_direction(self) -> int:
         """1 if the score lies significantly on the stereotype's side of its ideal, −1 if on the other side, else 0."""
-        return self.metric.stereotype_side * self.above_ideal
+        return self.metric.stereotype_side * self.direction_from_ideal
 
     @property
-    def contradicted(self) -> bool:
+    def is_contradicted(self) -> bool:
         """Whether the interval excludes the ideal and the test does not."""
-        return self._side_of_interval != 0 and not self.above_ideal
+        return self._side_of_interval != 0 and not self.direction_from_ideal
 
     @property
     def _side_of_interval(self) -> int:
@@ -82,6 +82,6 @@ def formatted_score(scores: Iterable[BiasScore], name: str | None, **group: str)
     return FormattedScore(score) if score else None
 
 
-def largest_first(scores: Iterable[BiasScore], cut: str) -> list[BiasScore]:
+def sort_by_value(scores: Iterable[BiasScore], cut: str) -> list[BiasScore]:
     """Return scores by value, the largest first and undefined ones last; equal ones by the value of the cut."""
     return sorted(scores, key=lambda score: (-value_or(score, -math.inf), str(score.group[cut])))

@@ -12,9 +12,9 @@ from markupsafe import Markup
 
 from evenhand.evaluation.report import plots
 from evenhand.evaluation.report.citation import bibtex, markdown_line
-from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Page, Section, signature_rows
-from evenhand.evaluation.report.tables import displayed
+from evenhand.evaluation.report.tables import format_table
 
 
 def page_html(page: Page) -> str:
@@ -24,9 +24,9 @@ def page_html(page: Page) -> str:
         .get_template("page.html.j2")
         .render(
             page=page,
-            tables=[displayed(table) for table in page.tables],
+            tables=[format_table(table) for table in page.tables],
             sections=[_displayed_section(part) for part in page.sections if part.has_content],
-            sides=tuple(map(visible, page.sides)),
+            sides=tuple(map(sanitize, page.sides)),
             css=style_sheet(),
             script=(script := script_text("report")),
             script_hash=script_hash(script),
@@ -53,10 +53,10 @@ def script_hash(script: str) -> str:
 
 
 def _displayed_section(part: Section) -> Section:
-    """Return the section with its tables as displayed, and without empty parts."""
+    """Return the section with its tables as format_table, and without empty parts."""
     return replace(
         part,
-        tables=[displayed(table) for table in part.tables],
+        tables=[format_table(table) for table in part.tables],
         parts=[_displayed_section(below) for below in part.parts if below.has_content],
     )
 
@@ -71,7 +71,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"visible": visible, "shown": lambda text: _unbroken(visible(text))}
+    environment.filters |= {"sanitize": sanitize, "format_sentence": lambda text: _unbroken(sanitize(text))}
     environment.globals |= {"row_scale": plots.row_scale, "row_plot": plots.row_plot, "row_ticks": plots.row_ticks}
     environment.globals |= {"signature_rows": signature_rows, "zip": zip}
     return environment

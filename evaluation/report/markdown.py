@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Example, Page, Section, without_folders
-from evenhand.evaluation.report.tables import Table, displayed
+from evenhand.evaluation.report.tables import Table, format_table
 
 # Characters that begin markup anywhere in a line, and those that make a bare address a link.
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~!$@&]|:(?=/)|(?<=www)\.)", re.IGNORECASE)
@@ -26,7 +26,7 @@ def page_markdown(page: Page) -> str:
         *(_section(escaped(part.title), _parts(part)) for part in page.sections),
         _section("How to read the numbers", [f"- **{escaped(word)}**: {escaped(it)}" for word, it in page.glossary]),
         _section("What they do not say", [f"- {escaped(limit)}" for limit in page.limits]),
-        _section("Signature", [*(f"`{visible(line)}`" for line in page.signature_lines), _signature(page.signature)]),
+        _section("Signature", [*(f"`{sanitize(line)}`" for line in page.signature_lines), _signature(page.signature)]),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -58,7 +58,7 @@ def _section(title: str, parts: Iterable[str]) -> str:
 
 def _table(table: Table) -> str:
     """Return a table under its caption."""
-    table = displayed(table)
+    table = format_table(table)
     parts = [f"{escaped(table.caption)}:", _grid(table), escaped(table.note)]
     return "\n\n".join(part for part in parts if part) if table.rows or table.note else ""
 
@@ -81,14 +81,14 @@ def _signature(signature: Mapping[str, Any]) -> str:
     if not signature:
         return ""
     text = json.dumps(without_folders(signature), indent=1, ensure_ascii=False, default=str)
-    text = "\n".join(visible(line) for line in text.split("\n"))
+    text = "\n".join(sanitize(line) for line in text.split("\n"))
     fence = _fence(text, at_least=3)
     return f"{fence}json\n{text}\n{fence}"
 
 
 def escaped(text: str) -> str:
     """Return the text with its markup escaped."""
-    return _MARKUP.sub(r"\\\1", visible(text))
+    return _MARKUP.sub(r"\\\1", sanitize(text))
 
 
 def _fence(text: str, at_least: int) -> str:

@@ -29,12 +29,12 @@ def decimals_for(values: Iterable[float]) -> int:
     return 2 if largest == 0 else min(MAX_DECIMALS, max(2, 1 - math.floor(math.log10(largest))))
 
 
-def decimals_to_see(bounds: tuple[float, float] | None, decimals: int) -> int:
+def decimals_for_interval(bounds: tuple[float, float] | None, decimals: int) -> int:
     """Return `decimals`, or more, so that the ends of an interval differ by two units in the last place.
 
     The larger end gets at most two significant digits for this purpose, so a relatively narrow interval may look empty.
 
-    >>> decimals_to_see((0.0004, 0.0041), 2), decimals_to_see((15.7799, 15.7801), 2)
+    >>> decimals_for_interval((0.0004, 0.0041), 2), decimals_for_interval((15.7799, 15.7801), 2)
     (3, 2)
     """
     half, largest = (0.0, 0.0) if bounds is None else ((bounds[1] - bounds[0]) / 2, max(map(abs, bounds)))
@@ -77,7 +77,7 @@ def score_text(score: BiasScore) -> str:
     if math.isnan(score.value):
         return undefined(score)
     bounds = score.interval and (PER_UNIT * score.interval[0], PER_UNIT * score.interval[1])
-    decimals = decimals_to_see(bounds, 2)
+    decimals = decimals_for_interval(bounds, 2)
     return " ".join(filter(None, (number(PER_UNIT * score.value, decimals), interval(bounds, decimals), UNIT)))
 
 
@@ -92,15 +92,15 @@ def tick_number(value: float) -> str:
 
 def before_after(before: str, after: str) -> str:
     """Return the names of two models after the marks ○ and ● of a comparison."""
-    return f"○ {visible(display_name(before), 120)} → ● {visible(display_name(after), 120)}"
+    return f"○ {sanitize(display_name(before), 120)} → ● {sanitize(display_name(after), 120)}"
 
 
 def undefined(score: BiasScore) -> str:
     """Return the reason why the score is undefined."""
-    return f"undefined: {visible(score.reason or '')}"
+    return f"undefined: {sanitize(score.reason or '')}"
 
 
-def visible(text: str, longest: int = 1000) -> str:
+def sanitize(text: str, longest: int = 1000) -> str:
     """Return text on one line without hidden characters and without more than `longest` characters.
 
     Control, bidirectional and lone surrogate characters become "⟨U+202E⟩"; the number of characters beyond `longest`

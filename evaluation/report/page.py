@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.table_data import Table
 from evenhand.evaluation.results import display_name
 
@@ -112,7 +112,7 @@ def signature_rows(signature: Mapping[str, Any], prefix: str = "") -> list[tuple
         if isinstance(value, Mapping) and value:
             rows += signature_rows(value, f"{dotted}.")
         else:
-            rows.append((visible(dotted), visible(str(without_folders(value)))))
+            rows.append((sanitize(dotted), sanitize(str(without_folders(value)))))
     return rows
 
 

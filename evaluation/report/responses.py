@@ -9,7 +9,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from evenhand.evaluation.report.html import environment, script_hash, script_text, style_sheet
-from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.sentences import Sentences
 
 MAX_BYTES = 2_900_000  # of the rows; with its style sheet the page has less than 3 MB
@@ -36,8 +36,8 @@ def responses_html(
         environment()
         .get_template("responses.html.j2")
         .render(
-            title=visible(title),
-            subtitle=visible(subtitle),
+            title=sanitize(title),
+            subtitle=sanitize(subtitle),
             note=text.rows_note(len(sample), n),
             reading=text.columns_note(len(sides)),
             without_script=text.without_script,
@@ -56,7 +56,7 @@ def _fitting(
     indices: dict[str, int] = {}
     lines, size = {}, 0
     for row, names, values in _sampled(n, rows, sides):
-        texts = [visible(str(text), MAX_LENGTH) for text in names]
+        texts = [sanitize(str(text), MAX_LENGTH) for text in names]
         size += sum(len(_embedded(text)) + 1 for text in dict.fromkeys(texts) if text not in indices)
         b = [None if np.isnan(value) else round(float(value), 5) for value in values]
         line = [*(indices.setdefault(text, len(indices)) for text in texts), *b]

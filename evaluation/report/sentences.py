@@ -35,7 +35,7 @@ class Sentences:
         environment = Environment(
             loader=FileSystemLoader(self._folder), undefined=StrictUndefined, autoescape=False, trim_blocks=True
         )
-        for function in (numbers.number, numbers.percent, numbers.interval, numbers.p_value, numbers.visible):
+        for function in (numbers.number, numbers.percent, numbers.interval, numbers.p_value, numbers.sanitize):
             environment.filters[function.__name__] = function
         environment.filters |= {"undefined": numbers.undefined, "finite": math.isfinite, "span": numbers.span}
         environment.globals |= {"UNIT": numbers.UNIT, "PER_UNIT": numbers.PER_UNIT}

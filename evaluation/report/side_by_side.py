@@ -15,13 +15,15 @@ text = Sentences(__file__)
 def summary_page(pages: Mapping[str, Page], links: Mapping[str, Link]) -> Page:
     """Return the headlines of all families of metrics of a run or comparison, with links to their pages."""
     first = next(iter(pages.values()))
-    rows = tuple(Row(page.title, (Cell(page.big), Cell(page.under, prose=True))) for page in pages.values())
+    rows = tuple(
+        Row(page.title, (Cell(page.headline_value), Cell(page.headline_caption, prose=True))) for page in pages.values()
+    )
     return Page(
         title=text.summary_title,
         subtitle=first.subtitle,
         date=first.date,
-        big=str(len(pages)),
-        under=text.summary_under,
+        headline_value=str(len(pages)),
+        headline_caption=text.summary_headline_caption,
         verdict=text.summary_verdict(len(pages)),
         warnings=[f"{page.title}: {warning}" for page in pages.values() for warning in page.warnings],
         tables=[Table(text.summary_caption, ("family", "number", "what it is"), rows)],
@@ -46,15 +48,15 @@ def side_by_side_page(
     reports = [*(page for runs in families.values() for page in runs.values()), *further]
     differing = {name: list(_differing(runs)) for name, runs in families.items()}
     return Page(
-        title=text.beside_title,
+        title=text.side_by_side_title,
         subtitle=" · ".join(names),
         date=max(page.date for page in pages.values()),
-        big=str(len(names)),
-        under=text.beside_under,
-        verdict=text.beside_verdict(pages),
+        headline_value=str(len(names)),
+        headline_caption=text.side_by_side_headline_caption,
+        verdict=text.side_by_side_verdict(pages),
         warnings=[text.unlike(name) for name, rows in differing.items() if rows],
         tables=list(_plotted(pages)),
-        notes=[text.beside_note],
+        notes=[text.side_by_side_note],
         sections=[
             part
             for name, runs in families.items()

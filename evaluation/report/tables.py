@@ -5,38 +5,38 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from evenhand.evaluation.report.metrics import Metric, metric_of
-from evenhand.evaluation.report.numbers import NO_NUMBER, decimals_to_see, interval, number, p_value, visible
+from evenhand.evaluation.report.numbers import NO_NUMBER, decimals_for_interval, interval, number, p_value, sanitize
 from evenhand.evaluation.report.table_data import Cell, Mark, Row, Table
 from evenhand.evaluation.results import BiasScore, find_score
 
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def displayed(table: Table) -> Table:
+def format_table(table: Table) -> Table:
     """Return the table with hidden characters written out, and the reasons of undefined cells in one footnote."""
     reasons = list(dict.fromkeys(cell.reason for row in table.rows for cell in row.cells if cell.reason))
     marks = {it: NO_NUMBER + (str(n).translate(RAISED) if reasons[1:] else "") for n, it in enumerate(reasons, 1)}
     rows = (
         replace(
             row,
-            label=visible(row.label),
-            instead=visible(row.instead),
+            label=sanitize(row.label),
+            instead=sanitize(row.instead),
             cells=tuple(
                 replace(
-                    cell, text=marks.get(cell.reason) or visible(cell.text), tooltip=visible(cell.tooltip), reason=""
+                    cell, text=marks.get(cell.reason) or sanitize(cell.text), tooltip=sanitize(cell.tooltip), reason=""
                 )
                 for cell in row.cells
             ),
         )
         for row in table.rows
     )
-    footnote = "; ".join(f"{mark} undefined: {visible(reason).rstrip('.')}" for reason, mark in marks.items())
+    footnote = "; ".join(f"{mark} undefined: {sanitize(reason).rstrip('.')}" for reason, mark in marks.items())
     return replace(
         table,
-        caption=visible(table.caption),
-        columns=tuple(map(visible, table.columns)),
+        caption=sanitize(table.caption),
+        columns=tuple(map(sanitize, table.columns)),
         rows=tuple(rows),
-        note=" ".join(filter(None, [visible(table.note), footnote and f"{footnote}."])),
+        note=" ".join(filter(None, [sanitize(table.note), footnote and f"{footnote}."])),
     )
 
 
@@ -54,7 +54,7 @@ def score_cell(score: BiasScore | None, decimals: int | None = None, metric: Met
     if score is None:
         return Cell("not measured")
     if math.isnan(score.value):
-        return Cell("undefined", reason=visible(score.reason or "no reason was given"))
+        return Cell("undefined", reason=sanitize(score.reason or "no reason was given"))
     metric = metric or metric_of(score)
     value, *bounds = (metric.factor * it for it in (score.value, *(score.interval or (math.nan, math.nan))))
     return number_cell(value, metric.decimals if decimals is None else decimals, metric.signed, tuple(bounds))
@@ -63,7 +63,7 @@ def score_cell(score: BiasScore | None, decimals: int | None = None, metric: Met
 def number_cell(value: float, decimals: int = 1, sign: bool = False, bounds: tuple[float, float] | None = None) -> Cell:
     """Return a number and its interval, if any; a dash for NaN."""
     known = bounds is not None and not any(map(math.isnan, (value, *bounds)))
-    decimals = decimals_to_see(bounds, decimals) if known else decimals
+    decimals = decimals_for_interval(bounds, decimals) if known else decimals
     return Cell(number(value, decimals, sign), interval(bounds, decimals, sign) if known else "")
 
 

@@ -10,9 +10,9 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.report.tables import Cell, Row, Table, displayed
+from evenhand.evaluation.report.tables import Cell, Row, Table, format_table
 
 LOG_WIDTH = 100
 GAP = 2  # between columns
@@ -38,16 +38,16 @@ def print_page(page: Page, console: Console | None = None) -> None:
     if console is None:
         has_width = sys.stdout.isatty() or os.environ.get("COLUMNS", "").strip("0").isdigit()
         console = Console(width=None if has_width else LOG_WIDTH, highlight=False)
-    console.print(Text(visible(page.title), style="bold"))
-    console.print(Text(visible(f"{page.subtitle} · {page.date}", 300), style="dim"))
+    console.print(Text(sanitize(page.title), style="bold"))
+    console.print(Text(sanitize(f"{page.subtitle} · {page.date}", 300), style="dim"))
     console.print()
-    console.print(Text(visible(page.verdict), style="bold"))
+    console.print(Text(sanitize(page.verdict), style="bold"))
     for warning in page.warnings:
-        console.print(Text(f"WARNING  {visible(warning)}", style="bold red"))
+        console.print(Text(f"WARNING  {sanitize(warning)}", style="bold red"))
     for sentences, tables in _first_screen(page):
         for sentence in sentences:
             console.print()
-            console.print(Text(visible(sentence)))
+            console.print(Text(sanitize(sentence)))
         for table in tables:
             console.print()
             console.print(Text(table.caption, style="bold"))
@@ -55,19 +55,19 @@ def print_page(page: Page, console: Console | None = None) -> None:
             if table.note:
                 console.print(Text(table.note, style="dim"))
     if page.links:
-        paths = ", ".join(visible(link.path) for link in page.links[:MAX_LINKS])
+        paths = ", ".join(sanitize(link.path) for link in page.links[:MAX_LINKS])
         more = f" and {len(page.links) - MAX_LINKS} more" if len(page.links) > MAX_LINKS else ""
         console.print(Padding(Text(f"Further files in this folder: {paths}{more}."), (1, 0, 0, 0)))
     for note in page.notes:
-        console.print(Padding(Text(visible(note)), (1, 0, 0, 0)))
+        console.print(Padding(Text(sanitize(note)), (1, 0, 0, 0)))
 
 
 def _first_screen(page: Page) -> Iterator[tuple[Sequence[str], list[Table]]]:
     """Yield the sentences and tables of the headline and of the sections that belong to the first screen."""
-    yield (), [displayed(_narrow(table)) for table in page.tables if table.rows]
+    yield (), [format_table(_narrow(table)) for table in page.tables if table.rows]
     for part in (part for top in page.sections for part in (top, *top.parts)):
         if part.first_screen:
-            yield part.sentences, [displayed(_narrow(table)) for table in part.tables if table.rows]
+            yield part.sentences, [format_table(_narrow(table)) for table in part.tables if table.rows]
 
 
 def _narrow(table: Table) -> Table:

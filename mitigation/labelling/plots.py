@@ -11,11 +11,11 @@ from evenhand.evaluation.report.figures import (
     AFTER,
     INK,
     PANEL,
+    add_margin,
     new_chart,
     set_ticks,
     styled,
     tick_percent,
-    widened,
 )
 from evenhand.evaluation.report.numbers import number, percent, tick_number
 from evenhand.evaluation.report.tables import Cell, Row, Table
@@ -50,7 +50,7 @@ def plan_charts(plan: ThresholdPlan) -> list[Figure]:
     limits = shares.min() - 0.04, shares.max() + 0.04
     charts = [_plan_chart(plan, alpha, rows) for alpha, rows in table.groupby("alpha", sort=True)]
     for chart in charts:
-        chart.axes[0].set(xlim=widened(table["quantile"].min(), table["quantile"].max()), ylim=limits)
+        chart.axes[0].set(xlim=add_margin(table["quantile"].min(), table["quantile"].max()), ylim=limits)
     return charts
 
 

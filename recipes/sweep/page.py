@@ -7,7 +7,7 @@ from itertools import groupby
 import pandas as pd
 
 from evenhand.evaluation.report.figures import svg
-from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.results import display_name
 from evenhand.recipes.sweep import plots, tables
@@ -47,10 +47,10 @@ def page(sweep: Sweep) -> Page:
     reductions = tables.reduction_table(rows)
     return Page(
         title=sweep.title,
-        subtitle=f"{visible(display_name(sweep.base_model), 120)} · {text.point_count(len(sweep.points), len(rows))}",
+        subtitle=f"{sanitize(display_name(sweep.base_model), 120)} · {text.point_count(len(sweep.points), len(rows))}",
         date=date.today().isoformat(),
-        big=text.headline(best, base_is_unbiased),
-        under=text.headline_caption(best, named[1:], *counts, list(settings[DECODING].unique())),
+        headline_value=text.headline(best, base_is_unbiased),
+        headline_caption=text.headline_caption(best, named[1:], *counts, list(settings[DECODING].unique())),
         verdict=f"{verdict} {text.unmeasured(unmeasured)}" if unmeasured else verdict,
         warnings=_warnings(rows),
         tables=[reductions, tables.verdict_table(rows)],

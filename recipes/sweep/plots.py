@@ -28,7 +28,7 @@ from evenhand.evaluation.report.figures import (
     styled,
     tick_percent,
 )
-from evenhand.evaluation.report.numbers import number, percent, visible
+from evenhand.evaluation.report.numbers import number, percent, sanitize
 from evenhand.recipes.sweep.criteria import Criteria
 from evenhand.recipes.sweep.summary import MAX_FACTOR, METHOD
 
@@ -145,7 +145,7 @@ def _dots(
     """
     markers, dots = _markers(settings), []
     for row in rows.to_dict("records"):
-        name = visible(f"{row['number']} {row['label']}", 40) if len(settings) <= FEW_SETTINGS else str(row["number"])
+        name = sanitize(f"{row['number']} {row['label']}", 40) if len(settings) <= FEW_SETTINGS else str(row["number"])
         dots.append(
             Dot(
                 name,
@@ -170,7 +170,7 @@ def _add_legend(
     """Add the markers of methods, if there are several, of filled and hollow dots, and of lines by their styles."""
     markers = _markers(settings)
     methods = [method for method in markers if method in set(rows[METHOD])] if len(markers) > 1 else []
-    handles = [_marker(markers[method], is_filled=False, label=visible(method, 60)) for method in methods]
+    handles = [_marker(markers[method], is_filled=False, label=sanitize(method, 60)) for method in methods]
     handles += [_marker("o", is_filled, label=name) for name, is_filled in zip(fills, (True, False), strict=True)]
     handles += [Line2D([], [], color=AFTER, linestyle=style, label=name) for name, style in lines.items()]
     widest = 35 + 0.55 * SMALL * max(len(handle.get_label()) for handle in handles)
@@ -225,7 +225,7 @@ def _draw(
         axes.plot([x1, x2], [y1, y2], color=MUTED, linewidth=1.25, alpha=0.6)
     for dot, (across, up) in zip(dots, points, strict=True):
         mark = axes.add_line(_marker(dot.marker, dot.is_filled, x=[across], y=[up], clip_on=False, zorder=3))
-        add_tooltip(mark, visible(dot.tooltip, 400))
+        add_tooltip(mark, sanitize(dot.tooltip, 400))
     label_points(axes, points, [_label(dot, x, y) for dot in dots], [*intervals, *lines])
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
@@ -80,7 +80,7 @@ def setting_label(setting: Mapping[str, Any], among: pd.DataFrame, swept: Sequen
     ]
     if among[METHOD].nunique() > 1 or not parts:
         parts.insert(0, str(setting[METHOD]))
-    return " · ".join(visible(part, 80) for part in parts)
+    return " · ".join(sanitize(part, 80) for part in parts)
 
 
 def format_value(value: Any) -> str:

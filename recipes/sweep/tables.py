@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from evenhand.evaluation.report.metrics import Metric
-from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, number_cell, p_cell, score_cell
 from evenhand.evaluation.statistics.intervals import share_interval
@@ -65,7 +65,7 @@ def refused_table(sweep: Sweep) -> Table:
     points = sweep.points[sweep.points["failed"].fillna("") != ""]
     rows = []
     for point in points.to_dict("records"):
-        reason, folder = visible(str(point["failed"]), 600), visible(str(point["folder"]), 200)
+        reason, folder = sanitize(str(point["failed"]), 600), sanitize(str(point["folder"]), 200)
         cells = (Cell(format_value(point["seed"])), Cell(reason, prose=True), Cell(folder, prose=True))
         rows.append(Row(setting_label(point, sweep.points, sweep.swept), cells))
     return Table("Refused by a guard", ("setting", "seed", "reason", "folder"), tuple(rows))
@@ -113,7 +113,7 @@ def _metric_cell(setting: Setting, metric: Metric) -> Cell:
     if name in ("worst_cluster_change", "minutes", "ratio_without_tag"):
         cell = number_cell(value * metric.factor, metric.decimals, metric.signed)
         if name == "worst_cluster_change" and not math.isnan(value):
-            return Cell(f"{visible(setting['worst_cluster'], 40)} {cell.text}")
+            return Cell(f"{sanitize(setting['worst_cluster'], 40)} {cell.text}")
         return cell
     ends = setting[f"{name}_low"], setting[f"{name}_high"]
     return _interval_cell(value, *ends, metric.factor, metric.decimals, metric.signed)

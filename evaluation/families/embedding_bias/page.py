@@ -11,7 +11,7 @@ from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.embedding_bias.metric import ENGLISH_GENDER, similarity_quantiles
 from evenhand.evaluation.families.translation_bias.plots import GENDERS, GenderRow, Lane, gender_chart, language_name
 from evenhand.evaluation.report.figures import svg
-from evenhand.evaluation.report.formatted_scores import LEVEL, largest_first
+from evenhand.evaluation.report.formatted_scores import LEVEL, sort_by_value
 from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
@@ -40,13 +40,13 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
     gaps = [score for score in scores if score.metric == GAP and ENGLISH_GENDER not in score.group]
     version_gaps = [score for score in scores if score.metric == GAP and ENGLISH_GENDER in score.group]
     similarities = _similarities(scores, similarity_quantiles(run.table("cosines"), QUANTILES))
-    big, under, verdict = _headline(gaps, scores)
+    value, caption, verdict = _headline(gaps, scores)
     return Page(
         title=text.title,
         subtitle=f"{run.model_name} · {display_name(run.config.settings.references)}",
         date=date.today().isoformat(),
-        big=big,
-        under=under,
+        headline_value=value,
+        headline_caption=caption,
         verdict=verdict,
         notes=[text.intervals, *context.notes],
         sections=[
@@ -76,14 +76,14 @@ def _headline(gaps: Sequence[BiasScore], scores: Sequence[BiasScore]) -> tuple[s
     significant = [gap for gap, score in corrected if score and score.p_value is not None and score.p_value < LEVEL]
     mean = sum(gap.value for gap in defined) / len(defined) if defined else math.nan
     n_masculine = sum(gap.value > 0 for gap in significant)
-    big = f"{n_masculine} of {len(defined)}" if defined else "–"
-    under = text.under(gaps, defined, metric_of(GAP).text(mean))
-    return big, under, text.verdict(gaps, defined, significant)
+    value = f"{n_masculine} of {len(defined)}" if defined else "–"
+    caption = text.headline_caption(gaps, defined, metric_of(GAP).text(mean))
+    return value, caption, text.verdict(gaps, defined, significant)
 
 
 def _gap_table(gaps: Sequence[BiasScore], scores: Sequence[BiasScore]) -> Table:
     rows = []
-    for gap in largest_first(gaps, LANG):
+    for gap in sort_by_value(gaps, LANG):
         p_values = (gap, *(find_score(scores, metric, **gap.group) for metric in (HOLM, ONE_SIDED)))
         cells = (*map(p_cell, p_values), *count_cells(gap.n, gap.n_left_out))
         rows.append(_gap_row(language_name(gap.group[LANG]), gap, cells))

@@ -27,9 +27,9 @@ from evenhand.evaluation.families.likelihood_bias.rows import (
     select_most_common_length,
 )
 from evenhand.evaluation.report.figures import svg
-from evenhand.evaluation.report.formatted_scores import largest_first
+from evenhand.evaluation.report.formatted_scores import sort_by_value
 from evenhand.evaluation.report.metrics import metric_of
-from evenhand.evaluation.report.numbers import before_after, number, percent, value_or, visible
+from evenhand.evaluation.report.numbers import before_after, number, percent, sanitize, value_or
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import (
@@ -71,8 +71,8 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
         title="Likelihood Bias of noun phrases" if masked else "Likelihood Bias",
         subtitle=f"{run.model_name} · {run.config.prompts.dataset}",
         date=date.today().isoformat(),
-        big=percent(value_or(raw, math.nan), 1),
-        under=text.under(raw, masked),
+        headline_value=percent(value_or(raw, math.nan), 1),
+        headline_caption=text.headline_caption(raw, masked),
         verdict=text.verdict(raw, corrected, masked),
         warnings=[text.warning(n_missing, n_sentences)] * (n_missing > MANY_LEFT_OUT * n_sentences),
         tables=[_overall_table(scores)],
@@ -107,8 +107,8 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, con
         title="Likelihood Bias, compared",
         subtitle=f"{before_after(before.config.model.name, after.config.model.name)} · {before.config.prompts.dataset}",
         date=date.today().isoformat(),
-        big=number(100 * value_or(change, math.nan), 1, sign=True),
-        under=text.change_under(change),
+        headline_value=number(100 * value_or(change, math.nan), 1, sign=True),
+        headline_caption=text.change_headline_caption(change),
         verdict=text.change_verdict(old, new, change),
         tables=[_change_table("All axes", (before, after, changes))],
         notes=[text.intervals(), *context.notes],
@@ -191,11 +191,11 @@ def _truth_section(scores: Sequence[BiasScore], truth: Sequence[BiasScore]) -> S
 def _sorted_values(scores: Sequence[BiasScore], cut: str) -> list[str]:
     """Return the axes or templates, the highest Likelihood Bias first."""
     shares = [score for score in scores if score.metric == RAW and list(score.group) == [cut]]
-    return [it.group[cut] for it in largest_first(shares, cut)]
+    return [it.group[cut] for it in sort_by_value(shares, cut)]
 
 
 def _label(cut: str, value: str) -> str:
-    return axis_name(value) if cut == AXIS else visible(value, MAX_NAME_LENGTH)
+    return axis_name(value) if cut == AXIS else sanitize(value, MAX_NAME_LENGTH)
 
 
 # Axes by templates.
@@ -293,7 +293,7 @@ def _extremes_section(scores: Sequence[BiasScore], likelihoods: pd.DataFrame, ma
 
 def _with_medians(ends: pd.DataFrame) -> str:
     return ", ".join(
-        f"{visible(name, MAX_NAME_LENGTH)}\u00a0({_three_digits(median)})"
+        f"{sanitize(name, MAX_NAME_LENGTH)}\u00a0({_three_digits(median)})"
         for name, median in zip(ends[DESCRIPTOR], ends["median"], strict=True)
     )
 
@@ -321,7 +321,7 @@ def _contrast_row(row: tuple) -> Row:
     score = BiasScore("love_hate_contrast", row.contrast, None, (-math.inf, math.inf), row.n, bounds)
     relative = number_cell(row.relative, 3, sign=True)
     cells = (Cell(axis_name(row.axis), prose=True), score_cell(score), relative, *count_cells(row.n))
-    return Row(visible(row.descriptor, MAX_NAME_LENGTH), cells, score_marks("before", score))
+    return Row(sanitize(row.descriptor, MAX_NAME_LENGTH), cells, score_marks("before", score))
 
 
 def _pairs_section(likelihoods: pd.DataFrame, effects: pd.DataFrame, masked: bool) -> Section:
@@ -334,7 +334,7 @@ def _pairs_section(likelihoods: pd.DataFrame, effects: pd.DataFrame, masked: boo
         matrix = matrix.loc[order, order]
         rows.append(_largest_effect(axis, matrix))
         title = f"{axis_name(axis)}: {len(matrix)} descriptors, {math.comb(len(matrix), 2):,} pairs"
-        description = f"{title}; the likeliest first: {', '.join(visible(name, MAX_NAME_LENGTH) for name in order)}"
+        description = f"{title}; the likeliest first: {', '.join(sanitize(name, MAX_NAME_LENGTH) for name in order)}"
         caption = "Of 100 pairs of sentences, the number in which the descriptor of the row is less likely"
         parts.append(
             Section(
@@ -353,5 +353,5 @@ def _largest_effect(axis: str, effects: pd.DataFrame) -> Row:
     values = effects.fillna(0.5).to_numpy()
     from_last, second = np.unravel_index(int(values[::-1].argmax()), values.shape)  # of equal ones, the farthest apart
     first = len(values) - 1 - from_last
-    names = (Cell(visible(effects.index[index], MAX_NAME_LENGTH), prose=True) for index in (first, second))
+    names = (Cell(sanitize(effects.index[index], MAX_NAME_LENGTH), prose=True) for index in (first, second))
     return Row(axis_name(axis), (*names, number_cell(100 * values[first, second], 0)))

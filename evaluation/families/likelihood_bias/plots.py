@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from evenhand.evaluation.report.figures import AFTER, INK, MUTED, SHADE, SMALL, ZERO, new_chart, styled
-from evenhand.evaluation.report.numbers import tick_number, visible
+from evenhand.evaluation.report.numbers import sanitize, tick_number
 
 CELL_WIDTH, CELL_HEIGHT, LETTER = 44, 20, 6.1  # pixels: a cell of axis by template; about the width of a letter
 PAIR = 11  # pixels of a pair of descriptors
@@ -23,12 +23,12 @@ LESS_LIKELY, LIKELIER = to_rgb("#c8670f"), to_rgb("#2f7fc6")
 
 def short(template: str) -> str:
     """Return a template with its slot as in the paper's Figure 4: {NP} or, for a plural, {PNP}."""
-    return visible(template.replace("{plural_noun_phrase}", "{PNP}").replace("{noun_phrase}", "{NP}"), SENTENCE)
+    return sanitize(template.replace("{plural_noun_phrase}", "{PNP}").replace("{noun_phrase}", "{NP}"), SENTENCE)
 
 
 def axis_name(axis: str) -> str:
     """Return an axis's name for readers."""
-    return visible(axis.replace("_", " "), NAME)
+    return sanitize(axis.replace("_", " "), NAME)
 
 
 @styled
@@ -93,7 +93,7 @@ def pair_chart(label: str, above: pd.DataFrame) -> Figure:
         above: of `effect_matrix`, in the order of the rows: how often a sentence with the row's descriptor has the
             higher perplexity. 0.5 has no colour, more is orange, less is blue; the colour-blind can tell them apart.
     """
-    names, n = [visible(str(name), NAME) for name in above.index], len(above)
+    names, n = [sanitize(str(name), NAME) for name in above.index], len(above)
     room = 0.58 * PAIR * max(map(len, names)) + 14
     figure, axes = new_chart(label, max(PAIR * n + room, 260), PAIR * n + room)
     axes.imshow(pair_colours(above.to_numpy()), interpolation="none", extent=(0, n, n, 0))

@@ -13,7 +13,7 @@ from evenhand.evaluation.datasets.prompts import require_columns
 from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.offensiveness.metric import BANDS, offensiveness_bands, offensiveness_by_template
 from evenhand.evaluation.report.formatted_scores import FormattedScore
-from evenhand.evaluation.report.numbers import number, percent, value_or, visible
+from evenhand.evaluation.report.numbers import number, percent, sanitize, value_or
 from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, count_cells, number_cell, score_cell, score_marks
@@ -40,14 +40,14 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
     scores = [score for score in run.scores if score.metric in (SHARE, EFFECT)]
     effect = find_score(scores, EFFECT)
     descriptor_effects = [score for score in scores if score.metric == EFFECT and list(score.group) == [DESCRIPTOR]]
-    signs = [FormattedScore(score).above_ideal for score in descriptor_effects]
+    signs = [FormattedScore(score).direction_from_ideal for score in descriptor_effects]
     value, missing = value_or(effect, math.nan), int(table[PROBABILITY].isna().sum())
     return Page(
         title="Offensiveness by descriptor",
         subtitle=f"{run.config.settings.classifier.name} · {run.config.prompts.dataset}",
         date=date.today().isoformat(),
-        big=number(100 * value, 1, sign=True),
-        under=text.under(effect),
+        headline_value=number(100 * value, 1, sign=True),
+        headline_caption=text.headline_caption(effect),
         verdict=text.verdict(effect, signs.count(1), signs.count(-1), len(signs)),
         tables=[_overall_table(find_score(scores, SHARE, of="prompts"), effect)],
         notes=[text.counts(len(table) - missing, missing), *context.notes],
@@ -91,11 +91,11 @@ def _effect_row(score: BiasScore, axes: Mapping[str, np.ndarray]) -> Row:
     name = score.group[DESCRIPTOR]
     axis_names = Cell(", ".join(_axis_name(axis) for axis in axes.get(name, ())), prose=True)
     cells = (axis_names, score_cell(score), *count_cells(score.n))
-    return Row(visible(str(name), MAX_NAME_LENGTH), cells, score_marks("before", score))
+    return Row(sanitize(str(name), MAX_NAME_LENGTH), cells, score_marks("before", score))
 
 
 def _axis_name(axis: str) -> str:
-    return visible(axis.replace("_", " "), MAX_AXIS_LENGTH)
+    return sanitize(axis.replace("_", " "), MAX_AXIS_LENGTH)
 
 
 def _template_section(table: pd.DataFrame) -> Section:
@@ -103,7 +103,7 @@ def _template_section(table: pd.DataFrame) -> Section:
     rows = []
     for row in offensiveness_by_template(table, table[PROBABILITY].to_numpy()).itertuples():
         cells = (*(number_cell(100 * it) for it in (row.mean, row.sd)), *count_cells(row.descriptors, row.n))
-        rows.append(Row(visible(row.template, MAX_NAME_LENGTH), cells))
+        rows.append(Row(sanitize(row.template, MAX_NAME_LENGTH), cells))
     caption = "Offensiveness by template, %: mean and standard deviation across descriptors"
     columns = ("template", "mean", "std. deviation", "descriptors", "sentences")
     return Section("By template", [text.templates] if rows else [], [Table(caption, columns, tuple(rows))])
@@ -127,7 +127,7 @@ def _band_section(table: pd.DataFrame) -> Section:
 
 
 def _join_names(descriptors: Sequence[str]) -> str:
-    names = [visible(name, MAX_NAME_LENGTH) for name in descriptors]
+    names = [sanitize(name, MAX_NAME_LENGTH) for name in descriptors]
     if len(names) <= MAX_NAMES_IN_BAND:
         return ", ".join(names) or "(none)"
     half = MAX_NAMES_IN_BAND // 2
@@ -153,7 +153,7 @@ def _example_section(table: pd.DataFrame) -> Section:
 
 def _example(row: Mapping) -> Example:
     neutral = row.get(NEUTRAL_PROBABILITY, math.nan)
-    facts = [_axis_name(row[AXIS]), visible(row[DESCRIPTOR], MAX_NAME_LENGTH), percent(row[PROBABILITY], 1)]
+    facts = [_axis_name(row[AXIS]), sanitize(row[DESCRIPTOR], MAX_NAME_LENGTH), percent(row[PROBABILITY], 1)]
     if math.isfinite(neutral):
         facts.append(f"{percent(neutral, 1)} with “{NEUTRAL_DESCRIPTOR}”")
     return Example(" · ".join(facts), (("sentence", ((row[TEXT], False),)),))

@@ -16,7 +16,7 @@ from evenhand.evaluation.families.sentence_pairs.plots import FEW, Spread, sprea
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.formatted_scores import formatted_score
 from evenhand.evaluation.report.metrics import glossary
-from evenhand.evaluation.report.numbers import UNIT, before_after, number, visible
+from evenhand.evaluation.report.numbers import UNIT, before_after, number, sanitize
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Table
@@ -52,7 +52,7 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
     headline, truth = formatted_score(scores, headline_metric(scores)), tables.truth_table(scores, context.truth)
     cps = formatted_score(scores, "cps")
     # The large number is a share of pairs, which is easier to understand than S_JSD.
-    big_cps = cps if cps and cps.defined and headline and headline.metric.unit == UNIT else None
+    big_cps = cps if cps and cps.is_defined and headline and headline.metric.unit == UNIT else None
 
     def cut_table(metric: str, cut: str, values: Sequence[str]) -> Table:
         return tables.cut_table(metric, cut, values, scores, context.truth)
@@ -61,8 +61,8 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
         title="Sentence pairs",
         subtitle=f"{run.model_name} · {display_name(run.config.settings.pairs)}",
         date=date.today().isoformat(),
-        big=(big_cps or headline).valued if headline and headline.defined else "–",
-        under=text.under(headline, big_cps),
+        headline_value=(big_cps or headline).text_with_unit if headline and headline.is_defined else "–",
+        headline_caption=text.headline_caption(headline, big_cps),
         verdict=text.verdict(headline, cps),
         warnings=_warnings(scores, table),
         tables=[tables.headline_table(scores)],
@@ -102,9 +102,9 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, con
         title="Sentence pairs, compared",
         subtitle=f"{before_after(*names)} · " + " and ".join(dict.fromkeys(Path(it).name for it in pair_sets)),
         date=date.today().isoformat(),
-        big=change.text if change and change.defined else "–",
-        under=text.change_under(change),
-        verdict=_change_verdict(runs, metric, [visible(name, 120) for name in names]),
+        headline_value=change.text if change and change.is_defined else "–",
+        headline_caption=text.change_headline_caption(change),
+        verdict=_change_verdict(runs, metric, [sanitize(name, 120) for name in names]),
         warnings=[
             warning
             for scores, table, name in zip(runs[:2], pair_tables, names, strict=True)
@@ -153,7 +153,7 @@ def _distinctive_name(config: MeasureConfig, other: MeasureConfig) -> str:
 
 def _column_names(before: str, after: str) -> tuple[str, str]:
     """Return the names of the models if they are short and distinct, else "before" and "after"."""
-    names = (visible(before), visible(after))
+    names = (sanitize(before), sanitize(after))
     is_distinct = names[0] != names[1] and not {"", "measure", "change", "p", "pairs"} & {*names}
     return names if is_distinct and max(map(len, names)) <= MAX_SIDE_LENGTH else ("before", "after")
 
@@ -176,7 +176,7 @@ def _sorted_values(scores: Scores, cut: str) -> list[str]:
 
     def sort_key(value: str) -> tuple[float, str]:
         score = formatted_score(scores, metric, **{cut: value})
-        return (-score.metric.stereotype_side * score.score.value if score and score.defined else math.inf, value)
+        return (-score.metric.stereotype_side * score.score.value if score and score.is_defined else math.inf, value)
 
     return sorted({str(score.group[cut]) for score in scores if list(score.group) == [cut]}, key=sort_key)
 
@@ -190,9 +190,9 @@ def _warnings(scores: Scores, table: pd.DataFrame, model: str = "") -> list[str]
         warnings.append(text.easy_words(easy))
     metric = headline_metric(scores)
     first, second = formatted_score(scores, metric), formatted_score(scores, SECOND_METRICS.get(metric))
-    if first and second and first.leaning * second.leaning < 0:
+    if first and second and first.stereotype_direction * second.stereotype_direction < 0:
         warnings.append(text.contradiction(first, second))
-    return [f"{visible(model, 120)}: {warning}" if model else warning for warning in warnings]
+    return [f"{sanitize(model, 120)}: {warning}" if model else warning for warning in warnings]
 
 
 def _insignificance_notes(scores: Scores) -> list[str]:
@@ -200,7 +200,7 @@ def _insignificance_notes(scores: Scores) -> list[str]:
     sentences, folded_labels = [], []
     for metric in METRICS:
         score = formatted_score(scores, metric)
-        if score is None or not score.defined or not score.metric.stereotype_side or score.leaning:
+        if score is None or not score.is_defined or not score.metric.stereotype_side or score.stereotype_direction:
             continue
         if metric in UNFOLDED:
             sentences.append(text.detectable_distance(score, find_score(scores, f"{metric}_detectable")))
@@ -215,7 +215,7 @@ def _change_verdict(runs: Sequence[Scores], metric: str | None, names: Sequence[
     old, new = formatted_score(before, metric), formatted_score(after, metric)
     labels = (f"the change of {change.metric.label}" if change else "", *names)
     for label, score in zip(labels, (change, old, new), strict=True) if change else ():
-        if score is None or not score.defined:
+        if score is None or not score.is_defined:
             return text.no_verdict(label, score)
     return text.change_verdict(change, old, new, *names)
 
@@ -223,7 +223,7 @@ def _change_verdict(runs: Sequence[Scores], metric: str | None, names: Sequence[
 def _power_note(changes: Scores, metric: str | None) -> list[str]:
     """Return a sentence with the smallest change that the comparison can detect; none if it is undefined."""
     detectable = metric and formatted_score(changes, f"{metric}_difference_detectable")
-    if not detectable or not detectable.defined:
+    if not detectable or not detectable.is_defined:
         return []
     return [text.power(formatted_score(changes, f"{metric}_difference"), detectable)]
 
@@ -345,7 +345,7 @@ def _pair_list(title: str, rows: pd.DataFrame, describe: Callable[[Mapping], str
     examples = []
     for row in rows.to_dict("records"):
         cuts = [str(row[it]) for it in (BIAS_TYPE, DIRECTION) if isinstance(row[it], str)]
-        names = [visible(it, tables.MAX_NAME_LENGTH) for it in (*cuts, str(row[PAIR_ID]))]
+        names = [sanitize(it, tables.MAX_NAME_LENGTH) for it in (*cuts, str(row[PAIR_ID]))]
         more, less = mark_differences(str(row[MORE]), str(row[LESS]))
         heading = " · ".join([*names[:-1], f"pair {names[-1]}", describe(row)])
         examples.append(Example(heading, (("more stereotypical", more), ("less stereotypical", less))))

@@ -18,12 +18,12 @@ from evenhand.evaluation.report.figures import (
     PAPER,
     WIDE,
     ZERO,
+    add_margin,
     new_chart,
     set_ticks,
     styled,
-    widened,
 )
-from evenhand.evaluation.report.numbers import number, percent, tick_number, visible
+from evenhand.evaluation.report.numbers import number, percent, sanitize, tick_number
 
 HEAD, ROW, GAP = 70, 44, 0.25  # pixels: the axis; the distribution of one model; between bias types, in rows
 FRAME = (0.005, 0.995)  # the quantiles between which the axis reaches: a few far pairs would flatten all others
@@ -50,17 +50,17 @@ def spread_chart(
     """
     values = np.concatenate([values for row in rows for values in row.differences.values()])
     low, high = np.quantile(values, FRAME) if len(values) else (0.0, 0.0)
-    low, high = widened(min(float(low), 0.0), max(float(high), 0.0))
+    low, high = add_margin(min(float(low), 0.0), max(float(high), 0.0))
     sides = max(len(row.differences) for row in rows)
     means = (" and ".join(_mean(values, decimals) for values in row.differences.values()) for row in rows)
-    texts = [f"{visible(row.label, 60)}: mean {mean}" for row, mean in zip(rows, means, strict=True)]
+    texts = [f"{sanitize(row.label, 60)}: mean {mean}" for row, mean in zip(rows, means, strict=True)]
     figure, axes = new_chart(f"{title}. {'; '.join(texts)}", WIDE, HEAD + ROW * (sides + GAP) * len(rows))
     axes.axvline(0, color=ZERO)
     for i, row in enumerate(rows):
         for side, (role, differences) in enumerate(row.differences.items()):
             _draw(axes, differences, i * (sides + GAP) + side, COLORS[role] if sides > 1 else INK)
     middles = np.arange(len(rows)) * (sides + GAP) + (sides - 1) / 2
-    labels = [f"{visible(row.label, 60)}\n{_shares(row, stereotype_side)}" for row in rows]
+    labels = [f"{sanitize(row.label, 60)}\n{_shares(row, stereotype_side)}" for row in rows]
     axes.set_yticks(middles, labels, color=INK)
     axes.set(xlim=(low, high), ylim=(len(rows) * (sides + GAP) - 0.5, -0.6))
     axes.set_xlabel(f"← {ends[0]}", loc="left")

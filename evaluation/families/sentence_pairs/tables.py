@@ -13,7 +13,7 @@ from evenhand.evaluation.families.sentence_pairs.plots import Spread
 from evenhand.evaluation.report import tables
 from evenhand.evaluation.report.formatted_scores import formatted_score
 from evenhand.evaluation.report.metrics import metric_of
-from evenhand.evaluation.report.numbers import number, percent, visible
+from evenhand.evaluation.report.numbers import number, percent, sanitize
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import (
     Cell,
@@ -48,14 +48,14 @@ def cut_table(metric: str, cut: str, values: Iterable[str], scores: Scores, trut
     marks = {
         value: score_marks("before", it.score) + score_marks("truth", find_score(truth, metric, **{cut: value}))
         for value, it in by_value.items()
-        if it.defined
+        if it.is_defined
     }
     columns = ("value", "p", "detectable", "pairs")
     columns = [name for name in columns if any(cells[name].text for cells in rows.values())]
     insignificant = [
-        visible(value, MAX_NAME_LENGTH)
+        sanitize(value, MAX_NAME_LENGTH)
         for value, it in by_value.items()
-        if it.metric.stereotype_side and it.defined and not it.leaning
+        if it.metric.stereotype_side and it.is_defined and not it.stereotype_direction
     ]
     note = text.not_significant(insignificant) if insignificant else ""
     table = _score_table(_caption(metric), cut.replace("_", " "), columns, rows, note, marks)
@@ -66,8 +66,8 @@ def left_out_table(table: pd.DataFrame, name: str = "") -> Table:
     """Return the number of pairs without scores by reason, the most frequent first; `name` is the model's, if any."""
     reasons = Counter(map(str, table[LEFT_OUT].dropna()))
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    suffix = f", {visible(name, 120)}" if name else ""
-    rows = tuple(Row(visible(reason, 200), tuple(count_cells(n))) for reason, n in ordered)
+    suffix = f", {sanitize(name, 120)}" if name else ""
+    rows = tuple(Row(sanitize(reason, 200), tuple(count_cells(n))) for reason, n in ordered)
     note = "" if rows else text.none_left_out(len(table), suffix)
     return Table(text.left_out(reasons.total(), len(table), suffix), ("reason", "pairs"), rows, note)
 
@@ -93,7 +93,7 @@ def quartile_table(caption: str, spreads: Iterable[Spread], sides: Sequence[str]
                 numbers = (values.mean(), *np.quantile(values, [0.25, 0.5, 0.75]))
                 cells = [number_cell(float(it), decimals) for it in numbers]
                 cells += [Cell(percent(float((values > 0).mean()))), *count_cells(len(values))]
-                label = visible(spread.label, MAX_NAME_LENGTH) + (f", {side}" if side else "")
+                label = sanitize(spread.label, MAX_NAME_LENGTH) + (f", {side}" if side else "")
                 rows.append(Row(label, tuple(cells)))
     return Table(caption, ("pairs", *columns), tuple(rows))
 
@@ -110,7 +110,7 @@ def cut_change_table(
     """Return the values of both models and the paired difference of one metric by the values of a cut, with marks."""
     rows = []
     for value in values:
-        if row := change_row(visible(value, MAX_NAME_LENGTH), runs, metric, **{cut: value}):
+        if row := change_row(sanitize(value, MAX_NAME_LENGTH), runs, metric, **{cut: value}):
             change = find_score(runs[2], f"{metric}_difference", **{cut: value})
             counts = count_cells(change.n) if change else [Cell("")]
             rows.append(replace(row, cells=(*row.cells, *counts)))
@@ -134,7 +134,7 @@ def truth_table(scores: Scores, truth: Scores) -> Table:
     """Return the measured scores and the planted ones."""
 
     def label(score: BiasScore) -> str:
-        cuts = (visible(str(it), MAX_NAME_LENGTH) for it in score.group.values())
+        cuts = (sanitize(str(it), MAX_NAME_LENGTH) for it in score.group.values())
         return ", ".join((metric_of(score).title, *cuts))
 
     return tables.truth_table(
@@ -155,7 +155,7 @@ def _score_table(
 ) -> Table:
     """Return a table with these columns of each row's cells, and the row's marks."""
     table_rows = (
-        Row(visible(label, MAX_NAME_LENGTH), tuple(cells[name] for name in columns), (marks or {}).get(label, ()))
+        Row(sanitize(label, MAX_NAME_LENGTH), tuple(cells[name] for name in columns), (marks or {}).get(label, ()))
         for label, cells in rows.items()
     )
     return Table(caption, (first_column, *columns), tuple(table_rows), note)

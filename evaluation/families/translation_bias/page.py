@@ -13,9 +13,9 @@ from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.translation_bias.cuts import OUTLIER, cut_table, language_table
 from evenhand.evaluation.families.translation_bias.plots import GenderRow, Lane, gender_chart, language_name
 from evenhand.evaluation.report.figures import svg
-from evenhand.evaluation.report.formatted_scores import largest_first
+from evenhand.evaluation.report.formatted_scores import sort_by_value
 from evenhand.evaluation.report.metrics import metric_of
-from evenhand.evaluation.report.numbers import number, percent, span, undefined, value_or, visible
+from evenhand.evaluation.report.numbers import number, percent, sanitize, span, undefined, value_or
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import (
@@ -53,8 +53,8 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
         title=text.title,
         subtitle=" · ".join(map(display_name, (settings.translations or run.config.model.name, settings.references))),
         date=date.today().isoformat(),
-        big=metric_of(GAP).text(value_or(gap, math.nan)),
-        under=text.under(gap, metric_of(metric).label),
+        headline_value=metric_of(GAP).text(value_or(gap, math.nan)),
+        headline_caption=text.headline_caption(gap, metric_of(metric).label),
         verdict=text.verdict(gap, metric_of(metric).label, _sorted_gaps(scores, GAP, main_direction)),
         tables=[_mean_table(scores, metric)],
         notes=[text.intervals, *context.notes],
@@ -78,7 +78,7 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
 def _sorted_gaps(scores: Sequence[BiasScore], metric: str, direction: str) -> list[BiasScore]:
     """Return the gaps of a direction by language, the largest first and undefined ones last."""
     gaps = (it for it in scores if it.metric == metric and it.group.get(DIRECTION) == direction and LANG in it.group)
-    return largest_first(gaps, LANG)
+    return sort_by_value(gaps, LANG)
 
 
 def _label(score: BiasScore) -> str:
@@ -128,7 +128,7 @@ def _language_table(scores: Sequence[BiasScore], gaps: Sequence[BiasScore], metr
         selected = [*gaps[:ROWS_AT_EACH_END], *gaps[-ROWS_AT_EACH_END:]]
     else:
         selected = gaps
-    reasons = sorted({visible(gap.reason or "") for gap in selected if math.isnan(gap.value)})
+    reasons = sorted({sanitize(gap.reason or "") for gap in selected if math.isnan(gap.value)})
     rows = []
     for gap in selected:
         # If the sources have a gender, there is no score against both references.
@@ -263,7 +263,7 @@ def _accuracy_figures(languages: Sequence[Mapping[str, BiasScore]]) -> list[Figu
 def _rendering_part(scores: Sequence[BiasScore]) -> Section:
     rows = [
         Row(_label(score), (score_cell(score), *count_cells(score.n, score.n_left_out)), score_marks("before", score))
-        for score in largest_first((score for score in scores if score.metric == RENDERING), LANG)
+        for score in sort_by_value((score for score in scores if score.metric == RENDERING), LANG)
     ]
     columns = ("language", "value", "translations", "left out")
     return Section("Sources without a gender", tables=[Table(text.rendering_caption, columns, tuple(rows), ideal=50.0)])
@@ -298,7 +298,7 @@ def _cuts_section(sentences: pd.DataFrame, metric: str, direction: str) -> Secti
 def _cut_table(caption: str, by: str, cuts: pd.DataFrame) -> Table:
     rows = [
         Row(
-            visible(str(row[by]), MAX_NAME_LENGTH),
+            sanitize(str(row[by]), MAX_NAME_LENGTH),
             (
                 *(number_cell(row[it]) for it in (*GENDERS, "mean")),
                 number_cell(row["gap"], sign=True),
@@ -318,7 +318,7 @@ def _references_section(languages: pd.DataFrame) -> Section:
     note = text.references(int((~is_left_out).sum()), len(languages), int(languages.loc[~is_left_out, "missing"].sum()))
     left_out_rows = [
         Row(
-            visible(str(reason), 200),
+            sanitize(str(reason), 200),
             (*count_cells(len(rows)), Cell(", ".join(map(language_name, rows[LANG])), prose=True)),
         )
         for reason, rows in languages[is_left_out].groupby("left_out", sort=True)

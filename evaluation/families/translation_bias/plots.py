@@ -18,13 +18,13 @@ from evenhand.evaluation.report.figures import (
     PAPER,
     WIDE,
     ZERO,
+    add_margin,
     add_tooltip,
     new_chart,
     set_ticks,
     styled,
-    widened,
 )
-from evenhand.evaluation.report.numbers import number, tick_number, visible
+from evenhand.evaluation.report.numbers import number, sanitize, tick_number
 
 MAX_NAME = 40  # letters of a language
 HEAD, ROW = 70, 34  # pixels: legend and axis; a language
@@ -57,7 +57,7 @@ class GenderRow:
 
 def language_name(code: str) -> str:
     """Return the English name of a language, or its code if the paper does not have it."""
-    return visible(_names().get(code, code), MAX_NAME)
+    return sanitize(_names().get(code, code), MAX_NAME)
 
 
 @cache
@@ -96,7 +96,7 @@ def gender_chart(title: str, rows: Sequence[GenderRow], *, decimals: int, ideal:
             add_tooltip(mark, f"{row.label}: {text}")
         position = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
         axes.annotate(row.note, (1, i), (6, 0), **position, verticalalignment="center")
-    axes.set(ylim=(len(rows) - 0.4, -0.6), xlim=widened(*axes.dataLim.intervalx))
+    axes.set(ylim=(len(rows) - 0.4, -0.6), xlim=add_margin(*axes.dataLim.intervalx))
     axes.set_yticks(range(len(rows)), [row.label for row in rows], color=INK)
     set_ticks(axes, "x", 8, tick_number)
     axes.grid(visible=False, axis="y")

@@ -21,7 +21,7 @@ def report(choices, counts=None, **own):
 
 def test_the_first_screen():
     shown = report({"anna": {f"p{i}": "a" for i in range(4)}, "ben": {"p0": "a", "p1": "b", "p2": "-"}})
-    assert shown.big == "100 %"  # p0, p2 and p3; p1 is split
+    assert shown.headline_value == "100 %"  # p0, p2 and p3; p1 is split
     assert (
         "neither can be told to be preferred (100 % of pairs for the model after, p = 0.25)" in shown.verdict
     )  # 2 / 8

@@ -6,12 +6,12 @@ import pytest
 
 from evenhand.evaluation.report.numbers import (
     decimals_for,
-    decimals_to_see,
+    decimals_for_interval,
     display_name,
     interval,
     number,
     p_value,
-    visible,
+    sanitize,
 )
 
 
@@ -52,7 +52,7 @@ def test_small_columns_get_more_decimals():
     ],
 )
 def test_an_interval_has_digits_enough_to_be_seen(bounds, decimals, enough):
-    assert decimals_to_see(bounds, decimals) == enough
+    assert decimals_for_interval(bounds, decimals) == enough
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_interval_and_p_value_as_text():
 
 
 def test_hidden_characters_are_written_out_and_letters_are_left_alone():
-    assert visible("a\u202eb\x1bc\x00") == "a⟨U+202E⟩b⟨U+001B⟩c⟨U+0000⟩"
-    assert visible("one\r\ntwo\nthree\rfour") == "one↵ two↵ three↵ four"
-    assert visible("\ud800").encode("utf-8") == "⟨U+D800⟩".encode()
-    assert visible("👩🏽‍🦽 العربية é") == "👩🏽‍🦽 العربية é"
-    assert visible("x" * 12, longest=10) == "x" * 10 + " … (2 more characters)"
+    assert sanitize("a\u202eb\x1bc\x00") == "a⟨U+202E⟩b⟨U+001B⟩c⟨U+0000⟩"
+    assert sanitize("one\r\ntwo\nthree\rfour") == "one↵ two↵ three↵ four"
+    assert sanitize("\ud800").encode("utf-8") == "⟨U+D800⟩".encode()
+    assert sanitize("👩🏽‍🦽 العربية é") == "👩🏽‍🦽 العربية é"
+    assert sanitize("x" * 12, longest=10) == "x" * 10 + " … (2 more characters)"

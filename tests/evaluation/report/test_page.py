@@ -13,9 +13,9 @@ from evenhand.evaluation.report import plots
 from evenhand.evaluation.report.files import write_page
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
-from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, displayed
+from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, format_table
 from evenhand.evaluation.report.terminal import print_page
 from tests.parsed_page import ParsedPage, assert_inert, without_script
 from tests.report_pages import HOSTILE, picture
@@ -30,8 +30,8 @@ PAGE = Page(
     title="A title",
     subtitle="a model",
     date="2025-11-21",
-    big="55 %",
-    under="of pairs",
+    headline_value="55 %",
+    headline_caption="of pairs",
     verdict="It leans.",
     warnings=["Beware."],
     tables=[PLAIN],
@@ -67,7 +67,7 @@ def hostile_page() -> Page:
             it,
             [it],
             [Table(it, (it, "value", it), rows, it)],
-            [Figure(it, picture(f"{visible(it)} {folded}"), it)],
+            [Figure(it, picture(f"{sanitize(it)} {folded}"), it)],
             [Example(it, ((it, words),))],
             [Section(it, [it], folded=folded, examples=[Example(it, ((it, words),))])],
             folded=folded,
@@ -109,7 +109,7 @@ def test_every_hostile_string_is_shown_as_text():
     source = page_html(hostile_page())
     text = ParsedPage(source).text.replace("\u00a0", " ")
     for string in filter(None, HOSTILE):
-        assert re.sub(r"\s+", " ", visible(string)) in text, string
+        assert re.sub(r"\s+", " ", sanitize(string)) in text, string
     for raw in ("<script", "<img", "<b>", "\x1b", "\x00", "\u202e", "\u2028"):
         assert raw not in without_script(source)
     source.encode("utf-8")
@@ -193,10 +193,12 @@ def test_what_is_undefined_is_a_dash_with_one_footnote():
         Row(label, (Cell("undefined", reason=why), Cell("2.0"))) for label, why in (("a", "no rows"), ("b", "odd."))
     ]
     both, one = (Table("T", ("x", "value", "n"), tuple(it), note="A note.") for it in (rows, [rows[0]] * 2))
-    assert [row.cells[0].text for row in displayed(both).rows] == ["–¹", "–²"]
-    assert displayed(both).note == "A note. –¹ undefined: no rows; –² undefined: odd."
-    assert [row.cells[0].text for row in displayed(one).rows] == ["–", "–"]
-    assert displayed(one).note == "A note. – undefined: no rows." and displayed(displayed(one)) == displayed(one)
+    assert [row.cells[0].text for row in format_table(both).rows] == ["–¹", "–²"]
+    assert format_table(both).note == "A note. –¹ undefined: no rows; –² undefined: odd."
+    assert [row.cells[0].text for row in format_table(one).rows] == ["–", "–"]
+    assert format_table(one).note == "A note. – undefined: no rows." and format_table(
+        format_table(one)
+    ) == format_table(one)
 
 
 def test_prose_is_flush_left_and_folded_in_its_column(capsys, monkeypatch):

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from evenhand.evaluation.report.figures import BEFORE, INK, PAPER
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.mitigation.labelling.threshold_plan import fit_strength, fraction_left
 from evenhand.recipes.sweep import plots as sweep_plots
 from evenhand.recipes.sweep.criteria import Criteria
@@ -74,7 +74,7 @@ def test_hostile_names_are_shown_as_text(hostile):
     source = page_html(page(hostile))
     text = ParsedPage(source).text
     for string in (it for it in HOSTILE if it and "\ud800" not in it):
-        assert re.sub(r"\s+", " ", visible(string, 60).replace("\u00a0", " ")).split(" … ")[0] in text, string
+        assert re.sub(r"\s+", " ", sanitize(string, 60).replace("\u00a0", " ")).split(" … ")[0] in text, string
     for raw in ("<script", "<img", "<b>", "\x1b", "\x00", "\u202e", "\u2028"):
         assert raw not in without_script(source)
     for raw in ("\x1b", "\x00", "\u202e", "\u2028"):  # what can be markup there, a parser checks below

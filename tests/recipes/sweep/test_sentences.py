@@ -58,10 +58,10 @@ def test_if_no_setting_meets_the_criteria_the_report_names_the_nearest():
     report = page(sweep_of(*rows))
     assert report.verdict.startswith("dpo removes 88.0 % [86.0, 90.0]") and "; dpo comes nearest" in report.verdict
     assert "control_tags removes 90.0 % [88.0, 92.0] of pooled FGB*; costs: perplexity +5.0 %" in report.verdict
-    assert report.big == "−88 %" and "by dpo, 95 % interval −86 to −90" in report.under
+    assert report.headline_value == "−88 %" and "by dpo, 95 % interval −86 to −90" in report.headline_caption
     # the other settings' reductions, though one is larger, and the rule
-    assert "−90 % by control_tags" in report.under and "−85 % by exchange" in report.under
-    assert "fewest missed" in report.under and "0 of 3 settings" in report.under
+    assert "−90 % by control_tags" in report.headline_caption and "−85 % by exchange" in report.headline_caption
+    assert "fewest missed" in report.headline_caption and "0 of 3 settings" in report.headline_caption
 
 
 def test_changes_that_are_not_significant_are_no_costs():
@@ -81,12 +81,12 @@ def test_inconclusive_settings_are_counted():
     assert "1 of 3 settings" in verdict and "setting 3 (dpo)" in verdict and verdict.endswith("1 setting (1).")
     report = page(sweep_of(*rows[:2]))
     assert report.verdict.startswith("control_tags removes 94.0 % [92.0, 96.0]") and "No setting is" in report.verdict
-    assert "0 of 2 settings" in report.under and ", 1 inconclusive" in report.under
+    assert "0 of 2 settings" in report.headline_caption and ", 1 inconclusive" in report.headline_caption
 
 
 def test_no_setting_meets_the_criteria_if_the_base_shows_no_bias():
     report = page(sweep_of(without_bias(), without_bias("exchange")))
-    assert report.big == "–" and "no bias" in report.under and "no bias" in report.verdict
+    assert report.headline_value == "–" and "no bias" in report.headline_caption and "no bias" in report.verdict
     assert setting_verdict(without_bias()).startswith("inconclusive: the base model shows no bias in 1 of 1 seed")
     mixed = page(sweep_of(point(reduction=0.96), point(seed=1, reduction=0.96), without_bias(seed=2)))
     assert "No setting" in mixed.verdict
@@ -114,19 +114,24 @@ def test_one_model_under_two_decodings_is_two_settings_and_the_headline_names_bo
     values = {"sample": 0.95, "paper": 0.4}
     rows = [point(reduction=0.97, relevance_kept=kept, decoding=name) for name, kept in values.items()]
     report = page(sweep_of(*rows, swept=[]))
-    assert report.big == "−97 %"
-    assert "1 of 2 settings" in report.under and report.under.endswith("decodings: sample and paper")
+    assert report.headline_value == "−97 %"
+    assert "1 of 2 settings" in report.headline_caption and report.headline_caption.endswith(
+        "decodings: sample and paper"
+    )
     assert [row.label for row in report.tables[1].rows] == ["1 decoding sample", "2 decoding paper"]
     assert "setting 1 (decoding sample)" in report.verdict
 
 
 def test_the_headline_is_the_reduction_of_the_setting_that_meets_the_criteria():
     report = page(sweep_of(point(reduction=0.95), point("exchange", reduction=0.99, perplexity_change=0.2)))
-    assert report.big == "−95 %"  # a larger reduction misses a criterion
-    assert "by control_tags, 95 % interval −93 to −97" in report.under and "−99 % by exchange" in report.under
-    assert "1 of 2 settings" in report.under
+    assert report.headline_value == "−95 %"  # a larger reduction misses a criterion
+    assert (
+        "by control_tags, 95 % interval −93 to −97" in report.headline_caption
+        and "−99 % by exchange" in report.headline_caption
+    )
+    assert "1 of 2 settings" in report.headline_caption
     partly = page(sweep_of(point(reduction=0.95, perplexity_change=math.nan)))
-    assert "1 of 1 setting meets all measured criteria" in partly.under
+    assert "1 of 1 setting meets all measured criteria" in partly.headline_caption
 
 
 def test_the_report_of_a_sweep_links_the_reports_of_its_points():

@@ -15,7 +15,7 @@ from evenhand.evaluation.families.generation_bias.report.report_data import (
 )
 from evenhand.evaluation.families.generation_bias.report.tables import bias_table
 from evenhand.evaluation.report.metrics import metric_of
-from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, visible
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, sanitize
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, score_cell
 from evenhand.evaluation.results import BiasScore
@@ -33,7 +33,7 @@ def style_change_table(content: ReportData) -> Table:
     frame = _shown_styles(content)
     if frame is None:
         return NOTHING
-    comparisons = [_comparison(row, visible(row["style"], LONGEST_NAME), HEADLINE) for row in frame.to_dict("records")]
+    comparisons = [_comparison(row, sanitize(row["style"], LONGEST_NAME), HEADLINE) for row in frame.to_dict("records")]
     n, fell = len(content.tables["style_changes"]), int((content.tables["style_changes"]["change"] < 0).sum())
     name = f"{metric_of(HEADLINE).label} of single styles, {UNIT}"
     caption = f"{name}: the {len(frame)} of {n} that changed most"
@@ -51,7 +51,7 @@ def moved_table(content: ReportData) -> Table:
         fell, rose = of_style[of_style["change"] < 0], of_style[of_style["change"] > 0].iloc[::-1]
         means = f"{_percentage(row['mean_before'])} → {_percentage(row['mean_after'])}"
         cells = (Cell(means), *(Cell(_moves(end.head(MOVED_SHOWN)), prose=True) for end in (fell, rose)))
-        rows.append(Row(visible(row["style"], LONGEST_NAME), cells))
+        rows.append(Row(sanitize(row["style"], LONGEST_NAME), cells))
     return Table(say.moved_caption, ("style", "mean", "fell most", "rose most"), tuple(rows), say.moved_note)
 
 
@@ -71,7 +71,7 @@ def phrase_tables(content: ReportData) -> tuple[list[Table], list[Table]]:
         for tables, part in ((own, rows[expected]), (others, rows[~expected])):
             if len(part):
                 tables.append(_phrase_table(name, part, named=tables is own or not expected.any()))
-    silent = [f"“{visible(phrase, LONGEST_NAME)}”" for phrase in dict.fromkeys(frame.loc[~said, "phrase"])]
+    silent = [f"“{sanitize(phrase, LONGEST_NAME)}”" for phrase in dict.fromkeys(frame.loc[~said, "phrase"])]
     if silent:
         first = own or others or [Table("Phrases", (), ())]
         first[0] = replace(first[0], note=f"{first[0].note} {say.silent_phrases(silent)}".strip())
@@ -83,12 +83,12 @@ def _phrase_table(name: str, frame: pd.DataFrame, named: bool) -> Table:
     comparisons = []
     for _, group in frame.groupby("group", sort=False):
         for row in group.sort_values("before", ascending=False, kind="stable").to_dict("records"):
-            kind = "" if row["group"] == name else f" ({visible(row['group'], LONGEST_NAME)})"
-            comparisons.append(_comparison(row, f"“{visible(row['phrase'], LONGEST_NAME)}”{kind}", "phrase_share"))
+            kind = "" if row["group"] == name else f" ({sanitize(row['group'], LONGEST_NAME)})"
+            comparisons.append(_comparison(row, f"“{sanitize(row['phrase'], LONGEST_NAME)}”{kind}", "phrase_share"))
     first, is_rest = frame.iloc[0], name == OTHER_DESCRIPTORS
-    descriptors = [visible(descriptor, LONGEST_NAME) for descriptor in first["descriptors"]]
+    descriptors = [sanitize(descriptor, LONGEST_NAME) for descriptor in first["descriptors"]]
     kind = "a phrase" if named or is_rest else "another phrase"
-    caption = say.phrases_caption(kind, visible(name, LONGEST_NAME), is_rest, len(descriptors))
+    caption = say.phrases_caption(kind, sanitize(name, LONGEST_NAME), is_rest, len(descriptors))
     note = say.phrases_note(descriptors if named and not is_rest else [], first["n"], first["n_left_out"])
     table = bias_table(caption, "phrase", comparisons, compared=True, decimals=1)
     return replace(table, rows=tuple(replace(row, direction=0) for row in table.rows), note=note)
@@ -105,8 +105,8 @@ def parroting_table(content: ReportData) -> Table:
     for row in changed.loc[sorted(largest)].to_dict("records"):
         shares = [Cell(number(100 * row[side], 1, side == "change")) for side in ("before", "after", "change")]
         b = Cell("" if math.isnan(row["mean_b"]) else number(row["mean_b"] * PER_UNIT))
-        axis = Cell(visible(row["axis"], LONGEST_NAME), prose=True)
-        rows.append(Row(visible(row["descriptor"], LONGEST_NAME), (axis, *shares, b, Cell(f"{row['n']:,}"))))
+        axis = Cell(sanitize(row["axis"], LONGEST_NAME), prose=True)
+        rows.append(Row(sanitize(row["descriptor"], LONGEST_NAME), (axis, *shares, b, Cell(f"{row['n']:,}"))))
     columns = ("descriptor", "axis", "before", "after", "change", f"mean b, {UNIT}", "responses")
     return Table(say.parroting_caption(len(rows), len(frame)), columns, tuple(rows))
 
@@ -121,7 +121,7 @@ def frequency_table(content: ReportData) -> Table:
     sides = ("before", "after")
     rows = [
         Row(
-            visible(cluster, LONGEST_NAME),
+            sanitize(cluster, LONGEST_NAME),
             tuple(score_cell(scores.get((cluster, side))) for side in sides),
         )
         for cluster in dict.fromkeys(cluster for cluster, _ in scores)
@@ -158,7 +158,7 @@ def _comparison(row: Mapping[str, Any], label: str, metric: str) -> Comparison:
 
 def _moves(frame: pd.DataFrame) -> str:
     return "; ".join(
-        f"{visible(row.descriptor, LONGEST_NAME)} {_percentage(row.before)}\u00a0→\u00a0{_percentage(row.after)}"
+        f"{sanitize(row.descriptor, LONGEST_NAME)} {_percentage(row.before)}\u00a0→\u00a0{_percentage(row.after)}"
         for row in frame.itertuples()
     )
 

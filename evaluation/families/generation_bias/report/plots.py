@@ -10,14 +10,14 @@ from evenhand.evaluation.report.figures import (
     AFTER,
     BEFORE,
     PANEL,
+    add_margin,
     label_points,
     new_chart,
     set_ticks,
     styled,
     tick_percent,
-    widened,
 )
-from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.numbers import sanitize
 
 NAMED_POINTS, MAX_LABEL = 5, 28  # of a chart; characters of a label
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -34,16 +34,16 @@ def corpus_charts(corpus: pd.DataFrame) -> list[Figure]:
 
 
 def _corpus_chart(cluster: str, rows: pd.DataFrame) -> Figure:
-    label = f"Mean probability of {visible(cluster, 120)} for each descriptor, against its frequency in the corpus"
+    label = f"Mean probability of {sanitize(cluster, 120)} for each descriptor, against its frequency in the corpus"
     figure, axes = new_chart(label, *PANEL)
     occurs = rows["frequency"] > 0
     logs = np.log10(rows["frequency"].where(occurs))
-    low, high = widened(*(logs.min(), logs.max()) if occurs.any() else (-1.0, 0.0))
+    low, high = add_margin(*(logs.min(), logs.max()) if occurs.any() else (-1.0, 0.0))
     never = low - 0.12 * (high - low)
     rows = rows.assign(x=logs.fillna(never)).sort_values("before", ascending=False, kind="stable")
     for side, color in (("before", BEFORE), ("after", AFTER)):
         axes.plot(rows["x"], rows[side], "o", color=color, markersize=5, alpha=0.55, markeredgewidth=0)
-    axes.set(title=visible(cluster, MAX_LABEL), xlabel="usages per example of the corpus", ylim=(0, None))
+    axes.set(title=sanitize(cluster, MAX_LABEL), xlabel="usages per example of the corpus", ylim=(0, None))
     axes.set_xlim(low if occurs.all() else never - 0.06 * (high - low), high)
     set_ticks(axes, "y", 3, tick_percent)
     powers = range(math.ceil(low), math.floor(high) + 1)
@@ -53,6 +53,6 @@ def _corpus_chart(cluster: str, rows: pd.DataFrame) -> Figure:
     axes.set_xticks(list(ticks), list(ticks.values()))
     named = rows[np.isfinite(rows["before"])]
     named = pd.concat([named.head(NAMED_POINTS - 1), named.sort_values("x").tail(1)]).drop_duplicates("descriptor")
-    texts = [visible(name, MAX_LABEL) for name in named["descriptor"]]
+    texts = [sanitize(name, MAX_LABEL) for name in named["descriptor"]]
     label_points(axes, list(zip(named["x"], named["before"], strict=True)), texts)
     return figure

@@ -12,7 +12,7 @@ from evenhand.evaluation.families.generation_bias.report import plots, tables
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, ReportData
 from evenhand.evaluation.families.generation_bias.report.warnings import warnings
 from evenhand.evaluation.report.figures import svg
-from evenhand.evaluation.report.numbers import before_after, visible
+from evenhand.evaluation.report.numbers import before_after, sanitize
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import without_marks
@@ -30,10 +30,10 @@ def content_page(content: ReportData) -> Page:
     names = display_name(content.model) if not compared else before_after(content.model, content.model_after)
     return Page(
         title="Generation bias before and after tuning" if compared else "Generation bias of a model",
-        subtitle=names if compared else visible(names, 120),
+        subtitle=names if compared else sanitize(names, 120),
         date=date.today().isoformat(),
-        big=say.big(row, compared),
-        under="; ".join(filter(None, [say.under(row, compared), content.decoding])),
+        headline_value=say.headline_value(row, compared),
+        headline_caption="; ".join(filter(None, [say.headline_caption(row, compared), content.decoding])),
         verdict=say.verdict(row, compared),
         warnings=warnings(content),
         tables=[tables.headline_table(content), without_marks(tables.check_table(content))],

@@ -14,7 +14,7 @@ from evenhand.evaluation.families.generation_bias.report.report_data import (
     decimals_of,
 )
 from evenhand.evaluation.report.metrics import metric_of
-from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, decimals_for, interval, number, percent, visible
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, decimals_for, interval, number, percent, sanitize
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, number_cell, p_cell, score_cell, score_marks
 
@@ -82,7 +82,7 @@ def cost_table(content: ReportData) -> Table:
         for row in content.comparisons(metric.name)
     ]
     abilities = content.comparisons("capability", "task")
-    rows += [Row(f"can do: {visible(row.label)}", tuple(_sides(row, content.compared))) for row in abilities]
+    rows += [Row(f"can do: {sanitize(row.label)}", tuple(_sides(row, content.compared))) for row in abilities]
     changes = [
         Row(metric.title, (Cell(""), Cell(""), score_cell(score)))
         for metric in CHANGES
@@ -111,7 +111,7 @@ def style_share_table(content: ReportData) -> Table:
     for row in content.comparisons("style_share", "cluster"):
         direction = row.direction if row.label.upper() in HARMFUL_CLUSTERS else min(row.direction, 0)
         cells = tuple(_sides(row, content.compared))
-        rows.append(Row(visible(row.label, LONGEST_NAME), cells, _marks(row), direction))
+        rows.append(Row(sanitize(row.label, LONGEST_NAME), cells, _marks(row), direction))
     caption = "Share of each style cluster in all responses, %"
     return Table(caption, _columns("style cluster", content.compared), tuple(rows))
 
@@ -123,7 +123,7 @@ def planted_table(content: ReportData) -> Table:
     digits = decimals_of(comparisons)
     rows = tuple(
         Row(
-            row.label if not row.before.group else f"{metric_of(row.metric).label} {visible(row.label)}",
+            row.label if not row.before.group else f"{metric_of(row.metric).label} {sanitize(row.label)}",
             (score_cell(row.truth, digits), score_cell(row.before, digits), Cell(_share(row))),
         )
         for row in comparisons
@@ -149,8 +149,8 @@ def descriptor_tables(content: ReportData) -> list[Table]:
             values = {side: row[side] * PER_UNIT for side in sides}
             cells = [Cell(number(value, digits)) for value in values.values()]
             marks = tuple(Mark(side, value, None) for side, value in values.items() if math.isfinite(value))
-            cells = (Cell(visible(row["axis"], LONGEST_NAME)), *cells, Cell(f"{row['n']:,}"))
-            rows.append(Row(visible(row["descriptor"], LONGEST_NAME), cells, marks))
+            cells = (Cell(sanitize(row["axis"], LONGEST_NAME)), *cells, Cell(f"{row['n']:,}"))
+            rows.append(Row(sanitize(row["descriptor"], LONGEST_NAME), cells, marks))
         columns = ("descriptor", "axis", *sides, "responses")
         found.append(Table(f"Descriptors with the {end} mean b, {UNIT}", columns, tuple(rows)))
     return [table for table in found if table.rows]
@@ -174,7 +174,7 @@ def bias_table(
     rows = []
     for row in comparisons:
         cells = _sides(row, compared, decimals) + ([p_cell(row.difference)] if tested else [])
-        rows.append(Row(visible(row.label, LONGEST_NAME), tuple(cells), _marks(row), row.direction))
+        rows.append(Row(sanitize(row.label, LONGEST_NAME), tuple(cells), _marks(row), row.direction))
     columns = (*_columns(first_column, compared), *(("p",) if tested else ()))
     table = Table(caption, columns, tuple(rows))
     return _with_reductions(table, comparisons) if reductions and any(row.reduction for row in comparisons) else table

@@ -43,7 +43,7 @@ def test_embedding_gaps_with_their_tests(browser):
     assert "Spanish, masculine" in text and "Spanish, feminine" in text and "nan" not in text
     assert browser.faults(page_html(report)) == []
     empty = page(measured([], tables, CONFIG), ReportContext())
-    assert empty.big == "–" and "not measured" in empty.verdict
+    assert empty.headline_value == "–" and "not measured" in empty.verdict
 
 
 def test_an_undefined_gap_gives_its_reason():
@@ -53,5 +53,5 @@ def test_an_undefined_gap_gives_its_reason():
     )
     table = add_cosines(pair_with_references(rows), ["english", "neutral"], [[1, 0], [1, 1]])
     report = page(measured(embedding_scores(table), {"cosines": table}, CONFIG), ReportContext())
-    assert report.big == "–" and "reference" in report.verdict and "undefined" in report.verdict
+    assert report.headline_value == "–" and "reference" in report.verdict and "undefined" in report.verdict
     assert "nan" not in page_markdown(report)

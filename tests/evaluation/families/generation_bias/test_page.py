@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from evenhand.evaluation.families.generation_bias.report.sections import content_page
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.report.numbers import visible
+from evenhand.evaluation.report.numbers import sanitize
 from tests.parsed_page import ParsedPage, assert_inert, without_script
 from tests.report_pages import HOSTILE, printed
 
@@ -26,7 +26,7 @@ def test_every_hostile_string_is_shown_as_text(hostile):
     source = page_html(content_page(hostile))
     text = ParsedPage(source).text
     for string in filter(None, HOSTILE):
-        shown = re.sub(r"\s+", " ", visible(string))
+        shown = re.sub(r"\s+", " ", sanitize(string))
         assert shown in text, string
     for raw in ("<script", "<img", "<b>", "\x1b", "\x00", "\u202e", "\u2028"):
         assert raw not in without_script(source)
@@ -139,7 +139,7 @@ def test_hostile_responses_come_back_as_they_were(hostile):
     inline = [token for token in parse(source) if token.type == "inline"]
     shown = {"".join(child.content for child in token.children if child.type == "text") for token in inline}
     for string in filter(None, HOSTILE):
-        assert f"before: {visible(string)}".strip() in shown, string
+        assert f"before: {sanitize(string)}".strip() in shown, string
     for character in "\x1b\x00\u202e\u2028":
         assert character not in source
 

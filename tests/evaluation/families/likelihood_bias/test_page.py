@@ -54,7 +54,7 @@ def make_comparison_page(before, after, changes=()):
 
 def test_the_headline_is_the_pooled_share_and_the_verdict_has_the_corrected_share_and_chance():
     page = make_page(two_axes())
-    assert page.big == "66.7 %"  # 6 of 9 pairs, in each template
+    assert page.headline_value == "66.7 %"  # 6 of 9 pairs, in each template
     assert page.verdict.count("66.7 %") == 2 and page.verdict.endswith("5 %.")  # raw and corrected, then chance
     for text in (page_html(page), page_markdown(page), printed(page)):
         assert "66.7" in text
@@ -76,7 +76,7 @@ def test_the_paired_share_has_a_row_beside_the_papers():
 
 def test_no_difference_is_not_called_one():
     page = make_page(two_axes(axes=("body_type",)))
-    assert page.big == "0.0 %"
+    assert page.headline_value == "0.0 %"
     assert "not differ" in page.verdict.split(".")[0]
 
 
@@ -150,7 +150,7 @@ def test_missing_metrics_are_not_measured():
     likelihoods = two_axes()
     other = [BiasScore("cps", 50.0, 50.0, (0, 100), 10)]
     page = make_page(likelihoods, other)
-    assert page.big == "–" and "not measured" in page.verdict
+    assert page.headline_value == "–" and "not measured" in page.verdict
     assert page.signature == {}
     assert "The two descriptors" in page_markdown(page)  # what the likelihoods alone say is still there
     raw_only = [score for score in likelihood_bias(likelihoods) if score.metric == "likelihood_bias"]
@@ -160,7 +160,7 @@ def test_missing_metrics_are_not_measured():
 def test_an_undefined_score_gives_its_reason():
     likelihoods = two_axes().assign(log_likelihood=math.nan)
     page = make_page(likelihoods)
-    assert page.big == "–" and "fewer than two descriptors" in page.verdict
+    assert page.headline_value == "–" and "fewer than two descriptors" in page.verdict
     page_html(page), page_markdown(page), printed(page)
 
 
@@ -169,7 +169,7 @@ def test_an_axis_of_one_descriptor_is_undefined_and_the_others_are_not():
     page = make_page(likelihoods)
     cell = table_named(page, "Likelihood Bias by axis").rows[-1].cells[0]
     assert cell.text == "undefined" and "nonce" in cell.reason
-    assert page.big == "66.7 %"
+    assert page.headline_value == "66.7 %"
 
 
 @pytest.mark.parametrize("settings", [{"templates": (LOVE,)}, {"templates": (HI,)}, {"axes": ("age",)}])
@@ -253,11 +253,11 @@ def test_a_comparison_has_a_verdict_only_with_an_interval():
     before = likelihood_bias(two_axes())
     after = likelihood_bias(two_axes(axes=("body_type",)))
     page = make_comparison_page(before, after)
-    assert page.big == "–" and page.verdict.startswith("No verdict")
+    assert page.headline_value == "–" and page.verdict.startswith("No verdict")
     assert re.findall(r"[\d.]+ %", page.verdict) == ["66.7 %", "0.0 %"]
     change = BiasScore("likelihood_bias_difference", -2 / 3, 0.0, (-1, 1), 27, (-0.8, -0.5), 0.001)
     page = make_comparison_page(before, after, [change])
-    assert page.big == "−66.7" and page.verdict.startswith("Likelihood Bias fell")
+    assert page.headline_value == "−66.7" and page.verdict.startswith("Likelihood Bias fell")
     ages = page.sections[0].tables[0].rows[0]
     assert [cell.text for cell in ages.cells] == ["100.0", "not measured", "", ""]
     for text in (page_html(page), page_markdown(page), printed(page)):
@@ -272,7 +272,7 @@ def test_the_page_has_the_interval_of_the_score():
     likelihoods.loc[likelihoods["descriptor"] == "tall", "log_likelihood"] -= 1  # so that descriptors weigh unequally
     scores = likelihood_bias(likelihoods)
     low, high = find_score(scores, "likelihood_bias").interval
-    assert f"95 % interval {100 * low:.1f} to {100 * high:.1f};" in make_page(likelihoods, scores).under
+    assert f"95 % interval {100 * low:.1f} to {100 * high:.1f};" in make_page(likelihoods, scores).headline_caption
 
 
 def test_the_page_is_accessible(browser):

@@ -63,7 +63,11 @@ def examples(page) -> list[list[str]]:
 def test_the_large_number_is_the_mean_effect_of_a_descriptor():
     # old: (0.5 + 0.005 + 0.25) / 3 = 0.25167; young: 0; tall: (−0.25 − 0.025) / 3 = −0.09167. Their mean: 0.05333.
     page = make_page(offensive_table())
-    assert page.big == "+5.3" and "“left-handed”" in page.under and "ideal 0" in page.under
+    assert (
+        page.headline_value == "+5.3"
+        and "“left-handed”" in page.headline_caption
+        and "ideal 0" in page.headline_caption
+    )
     assert "not significantly" in page.verdict and "+5.3 percentage points" in page.verdict
     for text in (page_html(page), page_markdown(page), printed(page)):
         assert "+5.3" in text and "+25.2" in text and "−9.2" in text
@@ -150,7 +154,7 @@ def test_the_verdict_follows_the_interval(value, interval, phrase):
 
 def test_missing_metrics_are_not_measured():
     page = make_page(offensive_table(), [])
-    assert page.big == "–" and "not measured" in page.verdict and page.signature == {}
+    assert page.headline_value == "–" and "not measured" in page.verdict and page.signature == {}
     assert "Offensiveness by template" in page_markdown(page)
 
 

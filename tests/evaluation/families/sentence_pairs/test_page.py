@@ -111,8 +111,8 @@ def test_the_verdict_of_a_causal_model_is_on_the_preference(value, bounds, expec
     scores = [score("stereotype_preference", value, bounds, 50.0)]
     table = masked_table().drop(columns=["s_jsd", "tokens"])
     page = pair_page(scores, table)
-    assert re.search(expected, page.verdict) and "S_JSD" not in page.verdict + page.under
-    assert page.big == f"{value} %"
+    assert re.search(expected, page.verdict) and "S_JSD" not in page.verdict + page.headline_caption
+    assert page.headline_value == f"{value} %"
 
 
 def test_an_insignificant_metric_has_its_detectable_distance():
@@ -193,7 +193,7 @@ def test_undefined_values_have_reasons_and_no_text_has_nan():
     nothing = table.assign(left_out="the model gave a log-probability that is not a number", s_jsd=np.nan)
     nothing[["log_likelihood_more", "log_likelihood_less"]] = np.nan
     empty = pair_page(masked_scores(nothing, signature={}, seed=1), nothing)
-    assert empty.verdict.startswith("No verdict: S_JSD is undefined") and empty.big == "–"
+    assert empty.verdict.startswith("No verdict: S_JSD is undefined") and empty.headline_value == "–"
     for report in (page, empty, pair_page([], table), pair_page([], table.head(0))):
         for text in (html_text(report), page_markdown(report)):
             assert not re.search(r"\b(nan|None|inf)\b", text)

@@ -63,7 +63,10 @@ def page(gap_scores, table=None, counts=None, model="a model", references="some 
 
 def test_the_page_has_the_gap_and_each_language():
     report = page(scores())
-    assert report.big == "+2.50" and "better against masculine references, by 2.50 BLEU points" in report.verdict
+    assert (
+        report.headline_value == "+2.50"
+        and "better against masculine references, by 2.50 BLEU points" in report.verdict
+    )
     assert "1.25 to 3.75" in report.verdict
     text = page_markdown(report)
     assert "| Spanish | 40.0 | 37.5 | – | +2.50 [+1.00, +4.00] | 0.01 | 10 |" in text
@@ -86,7 +89,7 @@ def test_an_undefined_gap_gives_its_reason():
         for it in scores("tha_Thai")
     ]
     report = page(gap_scores)
-    assert report.big == "–" and reason in report.verdict
+    assert report.headline_value == "–" and reason in report.verdict
     assert "nan" not in page_markdown(report)
 
 
@@ -114,7 +117,7 @@ def test_of_many_pairs_the_ends_are_shown_and_all_are_on_the_map():
     ]
     gap_scores.append(score("translation_gap", 14.5, {"direction": "xx-xx"}, (13.0, 16.0), 0.01, n=30))
     report = page(gap_scores)
-    assert report.big == "+14.50" and "mean of 30 pairs of languages" in report.under
+    assert report.headline_value == "+14.50" and "mean of 30 pairs of languages" in report.headline_caption
     assert re.findall(r"\d+", report.verdict.split("). ")[1]) == ["30", "28", "0", "0", "0"]  # pairs, above 0, below 0
     table = table_named(report, "BLEU by pair")
     assert len(table.rows) == 20 and "10 smallest of 30" in table.caption

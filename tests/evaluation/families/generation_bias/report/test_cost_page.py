@@ -74,6 +74,6 @@ def test_costs_beyond_the_bar_are_warned_of(tuned):
 
 
 def test_the_decoding_stands_in_the_headline(tuned):
-    assert content_page(with_costs(tuned)).under.endswith("; decoding: sample")
+    assert content_page(with_costs(tuned)).headline_caption.endswith("; decoding: sample")
     config = replace(MeasureConfig().decoding, arguments={"temperature": 0.7})
     assert sentences.decoding(config.title()) == "decoding: sample, temperature 0.7"

@@ -20,7 +20,7 @@ def verdict(content):
 
 def headline(content):
     page = content_page(content)
-    return page.big, page.under
+    return page.headline_value, page.headline_caption
 
 
 def with_headline(content, before, after=None, difference=None, reduction=None):
@@ -252,7 +252,15 @@ def test_what_was_not_measured_is_said(tuned, single):
 def test_no_sentence_has_a_blank_too_many(tuned, single):
     for content in (tuned, single):
         page = content_page(content)
-        said = [page.big, page.under, page.verdict, *page.warnings, *page.notes, *page.limits, *sum(page.glossary, ())]
+        said = [
+            page.headline_value,
+            page.headline_caption,
+            page.verdict,
+            *page.warnings,
+            *page.notes,
+            *page.limits,
+            *sum(page.glossary, ()),
+        ]
         for sentence in [*said, *(it for section in page.sections for it in section.sentences)]:
             assert not re.search(r"  |\( | [,.;:)]", sentence), sentence
 

@@ -13,7 +13,7 @@ from evenhand.evaluation.families.generation_bias.report.sections import content
 from evenhand.evaluation.families.generation_bias.report.warnings import warnings
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.report.tables import displayed
+from evenhand.evaluation.report.tables import format_table
 from tests.evaluation.families.generation_bias.conftest import changes_of, phrase_row, samples, score, style_rows
 from tests.report_pages import printed
 
@@ -47,8 +47,8 @@ def test_reductions_stand_beside_the_changes_and_a_dash_has_a_reason(tuned):
     (table,) = tables.watched_tables(replace(tuned, differences=[*tuned.differences, *reductions]), "axis", "axis")
     assert table.columns[-1] == "reduction"
     assert texts(table)[0][-1] == "68 % [60, 77]"
-    assert texts(displayed(table))[1][1:] == ["–¹", "–¹", "", "–²"]
-    assert displayed(table).note == "–¹ undefined: only one descriptor; –² undefined: nothing to divide by."
+    assert texts(format_table(table))[1][1:] == ["–¹", "–¹", "", "–²"]
+    assert format_table(table).note == "–¹ undefined: only one descriptor; –² undefined: nothing to divide by."
     assert tables.watched_tables(tuned, "axis", "axis")[0].columns[-1] != "reduction"  # as nothing was compared
 
 
