@@ -81,16 +81,16 @@ class Section:
 class Page:
     """All contents of a report.
 
-    `big` is the headline number and `under` the line that explains it; `tables` belong to the headline. `sides` are the
-    columns of the plotted values: one, or two with the marks ○ and ●. `signature_lines` has a line for each
-    measurement, to paste into a paper. `links` lead to reports and rows of the runs that the page summarises.
+    `headline_value` is the headline number and `headline_caption` the line below it; `tables` belong to the headline.
+    `sides` are the columns of the plotted values: one, or two with the marks ○ and ●. `signature_lines` has one citable
+    line for each measurement. `links` lead to reports and rows of the summarised runs.
     """
 
     title: str
     subtitle: str
     date: str
-    big: str
-    under: str
+    headline_value: str
+    headline_caption: str
     verdict: str
     warnings: Sequence[str] = ()
     tables: Sequence[Table] = ()
