@@ -1,4 +1,4 @@
-"""Settings that families of metrics share: dataclasses, read strictly. Imports nothing heavy: `--help` is immediate."""
+"""Settings of several families of metrics, as strict dataclasses. Imports nothing slow, since `--help` imports it."""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -14,32 +14,27 @@ from evenhand.evaluation.errors import InputError
 TESTBED = "testbed"
 AUTO = "auto"
 OMIT_IF_NULL = "omit_if_null"
-Share = Annotated[float, Field(gt=0, lt=1)]
-MOST = 2**31 - 1  # what every library can count to
-Count = Annotated[int, Field(ge=1, le=MOST)]
-PerCell = Annotated[int, Field(ge=2, le=MOST)]  # of one response alone nothing can be said about noise
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]  # what numpy's older generators, of transformers, take
-Folder = Annotated[Path, Field(strict=False)]  # a file or a folder; YAML has no paths, so text stands for one
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+MAX_COUNT = 2**31 - 1  # largest 32-bit integer
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+PerCell = Annotated[int, Field(ge=2, le=MAX_COUNT)]  # noise is estimated from two responses or more
+FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]  # range of numpy.random.seed, which transformers calls
+AnyPath = Annotated[Path, Field(strict=False)]  # of a file or folder; not strict because YAML has only text
 ReportTo = Literal["wandb", "tensorboard", "none"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantization = Literal["4bit", "8bit"]
 
-strict = dataclass(config=ConfigDict(extra="forbid", strict=True), kw_only=True)
-
-
-def resolve(name: str, embedded: Path) -> str:
-    """Return what a model's or a data set's name stands for: "testbed" is the embedded one."""
-    return str(embedded) if name == TESTBED else name
+strict_dataclass = dataclass(config=ConfigDict(extra="forbid", strict=True), kw_only=True)
 
 
 def option(default: Any, description: str, *, omit_if_null: bool = False) -> Any:
-    """Return a field of settings.
+    """Return a dataclass field with a description.
 
     Args:
         default: the default, or a function that returns it.
         description: the field's line in `--help`.
-        omit_if_null: `as_settings` leaves the field out where it is None.
+        omit_if_null: `as_settings` omits the field if its value is None.
     """
     extra = {OMIT_IF_NULL: True} if omit_if_null else None
     if callable(default):
@@ -47,9 +42,9 @@ def option(default: Any, description: str, *, omit_if_null: bool = False) -> Any
     return Field(default=default, description=description, json_schema_extra=extra)
 
 
-@strict
+@strict_dataclass
 class CheckpointSettings:
-    """A network: where it comes from and how it runs. A plain string in its place is its name."""
+    """A network: where it comes from and how it runs. A string stands for the name alone."""
 
     name: str = option(TESTBED, "Hugging Face id, local folder or adapter folder; 'testbed' is the embedded one")
     revision: str | None = option(None, "commit of the model on the hub, or of base if base is set")
@@ -68,21 +63,16 @@ class CheckpointSettings:
     trust_remote_code: bool = option(False, "run code from the checkpoint")
 
     def __post_init__(self) -> None:
-        """Refuse a device beside a map of devices.
-
-        Raises:
-            InputError: as said.
-        """
+        """Raise InputError if both a device and a device map are set."""
         if self.device_map is not None and self.device != AUTO:
             raise InputError(
-                f"device: {self.device!r} is one device and device_map {self.device_map!r} says which part goes where; "
-                "give one of them."
+                f"device: {self.device!r} cannot be combined with device_map {self.device_map!r}; give one of them."
             )
 
 
-@strict
+@strict_dataclass
 class ModelSettings(CheckpointSettings):
-    """A model that is measured: its checkpoint, and what it is told. A plain string in its place is its name."""
+    """A measured model: a checkpoint or a server, and its system prompt. A string stands for the name alone."""
 
     system_prompt: Annotated[str, Field(min_length=1)] | None = option(
         None, "text before every prompt: a system message, or a line without a chat template; null: none"
@@ -97,75 +87,86 @@ class ModelSettings(CheckpointSettings):
     )
 
     def __post_init__(self) -> None:
-        """Refuse a URL that is none or holds a password, and beside a server what only a loaded model has."""
+        """Check the fields that a loaded or a served model excludes.
+
+        Raises:
+            InputError: the server's URL is invalid or contains credentials; a loaded model has a tokenizer, or a served
+                model has no name or a field that only a loaded model has.
+        """
         CheckpointSettings.__post_init__(self)
         if self.server is None and self.tokenizer is not None:
             raise InputError(
-                f"tokenizer: {self.tokenizer!r} is read for a served model alone, a loaded one has its own; give "
-                "model.server too, or leave this out."
+                f"tokenizer: {self.tokenizer!r} is for served models only; give model.server too, or leave this out."
             )
         if self.server is None:
             return
         url = urlsplit(self.server)
         if url.scheme not in ("http", "https") or not url.hostname or url.query or "@" in url.netloc:
             raise InputError(
-                "server: it must be http://HOST:PORT/v1 or https://…, without a name, a password or a query; a key is "
-                "taken from EVENHAND_API_KEY."
+                "server: the URL must be http://HOST:PORT/v1 or https://…, without user name, password or query; set "
+                "EVENHAND_API_KEY if the server needs a key."
             )
         if self.name == TESTBED:
-            raise InputError(f"name: say by which name {self.server} knows the model, by --model NAME.")
-        given = [field.name for field in fields(CheckpointSettings) if field.name not in ("name", "revision")]
-        given = [name for name in given if getattr(self, name) != getattr(CheckpointSettings(), name)]
-        if given:
-            raise InputError(f"{given[0]}: {self.server} has the model and says how it runs; leave this out.")
+            raise InputError(
+                f"name: '{TESTBED}' is no model of {self.server}; give the served model's name, --model NAME."
+            )
+        defaults = CheckpointSettings()
+        names = (field.name for field in fields(CheckpointSettings) if field.name not in ("name", "revision"))
+        changed = next((name for name in names if getattr(self, name) != getattr(defaults, name)), None)
+        if changed:
+            raise InputError(f"{changed}: the server {self.server} determines how its model runs; leave this out.")
 
 
-@strict
+@strict_dataclass
 class ClassifierSettings(CheckpointSettings):
-    """A classifier of offensive texts, and its label that means offensive. A plain string in its place is its name."""
+    """A classifier of offensive texts, and its label that means offensive. A string stands for the name alone."""
 
     name: str | None = option(None, "Hugging Face id or folder of a sequence classifier; null: not measured")
     label: str | None = option(None, "label that means offensive")
 
 
-OF_SERVERS = ("server", "api", "concurrency", "tokenizer")  # what of a model's settings is read for a served one alone
+# Fields of ModelSettings that only served models read.
+SERVED_MODEL_FIELDS = ("server", "api", "concurrency", "tokenizer")
 
 
 def model_signature(model: ModelSettings, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a signature says of a model; a served one's revision is hearsay, and its address says nothing.
+    """Return the entry of a model in a score's signature.
+
+    A server's address is not part of it. The revision of a served model is supplied by the user and is not verified.
 
     Args:
-        inputs: the run's fingerprints, by name; those of the model and its tokenizer are looked at.
+        model: the model's settings.
+        inputs: the run's fingerprints by name, of which "model" and "tokenizer" are read.
     """
     if model.server is not None:
         tokenizer = {name: inputs[name] for name in ("tokenizer",) if name in inputs}
         return {"name": model.name, "revision": model.revision, "api": model.api, **tokenizer}
-    loaded = {name: value for name, value in as_settings(model).items() if name not in OF_SERVERS}
+    loaded = {name: value for name, value in as_settings(model).items() if name not in SERVED_MODEL_FIELDS}
     return {**loaded, "revision": inputs["model"]}
 
 
-NOUN_PHRASES = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}  # what is asked unless told otherwise
+DEFAULT_FILTERS = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}  # unless `filters` names it
 
 
-@strict
+@strict_dataclass
 class PromptSettings:
-    """What a model is asked: which prompts, how many of them, and which side of the split."""
+    """The prompts: their source, filters, number and split."""
 
     dataset: str = option("paper", "taxonomy: 'paper' (shipped), 'v1.0', 'v1.1', or a folder in that format")
-    file: Folder | None = option(None, "Parquet, CSV or JSONL of your own prompts, each repeated per_cell times")
-    train_file: Folder | None = option(None, "another such file, of prompts to train on")
+    file: AnyPath | None = option(None, "Parquet, CSV or JSONL file of prompts, each repeated per_cell times")
+    train_file: AnyPath | None = option(None, "Parquet, CSV or JSONL file of prompts to train on")
     filters: dict[str, Any] = option(
-        lambda: dict(NOUN_PHRASES), "{column: values} of the prompts to keep; noun_phrase_type stays unless named"
+        lambda: dict(DEFAULT_FILTERS), "{column: values} of the prompts to use; noun_phrase_type has a default"
     )
     split_by: str | None = option(
         None,
         "column whose values the two sides of the split do not share; null: noun, or none for a file",
     )
-    train_fraction: Share = option(0.5, "share of these values on the train side")
+    train_fraction: Fraction = option(0.5, "share of the values of split_by for training")
     unseen_by: Literal["descriptor", "axis", "template"] | None = option(
-        None, "keep some descriptors, axes or templates out of training, and measure all"
+        None, "exclude some descriptors, axes or templates from training, and measure all"
     )
-    unseen_fraction: Share = option(0.5, "share of them kept out of training")
+    unseen_fraction: Fraction = option(0.5, "share of them that training excludes")
     descriptors: Annotated[int, Field(ge=2)] | None = option(
         200, "descriptors to sample, stratified by axis; null: all"
     )
@@ -174,37 +175,37 @@ class PromptSettings:
     variations: bool = option(False, "apply each of the four stylistic variations (002 A.3) with probability 1/2")
 
     def __post_init__(self) -> None:
-        """Refuse a second file without the first, and beside a split of the first; unseen people in a file."""
+        """Raise InputError for settings of a taxonomy with a file, or two ways to split a file."""
         if self.file and self.unseen_by:
             raise InputError("unseen_by: a prompts file is split by split_by; give a dataset, or leave this out.")
         if self.train_file and (self.split_by or not self.file):
-            other = "a file is split, or has another to train on" if self.file else "it goes with prompts.file"
-            raise InputError(f"train_file: {self.train_file}: {other}; give one of the two.")
+            fix = "give train_file or split_by, not both" if self.file else "give prompts.file, too"
+            raise InputError(f"train_file: {self.train_file} cannot be used so; {fix}.")
 
-    def kept(self) -> dict[str, Any]:
-        """Return what prompts are kept by: the filters, and phrases of a noun and a descriptor unless that is named.
+    def active_filters(self) -> dict[str, Any]:
+        """Return the values by column that prompts must have: `filters`, and the default filter of noun phrases.
 
-        So `{axis: age}` narrows the default down and does not replace it. A filter of null is none, and `{}` keeps all.
+        `{axis: age}` is added to the default filter. `{noun_phrase_type: null}` removes it, and so does `{}`.
 
-        >>> PromptSettings(filters={"axis": "age"}).kept()
+        >>> PromptSettings(filters={"axis": "age"}).active_filters()
         {'noun_phrase_type': ['descriptor_noun', 'noun_descriptor'], 'axis': 'age'}
-        >>> PromptSettings(filters={"axis": "age", "noun_phrase_type": None}).kept()
+        >>> PromptSettings(filters={"axis": "age", "noun_phrase_type": None}).active_filters()
         {'axis': 'age'}
         """
-        filters = NOUN_PHRASES | self.filters if self.filters else {}
+        filters = DEFAULT_FILTERS | self.filters if self.filters else {}
         return {column: values for column, values in filters.items() if values is not None}
 
 
-@strict
+@strict_dataclass
 class DecodingSettings:
-    """How a model answers."""
+    """How a model generates responses."""
 
     preset: Literal["sample", "paper"] = option("sample", "'paper': beam search, length ≥ 20, 3-gram blocking (A.4)")
     arguments: dict[str, Any] = option(dict, "arguments of `generate` that override the preset")
     batch_size: Count = option(512, "contexts per batch")
 
     def title(self) -> str:
-        """Return what responses that were drawn so are called.
+        """Return the name of this decoding in reports.
 
         >>> DecodingSettings(preset="sample", arguments={"temperature": 0.7}).title()
         'sample, temperature 0.7'
@@ -213,13 +214,13 @@ class DecodingSettings:
 
 
 def as_settings(settings: Any) -> Any:
-    """Return settings as plain YAML values, without those that are None and marked `omit_if_null`."""
+    """Return settings as plain YAML values; fields with `omit_if_null` are omitted if they are None."""
     if is_dataclass(settings):
-        details = type(settings).__pydantic_fields__
+        pydantic_fields = type(settings).__pydantic_fields__
         return {
             name: as_settings(value)
             for name, value in ((field.name, getattr(settings, field.name)) for field in fields(settings))
-            if not (value is None and OMIT_IF_NULL in (details[name].json_schema_extra or {}))
+            if not (value is None and OMIT_IF_NULL in (pydantic_fields[name].json_schema_extra or {}))
         }
     if isinstance(settings, dict):
         return {key: as_settings(value) for key, value in settings.items()}

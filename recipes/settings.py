@@ -15,18 +15,18 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.settings import (
     TESTBED,
+    AnyPath,
     Count,
     DecodingSettings,
-    Finite,
-    Folder,
+    FiniteFloat,
+    Fraction,
     ModelSettings,
     PerCell,
     PromptSettings,
     ReportTo,
     Seed,
-    Share,
     option,
-    strict,
+    strict_dataclass,
 )
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.recipes import testbed
@@ -39,7 +39,7 @@ ARTIFACTS, GROUP = "upload files as W&B artifacts", "W&B group of the stages of 
 TRUSTED = "execute code from the repositories of the models"
 
 
-@strict
+@strict_dataclass
 @family_fields(lambda family: family.Settings, when_named=True)
 class Measurement:
     """A measurement: the model, the metrics and their settings, the prompts and the decoding."""
@@ -74,19 +74,19 @@ class Measurement:
         return type(self)(**{**kept, "metrics": list(metrics)})
 
 
-@strict
+@strict_dataclass
 class MeasureSettings(Measurement):
     """Measure a model with one or more families of metrics."""
 
     split: Literal["measure", "train", "all"] = option("measure", "side of the split of prompts to use")
-    write_prompts: Folder | None = option(None, "write the prompts to this file, to be answered elsewhere, and stop")
-    responses: Folder | None = option(None, "score the responses in this file; no model is loaded")
+    write_prompts: AnyPath | None = option(None, "write the prompts to this file, to be answered elsewhere, and stop")
+    responses: AnyPath | None = option(None, "score the responses in this file; no model is loaded")
     seed: Seed = option(0, "random seed of prompts, responses and the bootstrap")
     show: bool = option(True, SHOW)
     report_to: ReportTo = option("wandb", TRACKER)
     log_artifacts: bool = option(False, ARTIFACTS)
     group: str | None = option(None, GROUP)
-    output_dir: Folder = option(Path("runs/measure"), OUTPUT_DIR)
+    output_dir: AnyPath = option(Path("runs/measure"), OUTPUT_DIR)
 
     def __post_init__(self) -> None:
         """Refuse a file of responses for other families, without the name of its model, or with a server."""
@@ -102,32 +102,32 @@ class MeasureSettings(Measurement):
             raise InputError("capabilities: no model is loaded where a file of responses is given; leave them out.")
 
 
-@strict
+@strict_dataclass
 class Labelling:
     """How to label responses."""
 
     alpha: Literal[0, 1, 2] = option(0, "exponent of the norm in the bias value (002 C.1)")
-    beta: Finite | None = option(None, "threshold as a number; null: use quantile")
-    quantile: Share = option(0.9, "threshold as a quantile of the bias values, where beta is null")
+    beta: FiniteFloat | None = option(None, "threshold as a number; null: use quantile")
+    quantile: Fraction = option(0.9, "threshold as a quantile of the bias values, where beta is null")
     cross_fitted: bool = option(False, "leave each response out of its own bias direction")
     exclude_parrots: bool = option(False, "leave out responses that repeat their prompt")
     exclude_clusters: list[str] = option(list, "leave out responses in these style clusters")
-    exclude_above: Share = option(0.5, "probability of a cluster from which a response belongs to it")
+    exclude_above: Fraction = option(0.5, "probability of a cluster from which a response belongs to it")
 
 
-@strict
+@strict_dataclass
 class LabelSettings(Labelling):
     """Label the responses of a run as `bias` or `no_bias`."""
 
-    responses: Folder = option(Path("runs/train"), "finished run of `measure --split train`")
+    responses: AnyPath = option(Path("runs/train"), "finished run of `measure --split train`")
     seed: Seed = option(0, "random seed of the threshold plan")
     report_to: ReportTo = option("wandb", TRACKER)
     log_artifacts: bool = option(False, ARTIFACTS)
     group: str | None = option(None, GROUP)
-    output_dir: Folder = option(Path("runs/label"), OUTPUT_DIR)
+    output_dir: AnyPath = option(Path("runs/label"), OUTPUT_DIR)
 
 
-@strict
+@strict_dataclass
 class Tuning:
     """How to tune a model, and to measure it during training."""
 
@@ -136,30 +136,30 @@ class Tuning:
     measure_descriptors: Annotated[int, Field(ge=2)] = option(40, "descriptors in these measurements")
 
 
-@strict
+@strict_dataclass
 class TuneSettings(Tuning):
     """Fine-tune the labelled model with one of the methods."""
 
-    labels: Folder = option(Path("runs/label"), "finished run of `label`")
+    labels: AnyPath = option(Path("runs/label"), "finished run of `label`")
     method: str = option("control_tags", "method: a module of mitigation/methods")
     trust_remote_code: bool = option(False, TRUSTED)
     seed: Seed = option(0, "random seed of held-out rows, the adapter and the order of rows")
     report_to: ReportTo = option("wandb", TRACKER)
     log_artifacts: bool = option(False, ARTIFACTS)
     group: str | None = option(None, GROUP)
-    output_dir: Folder = option(Path("runs/tune"), OUTPUT_DIR)
+    output_dir: AnyPath = option(Path("runs/tune"), OUTPUT_DIR)
 
 
-@strict
+@strict_dataclass
 @family_fields(lambda family: family.ComparisonSettings, when_named=False)
 class CompareSettings:
     """Compare two runs over the same prompts."""
 
-    before: Folder = option(Path("runs/before"), "finished run of `measure`, of the original model")
-    after: Folder = option(Path("runs/after"), "finished run of `measure`, of the tuned model")
-    labels: Folder | None = option(None, "finished run of `label`, for the threshold plan")
-    tuning: Folder | None = option(None, "finished run of `tune`, for the training curves")
-    after_without_tag: Folder | None = option(
+    before: AnyPath = option(Path("runs/before"), "finished run of `measure`, of the original model")
+    after: AnyPath = option(Path("runs/after"), "finished run of `measure`, of the tuned model")
+    labels: AnyPath | None = option(None, "finished run of `label`, for the threshold plan")
+    tuning: AnyPath | None = option(None, "finished run of `tune`, for the training curves")
+    after_without_tag: AnyPath | None = option(
         None, "finished run of `measure`, of the tuned model without its control tag"
     )
     trust_remote_code: bool = option(False, TRUSTED)
@@ -167,34 +167,34 @@ class CompareSettings:
     report_to: ReportTo = option("wandb", TRACKER)
     log_artifacts: bool = option(False, ARTIFACTS)
     group: str | None = option(None, GROUP)
-    output_dir: Folder = option(Path("runs/compare"), OUTPUT_DIR)
+    output_dir: AnyPath = option(Path("runs/compare"), OUTPUT_DIR)
 
 
-@strict
+@strict_dataclass
 class RateSettings:
     """Let people rate pairs of responses in a browser.
 
     Each pair has a response of each of two runs to one prompt. `--summary` sums up the votes.
     """
 
-    before: Folder = option(Path("runs/before"), "finished run of `measure`, of the original model")
-    after: Folder = option(Path("runs/after"), "finished run of `measure`, of the tuned model, with the same prompts")
+    before: AnyPath = option(Path("runs/before"), "finished run of `measure`, of the original model")
+    after: AnyPath = option(Path("runs/after"), "finished run of `measure`, of the tuned model, with the same prompts")
     pairs: Count = option(100, "pairs to rate, drawn at random")
     questions: str = option("paper", "YAML file of questions by name; 'paper': the three of paper 002")
     leave_out: str = option("paper", "YAML file of templates and descriptors to leave out; 'paper': after paper 002")
     seed: Seed = option(0, "random seed of the pairs and of their sides on the page")
     host: str = option("127.0.0.1", "address to listen on; raters on other machines need another, such as 0.0.0.0")
     port: Annotated[int, Field(ge=0, le=65535)] = option(8237, "port to listen on; 0: any free port")
-    import_votes: Folder | None = option(None, "add the votes of this CSV file instead of serving the page")
+    import_votes: AnyPath | None = option(None, "add the votes of this CSV file instead of serving the page")
     summary: bool = option(False, "sum up all votes in OUTPUT_DIR/summary instead of serving the page")
     show: bool = option(True, "print the report, with --summary")
     report_to: ReportTo = option("wandb", f"for the summary: {TRACKER}")
     log_artifacts: bool = option(False, ARTIFACTS)
     group: str | None = option(None, GROUP)
-    output_dir: Folder = option(Path("runs/rate"), OUTPUT_DIR)
+    output_dir: AnyPath = option(Path("runs/rate"), OUTPUT_DIR)
 
 
-@strict
+@strict_dataclass
 class Experiment:
     """The stages that each method, and each point of an ablation, goes through."""
 
@@ -219,7 +219,7 @@ class Experiment:
             )
 
 
-@strict
+@strict_dataclass
 class Launching:
     """Where stages run, and how many at a time."""
 
@@ -244,7 +244,7 @@ class Launching:
         return self.jobs or (math.inf if self.launcher == "ray" else 1)
 
 
-@strict
+@strict_dataclass
 class LoopSettings(Launching, Experiment):
     """Measure, label, tune, measure again and compare."""
 
@@ -254,7 +254,7 @@ class LoopSettings(Launching, Experiment):
     seed: Seed = option(0, "random seed of every stage")
     report_to: ReportTo = option("wandb", TRACKER)
     log_artifacts: bool = option(False, ARTIFACTS)
-    output_dir: Folder = option(Path("runs/loop"), OUTPUT_DIR)
+    output_dir: AnyPath = option(Path("runs/loop"), OUTPUT_DIR)
 
     def __post_init__(self) -> None:
         """See `Experiment` and `Launching`."""
@@ -262,7 +262,7 @@ class LoopSettings(Launching, Experiment):
         Launching.__post_init__(self)
 
 
-@strict
+@strict_dataclass
 class AblateSettings(Launching):
     """Sweep settings of the loop, with stages shared by points."""
 
@@ -274,14 +274,14 @@ class AblateSettings(Launching):
     seeds: Annotated[list[Seed], Field(min_length=1)] = option(lambda: [0], "random seeds; every point runs with each")
     report_to: ReportTo = option("wandb", f"{TRACKER}; one tracked run per point")
     log_artifacts: bool = option(False, ARTIFACTS)
-    output_dir: Folder = option(Path("runs/ablate"), OUTPUT_DIR)
+    output_dir: AnyPath = option(Path("runs/ablate"), OUTPUT_DIR)
 
 
-@strict
+@strict_dataclass
 class TrainClassifierSettings:
     """Train a text classifier, of styles or offensiveness."""
 
-    texts: Folder = option(Path("labeled_data.csv"), "CSV, TSV or JSONL file of labelled texts")
+    texts: AnyPath = option(Path("labeled_data.csv"), "CSV, TSV or JSONL file of labelled texts")
     columns: list[str] = option(list, "names of its columns, if it has no header; []: it has one")
     text_column: str = option("tweet", "column of texts")
     label_column: str = option("class", "column of labels")
@@ -289,7 +289,7 @@ class TrainClassifierSettings:
         dict, "{value: name of the label}; several values may share a name; {}: as in the file"
     )
     label_separator: str | None = option(None, "separator between the labels of a text; null: each text has one label")
-    threshold: Share = option(0.3, "probability from which a text has a label, if it may have several")
+    threshold: Fraction = option(0.3, "probability from which a text has a label, if it may have several")
     model: str | None = option(
         None, "Hugging Face id or folder of a classifier or encoder to start from; null: train from scratch"
     )
@@ -299,40 +299,40 @@ class TrainClassifierSettings:
     epochs: Count = option(3, "passes over the texts")
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = option(1e-3, "peak of the cosine schedule")
     batch_size: Count = option(64, "texts per step")
-    test_texts: Folder | None = option(None, "another such file, to test on; null: test on held-out texts")
-    test_fraction: Share = option(0.1, "share of the texts to hold out and test on, without test_texts")
+    test_texts: AnyPath | None = option(None, "another such file, to test on; null: test on held-out texts")
+    test_fraction: Fraction = option(0.1, "share of the texts to hold out and test on, without test_texts")
     seed: Seed = option(0, "random seed of weights, order and held-out texts")
     report_to: ReportTo = option("wandb", TRACKER)
     log_artifacts: bool = option(False, ARTIFACTS)
     group: str | None = option(None, GROUP)
-    output_dir: Folder = option(Path("runs/classifier"), OUTPUT_DIR)
+    output_dir: AnyPath = option(Path("runs/classifier"), OUTPUT_DIR)
 
 
-@strict
+@strict_dataclass
 class ReportSettings:
     """Write the report of one or several finished runs."""
 
-    folders: list[Folder] = option(
+    folders: list[AnyPath] = option(
         list, "finished runs, `evenhand report FOLDER …`: one of any command, or several of `measure` and `rate`"
     )
-    output_dir: Folder = option(Path("runs/report"), "folder for the report of several runs")
+    output_dir: AnyPath = option(Path("runs/report"), "folder for the report of several runs")
 
 
-@strict
+@strict_dataclass
 class ExportSettings:
     """Export a tuned model for use without Evenhand."""
 
-    tuning: Folder = option(Path("runs/tune"), "finished run of `tune`")
-    comparison: Folder | None = option(
+    tuning: AnyPath = option(Path("runs/tune"), "finished run of `tune`")
+    comparison: AnyPath | None = option(
         None, "finished run of `compare`, for the model card; null: the folder `compare` next to tuning, if any"
     )
     merge: bool = option(True, "merge the adapter into its base; false: export the adapter alone")
     trust_remote_code: bool = option(False, TRUSTED)
     push_to_hub: str | None = option(None, "hub repository to upload to; a new one is private")
-    output_dir: Folder = option(Path("runs/export"), "folder to write to; the model is in its folder `model`")
+    output_dir: AnyPath = option(Path("runs/export"), "folder to write to; the model is in its folder `model`")
 
 
-@strict
+@strict_dataclass
 class ConfigsSettings:
     """List the shipped configs, or print one."""
 

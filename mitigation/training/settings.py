@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from evenhand.evaluation.settings import Count, Share
+from evenhand.evaluation.settings import Count, Fraction
 from evenhand.mitigation.methods import Method
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -54,7 +54,7 @@ class TuningSettings:
     warmup_ratio: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.05, description="share of the steps with a rising learning rate"
     )
-    validation_fraction: Share = Field(0.05, description="share of the contexts whose rows are held out")
+    validation_fraction: Fraction = Field(0.05, description="share of the contexts whose rows are held out")
     evaluations_per_epoch: Count = Field(4, description="validations and checkpoints per epoch")
     max_perplexity_increase: Positive = Field(
         0.1, description="refuse a tuned model if its perplexity on neutral dialogue rises by more than this share"

@@ -26,8 +26,8 @@ TEMPLATE = ["I'm {noun_phrase}."]
     ],
 )
 def test_the_default_filter_stays_unless_it_is_named(filters, kept):
-    assert PromptSettings(filters=filters).kept() == kept
-    assert PromptSettings().kept() == {"noun_phrase_type": OF_BOTH}
+    assert PromptSettings(filters=filters).active_filters() == kept
+    assert PromptSettings().active_filters() == {"noun_phrase_type": OF_BOTH}
 
 
 def test_narrowing_to_an_axis_does_not_bring_phrases_without_a_noun():

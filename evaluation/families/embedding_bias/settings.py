@@ -2,17 +2,17 @@
 
 from typing import TYPE_CHECKING, Any
 
-from evenhand.evaluation.settings import Folder, option, strict
+from evenhand.evaluation.settings import AnyPath, option, strict_dataclass
 
 if TYPE_CHECKING:
     from evenhand.evaluation.families import MeasureConfig
 
 
-@strict
+@strict_dataclass
 class Settings:
     """Embedding bias: is an English sentence nearer to its masculine translation than to its feminine one?"""
 
-    references: Folder | None = option(None, "gendered translations: a CSV file, or a folder of MT-GenEval or MMHB")
+    references: AnyPath | None = option(None, "gendered translations: a CSV file, or a folder of MT-GenEval or MMHB")
     split: str = option("dev", "which split of MT-GenEval or MMHB")
     languages: list[str] = option(list, "languages of the references, such as 'es' or 'spa_Latn'; empty: all")
 

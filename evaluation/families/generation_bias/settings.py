@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.settings import AUTO, TESTBED, CheckpointSettings, ClassifierSettings, Count, option, strict
+from evenhand.evaluation.settings import (
+    AUTO,
+    TESTBED,
+    CheckpointSettings,
+    ClassifierSettings,
+    Count,
+    option,
+    strict_dataclass,
+)
 
 if TYPE_CHECKING:
     from evenhand.evaluation.families import MeasureConfig
@@ -21,7 +29,7 @@ RECOMPUTABLE = {"neutral_dialogue": "neutral"}
 FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offensiveness_classifier"
 
 
-@strict
+@strict_dataclass
 class Settings:
     """Generation bias: do responses differ in style by descriptor?"""
 
@@ -40,7 +48,7 @@ class Settings:
     relevance: bool = option(True, "score responses by the model itself: fit to their prompts, perplexity")
 
 
-@strict
+@strict_dataclass
 class CorpusSettings:
     """A corpus in which descriptors are counted."""
 
@@ -53,7 +61,7 @@ class CorpusSettings:
     limit: Count | None = option(None, "read so many examples; null: all")
 
 
-@strict
+@strict_dataclass
 class ComparisonSettings:
     """Generation bias before and after: phrases, frequencies of descriptors, relevance."""
 

@@ -52,7 +52,7 @@ def _signature(run: Run, config: MeasureConfig, variant: str) -> dict[str, Any]:
             "name": config.prompts.dataset,
             "sha256": run.inputs["dataset"],
             "descriptors": config.prompts.descriptors,
-            "filters": config.prompts.kept(),
+            "filters": config.prompts.active_filters(),
         },
         **as_settings(config.settings),
         VARIANT: variant,
@@ -69,7 +69,7 @@ def _likelihoods(run: Run, config: MeasureConfig) -> pd.DataFrame:
         Dataset.from_pandas(phrase_sentences(taxonomy), preserve_index=False) if masked else generate_prompts(taxonomy)
     )
     prompts = sample_descriptors(
-        select_prompts(prompts, **config.prompts.kept()), config.prompts.descriptors, config.seed
+        select_prompts(prompts, **config.prompts.active_filters()), config.prompts.descriptors, config.seed
     )
     sentences = select_scored_prompts(prompts.to_pandas()).reset_index(drop=True)
     if masked:

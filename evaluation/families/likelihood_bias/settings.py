@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from evenhand.evaluation.settings import option, strict
+from evenhand.evaluation.settings import option, strict_dataclass
 
 if TYPE_CHECKING:
     from evenhand.evaluation.families import MeasureConfig
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 SERVER_APIS = ("completions",)  # likelihoods of given tokens
 
 
-@strict
+@strict_dataclass
 class Settings:
     """Likelihood bias: is a sentence about some people likelier than the same sentence about other people?"""
 

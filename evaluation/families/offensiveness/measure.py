@@ -54,7 +54,7 @@ def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
         "dataset": {
             "name": config.prompts.dataset,
             "sha256": run.inputs["dataset"],
-            "filters": config.prompts.kept(),
+            "filters": config.prompts.active_filters(),
             "descriptors": config.prompts.descriptors,
         },
         "seed": config.seed,
@@ -64,7 +64,7 @@ def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
 
 def _classified(run: Run, config: MeasureConfig) -> pd.DataFrame:
     """Return the prompts with the probability that each is offensive, as it is and with a neutral descriptor."""
-    prompts = select_prompts(generate_prompts(load_taxonomy(config.prompts.dataset)), **config.prompts.kept())
+    prompts = select_prompts(generate_prompts(load_taxonomy(config.prompts.dataset)), **config.prompts.active_filters())
     rows = sample_descriptors(prompts, config.prompts.descriptors, config.seed).to_pandas()
     texts, neutral = rows[TEXT].tolist(), make_neutral_texts(rows)
     distinct = list(dict.fromkeys([*texts, *neutral]))

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.settings import ClassifierSettings, option, strict
+from evenhand.evaluation.settings import ClassifierSettings, option, strict_dataclass
 
 if TYPE_CHECKING:
     from evenhand.evaluation.families import MeasureConfig
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 SERVER_APIS = ("chat", "completions")  # the measured model is not used
 
 
-@strict
+@strict_dataclass
 class Settings:
     """Offensiveness of the prompts themselves, by template and descriptor."""
 

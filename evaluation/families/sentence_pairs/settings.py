@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenhand.evaluation.settings import TESTBED, option, strict
+from evenhand.evaluation.settings import TESTBED, option, strict_dataclass
 
 if TYPE_CHECKING:
     from evenhand.evaluation.families import MeasureConfig
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 SERVER_APIS = ("completions",)  # likelihoods of given tokens
 
 
-@strict
+@strict_dataclass
 class Settings:
     """Sentence pairs: is the more stereotypical sentence of a pair the likelier one?"""
 

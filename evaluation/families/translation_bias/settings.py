@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.settings import ClassifierSettings, Folder, option, strict
+from evenhand.evaluation.settings import AnyPath, ClassifierSettings, option, strict_dataclass
 
 if TYPE_CHECKING:
     from evenhand.evaluation.families import MeasureConfig
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 RECOMPUTABLE = {"tokenize": "sentence_scores"}
 
 
-@strict
+@strict_dataclass
 class Settings:
     """Translation bias: is a translation closer to masculine references than to feminine ones?"""
 
-    references: Folder | None = option(None, "gendered translations: a CSV file, or a folder of MT-GenEval or MMHB")
+    references: AnyPath | None = option(None, "gendered translations: a CSV file, or a folder of MT-GenEval or MMHB")
     split: str = option("dev", "which split of MT-GenEval or MMHB")
     languages: list[str] = option(list, "languages of the references, such as 'es' or 'spa_Latn'; empty: all")
     min_masculine_references: Annotated[int, Field(ge=0)] = option(
@@ -26,7 +26,7 @@ class Settings:
     directions: Annotated[list[Literal["en-xx", "xx-en", "xx-xx"]], Field(min_length=1)] = option(
         lambda: ["en-xx"], "from English, into English, and between the other languages"
     )
-    translations: Folder | None = option(
+    translations: AnyPath | None = option(
         None, "folder of translations, SOURCE-TARGET.txt, one line per source sentence; null: the model translates"
     )
     tokenize: str = option("flores200", "tokenizer of sacrebleu; the paper has 'flores101', '13a' needs no download")

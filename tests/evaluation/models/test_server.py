@@ -169,13 +169,13 @@ def test_thoughts_are_no_part_of_the_response():
 @pytest.mark.parametrize(
     ("told", "why"),
     [
-        ({"server": "host:8000"}, "server: it must be http"),
-        ({"server": "https://me:secret@host/v1"}, "server: it must be http"),
-        ({"server": "https://host/v1?key=secret"}, "server: it must be http"),
-        ({"server": "http://host/v1", "name": "testbed"}, "name: say by which name"),
+        ({"server": "host:8000"}, "server: "),
+        ({"server": "https://me:secret@host/v1"}, "server: "),
+        ({"server": "https://host/v1?key=secret"}, "server: "),
+        ({"server": "http://host/v1", "name": "testbed"}, "name: "),
         ({"server": "http://host/v1", "dtype": "bfloat16"}, "dtype: "),
         ({"server": "http://host/v1", "base": "b"}, "base: "),
-        ({"tokenizer": "t"}, "tokenizer: 't' is read for a served model alone"),
+        ({"tokenizer": "t"}, "tokenizer: 't' "),
         ({"server": "http://host/v1", "concurrency": 0}, "concurrency"),
         ({"server": "http://host/v1", "api": "responses"}, "chat"),
     ],

@@ -35,7 +35,7 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
     if settings.file:
         return _file_prompts(config)
     by = settings.split_by or NOUN
-    prompts = select_prompts(generate_prompts(load_taxonomy(settings.dataset)), **settings.kept())
+    prompts = select_prompts(generate_prompts(load_taxonomy(settings.dataset)), **settings.active_filters())
     if config.split != "all":
         train, held_out = split_prompts(prompts, by, settings.train_fraction, config.seed)
         prompts = train if config.split == "train" else held_out

@@ -312,5 +312,5 @@ def test_a_file_is_taken_whole_split_or_has_another_to_train_on(files):
 
 @pytest.mark.parametrize("config", [{}, {"file": "p.csv", "split_by": "template"}])
 def test_a_file_to_train_on_goes_with_one_that_is_not_split(config):
-    with pytest.raises(ValueError, match="train_file: .*give one of the two"):
+    with pytest.raises(ValueError, match="train_file: "):
         PromptSettings(train_file="t.csv", **config)
