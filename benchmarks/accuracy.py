@@ -16,7 +16,7 @@ from evenhand.evaluation.datasets.style_clusters import load_style_clusters
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, find_score
 from evenhand.evaluation.runs.progress import progress
-from evenhand.evaluation.statistics.cells import arrange_cells, codes
+from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.intervals import Z
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 from evenhand.recipes import testbed
@@ -76,7 +76,7 @@ def main() -> None:
                 p_styles = grammar.style_distribution(rows[TEMPLATE], rows[DESCRIPTOR], nouns=nouns)
                 style = grammar.sample_columns(p_styles, rng)
                 responses = vectors[style, rng.integers(UTTERANCES, size=len(style))]
-                arranged = arrange_cells(responses, codes(rows[TEMPLATE]), codes(rows[DESCRIPTOR]))
+                arranged = arrange_cells(responses, to_codes(rows[TEMPLATE]), to_codes(rows[DESCRIPTOR]))
                 for name, (weights, pooled, _) in forms.items():
                     spread = descriptor_spread(arranged, weights, pooled=pooled)
                     results[n][name].append(spread.corrected)

@@ -94,7 +94,7 @@ def naive_p_values(cells: Cells, result: Effects) -> np.ndarray:
     """Return two-sided p-values of effects over their own standard errors, (D, styles)."""
     squares = np.zeros(cells.mean.shape)
     for block in cells.blocks():
-        squares[block.cells] += block.summed(block.deviations**2)
+        squares[block.cells] += block.sum_by_cell(block.deviations**2)
     n = cells.count[:, None]
     variance = np.zeros_like(result.effect)
     np.add.at(variance, cells.descriptor, squares / np.maximum(n * (n - 1), 1))

@@ -30,10 +30,10 @@ from evenhand.evaluation.families.generation_bias.costs.relevance import cell_co
 from evenhand.evaluation.families.generation_bias.costs.style_drift import style_drift
 from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias, generation_bias
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
-from evenhand.evaluation.rows import blocks, some_rows
+from evenhand.evaluation.rows import blocks, copy_rows
 from evenhand.evaluation.runs.parts import Parts
 from evenhand.evaluation.runs.tables import write_table
-from evenhand.evaluation.statistics.cells import codes
+from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.mitigation.labelling.labels import add_labels, choose_threshold
 from evenhand.mitigation.labelling.projection import bias_values
 from evenhand.mitigation.labelling.threshold_plan import threshold_plan
@@ -86,7 +86,7 @@ def compare(folder: Path, n: int, styles: int) -> None:
     """Compare the run with its responses in another order: paired differences, style drift, tables of styles."""
     clusters = {f"cluster {i}": range(3 * i, 3 * i + 3) for i in range(CLUSTERS)}
     before = read_styled_run(folder)
-    after = replace(before, vectors=some_rows(before.vectors, np.roll(np.arange(n), TEMPLATES * DESCRIPTORS)))
+    after = replace(before, vectors=copy_rows(before.vectors, np.roll(np.arange(n), TEMPLATES * DESCRIPTORS)))
     compare_generation_bias(before.styled(), after.styled(), clusters)
     style_drift(before.vectors, after.vectors, cell_codes(before.shared))
     style_changes(before.styled(), after.styled())
@@ -96,7 +96,7 @@ def compare(folder: Path, n: int, styles: int) -> None:
 def label(folder: Path, n: int, styles: int) -> None:
     """Label the run as the command does, without a threshold plan."""
     run = read_styled_run(folder)
-    template, descriptor = (codes(run.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
+    template, descriptor = (to_codes(run.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
     b = bias_values(run.vectors, template, descriptor)
     threshold = choose_threshold(b, alpha=0)
     parts = run.texts(PROMPT_ID, DESCRIPTOR, PERSONA, TEXT)
@@ -108,7 +108,7 @@ def label(folder: Path, n: int, styles: int) -> None:
 def plan(folder: Path, n: int, styles: int) -> None:
     """Compute the threshold plan."""
     run = read_styled_run(folder)
-    template, descriptor = (codes(run.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
+    template, descriptor = (to_codes(run.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
     threshold_plan(run.vectors, template, descriptor, quantiles=(0.5, 0.9))
 
 

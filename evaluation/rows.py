@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-IN_MEMORY = 1 << 25  # bytes of an array; what is larger lies in a file
-NUMBERS_AT_ONCE = 1 << 20  # that are read, and computed with, at once: 8 MiB as float64
+MAX_BYTES_IN_MEMORY = 1 << 25  # bytes of an array; what is larger lies in a file
+NUMBERS_PER_BLOCK = 1 << 20  # that are read, and computed with, at once: 8 MiB as float64
 
 
 class RowFile:
@@ -68,7 +68,7 @@ class RowFile:
 
 
 @dataclass(frozen=True)
-class SideBySide:
+class JoinedColumns:
     """The columns of several sets of rows (n, c), side by side: they are joined as they are read."""
 
     sides: tuple["Rows", ...]
@@ -95,7 +95,7 @@ class SideBySide:
         return np.concatenate([side[rows] for side in self.sides], axis=1)
 
 
-Rows = np.ndarray | RowFile | SideBySide
+Rows = np.ndarray | RowFile | JoinedColumns
 
 
 def new_rows(n: int, width: int, dtype: np.dtype = np.float32, folder: Path | None = None) -> np.ndarray | RowFile:
@@ -104,20 +104,20 @@ def new_rows(n: int, width: int, dtype: np.dtype = np.float32, folder: Path | No
     Args:
         folder: where a file lies, if it can be written; else where the system keeps temporary files.
     """
-    if n * width * np.dtype(dtype).itemsize <= IN_MEMORY:
+    if n * width * np.dtype(dtype).itemsize <= MAX_BYTES_IN_MEMORY:
         return np.empty((n, width), dtype=dtype)
     return RowFile(n, width, dtype, folder if folder is not None and os.access(folder, os.W_OK) else None)
 
 
-def rows_at_once(width: int) -> int:
+def rows_per_block(width: int) -> int:
     """Return how many rows of so many columns are read at once."""
-    return max(1, NUMBERS_AT_ONCE // max(width, 1))
+    return max(1, NUMBERS_PER_BLOCK // max(width, 1))
 
 
 def blocks(rows: Rows, positions: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield all rows, or those at the positions, some at a time: their places, from 0, and what they hold."""
     n = len(rows) if positions is None else len(positions)
-    step = rows_at_once(rows.shape[1])
+    step = rows_per_block(rows.shape[1])
     for start in range(0, n, step):
         place = slice(start, min(start + step, n))
         yield place, rows[place if positions is None else positions[place]]
@@ -139,7 +139,7 @@ def column_sums(rows: Rows, columns: Sequence[int]) -> np.ndarray:
     return found
 
 
-def some_rows(rows: Rows, positions: np.ndarray) -> np.ndarray | RowFile:
+def copy_rows(rows: Rows, positions: np.ndarray) -> np.ndarray | RowFile:
     """Return a copy of the rows at these positions, (m,), where those lie."""
     found = new_rows(len(positions), rows.shape[1], rows.dtype, getattr(rows, "folder", None))
     for place, some in blocks(rows, positions):

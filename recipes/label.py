@@ -15,7 +15,7 @@ from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE
 from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import write_table
-from evenhand.evaluation.statistics.cells import codes
+from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.mitigation.labelling.labels import Threshold, add_labels, choose_threshold, exclusion_mask
 from evenhand.mitigation.labelling.mean_bias_values import mean_bias_values
 from evenhand.mitigation.labelling.page import PLAN, THRESHOLD
@@ -37,7 +37,7 @@ def label(settings: LabelSettings) -> None:
             return
         all_responses = read_styled_run(settings.responses)
         responses = all_responses.rows(all_responses.has_vector())
-        template, descriptor = (codes(responses.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
+        template, descriptor = (to_codes(responses.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
         b = bias_values(responses.vectors, template, descriptor, settings.alpha, cross_fitted=settings.cross_fitted)
         how = (settings.alpha, settings.beta, settings.quantile)
         threshold = choose_threshold(b, *how, cross_fitted=settings.cross_fitted)

@@ -10,7 +10,7 @@ from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.report.responses import responses_html, rows_of
 from evenhand.evaluation.results import DESCRIPTOR, RESPONSE, TEMPLATE
 from evenhand.evaluation.runs.files import write_text
-from evenhand.evaluation.statistics.cells import codes
+from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.mitigation.labelling.mean_bias_values import BiasDirections
 from evenhand.mitigation.labelling.projection import bias_values
 
@@ -47,6 +47,6 @@ def _bias_values(base: StyledRun, run: StyledRun) -> np.ndarray:
         return BiasDirections.from_responses(base.shared, base.vectors).project(run.vectors, run.shared[DESCRIPTOR])
     b, is_usable = np.full(len(base), np.nan), base.has_vector()
     usable = base.rows(is_usable)
-    template, descriptor = (codes(usable.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
+    template, descriptor = (to_codes(usable.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
     b[is_usable] = bias_values(usable.vectors, template, descriptor, cross_fitted=True)
     return b

@@ -29,7 +29,7 @@ from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import read_table
-from evenhand.evaluation.statistics.cells import arrange_cells, codes
+from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 from evenhand.mitigation.labelling.page import THRESHOLD
 from evenhand.mitigation.methods import RewardFunction, TrainedMethod, load_trained_method
@@ -123,7 +123,7 @@ def bias_during_training(
     sample = np.random.default_rng(0).permutation(np.unique(prompts[DESCRIPTOR]))[:n_descriptors]
     prompts = prompts[prompts[DESCRIPTOR].isin(sample)]
     prompts = prompts.groupby([TEMPLATE, AXIS, DESCRIPTOR]).head(CALLBACK_PER_CELL).reset_index(drop=True)
-    template, descriptor = codes(prompts[TEMPLATE]), codes(prompts[DESCRIPTOR])
+    template, descriptor = to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR])
     classifier = _first_classifier(config)
     arguments = decoding(config.decoding.preset, **config.decoding.arguments)
 

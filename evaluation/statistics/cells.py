@@ -7,19 +7,19 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.rows import RowFile, Rows, blocks, finite_rows, new_rows, rows_at_once
+from evenhand.evaluation.rows import RowFile, Rows, blocks, finite_rows, new_rows, rows_per_block
 
 
-def codes(values: Sequence[str]) -> np.ndarray:
+def to_codes(values: Sequence[str]) -> np.ndarray:
     """Return integer codes, (n,), that number the distinct values from 0 in sorted order.
 
-    >>> codes(["deaf", "old", "deaf"]).tolist()
+    >>> to_codes(["deaf", "old", "deaf"]).tolist()
     [0, 1, 0]
     """
-    return coded(values)[0]
+    return factorize(values)[0]
 
 
-def coded(values: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def factorize(values: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Return the same with the distinct values, sorted, as strings."""
     code, names = pd.factorize(pd.Series(values), use_na_sentinel=False)
     names = np.asarray(names, dtype=object).astype(str)
@@ -41,7 +41,7 @@ class Block:
     @cached_property
     def deviations(self) -> np.ndarray:
         """The rows less their cells' means, (r, c), as float64."""
-        found = self.of_rows(self.mean)
+        found = self.per_row(self.mean)
         return np.subtract(self.rows, found, out=found)
 
     def split(self, sizes: Sequence[int]) -> Iterator["Block"]:
@@ -52,11 +52,11 @@ class Block:
             yield Block(self.cells[some], self.count[some], self.rows[rows[first] : rows[some.stop]], self.mean)
             first += size
 
-    def of_rows(self, values: np.ndarray) -> np.ndarray:
+    def per_row(self, values: np.ndarray) -> np.ndarray:
         """Return to each row the value of its cell, from those of all cells (k, …)."""
         return np.repeat(values[self.cells], self.count, axis=0)
 
-    def summed(self, values: np.ndarray) -> np.ndarray:
+    def sum_by_cell(self, values: np.ndarray) -> np.ndarray:
         """Return the sums over each cell's rows, (m, …), of (r, …) values."""
         return np.add.reduceat(values, np.cumsum(self.count) - self.count, axis=0)
 
@@ -93,7 +93,7 @@ class Cells:
         Whole cells, but for one of more rows than are read at once, of which no block has two parts.
         """
         chosen = np.arange(len(self.count)) if chosen is None else chosen
-        most = rows_at_once(self.rows.shape[1])
+        most = rows_per_block(self.rows.shape[1])
         parts = -(-self.count[chosen] // most)
         cell = np.repeat(chosen, parts)
         done = most * (np.arange(len(cell)) - np.repeat(np.cumsum(parts) - parts, parts))
@@ -111,17 +111,17 @@ class Cells:
             rows = self.rows[np.repeat(start - np.cumsum(count) + count, count) + np.arange(count.sum())]
         return rows if np.array_equal(self.columns, np.arange(rows.shape[1])) else rows[:, self.columns]
 
-    def of_columns(self, columns: np.ndarray) -> "Cells":
+    def select_columns(self, columns: np.ndarray) -> "Cells":
         """Return the cells looked at in some of the columns, by number."""
         return replace(self, columns=self.columns[columns], mean=self.mean[:, columns])
 
 
-def arrange_cells(vectors: Rows, template: np.ndarray, descriptor: np.ndarray, fewest: int = 2) -> Cells:
-    """Sort (n, c) vectors into the cells of at least `fewest`, by (n,) integer codes of template and descriptor."""
+def arrange_cells(vectors: Rows, template: np.ndarray, descriptor: np.ndarray, min_count: int = 2) -> Cells:
+    """Sort (n, c) vectors into the cells of at least `min_count`, by (n,) integer codes of template and descriptor."""
     usable = finite_rows(vectors)
     cell = descriptor.astype(np.int64) * (int(template.max(initial=0)) + 1) + template
     size = np.bincount(cell[usable], minlength=int(cell.max(initial=0)) + 1)
-    usable &= size[cell] >= fewest
+    usable &= size[cell] >= min_count
     rows = np.flatnonzero(usable)
     rows = rows[np.argsort(cell[rows], kind="stable")]
     _, start, count = np.unique(cell[rows], return_index=True, return_counts=True)
@@ -132,7 +132,7 @@ def arrange_cells(vectors: Rows, template: np.ndarray, descriptor: np.ndarray, f
     return Cells(kept, columns, start, count, template[first], descriptor[first], mean, len(vectors) - len(rows))
 
 
-def with_sums(cells: Cells, groups: Sequence[np.ndarray]) -> Cells:
+def add_group_sums(cells: Cells, groups: Sequence[np.ndarray]) -> Cells:
     """Return the cells with some of their columns alone: those of each group, and behind them their sum."""
 
     def sums(rows: np.ndarray) -> np.ndarray:
@@ -142,7 +142,7 @@ def with_sums(cells: Cells, groups: Sequence[np.ndarray]) -> Cells:
     return _made_of(cells, sums, sum(len(group) + 1 for group in groups))
 
 
-def narrowed(cells: Cells, columns: Sequence[int]) -> Cells:
+def copy_columns(cells: Cells, columns: Sequence[int]) -> Cells:
     """Return the cells with few of their columns alone: what looks at them reads no others."""
     return _made_of(cells, lambda rows: rows[:, columns], len(columns))
 
@@ -200,10 +200,10 @@ def complete_descriptors(cells: Cells) -> Cells:
     """Keep the descriptors that have a cell for every template, so that their means over templates compare."""
     per_descriptor = np.bincount(cells.descriptor)
     kept = per_descriptor[cells.descriptor] == len(np.unique(cells.template))
-    return keep_cells(cells, kept)
+    return select_cells(cells, kept)
 
 
-def keep_cells(cells: Cells, kept: np.ndarray) -> Cells:
+def select_cells(cells: Cells, kept: np.ndarray) -> Cells:
     """Return the cells where the (k,) mask is true; the rows of the others count as left out."""
     if kept.all():
         return cells

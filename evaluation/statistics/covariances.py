@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 from scipy import sparse
 
-from evenhand.evaluation.rows import rows_at_once
+from evenhand.evaluation.rows import rows_per_block
 from evenhand.evaluation.statistics.cells import Block, Cells
 from evenhand.evaluation.statistics.hoeffding import PairSums, summed_products
 
@@ -139,7 +139,7 @@ def linear_variance_without_cell(
     """
     n, along = pairs.n, np.zeros(len(pairs.n))
     for block in cells.blocks():
-        along[block.cells] += block.summed((block.deviations * block.of_rows(deviation * w)).sum(axis=1) ** 2)
+        along[block.cells] += block.sum_by_cell((block.deviations * block.per_row(deviation * w)).sum(axis=1) ** 2)
     scale = share**2 / (n * (n - 1))
     of_unit, itself = _products(cells, w, deviation, unit, scale)[1], scale * pairs.products / (n - 1)
     surplus = (1 / (1 - share) ** 2 - 1) * share**2 * (of_unit - itself) / n
@@ -190,7 +190,7 @@ def _products(
             products = ((signed @ square) * signed).sum(axis=1, dtype=np.float64)
             largest = (residual**2).sum(axis=1, dtype=np.float64) * np.trace(square)
             products[products < ROUNDING * largest] = 0.0
-            result[1, block.cells] += block.summed(products) / freedom[block.cells]
+            result[1, block.cells] += block.sum_by_cell(products) / freedom[block.cells]
         result[2, group] = freedom[group].sum()
     return result
 
@@ -201,7 +201,7 @@ def _groups(cells: Cells, index: np.ndarray) -> Iterator[tuple[np.ndarray, Calla
     Small groups are read together, once. A large group is read again on each call of its function.
     """
     groups = np.split(np.argsort(index, kind="stable"), np.cumsum(np.bincount(index))[:-1])
-    rows, half = np.bincount(index, cells.count), rows_at_once(cells.rows.shape[1]) / 2
+    rows, half = np.bincount(index, cells.count), rows_per_block(cells.rows.shape[1]) / 2
     together = ((np.cumsum(rows) - rows) // half).astype(int)
     for some in np.split(np.arange(len(groups)), np.flatnonzero(np.diff(together)) + 1):
         if rows[some].max() > half:

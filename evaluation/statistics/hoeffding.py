@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.evaluation.rows import rows_at_once
+from evenhand.evaluation.rows import rows_per_block
 from evenhand.evaluation.statistics.cells import Block, Cells
 
 
@@ -79,7 +79,7 @@ def pair_sums(cells: Cells, w: np.ndarray, direction: np.ndarray) -> PairSums:
                 of_pairs[cell] = ((weighted @ r.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
             else:
                 of_pairs[cell] = np.maximum(((r.transpose(0, 2, 1) @ r) ** 2 @ w) @ w, 0.0)  # not below 0 by rounding
-    for cell in np.flatnonzero(cells.count > rows_at_once(cells.rows.shape[1])):  # larger than a block
+    for cell in np.flatnonzero(cells.count > rows_per_block(cells.rows.shape[1])):  # larger than a block
         of_pairs[cell] = max(w @ summed_products(cells.blocks(np.array([cell]))) ** 2 @ w, 0.0)
     return PairSums(cells.count.astype(np.float64), *sums, of_pairs)
 
@@ -90,7 +90,7 @@ def summed_products(blocks: Iterable[Block], scale: np.ndarray | None = None) ->
     for block in blocks:
         residual = block.deviations
         if scale is not None:
-            residual = residual * np.sqrt(block.of_rows(scale))[:, None]
+            residual = residual * np.sqrt(block.per_row(scale))[:, None]
         residual = residual.astype(np.float32)
         product = residual.T @ residual
         total = product if total is None else np.add(total, product, dtype=np.float64)

@@ -80,9 +80,9 @@ def spreads_without(cells: Cells, weights: np.ndarray, over: str, *, pooled: boo
 def _moments(cells: Cells, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the cells' means (k, c), the weighted sum of these means' variances (k,), and the weights used, (c,)."""
     used = np.flatnonzero(weights)
-    cells, w, squares = cells.of_columns(used), weights[used], np.zeros(len(cells.count))
+    cells, w, squares = cells.select_columns(used), weights[used], np.zeros(len(cells.count))
     for block in cells.blocks():
-        squares[block.cells] += block.summed(block.deviations**2 @ w)
+        squares[block.cells] += block.sum_by_cell(block.deviations**2 @ w)
     return cells.mean, squares / (cells.count * (cells.count - 1.0)), w
 
 

@@ -9,7 +9,7 @@ from evenhand.evaluation.statistics.cells import Cells
 from evenhand.evaluation.statistics.hoeffding import summed_products
 
 PERMUTED_DIRECTIONS = 32
-NUMBERS_AT_ONCE = 1 << 23  # float32 numbers of the means of permutations that are made in one pass: 32 MiB
+NUMBERS_PER_PASS = 1 << 23  # float32 numbers of the means of permutations that are made in one pass: 32 MiB
 
 
 def permutation_p_value(cells: Cells, permutations: int, rng: np.random.Generator) -> float:
@@ -26,7 +26,7 @@ def permutation_p_value(cells: Cells, permutations: int, rng: np.random.Generato
     directions = _leading_directions(cells, PERMUTED_DIRECTIONS)
     templates, streams = _templates(cells), rng.spawn(len(np.unique(cells.template)))
     shape = (len(np.unique(cells.descriptor)), directions.shape[1])
-    at_once = max(1, NUMBERS_AT_ONCE // (shape[0] * shape[1]))
+    at_once = max(1, NUMBERS_PER_PASS // (shape[0] * shape[1]))
     observed, above, below = np.inf, 0, 0
     for start in range(0, permutations, at_once):
         means = np.zeros((min(at_once, permutations - start) + 1, *shape), dtype=np.float32)  # the first: as they are

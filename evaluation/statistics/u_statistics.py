@@ -132,7 +132,7 @@ def descriptor_spread(cells: Cells, weights: np.ndarray | None = None, *, pooled
     """
     weights = np.ones(len(cells.columns)) if weights is None else np.asarray(weights, dtype=np.float64)
     used = np.flatnonzero(weights)
-    cells, w = cells.of_columns(used), weights[used]
+    cells, w = cells.select_columns(used), weights[used]
     units = _units(cells, pooled)
     if units.in_group.max(initial=0) < 2:
         return UNDEFINED
@@ -275,11 +275,11 @@ def column_spreads(cells: Cells) -> list[Spread]:
         product = deviations.copy()
         for power in powers:
             product *= deviations
-            power[block.cells] += block.summed(product)
+            power[block.cells] += block.sum_by_cell(product)
     return [
         spread
         for columns in np.array_split(np.arange(c), max(1, c // COLUMNS_PER_BATCH))
-        for spread in _some_column_spreads(cells.of_columns(columns), *powers[:, :, columns])
+        for spread in _some_column_spreads(cells.select_columns(columns), *powers[:, :, columns])
     ]
 
 

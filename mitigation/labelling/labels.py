@@ -18,7 +18,7 @@ from evenhand.evaluation.results import (
     TEMPLATE,
     TEXT,
 )
-from evenhand.evaluation.statistics.cells import codes
+from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.mitigation.labelling.projection import BIAS, assign_labels, bias_values
 
 
@@ -67,7 +67,9 @@ def label_responses(
     >>> labelled["bias_value"].tolist()[:4], labelled["label"].tolist()[:4]
     ([0.46875, 0.46875, 0.46875, -0.28125], ['bias', 'bias', 'bias', 'no_bias'])
     """
-    b = bias_values(vectors, codes(prompts[TEMPLATE]), codes(prompts[DESCRIPTOR]), alpha, cross_fitted=cross_fitted)
+    b = bias_values(
+        vectors, to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), alpha, cross_fitted=cross_fitted
+    )
     threshold = choose_threshold(b, alpha, beta, quantile, cross_fitted=cross_fitted)
     return add_labels(prompts.assign(**{RESPONSE: list(responses)}), b, threshold), threshold
 

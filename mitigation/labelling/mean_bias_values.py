@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE
-from evenhand.evaluation.rows import Rows, blocks, finite_rows, some_rows
-from evenhand.evaluation.statistics.cells import coded, codes
+from evenhand.evaluation.rows import Rows, blocks, copy_rows, finite_rows
+from evenhand.evaluation.statistics.cells import factorize, to_codes
 from evenhand.mitigation.labelling.projection import bias_values, descriptor_means, project
 
 
@@ -32,7 +32,7 @@ def cross_fitted_bias_values(prompts: pd.DataFrame, vectors: Rows) -> pd.DataFra
         vectors: style vectors, (n, S); missing ones are NaN.
     """
     prompts, vectors = _finite(prompts, vectors)
-    b = bias_values(vectors, codes(prompts[TEMPLATE]), codes(prompts[DESCRIPTOR]), cross_fitted=True)
+    b = bias_values(vectors, to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), cross_fitted=True)
     return _means(prompts, before=b)
 
 
@@ -67,7 +67,7 @@ def bias_value_changes(
 def _finite(prompts: pd.DataFrame, vectors: Rows) -> tuple[pd.DataFrame, Rows]:
     """Return the rows that have a style vector."""
     mask = finite_rows(vectors)
-    return (prompts, vectors) if mask.all() else (prompts[mask], some_rows(vectors, np.flatnonzero(mask)))
+    return (prompts, vectors) if mask.all() else (prompts[mask], copy_rows(vectors, np.flatnonzero(mask)))
 
 
 @dataclass(frozen=True)
@@ -82,18 +82,18 @@ class BiasDirections:
     def from_responses(cls, prompts: pd.DataFrame, vectors: Rows) -> "BiasDirections":
         """Return the directions of responses with style vectors (n, S); rows with NaN are left out."""
         prompts, vectors = _finite(prompts, vectors)
-        descriptor, names = coded(prompts[DESCRIPTOR])
-        m_d = descriptor_means(vectors, codes(prompts[TEMPLATE]), descriptor)
+        descriptor, names = factorize(prompts[DESCRIPTOR])
+        m_d = descriptor_means(vectors, to_codes(prompts[TEMPLATE]), descriptor)
         return cls(names, m_d, m_d.mean(axis=0))
 
     def contain(self, descriptor: pd.Series) -> np.ndarray:
         """Return whether each descriptor has a direction, (n,) bool."""
-        code, names = coded(descriptor)
+        code, names = factorize(descriptor)
         return np.isin(names, self.names)[code]
 
     def project(self, vectors: Rows, descriptor: pd.Series, alpha: int = 0) -> np.ndarray:
         """Return bias values (n,) of style vectors (n, S); NaN without a direction or without a vector."""
-        code, names = coded(descriptor)
+        code, names = factorize(descriptor)
         is_known = np.isin(names, self.names)
         direction = np.full((len(names), len(self.m_bar)), np.nan)
         direction[is_known] = self.m_d[np.searchsorted(self.names, names[is_known])] - self.m_bar

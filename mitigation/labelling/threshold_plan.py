@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.rows import Rows
-from evenhand.evaluation.statistics.cells import Cells, arrange_cells, complete_descriptors, keep_cells
+from evenhand.evaluation.statistics.cells import Cells, arrange_cells, complete_descriptors, select_cells
 from evenhand.evaluation.statistics.covariances import sum_by
 from evenhand.evaluation.statistics.intervals import percentile_interval
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
@@ -116,7 +116,7 @@ def _rows(
             share = float((b > beta).mean())
             thresholds.append({"alpha": alpha, "quantile": quantile, "beta": beta, "share_labelled_bias": share})
     pool = vectors[rng.choice(len(vectors), min(POOL_ROWS, len(vectors)), replace=False)]
-    cells = arrange_cells(vectors, template, descriptor, fewest=1)
+    cells = arrange_cells(vectors, template, descriptor, min_count=1)
     base, weighted_means = _mixtures(cells, pool, [(row["alpha"], row["beta"]) for row in thresholds], rng)
     n = len(base)
     resamples = rng.multinomial(n, np.full(n, 1 / n), N_RESAMPLES)
@@ -150,7 +150,7 @@ def _mixtures(
         indices = np.flatnonzero(descriptor == index)
         covariance = np.zeros((len(m_bar), len(m_bar)))  # sampling covariance of m_d
         for block in cells.blocks(indices):
-            residual = block.deviations * block.of_rows(scale)[:, None]
+            residual = block.deviations * block.per_row(scale)[:, None]
             covariance += residual.T @ residual
         draws = direction + rng.multivariate_normal(np.zeros(len(m_bar)), covariance, N_DRAWS, method="eigh")
         limits = np.stack([beta * np.linalg.norm(draws, axis=1) ** alpha for alpha, beta in thresholds])
@@ -166,7 +166,7 @@ def _mixtures(
 
 def _shrinkage_weight(cells: Cells, n: int) -> float:
     """Return √λ, the weight of a descriptor's responses in its mixture; n is the number of descriptors."""
-    spread = descriptor_spread(complete_descriptors(keep_cells(cells, cells.count > 1)), pooled=True)
+    spread = descriptor_spread(complete_descriptors(select_cells(cells, cells.count > 1)), pooled=True)
     plain = spread.plain.value * n / (n - 1)
     return float(np.sqrt(np.clip(spread.corrected.value / plain, 0, 1)))
 

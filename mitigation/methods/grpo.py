@@ -22,7 +22,7 @@ from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.styles import StyleClassifier
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, STYLE_VECTOR, TEMPLATE
-from evenhand.evaluation.statistics.cells import codes
+from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.mitigation.labelling.labelled_responses import ContextRenderer, check_labelled, untagged_rows
 from evenhand.mitigation.labelling.projection import descriptor_means, project
 from evenhand.mitigation.methods import RewardFunction
@@ -54,8 +54,8 @@ def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Data
     """
     check_labelled(labelled, TEMPLATE, DESCRIPTOR, AXIS, STYLE_VECTOR)
     vectors = np.stack(labelled[STYLE_VECTOR].tolist()).astype(np.float64)
-    descriptor = codes(labelled[DESCRIPTOR].tolist())
-    means = descriptor_means(vectors, codes(labelled[TEMPLATE].tolist()), descriptor)
+    descriptor = to_codes(labelled[DESCRIPTOR].tolist())
+    means = descriptor_means(vectors, to_codes(labelled[TEMPLATE].tolist()), descriptor)
     m_bar = means.mean(axis=0)
     direction = (means - m_bar)[descriptor]
     deviation = project(vectors, m_bar, direction, alpha=0).std()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation import rows
-from evenhand.evaluation.rows import RowFile, SideBySide, blocks, column_sums, finite_rows, new_rows, some_rows
+from evenhand.evaluation.rows import JoinedColumns, RowFile, blocks, column_sums, copy_rows, finite_rows, new_rows
 
 
 @pytest.fixture
@@ -33,10 +33,10 @@ def test_a_file_gives_what_an_array_gives(both, asked):
 
 
 def test_all_that_is_made_of_rows_is_the_same_of_both(both, tmp_path, monkeypatch):
-    monkeypatch.setattr(rows, "NUMBERS_AT_ONCE", 6)
-    for of_rows in (finite_rows, lambda it: column_sums(it, [0, 2]), lambda it: some_rows(it, np.array([8, 1]))[:]):
+    monkeypatch.setattr(rows, "NUMBERS_PER_BLOCK", 6)
+    for of_rows in (finite_rows, lambda it: column_sums(it, [0, 2]), lambda it: copy_rows(it, np.array([8, 1]))[:]):
         np.testing.assert_array_equal(*map(of_rows, both))
-    joined = SideBySide(both)
+    joined = JoinedColumns(both)
     assert joined.shape == (11, 6) and [place.stop - place.start for place, _ in blocks(joined)] == [1] * 11
     np.testing.assert_array_equal(joined[2:4], np.concatenate([both[0][2:4]] * 2, axis=1))
     np.testing.assert_array_equal(np.asarray(both[1]), both[0])
@@ -44,7 +44,7 @@ def test_all_that_is_made_of_rows_is_the_same_of_both(both, tmp_path, monkeypatc
 
 
 def test_what_is_larger_than_memory_should_hold_lies_in_a_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(rows, "IN_MEMORY", 24)
+    monkeypatch.setattr(rows, "MAX_BYTES_IN_MEMORY", 24)
     assert isinstance(new_rows(2, 3), np.ndarray)
     file = new_rows(3, 3, folder=tmp_path)
     assert isinstance(file, RowFile) and file.folder == tmp_path

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.families.generation_bias.metric import StyledResponses
-from evenhand.evaluation.statistics.cells import arrange_cells, coded, codes
+from evenhand.evaluation.statistics.cells import arrange_cells, factorize, to_codes
 from evenhand.evaluation.statistics.effects import descriptor_effects
 
 SHOWN, WORTH_A_LOOK, OPEN = "shown", "worth a look", "open"
@@ -53,8 +53,8 @@ def effects(
     >>> effects(styled, {}, permutations=9).query("kind == 'descriptor'")[["unit", "name", "effect"]].values.tolist()
     [['a', 's', 0.5], ['a', 'r', -0.5], ['b', 's', -0.5], ['b', 'r', 0.5]]
     """
-    descriptor, names = coded(responses.descriptor)
-    cells = arrange_cells(responses.vectors, codes(responses.template), descriptor, fewest=1)
+    descriptor, names = factorize(responses.descriptor)
+    cells = arrange_cells(responses.vectors, to_codes(responses.template), descriptor, min_count=1)
     present = np.unique(cells.descriptor)
     if len(present) < 2:
         return pd.DataFrame(columns=list(COLUMNS))

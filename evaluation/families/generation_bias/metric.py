@@ -28,16 +28,16 @@ from evenhand.evaluation.families.generation_bias.paired_scores import (
     paired_scores,
 )
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
-from evenhand.evaluation.rows import Rows, SideBySide, finite_rows
+from evenhand.evaluation.rows import JoinedColumns, Rows, finite_rows
 from evenhand.evaluation.statistics.cells import (
     Cells,
+    add_group_sums,
     arrange_cells,
-    coded,
-    codes,
     complete_descriptors,
-    keep_cells,
+    factorize,
+    select_cells,
+    to_codes,
     variance_of_means,
-    with_sums,
 )
 from evenhand.evaluation.statistics.jackknife_spread import DESCRIPTORS, TEMPLATES, jackknife_interval, spreads_without
 from evenhand.evaluation.statistics.permutation import permutation_p_value
@@ -147,7 +147,7 @@ def _paper_forms(responses: StyledResponses, cells: Cells, axis: Mapping[str, np
     """Return all cells, by axis and altogether (""), those of one response too; {} where there are none of these."""
     if cells.n == finite_rows(responses.vectors).sum():
         return {}
-    every = arrange_cells(responses.vectors, codes(responses.template), codes(responses.descriptor), fewest=1)
+    every = arrange_cells(responses.vectors, to_codes(responses.template), to_codes(responses.descriptor), min_count=1)
     return {group.get(AXIS, ""): chosen for group, chosen in _axis_cuts(every, axis)}
 
 
@@ -197,7 +197,7 @@ def compare_generation_bias(
     -1.0
     """
     signature = {**(signature or {}), "generation_bias": VERSION}
-    cells, axis = _cells_and_axes(before, SideBySide((before.vectors, after.vectors)))
+    cells, axis = _cells_and_axes(before, JoinedColumns((before.vectors, after.vectors)))
 
     def scores_of(metric: str, chosen: Cells, weights: np.ndarray, group: Mapping[str, str]) -> list[BiasScore]:
         found = []
@@ -288,8 +288,8 @@ def _score(
 
 def _cells_and_axes(responses: StyledResponses, vectors: Rows) -> tuple[Cells, dict[str, np.ndarray]]:
     """Return the cells, and for each axis the codes of its descriptors."""
-    descriptor, (axis, names) = codes(responses.descriptor), coded(responses.axis)
-    cells = arrange_cells(vectors, codes(responses.template), descriptor)
+    descriptor, (axis, names) = to_codes(responses.descriptor), factorize(responses.axis)
+    cells = arrange_cells(vectors, to_codes(responses.template), descriptor)
     return cells, {name: np.unique(descriptor[axis == place]) for place, name in enumerate(names.tolist())}
 
 
@@ -297,7 +297,7 @@ def _axis_cuts(cells: Cells, axis: Mapping[str, np.ndarray]) -> Iterable[tuple[d
     yield {}, cells
     if len(axis) > 1:
         for name, descriptors in axis.items():
-            of_axis = keep_cells(cells, np.isin(cells.descriptor, descriptors))
+            of_axis = select_cells(cells, np.isin(cells.descriptor, descriptors))
             # What another axis holds is not "left out" of this one.
             yield {"axis": name}, replace(of_axis, n_left_out=0)
 
@@ -310,7 +310,7 @@ def _cluster_cuts(
     `first` are the first columns of each side.
     """
     for name, styles in clusters.items():
-        of_cluster = with_sums(cells, [np.array(styles, dtype=int) + start for start in first])
+        of_cluster = add_group_sums(cells, [np.array(styles, dtype=int) + start for start in first])
         of_sum = (np.arange(len(styles) + 1) == len(styles)).astype(np.float64)
         yield "pgb", {"cluster": name}, of_cluster, 1 - of_sum
         yield "scgb", {"cluster": name}, of_cluster, of_sum

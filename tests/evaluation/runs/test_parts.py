@@ -105,7 +105,7 @@ def test_columns_may_be_arrays(tmp_path):
 
 @pytest.mark.parametrize("in_memory", [0, 100], ids=["file", "array"])
 def test_columns_of_numbers_are_rows_in_memory_or_in_a_file(tmp_path, monkeypatch, in_memory):
-    monkeypatch.setattr("evenhand.evaluation.rows.IN_MEMORY", in_memory)
+    monkeypatch.setattr("evenhand.evaluation.rows.MAX_BYTES_IN_MEMORY", in_memory)
     batches = [
         ([2, 1], [False, False], np.float32([5, 3]), np.float32([6, 4])),
         ([0], [True], np.float32([1]), np.float32([2])),

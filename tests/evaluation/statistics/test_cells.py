@@ -5,12 +5,12 @@ import pytest
 
 from evenhand.evaluation import rows
 from evenhand.evaluation.statistics.cells import (
+    add_group_sums,
     arrange_cells,
     cell_sums,
-    codes,
-    keep_cells,
+    select_cells,
+    to_codes,
     variance_of_means,
-    with_sums,
 )
 from evenhand.evaluation.statistics.jackknife_spread import DESCRIPTORS, spreads_without
 from evenhand.evaluation.statistics.permutation import permutation_p_value
@@ -20,7 +20,7 @@ from evenhand.evaluation.statistics.u_statistics import column_spreads, descript
 def test_what_keeps_no_cell_has_no_rows_and_no_variance():
     """An axis all of whose responses are empty."""
     cells = arrange_cells(np.ones((4, 3)), np.array([0, 0, 0, 0]), np.array([0, 0, 1, 1]))
-    nothing = keep_cells(cells, np.zeros(2, dtype=bool))
+    nothing = select_cells(cells, np.zeros(2, dtype=bool))
     assert (len(nothing.start), len(nothing.count), nothing.n, nothing.n_left_out) == (0, 0, 0, 4)
     assert np.isnan(variance_of_means(nothing, nothing.mean))
     assert not list(nothing.blocks())
@@ -29,17 +29,17 @@ def test_what_keeps_no_cell_has_no_rows_and_no_variance():
 def test_the_cells_that_are_kept_have_their_rows():
     vectors = np.arange(6.0)[:, None]  # cells of one template: rows 0–1, 2–3, 4–5 with means 0.5, 2.5, 4.5
     cells = arrange_cells(vectors, np.zeros(6, dtype=int), np.array([0, 0, 1, 1, 2, 2]))
-    kept = keep_cells(cells, np.array([True, False, True]))
+    kept = select_cells(cells, np.array([True, False, True]))
     (block,) = kept.blocks()
     assert block.rows.ravel().tolist() == [0, 1, 4, 5] and block.deviations.ravel().tolist() == [-0.5, 0.5] * 2
-    assert block.cells.tolist() == [0, 1] and block.summed(block.rows).ravel().tolist() == [1, 9]
+    assert block.cells.tolist() == [0, 1] and block.sum_by_cell(block.rows).ravel().tolist() == [1, 9]
     assert variance_of_means(kept, kept.mean) == 4.0  # of 0.5 and 4.5, ddof 0
 
 
 def test_codes_number_the_names_in_their_order_whatever_holds_them():
     names = ["b", "a", "c", "a"]
     for values in (names, np.array(names), np.array(names, dtype=object)):
-        assert codes(values).tolist() == [1, 0, 2, 0]
+        assert to_codes(values).tolist() == [1, 0, 2, 0]
 
 
 def uneven_responses(rng):
@@ -55,11 +55,11 @@ def uneven_responses(rng):
 def everything(vectors, template, descriptor):
     """All that is made of cells, as one list of numbers."""
     cells = arrange_cells(vectors, template, descriptor)
-    sums, found = with_sums(cells, [np.array([0, 2]), np.array([1])]), [*cells.mean.ravel(), cells.n_left_out]
-    complete = keep_cells(cells, ~np.isin(cells.descriptor, cells.descriptor[cells.count < 2]))
+    sums, found = add_group_sums(cells, [np.array([0, 2]), np.array([1])]), [*cells.mean.ravel(), cells.n_left_out]
+    complete = select_cells(cells, ~np.isin(cells.descriptor, cells.descriptor[cells.count < 2]))
     for some in (cells, sums):
         for pooled in (False, True):
-            kept = keep_cells(some, np.bincount(some.descriptor)[some.descriptor] == 3)
+            kept = select_cells(some, np.bincount(some.descriptor)[some.descriptor] == 3)
             spread = descriptor_spread(kept, np.linspace(-1, 2, kept.mean.shape[1]), pooled=pooled)
             found += [spread.plain.value, spread.plain.variance, spread.corrected.value, spread.corrected.variance]
             found += [spread.corrected.noise, spread.corrected.freedom]
@@ -76,8 +76,8 @@ def everything(vectors, template, descriptor):
 def test_nothing_depends_on_the_size_of_the_blocks_or_where_rows_lie(monkeypatch, numbers_at_once, in_memory):
     responses = uneven_responses(np.random.default_rng(0))
     expected = everything(*responses)
-    monkeypatch.setattr(rows, "NUMBERS_AT_ONCE", numbers_at_once)
-    monkeypatch.setattr(rows, "IN_MEMORY", in_memory)
+    monkeypatch.setattr(rows, "NUMBERS_PER_BLOCK", numbers_at_once)
+    monkeypatch.setattr(rows, "MAX_BYTES_IN_MEMORY", in_memory)
     np.testing.assert_allclose(everything(*responses), expected, rtol=1e-5, atol=1e-9)
 
 
@@ -85,7 +85,7 @@ def test_sums_stand_behind_their_columns():
     rng = np.random.default_rng(0)
     vectors, template, descriptor = rng.random((50, 4)), rng.integers(0, 3, 50), rng.integers(0, 4, 50)
     cells = arrange_cells(vectors, template, descriptor)
-    (summed,), (whole,) = with_sums(cells, [np.array([0, 2]), np.array([1])]).blocks(), cells.blocks()
+    (summed,), (whole,) = add_group_sums(cells, [np.array([0, 2]), np.array([1])]).blocks(), cells.blocks()
     expected = [
         whole.rows[:, 0],
         whole.rows[:, 2],

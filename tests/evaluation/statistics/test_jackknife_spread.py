@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.evaluation.statistics.cells import arrange_cells, keep_cells
+from evenhand.evaluation.statistics.cells import arrange_cells, select_cells
 from evenhand.evaluation.statistics.jackknife_spread import (
     DESCRIPTORS,
     TEMPLATES,
@@ -27,7 +27,7 @@ def test_what_is_left_out_is_left_out(over, pooled):
     cells, weights = some_cells(), np.array([1.0, 0.0, 1.0, 1.0])
     index = cells.descriptor if over == DESCRIPTORS else cells.template
     expected = [
-        descriptor_spread(keep_cells(cells, index != one), weights, pooled=pooled).corrected.value
+        descriptor_spread(select_cells(cells, index != one), weights, pooled=pooled).corrected.value
         for one in np.unique(index)
     ]
     assert spreads_without(cells, weights, over, pooled=pooled) == pytest.approx(np.array(expected), abs=1e-6)
@@ -35,9 +35,9 @@ def test_what_is_left_out_is_left_out(over, pooled):
 
 def test_a_cell_that_is_missing_is_no_difference_without_its_descriptor():
     cells = some_cells()
-    cells = keep_cells(cells, ~((cells.descriptor == 2) & (cells.template == 1)))
+    cells = select_cells(cells, ~((cells.descriptor == 2) & (cells.template == 1)))
     without = spreads_without(cells, np.ones(4), DESCRIPTORS, pooled=False)
-    expected = descriptor_spread(keep_cells(cells, cells.descriptor != 2)).corrected.value
+    expected = descriptor_spread(select_cells(cells, cells.descriptor != 2)).corrected.value
     assert without[2] == pytest.approx(expected, abs=1e-6)
 
 

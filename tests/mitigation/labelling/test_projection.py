@@ -84,5 +84,5 @@ def test_how_many_rows_are_projected_at_once_changes_nothing(monkeypatch, cross_
     rng = np.random.default_rng(0)
     rows = rng.random((40, 5)), rng.integers(0, 3, 40), rng.integers(0, 4, 40)
     at_once = bias_values(*rows, 1, cross_fitted=cross_fitted)
-    monkeypatch.setattr("evenhand.evaluation.rows.NUMBERS_AT_ONCE", 35)
+    monkeypatch.setattr("evenhand.evaluation.rows.NUMBERS_PER_BLOCK", 35)
     np.testing.assert_allclose(bias_values(*rows, 1, cross_fitted=cross_fitted), at_once, rtol=1e-12)

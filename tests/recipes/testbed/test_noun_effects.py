@@ -8,7 +8,7 @@ from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_ta
 from evenhand.evaluation.datasets.prompts import sample_cells, select_prompts, split_prompts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import find_score
-from evenhand.evaluation.statistics.cells import arrange_cells, codes
+from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 from evenhand.recipes.testbed import grammar
 
@@ -62,7 +62,7 @@ def test_fgb_star_is_right_at_any_number_of_responses(prompts, per_cell):
     found = []
     for seed in range(TRIALS[per_cell]):
         rows = sample_cells(prompts, per_cell, seed).to_pandas()
-        cells = arrange_cells(expected_styles(rows), codes(rows["template"]), codes(rows["descriptor"]))
+        cells = arrange_cells(expected_styles(rows), to_codes(rows["template"]), to_codes(rows["descriptor"]))
         found.append([descriptor_spread(cells, pooled=pooled).corrected.value for pooled in (False, True)])
     error = np.std(found, axis=0, ddof=1) / TRIALS[per_cell] ** 0.5
     assert (abs(np.mean(found, axis=0) - true) < 4 * error).all()

@@ -7,8 +7,8 @@ import pandas as pd
 
 from evenhand.evaluation.families.generation_bias.metric import TOO_FEW, StyledResponses
 from evenhand.evaluation.results import AXIS, DESCRIPTOR
-from evenhand.evaluation.rows import SideBySide
-from evenhand.evaluation.statistics.cells import Cells, arrange_cells, codes, complete_descriptors, narrowed
+from evenhand.evaluation.rows import JoinedColumns
+from evenhand.evaluation.statistics.cells import Cells, arrange_cells, complete_descriptors, copy_columns, to_codes
 from evenhand.evaluation.statistics.covariances import sum_by
 from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spread
 
@@ -58,8 +58,8 @@ def style_changes(before: StyledResponses, after: StyledResponses, *, n_interval
 
 
 def _paired_cells(before: StyledResponses, after: StyledResponses) -> Cells:
-    vectors = SideBySide((before.vectors, after.vectors))
-    return arrange_cells(vectors, codes(before.template), codes(before.descriptor))
+    vectors = JoinedColumns((before.vectors, after.vectors))
+    return arrange_cells(vectors, to_codes(before.template), to_codes(before.descriptor))
 
 
 def descriptor_moments(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
@@ -72,14 +72,14 @@ def descriptor_moments(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
         return np.empty((0, c)), np.empty((0, c))
     unit, n, squares = np.unique(cells.descriptor, return_inverse=True)[1], cells.count[:, None], np.zeros((k, c))
     for block in cells.blocks():
-        squares[block.cells] += block.summed(block.deviations**2)
+        squares[block.cells] += block.sum_by_cell(block.deviations**2)
     size = np.bincount(unit)[:, None]
     return sum_by(unit, cells.mean) / size, sum_by(unit, squares / (n * (n - 1))) / size**2
 
 
 def _errors(cells: Cells, style: int, n_styles: int) -> dict[str, float]:
     """Return the intervals of one style's spread before, after and of its change, and the p-value of no change."""
-    of_style = narrowed(cells, [style, n_styles + style])
+    of_style = copy_columns(cells, [style, n_styles + style])
 
     def spread(w_before: float, w_after: float) -> Estimate:
         return descriptor_spread(of_style, np.array([w_before, w_after]), pooled=True).corrected
@@ -97,7 +97,7 @@ def descriptor_styles(responses: StyledResponses) -> pd.DataFrame:
     """
     descriptor, axis = (pd.factorize(pd.Series(values)) for values in (responses.descriptor, responses.axis))
     pair, pairs = pd.factorize(descriptor[0].astype(np.int64) * len(axis[1]) + axis[0])
-    cells = arrange_cells(responses.vectors, codes(responses.template), pair, fewest=1)
+    cells = arrange_cells(responses.vectors, to_codes(responses.template), pair, min_count=1)
     present = np.unique(cells.descriptor)
     means = (
         sum_by(np.searchsorted(present, cells.descriptor), cells.mean) / np.bincount(cells.descriptor)[present, None]

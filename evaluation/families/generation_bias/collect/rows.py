@@ -10,7 +10,7 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.metric import StyledResponses
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT, UNSEEN
-from evenhand.evaluation.rows import Rows, finite_rows, some_rows
+from evenhand.evaluation.rows import Rows, copy_rows, finite_rows
 from evenhand.evaluation.runs.tables import (
     is_same_column,
     read_aligned,
@@ -84,7 +84,7 @@ class StyledRun:
             self.folder,
             positions if self.positions is None else self.positions[positions],
             self.shared.iloc[positions].reset_index(drop=True),
-            some_rows(self.vectors, positions),
+            copy_rows(self.vectors, positions),
             self.styles,
         )
 

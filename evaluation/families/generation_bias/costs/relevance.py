@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
-from evenhand.evaluation.statistics.cells import codes
+from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.intervals import ANY, interval_around, student_quantile
 from evenhand.evaluation.statistics.ratios import ratio_interval
 from evenhand.evaluation.statistics.strata import mean_covariance
@@ -44,7 +44,7 @@ def other_prompts(prompts: pd.DataFrame) -> np.ndarray:
     [1, 0, -1]
     """
     rng, others = np.random.default_rng(0), np.full(len(prompts), -1)
-    template = codes(prompts[TEMPLATE].tolist())
+    template = to_codes(prompts[TEMPLATE].tolist())
     for rows in _descriptor_rows(prompts):
         rows = rows[np.argsort(template[rows], kind="stable")]
         first = np.searchsorted(template[rows], template[rows], "left")
