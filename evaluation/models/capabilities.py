@@ -1,7 +1,7 @@
-"""What a model can do beside answering: tasks of lm-evaluation-harness, asked of the model as it is loaded here.
+"""Capabilities of a loaded model: its results on tasks of lm-evaluation-harness.
 
 Source: Gao et al., "The Language Model Evaluation Harness", github.com/EleutherAI/lm-evaluation-harness; its Python API
-(`simple_evaluate` with `HFLM`). An extra: `pip install 'evenhand[lm-eval]'`.
+(`simple_evaluate` with `HFLM`). Requires the extra `pip install 'evenhand[lm-eval]'`.
 """
 
 import logging
@@ -24,30 +24,26 @@ BATCH_SIZE = 8
 
 
 def check_tasks(tasks: Sequence[str]) -> None:
-    """Refuse tasks where there is no harness to ask them, and task files that are not there.
-
-    Raises:
-        InputError: as said.
-    """
+    """Raise an InputError if lm-evaluation-harness is not installed, or a task file cannot be read."""
     if tasks and find_spec("lm_eval") is None:
         raise InputError(
             f"capabilities: {', '.join(tasks)}: lm-evaluation-harness is not installed; "
-            "run pip install 'evenhand[lm-eval]', or leave this out."
+            "run pip install 'evenhand[lm-eval]', or leave the setting out."
         )
     for path in filter(is_task_file, tasks):
         read_yaml(Path(path), "capabilities")
 
 
 def is_task_file(task: str) -> bool:
-    """Say whether a task is a file of one's own and no name."""
+    """Return whether a task is the path of a YAML file, not a name."""
     return task.endswith((".yaml", ".yml"))
 
 
 def load_tasks(tasks: Sequence[str]) -> list[Any]:
-    """Return the tasks as the harness takes them: a name, or what a file of one's own holds.
+    """Return the tasks for the harness: names unchanged, and the contents of task files.
 
     Raises:
-        InputError: a name is unknown, or a file cannot be read.
+        InputError: A name is unknown, or a file cannot be read.
     """
     names = [task for task in tasks if not is_task_file(task)]
     if names:
@@ -61,22 +57,22 @@ def load_tasks(tasks: Sequence[str]) -> list[Any]:
 
 
 def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFrame:
-    """Return what each document of each task is worth by each of its metrics of which more is better.
+    """Return the value of each metric for each document of each task; higher values are better.
 
-    Documents come after the model's system prompt, in a chat model's template as its prompts do (at the head of the
-    user's message where the template takes no system message, which the harness would drop), else as plain text;
-    the control tag is for prompts of people, and stays away. Metrics that are no number for each document (a corpus'
-    BLEU, a perplexity) are passed over.
+    A document follows the model's system prompt. Chat models read it in their chat template, with the system prompt in
+    the user message if the template has no system message (the harness would drop it). Other models read plain text.
+    The control tag is not used. Metrics without a number for each document (a corpus' BLEU, a perplexity), and metrics
+    of which lower values are better, are skipped.
 
     Args:
-        tasks: as `load_tasks` returns them.
+        tasks: the return value of `load_tasks`.
 
     Returns:
-        A row for each task, metric, filter and document: task, metric (with the filter, where there is one), document
-        (a hash), value.
+        A row for each task, metric, filter and document: task, metric (with the filter, if any), document (a hash),
+        value.
 
     Raises:
-        InputError: a task has no such metric.
+        InputError: A task has no metric that can be used.
     """
     from lm_eval import simple_evaluate
     from lm_eval.models.huggingface import HFLM
@@ -84,21 +80,21 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
     from evenhand.evaluation.models.contexts import merge_system_message, supports_system_message, template_arguments
 
     level = logging.getLogger("lm_eval").level
-    logging.getLogger("lm_eval").setLevel(logging.ERROR)  # it warns of every model that is handed to it
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)  # it logs a warning for every model that is already loaded
     try:
-        chats = model.kind == "chat"
-        template = {"chat_template_args": template_arguments(model.tokenizer)} if chats else {}
+        is_chat = model.kind == "chat"
+        template = {"chat_template_args": template_arguments(model.tokenizer)} if is_chat else {}
         harness = HFLM(pretrained=model.model, tokenizer=model.tokenizer, batch_size=BATCH_SIZE, **template)
-        if chats and not supports_system_message(model.tokenizer):
+        if is_chat and not supports_system_message(model.tokenizer):
             render = harness.apply_chat_template
-            harness.apply_chat_template = lambda chat, *further, **told: render(
-                merge_system_message(chat), *further, **told
+            harness.apply_chat_template = lambda chat, *args, **kwargs: render(
+                merge_system_message(chat), *args, **kwargs
             )
-        found = simple_evaluate(
+        results = simple_evaluate(
             harness,
             tasks=list(tasks),
             system_instruction=model.system_prompt or None,
-            apply_chat_template=chats,
+            apply_chat_template=is_chat,
             bootstrap_iters=0,
         )
     finally:
@@ -110,16 +106,17 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
             DOCUMENT: sample["doc_hash"],
             VALUE: float(sample[name]),
         }
-        for task, samples in found["samples"].items()
+        for task, samples in results["samples"].items()
         for sample in samples
         for name in sample["metrics"]
-        if found["higher_is_better"][task].get(name) and isinstance(sample[name], Real)
+        if results["higher_is_better"][task].get(name) and isinstance(sample[name], Real)
     ]
-    for task in found["samples"]:
-        if task not in {row[TASK] for row in rows}:
-            raise InputError(f"capabilities: {task} has no metric that is a mean over documents, more being better.")
+    for task in results["samples"].keys() - {row[TASK] for row in rows}:
+        raise InputError(
+            f"capabilities: {task} has no metric that is a mean over documents and better if higher; leave it out."
+        )
     return pd.DataFrame(rows)
 
 
-def _metric_name(metric: str, filtered: str) -> str:
-    return metric if filtered == "none" else f"{metric} ({filtered})"
+def _metric_name(metric: str, filter_name: str) -> str:
+    return metric if filter_name == "none" else f"{metric} ({filter_name})"

@@ -1,7 +1,7 @@
-"""Reads weights, configs and tokenizers safely: from safetensors only, every weight accounted for, or one clear error.
+"""Safe loading of weights, configs and tokenizers: from safetensors only and complete, or with one clear error.
 
-`from_pretrained` is lenient where a measurement must not be: it fills missing weights with random numbers, turns a
-masked model into a causal one, and makes an empty tokenizer for a folder that has none, each with a warning at most.
+`from_pretrained` at most warns if it fills missing weights with random numbers, turns a masked language model into a
+causal one, or creates an empty tokenizer for a folder without one. The functions of this module raise errors instead.
 """
 
 import os
@@ -29,37 +29,38 @@ from evenhand.evaluation.models.revisions import adapter_base, first_line, is_ad
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.settings import AUTO, CheckpointSettings
 
-disable_progress_bar()  # of loading weights: a bar for each small model hides the ones that matter
+disable_progress_bar()  # for loading weights, because a bar for each small model hides the bars of long work
 
 FROM_PRETRAINED_ERRORS = (OSError, ValueError, KeyError, RuntimeError, ImportError, HFValidationError, SafetensorError)
 
-# Why a model gives NaN, and what to do: the end of every error that says so.
+# The end of each error about NaN.
 BROKEN_WEIGHTS = "its weights are broken, perhaps by its training, or too large for its dtype."
 
-# One description of a model; a plain string is its name, everything else by default.
+# A string is a model's name, with defaults for all other settings.
 ModelDescription = CheckpointSettings | str
 
 
 def checkpoint_settings(model: ModelDescription) -> CheckpointSettings:
-    """Return the description of a model that is described by settings or by its name alone."""
+    """Return the settings of a model, with defaults if `model` is only a name."""
     return CheckpointSettings(name=model) if isinstance(model, str) else model
 
 
 def load_network(
     model: CheckpointSettings, class_for: Callable[[CheckpointSettings, PreTrainedConfig], Any]
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return a model and its tokenizer, an adapter merged into its base.
+    """Return a model, with an adapter merged into its base, and its tokenizer.
 
-    `class_for` returns the auto class for a model and its config, or raises InputError where the model is of a kind
-    that cannot be used.
+    Args:
+        class_for: returns the auto class for a model and its config, or raises an InputError for an unsuitable
+            architecture.
 
     Raises:
-        InputError: the name is no model, its weights are pickled or incomplete, or the tokenizer is missing or does not
-            fit.
+        InputError: The name is not a model, its weights are pickled or incomplete, or its tokenizer is missing or does
+            not fit.
     """
     folder = local_folder(model.name)
     if folder is not None:
-        model = replace(model, name=str(folder))  # "~" is for us to resolve
+        model = replace(model, name=str(folder))  # from_pretrained does not resolve "~"
     if folder is None or not is_adapter(folder):
         weights = load_weights(class_for(model, load_config(model)), model)
         return weights, load_tokenizer(model, weights.config)
@@ -67,10 +68,10 @@ def load_network(
     weights, tokenizer = load_network(replace(model, name=base, revision=revision, base=None), class_for)
     try:
         adapted = PeftModel.from_pretrained(weights, str(folder), use_safetensors=True)
-        # Merged into packed weights, most of an adapter would be rounded away.
+        # Merging an adapter into quantized weights would round most of it away.
         weights = adapted.get_base_model() if is_quantized(weights) else adapted.merge_and_unload(safe_merge=True)
     except FROM_PRETRAINED_ERRORS as error:
-        reason = " ".join(str(error).split("\n")[:2])  # the first line only says that there are some
+        reason = " ".join(str(error).split("\n")[:2])  # the first line has no details
         why = f"the adapter {folder} does not fit {base}: {reason}"
         raise InputError(f"model{'.base' if model.base else ''}: {why}") from None
     if (folder / "tokenizer_config.json").exists():
@@ -79,7 +80,7 @@ def load_network(
 
 
 def load_config(model: CheckpointSettings) -> PreTrainedConfig:
-    """Return a model's config, or one error for whatever is wrong with it."""
+    """Return a model's config; raise an InputError if it cannot be read."""
     try:
         return AutoConfig.from_pretrained(
             model.name, revision=model.revision, trust_remote_code=model.trust_remote_code
@@ -91,15 +92,16 @@ def load_config(model: CheckpointSettings) -> PreTrainedConfig:
 def load_weights(auto_class: Any, model: CheckpointSettings, optional: tuple[str, ...] = ()) -> PreTrainedModel:
     """Return the model of an auto class with all its weights read from safetensors.
 
-    Weights whose names begin with one of `optional` may be missing.
+    Args:
+        optional: prefixes of the names of weights that may be missing.
 
     Raises:
-        InputError: the weights cannot be read, or some of the model's are not among them.
+        InputError: The weights cannot be read, or the checkpoint lacks some of them.
     """
     revision, hint = model.revision, ""
     if local_folder(model.name) is None:
-        # Of a branch without safetensors, transformers would have the hub convert the weights and load those. They are
-        # not in the commit that the manifest and the adapter name, so no tuned model could be loaded again.
+        # For a branch without safetensors, transformers would load weights that the hub converts. They are not in the
+        # commit that manifest and adapter name, so tuned models could not be loaded again.
         revision = model_revision(model.name, revision)
         hint = (
             " If it has no safetensors, give the revision of a conversion (refs/pr/N on the hub), or, if you trust it, "
@@ -115,27 +117,27 @@ def load_weights(auto_class: Any, model: CheckpointSettings, optional: tuple[str
         )
     except FROM_PRETRAINED_ERRORS as error:
         raise InputError(f"model: {model.name} cannot be loaded from safetensors: {first_line(error)}{hint}") from None
-    if lacking := sorted(key for key in loaded["missing_keys"] if not key.startswith(optional)):
+    if missing := sorted(key for key in loaded["missing_keys"] if not key.startswith(optional)):
         raise InputError(
-            f"model: {model.name} lacks {len(lacking)} of the weights of {type(network).__name__}, among them "
-            f"{lacking[0]}; it was saved from another kind of model."
+            f"model: {model.name} lacks {len(missing)} weights of {type(network).__name__}, such as {missing[0]}; give "
+            "a checkpoint of this architecture."
         )
     for module in network.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
-            # bitsandbytes 0.50 repacks 4-bit weights where the CPU has AVX512-BF16, once they are first used: their
-            # scales are rounded, and no gradient passes them any more.
+            # On CPUs with AVX512-BF16, bitsandbytes 0.50 repacks 4-bit weights at their first use, which rounds their
+            # scales and blocks gradients.
             module.support_avx512bf16_for_cpu = False
     return network
 
 
 def from_pretrained_arguments(model: CheckpointSettings) -> dict[str, Any]:
-    """Return what `from_pretrained` is told of precision, devices, attention and quantization.
+    """Return the arguments of `from_pretrained` for precision, devices, attention and quantization.
 
     Raises:
-        InputError: bitsandbytes is wanted and not installed, there is no such device, or a map of devices is given to
-            each of several processes.
+        InputError: bitsandbytes is needed and not installed, the device does not exist, or a device_map is set for
+            several processes.
     """
-    # Without dtype a bfloat16 checkpoint stays bfloat16, on a CPU too.
+    # Without this argument, a bfloat16 checkpoint would stay bfloat16, even on a CPU.
     dtype = model.dtype if model.dtype == AUTO else getattr(torch, model.dtype)
     arguments: dict[str, Any] = {"dtype": dtype, "use_safetensors": True}
     if model.attn_implementation is not None:
@@ -143,8 +145,8 @@ def from_pretrained_arguments(model: CheckpointSettings) -> dict[str, Any]:
     if model.device_map is not None:
         if processes.launched_world_size() > 1:
             raise InputError(
-                f"model.device_map: {model.device_map!r}; each of {processes.launched_world_size()} processes "
-                "has its own model on one device: leave the map out, or start without a launcher."
+                f"model.device_map: {model.device_map!r} with {processes.launched_world_size()} processes, which load "
+                "the model once each, on one device; leave it out, or start without a launcher."
             )
         arguments["device_map"] = model.device_map
     if model.quantization is not None:
@@ -152,14 +154,14 @@ def from_pretrained_arguments(model: CheckpointSettings) -> dict[str, Any]:
             raise InputError(
                 f"model.quantization: {model.quantization!r} needs bitsandbytes; pip install 'evenhand[quantization]'."
             )
-        # Weights are packed where they are to stay.
+        # bitsandbytes quantizes the weights on their final device.
         arguments["device_map"] = model.device_map or {"": resolve_device(model.device)}
         arguments["quantization_config"] = _quantization_config(model)
     return arguments
 
 
 def _quantization_config(model: CheckpointSettings) -> BitsAndBytesConfig:
-    """Return how weights are packed: in 8 bits (Dettmers et al. 2022, LLM.int8()), or in 4 (2023, NF4 of QLoRA, §3)."""
+    """Return the config for 8 bits (Dettmers et al. 2022, LLM.int8()) or 4 bits (Dettmers et al. 2023, QLoRA, §3)."""
     if model.quantization == "8bit":
         return BitsAndBytesConfig(load_in_8bit=True)
     dtype = load_config(model).dtype if model.dtype == AUTO else getattr(torch, model.dtype)
@@ -167,16 +169,16 @@ def _quantization_config(model: CheckpointSettings) -> BitsAndBytesConfig:
 
 
 def move_to_device(network: PreTrainedModel, model: CheckpointSettings) -> PreTrainedModel:
-    """Return the network in evaluation mode on the device that is asked for, if it was not put there as it was read."""
-    placed = model.device_map is not None or model.quantization is not None
-    return (network if placed else network.to(resolve_device(model.device))).eval()
+    """Return the network in evaluation mode on its device, on which a device_map or quantization has loaded it."""
+    is_placed = model.device_map is not None or model.quantization is not None
+    return (network if is_placed else network.to(resolve_device(model.device))).eval()
 
 
 def load_tokenizer(model: CheckpointSettings, config: PreTrainedConfig) -> PreTrainedTokenizerBase:
     """Return a model's tokenizer.
 
     Raises:
-        InputError: there is none, or it has token ids that the model does not know.
+        InputError: The tokenizer is missing, or has token ids outside the model's vocabulary.
     """
     name = model.name
     try:
@@ -190,14 +192,14 @@ def load_tokenizer(model: CheckpointSettings, config: PreTrainedConfig) -> PreTr
 
 
 def check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> None:
-    """Raise an InputError if a tokenizer knows no text, or has token ids that the model does not know."""
-    # Without its files, a tokenizer is made with special tokens alone and a sign for a blank: every text is unknown.
-    own = tokenizer.get_vocab().keys() - set(tokenizer.all_special_tokens)
-    if own <= {"▁"} or not tokenizer("a text", add_special_tokens=False)["input_ids"]:
+    """Raise an InputError if a tokenizer has no vocabulary, or token ids outside the model's vocabulary."""
+    # From a folder without its files, transformers creates a tokenizer with special tokens and a mark for spaces only.
+    words = tokenizer.get_vocab().keys() - set(tokenizer.all_special_tokens)
+    if words <= {"▁"} or not tokenizer("a text", add_special_tokens=False)["input_ids"]:
         raise InputError(f"model: {name} has no tokenizer; save it into the same folder with save_pretrained.")
     size = config.get_text_config().vocab_size
-    # Gemma 3's tokenizer has a token for images, and BlenderBot's one for masks, that the models do not know. No text
-    # is made of these, unlike of those that begin, end and fill up texts, or that a chat template writes.
+    # Gemma 3's image token and BlenderBot's mask token are outside the models' vocabularies. Texts do not contain them,
+    # unlike the tokens that `needed` lists and the tokens in a chat template.
     needed = (getattr(tokenizer, f"{use}_token") for use in ("bos", "eos", "unk", "sep", "pad", "cls"))
     needed, template = {token for token in needed if token}, str(tokenizer.chat_template)
     unused = {
@@ -207,21 +209,21 @@ def check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, config: PreTr
     }
     if max(index for index in tokenizer.get_vocab().values() if index not in unused) >= size:
         raise InputError(
-            f"model: the tokenizer of {name} has {len(tokenizer)} tokens, the model only {size}; "
-            "they do not belong together."
+            f"model: the tokenizer of {name} has {len(tokenizer)} tokens, the model only {size}; save the model with "
+            "its tokenizer."
         )
 
 
 def is_quantized(network: torch.nn.Module) -> bool:
-    """Return whether a network's weights are packed in few bits."""
+    """Return whether a network's weights are quantized."""
     return bool(getattr(network, "is_quantized", False))
 
 
 def pad_with_eos(tokenizer: PreTrainedTokenizerBase, field: str, name: str) -> None:
-    """Give a tokenizer without a padding token its EOS for one: padding is always masked, so its meaning is none.
+    """Set EOS as the padding token of a tokenizer without one; padding is always masked, so any token serves.
 
     Raises:
-        InputError: it has no EOS either; `field` is the setting that the error names.
+        InputError: The tokenizer has no EOS either; the error names the setting `field`.
     """
     if tokenizer.pad_token_id is None:
         if tokenizer.eos_token_id is None:
@@ -230,12 +232,12 @@ def pad_with_eos(tokenizer: PreTrainedTokenizerBase, field: str, name: str) -> N
 
 
 def resolve_device(device: str) -> torch.device:
-    """Return the device of this name; "auto" is a CUDA device where there is one, else the CPU.
+    """Return the device of this name; "auto" is a CUDA device if the machine has one, else the CPU.
 
-    Of the processes on one machine each has another of its CUDA devices, as long as there are any.
+    Several processes on one machine get different CUDA devices, as far as the machine has enough.
 
     Raises:
-        InputError: there is no such device.
+        InputError: The device does not exist.
     """
     if device == AUTO:
         device = "cuda" if torch.cuda.is_available() else "cpu"

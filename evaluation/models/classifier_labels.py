@@ -1,4 +1,4 @@
-"""The labels of a sequence classifier, from its config alone: checked before torch is imported."""
+"""The labels of a sequence classifier, read from its config without importing torch."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,13 @@ CONFIG_FILE = "config.json"
 
 
 def classifier_labels(name: str, revision: str | None = None, base: str | None = None) -> tuple[str, ...]:
-    """Return the labels of a classifier on the hub or in a folder, in the order of its outputs; `base` of an adapter.
+    """Return the labels of a classifier on the hub or in a folder, in the order of its outputs.
+
+    Args:
+        base: the base model of an adapter; by default the model that the adapter names.
 
     Raises:
-        InputError: its config.json cannot be read, or its outputs are no labels (`check_labels`).
+        InputError: The config.json cannot be read, or `check_labels` rejects it.
     """
     folder = local_folder(name)
     if folder is not None and is_adapter(folder):
@@ -26,7 +29,7 @@ def classifier_labels(name: str, revision: str | None = None, base: str | None =
         names = {int(index): str(label) for index, label in (config.get("id2label") or {}).items()}
     except (OSError, ValueError, AttributeError) as error:
         raise InputError(f"model: the config of {name} cannot be read: {first_line(error)}") from None
-    if not names:  # what transformers writes for two labels without a name: nothing
+    if not names:  # transformers writes no id2label for two labels without names
         names = {index: f"LABEL_{index}" for index in range(config.get("num_labels") or 2)}
     return check_labels(name, names, config.get("problem_type"))
 
@@ -35,29 +38,34 @@ def check_labels(name: str, names: Mapping[int, str], problem_type: str | None) 
     """Return a classifier's labels in the order of its outputs, from the id2label and problem_type of its config.
 
     Raises:
-        InputError: they have gaps, or the outputs are values of a regression, of which no probabilities can be made.
+        InputError: An output has no label, or the model is a regression, which has no probabilities.
     """
     if problem_type == "regression":
-        raise InputError(f"model: {name} is a regression (problem_type in its config); give a classifier of labels.")
+        raise InputError(f"model: {name} is a regression (problem_type in its config); give a classifier.")
     if sorted(names) != list(range(len(names))):
         listed = ", ".join(map(str, sorted(names)))
         raise InputError(
-            f"model: id2label in the config of {name} has {listed}; it must name every output, "
-            f"from 0 to {len(names) - 1}."
+            f"model: id2label in the config of {name} has the outputs {listed}; name all from 0 to {len(names) - 1}."
         )
     return tuple(str(names[index]) for index in range(len(names)))
 
 
 def labels_sha256(labels: Sequence[str]) -> str:
-    """Return a hash of a classifier's labels in their order."""
+    """Return the SHA-256 of a classifier's labels, which depends on their order."""
     return sha256("\n".join(labels).encode()).hexdigest()
 
 
 def find_label(labels: Sequence[str], label: str | None, classifier: str, field: str) -> int:
-    """Return which of the labels this is; `classifier` is whose they are, `field` the setting that errors name.
+    """Return the index of a label.
+
+    Args:
+        labels: the labels of the classifier.
+        label: the label, or None, which raises the error.
+        classifier: the classifier's name in the error.
+        field: the setting that the error names.
 
     Raises:
-        InputError: none is given, or it is not one of them; the message lists them.
+        InputError: The classifier does not have the label; the error lists its labels.
     """
     if label in labels:
         return labels.index(label)
@@ -66,6 +74,6 @@ def find_label(labels: Sequence[str], label: str | None, classifier: str, field:
 
 
 def _download_config(name: str, revision: str | None) -> Path:
-    from huggingface_hub import hf_hub_download  # takes a third of a second, which local models need not wait
+    from huggingface_hub import hf_hub_download  # takes a third of a second, and local models do not need it
 
     return Path(hf_hub_download(name, CONFIG_FILE, revision=revision))

@@ -1,8 +1,7 @@
-"""Sentences → vectors, by sentence-transformers: any encoder in its layout, or a plain one with the mean over tokens.
+"""Sentence embeddings by sentence-transformers, from encoders in its layout or, with mean pooling, plain encoders.
 
-The library does what becomes of the hidden states: pooling, then perhaps dense layers (LaBSE's, which paper 004 uses in
-§5) and a normalisation. What it is lenient with is settled here: one commit for all files, no pickles, every weight
-accounted for, and texts that are cut are counted.
+The library computes pooling, dense layers (LaBSE, paper 004, §5) and normalization. This module adds its own checks:
+all files from one commit, no pickles, no missing weights, and truncated texts are reported.
 """
 
 import json
@@ -42,39 +41,39 @@ from evenhand.evaluation.settings import CheckpointSettings
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-OPTIONAL_WEIGHTS = ("pooler.",)  # a layer that many checkpoints lack and no sentence's vector uses
+OPTIONAL_WEIGHTS = ("pooler.",)  # many checkpoints lack this layer, and no embedding uses it
 
 
 @dataclass(frozen=True)
 class SentenceEncoder:
-    """An encoder in evaluation mode on its device. `revision` pins its files: the hub's commit, or a SHA-256."""
+    """An encoder in evaluation mode on its device; `revision` is the return value of `model_revision`."""
 
     model: "SentenceTransformer"
     name: str
     revision: str
 
     @property
-    def longest(self) -> int:
-        """Tokens that it reads, special ones and its prompt included."""
+    def max_tokens(self) -> int:
+        """Return how many tokens the encoder reads, special tokens and the prompt included."""
         return self.model.max_seq_length
 
     @property
     def prompt(self) -> str:
-        """What it is to read before every text, "" for most."""
+        """Return the text that the encoder's config prepends to every text, "" if none."""
         return self.model.prompts.get(self.model.default_prompt_name) or ""
 
 
 def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
-    """Load an encoder by model id or folder, from safetensors; without `modules.json`, with mean pooling.
+    """Load an encoder from safetensors, by model id or folder; it has mean pooling if it has no `modules.json`.
 
     Raises:
-        InputError: the name is no model, its weights are pickled or incomplete, its layout asks for code that is not
-            the library's, or it is no encoder; it is to be quantized, or spread over devices.
+        InputError: The name is not a model or not an encoder, its weights are pickled or incomplete, its layout names
+            code outside the library, or `device_map` or `quantization` is set.
     """
     settings = checkpoint_settings(model)
     for field in ("device_map", "quantization"):
         if (value := getattr(settings, field)) is not None:
-            raise InputError(f"model.{field}: {value!r}; a sentence encoder runs whole on one device: leave it out.")
+            raise InputError(f"model.{field}: {value!r} is not available for a sentence encoder; leave it out.")
     device, revision = resolve_device(settings.device), model_revision(settings.name, settings.revision, settings.base)
     folder = local_folder(settings.name) or _download_model(settings, revision)
     _check_layout(settings, folder)
@@ -85,52 +84,55 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
         raise InputError(f"model: {settings.name} is {kind}; give an encoder.")
     check_tokenizer(settings.name, tokenizer, network.config)
     pad_with_eos(tokenizer, "model", settings.name)
-    # Read once more to be sure of it: the library would fill missing weights with random numbers.
+    # The second reading raises an error for missing weights, which the library fills with random numbers.
     weights = replace(settings, name=str(next(iter(module_folders(folder)), folder)), revision=None)
     load_weights(type(network), weights, optional=OPTIONAL_WEIGHTS)
-    # A layout may promise more than there is.
+    # A layout may name more tokens than the network has positions.
     encoder.max_seq_length = min(encoder.max_seq_length, max_input_length(network))
     try:
         encoder.encode("a text", show_progress_bar=False)
     except KeyError:
-        raise InputError(f"model: {settings.name} makes no vectors; its {MODULES_FILE} needs a pooling.") from None
+        raise InputError(f"model: {settings.name} has no pooling module; add one to its {MODULES_FILE}.") from None
     return SentenceEncoder(encoder, settings.name, revision)
 
 
 def encode_texts(encoder: SentenceEncoder, texts: Sequence[str]) -> tuple[list[list[int]], np.ndarray]:
-    """Return each text's token ids as the encoder reads them, (n,) lists, and whether it was cut to fit, bool (n,).
+    """Return the token ids that the encoder reads for each text, (n,) lists, and whether it is truncated, bool (n,).
 
     Raises:
-        InputError: a text has no tokens of its own, as a blank one.
+        InputError: A text is blank or has only special tokens.
     """
     if not texts:
         return [], np.zeros(0, dtype=bool)
     tokenizer = encoder.model.tokenizer
-    read = [encoder.prompt + text for text in texts]
-    # Said explicitly: a tokenizer's file may ask for a truncation and a padding of its own.
+    inputs = [encoder.prompt + text for text in texts]
+    # Set explicitly, because a tokenizer's file may turn on truncation and padding.
     plain = {"truncation": False, "padding": False, "return_attention_mask": False, "verbose": False}
-    encoded = tokenizer(read, **plain, return_special_tokens_mask=True)
+    encoded = tokenizer(inputs, **plain, return_special_tokens_mask=True)
     for row, special in enumerate(encoded["special_tokens_mask"]):
         if all(special) or not texts[row].strip():
             raise InputError(f"texts: number {row}, {texts[row]!r}, has no tokens; leave out empty sentences.")
     ids = encoded["input_ids"]
-    cut = np.array([len(each) > encoder.longest for each in ids])
-    for row in np.flatnonzero(cut):
-        ids[row] = tokenizer(read[row], truncation=True, max_length=encoder.longest)["input_ids"]
-    return ids, cut
+    is_truncated = np.array([len(row) > encoder.max_tokens for row in ids])
+    for row in np.flatnonzero(is_truncated):
+        ids[row] = tokenizer(inputs[row], truncation=True, max_length=encoder.max_tokens)["input_ids"]
+    return ids, is_truncated
 
 
 def sentence_embeddings(
     encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: int = 64, shard: WorkShard = ALL_ROWS
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield, batch by batch, the rows (r,) of texts and their vectors, float32 (r, h), until every text has one.
+    """Yield batches of rows (r,) of texts and their embeddings, float32 (r, h).
 
-    Texts of the same tokens are run once and have exactly one vector. They come in a fixed order, the longest first, in
-    batches of `batch_size` distinct texts at most; of a `share` there are its rows alone. A text longer
-    than the encoder reads is cut; `encode_texts` says which are.
+    Texts with equal tokens are computed once. The order is fixed: the longest texts first. Texts that are too long are
+    truncated (`encode_texts`).
+
+    Args:
+        batch_size: the largest number of distinct texts in a batch.
+        shard: the rows to compute; by default all.
 
     Raises:
-        InputError: before any work, if a text has no tokens or batch_size is less than 1.
+        InputError: A text has no tokens, or batch_size is less than 1. The error is raised before any work.
     """
     if batch_size < 1:
         raise InputError(f"batch_size: {batch_size} is not at least 1.")
@@ -151,13 +153,13 @@ def sentence_embeddings(
 
 
 def _embed_batch(encoder: SentenceEncoder, texts: list[str]) -> np.ndarray:
-    """Return the vectors of one batch, float32 (r, h)."""
+    """Return the embeddings of one batch, float32 (r, h)."""
     vectors = encoder.model.encode(texts, batch_size=len(texts), show_progress_bar=False, convert_to_numpy=True)
     return vectors.astype(np.float32, copy=False)
 
 
 def _download_model(settings: CheckpointSettings, commit: str) -> Path:
-    """Return the folder of a model on the hub at one commit, without what may hold a pickle."""
+    """Return the downloaded folder of a model at one commit, without files that may contain a pickle."""
     from huggingface_hub import snapshot_download
 
     files = [*MODEL_FILES, *(["*.py"] if settings.trust_remote_code else [])]
@@ -171,32 +173,32 @@ def _download_model(settings: CheckpointSettings, commit: str) -> Path:
 
 
 def _check_layout(settings: CheckpointSettings, folder: Path) -> None:
-    """Raise an InputError for what sentence-transformers would read with a warning at most."""
+    """Raise an InputError for pickles, broken JSON and foreign code in the modules after the first."""
     for part in module_folders(folder)[1:]:
         if (
             any(file.suffix in PICKLE_SUFFIXES for file in part.glob("*"))
             and not (part / "model.safetensors").is_file()
         ):
-            raise InputError(f"model: {part} has its weights in a pickle, which is refused; save it as safetensors.")
+            raise InputError(f"model: {part} has pickled weights, which are unsafe; save them as safetensors.")
         config = part / "config.json"
         try:
-            facts = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+            module = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
         except ValueError as error:
             raise InputError(f"model: {config} is not JSON ({error}); save the model again.") from None
-        activation = facts.get("activation_function", "torch.")
+        activation = module.get("activation_function", "torch.")
         if not (str(activation).startswith("torch.") or settings.trust_remote_code):
             raise InputError(
-                f"model: {config} asks for the activation function {activation}, code that is not PyTorch's; set "
-                "trust_remote_code if you trust it."
+                f"model: {config} has the activation function {activation}, which is not in PyTorch; set "
+                "trust_remote_code if you trust its code."
             )
 
 
 def _load_sentence_transformer(
     settings: CheckpointSettings, folder: Path, device: torch.device
 ) -> "SentenceTransformer":
-    from sentence_transformers import SentenceTransformer  # takes seconds, which no other measure need wait
+    from sentence_transformers import SentenceTransformer  # takes seconds
 
-    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # that a plain encoder is given the mean
+    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # no warning for mean pooling
     try:
         return SentenceTransformer(
             str(folder),
@@ -206,5 +208,5 @@ def _load_sentence_transformer(
             model_kwargs=from_pretrained_arguments(settings),
         ).eval()
     except (*FROM_PRETRAINED_ERRORS, TypeError, AttributeError) as error:
-        why = first_line(error)
-        raise InputError(f"model: {settings.name} cannot be loaded as a sentence encoder: {why}") from None
+        reason = first_line(error)
+        raise InputError(f"model: {settings.name} cannot be loaded as a sentence encoder: {reason}") from None

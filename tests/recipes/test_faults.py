@@ -50,9 +50,9 @@ WRONG = {
         ("--prompts.file {absent}.csv", "absent.csv"),
         ("--prompts.dataset {absent}", "absent"),
         ("--prompts.personas {absent}", "absent"),
-        ("--model {absent}", "there is no folder"),
+        ("--model {absent}", "does not exist"),
         ("--model {pickle}", "pytorch_model.bin may be a pickle"),
-        ("--generation_bias.style_classifier {absent}", "there is no folder"),
+        ("--generation_bias.style_classifier {absent}", "does not exist"),
         ("--generation_bias.style_clusters {absent}.json", "absent.json"),
         ("--generation_bias.style_clusters {clusters}", "'Sorrowful' in SYMPATHY"),
         ("--generation_bias.neutral_dialogue {absent}.jsonl", "absent.jsonl"),
@@ -66,14 +66,14 @@ WRONG = {
         ("--sentence_pairs.pairs {pairs}", "no column for 'more', only stereo, less"),
         ("--sentence_pairs.pairs {pairs} --sentence_pairs.columns '{{more: more}}'", "no column 'more' for 'more'"),
         ("--sentence_pairs.pairs {absent}.csv", "absent.csv"),
-        ("--model {absent}", "there is no folder"),
+        ("--model {absent}", "does not exist"),
     ],
-    "likelihood_bias": [("--prompts.dataset {absent}", "absent"), ("--model {absent}", "there is no folder")],
+    "likelihood_bias": [("--prompts.dataset {absent}", "absent"), ("--model {absent}", "does not exist")],
     "offensiveness": [
         ("", "give a classifier"),
         ("--offensiveness.classifier {judge}", "label None"),
         (f"{JUDGE} toxic", "'toxic' is not a label"),
-        ("--offensiveness.classifier {absent} --offensiveness.classifier.label toxic", "there is no folder"),
+        ("--offensiveness.classifier {absent} --offensiveness.classifier.label toxic", "does not exist"),
         (f"{JUDGE} offensive --prompts.dataset {{absent}}", "absent"),
     ],
     "translation_bias": [
@@ -86,7 +86,7 @@ WRONG = {
         (f"{SPANISH} 13a --translation_bias.toxicity {{judge}}", "None is not a label"),
         (
             f"{SPANISH} 13a --translation_bias.toxicity {{absent}} --translation_bias.toxicity.label x",
-            "there is no folder",
+            "does not exist",
         ),
     ],
     "embedding_bias": [

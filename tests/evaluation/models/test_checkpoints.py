@@ -86,9 +86,9 @@ def test_an_adapter_is_loaded_onto_another_base_than_it_names(folder, adapter):
 
 def test_a_base_that_does_not_fit_or_is_for_no_adapter_is_refused(folder, adapter, tmp_path):
     save_qwen(tmp_path / "wider", hidden=96)
-    with pytest.raises(InputError, match=r"model\.base: the adapter .* does not fit .*wider: .*size mismatch"):
+    with pytest.raises(InputError, match=r"model\.base: .*wider: .*size mismatch"):
         loaded(adapter, base=str(tmp_path / "wider"))
-    with pytest.raises(InputError, match=r"model\.base: .* is given, but .* is no folder of an adapter; leave it out"):
+    with pytest.raises(InputError, match=r"model\.base: .* adapter; leave it out"):
         loaded(folder, base=str(adapter))
 
 

@@ -164,10 +164,10 @@ def test_a_model_is_named_without_anything_heavy():
 
 def test_paths_that_are_no_model(folder, tmp_path):
     for name, message in (
-        (str(tmp_path / "absent"), "there is no folder"),
+        (str(tmp_path / "absent"), "absent does not exist"),
         (str(folder / "config.json"), "is a file"),
-        ("nobody/nothing", "neither a local folder nor a model id that can be reached"),
-        (str(tmp_path), "holds no"),
+        ("nobody/nothing", "model: 'nobody/nothing'"),
+        (str(tmp_path), "safetensors"),
     ):
         with pytest.raises(InputError, match=message) as error:
             load_dialogue_model(name)
@@ -257,7 +257,7 @@ def test_a_model_on_the_hub_is_loaded_at_the_commit_that_is_written_down(monkeyp
 def test_missing_weights_and_broken_files(folder, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "n_layer": 2}))
-    with pytest.raises(InputError, match="lacks 12 of the weights"):
+    with pytest.raises(InputError, match="model: .* lacks 12 weights"):
         load_dialogue_model(str(folder))
     (folder / "config.json").write_text("{")
     with pytest.raises(InputError, match="config of .* cannot be read"):
@@ -278,7 +278,7 @@ def test_a_tokenizer_that_is_made_up_for_a_folder_without_one_is_refused(tmp_pat
         sizes = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
         T5ForConditionalGeneration(T5Config(**sizes, vocab_size=200)).save_pretrained(tmp_path)
     load = load_masked_model if kind == "bert" else load_dialogue_model
-    with pytest.raises(InputError, match="has no tokenizer; save it into the same folder"):
+    with pytest.raises(InputError, match="model: .* no tokenizer"):
         load(str(tmp_path))
 
 
@@ -394,7 +394,7 @@ def test_which_checkpoints_are_masked_models(folder, masked_folder, tmp_path):
     ):
         model.save_pretrained(tmp_path / "other")
         assert is_masked_lm(str(tmp_path / "other")) is expected
-    with pytest.raises(InputError, match="there is no folder"):
+    with pytest.raises(InputError, match="absent does not exist"):
         is_masked_lm(str(tmp_path / "absent"))
 
 

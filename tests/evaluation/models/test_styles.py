@@ -137,8 +137,8 @@ def test_labels_without_names_are_accepted_and_hashed_in_order(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"id2label": {"0": "Warm", "2": "Cold", "5": "Odd"}}, "has 0, 2, 5; it must name every output, from 0 to 2"),
-        ({"problem_type": "regression"}, "is a regression .* give a classifier of labels"),
+        ({"id2label": {"0": "Warm", "2": "Cold", "5": "Odd"}}, "id2label .* 0, 2, 5; .* from 0 to 2"),
+        ({"problem_type": "regression"}, "regression .*problem_type"),
     ],
 )
 def test_outputs_that_are_no_labels_are_refused_before_and_after_torch_is_there(tmp_path, changes, message):
@@ -201,7 +201,7 @@ def test_a_run_goes_on_behind_the_texts_that_are_classified(tmp_path, monkeypatc
 def test_what_is_no_classifier_is_one_clear_error(tmp_path):
     with pytest.raises(InputError, match="needs two or more"):
         load_style_classifier(save_classifier(tmp_path / "one", labels=("Warm",)))
-    with pytest.raises(InputError, match="there is no folder"):
+    with pytest.raises(InputError, match="absent does not exist"):
         load_style_classifier(str(tmp_path / "absent"))
     folder = tmp_path / "other"
     save_classifier(folder)
@@ -210,7 +210,7 @@ def test_what_is_no_classifier_is_one_clear_error(tmp_path):
     with pytest.raises(InputError, match="is a BertForMaskedLM; give a model for sequence classification"):
         load_style_classifier(str(folder))
     (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 2}))
-    with pytest.raises(InputError, match="lacks 16 of the weights"):
+    with pytest.raises(InputError, match="model: .* lacks 16 weights"):
         load_style_classifier(str(folder))
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(InputError, match=r"pytorch_model\.bin may be a pickle"):
