@@ -53,7 +53,7 @@ def tokens_per_pass(model: PreTrainedModel) -> int:
 def batch_size_limit(model: PreTrainedModel, row_bytes: Callable[[int], int]) -> Callable[[int], int]:
     """Return a function from the length of a row in tokens to the largest batch of such rows, at least 1.
 
-    `row_bytes` returns the bytes of one row of a given length. The memory budget is read once, by this call.
+    `row_bytes` returns the bytes of a row by its length. The memory budget is read once, by this call.
     """
     memory, tokens = memory_budget(model.device), tokens_per_pass(model)
     return lambda length: max(1, min(tokens // length, memory // row_bytes(length)))
@@ -82,7 +82,7 @@ def _model_sizes(model: PreTrainedModel) -> dict[str, int]:
     config = model.config.get_text_config(decoder=True)
 
     def size(default: int, *names: str) -> int:
-        return next((found for name in names if (found := getattr(config, name, None))), default)
+        return next((value for name in names if (value := getattr(config, name, None))), default)
 
     hidden, heads = size(1024, "hidden_size", "d_model"), size(16, "num_attention_heads")
     return {

@@ -169,8 +169,8 @@ def decoding(preset: str = "sample", **overrides: Any) -> dict[str, Any]:
     except (ValueError, TypeError) as error:
         raise InputError(f"decoding: {first_line(error)}") from None
     if (chosen.get("min_new_tokens") or 0) > chosen["max_new_tokens"]:
-        least, most = chosen["min_new_tokens"], chosen["max_new_tokens"]
-        raise InputError(f"decoding: min_new_tokens is {least}; it must be at most max_new_tokens, which is {most}.")
+        n_min, n_max = chosen["min_new_tokens"], chosen["max_new_tokens"]
+        raise InputError(f"decoding: min_new_tokens is {n_min}; it must be at most max_new_tokens, which is {n_max}.")
     # The library rejects an integer where it expects a float.
     return chosen | {name: value for name, value in checked.items() if isinstance(value, float)}
 

@@ -1,7 +1,7 @@
 """Sentence embeddings by sentence-transformers, from encoders in its layout or, with mean pooling, plain encoders.
 
-The library computes pooling, dense layers (LaBSE, paper 004, §5) and normalization. This module adds its own checks:
-all files from one commit, no pickles, no missing weights, and truncated texts are reported.
+The library computes pooling, dense layers (LaBSE, paper 004, §5) and normalization. This module adds checks: all
+files from one commit, no pickles, no missing weights, and truncated texts are reported.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Responses of a dialogue model to contexts, independent of the batch size and of the order of the contexts.
 
-Each prompt has its own stream of random numbers, keyed by its seed, with one number per token. Contexts are decoded in
-a fixed order, so a resumed run, or one process of several, computes exactly its unfinished rows. `row_decoding` holds
-the decoding loop, `batches` the batch sizes.
+Each prompt has a separate stream of random numbers, keyed by its seed, with one number per token. The order of contexts
+is fixed, so a resumed run, or one process of several, computes only its unfinished rows. The decoding loop is in
+`row_decoding`, the batch sizes are in `batches`.
 """
 
 import hashlib

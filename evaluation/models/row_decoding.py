@@ -67,7 +67,7 @@ def decode_rows(
     ids = input_ids.new_zeros((len(context_lengths), groups[-1].shape[1] + max_new_tokens))
     responses = input_ids.new_full((len(context_lengths), max_new_tokens), int(generation_config._pad_token_tensor))
     # The library's maximum length only holds for the shortest contexts.
-    has_ended = StoppingCriteriaList([one for one in stopping_criteria if not isinstance(one, MaxLengthCriteria)])
+    has_ended = StoppingCriteriaList([rule for rule in stopping_criteria if not isinstance(rule, MaxLengthCriteria)])
     names = ("past_key_values", "encoder_outputs", "logits_to_keep", "use_cache")
     inputs = {name: model_kwargs[name] for name in names if name in model_kwargs}
     slot_rows = context_lengths.new_empty(0)  # slot i holds row slot_rows[i]
@@ -123,7 +123,7 @@ def _sample_tokens(scores: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor
 
 
 class PreallocatedCacheLayer(DynamicLayer):
-    """A cache layer whose keys and values are written in place into tensors with room for all rows and tokens.
+    """A cache layer that writes keys and values in place into tensors allocated for all rows and tokens.
 
     `DynamicLayer` concatenates, and so copies everything at every token, which takes half of a small model's time.
     """
@@ -181,7 +181,7 @@ def _add_contexts(model: Any, group: torch.Tensor, inputs: dict[str, Any], shape
     if cache is None:
         raise InputError(f"model: {type(model).__name__} has no cache of keys and values; give another model.")
     decoder_cache = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
-    if decoder_cache.layers and all(isinstance(one, PreallocatedCacheLayer) for one in decoder_cache.layers):
+    if decoder_cache.layers and all(isinstance(layer, PreallocatedCacheLayer) for layer in decoder_cache.layers):
         fresh = DynamicCache(config=model.config)
         logits = _prefill(model, group, {**inputs, "past_key_values": fresh})
         for batch_layer, layer in zip(decoder_cache.layers, fresh.layers, strict=True):

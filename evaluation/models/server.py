@@ -194,7 +194,7 @@ def served_fingerprints(model: ModelSettings) -> dict[str, str]:
         return {"model": model.name, "tokenizer": tokenizer_revision(tokenizer.name, tokenizer.revision)}
     except InputError:
         raise InputError(
-            f"model.tokenizer: there is no tokenizer {tokenizer.name!r}, and likelihoods are requested by token ids; "
+            f"model.tokenizer: {tokenizer.name!r} does not exist, and likelihoods are requested by token ids; "
             "give the Hugging Face id or the folder of the served model's tokenizer."
         ) from None
 

@@ -68,10 +68,10 @@ def load_style_classifier(model: ModelDescription, field: str = "style_classifie
     model = checkpoint_settings(model)
     resolve_device(model.device)  # raises before weights are read
     revision = model_revision(model.name, model.revision, model.base)
-    network, tokenizer = load_network(model, lambda of, config: _classifier_class(of, config, field))
+    network, tokenizer = load_network(model, lambda settings, config: _classifier_class(settings, config, field))
     pad_with_eos(tokenizer, field, model.name)
     if network.config.pad_token_id is None:
-        network.config.pad_token_id = tokenizer.pad_token_id  # by which classifiers on decoders find the last token
+        network.config.pad_token_id = tokenizer.pad_token_id  # classifiers on decoders find the last token by it
     labels = check_labels(model.name, network.config.id2label, network.config.problem_type)
     network = move_to_device(network, model)
     classifier = StyleClassifier(network, tokenizer, labels, labels_sha256(labels), model.name, revision)
@@ -139,8 +139,8 @@ def label_probabilities(
 ) -> np.ndarray:
     """Return the results of `classify_texts` for all texts, float32 (n, S) in [0, 1]; NaN for a blank text."""
     probabilities, n_truncated = np.full((len(texts), len(classifier.labels)), np.nan, dtype=np.float32), 0
-    for rows, of_rows, is_truncated in classify_texts(classifier, texts):
-        probabilities[rows] = of_rows
+    for rows, batch, is_truncated in classify_texts(classifier, texts):
+        probabilities[rows] = batch
         n_truncated += int(is_truncated.sum())
         on_progress(len(rows))
     warn_truncated(classifier, n_truncated, len(texts))
@@ -186,8 +186,8 @@ def _classify_part(classifier: StyleClassifier, texts: list[str]) -> tuple[np.nd
         lambda row: limit(max(1, len(encoded[row]))),
         lambda rows: _classify_batch(classifier, [encoded[row] for row in rows]),
     )
-    for rows, of_rows in batches:
-        probabilities[rows] = of_rows
+    for rows, batch in batches:
+        probabilities[rows] = batch
     if np.isnan(probabilities).any():
         raise InputError(f"model: the classifier {classifier.name} returns NaN for a text; {BROKEN_WEIGHTS}")
     return probabilities, is_truncated

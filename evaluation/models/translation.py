@@ -34,7 +34,7 @@ from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 PAPER_DECODING: Mapping[str, Any] = MappingProxyType({"do_sample": False, "num_beams": 5, "max_new_tokens": 100})
 # The form of language codes of tokenizers without a list of them: NLLB's "spa_Latn", mBART's "es_XX".
 LANGUAGE_TOKEN = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2}")
-# Codes of Table 4 of paper 004 that differ from those of NLLB's tokenizer.
+# Codes of Table 4 of paper 004 with a different form in NLLB's tokenizer.
 NLLB_CODES = {"cmn_Hans": "zho_Hans"}
 
 
@@ -72,7 +72,7 @@ def translate(
         texts: (n,) sentences in the source language.
         source, target: language codes of the tokenizer, or FLORES codes (`gendered_translations.language`), which are
             converted to the tokenizer's form. A Marian model of a single pair of languages ignores both.
-        decoding: arguments of `generate`; by default those of paper 004, §4.1.
+        decoding: arguments of `generate`; by default `PAPER_DECODING`.
         batch_size: the largest number of texts in a batch.
         shard: the rows to compute; by default all.
 
@@ -117,7 +117,7 @@ def _match_language_code(tokens: Mapping[str, str], field: str, code: str) -> st
         InputError: The tokenizer does not have the language.
     """
     forms = [code]
-    with suppress(InputError):  # a code of no language of the paper may still be a code of the tokenizer
+    with suppress(InputError):  # the tokenizer may have languages that the paper does not have
         known = language(code)
         forms += [known.code, NLLB_CODES.get(known.code, ""), known.code[:3], known.short]
         forms += [token for token in tokens if known.short and token.startswith(f"{known.short}_")]

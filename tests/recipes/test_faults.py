@@ -70,8 +70,8 @@ WRONG = {
     ],
     "likelihood_bias": [("--prompts.dataset {absent}", "absent"), ("--model {absent}", "does not exist")],
     "offensiveness": [
-        ("", "give a classifier"),
-        ("--offensiveness.classifier {judge}", "label None"),
+        ("", "offensiveness.classifier: "),
+        ("--offensiveness.classifier {judge}", "label is None"),
         (f"{JUDGE} toxic", "'toxic' is not a label"),
         ("--offensiveness.classifier {absent} --offensiveness.classifier.label toxic", "does not exist"),
         (f"{JUDGE} offensive --prompts.dataset {{absent}}", "absent"),

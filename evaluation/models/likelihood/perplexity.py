@@ -47,8 +47,8 @@ def response_log_likelihoods(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield batches of rows (r,), Σ log p of their responses given the contexts (r,), and their tokens (r,).
 
-    The scores are those of `response_perplexity`, for the rows of `shard` only. A row that is too long for the model
-    has NaN and comes last. An empty response consists of the end of sequence only.
+    The scores equal `response_perplexity`. Only rows of `shard` are computed. A row that is too long for the model has
+    NaN and comes last. An empty response consists of the end of sequence only.
     """
     heads, tails = _encode(dialogue_model, contexts, responses)
     tokens = np.array([len(ids) for ids in tails], dtype=np.int64)

@@ -6,7 +6,7 @@ runs its nodes in depth-first order, packed into sequences in which a token atte
 depth as position. Each token thus has the same inputs as in its sentence. A sequence that starts inside the tree begins
 with the path to its first node, and is independent of earlier sequences.
 
-The method needs a model that respects a given attention mask and given positions (GPT-2, OPT, Llama, …).
+The method needs a model that respects the attention mask and the positions in its input (GPT-2, OPT, Llama, …).
 `supports_prefix_trees` detects other models (Bloom's ALiBi counts positions by itself, Mamba has no attention).
 """
 

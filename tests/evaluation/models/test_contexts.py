@@ -1,4 +1,4 @@
-"""What each kind of model reads, and what of its tokens is its answer."""
+"""Contexts and responses in the format of each kind of model."""
 
 from dataclasses import replace
 
@@ -32,16 +32,16 @@ def test_dialogue_contexts_are_persona_prompt_tag_and_eos(gpt2):
     ]
 
 
-def test_encoder_decoder_contexts_leave_the_eos_to_the_tokenizer():
+def test_the_tokenizer_adds_eos_to_encoder_decoder_contexts():
     bart = tiny("bart")
     assert render_contexts(bart, ["a", "b"], ["x", ""], " c") == ["x\na c", "b c"]
     assert encode_contexts(bart, ["a c"]) == [[3, 5, EOS]]
 
 
-def test_what_an_encoder_reads_ends_with_eos_also_where_the_tokenizer_forgets_it():
-    forgetful = replace(tiny("blenderbot"), tokenizer=word_tokenizer(adds_eos=False))
-    assert encode_contexts(forgetful, ["a c"]) == [[3, 5, EOS]]
-    assert encode_responses(forgetful, ["c"]) == [[5, EOS]]
+def test_encoder_inputs_end_with_eos_even_if_the_tokenizer_adds_none():
+    without_eos = replace(tiny("blenderbot"), tokenizer=word_tokenizer(adds_eos=False))
+    assert encode_contexts(without_eos, ["a c"]) == [[3, 5, EOS]]
+    assert encode_responses(without_eos, ["c"]) == [[5, EOS]]
 
 
 CHAT = "{% for m in messages %}[{{ m['role'] }}:{{ m['content'] }}]{% endfor %}{{ '[me:' if add_generation_prompt }}"
@@ -59,7 +59,7 @@ CHAT = "{% for m in messages %}[{{ m['role'] }}:{{ m['content'] }}]{% endfor %}{
     ],
     ids=["takes", "refuses", "drops"],
 )
-def test_chat_templates_that_take_refuse_or_drop_a_system_message(gpt2, template, expected):
+def test_chat_templates_with_and_without_a_system_message(gpt2, template, expected):
     tokenizer = word_tokenizer()
     tokenizer.chat_template = template
     chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0")
@@ -84,13 +84,13 @@ def test_a_system_prompt_comes_before_the_persona_in_a_chat(gpt2, template, expe
     assert render_contexts(chat, ["a", "b"], ["x", ""], " t") == expected
 
 
-def test_a_system_prompt_is_the_first_line_where_there_are_no_chats(gpt2):
+def test_a_system_prompt_is_the_first_line_without_chat_templates(gpt2):
     arguments = [replace(model, system_prompt="y z") for model in (gpt2, tiny("bart"))]
     assert render_contexts(arguments[0], ["a", "b"], ["x", ""], " t") == ["y z\nx\na t<eos>", "y z\nb t<eos>"]
     assert render_contexts(arguments[1], ["a", "b"], ["x", ""], " t") == ["y z\nx\na t", "y z\nb t"]
 
 
-def test_a_model_that_can_think_is_told_to_answer_at_once(gpt2):
+def test_reasoning_is_turned_off(gpt2):
     tokenizer = word_tokenizer()
     tokenizer.chat_template = CHAT + "{{ '<think></think>' if enable_thinking is defined and not enable_thinking }}"
     chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0")
@@ -109,17 +109,17 @@ def test_a_response_ends_as_the_chat_template_ends_a_turn():
     assert encode_responses(base, ["a"]) == [[a, EOS]]  # a dialogue model has no turns to end
 
 
-def test_personas_must_be_one_each(gpt2):
+def test_each_prompt_needs_a_persona(gpt2):
     with pytest.raises(InputError, match="personas: 1 for 2"):
         render_contexts(gpt2, ["a", "b"], [""])
 
 
-# --- checkpoints as the hub has them
+# --- checkpoints in the formats of models on the hub
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    """What loads a tiny checkpoint of a family, made once."""
+    """Return a function that loads a tiny checkpoint of a family, which is saved once."""
     folder = tmp_path_factory.mktemp("checkpoints")
 
     def load(name, **arguments):
@@ -131,16 +131,16 @@ def checkpoint(tmp_path_factory):
     return load
 
 
-def tokens(model, text, persona="", tag=""):
-    """A context as its tokens, those of plain text joined between special ones."""
+def split_tokens(model, text, persona="", tag=""):
+    """Return the tokens of a context, with the tokens of plain text between special tokens joined."""
     [ids] = encode_contexts(model, render_contexts(model, [text], [persona], tag))
-    found, special = [""], {index for index, token in model.tokenizer.added_tokens_decoder.items() if token.special}
+    parts, special = [""], {index for index, token in model.tokenizer.added_tokens_decoder.items() if token.special}
     for token in ids:
         if token in special:
-            found += [model.tokenizer.convert_ids_to_tokens(token), ""]
+            parts += [model.tokenizer.convert_ids_to_tokens(token), ""]
         else:
-            found[-1] += model.tokenizer.decode([token])
-    return [part for part in found if part]
+            parts[-1] += model.tokenizer.decode([token])
+    return [part for part in parts if part]
 
 
 HEADER = ["<|start_header_id|>", "<|end_header_id|>"]
@@ -185,88 +185,88 @@ HEADER = ["<|start_header_id|>", "<|end_header_id|>"]
     ],
 )
 def test_contexts_token_by_token(checkpoint, name, expected):
-    assert tokens(checkpoint(name), "Hi!", "P.") == expected
-    assert tokens(checkpoint(name, system_prompt="P."), "Hi!") == expected
+    assert split_tokens(checkpoint(name), "Hi!", "P.") == expected
+    assert split_tokens(checkpoint(name, system_prompt="P."), "Hi!") == expected
 
 
-def test_a_base_model_has_its_bos_once_and_only_where_its_tokenizer_adds_it(checkpoint):
+def test_a_base_model_has_one_bos_if_its_tokenizer_adds_it(checkpoint):
     base, dialogpt = checkpoint("base_without_template"), checkpoint("dialogpt")
     assert (base.kind, dialogpt.kind) == ("dialogue", "dialogue")
     [ids] = encode_contexts(base, ["I'm deaf."])
     assert ids == base.tokenizer("I'm deaf.")["input_ids"] and ids.count(base.tokenizer.bos_token_id) == 1
     assert encode_contexts(dialogpt, ["I'm deaf."])[0] == dialogpt.tokenizer("I'm deaf.")["input_ids"]
-    assert encode_contexts(base, [""]) == [[]]  # no prompt is none with BOS either
+    assert encode_contexts(base, [""]) == [[]]  # an empty prompt gets no BOS
     assert base.tokenizer.bos_token_id not in encode_responses(base, ["I'm deaf."])[0]
 
 
 @pytest.mark.parametrize("call", ["strftime_now('%Y-%m-%d')", 'strftime_now( "%Y-%m-%d" )'])
-def test_a_template_that_asks_for_the_date_gets_the_fixed_one(gpt2, call):
+def test_the_date_in_a_template_is_fixed(gpt2, call):
     tokenizer = word_tokenizer()
     tokenizer.chat_template = f"{{{{ {call} }}}} {CHAT}"
     chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0")
     assert render_contexts(chat, ["a"], [""]) == ["2024-07-26 [user:a][me:"]
 
 
-def test_the_format_is_known_by_a_hash_and_its_date(checkpoint):
+def test_the_prompt_format_has_a_hash_and_a_date(checkpoint):
     names = ("base_without_template", "llama", "gemma", "qwen", "thinker", "dialogpt", "blenderbot")
     facts = {name: prompt_format(checkpoint(name)) for name in names}
     assert {name for name in names if facts[name]["date"]} == {"llama"} and facts["llama"]["date"] == "2024-07-26"
     assert len({fact["sha256"] for fact in facts.values()}) == len(names)
     qwen = checkpoint("qwen")
-    assert prompt_format(replace(qwen, system_prompt="Be fair.")) == facts["qwen"]  # the signature has that besides
+    assert prompt_format(replace(qwen, system_prompt="Be fair.")) == facts["qwen"]  # a separate field
     qwen.tokenizer.chat_template += " "
     assert prompt_format(qwen)["sha256"] != facts["qwen"]["sha256"]
 
 
-def answered(model, context, generated):
+def decode_texts(model, context, generated):
     encode = model.tokenizer.encode
     return decode_responses(model, [encode(context)] * len(generated), [encode(text) for text in generated])
 
 
-def test_a_thought_is_no_part_of_the_response(checkpoint):
+def test_a_response_excludes_reasoning(checkpoint):
     thinker, end = checkpoint("thinker"), "<|im_end|>"
     thinking = render_contexts(thinker, ["Hi!"], [""])[0]
-    assert answered(thinker, thinking, [f"She is deaf.\n</think>\n\nHello.{end}", f"</think>Yes.{end}"]) == [
+    assert decode_texts(thinker, thinking, [f"She is deaf.\n</think>\n\nHello.{end}", f"</think>Yes.{end}"]) == [
         "Hello.",
         "Yes.",
     ]
     unfinished = ["She is deaf.", f"She is deaf.{end}", "", f"<think>{end}"]
-    assert answered(thinker, thinking, unfinished) == [None] * 4
-    assert answered(thinker, thinking, [f"Well.</think>\n\n{end}"]) == [""]  # left its thought, and says nothing
-    # A model that was told not to think may do so all the same, and most do not.
+    assert decode_texts(thinker, thinking, unfinished) == [None] * 4
+    assert decode_texts(thinker, thinking, [f"Well.</think>\n\n{end}"]) == [""]  # an empty answer after the reasoning
+    # A model with reasoning turned off may reason regardless.
     qwen = checkpoint("qwen")
     [plain] = render_contexts(qwen, ["Hi!"], [""])
-    said = [f"Hello.{end}", f"<think>\nDeaf?\n</think>\n\nHello.{end}", "<think>\nDeaf?", end]
-    assert answered(qwen, plain, said) == ["Hello.", "Hello.", None, ""]
-    dialogpt = checkpoint("dialogpt")  # what is no chat has no thoughts
-    assert answered(dialogpt, "Hi!", ["<think> is a tag"]) == ["<think> is a tag"]
+    generated = [f"Hello.{end}", f"<think>\nDeaf?\n</think>\n\nHello.{end}", "<think>\nDeaf?", end]
+    assert decode_texts(qwen, plain, generated) == ["Hello.", "Hello.", None, ""]
+    dialogpt = checkpoint("dialogpt")  # only chat models reason
+    assert decode_texts(dialogpt, "Hi!", ["<think> is a tag"]) == ["<think> is a tag"]
 
 
 def test_the_channels_of_gpt_oss(checkpoint):
     model = checkpoint("qwen")
     start, message, end = "<|start|>assistant", "<|message|>", "<|im_end|>"
     analysis, final = f"<|channel|>analysis{message}", f"<|channel|>final{message}"
-    said = [f"{analysis}Deaf?<|end|>{start}{final}Hello.{end}", f"{final}Hello.{end}", f"{analysis}Deaf?"]
-    assert answered(model, f"<|start|>user{message}Hi!<|end|>{start}", said) == ["Hello.", "Hello.", None]
+    generated = [f"{analysis}Deaf?<|end|>{start}{final}Hello.{end}", f"{final}Hello.{end}", f"{analysis}Deaf?"]
+    assert decode_texts(model, f"<|start|>user{message}Hi!<|end|>{start}", generated) == ["Hello.", "Hello.", None]
 
 
-def test_a_given_answer_follows_a_thought_that_is_over(checkpoint):
-    """With the thought left empty, the always-thinking model's context is the one that Qwen3's template writes."""
+def test_close_reasoning_appends_empty_reasoning(checkpoint):
+    """With empty reasoning, the context of a model that always reasons equals the context of Qwen3's template."""
     thinker, qwen = checkpoint("thinker"), checkpoint("qwen")
     contexts = [render_contexts(model, ["Hi!"], [""])[0] for model in (thinker, qwen)]
     assert close_reasoning(contexts) == [contexts[1], contexts[1]]
     assert close_reasoning(["Hi!<|start|>assistant"]) == ["Hi!<|start|>assistant<|channel|>final<|message|>"]
-    assert answered(thinker, close_reasoning(contexts)[0], ["Hello.<|im_end|>"]) == ["Hello."]
+    assert decode_texts(thinker, close_reasoning(contexts)[0], ["Hello.<|im_end|>"]) == ["Hello."]
 
 
-def test_a_token_that_no_text_reaches_is_no_error_and_one_that_is_needed_is(checkpoint, tmp_path):
+def test_token_ids_outside_the_vocabulary_are_an_error_only_if_they_are_needed(checkpoint, tmp_path):
     gemma = checkpoint("gemma")
     size = gemma.model.config.vocab_size
     assert gemma.tokenizer.convert_tokens_to_ids("<image_soft_token>") == size
     folder = tiny_checkpoints.gemma(tmp_path / "gemma")
     gemma.tokenizer.pad_token = "<image_soft_token>"
     gemma.tokenizer.save_pretrained(folder)
-    with pytest.raises(InputError, match=f"has {size + 1} tokens, the model only {size}"):
+    with pytest.raises(InputError, match=f"model: .* {size + 1} tokens, .* {size};"):
         load_dialogue_model(str(folder))
     gemma.tokenizer.pad_token = "<pad>"
     gemma.tokenizer.chat_template = "<image_soft_token>" + gemma.tokenizer.chat_template

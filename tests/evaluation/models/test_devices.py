@@ -1,4 +1,4 @@
-"""Responses on the device at hand: in float32 those of `generate`, in bfloat16 the likeliest within rounding."""
+"""Greedy responses on CPU and GPU: equal to `generate` in float32, the most probable within rounding in bfloat16."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from evenhand.evaluation.models.generation import generate_responses
 from tests.tiny_models import tiny
 
 NEW = 10
-SILENT = [0, 1, 2]  # tokens that no text shows: end, padding, unknown
+SPECIAL = [0, 1, 2]  # tokens that are absent from texts: end, padding, unknown
 CONTEXTS = ["a b c", "a b c a", "c", "b b a c b a", "a b c"]
 
 
@@ -28,15 +28,15 @@ def device(request):
     return request.param
 
 
-def answered(model, **arguments):
-    asked = decoding("sample", do_sample=False, max_new_tokens=NEW, **arguments)
-    pairs = generate_responses(model, CONTEXTS, [0] * len(CONTEXTS), asked)
-    found = dict(pair for rows, texts in pairs for pair in zip(rows, texts, strict=True))
-    return [found[row] for row in range(len(CONTEXTS))]
+def generate_in_order(model, **arguments):
+    arguments = decoding("sample", do_sample=False, max_new_tokens=NEW, **arguments)
+    pairs = generate_responses(model, CONTEXTS, [0] * len(CONTEXTS), arguments)
+    responses = dict(pair for rows, texts in pairs for pair in zip(rows, texts, strict=True))
+    return [responses[row] for row in range(len(CONTEXTS))]
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "llama", "sliding", "bart"])
-def test_in_float32_they_are_those_of_generate(architecture, device):
+def test_float32_responses_equal_generate(architecture, device):
     model = tiny(architecture)
     model = replace(model, model=model.model.to(device))
     expected = []
@@ -45,22 +45,22 @@ def test_in_float32_they_are_those_of_generate(architecture, device):
         output = model.model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=NEW)
         start = 0 if model.kind == "encoder_decoder" else ids.shape[1]
         expected.append(model.tokenizer.decode(output[0, start:], skip_special_tokens=True).strip())
-    assert answered(model) == expected
+    assert generate_in_order(model) == expected
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "llama", "sliding"])
-def test_in_bfloat16_each_token_is_the_likeliest_within_rounding(architecture, device):
+def test_bfloat16_tokens_are_the_most_probable_within_rounding(architecture, device):
     model = tiny(architecture)
     model = replace(model, model=model.model.to(device, torch.bfloat16))
     for context, response in zip(
-        encode_contexts(model, CONTEXTS), answered(model, suppress_tokens=SILENT), strict=True
+        encode_contexts(model, CONTEXTS), generate_in_order(model, suppress_tokens=SPECIAL), strict=True
     ):
-        said = model.tokenizer(response, add_special_tokens=False)["input_ids"]
-        assert len(said) == NEW
+        ids = model.tokenizer(response, add_special_tokens=False)["input_ids"]
+        assert len(ids) == NEW
         with torch.inference_mode():
-            logits = model.model(torch.tensor([context + said], device=device)).logits[0].float().cpu()
-        given = logits[len(context) - 1 : -1].clone()
-        given[:, SILENT] = -torch.inf
-        chosen = given[torch.arange(NEW), torch.tensor(said)]
-        # bfloat16 keeps 8 bits of a number; the sums of two ways to batch differ by a few of the last.
-        assert (given.max(dim=1).values - chosen <= 4 * 2**-8 * logits.abs().max()).all()
+            logits = model.model(torch.tensor([context + ids], device=device)).logits[0].float().cpu()
+        token_logits = logits[len(context) - 1 : -1].clone()
+        token_logits[:, SPECIAL] = -torch.inf
+        chosen = token_logits[torch.arange(NEW), torch.tensor(ids)]
+        # bfloat16 has 8 bits of precision; batches of different sizes differ in the last few.
+        assert (token_logits.max(dim=1).values - chosen <= 4 * 2**-8 * logits.abs().max()).all()

@@ -1,4 +1,4 @@
-"""Rendering, decoding presets and generation, on tiny random models of four architectures."""
+"""Generation on tiny random models of several architectures."""
 
 from collections import Counter
 
@@ -32,21 +32,21 @@ def gpt2():
     return tiny("gpt2")
 
 
-def some_contexts(model, n=30, seed=0):
-    """Contexts of 1 to 9 words, many with a common beginning, some the same."""
+def random_contexts(model, n=30, seed=0):
+    """Return contexts of 1 to 9 words, many with a common prefix, some equal."""
     rng = np.random.default_rng(seed)
     prompts = [" ".join(rng.choice(list("abc"), size=rng.integers(1, 10))) for _ in range(n)]
     personas = ["x y\nz" if rng.random() < 0.3 else "" for _ in range(n)]
     return render_contexts(model, [f"{prompt} " for prompt in prompts], personas)
 
 
-def answers(model, contexts, seeds, arguments, **options):
-    found = {}
+def generate_in_order(model, contexts, seeds, arguments, **options):
+    responses = {}
     for rows, texts in generate_responses(model, contexts, seeds, arguments, **options):
         for row, text in zip(rows, texts, strict=True):
-            assert row not in found
-            found[row] = text
-    return [found[row] for row in range(len(contexts))]
+            assert row not in responses
+            responses[row] = text
+    return [responses[row] for row in range(len(contexts))]
 
 
 def test_prompt_seed_is_stable_and_different_for_each_prompt_and_seed():
@@ -55,7 +55,7 @@ def test_prompt_seed_is_stable_and_different_for_each_prompt_and_seed():
     assert len({prompt_seed(f"p{i}", seed) for i in range(100) for seed in range(10)}) == 1000
 
 
-def test_uniforms_are_uniform_and_each_row_its_own():
+def test_uniforms_are_uniform_and_depend_on_the_rows_seed_only():
     rows = generation._uniforms([prompt_seed(str(i), 0) for i in range(20_000)], 8)
     assert rows.min() >= 0 and rows.max() < 1
     np.testing.assert_allclose(rows.mean(0), 0.5, atol=4 * np.sqrt(1 / 12 / 20_000))
@@ -66,33 +66,35 @@ def test_uniforms_are_uniform_and_each_row_its_own():
 
 
 def test_responses_depend_on_neither_batch_size_nor_order(model):
-    contexts = some_contexts(model)
+    contexts = random_contexts(model)
     seeds = [prompt_seed(str(row), 1) for row in range(len(contexts))]
     arguments = decoding("sample", max_new_tokens=8)
-    one = answers(model, contexts, seeds, arguments, batch_size=1)
-    assert one == answers(model, contexts, seeds, arguments, batch_size=64)
+    one = generate_in_order(model, contexts, seeds, arguments, batch_size=1)
+    assert one == generate_in_order(model, contexts, seeds, arguments, batch_size=64)
     order = np.random.default_rng(0).permutation(len(contexts))
-    shuffled = answers(model, [contexts[i] for i in order], [seeds[i] for i in order], arguments, batch_size=7)
+    shuffled = generate_in_order(
+        model, [contexts[i] for i in order], [seeds[i] for i in order], arguments, batch_size=7
+    )
     assert shuffled == [one[i] for i in order]
-    assert len(set(one)) > 10  # and they do differ
-    assert one != answers(model, contexts, [seed + 1 for seed in seeds], arguments, batch_size=64)
+    assert len(set(one)) > 10  # the responses differ
+    assert one != generate_in_order(model, contexts, [seed + 1 for seed in seeds], arguments, batch_size=64)
 
 
-def test_a_run_goes_on_where_it_was_stopped(gpt2):
-    contexts = some_contexts(gpt2)
+def test_a_resumed_run_computes_unfinished_rows_only(gpt2):
+    contexts = random_contexts(gpt2)
     seeds = list(range(len(contexts)))
     arguments = decoding("sample", max_new_tokens=8)
     whole = list(generate_responses(gpt2, contexts, seeds, arguments, batch_size=8))
     shard = shard_after(whole[:2])
     assert whole[2:] == list(generate_responses(gpt2, contexts, seeds, arguments, batch_size=8, shard=shard))
-    # In other batches, too: what is left does not depend on them.
+    # Other batches yield the same responses.
     rest = generate_responses(gpt2, contexts, seeds, arguments, batch_size=5, shard=shard)
     rest = [pair for rows, texts in rest for pair in zip(rows, texts, strict=True) if shard.is_unfinished([pair[0]])]
     assert rest == [pair for rows, texts in whole[2:] for pair in zip(rows, texts, strict=True)]
     assert len(whole) == int(np.ceil(len(set(zip(contexts, seeds, strict=True))) / 8))
 
 
-def plainly(model, context, **arguments):
+def generate_one(model, context, **arguments):
     ids = torch.tensor(encode_contexts(model, [context]))
     output = model.model.generate(ids, attention_mask=torch.ones_like(ids), **arguments)[0]
     start = 0 if model.kind == "encoder_decoder" else ids.shape[1]
@@ -109,26 +111,30 @@ def plainly(model, context, **arguments):
     ],
     ids=["plain", "own_tokens", "scores", "other"],
 )
-def test_greedy_decoding_is_that_of_generate(model, arguments):
-    contexts = some_contexts(model, 12)
-    ours = answers(model, contexts, [0] * 12, decoding("sample", do_sample=False, max_new_tokens=10, **arguments))
-    assert ours == [plainly(model, context, do_sample=False, max_new_tokens=10, **arguments) for context in contexts]
+def test_greedy_decoding_equals_generate(model, arguments):
+    contexts = random_contexts(model, 12)
+    responses = generate_in_order(
+        model, contexts, [0] * 12, decoding("sample", do_sample=False, max_new_tokens=10, **arguments)
+    )
+    assert responses == [
+        generate_one(model, context, do_sample=False, max_new_tokens=10, **arguments) for context in contexts
+    ]
 
 
-def test_beam_search_is_that_of_generate(model):
-    contexts = some_contexts(model, 8)
+def test_beam_search_equals_generate(model):
+    contexts = random_contexts(model, 8)
     arguments = {"num_beams": 3, "min_new_tokens": 4, "max_new_tokens": 10, "do_sample": False}
-    ours = answers(model, contexts, [0] * 8, decoding("paper", no_repeat_ngram_size=0, **arguments))
-    assert ours == [plainly(model, context, **arguments) for context in contexts]
+    responses = generate_in_order(model, contexts, [0] * 8, decoding("paper", no_repeat_ngram_size=0, **arguments))
+    assert responses == [generate_one(model, context, **arguments) for context in contexts]
 
 
 @pytest.mark.parametrize("arguments", [{}, {"temperature": 0.5, "top_k": 6, "top_p": 0.9}], ids=["pure", "shaped"])
 def test_sampling_follows_the_models_probabilities(model, arguments):
-    """Two tokens deep: frequencies of whole responses against the product of exact next-token probabilities."""
+    """Compare the frequencies of responses of two tokens with the products of exact next-token probabilities."""
     n = 2000
     context = render_contexts(model, ["a b"], [""])[0].replace("<eos>", " <eos>")
     chosen = decoding("sample", max_new_tokens=2, **arguments)
-    texts = answers(model, [context] * n, [prompt_seed(str(i), 3) for i in range(n)], chosen, batch_size=500)
+    texts = generate_in_order(model, [context] * n, [prompt_seed(str(i), 3) for i in range(n)], chosen, batch_size=500)
     expected = exact_distribution(model, context, chosen)
     assert sum(expected.values()) == pytest.approx(1, abs=1e-5)
     counts = Counter(texts)
@@ -142,7 +148,7 @@ def test_sampling_follows_the_models_probabilities(model, arguments):
 
 
 def exact_distribution(model, context, chosen):
-    """The probability of every response of at most two tokens, by one forward call per beginning."""
+    """Return the probability of each response of at most two tokens, by one forward pass per prefix."""
     ids = torch.tensor(encode_contexts(model, [context]))
 
     def next_probabilities(response):
@@ -162,42 +168,42 @@ def exact_distribution(model, context, chosen):
         probabilities[order[before >= chosen["top_p"]]] = 0
         return probabilities / probabilities.sum()
 
-    found = Counter()
+    probability = Counter()
     first = next_probabilities([])
     for token, p in enumerate(first.tolist()):
         if p == 0:
             continue
         if token == EOS:
-            found[""] += p
+            probability[""] += p
             continue
         for second, q in enumerate(next_probabilities([token]).tolist()):
             if q:
-                kept = [word for word in (token, second) if word not in (EOS, PAD, 2)]
-                found[" ".join(WORDS[word] for word in kept)] += p * q
-    return found
+                words = [WORDS[word] for word in (token, second) if word not in (EOS, PAD, 2)]
+                probability[" ".join(words)] += p * q
+    return probability
 
 
 def test_identical_rows_are_computed_once(gpt2, monkeypatch):
     seen = []
     original = generation._generate_batch
 
-    def counted(model, contexts, seeds, arguments):
+    def count_calls(model, contexts, seeds, arguments):
         seen.extend(seeds)
         return original(model, contexts, seeds, arguments)
 
-    monkeypatch.setattr(generation, "_generate_batch", counted)
+    monkeypatch.setattr(generation, "_generate_batch", count_calls)
     contexts = render_contexts(gpt2, ["a "] * 4 + ["b "] * 4, [""] * 8)
-    answers(gpt2, contexts, [5, 5, 6, 6] * 2, decoding("sample", max_new_tokens=4))
+    generate_in_order(gpt2, contexts, [5, 5, 6, 6] * 2, decoding("sample", max_new_tokens=4))
     assert sorted(seen) == [5, 5, 6, 6]
     seen.clear()
-    greedy = answers(gpt2, contexts, [5, 5, 6, 6] * 2, decoding("sample", do_sample=False, max_new_tokens=4))
+    greedy = generate_in_order(gpt2, contexts, [5, 5, 6, 6] * 2, decoding("sample", do_sample=False, max_new_tokens=4))
     assert len(seen) == 2 and greedy[:4] == greedy[:1] * 4
 
 
-def test_common_beginnings_are_fed_once(gpt2):
-    fed = []
+def test_common_prefixes_are_computed_once(gpt2):
+    n_tokens = []
     handle = gpt2.model.register_forward_pre_hook(
-        lambda module, args, kwargs: fed.append(kwargs["input_ids"].numel()), with_kwargs=True
+        lambda module, args, kwargs: n_tokens.append(kwargs["input_ids"].numel()), with_kwargs=True
     )
     try:
         # 100 contexts: 40 words in common, then one of ten words, then the EOS.
@@ -205,36 +211,36 @@ def test_common_beginnings_are_fed_once(gpt2):
         list(generate_responses(gpt2, contexts, list(range(100)), decoding("sample", max_new_tokens=1)))
     finally:
         handle.remove()
-    assert fed == [40, 20]
+    assert n_tokens == [40, 20]
 
 
-def test_stages_are_the_cheapest_cut():
-    # Four rows of 200 tokens which differ at 0 (the first row, always), 150, 199 and 200 (the last is its neighbour
-    # again). In one piece: 3 distinct rows, 3·200 + 100. Cut at 150: 1·150 + 3·50 + 2·100 = 500, the least; a further
-    # cut at 199 would be 150 + 2·49 + 3·1 + 3·100.
+def test_prefill_stages_have_the_lowest_cost():
+    # Four rows of 200 tokens that differ from the previous row at 0 (always for the first row), 150, 199 and 200 (equal
+    # rows). One stage costs 3·200 + 100 for 3 distinct rows. Stages to 150 and 200 cost 1·150 + 3·50 + 2·100 = 500, the
+    # minimum; a further stage to 199 would cost 150 + 2·49 + 3·1 + 3·100.
     assert row_decoding._prefill_stages(np.array([0, 150, 199, 200]), 200) == [150, 200]
     assert row_decoding._prefill_stages(np.array([0, 0, 0]), 5) == [5]
 
 
-def test_rows_join_when_others_have_grown_to_their_length(gpt2):
-    """Ten contexts of ten lengths: fewer calls than one loop for each, and the same responses."""
+def test_longer_contexts_join_a_running_batch(gpt2):
+    """Ten contexts of ten lengths need fewer calls in one batch than alone, and have the same responses."""
     contexts = [f"{'a ' * length}<eos>" for length in range(1, 11)]
     calls = []
     handle = gpt2.model.register_forward_pre_hook(lambda *args: calls.append(1))
     arguments = decoding("sample", max_new_tokens=10, suppress_tokens=[EOS])
     try:
-        together = answers(gpt2, contexts, list(range(10)), arguments)
+        together = generate_in_order(gpt2, contexts, list(range(10)), arguments)
         mixed = len(calls)
         calls.clear()
-        alone = answers(gpt2, contexts, list(range(10)), arguments, batch_size=1)
+        alone = generate_in_order(gpt2, contexts, list(range(10)), arguments, batch_size=1)
     finally:
         handle.remove()
     assert together == alone
-    # Every row takes a call for its context and 9 more; together, the contexts' 10 and steps at 2 to 20 tokens.
+    # Alone, each row needs a call for its context and 9 more; together, 10 for contexts and 18 at lengths 2 to 19.
     assert len(calls) == 100 and mixed == 10 + 18
 
 
-def test_n_grams_are_blocked_in_the_response_and_not_in_the_context(gpt2):
+def test_n_grams_of_the_response_are_blocked_and_n_grams_of_the_context_are_not(gpt2):
     block = row_decoding.ResponseNGramBlock(2, start=3)
     scores = torch.zeros(1, len(WORDS))
     # The context has the pair (3, 4); the response 5 6 7 5 has (5, 6): after the last 5, 6 is forbidden and 4 is not.
@@ -243,13 +249,13 @@ def test_n_grams_are_blocked_in_the_response_and_not_in_the_context(gpt2):
     blocked = block(torch.tensor([[3, 4, 5, 6, 3]]), scores.clone())
     assert not torch.isinf(blocked).any()
     words_only = decoding("paper", num_beams=2, max_new_tokens=40, suppress_tokens=[PAD, 2])
-    text = answers(gpt2, ["a b a b <eos>"], [0], words_only)[0].split()
+    text = generate_in_order(gpt2, ["a b a b <eos>"], [0], words_only)[0].split()
     grams = list(zip(text, text[1:], text[2:], strict=False))
     assert len(text) > 10 and len(set(grams)) == len(grams)
 
 
 def test_stop_strings_end_a_response(gpt2):
-    # The library's criterion needs a byte-level tokenizer: one token for each letter, here.
+    # The library's criterion needs a byte-level tokenizer; here, each letter is a token.
     letters = Tokenizer(models.BPE({word: index for index, word in enumerate(WORDS)}, [], unk_token="<unk>"))
     letters.pre_tokenizer, letters.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     tokenizer = PreTrainedTokenizerFast(
@@ -257,23 +263,23 @@ def test_stop_strings_end_a_response(gpt2):
     )
     model = DialogueModel(gpt2.model, tokenizer, "dialogue", "tiny", "0")
     arguments = decoding("sample", max_new_tokens=30, stop_strings=["a"], suppress_tokens=[EOS, PAD, 2])
-    texts = answers(model, ["b<eos>"] * 20, list(range(20)), arguments)
+    texts = generate_in_order(model, ["b<eos>"] * 20, list(range(20)), arguments)
     assert all("a" not in text[:-1] for text in texts) and any(text.endswith("a") for text in texts)
 
 
 def test_sampling_in_a_beam_search_is_seeded_by_row(gpt2):
-    contexts = some_contexts(gpt2, 6)
+    contexts = random_contexts(gpt2, 6)
     arguments = decoding("sample", num_beams=2, max_new_tokens=6)
     torch.manual_seed(0)
-    once = answers(gpt2, contexts, list(range(6)), arguments)
+    once = generate_in_order(gpt2, contexts, list(range(6)), arguments)
     state = torch.get_rng_state()
-    assert once == answers(gpt2, contexts, list(range(6)), arguments, batch_size=3)
-    assert torch.equal(state, torch.get_rng_state())  # the caller's random numbers are left alone
+    assert once == generate_in_order(gpt2, contexts, list(range(6)), arguments, batch_size=3)
+    assert torch.equal(state, torch.get_rng_state())  # the global random state is unchanged
 
 
 def test_an_empty_response_stays_empty(gpt2):
     arguments = decoding("sample", max_new_tokens=3, suppress_tokens=[i for i in range(len(WORDS)) if i != EOS])
-    assert answers(gpt2, ["a <eos>"], [0], arguments) == [""]
+    assert generate_in_order(gpt2, ["a <eos>"], [0], arguments) == [""]
 
 
 def test_a_token_of_probability_zero_is_never_drawn():
@@ -283,8 +289,8 @@ def test_a_token_of_probability_zero_is_never_drawn():
     assert row_decoding._sample_tokens(scores, uniforms).tolist() == [1, 1, 2]
 
 
-def test_what_a_gpu_sums_up_unevenly_draws_no_token_of_probability_zero(monkeypatch):
-    """Parallel sums need not ascend: here the third, of probability 0, stands above the one behind it."""
+def test_cumulative_sums_that_decrease_draw_no_token_of_probability_zero(monkeypatch):
+    """Parallel sums on a GPU need not be monotone."""
     probabilities = torch.tensor([0.25, 0.0, 0.0, 0.75, 0.0])
     uneven = torch.tensor([[0.25, 0.2499, 0.2501, 1.0, 0.9999]])
     monkeypatch.setattr(torch.Tensor, "cumsum", lambda self, dim: uneven.repeat(len(self), 1))
@@ -294,18 +300,18 @@ def test_what_a_gpu_sums_up_unevenly_draws_no_token_of_probability_zero(monkeypa
     assert (tokens[:20_001] == 0).float().mean() == pytest.approx(0.25, abs=1e-3)
 
 
-def test_a_batch_that_memory_does_not_hold_is_halved_and_the_responses_are_the_same(gpt2, monkeypatch, caplog):
-    contexts = some_contexts(gpt2)
+def test_running_out_of_memory_halves_the_batch_and_changes_no_response(gpt2, monkeypatch, caplog):
+    contexts = random_contexts(gpt2)
     arguments, seeds = decoding("sample", max_new_tokens=8), list(range(30))
-    expected, real = answers(gpt2, contexts, seeds, arguments), generation._generate_batch
+    expected, real = generate_in_order(gpt2, contexts, seeds, arguments), generation._generate_batch
 
-    def short_of_memory(model, some, *rest):
-        if len(some) > 4:
+    def limited(model, contexts, *rest):
+        if len(contexts) > 4:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return real(model, some, *rest)
+        return real(model, contexts, *rest)
 
-    monkeypatch.setattr(generation, "_generate_batch", short_of_memory)
-    assert answers(gpt2, contexts, seeds, arguments) == expected
+    monkeypatch.setattr(generation, "_generate_batch", limited)
+    assert generate_in_order(gpt2, contexts, seeds, arguments) == expected
     (message,) = caplog.messages
     assert f"a batch of {len(set(zip(contexts, seeds, strict=True)))} " in message
 
@@ -316,7 +322,7 @@ def test_batches_are_no_larger_than_the_memory(gpt2, monkeypatch):
     assert [len(rows) for rows, _ in generate_responses(gpt2, ["a b<eos>", "c<eos>"], [0, 1], arguments)] == [1, 1]
 
 
-def test_wrong_contexts_are_one_clear_error_before_any_work(gpt2):
+def test_invalid_contexts_are_an_error_before_any_work(gpt2):
     chosen = decoding("sample", max_new_tokens=90)
     with pytest.raises(InputError, match="contexts: .* 6, with max_new_tokens 90"):
         generate_responses(gpt2, ["a " * 7], [0], chosen)
@@ -327,20 +333,20 @@ def test_wrong_contexts_are_one_clear_error_before_any_work(gpt2):
     with pytest.raises(InputError, match="batch_size: 0"):
         generate_responses(gpt2, ["a"], [0], chosen, batch_size=0)
     assert list(generate_responses(gpt2, [], [], chosen)) == []
-    with pytest.raises(InputError, match="max_new_tokens is 97; tiny has 96"):
+    with pytest.raises(InputError, match="decoding: max_new_tokens is 97; .* 96"):
         generate_responses(tiny("blenderbot"), ["a"], [0], decoding("sample", max_new_tokens=97))
 
 
 @pytest.mark.parametrize("arguments", [{}, {"do_sample": False}, {"do_sample": False, "num_beams": 2}], ids=str)
-def test_broken_weights_are_one_clear_error(arguments):
+def test_broken_weights_are_an_error(arguments):
     broken = tiny("gpt2")
     with torch.no_grad():
         broken.model.transformer.ln_f.weight.fill_(torch.nan)
     with pytest.raises(InputError, match="model: .* weights"):
-        answers(broken, ["a<eos>"], [0], decoding("sample", max_new_tokens=2, **arguments))
+        generate_in_order(broken, ["a<eos>"], [0], decoding("sample", max_new_tokens=2, **arguments))
 
 
-def test_an_argument_that_names_no_token_is_told_before_any_work(gpt2):
+def test_token_ids_outside_the_vocabulary_are_an_error_before_any_work(gpt2):
     for name, value in (("suppress_tokens", [29]), ("bad_words_ids", [[3], [4, -1]]), ("sequence_bias", [[[29], 1.0]])):
-        with pytest.raises(InputError, match=f"{name} has the token id (29|-1); the model has 0 to 28"):
+        with pytest.raises(InputError, match=f"decoding: {name} .* (29|-1); .* 0 to 28"):
             generate_responses(gpt2, ["a"], [0], decoding("sample", **{name: value}))

@@ -1,4 +1,4 @@
-"""A server's answers: each prompt's own, through every fault; what it is asked; the key, in nothing that is said."""
+"""Requests to a server and its answers: faults and retries, request bodies, and the key, which no error contains."""
 
 from types import SimpleNamespace
 
@@ -23,122 +23,122 @@ def key(monkeypatch):
     monkeypatch.setattr(server, "TIMEOUT_SECONDS", 1.0)
 
 
-def served(url, **told):
-    return ModelSettings(name="m", server=url, **told)
+def server_settings(url, **settings):
+    return ModelSettings(name="m", server=url, **settings)
 
 
-def asked(model, n=1, **told):
+def build_bodies(model, n=1, **settings):
     prompts = [f"I'm person {row}." for row in range(n)]
-    return build_requests(model, prompts, [""] * n, list(range(n)), told.get("tag", ""), {"max_tokens": 5})
+    return build_requests(model, prompts, [""] * n, list(range(n)), settings.get("tag", ""), {"max_tokens": 5})
 
 
 @pytest.mark.parametrize("api", ["chat", "completions"])
-def test_every_prompt_is_answered_once_through_all_faults(api):
-    with serving(*FAULTS) as (url, told):
-        model = served(url, api=api, concurrency=8)
-        bodies = asked(model, 60)
+def test_each_prompt_has_one_answer_despite_all_faults(api):
+    with serving(*FAULTS) as (url, record):
+        model = server_settings(url, api=api, concurrency=8)
+        bodies = build_bodies(model, 60)
         batches = list(fetch_answers(model, bodies))
         assert [row for rows, _ in batches for row in rows] == list(range(60))
         assert [text for _, texts in batches for text in texts] == [answer_to(body) for body in bodies]
-        assert told["keys"] == {f"Bearer {CANARY}"} and told["failed"][None] == 60 and len(told["failed"]) > 4
-        assert {body["seed"]: body for body in told["bodies"]} == dict(enumerate(bodies))  # and nothing else was
+        assert record["keys"] == {f"Bearer {CANARY}"} and record["failed"][None] == 60 and len(record["failed"]) > 4
+        assert {body["seed"]: body for body in record["bodies"]} == dict(enumerate(bodies))  # and no other requests
 
 
-def test_what_was_answered_before_a_run_went_on_is_not_asked_for_again():
-    with serving() as (url, told):
-        model = served(url)
-        bodies = asked(model, 5)
+def test_a_resumed_run_requests_only_unfinished_rows():
+    with serving() as (url, record):
+        model = server_settings(url)
+        bodies = build_bodies(model, 5)
         assert [row for rows, _ in fetch_answers(model, bodies, shard=WorkShard(np.arange(3))) for row in rows] == [
             3,
             4,
         ]
-        assert sorted(body["seed"] for body in told["bodies"]) == [3, 4]
+        assert sorted(body["seed"] for body in record["bodies"]) == [3, 4]
 
 
-def test_a_server_is_asked_for_no_more_at_once_than_it_may_be():
-    with serving() as (url, told):
-        model = served(url, concurrency=2)
-        next(fetch_answers(model, asked(model, 50)))
-        assert len(told["bodies"]) <= 2 * server.MAX_PENDING_FACTOR
+def test_the_number_of_pending_requests_is_limited():
+    with serving() as (url, record):
+        model = server_settings(url, concurrency=2)
+        next(fetch_answers(model, build_bodies(model, 50)))
+        assert len(record["bodies"]) <= 2 * server.MAX_PENDING_FACTOR
 
 
-def failure(url, *, n=3, **told):
-    model = served(url, **told)
+def fetch_error(url, *, n=3, **settings):
+    model = server_settings(url, **settings)
     with pytest.raises(InputError) as error:
-        list(fetch_answers(model, asked(model, n)))
+        list(fetch_answers(model, build_bodies(model, n)))
     assert CANARY not in str(error.value) and "\n" not in str(error.value)
     return str(error.value)
 
 
-def test_a_server_that_refuses_is_not_asked_again_and_the_key_is_not_told():
-    with serving("refused", share=1) as (url, told):
-        assert "401" in failure(url) and told["failed"]["refused"] <= 3
-    with serving("bad", share=1) as (url, told):
-        assert "no such model, said Bearer …" in failure(url) and told["failed"]["bad"] <= 3
+def test_rejected_requests_are_not_repeated_and_errors_hide_the_key():
+    with serving("refused", share=1) as (url, record):
+        assert "401" in fetch_error(url) and record["failed"]["refused"] <= 3
+    with serving("bad", share=1) as (url, record):
+        assert "no such model, said Bearer …" in fetch_error(url) and record["failed"]["bad"] <= 3
     with serving("detailed", share=1) as (url, _):
-        assert "unexpected field, said Bearer …" in failure(url)
+        assert "unexpected field, said Bearer …" in fetch_error(url)
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"), [("broken", "status 500"), ("reset", "Connection error"), ("two", "format")]
+    ("fault", "message"), [("broken", "status 500"), ("reset", "Connection error"), ("two", "format")]
 )
-def test_a_server_that_always_fails_is_told_in_one_line(monkeypatch, fault, said):
+def test_a_server_that_always_fails_is_one_error(monkeypatch, fault, message):
     monkeypatch.setattr(server, "MAX_RETRIES", 1)
-    with serving(fault, share=1) as (url, told):
-        assert said in failure(url) and 2 <= told["failed"][fault] <= 6
+    with serving(fault, share=1) as (url, record):
+        assert message in fetch_error(url) and 2 <= record["failed"][fault] <= 6
 
 
-def test_what_was_answered_before_a_failure_is_handed_on(monkeypatch):
+def test_answers_before_a_failure_are_yielded(monkeypatch):
     monkeypatch.setattr(server, "MAX_RETRIES", 0)
     with serving() as (url, _):
-        model = served(url)
-        bodies = asked(model, 4)
+        model = server_settings(url)
+        bodies = build_bodies(model, 4)
         bodies[2]["max_tokens"] = "refuse"
-        found = []
+        rows_done = []
         with pytest.raises(InputError, match="no such model"):
             for rows, _ in fetch_answers(model, bodies):
-                found.extend(rows)
-        assert found == [0, 1]
+                rows_done.extend(rows)
+        assert rows_done == [0, 1]
 
 
-def test_a_server_that_is_absent_fails_after_the_few_retries_of_the_first_request(monkeypatch):
+def test_the_first_request_has_few_retries(monkeypatch):
     monkeypatch.setattr(server, "MAX_FIRST_RETRIES", 0)
-    with serving("reset", share=1) as (url, told):
-        assert "Connection error" in failure(url, concurrency=1) and told["failed"]["reset"] == 1
+    with serving("reset", share=1) as (url, record):
+        assert "Connection error" in fetch_error(url, concurrency=1) and record["failed"]["reset"] == 1
 
 
-def test_a_key_that_is_none_is_refused_without_being_told(monkeypatch):
+def test_an_invalid_key_is_an_error_that_hides_it(monkeypatch):
     monkeypatch.setenv("EVENHAND_API_KEY", f"{CANARY}\nX-Other: ü")
     with pytest.raises(InputError, match="EVENHAND_API_KEY has characters") as error:
         server.check_client()
     assert CANARY not in str(error.value)
 
 
-def test_the_client_is_an_extra(monkeypatch):
+def test_a_missing_client_is_an_error_with_the_fix(monkeypatch):
     monkeypatch.setattr(server, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install 'evenhand\[server\]'"):
         server.check_client()
 
 
-# What it is asked.
+# Request bodies.
 
 
-def test_preface_prompt_and_tag_stand_where_each_api_has_them():
-    model = served("http://host/v1", system_prompt="Be kind.")
+def test_request_bodies_of_both_apis():
+    model = server_settings("http://host/v1", system_prompt="Be kind.")
     (body,) = build_requests(model, ["I'm deaf."], ["I like tea."], [2**40 + 7], " <t>", {"temperature": 1.0})
     messages = [{"role": "system", "content": "Be kind.\nI like tea."}, {"role": "user", "content": "I'm deaf. <t>"}]
     assert body == {"model": "m", "seed": 7, "temperature": 1.0, "messages": messages}
     (body,) = build_requests(
-        served("http://host/v1", api="completions"), ["I'm deaf."], ["I like tea."], [7], " <t>", {}
+        server_settings("http://host/v1", api="completions"), ["I'm deaf."], ["I like tea."], [7], " <t>", {}
     )
     assert body == {"model": "m", "seed": 7, "prompt": "I like tea.\nI'm deaf. <t>"}
 
 
-def test_decoding_is_told_as_the_api_has_it():
+def test_decoding_arguments_become_the_apis_arguments():
     sample = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": 40}
-    told = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 40}
-    assert request_arguments(sample) == told
-    assert request_arguments({**sample, "stop_strings": ["."], "min_p": None}) == {**told, "stop": ["."]}
+    expected = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 40}
+    assert request_arguments(sample) == expected
+    assert request_arguments({**sample, "stop_strings": ["."], "min_p": None}) == {**expected, "stop": ["."]}
     assert request_arguments({"do_sample": False, "max_new_tokens": 40}) == {"max_tokens": 40, "temperature": 0}
     with pytest.raises(InputError, match="decoding: .* min_new_tokens, num_beams;"):
         request_arguments({"do_sample": False, "num_beams": 10, "min_new_tokens": 20})
@@ -146,28 +146,28 @@ def test_decoding_is_told_as_the_api_has_it():
         request_arguments({**sample, "top_k": 50})
 
 
-# What is the response in an answer.
+# The response in an answer.
 
 
-def said(content, finish_reason="stop", api="chat"):
+def parse(content, finish_reason="stop", api="chat"):
     message = SimpleNamespace(content=content, refusal=None)
     choice = SimpleNamespace(message=message, text=content, finish_reason=finish_reason)
     body = {"messages": []} if api == "chat" else {"prompt": ""}
     return server.parse_response(SimpleNamespace(choices=[choice]), body)
 
 
-def test_thoughts_are_no_part_of_the_response():
-    assert said(" Hello! ") == "Hello!" and said("") == "" and said(None) == ""
-    assert said("<think>They greet.</think>\nHello!") == "Hello!"
-    assert said("<think>They gr", "length") is None and said(None, "length") is None
-    assert said("Hello!", "length") == "Hello!" == said("Hello!", api="completions")
+def test_the_response_excludes_reasoning():
+    assert parse(" Hello! ") == "Hello!" and parse("") == "" and parse(None) == ""
+    assert parse("<think>They greet.</think>\nHello!") == "Hello!"
+    assert parse("<think>They gr", "length") is None and parse(None, "length") is None
+    assert parse("Hello!", "length") == "Hello!" == parse("Hello!", api="completions")
 
 
 # Settings.
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("settings", "message"),
     [
         ({"server": "host:8000"}, "server: "),
         ({"server": "https://me:secret@host/v1"}, "server: "),
@@ -180,9 +180,9 @@ def test_thoughts_are_no_part_of_the_response():
         ({"server": "http://host/v1", "api": "responses"}, "chat"),
     ],
 )
-def test_what_cannot_be_served_is_refused(told, why):
+def test_invalid_settings_of_a_served_model(settings, message):
     with pytest.raises(ValidationError) as error:
-        ModelSettings(**{"name": "m", **told})
-    (found,) = error.value.errors()
-    said = f"{'.'.join(found['loc'])} {found['msg']}"
-    assert why in said and "secret" not in said
+        ModelSettings(**{"name": "m", **settings})
+    (details,) = error.value.errors()
+    text = f"{'.'.join(details['loc'])} {details['msg']}"
+    assert message in text and "secret" not in text

@@ -1,4 +1,4 @@
-"""`transformers serve` on loopback answers every prompt once, by its seed where requests come one at a time."""
+"""Responses of `transformers serve` on loopback, which depend on the seed only if requests come one at a time."""
 
 import socket
 import subprocess
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.skipif(find_spec("fastapi") is None, reason="transforme
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    """A served chat model, by its folder; the server is ended with the tests."""
+def server_settings(tmp_path_factory):
+    """Return a function that returns the settings of a served chat model; the server runs during the tests."""
     folder = tmp_path_factory.mktemp("served")
     qwen(folder / "qwen")
     with socket.socket() as free:
@@ -38,39 +38,40 @@ def served(tmp_path_factory):
         subprocess.Popen([*command, "--device", "cpu"], env=ENVIRONMENT, stdout=log, stderr=log) as process,
     ):
         try:
-            wait_until(lambda: process.poll() is not None or answering(port))
+            wait_until(lambda: process.poll() is not None or is_ready(port))
             assert process.poll() is None, (folder / "log").read_text()
-            yield lambda **told: ModelSettings(name=str(folder / "qwen"), server=f"http://127.0.0.1:{port}/v1", **told)
+            url = f"http://127.0.0.1:{port}/v1"
+            yield lambda **settings: ModelSettings(name=str(folder / "qwen"), server=url, **settings)
         finally:
             process.kill()
 
 
-def answering(port):
+def is_ready(port):
     with suppress(URLError, OSError), urlopen(f"http://127.0.0.1:{port}/health") as answer:
         return answer.status == 200
     return False
 
 
-def asked(model, n):
+def build_bodies(model, n):
     prompts = [f"I'm person {row}." for row in range(n)]
     return build_requests(model, prompts, [""] * n, range(n), "", {"temperature": 1.0, "max_tokens": 8})
 
 
-def test_every_prompt_is_answered_once_and_by_its_seed_where_one_is_asked_at_a_time(served):
-    found = []
+def test_each_prompt_has_one_answer_which_its_seed_fixes_without_concurrency(server_settings):
+    responses = []
     for concurrency in (1, 1, 8):
-        model = served(concurrency=concurrency)
-        batches = list(fetch_answers(model, asked(model, 6)))
+        model = server_settings(concurrency=concurrency)
+        batches = list(fetch_answers(model, build_bodies(model, 6)))
         assert [row for rows, _ in batches for row in rows] == list(range(6))
-        found.append([text for _, texts in batches for text in texts])
-    assert found[0] == found[1] and len(set(found[0])) > 3
+        responses.append([text for _, texts in batches for text in texts])
+    assert responses[0] == responses[1] and len(set(responses[0])) > 3
 
 
-def test_what_it_cannot_do_is_one_line(served, tmp_path, monkeypatch):
-    model, run = served(api="completions"), Run(tmp_path, "a fingerprint", Tracker())
+def test_unsupported_requests_are_one_error(server_settings, tmp_path, monkeypatch):
+    model, run = server_settings(api="completions"), Run(tmp_path, "a fingerprint", Tracker())
     with pytest.raises(InputError, match=r"`echo`.*`prompt_logprobs`"):
         served_log_likelihoods(run, model, ["I love dogs."])
     monkeypatch.setattr(server, "MAX_FIRST_RETRIES", 0)
-    body = {**asked(served(), 1)[0], "model": str(tmp_path / "none")}
+    body = {**build_bodies(server_settings(), 1)[0], "model": str(tmp_path / "none")}
     with pytest.raises(InputError, match="status 500"):
-        list(fetch_answers(served(), [body]))
+        list(fetch_answers(server_settings(), [body]))

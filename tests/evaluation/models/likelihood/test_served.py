@@ -1,4 +1,4 @@
-"""Σ log p that a server says, by either way and through faults, is that of the model loaded here."""
+"""Σ log p by a server, at both endpoints and despite faults, equals Σ log p by the loaded model."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests.fault_server import serving
 
 SENTENCES = ["I love dogs.", "I'm a hard-of-hearing grandmother.", "I have two dogs and a cat.", "I love dogs."]
-LIKELIHOODS = "echo", "prompt_logprobs"
+ENDPOINTS = "echo", "prompt_logprobs"
 
 
 @pytest.fixture(scope="module")
@@ -25,44 +25,45 @@ def model():
 
 @pytest.fixture(scope="module")
 def log_p(model):
-    """What a server of this model computes: log p of each token of a prompt but the first."""
+    """Return a function that returns log p of each token of a prompt except the first, as a server does."""
 
     @torch.inference_mode()
-    def of(ids):
-        found = model.model(torch.tensor([ids])).logits[0, :-1].double().log_softmax(-1)
-        return found[range(len(ids) - 1), ids[1:]].tolist()
+    def compute(ids):
+        scores = model.model(torch.tensor([ids])).logits[0, :-1].double().log_softmax(-1)
+        return scores[range(len(ids) - 1), ids[1:]].tolist()
 
-    return of
+    return compute
 
 
-def a_run(folder):
+def make_run(folder):
     return Run(folder, "a fingerprint", Tracker())
 
 
-def served(url, **told):
-    return ModelSettings(name="m", server=url, api="completions", tokenizer=str(DIALOGUE_MODEL), **told)
+def server_settings(url, **settings):
+    return ModelSettings(name="m", server=url, api="completions", tokenizer=str(DIALOGUE_MODEL), **settings)
 
 
 @pytest.mark.parametrize(
-    ("way", "how"), zip(LIKELIHOODS, [{"context": "I like"}, {"end_of_sequence": True}], strict=True)
+    ("endpoint", "arguments"), zip(ENDPOINTS, [{"context": "I like"}, {"end_of_sequence": True}], strict=True)
 )
-def test_a_server_says_what_the_model_here_does(tmp_path, model, log_p, way, how):
-    here, tokens, _ = sentence_log_likelihoods(a_run(tmp_path / "here"), model, SENTENCES, **how)
-    with serving("rate", "cut", "two", "reset", says=(way, log_p)) as (url, seen):
-        found, counts, variant = served_log_likelihoods(a_run(tmp_path / "there"), served(url), SENTENCES, **how)
+def test_scores_equal_the_loaded_models(tmp_path, model, log_p, endpoint, arguments):
+    expected, tokens, _ = sentence_log_likelihoods(make_run(tmp_path / "loaded"), model, SENTENCES, **arguments)
+    with serving("rate", "cut", "two", "reset", says=(endpoint, log_p)) as (url, seen):
+        run = make_run(tmp_path / "served")
+        scores, counts, variant = served_log_likelihoods(run, server_settings(url), SENTENCES, **arguments)
         assert all(body["max_tokens"] == 1 for body in seen["bodies"]) and len(seen["bodies"]) > 5
-    np.testing.assert_allclose(found, here, rtol=1e-6)
-    assert (counts == tokens).all() and found[0] == found[3] and f"a server's `{way}`" in variant
+    np.testing.assert_allclose(scores, expected, rtol=1e-6)
+    assert (counts == tokens).all() and scores[0] == scores[3] and f"a server's `{endpoint}`" in variant
 
 
-def test_a_server_that_says_none_is_told_in_one_line_that_names_both_ways(tmp_path):
+def test_a_server_without_log_probabilities_is_an_error_with_both_endpoints(tmp_path):
     with serving() as (url, seen), pytest.raises(InputError) as error:
-        served_log_likelihoods(a_run(tmp_path), served(url), SENTENCES)
-    assert "neither by `echo` with `logprobs` nor by `prompt_logprobs`" in str(error.value)
+        served_log_likelihoods(make_run(tmp_path), server_settings(url), SENTENCES)
+    assert all(endpoint in str(error.value) for endpoint in ENDPOINTS)
     assert len(seen["bodies"]) == 2 and "\n" not in str(error.value)
 
 
-def test_a_wrong_number_of_likelihoods_is_none(tmp_path, log_p, monkeypatch):
+def test_a_wrong_number_of_log_probabilities_is_an_error(tmp_path, log_p, monkeypatch):
     monkeypatch.setattr("evenhand.evaluation.models.server.MAX_FIRST_RETRIES", 1)
     with serving(says=("echo", lambda ids: log_p(ids)[2:])) as (url, _), pytest.raises(InputError, match="server"):
-        served_log_likelihoods(a_run(tmp_path), served(url), SENTENCES)
+        served_log_likelihoods(make_run(tmp_path), server_settings(url), SENTENCES)
