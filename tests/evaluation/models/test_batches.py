@@ -1,4 +1,4 @@
-"""Batches: what fits is run together, and running out of memory halves them and changes nothing else."""
+"""Batch sizes by memory, and the halving of batches that run out of memory."""
 
 import logging
 
@@ -33,32 +33,32 @@ def llama():
     return LlamaForCausalLM(config).to(torch.bfloat16)
 
 
-def holds(n, error):
-    """Return what sums batches of n items, and runs out of memory with more."""
+def limited_compute(n, error):
+    """Return a function that sums batches of up to n items and raises `error` for larger ones, and its batch sizes."""
     sizes = []
 
-    def compute(some):
-        sizes.append(len(some))
-        if len(some) > n:
+    def compute(batch):
+        sizes.append(len(batch))
+        if len(batch) > n:
             raise error
-        return sum(some)
+        return sum(batch)
 
     return compute, sizes
 
 
-def test_a_batch_that_does_not_fit_is_halved_once_for_all_and_said_once(caplog):
-    compute, sizes = holds(3, TOO_LITTLE)
+def test_running_out_of_memory_halves_all_later_batches_and_logs_one_warning(caplog):
+    compute, sizes = limited_compute(3, TOO_LITTLE)
     with caplog.at_level(logging.WARNING, "evenhand"):
-        found = list(run_batches(range(20), lambda item: 8, compute))
-    assert [list(some) for some, _ in found] == [list(range(i, i + 2)) for i in range(0, 20, 2)]
-    assert sum(total for _, total in found) == sum(range(20))
+        results = list(run_batches(range(20), lambda item: 8, compute))
+    assert [list(batch) for batch, _ in results] == [list(range(i, i + 2)) for i in range(0, 20, 2)]
+    assert sum(total for _, total in results) == sum(range(20))
     assert sizes == [8, 4, *[2] * 10]  # the larger sizes are not tried again
     assert len(caplog.messages) == 1 and "a batch of 8" in caplog.messages[0]
 
 
-def test_a_single_item_that_does_not_fit_is_an_error_that_names_the_device():
+def test_a_single_item_that_does_not_fit_is_an_error_of_device():
     with pytest.raises(InputError, match="device: "):
-        list(run_batches([1, 2, 3], lambda item: 2, holds(0, TOO_LITTLE)[0]))
+        list(run_batches([1, 2, 3], lambda item: 2, limited_compute(0, TOO_LITTLE)[0]))
 
 
 @pytest.mark.parametrize(
@@ -71,26 +71,25 @@ def test_a_single_item_that_does_not_fit_is_an_error_that_names_the_device():
         RuntimeError("MPS backend out of memory"),
     ],
 )
-def test_all_kinds_of_too_little_memory_are_known(error):
+def test_out_of_memory_errors(error):
     assert is_out_of_memory(error)
-    assert len(list(run_batches(range(4), lambda item: 4, holds(2, error)[0]))) == 2
+    assert len(list(run_batches(range(4), lambda item: 4, limited_compute(2, error)[0]))) == 2
 
 
-def test_an_error_of_another_kind_is_none_of_ours():
-    compute, sizes = holds(1, RuntimeError("shapes cannot be multiplied"))
+def test_other_errors_are_raised_unchanged():
+    compute, sizes = limited_compute(1, RuntimeError("shapes cannot be multiplied"))
     with pytest.raises(RuntimeError, match="multiplied"):
         list(run_batches(range(4), lambda item: 4, compute))
     assert sizes == [4]
 
 
-def test_a_batch_ends_where_items_are_no_longer_alike_and_has_what_its_first_item_says():
+def test_a_batch_has_one_group_key_and_the_limit_of_its_first_item():
     items = [9, 9, 9, 4, 4, 2]
     batches = run_batches(items, lambda item: 12 // item + 1, sum, group_key=lambda item: item)
-    found = [list(some) for some, _ in batches]
-    assert found == [[9, 9], [9], [4, 4], [2]]
+    assert [list(batch) for batch, _ in batches] == [[9, 9], [9], [4, 4], [2]]
 
 
-def test_a_share_has_whole_batches_cut_as_they_are_without_it():
+def test_a_shard_has_the_same_batches_as_the_whole_work():
     for process, mine in ((0, [[0, 1]]), (1, [[4, 5], [6]])):  # 2, 3 are finished
         shard = WorkShard(np.array([2, 3]), process, 2)
         assert [list(some) for some, _ in run_batches(range(7), lambda item: 2, sum, shard=shard)] == mine
@@ -106,7 +105,7 @@ def test_bytes_by_hand(llama):
     assert activations_bytes(llama, 5) == 5 * (8 * 32 + 3 * 64 + 2 * 4 * 5) * 4
 
 
-def test_the_cache_of_a_real_model_takes_what_is_said(llama):
+def test_cache_bytes_of_a_real_model(llama):
     model = llama.float()
     with torch.inference_mode():
         cache = model(input_ids=torch.zeros(2, 6, dtype=torch.long)).past_key_values
@@ -114,42 +113,42 @@ def test_the_cache_of_a_real_model_takes_what_is_said(llama):
     assert taken == 2 * cache_bytes(model, 6)
 
 
-def test_rows_are_bounded_by_memory_and_by_what_keeps_a_cpu_busy(llama, monkeypatch):
+def test_batch_sizes_are_limited_by_memory_and_tokens_per_pass(llama, monkeypatch):
     monkeypatch.setattr(batches, "MAX_HOST_BYTES", 1000)
     monkeypatch.setattr(batches, "CPU_CACHE_BYTES", 64 * llama.dtype.itemsize * 50)  # of 50 tokens
     at_once = batch_size_limit(llama, lambda length: 100)
     assert [at_once(length) for length in (1, 5, 10, 1000)] == [10, 10, 5, 1]
 
 
-def test_1024_tokens_keep_a_cpu_busy_with_bert_base_and_fewer_with_larger_ones():
+def test_tokens_per_pass_on_a_cpu():
     base = BertModel(BertConfig(num_hidden_layers=0, vocab_size=10))
     large = BertModel(BertConfig(num_hidden_layers=0, vocab_size=10, hidden_size=1024, intermediate_size=4096))
     assert [tokens_per_pass(base), tokens_per_pass(large)] == [1024, 768]
 
 
-def test_the_budget_is_the_hosts_or_half_of_what_is_left_of_it(monkeypatch):
+def test_the_memory_budget_of_a_cpu(monkeypatch):
     cpu = torch.device("cpu")
     assert 0 < memory_budget(cpu) <= batches.MAX_HOST_BYTES
     monkeypatch.setattr(batches.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 1000}))
     assert memory_budget(cpu) == 500
 
 
-def test_the_budget_of_a_gpu_counts_what_torch_holds_and_does_not_use(monkeypatch):
+def test_the_memory_budget_of_a_gpu_includes_reserved_memory(monkeypatch):
     for name, value in (("memory_reserved", 50), ("memory_allocated", 30), ("mem_get_info", (80, 200))):
         monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
     assert memory_budget(torch.device("cuda:1")) == int(batches.GPU_MEMORY_FRACTION * (80 + 50 - 30))
 
 
-def test_texts_are_encoded_some_at_a_time_and_equal_ones_once(monkeypatch):
+def test_texts_are_tokenized_in_parts_and_equal_texts_once(monkeypatch):
     monkeypatch.setattr(batches, "TOKENIZER_BATCH_SIZE", 2)
-    asked = []
+    calls = []
 
-    def tokenizer(some, **arguments):
-        asked.append((some, arguments))
-        return {"input_ids": [[len(text)] for text in some]}
+    def tokenizer(texts, **arguments):
+        calls.append((texts, arguments))
+        return {"input_ids": [[len(text)] for text in texts]}
 
-    found = tokenize_texts(tokenizer, ["a", "bb", "a", "ccc"], add_special_tokens=False)
-    assert found == [[1], [2], [1], [3]]
-    assert [some for some, _ in asked] == [["a", "bb"], ["ccc"]]
-    assert asked[0][1] == {"return_attention_mask": False, "add_special_tokens": False}
+    ids = tokenize_texts(tokenizer, ["a", "bb", "a", "ccc"], add_special_tokens=False)
+    assert ids == [[1], [2], [1], [3]]
+    assert [texts for texts, _ in calls] == [["a", "bb"], ["ccc"]]
+    assert calls[0][1] == {"return_attention_mask": False, "add_special_tokens": False}
     assert tokenize_texts(tokenizer, []) == []

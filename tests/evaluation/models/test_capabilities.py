@@ -1,4 +1,4 @@
-"""Tasks of lm-evaluation-harness, here one of our own from a file: asked of a loaded model, compared by document."""
+"""Capabilities by tasks of lm-evaluation-harness, with a task from a file, and their differences by document."""
 
 import json
 import math
@@ -32,11 +32,11 @@ CHOICES = ["I like cats.", "Oh no, the roof."]
 
 @pytest.fixture(scope="module")
 def task(tmp_path_factory):
-    """A task file of our own: which of two sentences follows; six documents beside it."""
+    """Return a task file: which of two sentences follows, with six documents."""
     folder = tmp_path_factory.mktemp("task")
     rows = [{"question": f"I have {n} cats.", "choices": CHOICES, "answer": n % 2} for n in range(6)]
     (folder / "garden.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    described = {
+    settings = {
         "task": "garden",
         "dataset_path": "json",
         "dataset_kwargs": {"data_files": {"test": str(folder / "garden.jsonl")}},
@@ -47,44 +47,46 @@ def task(tmp_path_factory):
         "doc_to_target": "answer",
         "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
     }
-    (folder / "garden.yaml").write_text(yaml.safe_dump(described))
+    (folder / "garden.yaml").write_text(yaml.safe_dump(settings))
     return str(folder / "garden.yaml")
 
 
 @needs_harness
-def test_a_task_of_our_own_is_asked_of_the_model_as_it_is_loaded(task):
-    """The model prefers one of the two sentences to each document; the other is right in half of them."""
+def test_a_task_from_a_file(task):
+    """Each sentence is correct for half of the documents; the model chooses the more probable one."""
     model = load_dialogue_model(str(DIALOGUE_MODEL))
     rows = capability_rows(model, load_tasks([task]))
     assert set(rows["task"]) == {"garden"} and set(rows["metric"]) == {"acc"}
     assert len(rows) == rows["document"].nunique() == 6
 
-    ids = [[model.tokenizer(f"I have {n} cats. {said}").input_ids for said in CHOICES] for n in range(6)]
+    ids = [[model.tokenizer(f"I have {n} cats. {choice}").input_ids for choice in CHOICES] for n in range(6)]
     import torch
 
     with torch.inference_mode():
-        sums = [[_log_likelihood(model.model, one, torch) for one in pair] for pair in ids]
+        sums = [[_log_likelihood(model.model, row, torch) for row in pair] for pair in ids]
     chosen = [int(np.argmax(pair)) for pair in sums]
     assert rows["value"].sum() == sum(choice == n % 2 for n, choice in enumerate(chosen))
 
 
 @needs_harness
-def test_a_chat_model_is_asked_in_its_template(task, tmp_path, monkeypatch):
-    """On the day, and without the thought, of its other contexts; after its system prompt."""
+def test_a_chat_model_reads_its_chat_template(task, tmp_path, monkeypatch):
+    """Documents have the context of `render_contexts`: fixed date, no reasoning, system prompt."""
     from lm_eval.models.huggingface import HFLM
 
-    asked, scored = [], HFLM.loglikelihood
+    requested, original = [], HFLM.loglikelihood
     monkeypatch.setattr(
-        HFLM, "loglikelihood", lambda self, requests: asked.extend(r.args for r in requests) or scored(self, requests)
+        HFLM,
+        "loglikelihood",
+        lambda self, rows: requested.extend(row.args for row in rows) or original(self, rows),
     )
-    for name in ("llama", "qwen", "gemma"):  # the last takes no system message
+    for name in ("llama", "qwen", "gemma"):  # gemma's template has no system message
         folder = str(getattr(tiny_checkpoints, name)(tmp_path / name))
         model = load_dialogue_model(ModelSettings(name=folder, system_prompt="Be brief.", device="cpu"))
-        asked.clear()
+        requested.clear()
         assert len(capability_rows(model, load_tasks([task]))) == 6
         contexts = render_contexts(model, [f"I have {n} cats." for n in range(6)], [""] * 6, "")
         assert all("Be brief." in context for context in contexts)
-        assert sorted(asked) == sorted((context, choice) for context in contexts for choice in CHOICES)
+        assert sorted(requested) == sorted((context, choice) for context in contexts for choice in CHOICES)
 
 
 def _log_likelihood(network, ids, torch):
@@ -94,26 +96,26 @@ def _log_likelihood(network, ids, torch):
 
 
 @needs_harness
-def test_a_task_that_is_none_is_named():
+def test_an_unknown_task_is_an_error():
     with pytest.raises(InputError, match="capabilities: 'hellaswga' is unknown; did you mean 'hellaswag'"):
         load_tasks(["hellaswga"])
 
 
-def test_without_the_extra_the_fix_is_named(monkeypatch, tmp_path):
+def test_a_missing_harness_or_task_file_is_an_error(monkeypatch, tmp_path):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     check_tasks([])
-    with pytest.raises(InputError, match=r"capabilities: hellaswag: .*not installed; run pip install 'evenhand\[lm"):
+    with pytest.raises(InputError, match=r"capabilities: hellaswag: .*evenhand\[lm"):
         inputs(replace(measure_config(), capabilities=["hellaswag"]))
     monkeypatch.setattr(module, "find_spec", lambda name: object())
     with pytest.raises(InputError, match=r"capabilities: .*absent.yaml cannot be read"):
         inputs(replace(measure_config(), capabilities=[str(tmp_path / "absent.yaml")]))
 
 
-def rows_of(values, documents="abcd"):
+def make_rows(values, documents="abcd"):
     return pd.DataFrame({"task": "t", "metric": "acc", "document": list(documents), "value": values})
 
 
-class Ran:
+class FakeRun:
     def __init__(self, rows):
         self.rows = rows
 
@@ -125,23 +127,23 @@ class Ran:
 
 
 def test_scores_are_means_over_documents_with_their_standard_error():
-    (score,) = capability_scores(rows_of([1.0, 1.0, 0.0, 0.0]), {})
+    (score,) = capability_scores(make_rows([1.0, 1.0, 0.0, 0.0]), {})
     assert score.value == 0.5 and score.group == {"task": "t, acc"} and score.n == 4
     assert score.standard_error == pytest.approx(math.sqrt(1 / 3) / 2)  # s² = 4 · ¼ / 3
 
 
 def test_changes_are_paired_by_document():
-    before, after = rows_of([1.0, 1.0, 1.0, 0.0]), rows_of([0.0, 1.0, 1.0, 0.0])
-    (score,) = capability_differences(Ran(before), Ran(after), {})
+    before, after = make_rows([1.0, 1.0, 1.0, 0.0]), make_rows([0.0, 1.0, 1.0, 0.0])
+    (score,) = capability_differences(FakeRun(before), FakeRun(after), {})
     assert score.value == -0.25 and score.standard_error == pytest.approx(0.25)  # of −1, 0, 0, 0: s = ½
-    assert capability_differences(Ran(None), Ran(after), {}) == []
-    (other,) = capability_differences(Ran(before), Ran(rows_of([1.0] * 4, "abcx")), {})
+    assert capability_differences(FakeRun(None), FakeRun(after), {}) == []
+    (other,) = capability_differences(FakeRun(before), FakeRun(make_rows([1.0] * 4, "abcx")), {})
     assert math.isnan(other.value) and "documents" in other.reason
 
 
-def test_they_stand_among_the_costs_and_a_fall_is_warned_of():
-    before, after = rows_of([1.0] * 40, range(40)), rows_of([0.0, 1.0] * 20, range(40))
-    differences = capability_differences(Ran(before), Ran(after), {})
+def test_the_report_lists_capabilities_and_warns_of_a_decrease():
+    before, after = make_rows([1.0] * 40, range(40)), make_rows([0.0, 1.0] * 20, range(40))
+    differences = capability_differences(FakeRun(before), FakeRun(after), {})
     sides = (capability_scores(rows, {}) for rows in (before, after))
     content = ReportData("base", next(sides), "tuned", next(sides), differences)
     table = cost_table(content)

@@ -1,4 +1,4 @@
-"""How a model runs: its precision, attention and packing, and an adapter's base, each an error where it cannot be."""
+"""Precision, attention, quantization, devices and the base of an adapter."""
 
 import pytest
 import torch
@@ -54,70 +54,70 @@ def logits(model):
         return model(IDS).logits.float()
 
 
-def loaded(folder, **settings):
+def load(folder, **settings):
     return load_dialogue_model(ModelSettings(name=str(folder), device="cpu", **settings)).model
 
 
-def test_auto_is_the_precision_of_the_checkpoint(folder):
-    assert loaded(folder, dtype="auto").dtype == torch.bfloat16
-    assert loaded(folder).dtype == torch.float32
+def test_dtype_auto_is_the_checkpoints_dtype(folder):
+    assert load(folder, dtype="auto").dtype == torch.bfloat16
+    assert load(folder).dtype == torch.float32
 
 
-def test_attention_is_computed_as_it_is_asked_for(folder):
-    eager = loaded(folder, attn_implementation="eager")
+def test_attn_implementation(folder):
+    eager = load(folder, attn_implementation="eager")
     assert eager.config._attn_implementation == "eager"
-    torch.testing.assert_close(logits(eager), logits(loaded(folder)))
+    torch.testing.assert_close(logits(eager), logits(load(folder)))
     with pytest.raises(InputError, match="attn_implementation"):
-        loaded(folder, attn_implementation="egar")
+        load(folder, attn_implementation="egar")
 
 
-def test_an_adapter_is_loaded_onto_another_base_than_it_names(folder, adapter):
+def test_an_adapter_is_loaded_onto_another_base(folder, adapter):
     name = str(adapter)
     with pytest.raises(InputError, match="somebody/gone"):
         load_dialogue_model(name)
     other = folder.parent / "other"
     save_qwen(other, seed=1)
-    first, second = (loaded(name, base=str(base)) for base in (folder, other))
+    first, second = (load(name, base=str(base)) for base in (folder, other))
     assert type(first) is Qwen3ForCausalLM
     assert not torch.allclose(logits(first), logits(second))
-    assert not torch.allclose(logits(first), logits(loaded(folder)))
+    assert not torch.allclose(logits(first), logits(load(folder)))
     assert model_revision(name, base=str(folder)) != model_revision(name, base=str(other))
 
 
-def test_a_base_that_does_not_fit_or_is_for_no_adapter_is_refused(folder, adapter, tmp_path):
+def test_an_unsuitable_base_is_an_error(folder, adapter, tmp_path):
     save_qwen(tmp_path / "wider", hidden=96)
     with pytest.raises(InputError, match=r"model\.base: .*wider: .*size mismatch"):
-        loaded(adapter, base=str(tmp_path / "wider"))
+        load(adapter, base=str(tmp_path / "wider"))
     with pytest.raises(InputError, match=r"model\.base: .* adapter; leave it out"):
-        loaded(folder, base=str(adapter))
+        load(folder, base=str(adapter))
 
 
 @pytest.mark.parametrize("settings", [ModelSettings, ClassifierSettings])
-def test_one_device_and_a_map_of_devices_are_too_many(settings):
-    with pytest.raises(ValidationError, match=r"device: 'cuda:1' is one device and device_map 'auto' says"):
+def test_device_and_device_map_exclude_each_other(settings):
+    with pytest.raises(ValidationError, match=r"device: 'cuda:1' .*device_map 'auto'"):
         settings(device="cuda:1", device_map="auto")
 
 
 def test_a_device_map_places_the_model_by_itself(folder):
     model = load_dialogue_model(ModelSettings(name=str(folder), device_map={"": "cpu"})).model
-    torch.testing.assert_close(logits(model), logits(loaded(folder)))
+    torch.testing.assert_close(logits(model), logits(load(folder)))
 
 
-def test_quantization_without_its_extra_names_it(folder, monkeypatch):
+def test_quantization_without_bitsandbytes_is_an_error_with_the_fix(folder, monkeypatch):
     monkeypatch.setattr(checkpoints, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"model\.quantization: '4bit' needs bitsandbytes; pip install 'evenhand\[q"):
-        loaded(folder, quantization="4bit")
+    with pytest.raises(InputError, match=r"model\.quantization: '4bit' .*evenhand\[q"):
+        load(folder, quantization="4bit")
 
 
 @pytest.mark.parametrize("bits", ["4bit", "8bit"])
-def test_a_packed_model_says_nearly_the_same_and_keeps_its_adapter_apart(folder, adapter, bits):
+def test_a_quantized_model_has_similar_logits_and_a_separate_adapter(folder, adapter, bits):
     pytest.importorskip("bitsandbytes")
-    whole, packed = loaded(folder, dtype="bfloat16"), loaded(folder, dtype="bfloat16", quantization=bits)
-    assert is_quantized(packed) and not is_quantized(whole)
-    layer = packed.model.layers[0].self_attn.q_proj
-    assert layer.weight.element_size() == 1  # two weights to a byte in 4 bits, one in 8
+    whole, quantized = load(folder, dtype="bfloat16"), load(folder, dtype="bfloat16", quantization=bits)
+    assert is_quantized(quantized) and not is_quantized(whole)
+    layer = quantized.model.layers[0].self_attn.q_proj
+    assert layer.weight.element_size() == 1  # a byte has two weights of 4 bits, or one of 8
     assert layer.weight.numel() == whole.model.layers[0].self_attn.q_proj.weight.numel() // (2 if bits == "4bit" else 1)
-    correlation = torch.corrcoef(torch.stack([logits(whole).flatten(), logits(packed).flatten()]))[0, 1]
+    correlation = torch.corrcoef(torch.stack([logits(whole).flatten(), logits(quantized).flatten()]))[0, 1]
     assert correlation > 0.9
-    adapted = loaded(adapter, base=str(folder), dtype="bfloat16", quantization=bits)
-    assert type(adapted) is Qwen3ForCausalLM and not torch.equal(logits(adapted), logits(packed))
+    adapted = load(adapter, base=str(folder), dtype="bfloat16", quantization=bits)
+    assert type(adapted) is Qwen3ForCausalLM and not torch.equal(logits(adapted), logits(quantized))

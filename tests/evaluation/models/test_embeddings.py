@@ -1,4 +1,4 @@
-"""Sentence vectors: equal to what is computed by hand from hidden states, for a plain encoder and for each layout."""
+"""Sentence embeddings of each layout, compared with embeddings computed by hand from hidden states."""
 
 import importlib.util
 import json
@@ -59,8 +59,8 @@ def save(folder, tokenizer, kind=BertModel):
     return folder
 
 
-def lay_out(folder, *modules, **settings):
-    """Write the files of sentence-transformers: (type, config) of each module behind the Transformer."""
+def save_layout(folder, *modules, **settings):
+    """Write the files of sentence-transformers for (type, config) of each module after the Transformer."""
     entries = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
     for index, (kind, config) in enumerate(modules, 1):
         path = f"{index}_{kind}"
@@ -77,7 +77,7 @@ def load(folder):
 
 
 def embed(encoder, texts, **settings):
-    """All vectors in the order of the texts; each must come exactly once."""
+    """Return the embeddings in the order of the texts, and check that each is yielded once."""
     batches = list(sentence_embeddings(encoder, texts, **settings))
     rows = np.concatenate([rows for rows, _ in batches])
     assert sorted(rows) == list(range(len(texts)))
@@ -85,7 +85,7 @@ def embed(encoder, texts, **settings):
 
 
 def hidden_states(folder, text):
-    """The last layer's states of one text alone, without padding, (t, h)."""
+    """Return the last hidden states of one text without padding, (t, h)."""
     ids = AutoTokenizer.from_pretrained(folder)(text, padding=False, truncation=False, return_tensors="pt")["input_ids"]
     with torch.no_grad():
         return AutoModel.from_pretrained(folder, dtype=torch.float32).eval()(ids).last_hidden_state[0].numpy()
@@ -96,7 +96,7 @@ def unit(vectors):
 
 
 @pytest.mark.parametrize("kind", [BertModel, BertForMaskedLM])
-def test_a_plain_encoders_vector_is_the_mean_over_its_tokens(kind, tmp_path, tokenizer):
+def test_a_plain_encoder_has_mean_pooling(kind, tmp_path, tokenizer):
     folder = save(tmp_path / "encoder", tokenizer, kind)
     vectors = embed(load(folder), TEXTS, batch_size=3)
     expected = np.stack([hidden_states(folder, text).mean(0) for text in TEXTS])
@@ -118,27 +118,27 @@ POOLED = {
     [
         ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, ["mean"]),
         ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, ["cls"]),
-        ({"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}, ["max", "mean"]),  # side by side
-        ({"pooling_mode": "lasttoken", "embedding_dimension": 8}, ["lasttoken"]),  # as releases since 5 write it
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}, ["max", "mean"]),  # concatenated
+        ({"pooling_mode": "lasttoken", "embedding_dimension": 8}, ["lasttoken"]),  # the format since release 5
         ({"pooling_mode": ["mean", "cls"]}, ["mean", "cls"]),
         ({}, ["mean"]),
     ],
 )
-def test_pooling_is_what_its_config_says(config, modes, folder):
-    vectors = embed(load(lay_out(folder, ("Pooling", SIZE | config))), TEXTS)
+def test_pooling_modes(config, modes, folder):
+    vectors = embed(load(save_layout(folder, ("Pooling", SIZE | config))), TEXTS)
     states = [hidden_states(folder, text) for text in TEXTS]
     expected = np.stack([np.concatenate([POOLED[mode](each) for mode in modes]) for each in states])
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
 
-def test_a_dense_layer_and_a_normalisation_come_after_as_in_labse(folder):
+def test_dense_layer_and_normalization_of_labse(folder):
     dense = {
         "in_features": 8,
         "out_features": 4,
         "bias": True,
         "activation_function": "torch.nn.modules.activation.Tanh",
     }
-    lay_out(folder, ("Pooling", SIZE | {"pooling_mode_cls_token": True}), ("Dense", dense), ("Normalize", {}))
+    save_layout(folder, ("Pooling", SIZE | {"pooling_mode_cls_token": True}), ("Dense", dense), ("Normalize", {}))
     weight, bias = torch.randn(4, 8), torch.randn(4)
     save_file({"linear.weight": weight, "linear.bias": bias}, folder / "2_Dense" / "model.safetensors")
     expected = unit(
@@ -147,10 +147,10 @@ def test_a_dense_layer_and_a_normalisation_come_after_as_in_labse(folder):
     np.testing.assert_allclose(embed(load(folder), TEXTS), expected, atol=1e-5)
 
 
-def test_the_weights_may_lie_in_a_folder_of_their_own(tmp_path, tokenizer):
+def test_weights_in_a_subfolder(tmp_path, tokenizer):
     folder = tmp_path / "encoder"
     save(folder / "0_Transformer", tokenizer)
-    lay_out(folder, ("Pooling", SIZE | {"pooling_mode": "cls"}))
+    save_layout(folder, ("Pooling", SIZE | {"pooling_mode": "cls"}))
     modules = json.loads((folder / "modules.json").read_text())
     modules[0]["path"] = "0_Transformer"
     (folder / "modules.json").write_text(json.dumps(modules))
@@ -158,15 +158,15 @@ def test_the_weights_may_lie_in_a_folder_of_their_own(tmp_path, tokenizer):
     np.testing.assert_allclose(embed(load(folder), TEXTS), expected, atol=1e-5)
 
 
-def test_texts_are_lowered_where_the_layout_says_so(folder):
-    encoder = load(lay_out(folder, ("Pooling", SIZE), do_lower_case=True))
+def test_do_lower_case(folder):
+    encoder = load(save_layout(folder, ("Pooling", SIZE), do_lower_case=True))
     assert encode_texts(encoder, ["A b"])[0] == encode_texts(encoder, ["a B"])[0] == [[1, 4, 5, 2]]
 
 
-def test_batches_are_the_same_in_every_run_and_go_on_where_one_stopped(folder):
+def test_batches_are_deterministic_and_resumable(folder):
     encoder = load(folder)
     whole = list(sentence_embeddings(encoder, TEXTS, batch_size=2))
-    assert [len(rows) for rows, _ in whole] == [2, 3, 1]  # "a b c" stands twice and is run once
+    assert [len(rows) for rows, _ in whole] == [2, 3, 1]  # the two "a b c" are computed once
     rest = list(sentence_embeddings(encoder, TEXTS, batch_size=2, shard=WorkShard(whole[0][0])))
     assert len(rest) == 2
     for (rows, vectors), (again, same) in zip(whole[1:], rest, strict=True):
@@ -177,31 +177,33 @@ def test_batches_are_the_same_in_every_run_and_go_on_where_one_stopped(folder):
     assert (embed(encoder, [TEXTS[row] for row in order], batch_size=2) == vectors[order]).all()
 
 
-def test_a_text_does_not_depend_on_what_it_is_padded_with(folder):
+def test_padding_changes_no_embedding(folder):
     encoder = load(folder)
     alone = np.concatenate([embed(encoder, [text]) for text in TEXTS])
     np.testing.assert_allclose(embed(encoder, TEXTS, batch_size=6), alone, atol=1e-6)
 
 
-@pytest.mark.parametrize(("settings", "longest"), [({}, 8), ({"max_seq_length": 5}, 5), ({"max_seq_length": 512}, 8)])
-def test_what_is_cut_is_said(settings, longest, folder):
-    encoder = load(lay_out(folder, ("Pooling", SIZE), **settings))
+@pytest.mark.parametrize(
+    ("settings", "max_tokens"), [({}, 8), ({"max_seq_length": 5}, 5), ({"max_seq_length": 512}, 8)]
+)
+def test_truncated_texts_are_flagged(settings, max_tokens, folder):
+    encoder = load(save_layout(folder, ("Pooling", SIZE), **settings))
     ids, cut = encode_texts(encoder, ["a b c", "a b c d e f", "a b c d e f g"])
-    assert encoder.max_tokens == longest
-    assert cut.tolist() == ([False, True, True] if longest == 5 else [False, False, True])
-    assert ids[0] == [1, 4, 5, 6, 2] and len(ids[2]) == longest and ids[2][-1] == 2  # [SEP] is kept
+    assert encoder.max_tokens == max_tokens
+    assert cut.tolist() == ([False, True, True] if max_tokens == 5 else [False, False, True])
+    assert ids[0] == [1, 4, 5, 6, 2] and len(ids[2]) == max_tokens and ids[2][-1] == 2  # truncation keeps [SEP]
     assert len(embed(encoder, ["a b c d e f g"])) == 1
 
 
 def test_the_revision_covers_the_layout(folder):
     plain = load(folder).revision
-    as_mean = load(lay_out(folder, ("Pooling", SIZE | {"pooling_mode": "mean"}))).revision
+    as_mean = load(save_layout(folder, ("Pooling", SIZE | {"pooling_mode": "mean"}))).revision
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(SIZE | {"pooling_mode": "cls"}))
     assert len({plain, as_mean, load(folder).revision}) == 3
 
 
-def test_other_code_than_the_librarys_is_refused(folder):
-    lay_out(folder, ("Pooling", SIZE))
+def test_code_outside_the_library_is_an_error(folder):
+    save_layout(folder, ("Pooling", SIZE))
     modules = json.loads((folder / "modules.json").read_text())
     for kind, message in (("mine.Pooling", "mine.Pooling"), ("sentence_transformers.models.Absent", "Absent")):
         modules[1]["type"] = kind
@@ -218,23 +220,23 @@ def test_other_code_than_the_librarys_is_refused(folder):
         ("torch.nn.Tanh", "pytorch_model.bin", "model: .* pickled"),
     ],
 )
-def test_a_dense_layer_must_be_plain(activation, file, message, folder):
-    """The library itself would read the pickle, and take tanh for an activation function that it may not import."""
+def test_a_dense_layer_with_foreign_code_or_pickled_weights_is_an_error(activation, file, message, folder):
+    """The library would read the pickle, and replace an activation function that it may not import by tanh."""
     dense = {"in_features": 8, "out_features": 4, "activation_function": activation}
-    lay_out(folder, ("Pooling", SIZE), ("Dense", dense))
+    save_layout(folder, ("Pooling", SIZE), ("Dense", dense))
     if file:
         (folder / "2_Dense" / file).write_bytes(b"")
     with pytest.raises(InputError, match=message):
         load(folder)
 
 
-def test_a_layout_without_a_pooling_is_refused(folder):
+def test_a_layout_without_pooling_is_an_error(folder):
     with pytest.raises(InputError, match="model: .* pooling"):
-        load(lay_out(folder, ("Normalize", {})))
+        load(save_layout(folder, ("Normalize", {})))
 
 
-def test_missing_weights_are_refused(folder):
-    """They would be filled with random numbers, and every run would have other vectors."""
+def test_missing_weights_are_an_error(folder):
+    """The library would fill them with random numbers."""
     weights = load_file(folder / "model.safetensors")
     left = {name: weights[name] for name in weights if "layer.1.output.dense" not in name and "pooler" not in name}
     save_file(left, folder / "model.safetensors", {"format": "pt"})
@@ -242,18 +244,18 @@ def test_missing_weights_are_refused(folder):
         load(folder)
 
 
-def test_a_default_prompt_is_put_before_every_text(folder):
-    plain = load(lay_out(folder, ("Pooling", SIZE)))
+def test_a_default_prompt_is_prepended_to_each_text(folder):
+    plain = load(save_layout(folder, ("Pooling", SIZE)))
     facts = {"prompts": {"query": "j "}, "default_prompt_name": "query"}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(facts))
     encoder = load(folder)
     np.testing.assert_allclose(embed(encoder, TEXTS), embed(plain, [f"j {text}" for text in TEXTS]), atol=1e-6)
-    assert encode_texts(encoder, ["a b c d e f"])[1].tolist() == [True]  # its token counts
+    assert encode_texts(encoder, ["a b c d e f"])[1].tolist() == [True]  # the prompt's token counts
     with pytest.raises(InputError, match="has no tokens"):
         sentence_embeddings(encoder, [""])
 
 
-def test_pickled_weights_and_what_is_no_encoder_are_refused(folder, tmp_path, tokenizer):
+def test_pickled_weights_and_other_architectures_are_an_error(folder, tmp_path, tokenizer):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(InputError, match="may be a pickle"):
         load(folder)
@@ -266,7 +268,7 @@ def test_pickled_weights_and_what_is_no_encoder_are_refused(folder, tmp_path, to
         load(tmp_path / "bart")
 
 
-def test_of_t5_the_encoder_is_taken(tmp_path, tokenizer):
+def test_the_encoder_of_t5_is_used(tmp_path, tokenizer):
     torch.manual_seed(0)
     T5Model(T5Config(vocab_size=len(WORDS), d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)).save_pretrained(
         tmp_path / "t5"
@@ -279,20 +281,20 @@ def test_of_t5_the_encoder_is_taken(tmp_path, tokenizer):
 
 
 @pytest.mark.parametrize("text", ["", "  "])
-def test_an_empty_sentence_is_refused_before_any_work(text, folder):
+def test_an_empty_sentence_is_an_error_before_any_work(text, folder):
     with pytest.raises(InputError, match="number 1, .* has no tokens"):
         sentence_embeddings(load(folder), ["a", text])
     with pytest.raises(InputError, match="batch_size: 0"):
         sentence_embeddings(load(folder), ["a"], batch_size=0)
 
 
-def test_no_texts_make_no_batches(folder):
+def test_no_texts_yield_no_batches(folder):
     assert list(sentence_embeddings(load(folder), [])) == []
 
 
-def test_an_encoder_on_the_hub_is_read_at_one_commit(folder, tmp_path, monkeypatch):
-    """Out of the hub's cache, as a machine without a network has it."""
-    vectors = embed(load(lay_out(folder, ("Pooling", SIZE))), TEXTS)
+def test_an_encoder_on_the_hub_is_loaded_at_one_commit(folder, tmp_path, monkeypatch):
+    """The encoder is read from the hub's cache, without a network."""
+    vectors = embed(load(save_layout(folder, ("Pooling", SIZE))), TEXTS)
     commit, repository = "0123456789abcdef0123456789abcdef01234567", tmp_path / "cache" / "models--someone--encoder"
     (repository / "refs").mkdir(parents=True)
     (repository / "refs" / "main").write_text(commit)
@@ -308,7 +310,7 @@ def test_an_encoder_on_the_hub_is_read_at_one_commit(folder, tmp_path, monkeypat
 
 @needs_encoder
 def test_a_real_encoder_in_the_layout_of_sentence_transformers():
-    """all-MiniLM-L6-v2: the mean, normalised. Its tokenizer's file asks for 128 padded tokens, its layout for 256."""
+    """all-MiniLM-L6-v2 has normalized mean pooling; its tokenizer pads to 128 tokens, and its layout allows 256."""
     folder = Path(PACKAGE.origin).parent / "model"
     encoder = load(folder)
     texts = ["She is happy.", "A happy woman is what she is, said her friends.", "The train leaves at noon."]

@@ -1,4 +1,4 @@
-"""Loading: what comes back, and one clear error for everything that is not a safe, whole dialogue model."""
+"""Loaded models, and one error for each unsafe, incomplete or unsuitable model."""
 
 import json
 import os
@@ -72,9 +72,9 @@ def test_a_local_model_is_ready_for_use(folder):
     loaded = load_dialogue_model(str(folder))
     assert (loaded.kind, loaded.name, loaded.control_tag) == ("dialogue", str(folder), "")
     assert not loaded.model.training and loaded.model.dtype == torch.float32
-    # Without a pad token of its own, it pads with EOS; and on the left.
+    # A tokenizer without padding token pads with EOS, on the left.
     assert (loaded.tokenizer.pad_token_id, loaded.tokenizer.padding_side) == (0, "left")
-    # The checkpoint's own decoding is not taken over, its special tokens are.
+    # Only the special tokens of the checkpoint's generation config remain.
     assert loaded.model.generation_config.to_diff_dict().keys() == {
         "eos_token_id",
         "bos_token_id",
@@ -97,7 +97,7 @@ def test_the_fused_activation_computes_the_same(folder):
     torch.testing.assert_close(logits(loaded), logits(reference), atol=1e-6, rtol=0)
 
 
-def test_the_revision_changes_with_the_bytes_and_with_nothing_else(folder, tmp_path):
+def test_the_revision_depends_on_the_models_bytes_only(folder, tmp_path):
     before = model_revision(str(folder))
     shutil.copytree(folder, tmp_path / "copy")
     (tmp_path / "copy" / "README.md").write_text("a model")
@@ -142,7 +142,7 @@ def adapter_of(folder, path, base_name):
 
 
 @pytest.mark.parametrize("base", ["../model", "absolute"])
-def test_an_adapter_is_merged_into_the_base_it_names(folder, tmp_path, base):
+def test_an_adapter_is_merged_into_its_base(folder, tmp_path, base):
     adapter = tmp_path / "adapter"
     expected = logits(adapter_of(folder, adapter, str(folder) if base == "absolute" else base))
     (adapter / "evenhand.json").write_text('{"control_tag": " no_bias"}')
@@ -155,14 +155,14 @@ def test_an_adapter_is_merged_into_the_base_it_names(folder, tmp_path, base):
     assert model_revision(str(adapter)) != before  # another base, another model
 
 
-def test_a_model_is_named_without_anything_heavy():
-    """A run's inputs are checked, and a finished run is recognised, before torch is imported."""
+def test_revisions_imports_nothing_heavy():
+    """Inputs are checked, and finished runs recognized, before torch is imported."""
     heavy = "{'torch', 'transformers', 'peft', 'pandas'}"
     code = f"import sys, evenhand.evaluation.models.revisions; assert not {heavy} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_paths_that_are_no_model(folder, tmp_path):
+def test_names_that_are_not_models(folder, tmp_path):
     for name, message in (
         (str(tmp_path / "absent"), "absent does not exist"),
         (str(folder / "config.json"), "is a file"),
@@ -190,58 +190,58 @@ def test_a_pickled_adapter_is_refused(folder, tmp_path):
         load_dialogue_model(str(tmp_path / "adapter"))
 
 
-def test_an_adapter_is_found_the_same_and_with_its_base_when_its_run_is_moved(folder, tmp_path):
+def test_moving_an_adapter_and_its_base_changes_no_revision(folder, tmp_path):
     run = tmp_path / "here" / "tune"
     expected = logits(adapter_of(folder, run / "adapter", str(folder)))
-    way = os.path.relpath(folder, run / "adapter")
-    (run / "adapter" / "evenhand.json").write_text(json.dumps({"base": way, "control_tag": ""}))
+    path = os.path.relpath(folder, run / "adapter")
+    (run / "adapter" / "evenhand.json").write_text(json.dumps({"base": path, "control_tag": ""}))
     revision = model_revision(str(run / "adapter"))
     moved = tmp_path / "elsewhere" / "and" / "deeper" / "tune"
     moved.parent.mkdir(parents=True)
     run.rename(moved)
-    assert model_revision(str(moved / "adapter")) == revision  # alone
+    assert model_revision(str(moved / "adapter")) == revision  # the adapter is moved
     moved.rename(run)
     (tmp_path / "moved").mkdir()
     for part in (run.parent, folder):
-        part.rename(tmp_path / "moved" / part.name)  # and with its base
+        part.rename(tmp_path / "moved" / part.name)  # both are moved
     moved = tmp_path / "moved" / "here" / "tune"
     assert model_revision(str(moved / "adapter")) == revision
     torch.testing.assert_close(logits(load_dialogue_model(str(moved / "adapter")).model), expected)
-    adapter_of(tmp_path / "moved" / folder.name, moved / "adapter", way)  # the same, by another way
+    adapter_of(tmp_path / "moved" / folder.name, moved / "adapter", path)  # a relative path in the other file
     assert model_revision(str(moved / "adapter")) == revision
     settings = json.loads((moved / "adapter" / "adapter_config.json").read_text())
     (moved / "adapter" / "adapter_config.json").write_text(json.dumps({**settings, "lora_alpha": 3}))
     assert model_revision(str(moved / "adapter")) != revision
 
 
-def test_an_adapter_without_a_base_or_for_another(folder, tmp_path):
+def test_an_adapter_without_base_or_with_an_unsuitable_base(folder, tmp_path):
     adapter = tmp_path / "adapter"
     adapter_of(folder, adapter, str(folder))
     settings = json.loads((adapter / "adapter_config.json").read_text())
     (adapter / "adapter_config.json").write_text(json.dumps({**settings, "base_model_name_or_path": None}))
-    with pytest.raises(InputError, match="names no base model"):
+    with pytest.raises(InputError, match="model: .*base"):
         load_dialogue_model(str(adapter))
     wider = GPT2Config(**{**CONFIG.to_dict(), "n_embd": 16})
     GPT2LMHeadModel(wider).save_pretrained(tmp_path / "wider")
     save_tokenizer(tmp_path / "wider")
     (adapter / "adapter_config.json").write_text(json.dumps({**settings, "base_model_name_or_path": "../wider"}))
-    with pytest.raises(InputError, match="does not fit"):
+    with pytest.raises(InputError, match="model: the adapter .*wider"):
         load_dialogue_model(str(adapter))
 
 
-def test_architectures_that_do_not_answer(tmp_path):
+def test_architectures_that_do_not_generate_text(tmp_path):
     bert = BertConfig(
         vocab_size=len(WORDS), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
     )
     for model in (BertForMaskedLM(bert), GPT2ForSequenceClassification(CONFIG)):
         model.save_pretrained(tmp_path / "other")
         save_tokenizer(tmp_path / "other")
-        with pytest.raises(InputError, match=f"is a {type(model).__name__}, which does not generate text"):
+        with pytest.raises(InputError, match=f"model: .* {type(model).__name__}, "):
             load_dialogue_model(str(tmp_path / "other"))
 
 
-def test_a_model_on_the_hub_is_loaded_at_the_commit_that_is_written_down(monkeypatch):
-    """Else a conversion to safetensors that is not in the commit would be loaded, and never found again."""
+def test_a_model_on_the_hub_is_loaded_at_the_recorded_commit(monkeypatch):
+    """Otherwise, transformers would load a conversion to safetensors that is not in the commit."""
     commit = "0123456789abcdef0123456789abcdef01234567"
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *_, **__: f"/cache/snapshots/{commit}/config.json")
 
@@ -260,17 +260,17 @@ def test_missing_weights_and_broken_files(folder, tmp_path):
     with pytest.raises(InputError, match="model: .* lacks 12 weights"):
         load_dialogue_model(str(folder))
     (folder / "config.json").write_text("{")
-    with pytest.raises(InputError, match="config of .* cannot be read"):
+    with pytest.raises(InputError, match="model: the config of"):
         load_dialogue_model(str(folder))
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "model.safetensors").write_bytes(b"12")
-    with pytest.raises(InputError, match="cannot be loaded from safetensors"):
+    with pytest.raises(InputError, match="model: .* safetensors"):
         load_dialogue_model(str(folder))
 
 
 @pytest.mark.parametrize("kind", ["bert", "t5"])
-def test_a_tokenizer_that_is_made_up_for_a_folder_without_one_is_refused(tmp_path, kind):
-    """transformers makes one of special tokens alone, to which every word is unknown."""
+def test_a_folder_without_tokenizer_is_an_error(tmp_path, kind):
+    """transformers creates a tokenizer that has special tokens only."""
     if kind == "bert":
         sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
         BertForMaskedLM(BertConfig(**sizes, vocab_size=200)).save_pretrained(tmp_path)
@@ -287,11 +287,11 @@ def test_a_tokenizer_that_is_made_up_for_a_folder_without_one_is_refused(tmp_pat
     [
         ("{% for m in messages %}{{ m['content'] }}", "chat template of .* is broken: .*endfor"),
         ("{{ messages[0]['content'] + 1 }}", "chat template of .* is broken"),
-        ("{{ raise_exception('nobody may speak') }}", "chat template of .* is broken: nobody may speak"),
+        ("{{ raise_exception('no roles') }}", "chat template of .* is broken: no roles"),
         ("{{ eos_token }}", "chat template of .* user message"),
     ],
 )
-def test_a_broken_chat_template_is_one_clear_error(folder, template, message):
+def test_a_broken_chat_template_is_an_error(folder, template, message):
     save_tokenizer(folder, chat_template=template)
     with pytest.raises(InputError, match=message):
         load_dialogue_model(str(folder))
@@ -299,28 +299,28 @@ def test_a_broken_chat_template_is_one_clear_error(folder, template, message):
 
 def test_tokenizers_that_are_missing_or_do_not_fit(folder):
     save_tokenizer(folder, words=[*WORDS, "more"])
-    with pytest.raises(InputError, match="has 11 tokens, the model only 10"):
+    with pytest.raises(InputError, match="model: .* 11 tokens, .* 10;"):
         load_dialogue_model(str(folder))
-    # BlenderBot's mask token, which the model does not know.
+    # A mask token outside the model's vocabulary, like BlenderBot's.
     save_tokenizer(folder, words=[*WORDS, "<mask>"], mask_token="<mask>")
     assert load_dialogue_model(str(folder)).tokenizer.mask_token_id == len(WORDS)
     for file in folder.glob("tokenizer*"):
         file.unlink()
-    with pytest.raises(InputError, match="has no tokenizer"):
+    with pytest.raises(InputError, match="model: .* no tokenizer"):
         load_dialogue_model(str(folder))
     save_tokenizer(folder, eos_token=None)
     with pytest.raises(InputError, match="no end-of-sequence token"):
         load_dialogue_model(str(folder))
 
 
-def test_wrong_options_and_facts(folder):
+def test_invalid_settings_and_evenhand_json(folder):
     with pytest.raises(ValueError, match="'float32', 'bfloat16' or 'float16'"):
         ModelSettings(name=str(folder), dtype="fp32")
     with pytest.raises(InputError, match="kind: 'chatty' is unknown; did you mean 'chat'"):
         load_dialogue_model(str(folder), kind="chatty")
     with pytest.raises(InputError, match="device: 'gpu9' cannot be used"):
         load_dialogue_model(ModelSettings(name=str(folder), device="gpu9"))
-    with pytest.raises(InputError, match="has no chat template"):
+    with pytest.raises(InputError, match="kind: .* chat template"):
         load_dialogue_model(str(folder), kind="chat")
     for text in ('{"control_tag": 3}', "[]", "{"):
         (folder / "evenhand.json").write_text(text)
@@ -361,8 +361,8 @@ def test_a_masked_model_is_ready_for_use(masked_folder):
     assert load_masked_model(ModelSettings(name=str(masked_folder), dtype="bfloat16")).model.dtype == torch.bfloat16
 
 
-def test_a_masked_model_with_the_heads_of_its_pretraining(masked_folder):
-    """BERT's own checkpoints have a second head, for the next sentence."""
+def test_a_masked_model_with_a_next_sentence_head(masked_folder):
+    """BERT's original checkpoints have a second head, for next-sentence prediction."""
     whole = BertForPreTraining(BERT).eval()
     whole.save_pretrained(masked_folder)
     assert is_masked_lm(str(masked_folder))
@@ -382,7 +382,7 @@ def test_an_adapter_on_a_masked_model(masked_folder, tmp_path):
     assert type(loaded) is BertForMaskedLM
 
 
-def test_which_checkpoints_are_masked_models(folder, masked_folder, tmp_path):
+def test_is_masked_lm(folder, masked_folder, tmp_path):
     assert is_masked_lm(str(masked_folder)) and not is_masked_lm(str(folder))
     adapter_of(folder, tmp_path / "adapter", str(folder))
     assert not is_masked_lm(str(tmp_path / "adapter"))
@@ -390,7 +390,7 @@ def test_which_checkpoints_are_masked_models(folder, masked_folder, tmp_path):
     for model, expected in (
         (BertModel(BERT), False),
         (ElectraForMaskedLM(electra), True),
-        (ElectraForPreTraining(electra), False),  # it tells replaced tokens from original ones
+        (ElectraForPreTraining(electra), False),  # detects replaced tokens
     ):
         model.save_pretrained(tmp_path / "other")
         assert is_masked_lm(str(tmp_path / "other")) is expected
@@ -398,7 +398,7 @@ def test_which_checkpoints_are_masked_models(folder, masked_folder, tmp_path):
         is_masked_lm(str(tmp_path / "absent"))
 
 
-def test_models_that_fill_no_masks(folder, masked_folder):
+def test_unsuitable_masked_models(folder, masked_folder):
     with pytest.raises(InputError, match="model: .* GPT2LMHeadModel, .* causal"):
         load_masked_model(str(folder))
     for options in ({"mask_token": None}, {"words": [*WORDS, "<mask>"], "mask_token": "<mask>"}):

@@ -54,13 +54,13 @@ def pieces(tmp_path_factory):
         minloglevel=2,
     )
     model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spm.model"))
-    own = [model.id_to_piece(index) for index in range(3, model.get_piece_size())]
-    tokens = ["<s>", "<pad>", "</s>", "<unk>", *own, ">>spa<<", ">>fra<<"]
+    pieces = [model.id_to_piece(index) for index in range(3, model.get_piece_size())]
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", *pieces, ">>spa<<", ">>fra<<"]
     (folder / "vocab.json").write_text(json.dumps({token: index for index, token in enumerate(tokens)}))
     return folder
 
 
-def saved(folder, model, tokenizer):
+def save(folder, model, tokenizer):
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return load_dialogue_model(ModelSettings(name=str(folder), device="cpu"), kind="encoder_decoder")
@@ -72,7 +72,7 @@ def m2m(pieces, tmp_path_factory):
     size = max(tokenizer.lang_token_to_id.values()) + 1
     torch.manual_seed(0)
     model = M2M100ForConditionalGeneration(M2M100Config(vocab_size=size, **SIZES))
-    return saved(tmp_path_factory.mktemp("m2m"), model, tokenizer)
+    return save(tmp_path_factory.mktemp("m2m"), model, tokenizer)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def nllb(pieces, tmp_path_factory):
     tokenizer = NllbTokenizer(vocab=json.loads((pieces / "vocab.json").read_text()), merges=[])
     torch.manual_seed(0)
     model = M2M100ForConditionalGeneration(M2M100Config(vocab_size=len(tokenizer), **SIZES))
-    return saved(tmp_path_factory.mktemp("nllb"), model, tokenizer)
+    return save(tmp_path_factory.mktemp("nllb"), model, tokenizer)
 
 
 def marian(pieces, folder, languages):
@@ -94,11 +94,14 @@ def marian(pieces, folder, languages):
         vocab_size=len(vocab), pad_token_id=1, eos_token_id=2, decoder_start_token_id=1, forced_eos_token_id=2, **SIZES
     )
     torch.manual_seed(0)
-    return saved(folder, MarianMTModel(config), tokenizer)
+    return save(folder, MarianMTModel(config), tokenizer)
 
 
-def seen(model, monkeypatch):
-    """Record what `generate` is given."""
+SPANISH = {"source": "eng_Latn", "target": "spa_Latn", "decoding": SHORT}
+
+
+def record_calls(model, monkeypatch):
+    """Return a list to which each call of `generate` appends its arguments and output."""
     calls, generate = [], model.model.generate
 
     def record(**arguments):
@@ -109,10 +112,10 @@ def seen(model, monkeypatch):
     return calls
 
 
-def collected(batches, n):
+def collect_texts(batches, n):
     texts = [None] * n
-    for rows, found in batches:
-        for row, text in zip(rows, found, strict=True):
+    for rows, batch in batches:
+        for row, text in zip(rows, batch, strict=True):
             assert texts[row] is None
             texts[row] = text
     return texts
@@ -120,20 +123,20 @@ def collected(batches, n):
 
 @pytest.mark.parametrize(("source", "target"), [("en", "es"), ("eng_Latn", "spa_Latn")])
 def test_m2m_100_begins_in_the_target_language(m2m, monkeypatch, source, target):
-    calls = seen(m2m, monkeypatch)
-    found = collected(translate(m2m, TEXTS, source=source, target=target, decoding=SHORT), len(TEXTS))
+    calls = record_calls(m2m, monkeypatch)
+    translations = collect_texts(translate(m2m, TEXTS, source=source, target=target, decoding=SHORT), len(TEXTS))
     arguments, output = calls[0]
     spanish, english = (m2m.tokenizer.get_lang_id(code) for code in ("es", "en"))
     assert output[:, 1].eq(spanish).all()
     assert arguments["input_ids"][:, 0].eq(english).all()
     assert len(arguments["input_ids"]) == 3  # equal texts are translated once
     assert (arguments["num_beams"], arguments["do_sample"]) == (5, False)
-    assert found[0] == found[2]
-    assert not any("__" in text for text in found)  # language tokens are no part of a translation
+    assert translations[0] == translations[2]
+    assert not any("__" in text for text in translations)  # language tokens are removed
 
 
 def test_nllb_begins_in_the_target_language(nllb, monkeypatch):
-    calls = seen(nllb, monkeypatch)
+    calls = record_calls(nllb, monkeypatch)
     list(translate(nllb, TEXTS, source="eng_Latn", target="es", decoding=SHORT))
     arguments, output = calls[0]
     spanish, english = nllb.tokenizer.convert_tokens_to_ids(["spa_Latn", "eng_Latn"])
@@ -144,56 +147,56 @@ def test_nllb_begins_in_the_target_language(nllb, monkeypatch):
     assert calls[-1][1][0, 1] == nllb.tokenizer.convert_tokens_to_ids("zho_Hans")
 
 
-@pytest.mark.parametrize(("tokenizer", "place"), [(MBartTokenizer, 0), (MBart50Tokenizer, 1)])
-def test_mbart_begins_in_the_target_language(tmp_path, monkeypatch, tokenizer, place):
+@pytest.mark.parametrize(("tokenizer", "position"), [(MBartTokenizer, 0), (MBart50Tokenizer, 1)])
+def test_mbart_begins_in_the_target_language(tmp_path, monkeypatch, tokenizer, position):
     tokenizer = tokenizer()
-    tokenizer.add_tokens(["homemaker"])  # a tokenizer of special tokens alone is refused
+    tokenizer.add_tokens(["homemaker"])  # a tokenizer with special tokens only is an error
     torch.manual_seed(0)
     model = MBartForConditionalGeneration(MBartConfig(vocab_size=len(tokenizer), decoder_start_token_id=2, **SIZES))
-    model = saved(tmp_path, model, tokenizer)
-    calls = seen(model, monkeypatch)
-    list(translate(model, TEXTS, source="eng_Latn", target="spa_Latn", decoding=SHORT))
+    model = save(tmp_path, model, tokenizer)
+    calls = record_calls(model, monkeypatch)
+    list(translate(model, TEXTS, **SPANISH))
     arguments, output = calls[0]
     english, spanish = model.tokenizer.convert_tokens_to_ids(["en_XX", "es_XX"])
-    assert output[:, place].eq(spanish).all()
-    # The first mBART reads the language behind the text, the second before it.
+    assert output[:, position].eq(spanish).all()
+    # The first mBART reads the language after the text, the second before it.
     last = arguments["attention_mask"].sum(dim=1) - 1
-    places = last if place == 0 else torch.zeros_like(last)
-    assert arguments["input_ids"].gather(1, places[:, None]).eq(english).all()
+    positions = last if position == 0 else torch.zeros_like(last)
+    assert arguments["input_ids"].gather(1, positions[:, None]).eq(english).all()
 
 
 def test_marian_of_one_pair_needs_no_codes(pieces, tmp_path):
     model = marian(pieces, tmp_path, languages=False)
     assert language_tokens(model.tokenizer) == {}
-    found = collected(translate(model, TEXTS, source="eng_Latn", target="spa_Latn", decoding=SHORT), len(TEXTS))
-    assert all(isinstance(text, str) for text in found)
+    translations = collect_texts(translate(model, TEXTS, **SPANISH), len(TEXTS))
+    assert all(isinstance(text, str) for text in translations)
 
 
 def test_marian_does_not_predict_padding(pieces, tmp_path):
-    """Its checkpoints bar it, and predict nothing else where that is lost."""
+    """The generation config forbids padding, without which the model predicts nothing else."""
     model = marian(pieces, tmp_path, languages=False).model
     padding = model.config.pad_token_id
     model.final_logits_bias[:, padding] = 100.0
     model.generation_config.bad_words_ids = [[padding], [5]]
-    loaded = saved(tmp_path, model, load_dialogue_model(str(tmp_path)).tokenizer)
+    loaded = save(tmp_path, model, load_dialogue_model(str(tmp_path)).tokenizer)
     assert loaded.model.generation_config.bad_words_ids == [[padding]]  # the rest would be decoding
-    found = collected(translate(loaded, TEXTS, source="eng_Latn", target="spa_Latn", decoding=SHORT), len(TEXTS))
-    assert all(found)
+    translations = collect_texts(translate(loaded, TEXTS, **SPANISH), len(TEXTS))
+    assert all(translations)
     loaded.model.generation_config.bad_words_ids = None
-    again = collected(translate(loaded, TEXTS, source="eng_Latn", target="spa_Latn", decoding=SHORT), len(TEXTS))
+    again = collect_texts(translate(loaded, TEXTS, **SPANISH), len(TEXTS))
     assert not any(again)
 
 
 def test_marian_of_several_targets_reads_the_target_first(pieces, tmp_path, monkeypatch):
     model = marian(pieces, tmp_path, languages=True)
-    calls = seen(model, monkeypatch)
-    list(translate(model, TEXTS, source="eng_Latn", target="spa_Latn", decoding=SHORT))
+    calls = record_calls(model, monkeypatch)
+    list(translate(model, TEXTS, **SPANISH))
     assert calls[0][0]["input_ids"][:, 0].eq(model.tokenizer.convert_tokens_to_ids(">>spa<<")).all()
     with pytest.raises(InputError, match="target: 'deu_Latn' is unknown. Known: fra, spa"):
         translate(model, TEXTS, source="eng_Latn", target="deu_Latn")
 
 
-def test_it_goes_on_after_the_batches_that_are_done(m2m):
+def test_a_resumed_run_translates_unfinished_rows_only(m2m):
     arguments = {"source": "en", "target": "es", "decoding": SHORT, "batch_size": 1}
     batches = list(translate(m2m, TEXTS, **arguments))
     assert [rows for rows, _ in batches] == [[1], [0, 2], [3]]  # the longest first
@@ -214,7 +217,7 @@ def test_it_goes_on_after_the_batches_that_are_done(m2m):
         ({"decoding": {"max_new_tokens": 65}}, "max_new_tokens is 65"),
     ],
 )
-def test_mistakes_are_named_before_any_work(nllb, changes, message):
+def test_invalid_arguments_are_an_error_before_any_work(nllb, changes, message):
     arguments = {"texts": TEXTS, "source": "eng_Latn", "target": "spa_Latn", "decoding": SHORT} | changes
     with pytest.raises(InputError, match=message):
         translate(nllb, arguments.pop("texts"), **arguments)

@@ -30,16 +30,14 @@ def scored(model, sentences, **arguments):
 
 @torch.inference_mode()
 def by_hand(model, sentence, context="", end=False):
-    """Follow one sentence token by token."""
+    """Return Σ log p of one sentence, token by token, and the number of its scored tokens."""
     encode = model.tokenizer.encode
-    ids = [model.tokenizer.bos_token_id, *encode(context, add_special_tokens=False)] if context else [
-        model.tokenizer.bos_token_id
-    ]  # fmt: skip
-    total, own = 0.0, encode(sentence, add_special_tokens=False) + [model.tokenizer.eos_token_id] * end
-    for token in own:
+    ids = [model.tokenizer.bos_token_id, *(encode(context, add_special_tokens=False) if context else [])]
+    total, scored_ids = 0.0, encode(sentence, add_special_tokens=False) + [model.tokenizer.eos_token_id] * end
+    for token in scored_ids:
         total += model.model(torch.tensor([ids])).logits[0, -1].double().log_softmax(-1)[token].item()
         ids.append(token)
-    return total, len(own)
+    return total, len(scored_ids)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"context": "I like tea.\n"}, {"end_of_sequence": True}])

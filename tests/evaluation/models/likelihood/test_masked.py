@@ -46,7 +46,7 @@ CONFIGS = {
 }
 SENTENCES = [[CLS, 5, 6, 7, 8, SEP], [CLS, 9, 9, 5, SEP], [CLS, 11, 12, 13, 14, SEP], [CLS, 10, SEP]]
 POSITIONS = [[1, 2, 4], [1, 3], [4], []]
-OWN = [[index in (0, len(ids) - 1) for index in range(len(ids))] for ids in SENTENCES]  # special tokens
+IS_SPECIAL = [[index in (0, len(ids) - 1) for index in range(len(ids))] for ids in SENTENCES]  # special tokens
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +62,12 @@ def build(architecture, tokenizer, dtype=torch.float32, **changes):
     torch.manual_seed(0)
     settings = {**SIZES, **CONFIGS[architecture], **changes}
     if architecture == "DistilBert":
-        for name, its_own in (
+        for name, renamed in (
             ("hidden_size", "dim"),
             ("num_hidden_layers", "n_layers"),
             ("intermediate_size", "hidden_dim"),
         ):
-            settings[its_own] = settings.pop(name)
+            settings[renamed] = settings.pop(name)
         settings["n_heads"] = settings.pop("num_attention_heads")
     config = getattr(transformers, f"{architecture}Config")(**settings)
     model = getattr(transformers, f"{architecture}ForMaskedLM")(config).eval().to(dtype)
@@ -75,21 +75,21 @@ def build(architecture, tokenizer, dtype=torch.float32, **changes):
 
 
 def plain(masked_model, sentences, positions):
-    """One pass for each mask, the whole sentence's logits, nothing shared."""
+    """Return log p by one pass for each mask."""
     log_p, correct = [], []
-    for ids, places in zip(sentences, positions, strict=True):
-        for place in places:
+    for ids, masked in zip(sentences, positions, strict=True):
+        for position in masked:
             row = torch.tensor([ids])
-            row[0, place] = MASK
+            row[0, position] = MASK
             with torch.no_grad():
-                logits = masked_model.model(input_ids=row).logits[0, place].float()
-            log_p.append(float(logits.log_softmax(-1)[ids[place]]))
-            correct.append(int(logits.argmax()) == ids[place])
+                logits = masked_model.model(input_ids=row).logits[0, position].float()
+            log_p.append(float(logits.log_softmax(-1)[ids[position]]))
+            correct.append(int(logits.argmax()) == ids[position])
     return np.array(log_p), np.array(correct)
 
 
 def collect_rows(batches, n):
-    """The rows of all batches in the order they were given in; each must come exactly once."""
+    """Return the results in the order of the rows, and check that each row is yielded once."""
     values, seen = None, np.zeros(n, dtype=int)
     for rows, *results in batches:
         values = values or [np.full(n, np.nan).astype(object) for _ in results]
@@ -115,8 +115,8 @@ def test_equals_a_plain_pass_for_each_mask_with_the_head_at_one_position(archite
     assert (correct == expected_correct).all()
 
 
-def test_a_model_that_gives_all_positions_all_the_same(tokenizer, monkeypatch):
-    """As one would whose encoder hands its output over in another way than by returning it."""
+def test_a_model_that_returns_the_logits_of_all_positions(tokenizer, monkeypatch):
+    """The hook has no effect if the encoder's output has an unusual type."""
     masked_model = build("Bert", tokenizer)
     forward = masked_model.model.bert.forward
 
@@ -142,7 +142,7 @@ def test_a_model_that_gives_all_positions_all_the_same(tokenizer, monkeypatch):
 
 
 def test_prescribed_probabilities(tokenizer):
-    """With a silent encoder the head's bias alone decides: p is the softmax of numbers that we write down."""
+    """With an encoder that returns 0, p is the softmax of the head's bias."""
     masked_model = build("Bert", tokenizer)
     model = masked_model.model
     with torch.no_grad():
@@ -159,14 +159,14 @@ def test_prescribed_probabilities(tokenizer):
 def test_batches_change_nothing(tokenizer, monkeypatch, tokens, memory):
     masked_model = build("Roberta", tokenizer)
     expected = collect_rows(masked_log_probabilities(masked_model, SENTENCES, POSITIONS), 6)
-    expected_unmasked = collect_rows(unmasked_log_probabilities(masked_model, SENTENCES, OWN), 4)
+    expected_unmasked = collect_rows(unmasked_log_probabilities(masked_model, SENTENCES, IS_SPECIAL), 4)
     monkeypatch.setattr(batches, "tokens_per_pass", lambda model: tokens)
     monkeypatch.setattr(batches, "MAX_HOST_BYTES", memory)
     parts = list(masked_log_probabilities(masked_model, SENTENCES, POSITIONS))
     assert len(parts) > 2 and max(len(rows) for rows, *_ in parts) <= (max(1, tokens // 5) if memory > 1 else 1)
-    for found, known in zip(collect_rows(parts, 6), expected, strict=True):
-        np.testing.assert_allclose(found, known, atol=1e-5)
-    unmasked = collect_rows(unmasked_log_probabilities(masked_model, SENTENCES, OWN), 4)
+    for actual, reference in zip(collect_rows(parts, 6), expected, strict=True):
+        np.testing.assert_allclose(actual, reference, atol=1e-5)
+    unmasked = collect_rows(unmasked_log_probabilities(masked_model, SENTENCES, IS_SPECIAL), 4)
     np.testing.assert_allclose(unmasked, expected_unmasked, atol=1e-5)
 
 
@@ -179,12 +179,12 @@ def test_the_order_of_sentences_and_of_masks_changes_nothing(tokenizer):
 
 
 @pytest.mark.parametrize("done", [1, 3, 100])
-def test_a_killed_run_goes_on(tokenizer, monkeypatch, done):
+def test_a_resumed_run_continues(tokenizer, monkeypatch, done):
     monkeypatch.setattr(batches, "tokens_per_pass", lambda model: 6)
     masked_model = build("Bert", tokenizer)
     for of in (
         lambda **options: masked_log_probabilities(masked_model, SENTENCES, POSITIONS, **options),
-        lambda **options: unmasked_log_probabilities(masked_model, SENTENCES, OWN, **options),
+        lambda **options: unmasked_log_probabilities(masked_model, SENTENCES, IS_SPECIAL, **options),
     ):
         everything = list(of())
         rest = list(of(shard=shard_after(everything[:done])))
@@ -194,12 +194,12 @@ def test_a_killed_run_goes_on(tokenizer, monkeypatch, done):
                 assert (one == other).all()
 
 
-def test_nothing_of_ours_stays_on_the_model(tokenizer, monkeypatch):
+def test_hooks_are_removed(tokenizer, monkeypatch):
     masked_model = build("Bert", tokenizer)
     model = masked_model.model
     before = plain(masked_model, SENTENCES, POSITIONS)[0]
     next(masked_log_probabilities(masked_model, SENTENCES, POSITIONS))  # and no further
-    next(unmasked_log_probabilities(masked_model, SENTENCES, OWN))
+    next(unmasked_log_probabilities(masked_model, SENTENCES, IS_SPECIAL))
 
     def fail(*_, **__):
         raise RuntimeError("out of memory")
@@ -208,7 +208,7 @@ def test_nothing_of_ours_stays_on_the_model(tokenizer, monkeypatch):
         patch.setattr(model.cls, "forward", fail)
         for generator in (
             masked_log_probabilities(masked_model, SENTENCES, POSITIONS),
-            unmasked_log_probabilities(masked_model, SENTENCES, OWN),
+            unmasked_log_probabilities(masked_model, SENTENCES, IS_SPECIAL),
         ):
             with pytest.raises(InputError, match="out of memory"):
                 next(generator)
@@ -221,40 +221,40 @@ def test_bfloat16_agrees_within_its_rounding(tokenizer):
     exact, _ = collect_rows(masked_log_probabilities(build("Bert", tokenizer), SENTENCES, POSITIONS), 6)
     rounded_model = build("Bert", tokenizer, torch.bfloat16)
     log_p, _ = collect_rows(masked_log_probabilities(rounded_model, SENTENCES, POSITIONS), 6)
-    # Eight bits of mantissa: 1/256 of a logit, whose size is some units here, times a few layers.
+    # bfloat16 has 8 bits of precision: logits of size 1 to 10 differ by about 1/256 of that in each layer.
     assert 0 < np.abs(log_p - exact).max() < 0.2
-    for found, known in zip(
-        collect_rows(unmasked_log_probabilities(rounded_model, SENTENCES, OWN), 4),
-        collect_rows(unmasked_log_probabilities(build("Bert", tokenizer), SENTENCES, OWN), 4),
+    for rounded, reference in zip(
+        collect_rows(unmasked_log_probabilities(rounded_model, SENTENCES, IS_SPECIAL), 4),
+        collect_rows(unmasked_log_probabilities(build("Bert", tokenizer), SENTENCES, IS_SPECIAL), 4),
         strict=True,
     ):
-        assert np.abs(found - known).max() < 0.2
+        assert np.abs(rounded - reference).max() < 0.2
 
 
 @pytest.mark.parametrize("architecture", ["Bert", "Roberta", "ModernBert", "DistilBert"])
 def test_aul_and_aula_by_their_definition(architecture, tokenizer):
     masked_model = build(architecture, tokenizer)
-    aul, aula = collect_rows(unmasked_log_probabilities(masked_model, SENTENCES, OWN), 4)
+    aul, aula = collect_rows(unmasked_log_probabilities(masked_model, SENTENCES, IS_SPECIAL), 4)
     reference = build(architecture, tokenizer, attn_implementation="eager").model
     for row, ids in enumerate(SENTENCES):
         with torch.no_grad():
             output = reference(input_ids=torch.tensor([ids]), output_attentions=True)
         plain_sum = weighted_sum = 0.0
-        own = range(1, len(ids) - 1)
-        for place in own:
-            log_p = float(output.logits[0, place].log_softmax(-1)[ids[place]])
-            # layers of (1, heads, queries, keys): all that look at this place
-            received = np.mean([layer[0, :, :, place].numpy().mean() for layer in output.attentions])
+        positions = range(1, len(ids) - 1)
+        for position in positions:
+            log_p = float(output.logits[0, position].log_softmax(-1)[ids[position]])
+            # layers of (1, heads, queries, keys): the attention from all queries
+            received = np.mean([layer[0, :, :, position].numpy().mean() for layer in output.attentions])
             plain_sum, weighted_sum = plain_sum + log_p, weighted_sum + log_p * received
-        assert aul[row] == pytest.approx(plain_sum / len(own), abs=1e-5)
-        assert aula[row] == pytest.approx(weighted_sum / len(own), abs=1e-5)
+        assert aul[row] == pytest.approx(plain_sum / len(positions), abs=1e-5)
+        assert aula[row] == pytest.approx(weighted_sum / len(positions), abs=1e-5)
 
 
-def test_equal_sentences_are_run_once(tokenizer):
+def test_equal_sentences_are_computed_once(tokenizer):
     masked_model = build("Bert", tokenizer)
     passes = []
     handle = masked_model.model.bert.register_forward_pre_hook(lambda _module, inputs: passes.append(len(inputs[0])))
-    twice, special = [*SENTENCES, *SENTENCES[::-1]], [*OWN, *OWN[::-1]]
+    twice, special = [*SENTENCES, *SENTENCES[::-1]], [*IS_SPECIAL, *IS_SPECIAL[::-1]]
     aul, aula = collect_rows(unmasked_log_probabilities(masked_model, twice, special), 8)
     handle.remove()
     assert sum(passes) == 4
@@ -266,11 +266,11 @@ def test_a_model_without_attention_has_no_aula(tokenizer):
     torch.manual_seed(0)
     model = transformers.FNetForMaskedLM(transformers.FNetConfig(**settings)).eval()
     masked_model = MaskedModel(model, tokenizer, "without attention", "")
-    aul, aula = collect_rows(unmasked_log_probabilities(masked_model, SENTENCES, OWN), 4)
+    aul, aula = collect_rows(unmasked_log_probabilities(masked_model, SENTENCES, IS_SPECIAL), 4)
     assert np.isfinite(aul).all() and np.isnan(aula).all()
 
 
-def test_encoding_keeps_apart_what_the_tokenizer_added(tokenizer):
+def test_special_tokens_are_flagged(tokenizer):
     masked_model = build("Bert", tokenizer)
     ids, special = encode_sentences(masked_model, ["a b", "z"])
     assert ids == [[CLS, 5, 6, SEP], [CLS, 4, SEP]]  # an unknown word is a token of the sentence
@@ -290,19 +290,19 @@ def test_a_sentence_without_tokens_or_with_too_many(tokenizer):
             encode_sentences(masked_model, ["a", "a " * (room - 1)])
 
 
-def test_nothing_to_score(tokenizer):
+def test_no_positions_yield_no_batches(tokenizer):
     masked_model = build("Bert", tokenizer)
     assert list(masked_log_probabilities(masked_model, SENTENCES, [[]] * 4)) == []
     assert list(unmasked_log_probabilities(masked_model, [], [])) == []
 
 
-def test_broken_weights_are_one_clear_error(tokenizer):
+def test_broken_weights_are_an_error(tokenizer):
     masked_model = build("Bert", tokenizer)
     with torch.no_grad():
         masked_model.model.cls.predictions.bias.fill_(torch.nan)
     for scores in (
         masked_log_probabilities(masked_model, SENTENCES, POSITIONS),
-        unmasked_log_probabilities(masked_model, SENTENCES, OWN),
+        unmasked_log_probabilities(masked_model, SENTENCES, IS_SPECIAL),
     ):
         with pytest.raises(InputError, match="NaN"):
             list(scores)

@@ -1,4 +1,4 @@
-"""Response likelihoods against one row computed naively, and against a model that knows nothing."""
+"""Response likelihoods, compared with a naive computation and with a uniform model."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,7 @@ def tiny(kind):
 
 
 def naive(model, context, response):
-    """Σ log p token by token, one forward call each, from the words themselves."""
+    """Return Σ log p token by token, with one forward pass for each."""
     ids = [WORDS.index(word) for word in context.split()]
     scored = [*(WORDS.index(word) for word in response.split()), 0]
     total = 0.0
@@ -75,7 +75,7 @@ def naive(model, context, response):
 
 @pytest.mark.parametrize("kind", ["dialogue", "chat", "encoder_decoder"])
 @pytest.mark.parametrize("at_once", [1, 20, 640])
-def test_likelihoods_are_those_of_one_row_at_a_time(kind, at_once, monkeypatch):
+def test_likelihoods_equal_one_row_at_a_time(kind, at_once, monkeypatch):
     monkeypatch.setattr(batches, "tokens_per_pass", lambda model: at_once)
     model = tiny(kind)
     contexts, responses = zip(*ROWS, strict=True)
@@ -88,7 +88,7 @@ def test_likelihoods_are_those_of_one_row_at_a_time(kind, at_once, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["dialogue", "chat", "encoder_decoder"])
-def test_a_model_that_knows_nothing_has_the_vocabulary_as_perplexity(kind):
+def test_a_uniform_model_has_the_vocabulary_size_as_perplexity(kind):
     model = tiny(kind)
     with torch.no_grad():
         for parameter in model.model.parameters():
@@ -97,7 +97,7 @@ def test_a_model_that_knows_nothing_has_the_vocabulary_as_perplexity(kind):
     assert np.exp(-log_likelihood.sum() / tokens.sum()) == pytest.approx(len(WORDS))
 
 
-def test_wrong_input_is_one_clear_error():
+def test_invalid_input_is_an_error():
     model = tiny("dialogue")
     with pytest.raises(InputError, match="responses: 1 for 2"):
         response_perplexity(model, ["a", "b"], ["c"])
@@ -107,7 +107,7 @@ def test_wrong_input_is_one_clear_error():
 
 
 @pytest.mark.parametrize("kind", ["dialogue", "chat", "encoder_decoder"])
-def test_likelihoods_in_batches_are_the_same_and_go_on_after_a_kill(kind, monkeypatch):
+def test_batches_of_likelihoods_are_equal_and_resumable(kind, monkeypatch):
     model = tiny(kind)
     contexts, responses = zip(*ROWS, strict=True)
     expected = response_perplexity(model, contexts, responses)
@@ -122,11 +122,11 @@ def test_likelihoods_in_batches_are_the_same_and_go_on_after_a_kill(kind, monkey
     np.testing.assert_array_equal(later[0][1], parts[1][1])
 
 
-def test_what_is_too_long_has_no_likelihood_and_comes_last():
+def test_rows_that_are_too_long_have_nan_and_come_last():
     model = tiny("dialogue")
     batches = list(response_log_likelihoods(model, ["a", "a " * 10, "b"], ["b", "b " * 6, ""]))
     rows, log_likelihood, _ = batches[-1]
     assert rows.tolist() == [1] and np.isnan(log_likelihood).all()
-    found = dict(zip(*map(np.ndarray.tolist, batches[0][::2]), strict=True))
-    assert found == {0: 2, 2: 1}  # an empty response is the end of sequence alone
+    tokens = dict(zip(*map(np.ndarray.tolist, batches[0][::2]), strict=True))
+    assert tokens == {0: 2, 2: 1}  # an empty response is the end of sequence only
     assert list(response_log_likelihoods(model, ["a " * 10], ["b " * 6], shard=WorkShard([0]))) == []

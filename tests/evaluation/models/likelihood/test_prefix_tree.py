@@ -1,4 +1,4 @@
-"""A tree of beginnings scores as plain batches do where a model takes a mask and positions; others are found out."""
+"""Prefix trees have the scores of plain batches; models that do not support them are detected."""
 
 from dataclasses import replace
 
@@ -116,7 +116,7 @@ def test_the_tree_of_three_sentences_by_hand():
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("arguments", [{}, {"context": "i am tall ."}, {"end_of_sequence": True}], ids=str)
-def test_it_equals_plain_scoring(architecture, arguments):
+def test_trees_equal_plain_scoring(architecture, arguments):
     model = built(architecture)
     encoded = encode_sentences(model, SENTENCES, **arguments)
     assert supports_prefix_trees(model, encoded)
@@ -136,14 +136,14 @@ def test_short_sequences_repeat_paths_and_change_nothing(monkeypatch, nodes):
     assert count_positions(model, prefix_tree(encoded.ids)) > whole
 
 
-def test_each_beginning_that_goes_on_is_run_once():
+def test_each_inner_node_is_computed_once():
     model = built("gpt2")
     encoded = encode_sentences(model, SENTENCES)
     beginnings = {tuple(ids[:n]) for ids in encoded.ids for n in range(1, len(ids))}
     assert count_positions(model, prefix_tree(encoded.ids)) == len(beginnings)
 
 
-def test_a_killed_run_goes_on_with_the_next_sequence(monkeypatch):
+def test_a_resumed_run_continues_with_the_next_sequence(monkeypatch):
     monkeypatch.setitem(module.NODES_PER_PASS, "cpu", 12)
     model = built("gpt2")
     encoded = encode_sentences(model, SENTENCES)
@@ -159,12 +159,12 @@ def test_a_killed_run_goes_on_with_the_next_sequence(monkeypatch):
 
 
 @pytest.mark.parametrize("architecture", OTHERS)
-def test_models_that_count_positions_themselves_are_found_out(architecture):
+def test_unsupported_models_are_detected(architecture):
     model = built(architecture)
     assert not supports_prefix_trees(model, encode_sentences(model, SENTENCES))
 
 
-def test_half_precision_differs_by_its_rounding_alone():
+def test_half_precision_differs_by_rounding_only():
     model = built("llama", torch.bfloat16)
     encoded = encode_sentences(model, SENTENCES)
     assert by_tree(model, encoded) == pytest.approx(plain(model, encoded), abs=0.5)
@@ -178,7 +178,7 @@ def test_one_sentence_is_a_tree_too():
     assert by_tree(model, encoded) == pytest.approx(plain(model, encoded), abs=1e-4)
 
 
-def test_broken_weights_are_an_error_and_no_fault_of_trees():
+def test_broken_weights_are_an_error_of_the_model():
     model = built("gpt2")
     encoded = encode_sentences(model, SENTENCES)
     with torch.no_grad():
@@ -188,17 +188,17 @@ def test_broken_weights_are_an_error_and_no_fault_of_trees():
             score(model, encoded)
 
 
-def test_too_little_memory_halves_the_tree_and_does_not_say_that_the_model_takes_none(monkeypatch, caplog):
+def test_running_out_of_memory_halves_the_sequence_and_keeps_the_tree(monkeypatch, caplog):
     model = built("gpt2")
     encoded = encode_sentences(model, SENTENCES)
     expected, forward = plain(model, encoded), model.model.forward
 
-    def short_of_memory(input_ids, **rest):
+    def limited(input_ids, **rest):
         if input_ids.numel() > 12:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return forward(input_ids=input_ids, **rest)
 
-    monkeypatch.setattr(model.model, "forward", short_of_memory)
+    monkeypatch.setattr(model.model, "forward", limited)
     assert supports_prefix_trees(model, encoded)
     assert by_tree(model, encoded) == pytest.approx(expected, abs=1e-4)
     assert "does not fit into memory" in caplog.messages[0]

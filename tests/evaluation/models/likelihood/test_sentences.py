@@ -1,4 +1,4 @@
-"""Σ log p of sentences: each way of scoring goes through the run, and both give the same sums."""
+"""Σ log p of sentences by both methods, which save to the run and have equal sums."""
 
 import numpy as np
 import pandas as pd
@@ -41,6 +41,6 @@ def test_a_tree_and_plain_scoring_agree(model, run, monkeypatch):
     assert saved_rows(run, "sentences") == 4 and 0 < saved_rows(run, "beginnings") < tokens.sum()
 
 
-def test_an_empty_sentence_is_refused(model, run):
+def test_an_empty_sentence_is_an_error(model, run):
     with pytest.raises(InputError, match="has no tokens"):
         sentence_log_likelihoods(run, model, ["", "I love dogs."])
