@@ -1,4 +1,4 @@
-"""Cells are read in blocks of any size; without any response they are cells still, of which nothing can be said."""
+"""Results do not depend on the size of blocks; cells may be empty."""
 
 import numpy as np
 import pytest
@@ -17,26 +17,26 @@ from evenhand.evaluation.statistics.permutation import permutation_p_value
 from evenhand.evaluation.statistics.u_statistics import column_spreads, descriptor_spread
 
 
-def test_what_keeps_no_cell_has_no_rows_and_no_variance():
+def test_an_empty_selection_has_no_rows_and_no_variance():
     """An axis all of whose responses are empty."""
     cells = arrange_cells(np.ones((4, 3)), np.array([0, 0, 0, 0]), np.array([0, 0, 1, 1]))
-    nothing = select_cells(cells, np.zeros(2, dtype=bool))
-    assert (len(nothing.start), len(nothing.count), nothing.n, nothing.n_left_out) == (0, 0, 0, 4)
-    assert np.isnan(variance_of_means(nothing, nothing.mean))
-    assert not list(nothing.blocks())
+    empty = select_cells(cells, np.zeros(2, dtype=bool))
+    assert (len(empty.start), len(empty.count), empty.n, empty.n_left_out) == (0, 0, 0, 4)
+    assert np.isnan(variance_of_means(empty, empty.mean))
+    assert not list(empty.blocks())
 
 
-def test_the_cells_that_are_kept_have_their_rows():
+def test_selected_cells_have_their_rows():
     vectors = np.arange(6.0)[:, None]  # cells of one template: rows 0–1, 2–3, 4–5 with means 0.5, 2.5, 4.5
     cells = arrange_cells(vectors, np.zeros(6, dtype=int), np.array([0, 0, 1, 1, 2, 2]))
-    kept = select_cells(cells, np.array([True, False, True]))
-    (block,) = kept.blocks()
+    selected = select_cells(cells, np.array([True, False, True]))
+    (block,) = selected.blocks()
     assert block.rows.ravel().tolist() == [0, 1, 4, 5] and block.deviations.ravel().tolist() == [-0.5, 0.5] * 2
     assert block.cells.tolist() == [0, 1] and block.sum_by_cell(block.rows).ravel().tolist() == [1, 9]
-    assert variance_of_means(kept, kept.mean) == 4.0  # of 0.5 and 4.5, ddof 0
+    assert variance_of_means(selected, selected.mean) == 4.0  # of 0.5 and 4.5, ddof 0
 
 
-def test_codes_number_the_names_in_their_order_whatever_holds_them():
+def test_codes_number_sorted_names_of_lists_and_arrays():
     names = ["b", "a", "c", "a"]
     for values in (names, np.array(names), np.array(names, dtype=object)):
         assert to_codes(values).tolist() == [1, 0, 2, 0]
@@ -52,45 +52,40 @@ def uneven_responses(rng):
     return vectors, cell % 3, cell // 3
 
 
-def everything(vectors, template, descriptor):
-    """All that is made of cells, as one list of numbers."""
+def cell_statistics(vectors, template, descriptor):
+    """Return all statistics of cells as one list of numbers."""
     cells = arrange_cells(vectors, template, descriptor)
-    sums, found = add_group_sums(cells, [np.array([0, 2]), np.array([1])]), [*cells.mean.ravel(), cells.n_left_out]
+    sums, numbers = add_group_sums(cells, [np.array([0, 2]), np.array([1])]), [*cells.mean.ravel(), cells.n_left_out]
     complete = select_cells(cells, ~np.isin(cells.descriptor, cells.descriptor[cells.count < 2]))
-    for some in (cells, sums):
+    for arranged in (cells, sums):
         for pooled in (False, True):
-            kept = select_cells(some, np.bincount(some.descriptor)[some.descriptor] == 3)
-            spread = descriptor_spread(kept, np.linspace(-1, 2, kept.mean.shape[1]), pooled=pooled)
-            found += [spread.plain.value, spread.plain.variance, spread.corrected.value, spread.corrected.variance]
-            found += [spread.corrected.noise, spread.corrected.freedom]
-            found += spreads_without(kept, np.ones(kept.mean.shape[1]), DESCRIPTORS, pooled=pooled).tolist()
+            selected = select_cells(arranged, np.bincount(arranged.descriptor)[arranged.descriptor] == 3)
+            spread = descriptor_spread(selected, np.linspace(-1, 2, selected.mean.shape[1]), pooled=pooled)
+            numbers += [spread.plain.value, spread.plain.variance, spread.corrected.value, spread.corrected.variance]
+            numbers += [spread.corrected.noise, spread.corrected.freedom]
+            numbers += spreads_without(selected, np.ones(selected.mean.shape[1]), DESCRIPTORS, pooled=pooled).tolist()
     for spread in column_spreads(complete):
-        found += [spread.plain.variance, spread.corrected.variance, *spread.corrected.interval]
+        numbers += [spread.plain.variance, spread.corrected.variance, *spread.corrected.interval]
     finite = np.isfinite(vectors[:]).all(axis=1)
     sums, size = cell_sums(vectors[finite], (3 * descriptor + template)[finite])
-    return [*found, *sums.ravel(), *size, permutation_p_value(cells, 19, np.random.default_rng(0))]
+    return [*numbers, *sums.ravel(), *size, permutation_p_value(cells, 19, np.random.default_rng(0))]
 
 
-@pytest.mark.parametrize("numbers_at_once", [1, 35, 10**6], ids=["a row", "seven rows", "all"])
-@pytest.mark.parametrize("in_memory", [0, 10**9], ids=["file", "array"])
-def test_nothing_depends_on_the_size_of_the_blocks_or_where_rows_lie(monkeypatch, numbers_at_once, in_memory):
+@pytest.mark.parametrize("numbers_per_block", [1, 35, 10**6], ids=["a row", "seven rows", "all"])
+@pytest.mark.parametrize("max_bytes", [0, 10**9], ids=["file", "array"])
+def test_statistics_do_not_depend_on_block_size_or_storage(monkeypatch, numbers_per_block, max_bytes):
     responses = uneven_responses(np.random.default_rng(0))
-    expected = everything(*responses)
-    monkeypatch.setattr(rows, "NUMBERS_PER_BLOCK", numbers_at_once)
-    monkeypatch.setattr(rows, "MAX_BYTES_IN_MEMORY", in_memory)
-    np.testing.assert_allclose(everything(*responses), expected, rtol=1e-5, atol=1e-9)
+    expected = cell_statistics(*responses)
+    monkeypatch.setattr(rows, "NUMBERS_PER_BLOCK", numbers_per_block)
+    monkeypatch.setattr(rows, "MAX_BYTES_IN_MEMORY", max_bytes)
+    np.testing.assert_allclose(cell_statistics(*responses), expected, rtol=1e-5, atol=1e-9)
 
 
-def test_sums_stand_behind_their_columns():
+def test_the_sum_of_a_group_follows_its_columns():
     rng = np.random.default_rng(0)
     vectors, template, descriptor = rng.random((50, 4)), rng.integers(0, 3, 50), rng.integers(0, 4, 50)
     cells = arrange_cells(vectors, template, descriptor)
     (summed,), (whole,) = add_group_sums(cells, [np.array([0, 2]), np.array([1])]).blocks(), cells.blocks()
-    expected = [
-        whole.rows[:, 0],
-        whole.rows[:, 2],
-        whole.rows[:, 0] + whole.rows[:, 2],
-        whole.rows[:, 1],
-        whole.rows[:, 1],
-    ]
+    first, second, third = whole.rows[:, :3].T
+    expected = [first, third, first + third, second, second]
     np.testing.assert_array_equal(summed.rows.T, expected)

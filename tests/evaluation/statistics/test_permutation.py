@@ -1,4 +1,4 @@
-"""The permutation test: against every shuffling, level, and of one mind with the interval."""
+"""The permutation test: against all shuffles, its level, and its agreement with the interval."""
 
 from itertools import permutations
 
@@ -12,14 +12,14 @@ from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 from .test_u_statistics import planted
 
 
-def test_permutation_finds_what_is_planted_and_nothing_else():
+def test_a_planted_bias_is_significant_and_no_bias_is_not():
     rng = np.random.default_rng(12)
     with_bias, without = (planted(rng, size)[0]() for size in (0.3, 0.0))
     assert permutation_p_value(with_bias, 99, rng) == pytest.approx(0.02)  # two-sided: twice 1/100
     assert permutation_p_value(without, 99, rng) > 0.05
 
 
-def test_the_permutation_test_is_level():
+def test_p_values_are_uniform_without_bias():
     rng = np.random.default_rng(7)
     sample, _ = planted(rng, 0.0, descriptors=15, templates=2)
     p_values = np.array([permutation_p_value(sample(), 19, rng) for _ in range(200)])
@@ -28,7 +28,7 @@ def test_the_permutation_test_is_level():
 
 
 def test_the_permutation_test_is_of_the_spread_of_means_over_templates():
-    """Three descriptors, two templates, cells of different sizes, by hand and by every shuffling."""
+    """Two descriptors, two templates, cells of different sizes, by hand and by all shuffles."""
     vectors = np.random.default_rng(3).random((9, 2)).astype(np.float32)
     template, descriptor = np.array([0, 0, 0, 0, 0, 1, 1, 1, 1]), np.array([0, 0, 0, 1, 1, 0, 0, 1, 1])
 
@@ -36,17 +36,17 @@ def test_the_permutation_test_is_of_the_spread_of_means_over_templates():
         cells = [vectors[order][(template == t) & (descriptor == d)].mean(axis=0) for d in (0, 1) for t in (0, 1)]
         return np.array([cells[0] + cells[1], cells[2] + cells[3]]).var(axis=0).sum() / 4
 
-    found = np.array(
+    spreads = np.array(
         [spread([*first, *second]) for first in permutations(range(5)) for second in permutations(range(5, 9))]
     )
     observed = spread(np.arange(9))
-    exact = 2 * min((found >= observed - 1e-9).mean(), (found <= observed + 1e-9).mean())
+    exact = 2 * min((spreads >= observed - 1e-9).mean(), (spreads <= observed + 1e-9).mean())
     p_value = permutation_p_value(arrange_cells(vectors, template, descriptor), 4999, np.random.default_rng(0))
     assert p_value == pytest.approx(min(exact, 1.0), abs=0.03)
 
 
-def test_the_two_tests_ask_for_the_same():
-    """Where nothing is planted, an interval above 0 and p < 0.05 come as often, 2.5 %, and nearly always together."""
+def test_the_p_value_agrees_with_the_interval():
+    """Without bias, an interval above 0 and p < 0.05 are equally frequent, 2.5 %, and nearly always coincide."""
     rng = np.random.default_rng(8)
     sample, _ = planted(rng, 0.0, descriptors=12, templates=3)
     pairs = []
@@ -54,6 +54,6 @@ def test_the_two_tests_ask_for_the_same():
         cells = sample()
         lower = descriptor_spread(cells, pooled=True).corrected.interval[0]
         pairs.append((lower > 0, permutation_p_value(cells, 99, rng) < 0.05))
-    above, found = np.array(pairs).T
-    assert above.mean() < 0.065 and found.mean() < 0.11  # both tails of the test
-    assert (above != found).mean() < 0.08
+    above, significant = np.array(pairs).T
+    assert above.mean() < 0.065 and significant.mean() < 0.11  # both tails of the test
+    assert (above != significant).mean() < 0.08
