@@ -14,9 +14,9 @@ from evenhand.evaluation.families.generation_bias.report.report_data import HEAD
 from evenhand.evaluation.rating.crowd import crowd_pairs, read_crowd_votes
 from evenhand.evaluation.rating.metric import rating_scores
 from evenhand.evaluation.rating.page import page
-from evenhand.evaluation.rating.pairs import OFFENSIVE, SIDES, drawn_pairs, left_out, read_pairs
+from evenhand.evaluation.rating.pairs import OFFENSIVE, SIDES, exclusion_reasons, read_pairs, sample_pairs
 from evenhand.evaluation.rating.questions import leave_out_file, load_leave_out, load_questions, questions_file
-from evenhand.evaluation.rating.server import Rating, listen, rating_app, serve, token_of
+from evenhand.evaluation.rating.server import Rating, listen, load_token, rating_app, serve
 from evenhand.evaluation.rating.votes import VOTES, Votes, read_votes
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
@@ -66,8 +66,8 @@ def _sample_pairs(settings: RateSettings) -> None:
         if run is None:
             return
         all_pairs = read_pairs(settings.before, settings.after)
-        reasons = left_out(all_pairs, lists)
-        pairs = drawn_pairs(all_pairs[reasons.isna()], settings.pairs, settings.seed)
+        reasons = exclusion_reasons(all_pairs, lists)
+        pairs = sample_pairs(all_pairs[reasons.isna()], settings.pairs, settings.seed)
         if pairs.empty:
             raise InputError(f"leave_out: no pair of {settings.before} and {settings.after} is left to rate.")
         write_table(run.folder / f"{PAIRS}.parquet", pairs)
@@ -91,7 +91,7 @@ def _signature(settings: RateSettings, run: Run, questions: dict[str, str]) -> d
 def _serve(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str], seed: int) -> None:
     folder = settings.output_dir
     with run_lock(folder), Votes(folder / VOTES) as votes, listen(settings.host, settings.port) as listening:
-        token, (address, port) = token_of(folder), listening.getsockname()[:2]
+        token, (address, port) = load_token(folder), listening.getsockname()[:2]
         app = rating_app(Rating(pairs, questions, votes, seed), token, settings.host)
         hostname = f"[{address}]" if ":" in address else address
         print(f"Rate at http://{hostname}:{port}/{token}/ (end with Ctrl-C; every vote is saved)", flush=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.rating.pairs import AFTER, BEFORE, FIRST, other
+from evenhand.evaluation.rating.pairs import AFTER, BEFORE, FIRST, other_side
 from evenhand.evaluation.rating.votes import Vote, rater_name
 from evenhand.evaluation.results import PROMPT_ID, TEXT
 
@@ -60,6 +60,6 @@ def read_crowd_votes(path: Path, pairs: pd.DataFrame, questions: Iterable[str]) 
         rater, left = rater_name(row["rater"] or ""), first[row[PROMPT_ID]]
         if not rater:
             raise InputError(f"import_votes: {path}, row {number}: rater is empty; give each rater a name.")
-        choice = {"1": left, "2": other(left), "skip": None}[row["choice"]]
+        choice = {"1": left, "2": other_side(left), "skip": None}[row["choice"]]
         votes.append(Vote(rater, row[PROMPT_ID], row["question"], choice, left, now))
     return votes

@@ -18,7 +18,7 @@ from evenhand.evaluation.results import AXIS, DESCRIPTOR, PROMPT_ID, TEXT, BiasS
 PAIRS, VOTES = "pairs", "votes"  # what is counted
 METRICS = {PAIRS: PAIR_WIN_RATE, VOTES: WIN_RATE}
 EVEN = 50.0  # percent of the votes: neither model is preferred
-EXAMPLES, LONGEST_NAME = 12, 60
+EXAMPLES, MAX_NAME_LENGTH = 12, 60
 
 say = Sentences(__file__)
 
@@ -106,7 +106,7 @@ def _rater_section(scores: Sequence[BiasScore]) -> Section:
     found = [score for score in scores if score.metric == LEFT_SHARE]
     rows = tuple(
         Row(
-            sanitize(score.group.get(RATER, "all"), LONGEST_NAME),
+            sanitize(score.group.get(RATER, "all"), MAX_NAME_LENGTH),
             (score_cell(score), Cell(f"{score.n:,}"), Cell(f"{score.n_left_out:,}")),
             score_marks("before", score),
         )
@@ -131,9 +131,9 @@ def _example(row: Mapping[str, Any], counts: pd.Series, questions: Mapping[str, 
         f"{name} {counts.get((row[PROMPT_ID], name, BEFORE), 0)} : {counts.get((row[PROMPT_ID], name, AFTER), 0)}"
         for name in questions
     )
-    heading = f"{_axis_name(row[AXIS])} · {sanitize(row[DESCRIPTOR], LONGEST_NAME)} · {', '.join(won)}"
+    heading = f"{_axis_name(row[AXIS])} · {sanitize(row[DESCRIPTOR], MAX_NAME_LENGTH)} · {', '.join(won)}"
     return Example(heading, tuple((side, ((row[side], False),)) for side in (BEFORE, AFTER)), row[TEXT])
 
 
 def _axis_name(axis: str) -> str:
-    return sanitize(axis.replace("_", " "), LONGEST_NAME)
+    return sanitize(axis.replace("_", " "), MAX_NAME_LENGTH)

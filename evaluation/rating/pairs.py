@@ -39,7 +39,7 @@ def read_pairs(before: Path, after: Path) -> pd.DataFrame:
     return rows.assign(**{OFFENSIVE: offensive if judged else None})
 
 
-def left_out(pairs: pd.DataFrame, lists: Mapping[str, Sequence[str]]) -> pd.Series:
+def exclusion_reasons(pairs: pd.DataFrame, lists: Mapping[str, Sequence[str]]) -> pd.Series:
     """Return why each pair is left out, or None: its template, its descriptor, an offensive or twice the same response.
 
     Of several reasons the first one counts. Two responses that are alike give a rater nothing to choose.
@@ -52,7 +52,7 @@ def left_out(pairs: pd.DataFrame, lists: Mapping[str, Sequence[str]]) -> pd.Seri
     return found
 
 
-def drawn_pairs(pairs: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
+def sample_pairs(pairs: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     """Return n of the pairs at random, or all, in a random order that every rater has: who stops early has judged what
     the others began with. Half of them, by chance, have the response of `before` FIRST.
     """
@@ -66,6 +66,6 @@ def left_side(rater: str, prompt_id: str, seed: int) -> str:
     return SIDES[hashlib.sha256(f"{seed}\0{rater}\0{prompt_id}".encode()).digest()[0] % 2]
 
 
-def other(side: str) -> str:
+def other_side(side: str) -> str:
     """Return the other one of "before" and "after"."""
     return SIDES[1 - SIDES.index(side)]

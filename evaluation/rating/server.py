@@ -28,7 +28,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Mount, Route
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.rating.pairs import left_side, other
+from evenhand.evaluation.rating.pairs import left_side, other_side
 from evenhand.evaluation.rating.votes import Item, Vote, Votes, rater_name
 from evenhand.evaluation.report.html import style_sheet
 from evenhand.evaluation.report.numbers import sanitize
@@ -37,9 +37,9 @@ from evenhand.evaluation.runs.files import atomic_write, disk_full_message, is_d
 
 TOKEN = "token"  # file of a rating's folder: the link stays the same when the server is started again
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-LONGEST_BODY = 1 << 14  # bytes of an answer
-SECONDS_TO_CLOSE = 3  # for what a browser keeps open
-SECONDS_FOR_BODY = 10  # until an answer has arrived whole; uvicorn has no such limit
+MAX_BODY_BYTES = 1 << 14  # bytes of an answer
+CLOSE_SECONDS = 3  # for what a browser keeps open
+BODY_SECONDS = 10  # until an answer has arrived whole; uvicorn has no such limit
 HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -70,7 +70,7 @@ class Rating:
     def vote(self, rater: str, item: Item, button: str) -> Vote:
         """Return the vote that a button means: "left", "right" or "skip"."""
         left = left_side(rater, item[0], self.seed)
-        choice = {"left": left, "right": other(left), "skip": None}[button]
+        choice = {"left": left, "right": other_side(left), "skip": None}[button]
         return Vote(rater, *item, choice, left, _now())
 
 
@@ -133,7 +133,7 @@ def listen(host: str, port: int) -> socket.socket:
         raise InputError(f"port: {host}:{port} cannot be listened on ({error}); --port 0 takes a free one.") from None
 
 
-def token_of(folder: Path) -> str:
+def load_token(folder: Path) -> str:
     """Return the token of a rating's link, made once and readable by the user alone."""
     path = folder / TOKEN
     if not path.exists():
@@ -159,7 +159,7 @@ def server_config(app: Starlette) -> uvicorn.Config:
         access_log=False,  # paths have the token
         proxy_headers=False,
         server_header=False,
-        timeout_graceful_shutdown=SECONDS_TO_CLOSE,
+        timeout_graceful_shutdown=CLOSE_SECONDS,
     )
 
 
@@ -170,7 +170,7 @@ async def _read_form(request: Request) -> dict[str, str]:
         HTTPException: the body is not UTF-8 or incomplete (400), or does not arrive in time (408).
     """
     try:
-        async with asyncio.timeout(SECONDS_FOR_BODY):
+        async with asyncio.timeout(BODY_SECONDS):
             body = await request.body()
         return {name: values[0] for name, values in parse_qs(body.decode(), errors="strict").items()}
     except UnicodeDecodeError:
@@ -178,7 +178,7 @@ async def _read_form(request: Request) -> dict[str, str]:
     except ClientDisconnect:
         raise HTTPException(400, "This is no vote: the connection was closed before its end.") from None
     except TimeoutError:
-        text = f"This is no vote: it did not arrive whole in {SECONDS_FOR_BODY} seconds."
+        text = f"This is no vote: it did not arrive whole in {BODY_SECONDS} seconds."
         raise HTTPException(408, text, headers={"Connection": "close"}) from None
 
 
@@ -192,7 +192,7 @@ def _refusal(request: Request, token: str, host: str) -> tuple[str, int] | None:
     if request.method == "POST":
         if urlsplit(headers.get("origin", "")).netloc != headers.get("host"):
             return "Answers from other sites are refused.", 403
-        if not headers.get("content-length", "").isdigit() or int(headers["content-length"]) > LONGEST_BODY:
+        if not headers.get("content-length", "").isdigit() or int(headers["content-length"]) > MAX_BODY_BYTES:
             return "This is no vote.", 413
     return None
 
@@ -209,7 +209,7 @@ def _pair_page(rating: Rating, rater: str) -> Response:
     row, names = rating.pairs.loc[place], list(rating.questions)
     left = left_side(rater, prompt_id, rating.seed)
     context |= {"prompt_id": prompt_id, "question": question, "prompt": row[TEXT]}
-    context |= {"left": row[left], "right": row[other(left)], "text": rating.questions[question]}
+    context |= {"left": row[left], "right": row[other_side(left)], "text": rating.questions[question]}
     numbers = {"pair": place + 1, "pairs": len(rating.pairs), "asked": names.index(question) + 1, "asks": len(names)}
     return _page("pair.html.j2", **context, **numbers)
 

@@ -22,7 +22,7 @@ from evenhand.evaluation.results import PROMPT_ID
 log = logging.getLogger("evenhand")
 
 VOTES = "votes.jsonl"
-LONGEST_NAME = 60  # characters
+MAX_NAME_LENGTH = 60  # characters
 Item = tuple[str, str]  # the prompt_id of a pair, and the name of a question
 
 
@@ -52,10 +52,10 @@ class Votes:
         Raises:
             InputError: it cannot be read or written, or a line is no vote.
         """
-        self._votes = _replayed(path)
+        self._votes = _replay(path)
         try:
             self._file = path.open("ab", buffering=0)
-            whole = _whole_length(path)
+            whole = _complete_length(path)
             if whole < path.stat().st_size:
                 log.warning("%s: a vote that was being written when the server was killed is not kept", path)
                 os.truncate(path, whole)
@@ -125,7 +125,7 @@ def rater_name(text: str) -> str:
     """
     spaced = " ".join(text.split())  # first, because tabs and line ends are control characters, too
     seen = "".join(each for each in spaced if not unicodedata.category(each).startswith("C"))
-    return " ".join(unicodedata.normalize("NFC", seen).split())[:LONGEST_NAME].rstrip()
+    return " ".join(unicodedata.normalize("NFC", seen).split())[:MAX_NAME_LENGTH].rstrip()
 
 
 def read_votes(path: Path) -> pd.DataFrame:
@@ -134,15 +134,15 @@ def read_votes(path: Path) -> pd.DataFrame:
     Raises:
         InputError: the file cannot be read, or a line is no vote.
     """
-    return pd.DataFrame(map(asdict, _replayed(path).values()), columns=list(Vote.__dataclass_fields__))
+    return pd.DataFrame(map(asdict, _replay(path).values()), columns=list(Vote.__dataclass_fields__))
 
 
-def _replayed(path: Path) -> dict[tuple[str, str, str], Vote]:
+def _replay(path: Path) -> dict[tuple[str, str, str], Vote]:
     """Return the votes of a file by rater, prompt and question, in the order in which they were given."""
     votes: dict[tuple[str, str, str], Vote] = {}
     number = 0
     try:
-        text = path.read_bytes()[: _whole_length(path)].decode() if path.exists() else ""
+        text = path.read_bytes()[: _complete_length(path)].decode() if path.exists() else ""
         for number, line in enumerate(text.split("\n")[:-1], start=1):  # noqa: B007 – it is in the error
             record = json.loads(line)
             if record.pop("undo", False):
@@ -159,6 +159,6 @@ def _replayed(path: Path) -> dict[tuple[str, str, str], Vote]:
     return votes
 
 
-def _whole_length(path: Path) -> int:
+def _complete_length(path: Path) -> int:
     """Return how many bytes of a file are whole lines."""
     return path.read_bytes().rfind(b"\n") + 1

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from evenhand.evaluation.rating.pairs import drawn_pairs
+from evenhand.evaluation.rating.pairs import sample_pairs
 from evenhand.evaluation.rating.server import Rating
 from evenhand.evaluation.rating.votes import Votes
 
@@ -28,7 +28,7 @@ def made_up_pairs(n: int, **own: list[str]) -> pd.DataFrame:
 
 def rating(folder: Path, n: int = 2, **own: list[str]) -> Rating:
     """Return a rating of n pairs by two questions, whose votes go into the folder."""
-    return Rating(drawn_pairs(made_up_pairs(n, **own), n, 0), QUESTIONS, Votes(folder / "votes.jsonl"), 0)
+    return Rating(sample_pairs(made_up_pairs(n, **own), n, 0), QUESTIONS, Votes(folder / "votes.jsonl"), 0)
 
 
 def vote_table(choices: dict[str, dict[str, str]], question: str = "preference") -> pd.DataFrame:

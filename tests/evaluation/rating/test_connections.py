@@ -73,7 +73,7 @@ def test_a_disconnect_in_mid_body_is_no_error_of_the_server(served, judged):
 
 
 def test_a_body_shorter_than_announced_is_given_up(served, judged, monkeypatch):
-    monkeypatch.setattr(rating_server, "SECONDS_FOR_BODY", 0.5)
+    monkeypatch.setattr(rating_server, "BODY_SECONDS", 0.5)
     with served.post(100) as connection:
         connection.settimeout(5)
         connection.sendall(b"rater=anna&choice=left")
@@ -86,7 +86,7 @@ def test_a_body_shorter_than_announced_is_given_up(served, judged, monkeypatch):
 
 def test_the_limit_is_of_the_whole_body(served, monkeypatch):
     """A byte now and then does not keep a connection open."""
-    monkeypatch.setattr(rating_server, "SECONDS_FOR_BODY", 0.5)
+    monkeypatch.setattr(rating_server, "BODY_SECONDS", 0.5)
     with served.post(100) as connection:
         connection.settimeout(0.1)
         for _ in range(50):

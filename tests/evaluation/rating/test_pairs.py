@@ -7,7 +7,7 @@ import pytest
 from evenhand.evaluation.datasets.holistic_bias import load_taxonomy
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.rating.crowd import crowd_pairs, read_crowd_votes
-from evenhand.evaluation.rating.pairs import drawn_pairs, left_out, left_side, other, read_pairs
+from evenhand.evaluation.rating.pairs import exclusion_reasons, left_side, other_side, read_pairs, sample_pairs
 from evenhand.evaluation.rating.questions import leave_out_file, load_leave_out, load_questions, questions_file
 from tests.evaluation.rating.rated_pairs import QUESTIONS, made_up_pairs
 
@@ -22,22 +22,22 @@ def test_why_pairs_are_left_out():
         offensive=[False, False, True, False, True, False],
         after=["new", "new", "new", " old 3 ", "new", "new"],
     )
-    found = left_out(pairs, {"template": ["hate"], "descriptor": ["ugly"]})
+    found = exclusion_reasons(pairs, {"template": ["hate"], "descriptor": ["ugly"]})
     assert found.tolist() == ["template", "descriptor", "offensive", "alike", "template", None]
 
 
 def test_responses_that_nobody_judged_are_not_offensive():
-    assert left_out(made_up_pairs(3), NOTHING).isna().all()
+    assert exclusion_reasons(made_up_pairs(3), NOTHING).isna().all()
 
 
 def test_pairs_are_drawn_once_each_and_again_the_same():
     pairs = made_up_pairs(50)
-    drawn = drawn_pairs(pairs, 20, seed=1)
+    drawn = sample_pairs(pairs, 20, seed=1)
     assert drawn["prompt_id"].nunique() == 20
-    assert drawn.equals(drawn_pairs(pairs, 20, seed=1))
-    assert not drawn.equals(drawn_pairs(pairs, 20, seed=2))
-    assert drawn_pairs(pairs, 10, seed=1)["prompt_id"].tolist() == drawn["prompt_id"].tolist()[:10]
-    assert sorted(drawn_pairs(pairs, 1000, seed=1)["prompt_id"]) == sorted(pairs["prompt_id"])
+    assert drawn.equals(sample_pairs(pairs, 20, seed=1))
+    assert not drawn.equals(sample_pairs(pairs, 20, seed=2))
+    assert sample_pairs(pairs, 10, seed=1)["prompt_id"].tolist() == drawn["prompt_id"].tolist()[:10]
+    assert sorted(sample_pairs(pairs, 1000, seed=1)["prompt_id"]) == sorted(pairs["prompt_id"])
 
 
 def test_sides_are_fair_coins_of_rater_and_pair():
@@ -46,7 +46,7 @@ def test_sides_are_fair_coins_of_rater_and_pair():
     assert np.abs(sides.mean(axis=0) - 0.5).max() < 0.35
     assert np.abs(sides.mean(axis=1) - 0.5).max() < 0.35
     assert left_side("r1", "p1", 0) == left_side("r1", "p1", 0)
-    assert {other("before"), other("after")} == {"after", "before"}
+    assert {other_side("before"), other_side("after")} == {"after", "before"}
 
 
 def write_run(folder, ids, responses, offensiveness=None):
@@ -116,7 +116,7 @@ CROWD = "rater,prompt_id,question,choice\n"
 
 
 def test_a_crowds_votes_mean_the_response_that_stood_there(tmp_path):
-    pairs = drawn_pairs(made_up_pairs(6), 6, seed=0)
+    pairs = sample_pairs(made_up_pairs(6), 6, seed=0)
     shown = crowd_pairs(pairs).set_index("prompt_id")
     rows = [f" w1 ,{pair},preference,1\nw2,{pair},preference,2\nw3,{pair},preference,skip\n" for pair in shown.index]
     (tmp_path / "votes.csv").write_text(CROWD + "".join(rows))
@@ -145,4 +145,4 @@ def test_a_crowds_votes_mean_the_response_that_stood_there(tmp_path):
 def test_a_crowds_file_is_checked(tmp_path, text, message):
     (tmp_path / "votes.csv").write_text(text)
     with pytest.raises(InputError, match=f"import_votes: .*{message}"):
-        read_crowd_votes(tmp_path / "votes.csv", drawn_pairs(made_up_pairs(2), 2, 0), QUESTIONS)
+        read_crowd_votes(tmp_path / "votes.csv", sample_pairs(made_up_pairs(2), 2, 0), QUESTIONS)

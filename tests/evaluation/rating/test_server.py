@@ -9,8 +9,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.rating.pairs import left_side, other
-from evenhand.evaluation.rating.server import LONGEST_BODY, listen, rating_app, token_of
+from evenhand.evaluation.rating.pairs import left_side, other_side
+from evenhand.evaluation.rating.server import MAX_BODY_BYTES, listen, load_token, rating_app
 from evenhand.evaluation.rating.votes import read_votes
 from tests.evaluation.rating.awkward_names import NAMES
 from tests.evaluation.rating.rated_pairs import rating
@@ -63,7 +63,7 @@ def test_a_whole_session(client, judged, tmp_path):
     assert votes["prompt_id"].tolist() == [first, first, second, second]
     assert votes["question"].tolist() == ["preference", "humanness"] * 2
     choices = votes["choice"].astype(object).where(votes["choice"].notna(), None).tolist()
-    assert choices == [left[0], other(left[1]), None, left[3]]
+    assert choices == [left[0], other_side(left[1]), None, left[3]]
 
 
 def test_each_side_shows_the_response_that_its_vote_means(client, judged):
@@ -71,7 +71,7 @@ def test_each_side_shows_the_response_that_its_vote_means(client, judged):
         form = form_of(page := shown(client))
         texts = re.findall(r'<span class="answer" dir="auto">(\w+) \d</span>', page.text)
         left = left_side("anna", form["prompt_id"], 0)
-        assert texts == [{"before": "old", "after": "new"}[side] for side in (left, other(left))]
+        assert texts == [{"before": "old", "after": "new"}[side] for side in (left, other_side(left))]
         answer(client, "left")
 
 
@@ -181,7 +181,7 @@ def test_a_name_that_points_here_is_refused_where_only_this_machine_is_served(ju
 
 
 def test_a_body_that_is_too_long_is_refused(client):
-    data = {"choice": "left", "rater": "x" * LONGEST_BODY}
+    data = {"choice": "left", "rater": "x" * MAX_BODY_BYTES}
     assert client.post(f"/{TOKEN}/vote", data=data, headers={"Origin": ORIGIN}).status_code == 413
     headers = {"Origin": ORIGIN, "Transfer-Encoding": "chunked"}
     assert client.post(f"/{TOKEN}/vote", content=iter([b"choice=left"]), headers=headers).status_code == 413
@@ -239,9 +239,9 @@ def test_without_a_name_the_way_leads_to_the_first_page(client):
 
 
 def test_the_token_stays_and_is_the_users_own(tmp_path):
-    token = token_of(tmp_path)
+    token = load_token(tmp_path)
     assert len(token) == 32
-    assert token_of(tmp_path) == token
+    assert load_token(tmp_path) == token
     assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
 
 
@@ -252,9 +252,9 @@ def test_a_token_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
         with pytest.raises(InputError, match="no space is left"):
-            token_of(tmp_path)
+            load_token(tmp_path)
     assert not list(tmp_path.iterdir())
-    assert len(token_of(tmp_path)) == 32
+    assert len(load_token(tmp_path)) == 32
 
 
 def test_a_port_that_is_taken_is_one_error():

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.rating.votes import LONGEST_NAME, Vote, Votes, rater_name, read_votes
+from evenhand.evaluation.rating.votes import MAX_NAME_LENGTH, Vote, Votes, rater_name, read_votes
 from tests.evaluation.rating.awkward_names import NAMES
 
 
@@ -141,7 +141,7 @@ AWKWARD = (
 def test_a_normal_form_stays_as_it_is(text):
     name = rater_name(text)
     assert rater_name(name) == name
-    assert len(name) <= LONGEST_NAME
+    assert len(name) <= MAX_NAME_LENGTH
     assert name == " ".join(name.split()) == unicodedata.normalize("NFC", name)
     assert not any(unicodedata.category(character).startswith("C") for character in name)
 
