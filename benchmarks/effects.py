@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from evenhand.evaluation.families.generation_bias.effects import DISCOVERY_LEVEL, FAMILY_LEVEL, effects
+from evenhand.evaluation.families.generation_bias.effects.table import DISCOVERY_LEVEL, FAMILY_LEVEL, effects
 from evenhand.evaluation.families.generation_bias.metric import StyledResponses
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells
 from evenhand.evaluation.statistics.effects import Effects, descriptor_effects

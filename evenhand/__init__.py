@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.datasets.mentions import clean_response
     from evenhand.evaluation.datasets.style_clusters import load_style_clusters
     from evenhand.evaluation.errors import InputError
+    from evenhand.evaluation.families.generation_bias.effects.table import effects
     from evenhand.evaluation.families.generation_bias.metric import (
         StyledResponses,
         compare_generation_bias,
@@ -28,6 +29,7 @@ __all__ = [
     "StyledResponses",
     "clean_response",
     "compare_generation_bias",
+    "effects",
     "generation_bias",
     "label_responses",
     "load_style_classifier",
@@ -43,6 +45,7 @@ _MODULES = {
     "evaluation.datasets.mentions": ("clean_response",),
     "evaluation.datasets.style_clusters": ("load_style_clusters",),
     "evaluation.errors": ("InputError",),
+    "evaluation.families.generation_bias.effects.table": ("effects",),
     "evaluation.families.generation_bias.metric": (
         "StyledResponses",
         "compare_generation_bias",

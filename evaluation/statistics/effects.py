@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
 from evenhand.evaluation.statistics.cells import Cells
 from evenhand.evaluation.statistics.covariances import sum_by
@@ -30,6 +31,7 @@ from evenhand.evaluation.statistics.multiple_testing import benjamini_hochberg
 from evenhand.evaluation.statistics.shrinkage import fit_prior, shrink
 
 NUMBERS_IN_BATCH = 1 << 25  # float32 numbers of the permuted effects held at once: 128 MiB
+LEVEL, POWER = 0.05, 0.8  # of the smallest detectable effect
 MAX_Z, BINS_PER_Z = 64, 128  # the grid on which permuted |z| are counted
 
 
@@ -41,7 +43,8 @@ class Effects:
     probability, effects in [−1, 1], 0 without bias. z: effect in standard errors under the null hypothesis.
     p: p-value of each effect alone. p_family: p-value adjusted for all effects together (step-down max-T): the
     probability of even one false effect among those at or below α is at most α. q: p-values adjusted for the false
-    discovery rate. shrunk, low, high: the effect shrunk toward 0, and its 95 % interval.
+    discovery rate. shrunk, low, high: the effect shrunk toward 0, and its 95 % interval. detectable: the size of an
+    effect that has `p_family` ≤ 0.05 with 80 % probability; inf without permutations.
     """
 
     mean: np.ndarray
@@ -53,6 +56,7 @@ class Effects:
     shrunk: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    detectable: np.ndarray
 
 
 def descriptor_effects(
@@ -86,10 +90,13 @@ def descriptor_effects(
     error = np.sqrt(factors @ total)
     inverse = np.divide(1.0, error, out=np.zeros_like(error), where=error > 1e-9).astype(np.float32)
     z = effect * inverse
-    p, p_family = _permutation_p_values(cells, templates, units, columns, inverse, z, kinds, permutations, rng)
+    p, p_family, critical = _permutation_p_values(
+        cells, templates, units, columns, inverse, z, kinds, permutations, rng
+    )
     shrunk, low, high = _shrunk_effects(effect, mean - effect, factors @ within, kinds)
     q = benjamini_hochberg(p.ravel()).reshape(p.shape)
-    return Effects(mean, effect, z, p, p_family, q, shrunk, low, high)
+    detectable = (critical + stats.norm.ppf(POWER)) * error
+    return Effects(mean, effect, z, p, p_family, q, shrunk, low, high, detectable)
 
 
 def _shrunk_effects(effect: np.ndarray, average: np.ndarray, variance: np.ndarray, kinds: list[slice]) -> np.ndarray:
@@ -196,11 +203,11 @@ def _permutation_p_values(
     kinds: list[slice],
     permutations: int,
     rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the p-value of each effect alone, and the one adjusted for all effects, (u, c) each."""
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return the p-value of each effect alone and adjusted for all effects, (u, c) each, and the critical |z|."""
     order = np.argsort(-np.abs(z), axis=None, kind="stable")
     observed = (np.abs(z).ravel()[order] * (1 - 1e-5)).astype(np.float32)  # equal but for rounding counts as equal
-    as_large = np.zeros(z.size, dtype=np.int64)
+    as_large, largest = np.zeros(z.size, dtype=np.int64), []
     bins = MAX_Z * BINS_PER_Z
     counts, offset = np.zeros((len(kinds), z.shape[1], bins), dtype=np.int64), np.arange(z.shape[1]) * bins
     groups, clusters = units[units.shape[1] :].astype(np.float32), columns[:, len(columns) :].astype(np.float32)
@@ -208,7 +215,9 @@ def _permutation_p_values(
         for effects in batch:
             of_units = np.concatenate([effects, groups @ effects])
             null = np.abs(np.concatenate([of_units, of_units @ clusters], axis=1) * inverse_error)
-            as_large += np.maximum.accumulate(null.ravel()[order][::-1])[::-1] >= observed
+            successive = np.maximum.accumulate(null.ravel()[order][::-1])[::-1]
+            as_large += successive >= observed
+            largest.append(float(successive[0]))
             place = np.minimum(null * BINS_PER_Z, bins - 1).astype(np.int64) + offset
             for count, kind in zip(counts, kinds, strict=True):
                 count += np.bincount(place[kind].ravel(), minlength=count.size).reshape(count.shape)
@@ -220,4 +229,5 @@ def _permutation_p_values(
         place = np.minimum(np.abs(z[kind]) * BINS_PER_Z, bins - 1).astype(np.int64)
         p[kind] = (above[column, place] + 1) / (permutations * (kind.stop - kind.start) + 1)
     p[inverse_error == 0] = 1.0
-    return p, p_family.reshape(z.shape)
+    critical = float(np.quantile(largest, 1 - LEVEL, method="higher")) if largest else np.inf
+    return p, p_family.reshape(z.shape), critical

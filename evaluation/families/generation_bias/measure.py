@@ -38,6 +38,7 @@ from evenhand.evaluation.families.generation_bias.costs.scores import (
     text_scores,
     unfinished_share,
 )
+from evenhand.evaluation.families.generation_bias.effects.table import effects
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.settings import (
     FIRST,
@@ -54,6 +55,7 @@ from evenhand.evaluation.runs.run import Run
 
 __all__ = ["measure", "write_prompts"]
 
+EFFECTS = "effects"
 MAX_SAMPLES_TRACKED = 200
 
 
@@ -114,6 +116,9 @@ def _bias_scores(
             seed=config.seed,
             signature=signature,
         )
+        if config.settings.permutations:
+            permuted = {"permutations": config.settings.permutations, "seed": config.seed}
+            run.table(EFFECTS, lambda: effects(measured.styled(), clusters, **permuted))
         if UNSEEN in measured.shared:
             unseen = measured.shared[UNSEEN].to_numpy(dtype=bool)
             for seen, rows in (("yes", ~unseen), ("no", unseen)):

@@ -9,6 +9,7 @@ from evenhand.evaluation.families.generation_bias.changes.tables import chosen_s
 from evenhand.evaluation.families.generation_bias.collect.response_file import has_no_templates
 from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, random_samples, read_styled_run
 from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOOD_METRICS
+from evenhand.evaluation.families.generation_bias.effects.section import effects_section
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, ReportData
 from evenhand.evaluation.families.generation_bias.report.sections import content_page, say
 from evenhand.evaluation.report.page import Page
@@ -30,7 +31,8 @@ def page(measured: FamilyRun, known: ReportContext) -> Page:
             signature=measured.signature(HEADLINE),
         )
     )
-    return replace(content, signature_lines=measured.signature_lines(HEADLINE))
+    sections = [effects_section(measured.table("effects")), *content.sections] if measured.has("effects") else None
+    return replace(content, sections=sections or content.sections, signature_lines=measured.signature_lines(HEADLINE))
 
 
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, known: ReportContext) -> Page:

@@ -18,7 +18,7 @@ SHOWN, WORTH_A_LOOK, OPEN = "shown", "worth a look", "open"
 FAMILY_LEVEL, DISCOVERY_LEVEL = 0.05, 0.10
 COLUMNS = (
     *("kind", "unit", "axis", "outcome", "name", "mean", "average", "effect", "shrunk", "low", "high"),
-    *("z", "p", "q", "p_family", "certainty", "n"),
+    *("detectable", "z", "p", "q", "p_family", "certainty", "n"),
 )
 
 
@@ -43,10 +43,11 @@ def effects(
     Returns:
         kind ("descriptor" or a key of `groups`), unit (its name), axis, outcome ("style" or "cluster"), name;
         mean: mean probability; average: the same over all descriptors on the same templates; effect: mean − average,
-        in [−1, 1], 0 without bias; shrunk, low, high: the effect shrunk toward 0 with its 95 % interval; z, p, q,
-        p_family: as `descriptor_effects` returns them; certainty: "shown" (p_family ≤ 0.05: with a probability of
-        95 % no effect shown is false), "worth a look" (q ≤ 0.10: about one in ten of these is false) or "open";
-        n: responses of the unit. The largest |shrunk| first. Empty with fewer than two descriptors.
+        in [−1, 1], 0 without bias; shrunk, low, high: the effect shrunk toward 0 with its 95 % interval; detectable:
+        the size of an effect that is shown with a probability of 80 %; z, p, q, p_family: as in `Effects`;
+        certainty: "shown" (p_family ≤ 0.05: with a probability of 95 % none of these effects is false), "worth a look"
+        (q ≤ 0.10: about one in ten of these is false) or "open"; n: responses of the unit. Rows with the largest
+        |shrunk| come first. Empty with fewer than two descriptors.
 
     >>> frame = {"template": ["t"] * 4, "descriptor": ["a", "a", "b", "b"], "axis": ["x"] * 4}
     >>> styled = StyledResponses(np.eye(2).repeat(2, axis=0), *frame.values(), ["s", "r"])
@@ -91,7 +92,7 @@ def effects(
         columns=["outcome", "name"],
     )
     table = pd.concat(units, ignore_index=True).merge(outcomes, how="cross")
-    for name in ("mean", "effect", "shrunk", "low", "high", "z", "p", "q", "p_family"):
+    for name in ("mean", "effect", "shrunk", "low", "high", "detectable", "z", "p", "q", "p_family"):
         table[name] = getattr(found, name).ravel()
     table["average"] = table["mean"] - table["effect"]
     shown, look = table["p_family"] <= FAMILY_LEVEL, table["q"] <= DISCOVERY_LEVEL
