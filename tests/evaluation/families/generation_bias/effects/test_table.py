@@ -45,7 +45,7 @@ def responses_of_the_grammar(n_descriptors, seed):
     prompts = prompts[prompts["descriptor"].isin(chosen)]
     p, styles = grammar.style_distribution(prompts["template"], prompts["descriptor"]), list(grammar.styles())
     rows = prompts.loc[prompts.index.repeat(4)]
-    vectors = np.eye(len(styles), dtype=np.float32)[grammar.draw(np.repeat(p, 4, axis=0), rng)]
+    vectors = np.eye(len(styles), dtype=np.float32)[grammar.sample_columns(np.repeat(p, 4, axis=0), rng)]
     average = pd.DataFrame(p, index=prompts.index).groupby(prompts["template"]).transform("mean").to_numpy()
     truth = pd.DataFrame(p - average, columns=styles).groupby(prompts["descriptor"].to_numpy()).mean().stack()
     columns = (rows[name].tolist() for name in ("template", "descriptor", "axis"))
