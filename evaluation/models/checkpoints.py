@@ -50,9 +50,7 @@ def load_network(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return a model, with an adapter merged into its base, and its tokenizer.
 
-    Args:
-        class_for: returns the auto class for a model and its config, or raises an InputError for an unsuitable
-            architecture.
+    `class_for` returns the auto class for a model and its config, or raises an InputError.
 
     Raises:
         InputError: The name is not a model, its weights are pickled or incomplete, or its tokenizer is missing or does
@@ -92,8 +90,7 @@ def load_config(model: CheckpointSettings) -> PreTrainedConfig:
 def load_weights(auto_class: Any, model: CheckpointSettings, optional: tuple[str, ...] = ()) -> PreTrainedModel:
     """Return the model of an auto class with all its weights read from safetensors.
 
-    Args:
-        optional: prefixes of the names of weights that may be missing.
+    Weights whose names start with a prefix in `optional` may be missing.
 
     Raises:
         InputError: The weights cannot be read, or the checkpoint lacks some of them.

@@ -14,8 +14,7 @@ CONFIG_FILE = "config.json"
 def classifier_labels(name: str, revision: str | None = None, base: str | None = None) -> tuple[str, ...]:
     """Return the labels of a classifier on the hub or in a folder, in the order of its outputs.
 
-    Args:
-        base: the base model of an adapter; by default the model that the adapter names.
+    `base` replaces the base model that an adapter names.
 
     Raises:
         InputError: The config.json cannot be read, or `check_labels` rejects it.
@@ -56,13 +55,7 @@ def labels_sha256(labels: Sequence[str]) -> str:
 
 
 def find_label(labels: Sequence[str], label: str | None, classifier: str, field: str) -> int:
-    """Return the index of a label.
-
-    Args:
-        labels: the labels of the classifier.
-        label: the label, or None, which raises the error.
-        classifier: the classifier's name in the error.
-        field: the setting that the error names.
+    """Return the index of a label; `classifier` and `field` are the names of classifier and setting in the error.
 
     Raises:
         InputError: The classifier does not have the label; the error lists its labels.

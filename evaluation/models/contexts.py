@@ -221,8 +221,7 @@ def decode_responses(
     A response is None if the model never ended its reasoning.
 
     Args:
-        contexts: token ids of the contexts.
-        generated: the token ids that the model generated after each context.
+        contexts, generated: token ids of each context, and of the model's output after it.
     """
     tokenizer = dialogue_model.tokenizer
     if dialogue_model.kind == "chat":

@@ -119,16 +119,6 @@ def to_style_vectors(classifier: StyleClassifier, probabilities: np.ndarray) -> 
     return probabilities
 
 
-def label_probability(
-    classifier: StyleClassifier,
-    label: int,
-    texts: Sequence[str],
-    on_progress: Callable[[int], None] = lambda rows: None,
-) -> np.ndarray:
-    """Return the probability of one label for each text, float32 (n,) in [0, 1]; NaN for a blank text."""
-    return label_probabilities(classifier, texts, on_progress)[:, label]
-
-
 def is_multi_label(classifier: StyleClassifier) -> bool:
     """Return whether a text can have several labels (`problem_type` of the classifier's config)."""
     return classifier.model.config.problem_type == "multi_label_classification"

@@ -19,7 +19,7 @@ from evenhand.evaluation.families.offensiveness.metric import (
     offensive_share,
 )
 from evenhand.evaluation.models.classifier_labels import find_label
-from evenhand.evaluation.models.styles import label_probability, load_style_classifier
+from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
 from evenhand.evaluation.results import TEXT, BiasScore
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.environment import package_versions
@@ -76,7 +76,7 @@ def _classified(run: Run, config: MeasureConfig) -> pd.DataFrame:
     chunks = np.split(np.arange(len(distinct)), range(CHUNK_SIZE, len(distinct), CHUNK_SIZE))
     for shard in parts.unfinished_shards():
         batches = (
-            (chunk, label_probability(classifier, label, [distinct[row] for row in chunk]))
+            (chunk, label_probabilities(classifier, [distinct[row] for row in chunk])[:, label])
             for chunk in shard.unfinished_batches(chunks)
         )
         parts.save(shard, batches, "offensiveness", "texts")

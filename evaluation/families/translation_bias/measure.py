@@ -18,7 +18,7 @@ from evenhand.evaluation.families.translation_bias.shares import added_toxicity,
 from evenhand.evaluation.families.translation_bias.sources import load_comparable_references, make_source_tables
 from evenhand.evaluation.models.classifier_labels import find_label
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
-from evenhand.evaluation.models.styles import label_probability, load_style_classifier
+from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
 from evenhand.evaluation.models.translation import translate
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.runs import processes
@@ -114,7 +114,7 @@ def _toxicity(settings: ClassifierSettings, translations: pd.DataFrame, signatur
     label = find_label(classifier.labels, settings.label, classifier.name, "toxicity.label")
     texts = [*translations["text"], *translations[TRANSLATION]]
     with progress(len(texts), "toxicity", "texts") as advance:
-        probabilities = label_probability(classifier, label, texts, on_progress=advance)
+        probabilities = label_probabilities(classifier, texts, on_progress=advance)[:, label]
     source, translation = np.split(np.asarray(probabilities), 2)
     facts = as_settings(settings) | {"revision": classifier.revision}
     return added_toxicity(source, translation, {**signature, "offensiveness_classifier": facts})

@@ -19,7 +19,7 @@ from evenhand.evaluation.models import batches, styles
 from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label
 from evenhand.evaluation.models.styles import (
     classify_texts,
-    label_probability,
+    label_probabilities,
     load_style_classifier,
     style_vectors,
 )
@@ -93,26 +93,26 @@ def test_long_texts_are_truncated_and_counted(tmp_path, caplog):
     assert [part[2].tolist() for part in classify_texts(classifier, ["a", "b " * 15])] == [[False, True]]
 
 
-def test_the_probability_of_one_label(tmp_path):
+def test_label_probabilities(tmp_path):
     classifier = load_style_classifier(save_classifier(tmp_path))
     texts, done = ["a b", " ", "c", "a b"], []
-    probability = label_probability(classifier, 1, texts, on_progress=done.append)
-    np.testing.assert_allclose(probability, style_vectors(classifier, texts)[:, 1])
-    assert probability.shape == (4,) and np.isnan(probability[1]) and sum(done) == 4
+    probabilities = label_probabilities(classifier, texts, on_progress=done.append)
+    np.testing.assert_allclose(probabilities, style_vectors(classifier, texts))
+    assert probabilities.shape == (4, 3) and np.isnan(probabilities[1]).all() and sum(done) == 4
     classifier.model.config.problem_type = "multi_label_classification"
     with torch.no_grad():
         logit = classifier.model(input_ids=torch.tensor([[WORDS.index("c")]])).logits[0, 1]
-    assert label_probability(classifier, 1, texts)[2] == pytest.approx(1 / (1 + np.exp(-float(logit))), abs=1e-5)
-    np.testing.assert_allclose(style_vectors(classifier, texts)[0].sum(), 1, atol=1e-5)  # styles are always shared out
+    assert label_probabilities(classifier, texts)[2, 1] == pytest.approx(1 / (1 + np.exp(-float(logit))), abs=1e-5)
+    np.testing.assert_allclose(style_vectors(classifier, texts)[0].sum(), 1, atol=1e-5)
 
 
 def test_multi_label_style_vectors_sum_to_1(tmp_path):
     classifier = load_style_classifier(save_classifier(tmp_path))
     classifier.model.config.problem_type = "multi_label_classification"
-    shares = style_vectors(classifier, ["a b", " ", "c"])
-    each = np.stack([label_probability(classifier, label, ["a b", " ", "c"]) for label in range(3)], axis=1)
-    np.testing.assert_allclose(shares, each / each.sum(1, keepdims=True), atol=1e-6)
-    assert np.isnan(shares[1]).all() and shares.dtype == np.float32
+    vectors = style_vectors(classifier, ["a b", " ", "c"])
+    probabilities = label_probabilities(classifier, ["a b", " ", "c"])
+    np.testing.assert_allclose(vectors, probabilities / probabilities.sum(1, keepdims=True), atol=1e-6)
+    assert np.isnan(vectors[1]).all() and vectors.dtype == np.float32
 
 
 def test_an_unknown_label_is_an_error_that_lists_the_labels(tmp_path):
