@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, bias_shown
+from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, is_bias_significant
 from evenhand.evaluation.families.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.report.numbers import score_text
@@ -81,7 +81,7 @@ class Plan:
         if self.allow_no_bias:
             return ""
         pooled = find_score(read_scores(self.before / SCORES), HEADLINE)
-        if bias_shown(pooled):
+        if is_bias_significant(pooled):
             return ""
         return (
             f"the base model shows no bias: pooled FGB* is {score_text(pooled)} ({display_name(str(self.before))}), so "

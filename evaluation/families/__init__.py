@@ -199,7 +199,7 @@ class FamilyPage(Protocol):
     """The module `page` of a family."""
 
     @abstractmethod
-    def page(self, measured: FamilyRun, known: ReportContext) -> "Page":
+    def page(self, run: FamilyRun, context: ReportContext) -> "Page":
         """Return the report of one run."""
 
 
@@ -207,7 +207,9 @@ class ComparedPage(FamilyPage, Protocol):
     """The module `page` of a family whose runs can be compared."""
 
     @abstractmethod
-    def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun, known: ReportContext) -> "Page":
+    def comparison_page(
+        self, before: FamilyRun, after: FamilyRun, changes: FamilyRun, context: ReportContext
+    ) -> "Page":
         """Return the report of two runs side by side."""
 
 

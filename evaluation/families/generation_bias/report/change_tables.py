@@ -1,4 +1,4 @@
-"""The tables of what changed, as the paper shows it (002, Tables 14 and 15, C.2.1 and Figures 3, 5 and 6)."""
+"""The tables of changes between two runs (paper 002, Tables 14 and 15, C.2.1 and Figures 3, 5 and 6)."""
 
 import math
 from collections.abc import Mapping
@@ -20,126 +20,127 @@ from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, score_cell
 from evenhand.evaluation.results import BiasScore
 
-say = Sentences(__file__)
+text = Sentences(__file__)
 
-STYLES_SHOWN, MOVED_SHOWN = 12, 3  # the descriptors at each end
-PARROTS_SHOWN = 10
-LONGEST_NAME = 60
-NOTHING = Table("", (), ())
+MAX_STYLES, MAX_MOVES, MAX_PARROTING = 12, 3, 10  # rows; descriptors with the largest falls, or rises, of a style
+MAX_NAME = 60
+EMPTY = Table("", (), ())
 
 
-def style_change_table(content: ReportData) -> Table:
+def style_change_table(data: ReportData) -> Table:
     """Return the styles whose variance between descriptors changed most, the largest fall first (Table 15)."""
-    frame = _shown_styles(content)
+    frame = _most_changed_styles(data)
     if frame is None:
-        return NOTHING
-    comparisons = [_comparison(row, sanitize(row["style"], LONGEST_NAME), HEADLINE) for row in frame.to_dict("records")]
-    n, fell = len(content.tables["style_changes"]), int((content.tables["style_changes"]["change"] < 0).sum())
+        return EMPTY
+    comparisons = [_comparison(row, sanitize(row["style"], MAX_NAME), HEADLINE) for row in frame.to_dict("records")]
+    n, n_fell = len(data.tables["style_changes"]), int((data.tables["style_changes"]["change"] < 0).sum())
     name = f"{metric_of(HEADLINE).label} of single styles, {UNIT}"
     caption = f"{name}: the {len(frame)} of {n} that changed most"
-    return replace(bias_table(caption, "style", comparisons, compared=True), note=say.styles_fell(n, fell))
+    return replace(bias_table(caption, "style", comparisons, is_comparison=True), note=text.styles_note(n, n_fell))
 
 
-def moved_table(content: ReportData) -> Table:
-    """Return, for the same styles, the mean probability and the descriptors for which it moved most (Table 15)."""
-    frame, moved = _shown_styles(content), content.tables.get("moved_descriptors")
+def mean_style_table(data: ReportData) -> Table:
+    """Return the mean probability of the same styles, and the descriptors with its largest changes (Table 15)."""
+    frame, moved = _most_changed_styles(data), data.tables.get("moved_descriptors")
     if frame is None or moved is None:
-        return NOTHING
+        return EMPTY
     rows = []
     for row in frame.to_dict("records"):
-        of_style = moved[moved["style"] == row["style"]].sort_values("change", kind="stable")
-        fell, rose = of_style[of_style["change"] < 0], of_style[of_style["change"] > 0].iloc[::-1]
+        style_moves = moved[moved["style"] == row["style"]].sort_values("change", kind="stable")
+        fell, rose = style_moves[style_moves["change"] < 0], style_moves[style_moves["change"] > 0].iloc[::-1]
         means = f"{_percentage(row['mean_before'])} → {_percentage(row['mean_after'])}"
-        cells = (Cell(means), *(Cell(_moves(end.head(MOVED_SHOWN)), prose=True) for end in (fell, rose)))
-        rows.append(Row(sanitize(row["style"], LONGEST_NAME), cells))
-    return Table(say.moved_caption, ("style", "mean", "fell most", "rose most"), tuple(rows), say.moved_note)
+        cells = (Cell(means), *(Cell(_moves(end.head(MAX_MOVES)), prose=True) for end in (fell, rose)))
+        rows.append(Row(sanitize(row["style"], MAX_NAME), cells))
+    return Table(
+        text.mean_styles_caption, ("style", "mean", "fell most", "rose most"), tuple(rows), text.mean_styles_note
+    )
 
 
-def phrase_tables(content: ReportData) -> tuple[list[Table], list[Table]]:
-    """Return the share of responses with each phrase by set of descriptors (Table 14), in two parts.
+def phrase_tables(data: ReportData) -> tuple[list[Table], list[Table]]:
+    """Return the share of responses with each phrase by set of descriptors (Table 14), as two lists of tables.
 
-    First, for each set, the phrases that it is expected to draw; then its other phrases, and all of them for all other
-    descriptors. Phrases that no response of any set contains, before or after, are named under the first table alone.
+    The first list has, for each set, the phrases that are expected for it. The second has its other phrases, and all
+    phrases for all other descriptors. A note under the first table names the phrases that no response contains.
     """
-    frame = content.tables.get("phrases")
+    frame = data.tables.get("phrases")
     if frame is None or frame.empty:
         return [], []
-    said = frame.groupby(["group", "phrase"])[["before", "after"]].transform("max").max(axis=1) > 0
-    own, others = [], []
-    for name, rows in frame[said].groupby("set", sort=False):
-        expected = rows["group"] == name
-        for tables, part in ((own, rows[expected]), (others, rows[~expected])):
+    occurs = frame.groupby(["group", "phrase"])[["before", "after"]].transform("max").max(axis=1) > 0
+    expected_tables, other_tables = [], []
+    for name, rows in frame[occurs].groupby("set", sort=False):
+        is_expected = rows["group"] == name
+        for tables, part in ((expected_tables, rows[is_expected]), (other_tables, rows[~is_expected])):
             if len(part):
-                tables.append(_phrase_table(name, part, named=tables is own or not expected.any()))
-    silent = [f"“{sanitize(phrase, LONGEST_NAME)}”" for phrase in dict.fromkeys(frame.loc[~said, "phrase"])]
-    if silent:
-        first = own or others or [Table("Phrases", (), ())]
-        first[0] = replace(first[0], note=f"{first[0].note} {say.silent_phrases(silent)}".strip())
-        own = own or ([] if others else first)
-    return own, others
+                tables.append(_phrase_table(name, part, is_named=tables is expected_tables or not is_expected.any()))
+    absent = [f"“{sanitize(phrase, MAX_NAME)}”" for phrase in dict.fromkeys(frame.loc[~occurs, "phrase"])]
+    if absent:
+        first = expected_tables or other_tables or [Table("Phrases", (), ())]
+        first[0] = replace(first[0], note=f"{first[0].note} {text.absent_phrases(absent)}".strip())
+        expected_tables = expected_tables or ([] if other_tables else first)
+    return expected_tables, other_tables
 
 
-def _phrase_table(name: str, frame: pd.DataFrame, named: bool) -> Table:
+def _phrase_table(name: str, frame: pd.DataFrame, is_named: bool) -> Table:
     comparisons = []
     for _, group in frame.groupby("group", sort=False):
         for row in group.sort_values("before", ascending=False, kind="stable").to_dict("records"):
-            kind = "" if row["group"] == name else f" ({sanitize(row['group'], LONGEST_NAME)})"
-            comparisons.append(_comparison(row, f"“{sanitize(row['phrase'], LONGEST_NAME)}”{kind}", "phrase_share"))
+            kind = "" if row["group"] == name else f" ({sanitize(row['group'], MAX_NAME)})"
+            comparisons.append(_comparison(row, f"“{sanitize(row['phrase'], MAX_NAME)}”{kind}", "phrase_share"))
     first, is_rest = frame.iloc[0], name == OTHER_DESCRIPTORS
-    descriptors = [sanitize(descriptor, LONGEST_NAME) for descriptor in first["descriptors"]]
-    kind = "a phrase" if named or is_rest else "another phrase"
-    caption = say.phrases_caption(kind, sanitize(name, LONGEST_NAME), is_rest, len(descriptors))
-    note = say.phrases_note(descriptors if named and not is_rest else [], first["n"], first["n_left_out"])
-    table = bias_table(caption, "phrase", comparisons, compared=True, decimals=1)
+    descriptors = [sanitize(descriptor, MAX_NAME) for descriptor in first["descriptors"]]
+    kind = "a phrase" if is_named or is_rest else "another phrase"
+    caption = text.phrases_caption(kind, sanitize(name, MAX_NAME), is_rest, len(descriptors))
+    note = text.phrases_note(descriptors if is_named and not is_rest else [], first["n"], first["n_left_out"])
+    table = bias_table(caption, "phrase", comparisons, is_comparison=True, decimals=1)
     return replace(table, rows=tuple(replace(row, direction=0) for row in table.rows), note=note)
 
 
-def parroting_table(content: ReportData) -> Table:
+def parroting_table(data: ReportData) -> Table:
     """Return the descriptors whose share of responses that repeat the prompt changed most (C.2.1)."""
-    frame = content.tables.get("parroting")
+    frame = data.tables.get("parroting")
     if frame is None:
-        return NOTHING
+        return EMPTY
     changed = frame[frame["change"] != 0]
-    largest = changed["change"].abs().sort_values(ascending=False, kind="stable").index[:PARROTS_SHOWN]
+    largest = changed["change"].abs().sort_values(ascending=False, kind="stable").index[:MAX_PARROTING]
     rows = []
     for row in changed.loc[sorted(largest)].to_dict("records"):
         shares = [Cell(number(100 * row[side], 1, side == "change")) for side in ("before", "after", "change")]
         b = Cell("" if math.isnan(row["mean_b"]) else number(row["mean_b"] * PER_UNIT))
-        axis = Cell(sanitize(row["axis"], LONGEST_NAME), prose=True)
-        rows.append(Row(sanitize(row["descriptor"], LONGEST_NAME), (axis, *shares, b, Cell(f"{row['n']:,}"))))
+        axis = Cell(sanitize(row["axis"], MAX_NAME), prose=True)
+        rows.append(Row(sanitize(row["descriptor"], MAX_NAME), (axis, *shares, b, Cell(f"{row['n']:,}"))))
     columns = ("descriptor", "axis", "before", "after", "change", f"mean b, {UNIT}", "responses")
-    return Table(say.parroting_caption(len(rows), len(frame)), columns, tuple(rows))
+    return Table(text.parroting_caption(len(rows), len(frame)), columns, tuple(rows))
 
 
-def frequency_table(content: ReportData) -> Table:
+def frequency_table(data: ReportData) -> Table:
     """Return the rank correlation of a cluster's mean probability with the descriptor's frequency (Figures 3, 5, 6)."""
     scores = {
         (score.group["cluster"], score.group["run"]): score
-        for score in content.differences
+        for score in data.differences
         if score.metric == "frequency_rho"
     }
     sides = ("before", "after")
     rows = [
         Row(
-            sanitize(cluster, LONGEST_NAME),
+            sanitize(cluster, MAX_NAME),
             tuple(score_cell(scores.get((cluster, side))) for side in sides),
         )
         for cluster in dict.fromkeys(cluster for cluster, _ in scores)
     ]
-    return Table(say.frequency_caption, ("style cluster", *sides), tuple(rows), say.frequency_note) if rows else NOTHING
+    return Table(text.frequency_caption, ("style cluster", *sides), tuple(rows), text.frequency_note) if rows else EMPTY
 
 
-def _shown_styles(content: ReportData) -> pd.DataFrame | None:
-    """Return the styles that changed most in size and have an interval, the largest fall first; None without any."""
-    frame = content.tables.get("style_changes")
+def _most_changed_styles(data: ReportData) -> pd.DataFrame | None:
+    """Return the styles with the largest changes, the largest fall first; None if no change is defined."""
+    frame = data.tables.get("style_changes")
     if frame is None or frame["change"].isna().all():
         return None
-    largest = frame["change"].abs().sort_values(ascending=False, kind="stable").index[:STYLES_SHOWN]
+    largest = frame["change"].abs().sort_values(ascending=False, kind="stable").index[:MAX_STYLES]
     return frame.loc[sorted(largest)]
 
 
 def _comparison(row: Mapping[str, Any], label: str, metric: str) -> Comparison:
-    """Return a row of a table (before, after, change, each with _low and _high; p_value, n, reason) as scores."""
+    """Return a row with before, after and change (each with _low and _high), p_value, n and reason as scores."""
     scores = {}
     for side in ("before", "after", "change"):
         bounds = (row[f"{side}_low"], row[f"{side}_high"])
@@ -151,14 +152,14 @@ def _comparison(row: Mapping[str, Any], label: str, metric: str) -> Comparison:
             row["n"],
             None if any(map(math.isnan, bounds)) else bounds,
             None if math.isnan(row["p_value"]) else row["p_value"],
-            reason=row["reason"] or "no reason was given",
+            reason=row["reason"] or "unknown reason",
         )
     return Comparison(label, "", scores["before"], scores["after"], scores["change"])
 
 
 def _moves(frame: pd.DataFrame) -> str:
     return "; ".join(
-        f"{sanitize(row.descriptor, LONGEST_NAME)} {_percentage(row.before)}\u00a0→\u00a0{_percentage(row.after)}"
+        f"{sanitize(row.descriptor, MAX_NAME)} {_percentage(row.before)}\u00a0→\u00a0{_percentage(row.after)}"
         for row in frame.itertuples()
     )
 

@@ -1,4 +1,4 @@
-"""What a report shows: scores side by side, which before belongs to which after, and whether it changed."""
+"""The data of a report: scores of one run, or of two runs in pairs with their changes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,18 +16,17 @@ HEADLINE = "fgb_pooled_corrected"
 BIAS_METRICS = tuple(metric.name for metric in BIAS)
 
 
-def bias_shown(score: BiasScore | None) -> bool:
-    """Whether a bias can be told from none: its 95 % interval lies above 0.
+def is_bias_significant(score: BiasScore | None) -> bool:
+    """Return whether the 95 % interval of a bias score is above 0. All verdicts use this rule.
 
-    The one rule of all verdicts: only such a bias can be reduced. The permutation test of the same score asks for as
-    much (its p-value is two-sided), and decides nothing: other cuts have none.
+    Only such a bias can be reduced. The permutation test does not decide, since only the overall score has one.
     """
     return score is not None and score.interval is not None and score.interval[0] > 0
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One metric of one cut, before and after; what was not measured is None."""
+    """A metric before and after, for all responses or one group; a score that is not measured is None."""
 
     label: str
     metric: str
@@ -39,10 +38,10 @@ class Comparison:
 
     @property
     def direction(self) -> int:
-        """-1 if the score fell, 1 if it rose, 0 if neither can be said.
+        """−1 if the score fell significantly, 1 if it rose, else 0.
 
-        Judged by the 95 % interval of the paired difference; without one, by two 95 % intervals that do not
-        overlap, which is stricter. A bias that is not shown before cannot have become less.
+        By the 95 % interval of the paired difference. Without a difference, the 95 % intervals before and after must
+        not overlap, which is stricter. A bias that is not significant before cannot fall.
         """
         if self.before is None or self.after is None:
             return 0
@@ -53,49 +52,50 @@ class Comparison:
             upper = self.after.interval[1] - self.before.interval[0]
         else:
             return 0
-        return (lower > 0) - (upper < 0 and (self.shown or self.metric not in BIAS_METRICS))
+        return (lower > 0) - (upper < 0 and (self.has_bias_before or self.metric not in BIAS_METRICS))
 
     @property
-    def shown(self) -> bool:
-        """Whether there is a bias before: see `bias_shown`; a reduction is defined only where there is."""
-        return bias_shown(self.before) or math.isfinite(value_or(self.reduction, math.nan))
+    def has_bias_before(self) -> bool:
+        """Whether the bias before is significant; a reduction is defined only if it is."""
+        return is_bias_significant(self.before) or math.isfinite(value_or(self.reduction, math.nan))
 
     @property
-    def defined(self) -> bool:
+    def is_defined(self) -> bool:
         """Whether both sides have a value."""
         return math.isfinite(self.change)
 
     @property
     def change(self) -> float:
-        """After less before; NaN where one of them is not defined."""
+        """After minus before; NaN if either is undefined."""
         return value_or(self.after, math.nan) - value_or(self.before, math.nan)
 
     @property
     def relative_change(self) -> float:
-        """After over before, less 1; NaN where that is not defined."""
+        """After / before − 1; NaN if undefined."""
         before = value_or(self.before, math.nan)
         return self.change / before if before else math.nan
 
     @property
     def digits(self) -> int:
-        """How many decimals the values of both sides need, times 1000."""
+        """The decimals for the values before and after, times 1000."""
         return decimals_of([replace(self, truth=None)])
 
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything that a report shows. Without `model_after` it is the report of a single measurement.
+    """The data of a report on one run, or on two runs if `model_after` is set. Scores are paired by metric and group.
 
-    Scores are paired by metric and group. `differences` holds, under the metric names `<metric>_difference` (after
-    minus before, in the metric's units: a fall is negative) and `<metric>_reduction` (the fraction of the before
-    value that is gone: 0.8 is a fall by 80 %), the paired comparisons with interval and p-value; with the group "seen"
-    ("yes" or "no") those of what was tuned on and of what was not, with the group "classifier" ("second") those by a
-    second ruler; and the rank correlations `parroting_rho` and `frequency_rho`. `truth` holds what is known without
-    sampling, under the same metric names and groups.
-
-    `tables` are those of a comparison, by name (`changes.py`). `samples` and `chosen_samples`, to descriptors of the
-    highest b, are as `rows.side_by_side` returns them. `unseen_by` says what was kept from tuning: "descriptor",
-    "axis" or "template". `notes` are sentences that the reader must know. `decoding` says how responses were drawn.
+    Attributes:
+        differences: scores of the comparison, among them `<metric>_difference` (after − before, in the metric's units)
+            and `<metric>_reduction` (1 − after / before). The group "seen" is "yes" for the part of the prompts that
+            tuning used and "no" for the rest; the group "classifier" is "second" for the second style classifier.
+        truth: exact scores of a testbed model, with the same metrics and groups.
+        notes: sentences at the top of the report.
+        tables: tables of the comparison by name (`page.TABLES`).
+        samples, chosen_samples: responses, as `collect.rows.paired_samples` returns them; the chosen ones are to the
+            descriptors with the highest mean b.
+        unseen_by: what tuning left out: "descriptor", "axis" or "template".
+        decoding: how the responses were decoded, for readers.
     """
 
     model: str
@@ -113,49 +113,49 @@ class ReportData:
     decoding: str = ""
 
     @property
-    def compared(self) -> bool:
-        """Whether there is an "after"."""
+    def is_comparison(self) -> bool:
+        """Whether the report compares two runs."""
         return self.model_after is not None
 
-    def comparisons(self, metric: str, cut: str | None = None) -> list[Comparison]:
-        """Return the comparisons of a metric: one for everything, or one for each value of `cut`, largest first."""
+    def comparisons(self, metric: str, breakdown: str | None = None) -> list[Comparison]:
+        """Return the overall comparison of a metric, or one per group of a breakdown (as "axis"), largest first."""
         groups = dict.fromkeys(
             tuple(score.group.items())
             for score in (*self.scores_before, *self.scores_after)
-            if score.metric == metric and list(score.group) == ([] if cut is None else [cut])
+            if score.metric == metric and list(score.group) == ([] if breakdown is None else [breakdown])
         )
-        found = [
-            self._comparison(metric_of(metric).label if cut is None else group[0][1], metric, dict(group))
+        rows = [
+            self._comparison(metric_of(metric).label if breakdown is None else group[0][1], metric, dict(group))
             for group in groups
         ]
-        return sorted(found, key=lambda row: (-value_or(row.before or row.after, -math.inf), row.label))
+        return sorted(rows, key=lambda row: (-value_or(row.before or row.after, -math.inf), row.label))
 
     def overall(self, metric: str) -> Comparison | None:
-        """Return the comparison of a metric over everything, if it was measured."""
+        """Return the comparison of a metric over all responses, None if it was not measured."""
         return next(iter(self.comparisons(metric)), None)
 
     def checks(self) -> list[Comparison]:
-        """Return the headline for what was tuned on, for what was not, and by the second style classifier.
+        """Return pooled FGB* of prompts that tuning used, of other prompts, and by the second style classifier.
 
-        What these were before and after is taken from the paired difference where it is not among the scores.
+        Scores before and after that were not measured are computed from the paired difference.
         """
-        things = {"axis": "axes"}.get(self.unseen_by, f"{self.unseen_by}s")
-        cuts = {
-            ("seen", "yes"): f"{things} tuned on",
-            ("seen", "no"): f"{things} never tuned on",
+        units = {"axis": "axes"}.get(self.unseen_by, f"{self.unseen_by}s")
+        groups = {
+            ("seen", "yes"): f"{units} tuned on",
+            ("seen", "no"): f"{units} never tuned on",
             ("classifier", "second"): "by the second style classifier",
         }
-        found = []
-        for cut, label in cuts.items():
-            row = self._comparison(label, HEADLINE, dict([cut]))
+        rows = []
+        for group, label in groups.items():
+            row = self._comparison(label, HEADLINE, dict([group]))
             change = row.difference
             if change is not None and change.ideal is not None and math.isfinite(change.value):
                 plain = replace(change, metric=HEADLINE, ideal=0.0, interval=None, p_value=None)
                 before = row.before or replace(plain, value=-change.ideal)
                 row = replace(row, before=before, after=row.after or replace(plain, value=change.value - change.ideal))
             if row.before is not None or change is not None:
-                found.append(row)
-        return found
+                rows.append(row)
+        return rows
 
     def _comparison(self, label: str, metric: str, group: Mapping[str, str]) -> Comparison:
         return Comparison(
@@ -170,6 +170,6 @@ class ReportData:
 
 
 def decimals_of(comparisons: Sequence[Comparison]) -> int:
-    """Return how many decimals a table of these needs, times 1000."""
+    """Return the decimals for a table of these comparisons, times 1000."""
     scores = (score for row in comparisons for score in (row.before, row.after, row.truth) if score is not None)
     return decimals_for(score.value * PER_UNIT for score in scores)

@@ -18,128 +18,132 @@ from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import without_marks
 from evenhand.evaluation.results import display_name
 
-say = Sentences(__file__)
+text = Sentences(__file__)
 
-SAMPLES_SHOWN = 6  # the rest can be unfolded
+MAX_SAMPLES = 6  # the rest is folded
 
 
-def content_page(content: ReportData) -> Page:
-    """Return the report; what is undefined shows its reason, and what was not measured has no place in it."""
-    row, compared = content.overall(HEADLINE), content.compared
-    planted = tables.planted_table(content)
-    names = display_name(content.model) if not compared else before_after(content.model, content.model_after)
+def report_page(data: ReportData) -> Page:
+    """Return the report. An undefined score has its reason; a score that was not measured is left out."""
+    row, is_comparison = data.overall(HEADLINE), data.is_comparison
+    truth = tables.truth_table(data)
+    names = display_name(data.model) if not is_comparison else before_after(data.model, data.model_after)
     return Page(
-        title="Generation bias before and after tuning" if compared else "Generation bias of a model",
-        subtitle=names if compared else sanitize(names, 120),
+        title="Generation bias before and after tuning" if is_comparison else "Generation bias of a model",
+        subtitle=names if is_comparison else sanitize(names, 120),
         date=date.today().isoformat(),
-        headline_value=say.headline_value(row, compared),
-        headline_caption="; ".join(filter(None, [say.headline_caption(row, compared), content.decoding])),
-        verdict=say.verdict(row, compared),
-        warnings=warnings(content),
-        tables=[tables.headline_table(content), without_marks(tables.check_table(content))],
+        headline_value=text.headline_value(row, is_comparison),
+        headline_caption="; ".join(filter(None, [text.headline_caption(row, is_comparison), data.decoding])),
+        verdict=text.verdict(row, is_comparison),
+        warnings=warnings(data),
+        tables=[tables.headline_table(data), without_marks(tables.check_table(data))],
         notes=[
-            say.reading(content.overall(HEADLINE), compared, bool(planted.rows)),
-            *filter(None, [say.wider([content.overall(HEADLINE), *content.checks()])]),
-            *content.notes,
+            text.interval_note(row, is_comparison, bool(truth.rows)),
+            *filter(None, [text.jackknife_note([row, *data.checks()])]),
+            *data.notes,
         ],
         sections=[
-            _cost_section(content),
-            _cut_section(content, "cluster", "style cluster", "By style cluster"),
-            _cut_section(content, "axis", "axis", "By demographic axis"),
-            _changes_section(content),
-            _corpus_section(content),
-            Section("Against what was planted", [say.planted] if planted.rows else (), [without_marks(planted)]),
+            _cost_section(data),
+            _breakdown_section(data, "cluster", "style cluster", "By style cluster"),
+            _breakdown_section(data, "axis", "axis", "By demographic axis"),
+            _changes_section(data),
+            _corpus_section(data),
+            Section("Against the planted bias", [text.planted] if truth.rows else (), [without_marks(truth)]),
             Section(
                 "Descriptors furthest from, and nearest to, the average response",
-                tables=tables.descriptor_tables(content),
+                tables=tables.descriptor_tables(data),
             ),
-            _sample_section(content),
+            _sample_section(data),
         ],
-        glossary=list(say.glossary.items()),
-        limits=say.limits,
-        signature=content.signature,
-        sides=("before", "after") if compared else ("value",),
+        glossary=list(text.glossary.items()),
+        limits=text.limits,
+        signature=data.signature,
+        sides=("before", "after") if is_comparison else ("value",),
     )
 
 
-def _cost_section(content: ReportData) -> Section:
-    costs, shares = tables.cost_table(content), tables.style_share_table(content)
+def _cost_section(data: ReportData) -> Section:
+    costs, shares = tables.cost_table(data), tables.style_share_table(data)
     sentence = ""
-    if content.compared:
-        rows = {metric.name: content.overall(metric.name) for metric in QUALITY}
-        known = {metric: row if row and row.defined else None for metric, row in rows.items()}
-        sentence = " ".join(filter(None, [say.cost(known), say.moved_most(tables.most_moved(content))]))
+    if data.is_comparison:
+        rows = {metric.name: data.overall(metric.name) for metric in QUALITY}
+        defined = {metric: row if row and row.is_defined else None for metric, row in rows.items()}
+        shift = tables.largest_style_shift(data)
+        sentence = " ".join(
+            filter(None, [text.cost_summary(defined), text.largest_style_shift(shift) if shift else ""])
+        )
     parts = [Section(shares.caption, tables=[shares])]
     return Section(costs.caption, [sentence] if sentence else (), [costs], parts=parts, first_screen=True)
 
 
-def _cut_section(content: ReportData, cut: str, name: str, title: str) -> Section:
-    others = list(map(without_marks, tables.other_tables(content, cut)))
-    below = Section(f"The other measures by {cut}", tables=others, folded=True)
-    if cut == "cluster":
-        styles = [tables.style_table(content), *others]
-        below = Section("Single styles, and the other measures by cluster", tables=styles, folded=True)
-    return Section(title, tables=tables.watched_tables(content, cut, name), parts=[below], first_screen=True)
+def _breakdown_section(data: ReportData, breakdown: str, name: str, title: str) -> Section:
+    folded = list(map(without_marks, tables.other_tables(data, breakdown)))
+    heading = f"Other metrics by {breakdown}"
+    if breakdown == "cluster":
+        folded, heading = [tables.style_table(data), *folded], "Single styles, and other metrics by cluster"
+    parts = [Section(heading, tables=folded, folded=True)]
+    return Section(title, tables=tables.main_tables(data, breakdown, name), parts=parts, first_screen=True)
 
 
-def _changes_section(content: ReportData) -> Section:
-    own_phrases, other_phrases = changes.phrase_tables(content)
-    score = next((score for score in content.differences if score.metric == "parroting_rho"), None)
-    repeated = changes.parroting_table(content)
+def _changes_section(data: ReportData) -> Section:
+    expected_phrases, other_phrases = changes.phrase_tables(data)
+    score = next((score for score in data.differences if score.metric == "parroting_rho"), None)
     return Section(
         "What tuning changed",
         parts=[
+            Section("Styles", tables=[changes.style_change_table(data), without_marks(changes.mean_style_table(data))]),
+            Section("Phrases", tables=list(map(without_marks, expected_phrases))),
             Section(
-                "Styles", tables=[changes.style_change_table(content), without_marks(changes.moved_table(content))]
-            ),
-            Section("Phrases", tables=list(map(without_marks, own_phrases))),
-            Section(
-                say.other_phrases if own_phrases else "The phrases",
+                text.other_phrases if expected_phrases else "The phrases",
                 tables=list(map(without_marks, other_phrases)),
                 folded=True,
             ),
-            Section("Repeating the prompt", [say.parroting(score)] if score else ()),
-            Section("The descriptors whose prompts are repeated more, or less", tables=[repeated], folded=True),
+            Section("Repeating the prompt", [text.parroting(score)] if score else ()),
+            Section(
+                "Descriptors whose prompts are repeated more, or less",
+                tables=[changes.parroting_table(data)],
+                folded=True,
+            ),
         ],
     )
 
 
-def _corpus_section(content: ReportData) -> Section:
-    corpus = content.tables.get("corpus")
+def _corpus_section(data: ReportData) -> Section:
+    corpus = data.tables.get("corpus")
     if corpus is None or corpus.empty:
         return Section("")
-    each = corpus.drop_duplicates(["descriptor", "axis"])
-    first, never = each.iloc[0], int((each["count"] == 0).sum())
-    frequency = changes.frequency_table(content)
+    counts = corpus.drop_duplicates(["descriptor", "axis"])
+    first, never = counts.iloc[0], int((counts["count"] == 0).sum())
+    frequency = changes.frequency_table(data)
     return Section(
         "Style against frequency in a corpus",
-        [say.corpus(str(first["corpus"]), int(each["count"].sum()), int(first["examples"]), never, len(each))],
+        [text.corpus(str(first["corpus"]), int(counts["count"].sum()), int(first["examples"]), never, len(counts))],
         figures=[Figure("", svg(chart), wide=False) for chart in plots.corpus_charts(corpus)],
         parts=[Section(frequency.caption, tables=[frequency])],
     )
 
 
-def _sample_section(content: ReportData) -> Section:
-    examples = list(_examples(content.samples, content.compared))
-    more = Section(f"{len(examples[SAMPLES_SHOWN:])} more", examples=examples[SAMPLES_SHOWN:], folded=True)
-    chosen = [] if content.chosen_samples is None else content.chosen_samples.groupby("descriptor", sort=False)
-    sample_descriptors = [
-        Section(say.chosen_samples(len(rows), name), examples=list(_examples(rows, content.compared)), folded=True)
+def _sample_section(data: ReportData) -> Section:
+    examples = list(_examples(data.samples, data.is_comparison))
+    more = Section(f"{len(examples[MAX_SAMPLES:])} more", examples=examples[MAX_SAMPLES:], folded=True)
+    chosen = [] if data.chosen_samples is None else data.chosen_samples.groupby("descriptor", sort=False)
+    chosen_sections = [
+        Section(text.chosen_samples(len(rows), name), examples=list(_examples(rows, data.is_comparison)), folded=True)
         for name, rows in chosen
     ]
     return Section(
-        "Sample responses, before and after" if content.compared else "Sample responses",
-        [say.samples_note] if examples or sample_descriptors else (),
-        examples=examples[:SAMPLES_SHOWN],
-        parts=[more, *sample_descriptors],
+        "Sample responses, before and after" if data.is_comparison else "Sample responses",
+        [text.samples_note] if examples or chosen_sections else (),
+        examples=examples[:MAX_SAMPLES],
+        parts=[more, *chosen_sections],
     )
 
 
-def _examples(frame: pd.DataFrame | None, compared: bool) -> Iterator[Example]:
+def _examples(frame: pd.DataFrame | None, is_comparison: bool) -> Iterator[Example]:
     rows: Iterable[Mapping[str, Any]] = [] if frame is None else frame.to_dict("records")
     for row in rows:
         persona = f"persona: {row['persona']}" if row["persona"] else ""
-        sides = {"before": "before", "after": "after"} if compared else {"before": "response"}
+        sides = {"before": "before", "after": "after"} if is_comparison else {"before": "response"}
         yield Example(
             " · ".join(filter(None, (row["axis"], row["descriptor"], persona))),
             tuple((name, ((row[side], False),)) for side, name in sides.items()),
