@@ -12,10 +12,10 @@ from datasets import Dataset
 from evenhand.evaluation.datasets.holistic_bias import PHRASE_COLUMNS
 from evenhand.evaluation.datasets.prompts import (
     NO_VARIATION,
-    REQUIRED,
+    REQUIRED_COLUMNS,
     check_row_count,
+    compute_prompt_ids,
     cumcount,
-    prompt_ids,
     require_columns,
     with_id_columns,
 )
@@ -74,7 +74,7 @@ def read_prompts(path: Path, per_cell: int = 1) -> Dataset:
             there twice, or a number of repeats is not a whole number from 1.
     """
     columns = read_columns(path, "prompts")
-    require_columns(list(columns), REQUIRED, str(path))
+    require_columns(list(columns), REQUIRED_COLUMNS, str(path))
     check_texts(columns, path)
     return build_prompts(_repeated(columns, per_cell, path), path)
 
@@ -87,7 +87,7 @@ def check_texts(columns: Mapping[str, list], path: Path) -> None:
     """
     if not len(columns[TEXT]):
         raise InputError(f"{path} has no rows; write one for each prompt.")
-    for name in (*REQUIRED, PROMPT_ID, PERSONA):
+    for name in (*REQUIRED_COLUMNS, PROMPT_ID, PERSONA):
         for row, value in enumerate(columns.get(name, ()), start=1):
             if not isinstance(value, str) or not (value.strip() or name == PERSONA):
                 raise InputError(f"{path}: column {name}, row {row} is {value!r}; write text there.")
@@ -103,10 +103,10 @@ def build_prompts(columns: Mapping[str, list], path: Path) -> Dataset:
     Raises:
         InputError: a column has values of several types.
     """
-    keys = [columns[name] for name in REQUIRED]
+    keys = [columns[name] for name in REQUIRED_COLUMNS]
     personas = columns.get(PERSONA, [""] * len(keys[0]))
     before = cumcount(zip(*keys, personas, strict=True))
-    ids = columns.get(PROMPT_ID) or prompt_ids(keys, personas, before, [NO_VARIATION] * len(personas))
+    ids = columns.get(PROMPT_ID) or compute_prompt_ids(keys, personas, before, [NO_VARIATION] * len(personas))
     try:
         return Dataset(with_id_columns(pa.table(dict(columns)), ids, personas))
     except pa.ArrowException as error:
@@ -148,7 +148,7 @@ def read_columns(path: Path, what: str) -> dict[str, list]:
 
 def _read_csv(path: Path) -> pa.Table:
     """Return the table of a CSV file; known columns are text, so that an axis "null" or a noun "1" is kept."""
-    text_columns = (*REQUIRED, *PHRASE_COLUMNS, PROMPT_ID, PERSONA, RESPONSE, CONTROL_TAG)
+    text_columns = (*REQUIRED_COLUMNS, *PHRASE_COLUMNS, PROMPT_ID, PERSONA, RESPONSE, CONTROL_TAG)
     convert = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(text_columns, pa.string()))
     parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
     return pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert)

@@ -1,12 +1,12 @@
-"""Choosing prompts: filters, seeded samples by cell, stylistic variations, disjoint splits, unseen people.
+"""Select prompts: filters, seeded samples of each cell, stylistic variations, disjoint splits, unseen values.
 
-Prompts are a `datasets.Dataset` with at least the columns text, template, axis and descriptor, as
-`holistic_bias.generate_prompts` makes them or `prompt_files.read_prompts` reads them.
+Prompts are a `datasets.Dataset` with at least the columns text, template, axis and descriptor, from
+`holistic_bias.generate_prompts` or `prompt_files.read_prompts`.
 
-What is drawn for a cell depends on the seed, the cell and its own sentences alone: not on the order of the rows, nor
-on which other cells there are. A descriptor that stands in two axes ("queer") is one descriptor in the variance over
-descriptors, but a sample draws it once *for each axis*, so that a cut by axis finds each of its cells complete; over
-all axes its cell then holds twice the responses, which the noise correction allows for (it takes N_td as it is).
+The sample of a cell depends only on the seed, the cell and its sentences: not on the order of rows or on other cells.
+A descriptor with two axes ("queer") is one descriptor in the variance over descriptors. It is sampled once *for each
+axis*, so that the cells of each axis are complete; over all axes its cell then has twice the responses, and the noise
+correction uses this larger N_td.
 """
 
 import hashlib
@@ -24,24 +24,26 @@ from evenhand.evaluation.datasets.holistic_bias import NONE, PLURAL_SLOT, SINGUL
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, PERSONA, PROMPT_ID, TEMPLATE, TEXT
 
-REQUIRED = (TEXT, TEMPLATE, AXIS, DESCRIPTOR)
-# The four stylistic variations of 002 A.3, one boolean column each: true where the variation was asked for, also where
-# the sentence then offered nothing to change.
+REQUIRED_COLUMNS = (TEXT, TEMPLATE, AXIS, DESCRIPTOR)
+# The stylistic variations of 002 A.3, a boolean column each: true where one was applied, even if it changed nothing.
 VARIATIONS = ("descriptor_lowercased", "hyphens_removed", "contraction_removed", "period_removed")
 NO_VARIATION = "0" * len(VARIATIONS)
-VARIED = (TEXT, TEMPLATE, NOUN, "plural_noun", "noun_phrase", "plural_noun_phrase")
-# What a split keeps balanced: the column whose values are its strata.
-STRATA = {DESCRIPTOR: AXIS, NOUN: "noun_gender", TEMPLATE: None}
+VARIED_COLUMNS = (TEXT, TEMPLATE, NOUN, "plural_noun", "noun_phrase", "plural_noun_phrase")
+# Column to split by → column of the strata within which it is split, or None.
+SPLIT_STRATA = {DESCRIPTOR: AXIS, NOUN: "noun_gender", TEMPLATE: None}
 UNSEEN_STRATA = {DESCRIPTOR: AXIS, AXIS: None, TEMPLATE: None}
-LISTED_VALUES = 40
-MAX_ROWS = 4_000_000  # of one measurement; 6.4 million took 11.5 GB, before any had been answered
+MAX_VALUES_LISTED = 40
+MAX_ROWS = 4_000_000  # in one measurement; 6.4 million prompts take 11.5 GB
 
 
 def select_prompts(prompts: Dataset, **filters: Any) -> Dataset:
-    """Return the prompts whose columns have the given values, in their order; a value or a list of values each.
+    """Return the prompts whose columns have the values in `filters`, in the same order.
+
+    Args:
+        filters: column → value or list of values.
 
     Raises:
-        InputError: a column is unknown, a value never occurs in its column, or nothing is left.
+        InputError: a column is unknown, a value does not occur in its column, or no prompt matches all filters.
     """
     table = _table(prompts)
     keep = np.ones(len(table), dtype=bool)
@@ -50,10 +52,10 @@ def select_prompts(prompts: Dataset, **filters: Any) -> Dataset:
             raise unknown_name("filter", name, table.column_names)
         wanted = list(wanted) if isinstance(wanted, (list, tuple, set)) else [wanted]
         present = table[name].unique().to_pylist()
-        for value in wanted:  # types are compared too: to Python 1 is True
+        for value in wanted:  # types are compared because 1 == True
             if not any(value == other and type(value) is type(other) for other in present):
-                raise _absent(name, value, present)
-        keep &= pc.is_in(table[name], _like(table[name], wanted)).to_numpy()
+                raise _unknown_value(name, value, present)
+        keep &= _is_in(table[name], wanted).to_numpy()
     if not keep.any():
         raise InputError(f"filters: no prompt has all of {filters}; each value occurs, but not together. Drop one.")
     return Dataset(table.filter(pa.array(keep)))
@@ -68,63 +70,63 @@ def sample_cells(
     personas: Sequence[str] = (),
     variations: bool = False,
 ) -> Dataset:
-    """Return exactly `per_cell` prompts for each cell (template, descriptor) of each axis, drawn at random.
+    """Return a sample of exactly `per_cell` prompts for each cell (template, descriptor) of each axis.
 
-    Each is drawn from all of the cell's own sentences, each as likely, whatever was drawn before: responses to a cell
-    are then independent, which the noise correction takes them for, also where the noun matters. (Without replacement,
-    FGB* is too low by the variance between n nouns over n − 1.) So a sentence may come twice, and what is estimated is
-    the mean over a descriptor's own nouns: of one gender, where the descriptor is. Sentences without a descriptor (a
-    noun alone) belong to no cell and are not drawn.
+    Sampling is uniform over the sentences of the cell, with replacement: responses in a cell are then independent, as
+    the noise correction assumes. (Without replacement, FGB* is too low by the variance between n nouns over n − 1.) A
+    sentence can occur more than once, and the estimated quantity is the mean over the nouns of a descriptor, which all
+    have one gender if the descriptor has. Sentences without a descriptor belong to no cell and are left out.
 
-    Adds `prompt_id` (a hash, unique and the same whenever the same sentence is drawn for the same time in its cell with
-    the same persona and variations) and `persona` ("" is none); rows come sorted by template, axis and descriptor.
+    Adds the columns `prompt_id` and `persona` ("" is none), and sorts rows by template, axis and descriptor. An id is a
+    hash of the sentence, its persona, its variations and how often the sentence occurred before in its cell.
 
     Args:
-        descriptors: draw only so many descriptors, shared out over the axes in proportion, at least one each.
-        personas: one is drawn for each row; without any, a column `persona` of the prompts stays.
-        variations: apply each stylistic variation of 002 A.3 to a row with probability 1/2 (`VARIATIONS`); hyphens
-            become spaces.
+        descriptors: number of descriptors to sample, in proportion to the axes, at least one from each; None is all.
+        personas: one is sampled for each row; if empty, a column `persona` of the prompts is used.
+        variations: apply each of `VARIATIONS` (002 A.3) to a row with probability 1/2; hyphens become spaces.
 
     Raises:
-        InputError: per_cell or descriptors out of range, no prompt with a descriptor, or variations of a text that is
-            not its template filled with its noun phrase.
+        InputError: per_cell or descriptors is out of range, no prompt has a descriptor, or `variations` is set and a
+            text is not its template filled with its noun phrase.
     """
     if per_cell < 1:
         raise InputError(f"per_cell is {per_cell}; give at least 1.")
     table = _table(prompts)
     table = table.filter(pc.not_equal(table[DESCRIPTOR], NONE))
     if not len(table):
-        raise InputError("prompts: none has a descriptor, so there are no cells; select some that do.")
+        raise InputError("prompts: no prompt has a descriptor, so no cell can be sampled; select other prompts.")
     if descriptors is not None:
-        chosen = _chosen_descriptors(table, descriptors, seed)
-        table = table.filter(pc.is_in(table[DESCRIPTOR], _like(table[DESCRIPTOR], chosen)))
+        table = _sample_descriptors(table, descriptors, seed)
 
-    rows, persona_of, flags, cells = [], [], [], list(_cells(table))
+    rows, persona_draws, flags, cells = [], [], [], list(_group_cells(table))
     check_row_count(len(cells) * per_cell, f"per_cell: {per_cell:,} in each of {len(cells):,} cells")
     for cell, sentences in cells:
-        generator = np.random.default_rng(_hashed(seed, *cell))
+        generator = np.random.default_rng(_hash(seed, *cell))
         rows.append(generator.choice(sentences, per_cell))
-        # Drawn whether they are wanted or not, so that these options never change which sentences are drawn.
-        persona_of.append(generator.random(per_cell))
+        # Sampled even if unused, so that these options do not change which sentences are sampled.
+        persona_draws.append(generator.random(per_cell))
         flags.append(generator.random((per_cell, len(VARIATIONS))) < 0.5)
 
-    drawn_rows = np.concatenate(rows)
-    table = table.take(pa.array(drawn_rows))
-    keys = [table[name].to_pylist() for name in REQUIRED]
-    own = table[PERSONA].to_pylist() if PERSONA in table.column_names else [""] * len(table)
-    drawn = [personas[int(u * len(personas))] for u in np.concatenate(persona_of)] if personas else own
-    marks = [NO_VARIATION] * len(table)
+    sampled_rows = np.concatenate(rows)
+    table = table.take(pa.array(sampled_rows))
+    keys = [table[name].to_pylist() for name in REQUIRED_COLUMNS]
+    if personas:
+        row_personas = [personas[int(u * len(personas))] for u in np.concatenate(persona_draws)]
+    else:
+        row_personas = table[PERSONA].to_pylist() if PERSONA in table.column_names else [""] * len(table)
+    bits = [NO_VARIATION] * len(table)
     if variations:
-        asked = np.concatenate(flags)
-        table = _varied(table, asked)
-        marks = ["".join("01"[flag] for flag in row) for row in asked.tolist()]
-    return Dataset(with_id_columns(table, prompt_ids(keys, drawn, cumcount(drawn_rows.tolist()), marks), drawn))
+        row_flags = np.concatenate(flags)
+        table = _apply_variations(table, row_flags)
+        bits = ["".join("01"[flag] for flag in row) for row in row_flags.tolist()]
+    ids = compute_prompt_ids(keys, row_personas, cumcount(sampled_rows.tolist()), bits)
+    return Dataset(with_id_columns(table, ids, row_personas))
 
 
 def vary_text(prompt: Mapping[str, str], flags: Sequence[bool]) -> str:
-    """Return a prompt's text in those stylistic variations of 002 A.3 that `flags` asks for (order of `VARIATIONS`).
+    """Return a prompt's text with the stylistic variations of 002 A.3 whose flags are set (order of `VARIATIONS`).
 
-    The first two change the descriptor alone: what a noun phrase holds beside its noun.
+    The first two change only the descriptor, which is the noun phrase without its noun.
 
     >>> deaf = {"template": "I'm {noun_phrase}.", "noun": "mom", "noun_phrase": "a hard-of-hearing mom"}
     >>> deaf |= {"plural_noun": "moms", "plural_noun_phrase": "hard-of-hearing moms"}
@@ -136,121 +138,118 @@ def vary_text(prompt: Mapping[str, str], flags: Sequence[bool]) -> str:
     if no_contraction:
         text = text.replace("I'm", "I am")
     for slot, noun in ((SINGULAR_SLOT, prompt[NOUN]), (PLURAL_SLOT, prompt["plural_noun"])):
-        before, found, after = prompt[slot.strip("{}")].partition(noun)
+        before, noun, after = prompt[slot.strip("{}")].partition(noun)
         if lowercase:
             before, after = before.lower(), after.lower()
         if no_hyphens:
             before, after = before.replace("-", " "), after.replace("-", " ")
-        text = text.replace(slot, before + found + after)
+        text = text.replace(slot, before + noun + after)
     return text.removesuffix(".") if no_period else text
 
 
 def split_prompts(prompts: Dataset, by: str, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
-    """Return (train, measure), which share no value of column `by` and no text.
+    """Return (train, measure), two sets of prompts that share no value of column `by` and no text.
 
-    `fraction` of the values, as near as the strata allow, go to train. Descriptors are split within their axis and
-    nouns within their gender, where that is known, so that each axis or gender with two values or more is on both
-    sides. Rows without a value ("(none)": a noun alone has no descriptor, a descriptor alone no noun) go to neither
-    side, and a row of train whose text also stands in measure is left out.
+    About `fraction` of the values are in train. Descriptors are split within their axis, and nouns within their gender
+    if it is known, so that both sets have each axis or gender with two or more values. Rows whose value is "(none)" are
+    in neither set; a row of train whose text is also in measure is left out.
 
     Raises:
-        InputError: `by` or `fraction` is not possible, or one side would be empty.
+        InputError: `by` is no column, a value is missing, `fraction` is not between 0 and 1, or a set would be empty.
     """
     if not 0 < fraction < 1:
-        raise InputError(f"split: fraction is {fraction}; give the share for training, above 0 and below 1.")
+        raise InputError(f"split: fraction is {fraction}; give the fraction for training, above 0 and below 1.")
     table = _table(prompts)
     require_columns(table.column_names, [by], f"split by {by}")
     if table[by].null_count:
-        raise InputError(f"split by {by}: {table[by].null_count} rows have no value there; fill it in for every row.")
-    if by in STRATA:
+        raise InputError(f"split by {by}: {table[by].null_count} rows have no value; give each row one.")
+    if by in SPLIT_STRATA:
         table = table.filter(pc.not_equal(table[by], NONE))
-    stratum = STRATA.get(by)
+    stratum = SPLIT_STRATA.get(by)
     strata = _strata(table, by, stratum if stratum in table.column_names else None)
     total = sum(map(len, strata.values()))
     if total < 2:
-        raise InputError(f"split by {by}: the prompts have {total} {by}(s), two sides need 2; split by another column.")
+        raise InputError(f"split by {by}: the prompts have {total} {by}(s), and 2 are needed; split by another column.")
     n = min(max(round(fraction * total), 1), total - 1)
-    chosen = _drawn(strata, _shares_of_sides(strata, n), seed, f"split by {by}")
+    train_values = _sample_strata(strata, _allocate_split(strata, n), seed, f"split by {by}")
 
-    in_train = pc.is_in(table[by], _like(table[by], chosen))
+    in_train = _is_in(table[by], train_values)
     measure = table.filter(pc.invert(in_train))
     train = table.filter(pc.and_(in_train, pc.invert(pc.is_in(table[TEXT], measure[TEXT]))))
     if not len(train):
-        raise InputError(f"split by {by}: each text for training also stands in measure; split by another column.")
+        raise InputError(f"split by {by}: each text for training is also in measure; split by another column.")
     return Dataset(train), Dataset(measure)
 
 
 def unseen_mask(prompts: Dataset, by: str, fraction: float, seed: int) -> np.ndarray:
-    """Return which prompts are of people or templates that tuning is not to see, a mask of shape (n,).
+    """Return a boolean mask of shape (n,): which prompts have a value that tuning must not see.
 
-    `fraction` of the values of `by` ("descriptor", "axis" or "template") are unseen; descriptors are drawn within
-    their axis. With both sides of a `split_prompts` sampled in the same way, the same values are unseen on both (see
-    `have_same_cells`): dropping the rows of the mask from the train side alone makes the measured prompts those of seen
-    and of unseen values, exactly.
+    About `fraction` of the values of `by` ("descriptor", "axis" or "template") are unseen; descriptors are sampled
+    within their axis. Both sets of `split_prompts`, sampled in the same way, have the same unseen values if
+    `have_same_cells`: remove the masked rows from train, and measure has both seen and unseen values.
 
-    To a model a descriptor is its string: one of two axes ("queer") is unseen in both or in none. By axis, therefore,
-    a descriptor of an unseen axis is unseen in its other axis too.
+    To a model, a descriptor is its string: one with two axes ("queer") is unseen in both or in neither. With `by`
+    "axis", a descriptor of an unseen axis is therefore unseen in its other axis too.
 
     Raises:
-        InputError: `by` or `fraction` is not possible, or fewer than two values would be seen, or unseen.
+        InputError: `by` is unknown, `fraction` is not between 0 and 1, or fewer than 2 values would be seen or unseen.
     """
     if by not in UNSEEN_STRATA:
         raise unknown_name("unseen_by", by, UNSEEN_STRATA)
     if not 0 < fraction < 1:
-        raise InputError(f"unseen_fraction is {fraction}; give the share that is unseen, above 0 and below 1.")
+        raise InputError(f"unseen_fraction is {fraction}; give a fraction above 0 and below 1.")
     table = _table(prompts)
     require_columns(table.column_names, [by, UNSEEN_STRATA[by] or by], f"unseen_by {by}")
     strata = _strata(table, by, UNSEEN_STRATA[by])
     n = round(fraction * sum(map(len, strata.values())))
-    chosen = _drawn(strata, _shares_of_sides(strata, n), seed, f"unseen by {by}")
-    unseen = pc.is_in(table[by], _like(table[by], chosen))
+    unseen_values = _sample_strata(strata, _allocate_split(strata, n), seed, f"unseen by {by}")
+    unseen = _is_in(table[by], unseen_values)
     if by == AXIS:
-        theirs = table[DESCRIPTOR].filter(unseen).unique()
-        unseen = pc.is_in(table[DESCRIPTOR], theirs)
-    seen = len(table[by].filter(pc.invert(unseen)).unique())
-    if min(seen, len(chosen)) < 2:
+        unseen = pc.is_in(table[DESCRIPTOR], table[DESCRIPTOR].filter(unseen).unique())
+    n_seen = len(table[by].filter(pc.invert(unseen)).unique())
+    if min(n_seen, len(unseen_values)) < 2:
         raise InputError(
-            f"unseen_fraction: {fraction} leaves {seen} {by}(s) seen and {len(chosen)} unseen; each side needs 2 to "
-            "compare. Give another fraction, or more prompts."
+            f"unseen_fraction: {fraction} leaves {n_seen} {by}(s) seen and {len(unseen_values)} unseen, and 2 of each "
+            "are needed; give another fraction, or more prompts."
         )
     return unseen.to_numpy()
 
 
-def have_same_cells(one: Dataset, other: Dataset) -> bool:
-    """Say whether two sets of prompts have the same cells (template, axis, descriptor), whatever their sentences.
+def have_same_cells(first: Dataset, second: Dataset) -> bool:
+    """Return whether two sets of prompts have the same cells (template, axis, descriptor).
 
-    Where they have, `sample_cells` draws the same descriptors from both, and `unseen_mask` the same unseen values.
+    If so, `sample_cells` samples the same descriptors from both, and `unseen_mask` the same unseen values.
     """
     cells = [
         _table(prompts).select([TEMPLATE, AXIS, DESCRIPTOR]).group_by([TEMPLATE, AXIS, DESCRIPTOR]).aggregate([])
-        for prompts in (one, other)
+        for prompts in (first, second)
     ]
-    first, second = (set(zip(*side.to_pydict().values(), strict=True)) for side in cells)
-    return first == second
+    first_cells, second_cells = (set(zip(*table.to_pydict().values(), strict=True)) for table in cells)
+    return first_cells == second_cells
 
 
-def prompt_ids(
-    keys: Sequence[Sequence[str]], personas: Sequence[str], before: Sequence[int], marks: Sequence[str]
+def compute_prompt_ids(
+    keys: Sequence[Sequence[str]], personas: Sequence[str], occurrences: Sequence[int], bits: Sequence[str]
 ) -> list[str]:
     """Return a hash of 16 hexadecimal digits for each row.
 
-    Of its `REQUIRED` columns, persona, how often it stood before (`cumcount`) and variations.
+    It covers the `REQUIRED_COLUMNS`, the persona, the number of earlier occurrences (`cumcount`) and the variations.
     """
-    return [f"{_hashed(*parts):032x}"[:16] for parts in zip(*keys, personas, before, marks, strict=True)]
+    return [f"{_hash(*parts):032x}"[:16] for parts in zip(*keys, personas, occurrences, bits, strict=True)]
 
 
 def cumcount(values: Iterable[Hashable]) -> list[int]:
-    """Return how often each value has stood before, so that what is repeated gets ids of its own.
+    """Return how often each value occurred before.
 
     >>> cumcount("abaa")
     [0, 0, 1, 2]
     """
-    count: Counter[Hashable] = Counter()
-    before = []
+    counter: Counter[Hashable] = Counter()
+    counts = []
     for value in values:
-        before.append(count[value])
-        count[value] += 1
-    return before
+        counts.append(counter[value])
+        counter[value] += 1
+    return counts
 
 
 def with_id_columns(table: pa.Table, ids: Sequence[str], personas: Sequence[str]) -> pa.Table:
@@ -260,30 +259,30 @@ def with_id_columns(table: pa.Table, ids: Sequence[str], personas: Sequence[str]
 
 
 def require_columns(columns: Sequence[str], wanted: Iterable[str], purpose: str) -> None:
-    """Raise the error for the wanted columns that are not there, all of them named."""
+    """Raise `InputError` if some of the wanted columns are missing; `purpose` begins the message."""
     missing = [repr(name) for name in dict.fromkeys(wanted) if name not in columns]
     if missing:
-        what = f"column {missing[0]} is" if len(missing) == 1 else f"columns {', '.join(missing)} are"
-        raise InputError(f"{purpose}: {what} missing; there are: {', '.join(columns)}.")
+        subject = f"column {missing[0]} is" if len(missing) == 1 else f"columns {', '.join(missing)} are"
+        raise InputError(f"{purpose}: {subject} missing; the columns are {', '.join(columns)}.")
 
 
-def check_row_count(rows: int, what: str) -> None:
-    """Raise the error for more prompts than a measurement holds."""
+def check_row_count(rows: int, setting: str) -> None:
+    """Raise `InputError` if `setting` results in more than `MAX_ROWS` prompts."""
     if rows > MAX_ROWS:
-        raise InputError(f"{what} makes {rows:,} rows, and {MAX_ROWS:,} are the most; give less, or measure in parts.")
+        raise InputError(f"{setting} results in {rows:,} rows; reduce it to at most {MAX_ROWS:,}, or measure in parts.")
 
 
 # Rows and cells.
 
 
 def _table(prompts: Dataset) -> pa.Table:
-    """Return the rows as one Arrow table, also after a selection that only noted its row numbers."""
+    """Return the rows as one Arrow table, with the selection of a `Dataset` applied."""
     return prompts.with_format("arrow")[:].combine_chunks()
 
 
-def _cells(table: pa.Table) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
-    """Yield each cell's (template, axis, descriptor) and the rows of its distinct sentences, all of it sorted."""
-    codes = np.stack([_codes(table[name]) for name in (TEMPLATE, AXIS, DESCRIPTOR, TEXT)])
+def _group_cells(table: pa.Table) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
+    """Yield each cell's (template, axis, descriptor) and the rows of its distinct sentences, sorted by both."""
+    codes = np.stack([_encode_sorted(table[name]) for name in (TEMPLATE, AXIS, DESCRIPTOR, TEXT)])
     order = np.lexsort(codes[::-1])
     new = np.diff(codes[:, order], axis=1, prepend=-1) != 0
     distinct = new.any(axis=0)
@@ -292,21 +291,21 @@ def _cells(table: pa.Table) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
     yield from zip(zip(*names, strict=True), np.split(order, starts[1:]), strict=True)
 
 
-def _codes(column: pa.ChunkedArray) -> np.ndarray:
-    """Return integers, (n,), that order as the column's strings do."""
+def _encode_sorted(column: pa.ChunkedArray) -> np.ndarray:
+    """Return integers, (n,), in the same order as the column's strings."""
     encoded = pa.concat_arrays(column.chunks).dictionary_encode()
     rank = np.empty(len(encoded.dictionary), dtype=np.int64)
     rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
     return rank[encoded.indices.to_numpy()]
 
 
-def _varied(table: pa.Table, flags: np.ndarray) -> pa.Table:
+def _apply_variations(table: pa.Table, flags: np.ndarray) -> pa.Table:
     """Return the table with varied texts and the columns VARIATIONS; `flags` is (n, 4)."""
-    require_columns(table.column_names, VARIED, "variations")
+    require_columns(table.column_names, VARIED_COLUMNS, "variations")
     texts = []
-    for prompt, row_flags in zip(table.select(VARIED).to_pylist(), flags.tolist(), strict=True):
+    for prompt, row_flags in zip(table.select(VARIED_COLUMNS).to_pylist(), flags.tolist(), strict=True):
         if vary_text(prompt, (False,) * len(VARIATIONS)) != prompt[TEXT]:
-            raise InputError(f"variations: {prompt[TEXT]!r} is not its template with its noun phrase; switch them off.")
+            raise InputError(f"variations: {prompt[TEXT]!r} is not its template and noun phrase; turn it off.")
         texts.append(vary_text(prompt, row_flags))
     table = table.set_column(table.column_names.index(TEXT), TEXT, pa.array(texts))
     for name, column in zip(VARIATIONS, flags.T, strict=True):
@@ -314,20 +313,20 @@ def _varied(table: pa.Table, flags: np.ndarray) -> pa.Table:
     return table
 
 
-def _like(column: pa.ChunkedArray, values: Sequence[Any]) -> pa.Array:
-    return pa.array(values, type=column.type)
+def _is_in(column: pa.ChunkedArray, values: Sequence[Any]) -> pa.ChunkedArray:
+    return pc.is_in(column, pa.array(values, type=column.type))
 
 
-def _hashed(*parts: Any) -> int:
-    """Return 128 bits that depend on the parts alone, the same on every machine."""
+def _hash(*parts: Any) -> int:
+    """Return a hash of 128 bits, the same on every machine."""
     text = "\x1f".join(str(part) for part in parts)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "big")
 
 
 def sample_descriptors(prompts: Dataset, n: int | None, seed: int) -> Dataset:
-    """Return the prompts of n descriptors drawn at random, shared out over the axes in proportion, at least one each.
+    """Return the prompts of n random descriptors, in proportion to the axes, at least one from each.
 
-    None is all prompts, as they are.
+    If n is None, all prompts are returned.
 
     Raises:
         InputError: n is out of range.
@@ -335,65 +334,64 @@ def sample_descriptors(prompts: Dataset, n: int | None, seed: int) -> Dataset:
     if n is None:
         return prompts
     table = _table(prompts)
-    table = table.filter(pc.not_equal(table[DESCRIPTOR], NONE))
-    return Dataset(
-        table.filter(pc.is_in(table[DESCRIPTOR], _like(table[DESCRIPTOR], _chosen_descriptors(table, n, seed))))
-    )
+    return Dataset(_sample_descriptors(table.filter(pc.not_equal(table[DESCRIPTOR], NONE)), n, seed))
 
 
-# Random subsets of descriptors, nouns and templates, shared out over strata.
+# Random subsets of descriptors, nouns and templates, stratified.
 
 
-def _chosen_descriptors(table: pa.Table, n: int, seed: int) -> list[str]:
+def _sample_descriptors(table: pa.Table, n: int, seed: int) -> pa.Table:
     strata = _strata(table, DESCRIPTOR, AXIS)
     sizes = {axis: len(values) for axis, values in strata.items()}
     total = sum(sizes.values())
     if not len(sizes) <= n <= total:
         raise InputError(f"descriptors is {n}; give {len(sizes)} (one for each axis) to {total} (all), or null (all).")
-    return _drawn(strata, _shares(sizes, n, dict.fromkeys(sizes, 1), sizes), seed, "descriptors")
+    values = _sample_strata(strata, _allocate(sizes, n, dict.fromkeys(sizes, 1), sizes), seed, "descriptors")
+    return table.filter(_is_in(table[DESCRIPTOR], values))
 
 
 def _strata(table: pa.Table, by: str, stratum: str | None) -> dict[str, list[str]]:
-    """Return the sorted values of column `by` in each stratum; one that is in several counts in the smallest."""
+    """Return the sorted values of column `by` in each stratum; a value of several strata is in the smallest."""
     values = table[by].to_pylist()
     pairs = set(zip(values, table[stratum].to_pylist() if stratum else [""] * len(values), strict=True))
-    sizes = Counter(place for _, place in pairs)
-    home: dict[str, str] = {}
-    for value, place in sorted(pairs, key=lambda pair: (sizes[pair[1]], pair[1])):
-        home.setdefault(value, place)
-    return {place: sorted(value for value in home if home[value] == place) for place in sorted(set(home.values()))}
+    sizes = Counter(name for _, name in pairs)
+    smallest: dict[str, str] = {}
+    for value, name in sorted(pairs, key=lambda pair: (sizes[pair[1]], pair[1])):
+        smallest.setdefault(value, name)
+    return {name: sorted(v for v in smallest if smallest[v] == name) for name in sorted(set(smallest.values()))}
 
 
-def _shares(sizes: Mapping[str, int], n: int, lowest: Mapping[str, int], highest: Mapping[str, int]) -> dict[str, int]:
-    """Share n places out over strata in proportion to their sizes, within bounds: one by one to the most short."""
-    shares, total = dict(lowest), sum(sizes.values())
-    while sum(shares.values()) < n and (free := [stratum for stratum in sizes if shares[stratum] < highest[stratum]]):
-        shares[max(free, key=lambda stratum: (sizes[stratum] * n / total - shares[stratum], stratum))] += 1
-    return shares
+def _allocate(
+    sizes: Mapping[str, int], n: int, minimum: Mapping[str, int], maximum: Mapping[str, int]
+) -> dict[str, int]:
+    """Return how many of n values to take from each stratum, in proportion to its size and within the bounds."""
+    counts, total = dict(minimum), sum(sizes.values())
+    while sum(counts.values()) < n and (free := [stratum for stratum in sizes if counts[stratum] < maximum[stratum]]):
+        counts[max(free, key=lambda stratum: (sizes[stratum] * n / total - counts[stratum], stratum))] += 1
+    return counts
 
 
-def _shares_of_sides(strata: Mapping[str, list[str]], n: int) -> dict[str, int]:
-    """Share n places out over strata, leaving at least one value of each stratum of two or more on either side."""
+def _allocate_split(strata: Mapping[str, list[str]], n: int) -> dict[str, int]:
+    """Return how many of n values to take from each stratum; both sets get a value of each stratum of two or more."""
     sizes = {stratum: len(values) for stratum, values in strata.items()}
-    lowest = {stratum: int(size > 1) for stratum, size in sizes.items()}
-    highest = {stratum: size - lowest[stratum] for stratum, size in sizes.items()}
-    return _shares(sizes, n, lowest, highest)
+    minimum = {stratum: int(size > 1) for stratum, size in sizes.items()}
+    return _allocate(sizes, n, minimum, {stratum: size - minimum[stratum] for stratum, size in sizes.items()})
 
 
-def _drawn(strata: Mapping[str, list[str]], shares: Mapping[str, int], seed: int, purpose: str) -> list[str]:
-    """Return so many values of each stratum: those whose hash with the seed is smallest."""
+def _sample_strata(strata: Mapping[str, list[str]], counts: Mapping[str, int], seed: int, purpose: str) -> list[str]:
+    """Return `counts` values from each stratum: the values with the smallest hash of seed, purpose and value."""
     return [
         value
         for stratum, values in strata.items()
-        for value in sorted(values, key=lambda value: _hashed(seed, purpose, value))[: shares[stratum]]
+        for value in sorted(values, key=lambda value: _hash(seed, purpose, value))[: counts[stratum]]
     ]
 
 
-def _absent(name: str, value: Any, present: list) -> InputError:
-    """Return the error for a filter value that never occurs, with the likeliest meant one and the first there are."""
+def _unknown_value(name: str, value: Any, present: list) -> InputError:
+    """Return the error for a filter value that does not occur, with the closest value and the first values listed."""
     values = sorted(str(other) for other in present)
-    close = get_close_matches(str(value), values, n=1) if len(values) < 5000 else []  # texts would take minutes
+    close = get_close_matches(str(value), values, n=1) if len(values) < 5000 else []  # more values take minutes
     hint = f"; did you mean {close[0]!r}?" if close else "."
-    more = f" and {len(values) - LISTED_VALUES} more" if len(values) > LISTED_VALUES else ""
-    listed = ", ".join(values[:LISTED_VALUES]) + more
-    return InputError(f"filter {name}: {value!r} never occurs in this column{hint} There are: {listed}.")
+    more = f" and {len(values) - MAX_VALUES_LISTED} more" if len(values) > MAX_VALUES_LISTED else ""
+    listed = ", ".join(values[:MAX_VALUES_LISTED]) + more
+    return InputError(f"filter {name}: {value!r} does not occur in this column{hint} Its values: {listed}.")

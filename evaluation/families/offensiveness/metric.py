@@ -17,7 +17,7 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.holistic_bias import NONE, spelled_article
 from evenhand.evaluation.datasets.mentions import NEUTRAL_DESCRIPTOR
-from evenhand.evaluation.datasets.prompts import VARIATIONS, VARIED, require_columns, vary_text
+from evenhand.evaluation.datasets.prompts import VARIATIONS, VARIED_COLUMNS, require_columns, vary_text
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore
 from evenhand.evaluation.statistics.paired_change import mean_change, share_change
@@ -168,7 +168,7 @@ def make_neutral_texts(prompts: pd.DataFrame) -> list[str]:
     Raises:
         InputError: a column is missing, or a text is not its template filled with its noun phrase.
     """
-    require_columns(list(prompts), (*VARIED, "noun_phrase_type"), "prompts")
+    require_columns(list(prompts), (*VARIED_COLUMNS, "noun_phrase_type"), "prompts")
     texts = []
     for prompt in prompts.to_dict("records"):
         flags = [bool(prompt.get(name)) for name in VARIATIONS]

@@ -70,7 +70,7 @@ def test_a_sample_is_read_back_as_it_was(tmp_path):
 @pytest.mark.parametrize("column", ["text", "template", "axis", "descriptor"])
 def test_a_missing_column_is_named(tmp_path, name, column):
     rows = [{key: value for key, value in row.items() if key != column} for row in ROWS]
-    with pytest.raises(InputError, match=rf"{re.escape(name)}: column '{column}' is missing; there are: .*weight"):
+    with pytest.raises(InputError, match=rf"{re.escape(name)}: .*'{column}'.*weight"):
         read_prompts(write(tmp_path / name, rows))
 
 
@@ -126,7 +126,7 @@ def test_each_row_is_asked_as_often_as_it_says_else_per_cell_times(tmp_path, nam
 
 def test_more_rows_than_fit_are_refused_before_they_are_made(tmp_path):
     rows = [ROWS[0] | {"repeats": 4_000_000}, ROWS[1] | {"repeats": 1}]
-    with pytest.raises(InputError, match="repeats, or else per_cell 1, makes 4,000,001 rows"):
+    with pytest.raises(InputError, match="repeats.* 4,000,001 rows"):
         read_prompts(write(tmp_path / "prompts.jsonl", rows))
 
 

@@ -1,6 +1,5 @@
-"""Choosing prompts: what a filter, a sample, a variation and a split promise."""
+"""Selection of prompts: filters, samples, variations, splits and unseen values."""
 
-import json
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -76,7 +75,7 @@ def cells(prompts, columns=("template", "axis", "descriptor")):
 # Filters.
 
 
-def test_select_takes_a_value_or_several_and_keeps_the_order(small):
+def test_a_filter_is_a_value_or_a_list_and_the_order_of_rows_stays(small):
     chosen = select_prompts(small, axis=["age", "gender_and_sex"], noun="kid", must_be_noun=False)
     expected = [row for row in small if row["axis"] in ("age", "gender_and_sex") and row["noun"] == "kid"]
     assert list(chosen) == [row for row in expected if not row["must_be_noun"]]
@@ -86,7 +85,7 @@ def test_select_takes_a_value_or_several_and_keeps_the_order(small):
 def test_select_sees_only_the_rows_of_a_selection(small):
     few = small.select([5, 3])
     assert select_prompts(few, text=small[3]["text"])["text"][:] == [small[3]["text"]]
-    with pytest.raises(InputError, match="never occurs"):
+    with pytest.raises(InputError, match="filter text"):
         select_prompts(few, text=small[0]["text"])
 
 
@@ -94,15 +93,15 @@ def test_select_sees_only_the_rows_of_a_selection(small):
     ("filters", "message"),
     [
         ({"axes": "age"}, "filter: 'axes' is unknown; did you mean 'axis'"),
-        ({"axis": "Age"}, "filter axis: 'Age' never occurs .*did you mean 'age'.*age, gender_and_sex, null, sexual_or"),
-        ({"noun": ["kid", "kitten"]}, "filter noun: 'kitten' never occurs"),
-        ({"must_be_noun": "true"}, "filter must_be_noun: 'true' never occurs .*There are: False, True"),
-        ({"must_be_noun": 1}, "filter must_be_noun: 1 never occurs"),
-        ({"noun": "son", "descriptor": "lesbian"}, "no prompt has all of"),
+        ({"axis": "Age"}, "filter axis: 'Age' .*'age'.*age, gender_and_sex, null, sexual_or"),
+        ({"noun": ["kid", "kitten"]}, "filter noun: 'kitten'"),
+        ({"must_be_noun": "true"}, "filter must_be_noun: 'true' .*False, True"),
+        ({"must_be_noun": 1}, "filter must_be_noun: 1"),
+        ({"noun": "son", "descriptor": "lesbian"}, "filters: .*lesbian"),
         ({"text": "Hello."}, "and [0-9]+ more"),
     ],
 )
-def test_a_filter_that_cannot_hold_is_refused(small, filters, message):
+def test_a_filter_without_matches_raises(small, filters, message):
     with pytest.raises(InputError, match=message):
         select_prompts(small, **filters)
 
@@ -114,9 +113,9 @@ def test_a_filter_that_cannot_hold_is_refused(small, filters, message):
 def test_every_cell_gets_exactly_per_cell_prompts(small, per_cell):
     sample = sample_cells(small, per_cell, seed=1)
     population = {cell: set(texts) for cell, texts in cells(small).items() if cell[2] != "(none)"}
-    drawn = cells(sample)
-    assert drawn.keys() == population.keys()
-    for cell, texts in drawn.items():
+    sampled = cells(sample)
+    assert sampled.keys() == population.keys()
+    for cell, texts in sampled.items():
         assert len(texts) == per_cell
         assert set(texts) <= population[cell]
     assert len(set(sample["prompt_id"])) == len(sample)
@@ -133,7 +132,7 @@ def test_a_sample_is_the_same_again_and_another_with_another_seed(small):
     assert list(sample_cells(small, 3, seed=1)) != list(sample_cells(small, 3, seed=2))
 
 
-def test_a_draw_depends_on_its_own_cell_alone(small):
+def test_the_sample_of_a_cell_depends_on_no_other_cell(small):
     ids = {row["prompt_id"]: row for row in sample_cells(small, 3, seed=1)}
     shuffled = small.select(np.random.default_rng(0).permutation(len(small)))
     assert {row["prompt_id"]: row for row in sample_cells(shuffled, 3, seed=1)} == ids
@@ -154,26 +153,25 @@ def test_options_do_not_change_which_sentences_are_drawn(small):
     assert plain["template"][:] == varied["template"][:]
 
 
-def test_each_sentence_of_a_cell_is_as_likely(small):
-    nine = select_prompts(
-        small, must_be_noun=True, descriptor_gender="(none)"
-    )  # (axis, descriptor) pairs of six sentences
-    counts = Counter(noun for seed in range(40) for noun in sample_cells(nine, 1, seed)["noun"][:])
+def test_the_sentences_of_a_cell_are_equally_likely(small):
+    nine_cells = select_prompts(small, must_be_noun=True, descriptor_gender="(none)")  # of six sentences each
+    counts = Counter(noun for seed in range(40) for noun in sample_cells(nine_cells, 1, seed)["noun"][:])
     assert set(counts) == {noun.singular for noun in NOUNS}
     # 360 draws of 6: 60 each, standard deviation 7.1; 4 of these on either side.
     assert all(32 < count < 88 for count in counts.values())
 
 
 def test_the_sentences_of_a_cell_are_independent_draws(small):
-    """Of two draws from six sentences one in six is a repetition, wherever they stand in the sample."""
-    nine = select_prompts(small, must_be_noun=True, descriptor_gender="(none)")  # nine cells of six sentences
-    drawn = np.array([list(texts) for seed in range(40) for texts in cells(sample_cells(nine, 7, seed)).values()])
+    """Two of a cell's prompts, at any two positions, are equal with probability 1/6."""
+    nine_cells = select_prompts(small, must_be_noun=True, descriptor_gender="(none)")  # of six sentences each
+    texts = [list(texts) for seed in range(40) for texts in cells(sample_cells(nine_cells, 7, seed)).values()]
+    texts = np.array(texts)
     for first, second in ((0, 1), (0, 6), (3, 5)):
-        repeated = (drawn[:, first] == drawn[:, second]).sum()
+        repeated = (texts[:, first] == texts[:, second]).sum()
         assert 32 < repeated < 88  # 360 of 6: 60, standard deviation 7.1; 4 of these on either side
 
 
-def test_a_persona_is_drawn_for_each_row(paper):
+def test_a_persona_is_sampled_for_each_row(paper):
     personas = ["one\nfirst", "two\nsecond", "three\nthird"]
     sample = sample_cells(select_prompts(paper, axis="ability"), 2, seed=3, personas=personas)
     counts = Counter(sample["persona"])
@@ -182,30 +180,31 @@ def test_a_persona_is_drawn_for_each_row(paper):
     assert set(sample_cells(select_prompts(paper, axis="nonce"), 1, seed=3)["persona"]) == {""}
 
 
-def test_prompts_keep_their_own_persona_when_none_is_given(small):
-    own = small.add_column("persona", [f"I count.\nI am row {i}." for i in range(len(small))])
-    known = dict(zip(own["persona"], own["text"], strict=True))
-    for row in sample_cells(own, 2, seed=1):
-        assert known[row["persona"]] == row["text"]
+def test_prompts_keep_their_persona_when_no_personas_are_given(small):
+    prompts = small.add_column("persona", [f"I count.\nI am row {i}." for i in range(len(small))])
+    texts = dict(zip(prompts["persona"], prompts["text"], strict=True))
+    for row in sample_cells(prompts, 2, seed=1):
+        assert texts[row["persona"]] == row["text"]
         assert list(row)[:2] == ["prompt_id", "persona"]
 
 
 @pytest.mark.parametrize("n", [13, 40, 204, 594 - 1])
-def test_a_subset_of_descriptors_represents_each_axis_in_proportion(paper, n):
+def test_sampled_descriptors_are_in_proportion_to_the_axes(paper, n):
     terms = select_prompts(
         paper, template="I'm {noun_phrase}.", noun_phrase_type=["descriptor_noun", "noun_descriptor"]
     )
     subset = sample_cells(terms, 1, seed=5, descriptors=n)
     assert len(set(subset["descriptor"])) == n
-    drawn = Counter(axis for axis, _ in set(zip(subset["axis"], subset["descriptor"], strict=True)))
-    everything = Counter(axis for axis, _ in set(zip(terms["axis"], terms["descriptor"], strict=True)))
-    assert drawn.keys() == everything.keys()
-    for axis, count in drawn.items():
-        # A term of two axes comes along in both, and each axis has one at least: a few off the exact share.
-        assert abs(count - n * everything[axis] / 594) <= max(4, n / 40)
+    counts, totals = (
+        Counter(axis for axis, _ in set(zip(rows["axis"], rows["descriptor"], strict=True))) for rows in (subset, terms)
+    )
+    assert counts.keys() == totals.keys()
+    for axis, count in counts.items():
+        # A term of two axes counts in both, and each axis has at least one: counts are a few off the proportion.
+        assert abs(count - n * totals[axis] / 594) <= max(4, n / 40)
 
 
-def test_a_subset_grows_with_the_number(small):
+def test_a_larger_sample_of_descriptors_has_the_smaller_one(small):
     few, more = (set(sample_cells(small, 1, seed=5, descriptors=n)["descriptor"]) for n in (4, 6))
     assert few < more
 
@@ -214,21 +213,18 @@ def test_a_subset_grows_with_the_number(small):
     ("options", "message"),
     [
         ({"per_cell": 0}, "per_cell is 0"),
-        ({"per_cell": 1, "descriptors": 2}, r"descriptors is 2; give 3 \(one for each axis\) to 10 \(all\)"),
-        ({"per_cell": 1, "descriptors": 11}, "descriptors is 11; give 3"),
-        (
-            {"per_cell": 10**8},
-            r"100,000,000 in each of [\d,]+ cells makes [\d,]+00,000,000 rows, and 4,000,000 are",
-        ),
+        ({"per_cell": 1, "descriptors": 2}, r"descriptors is 2; .*3 .*10"),
+        ({"per_cell": 1, "descriptors": 11}, "descriptors is 11"),
+        ({"per_cell": 10**8}, r"per_cell: 100,000,000 .*4,000,000"),
     ],
 )
-def test_a_sample_that_cannot_be_drawn_is_refused(small, options, message):
+def test_an_impossible_sample_raises(small, options, message):
     with pytest.raises(InputError, match=message):
         sample_cells(small, seed=1, **options)
 
 
 def test_nouns_alone_have_no_cell(small):
-    with pytest.raises(InputError, match="none has a descriptor"):
+    with pytest.raises(InputError, match="prompts: .*descriptor"):
         sample_cells(select_prompts(small, axis="null"), 1, seed=1)
 
 
@@ -246,7 +242,7 @@ def test_nouns_alone_have_no_cell(small):
         ((1, 1, 1, 1), "Hi! I am a gen x Mr-Man. I am ok"),
     ],
 )
-def test_each_variation_changes_what_it_is_for(flags, expected):
+def test_each_variation_changes_only_its_target(flags, expected):
     prompt = {
         "template": "Hi! I'm {noun_phrase}. I'm ok.",
         "noun": "Mr-Man",
@@ -281,11 +277,11 @@ def test_variations_are_recorded_and_applied_half_the_time(paper):
     assert frame["noun_phrase"].isin(select_prompts(paper, axis="nationality")["noun_phrase"]).all()
 
 
-def test_variations_of_texts_that_do_not_fit_their_template_are_refused(small):
+def test_variations_of_texts_that_differ_from_their_template_raise(small):
     other = small.map(lambda row: {"text": row["text"] + "?"})
-    with pytest.raises(InputError, match="is not its template with its noun phrase"):
+    with pytest.raises(InputError, match="variations: "):
         sample_cells(other, 1, seed=1, variations=True)
-    with pytest.raises(InputError, match="column 'plural_noun' is missing"):
+    with pytest.raises(InputError, match="variations: .*'plural_noun'"):
         sample_cells(small.remove_columns("plural_noun"), 1, seed=1, variations=True)
 
 
@@ -294,45 +290,43 @@ def test_variations_of_texts_that_do_not_fit_their_template_are_refused(small):
 
 @pytest.mark.parametrize("by", ["descriptor", "template", "noun"])
 @pytest.mark.parametrize("fraction", [0.2, 0.5, 0.9])
-def test_sides_share_no_value_and_no_text(paper, by, fraction):
+def test_the_sets_of_a_split_share_no_value_and_no_text(paper, by, fraction):
     paper = select_prompts(paper, template=[template.text for template in load_taxonomy().templates[::5]])
-    train, measure = (side.to_pandas() for side in split_prompts(paper, by, fraction, seed=4))
-    ours, theirs = set(train[by]), set(measure[by])
-    assert ours and theirs and not ours & theirs
+    train, measure = (prompts.to_pandas() for prompts in split_prompts(paper, by, fraction, seed=4))
+    in_train, in_measure = set(train[by]), set(measure[by])
+    assert in_train and in_measure and not in_train & in_measure
     assert not set(train["text"]) & set(measure["text"])
     values = paper.to_pandas()[by]
-    everything = set(values) - {"(none)"}
-    assert ours | theirs == everything
-    assert abs(len(ours) - fraction * len(everything)) <= 1
+    n_values = len(set(values) - {"(none)"})
+    assert in_train | in_measure == set(values) - {"(none)"}
+    assert abs(len(in_train) - fraction * n_values) <= 1
     if by != "template":
         stratum = {"descriptor": "axis", "noun": "noun_gender"}[by]
         assert set(train[stratum]) == set(measure[stratum])
-    # Nothing else is lost: the paper edition has no text under two descriptors, templates or nouns.
+    # No other row is left out: the paper edition has no text with two descriptors, templates or nouns.
     assert len(train) + len(measure) == (values != "(none)").sum()
 
 
-def test_a_split_by_noun_has_all_genders_on_both_sides(small):
+def test_both_sets_of_a_split_by_noun_have_all_genders(small):
     for seed in range(20):
         train, measure = split_prompts(small, "noun", 0.5, seed)
         assert set(train["noun_gender"]) == set(measure["noun_gender"]) == {"female", "male", "neutral"}
 
 
-def test_a_descriptor_of_two_axes_is_on_one_side(small):
+def test_a_descriptor_of_two_axes_is_in_one_set(small):
     for seed in range(20):
         train, measure = split_prompts(small, "descriptor", 0.5, seed)
         assert ("queer" in train["descriptor"]) != ("queer" in measure["descriptor"])
 
 
-def test_a_split_is_seeded_and_blind_to_row_order(small):
+def test_a_split_depends_on_the_seed_and_not_on_row_order(small):
     shuffled = small.select(np.random.default_rng(0).permutation(len(small)))
-    sides = [
-        {frozenset(train["noun"]) for train, _ in [split_prompts(p, "noun", 0.5, 1)]} for p in (small, small, shuffled)
-    ]
-    assert sides[0] == sides[1] == sides[2]
+    first, again, other_order = (set(split_prompts(p, "noun", 0.5, 1)[0]["noun"]) for p in (small, small, shuffled))
+    assert first == again == other_order
     assert len({frozenset(split_prompts(small, "noun", 0.5, seed)[0]["noun"]) for seed in range(20)}) > 1
 
 
-def test_a_text_of_two_values_stays_in_measure_alone():
+def test_a_text_of_two_values_is_only_in_measure():
     # One text under two descriptors, as "a grandma with one kid" could be under "with one kid" and under "with".
     rows = [{"text": text, "descriptor": d, "axis": "x", "template": "t"} for d in "abcd" for text in ("same", d)]
     for seed in range(5):
@@ -344,22 +338,22 @@ def test_a_text_of_two_values_stays_in_measure_alone():
 @pytest.mark.parametrize(
     ("by", "fraction", "message"),
     [
-        ("nuon", 0.5, "split by nuon: column 'nuon' is missing; there are: text, "),
+        ("nuon", 0.5, "split by nuon: .*'nuon'.* text, "),
         ("noun", 0.0, "fraction is 0.0"),
         ("noun", 1.0, "fraction is 1.0"),
         ("noun", float("nan"), "fraction is nan"),
     ],
 )
-def test_a_split_that_is_not_possible_is_refused(small, by, fraction, message):
+def test_an_impossible_split_raises(small, by, fraction, message):
     with pytest.raises(InputError, match=message):
         split_prompts(small, by, fraction, 1)
 
 
 def test_a_split_needs_two_values_and_its_columns(small):
-    with pytest.raises(InputError, match=r"have 1 noun\(s\), two sides need 2"):
+    with pytest.raises(InputError, match=r"split by noun: .* 1 noun"):
         split_prompts(select_prompts(small, noun="kid"), "noun", 0.5, 1)
     same = Dataset.from_dict({"text": ["same"] * 2, "template": ["a", "b"], "axis": ["x"] * 2, "descriptor": ["d"] * 2})
-    with pytest.raises(InputError, match="each text for training also stands in measure"):
+    with pytest.raises(InputError, match="split by template: "):
         split_prompts(same, "template", 0.5, 1)
 
 
@@ -367,7 +361,7 @@ def test_a_file_is_split_by_any_column_of_it_or_by_nouns_of_unknown_gender(small
     rows = {"text": list("abcd"), "template": ["t"] * 4, "axis": ["x"] * 4, "descriptor": ["d"] * 4}
     train, measure = split_prompts(Dataset.from_dict(rows | {"team": [1, 1, 2, 2]}), "team", 0.5, 0)
     assert {*train["team"], *measure["team"]} == {1, 2} and len(train) == len(measure) == 2
-    with pytest.raises(InputError, match="split by team: 1 rows have no value there"):
+    with pytest.raises(InputError, match="split by team: 1 rows"):
         split_prompts(Dataset.from_dict(rows | {"team": [1, None, 2, 2]}), "team", 0.5, 0)
     train, measure = split_prompts(small.remove_columns("noun_gender"), "noun", 0.5, 1)
     assert not set(train["noun"]) & set(measure["noun"]) and not set(train["text"]) & set(measure["text"])
@@ -378,41 +372,40 @@ def test_a_file_is_split_by_any_column_of_it_or_by_nouns_of_unknown_gender(small
 
 @pytest.mark.parametrize("by", ["descriptor", "axis", "template"])
 @pytest.mark.parametrize("fraction", [0.25, 0.5])
-def test_measured_is_seen_and_unseen_exactly_and_training_saw_the_seen_alone(paper, by, fraction):
+def test_training_prompts_have_only_seen_values_and_measured_ones_have_both(paper, by, fraction):
     terms = select_prompts(paper, noun_phrase_type=["descriptor_noun", "noun_descriptor"])
-    sides = split_prompts(terms, "noun", 0.5, seed=4)
-    assert have_same_cells(*sides)
-    train, measured = (sample_cells(side, 2, seed=4, descriptors=60) for side in sides)
-    of_train, of_measured = (unseen_mask(side, by, fraction, seed=4) for side in (train, measured))
+    sets = split_prompts(terms, "noun", 0.5, seed=4)
+    assert have_same_cells(*sets)
+    train, measured = (sample_cells(prompts, 2, seed=4, descriptors=60) for prompts in sets)
+    train_mask, measured_mask = (unseen_mask(prompts, by, fraction, seed=4) for prompts in (train, measured))
     train, measured = train.to_pandas(), measured.to_pandas()
-    kept, unseen, seen = train[~of_train], measured[of_measured], measured[~of_measured]
+    trained, unseen, seen = train[~train_mask], measured[measured_mask], measured[~measured_mask]
     name = "template" if by == "template" else "descriptor"
-    assert not set(kept[name]) & set(unseen[name])
-    assert set(kept[name]) == set(seen[name])
-    assert set(kept[name]) | set(unseen[name]) == set(measured[name])
-    # Cell by cell: what is measured as seen was trained on, and nothing else was.
+    assert not set(trained[name]) & set(unseen[name])
+    assert set(trained[name]) | set(unseen[name]) == set(measured[name])
+    # The cells trained on are exactly the cells measured as seen.
     cell = ["template", "axis", "descriptor"]
-    assert set(kept[cell].itertuples(index=False)) == set(seen[cell].itertuples(index=False))
+    assert set(trained[cell].itertuples(index=False)) == set(seen[cell].itertuples(index=False))
     assert len(unseen) + len(seen) == len(measured) == len(train)
     assert 2 <= unseen[by].nunique() < measured[by].nunique()
 
 
 def test_unseen_descriptors_come_from_every_axis_in_proportion(small):
-    """Four ages, and of the three left over their homes: "queer" counts in gender_and_sex, the smaller axis."""
+    """ "queer" counts in gender_and_sex, the smaller of its two axes."""
     whole = sample_cells(select_prompts(small, noun_phrase_type="descriptor_noun"), 2, seed=1).to_pandas()
     unseen = whole[unseen_mask(Dataset.from_pandas(whole), "descriptor", 0.5, seed=1)]
-    drawn = set(unseen["descriptor"])
-    assert len(drawn & {"old", "young", "20-year-old", "middle-aged"}) == 2
-    assert len(drawn & {"queer", "AFAB"}) == 1
-    assert len(drawn & {"gay", "lesbian"}) == 1
+    unseen = set(unseen["descriptor"])
+    assert len(unseen & {"old", "young", "20-year-old", "middle-aged"}) == 2
+    assert len(unseen & {"queer", "AFAB"}) == 1
+    assert len(unseen & {"gay", "lesbian"}) == 1
 
 
-def test_a_descriptor_of_two_axes_is_unseen_in_both_or_in_none(small):
+def test_a_descriptor_of_two_axes_is_unseen_in_both_or_in_neither(small):
     for by in ("descriptor", "axis"):
         for seed in range(20):
             rows = small.to_pandas().assign(unseen=unseen_mask(small, by, 0.5, seed))
             assert rows[rows["descriptor"] == "queer"]["unseen"].nunique() == 1
-    # Sexual orientation is unseen, so "queer" is, also where it stands for gender; "AFAB" is not.
+    # If sexual orientation is unseen, "queer" is unseen in gender_and_sex too, and "AFAB" is seen.
     seed = next(seed for seed in range(50) if _unseen_axes(small, seed) == {"age", "sexual_orientation"})
     rows = small.to_pandas().assign(unseen=unseen_mask(small, "axis", 0.5, seed))
     gender = rows[rows["axis"] == "gender_and_sex"].groupby("descriptor")["unseen"].all()
@@ -425,7 +418,7 @@ def _unseen_axes(prompts, seed):
     return set(whole[whole].index)
 
 
-def test_what_is_unseen_is_seeded_and_blind_to_row_order(small):
+def test_the_unseen_mask_depends_on_the_seed_and_not_on_row_order(small):
     order = np.random.default_rng(0).permutation(len(small))
     mask = unseen_mask(small, "descriptor", 0.5, 1)
     np.testing.assert_array_equal(unseen_mask(small.select(order), "descriptor", 0.5, 1), mask[order])
@@ -438,21 +431,21 @@ def test_what_is_unseen_is_seeded_and_blind_to_row_order(small):
         ("noun", 0.5, "unseen_by: 'noun' is unknown"),
         ("descriptor", 0.0, "unseen_fraction is 0.0"),
         ("descriptor", 1.0, "unseen_fraction is 1.0"),
-        ("template", 0.5, r"leaves 1 template\(s\) seen and 1 unseen; each side needs 2"),
+        ("template", 0.5, r"unseen_fraction: 0.5 .*1 template.*1 unseen"),
     ],
 )
-def test_unseen_values_that_cannot_be_chosen_are_refused(small, by, fraction, message):
+def test_an_impossible_unseen_fraction_raises(small, by, fraction, message):
     with pytest.raises(InputError, match=message):
         unseen_mask(small, by, fraction, 1)
 
 
-def test_sides_without_the_same_cells_are_told_apart(small):
+def test_different_cells_are_detected(small):
     assert have_same_cells(small, select_prompts(small, noun=["woman", "man", "kid", "(none)"]))
-    assert not have_same_cells(small, select_prompts(small, noun=["man", "kid", "(none)"]))  # nobody is lesbian there
+    assert not have_same_cells(small, select_prompts(small, noun=["man", "kid", "(none)"]))  # no lesbian
 
 
 def test_large_strings_work_too(small):
-    """Datasets made by pandas hold another Arrow type of text."""
+    """Datasets from pandas have another Arrow type for strings."""
     frame = Dataset.from_pandas(pd.DataFrame(small.to_dict()).astype({"descriptor": "string[pyarrow]"}))
     assert sample_cells(frame, 2, 1, descriptors=4)["text"][:] == sample_cells(small, 2, 1, descriptors=4)["text"][:]
     assert len(select_prompts(frame, descriptor="old")) == len(select_prompts(small, descriptor="old"))
@@ -462,7 +455,7 @@ def test_large_strings_work_too(small):
 
 
 def test_ids_are_stable():
-    """An id must not change between versions: runs are compared by it."""
+    """Ids must not change between versions, because runs are compared by them."""
     row = Dataset.from_list(
         [{"text": "I'm old.", "template": "I'm {noun_phrase}.", "axis": "age", "descriptor": "old"}]
     )
@@ -470,4 +463,3 @@ def test_ids_are_stable():
     assert ids == sample_cells(row, 2, seed=2)["prompt_id"][:]  # the same sentence for the first and the second time
     assert len(set(ids)) == 2
     assert all(len(prompt_id) == 16 and int(prompt_id, 16) >= 0 for prompt_id in ids)
-    assert json.dumps(ids)

@@ -8,7 +8,7 @@ import pandas as pd
 from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.datasets.prompt_files import load_personas, read_prompts
 from evenhand.evaluation.datasets.prompts import (
-    STRATA,
+    SPLIT_STRATA,
     have_same_cells,
     sample_cells,
     select_prompts,
@@ -93,8 +93,8 @@ def prompts_fingerprint(settings: PromptSettings) -> dict[str, str]:
             read_prompts(file)
         hashes = {"dataset": sha256_of(*files)}
     else:
-        if settings.split_by not in (None, *STRATA):
-            raise unknown_name("split_by", settings.split_by, STRATA)
+        if settings.split_by not in (None, *SPLIT_STRATA):
+            raise unknown_name("split_by", settings.split_by, SPLIT_STRATA)
         hashes = {"dataset": load_taxonomy(settings.dataset).sha256}
     if personas(settings) and settings.personas != "default":
         hashes["personas"] = sha256_of(Path(settings.personas))
