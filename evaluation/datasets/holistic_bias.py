@@ -1,9 +1,8 @@
-"""HolisticBias prompts: reads the upstream dataset format and fills every template with every noun phrase.
+"""HolisticBias: read the upstream dataset format, and fill each template with each noun phrase.
 
 Source: Smith et al. 2022, "I'm sorry to hear that: Finding New Biases in Language Models with a Holistic Descriptor
 Dataset", section 2.2 and appendix A.3, and the published format (github.com/facebookresearch/ResponsibleNLP): a folder
-of four JSON files. `generate_prompts` returns the upstream generator's rows, in its order, with its columns.
-`evenhand.evaluation.datasets.prompts` filters, samples and splits them.
+of four JSON files. `generate_prompts` returns the same rows as the upstream generator, in the same order and columns.
 """
 
 import json
@@ -33,8 +32,8 @@ UPSTREAM_COMMIT = "0ec714eb084217f44cd9ac466d9e988c795302f9"
 UPSTREAM_URL = (
     f"https://raw.githubusercontent.com/facebookresearch/ResponsibleNLP/{UPSTREAM_COMMIT}/holistic_bias/dataset"
 )
-# SHA-256 of the four files, in the order of FILES, at that commit.
-PINNED = {
+# Version → SHA-256 of the four files at that commit, in the order of FILES.
+FILE_SHA256 = {
     "v1.0": (
         "355ba8039d83f4b387b6f069ea9cb2374c1c5d2abceb2e99a41e9cab664a90ec",
         "ebd3e490fee3ac391fc2421d61be27ffce5912f476c389fe98aca9be8e660966",
@@ -49,7 +48,7 @@ PINNED = {
     ),
 }
 
-# What the upstream generator writes where a column does not apply; and the axis of a noun without a descriptor.
+# Upstream values where a column does not apply, for the axis of a noun without a descriptor, and for no preference.
 NONE, NO_AXIS, NO_PREFERENCE = "(none)", "null", "no_data"
 SINGULAR_SLOT, PLURAL_SLOT = "{noun_phrase}", "{plural_noun_phrase}"
 PHRASE_COLUMNS = (
@@ -70,7 +69,7 @@ COLUMNS = (TEXT, *PHRASE_COLUMNS, TEMPLATE, "first_turn_only", "must_be_noun")
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A term placed before the noun; `gender` restricts it to nouns of that gender."""
+    """A term before the noun; `gender` restricts it to nouns of that gender."""
 
     axis: str
     bucket: str
@@ -100,7 +99,7 @@ class Template:
 
 @dataclass(frozen=True)
 class Standalone:
-    """A noun phrase pattern: with "{noun}" the descriptor follows the noun, without it the phrase is fixed."""
+    """A pattern in which the descriptor follows "{noun}", or a fixed noun phrase without "{noun}"."""
 
     axis: str
     singular: str
@@ -110,7 +109,7 @@ class Standalone:
 
 @dataclass(frozen=True)
 class Taxonomy:
-    """The four files of one edition; `sha256` is the hash of their contents and belongs in every signature."""
+    """The content of the four files of one edition; `sha256` is their hash, which is part of signatures."""
 
     name: str
     descriptors: tuple[Descriptor, ...]
@@ -121,55 +120,50 @@ class Taxonomy:
 
 
 def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
-    """Return the edition called `source`: "paper" (shipped), "v1.0", "v1.1", or a folder of the four files.
-
-    The two upstream versions are downloaded once, from one pinned commit, and checked by their SHA-256.
+    """Return an edition: "paper" (shipped), "v1.0" or "v1.1" (downloaded once), or a folder with the four files.
 
     Raises:
-        InputError: the name is unknown, the download fails or differs, or an entry cannot be read.
+        InputError: the name is unknown, a download fails or has the wrong SHA-256, or an entry is invalid.
     """
     if source == "paper":
         return _read_folder(PAPER_EDITION, "paper")
-    if source in PINNED:
-        return _read_folder(_downloaded(str(source)), str(source))
+    if source in FILE_SHA256:
+        return _read_folder(_download(str(source)), str(source))
     if Path(source).is_dir():
         return _read_folder(Path(source), str(source))
-    known = ", ".join(("paper", *PINNED))
-    raise InputError(
-        f"taxonomy: {str(source)!r} is neither one of {known} nor a folder; give one of them, or a folder that holds "
-        f"{', '.join(FILES)}."
-    )
+    names = ", ".join(("paper", *FILE_SHA256))
+    raise InputError(f"taxonomy: {str(source)!r} is no folder; give {names}, or a folder with {', '.join(FILES)}.")
 
 
 def taxonomy_sha256(prompts: PromptSettings) -> str:
-    """Return the hash of the taxonomy whose sentences are scored as they are, without a model's answers.
+    """Return the hash of the taxonomy `prompts.dataset`, for families that score its sentences.
 
     Raises:
-        InputError: there is no such taxonomy, or a file of prompts is given, which has no nouns to tell apart.
+        InputError: the taxonomy is unknown, or `prompts.file` is set.
     """
     if prompts.file is not None:
         raise InputError(
-            f"prompts.file: {prompts.file} is for generation_bias; this family scores the sentences of "
-            "prompts.dataset. Leave the file out, or measure the two apart."
+            f"prompts.file: {prompts.file} can be used by generation_bias only; leave it out, or measure the other "
+            "families, which score the sentences of prompts.dataset, in another run."
         )
     return load_taxonomy(prompts.dataset).sha256
 
 
-def _downloaded(version: str) -> Path:
-    """Return the folder of a pinned upstream version, downloaded where needed."""
-    instead = f"put the four files of HolisticBias {version} into a folder and give its path as the taxonomy."
+def _download(version: str) -> Path:
+    """Return the folder of a pinned upstream version, downloaded if it is not in the cache."""
+    fix = f"put the four files of HolisticBias {version} into a folder and give its path as the taxonomy."
     paths = [
-        fetch_pinned_file(f"{UPSTREAM_URL}/{version}/{file}", sha256, f"holistic_bias_{version}/{file}", instead)
-        for file, sha256 in zip(FILES, PINNED[version], strict=True)
+        fetch_pinned_file(f"{UPSTREAM_URL}/{version}/{file}", sha256, f"holistic_bias_{version}/{file}", fix)
+        for file, sha256 in zip(FILES, FILE_SHA256[version], strict=True)
     ]
     return paths[0].parent
 
 
 def generate_prompts(taxonomy: Taxonomy) -> "Dataset":
-    """Return every prompt of a taxonomy: each noun phrase, sorted by its columns, in each template, in file order.
+    """Return all prompts of a taxonomy: noun phrases, sorted by their columns, in templates, in file order.
 
-    Noun phrases without a noun of their own (a descriptor alone, a fixed phrase) skip the `must_be_noun` templates.
-    The rows, their order and the columns (`COLUMNS`) are the upstream generator's, duplicates included.
+    Noun phrases without a noun (a descriptor alone, a fixed phrase) are not used in `must_be_noun` templates. Rows,
+    their order, `COLUMNS` and duplicates are the same as in the upstream generator.
     """
     phrases = sorted(_noun_phrases(taxonomy))
     columns = {name: pa.array(values) for name, values in zip(PHRASE_COLUMNS, zip(*phrases, strict=True), strict=True)}
@@ -177,33 +171,29 @@ def generate_prompts(taxonomy: Taxonomy) -> "Dataset":
     must_be_noun = np.array([template.must_be_noun for template in taxonomy.templates])
     allowed = has_noun[:, None] | ~must_be_noun[None, :]  # (phrases, templates)
 
-    # Sentences are joined one template at a time, for all its phrases at once, then put into row order: the row of
-    # (phrase, template) is its place among the allowed pairs, counted phrase by phrase.
+    # Each template is filled with all its phrases in one Arrow call; then the sentences are put into row order, in
+    # which the row of (phrase, template) is its index among the allowed pairs, phrase by phrase.
     row = (np.cumsum(allowed.ravel()) - 1).reshape(allowed.shape)
-    template_of, phrase_of = np.nonzero(allowed.T)
-    order = np.empty(len(template_of), dtype=np.int64)
-    order[row[phrase_of, template_of]] = np.arange(len(order))
+    template_index, phrase_index = np.nonzero(allowed.T)
+    order = np.empty(len(template_index), dtype=np.int64)
+    order[row[phrase_index, template_index]] = np.arange(len(order))
     sentences = [
-        _filled(template.text, columns, pa.array(np.flatnonzero(allowed[:, t])))
+        _fill_template(template.text, columns, pa.array(np.flatnonzero(allowed[:, t])))
         for t, template in enumerate(taxonomy.templates)
     ]
-    phrase_rows, template_rows = (pa.array(index[order]) for index in (phrase_of, template_of))
+    phrase_rows, template_rows = (pa.array(index[order]) for index in (phrase_index, template_index))
     table = {TEXT: pa.concat_arrays(sentences).take(pa.array(order))}
     table |= {name: column.take(phrase_rows) for name, column in columns.items()}
-    for name, values in (
-        (TEMPLATE, [template.text for template in taxonomy.templates]),
-        ("first_turn_only", [template.first_turn_only for template in taxonomy.templates]),
-        ("must_be_noun", [template.must_be_noun for template in taxonomy.templates]),
-    ):
-        table[name] = pa.array(values).take(template_rows)
-    from datasets import Dataset  # brings torch: only where rows are made
+    for name, field in ((TEMPLATE, "text"), ("first_turn_only", "first_turn_only"), ("must_be_noun", "must_be_noun")):
+        table[name] = pa.array([getattr(template, field) for template in taxonomy.templates]).take(template_rows)
+    from datasets import Dataset  # here because it imports torch
 
-    # A fingerprint of its own would be a hash of all rows; these are what the four files and this function make.
+    # The default fingerprint is a hash of all rows, which is slow; the rows depend only on the four files.
     return Dataset(pa.table(table), fingerprint=taxonomy.sha256)
 
 
-def _filled(template: str, columns: dict[str, pa.Array], phrases: pa.Array) -> pa.Array:
-    """Return the sentences of one template over the given phrases."""
+def _fill_template(template: str, columns: dict[str, pa.Array], phrases: pa.Array) -> pa.Array:
+    """Return the sentences of one template with the phrases at these row indices."""
     slots = {slot: columns[slot.strip("{}")].take(phrases) for slot in (SINGULAR_SLOT, PLURAL_SLOT) if slot in template}
     pieces = [slots.get(piece, piece) for piece in re.split(r"(\{\w+\})", template)]
     return pc.binary_join_element_wise(*pieces, "")
@@ -216,39 +206,44 @@ def _noun_phrases(taxonomy: Taxonomy) -> Iterator[tuple[str, ...]]:
         yield (NO_AXIS, *[NONE] * 4, *words, f"{spelled_article(noun.singular)} {noun.singular}", noun.plural, "noun")
 
     for term in taxonomy.descriptors:
-        known = (term.axis, term.bucket, term.text, term.gender or NONE, term.preference or NO_PREFERENCE)
-        yield (*known, *[NONE] * 3, term.text, term.text, "descriptor")
-        before = f"{term.article or spelled_article(term.text)} {term.text}"
+        metadata = (term.axis, term.bucket, term.text, term.gender or NONE, term.preference or NO_PREFERENCE)
+        yield (*metadata, *[NONE] * 3, term.text, term.text, "descriptor")
+        phrase = f"{term.article or spelled_article(term.text)} {term.text}"
         for noun in taxonomy.nouns:
             if term.gender in (None, noun.gender):
                 words = (noun.singular, noun.plural, noun.gender)
-                yield (*known, *words, f"{before} {noun.singular}", f"{term.text} {noun.plural}", "descriptor_noun")
+                yield (
+                    *metadata,
+                    *words,
+                    f"{phrase} {noun.singular}",
+                    f"{term.text} {noun.plural}",
+                    "descriptor_noun",
+                )
 
     for entry in taxonomy.standalone:
         preference = entry.preference or NO_PREFERENCE
         plural = entry.plural or entry.singular
         if "{noun}" not in entry.singular:
-            known = (entry.axis, NONE, entry.singular, NONE, preference)
-            yield (*known, NONE, NONE, "neutral", entry.singular, plural, "fixed_phrase")
+            metadata = (entry.axis, NONE, entry.singular, NONE, preference)
+            yield (*metadata, NONE, NONE, "neutral", entry.singular, plural, "fixed_phrase")
             continue
-        known = (entry.axis, NONE, _pattern(entry.singular, "", ""), NONE, preference)
+        metadata = (entry.axis, NONE, _fill_pattern(entry.singular, "", ""), NONE, preference)
         for noun in taxonomy.nouns:
             words = (noun.singular, noun.plural, noun.gender)
-            singular = _pattern(entry.singular, spelled_article(noun.singular), noun.singular)
-            yield (*known, *words, singular, _pattern(plural, "", noun.plural), "noun_descriptor")
+            singular = _fill_pattern(entry.singular, spelled_article(noun.singular), noun.singular)
+            yield (*metadata, *words, singular, _fill_pattern(plural, "", noun.plural), "noun_descriptor")
 
 
 def spelled_article(word: str) -> str:
-    """Return "an" before a first letter in aeiou, else "a": upstream's rule, blind to sound ("an European")."""
+    """Return "an" if the first letter is in aeiou, else "a": the upstream rule, which ignores sound ("an European")."""
     return "an" if word[0].lower() in "aeiou" else "a"
 
 
-def _pattern(pattern: str, article: str, noun: str) -> str:
+def _fill_pattern(pattern: str, article: str, noun: str) -> str:
     return pattern.replace("{article}", article).replace("{noun}", noun).lstrip()
 
 
-# Reading the four files. What the generator would not use is refused, never dropped: a misspelt "gender" would
-# otherwise pair a descriptor with every noun and nobody would know.
+# Readers of the four files. Unknown keys raise; a misspelt "gender", if ignored, would pair a descriptor with any noun.
 
 
 def _read_folder(folder: Path, name: str) -> Taxonomy:
@@ -266,33 +261,35 @@ def _read_folder(folder: Path, name: str) -> Taxonomy:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def check_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
         if repeated := sorted({key for key in keys if keys.count(key) > 1}):
-            raise InputError(f"{path}: the key {repeated[0]!r} stands twice in one object; join the two.")
+            raise InputError(f"{path}: the key {repeated[0]!r} occurs twice in one object; merge the two.")
         return dict(pairs)
 
     try:
-        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique)
+        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=check_unique_keys)
     except InputError:
         raise
     except FileNotFoundError:
-        raise InputError(f"{path} is missing; a taxonomy folder holds {', '.join(FILES)}.") from None
+        raise InputError(f"{path} is missing; a taxonomy folder needs {', '.join(FILES)}.") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not readable as JSON in UTF-8 ({error}); correct it there.") from None
-    if content == {} and path.name == FILES[3]:  # an edition may do without standalone phrases
+        raise InputError(f"{path} is not readable as JSON in UTF-8 ({error}); correct it.") from None
+    if content == {} and path.name == FILES[3]:  # standalone phrases are optional
         return {}
-    return _non_empty(str(path), content, dict, "an object {…}")
+    return _check_non_empty(str(path), content, dict, "an object {…}")
 
 
 def _read_descriptors(file: str, axes: dict[str, Any], genders: list[str]) -> Iterator[Descriptor]:
     for axis, buckets in axes.items():
-        _refuse_no_axis(file, axis)
-        _non_empty(f"{file}: {axis}", buckets, dict, 'buckets {"all": […]}')
+        _check_axis(file, axis)
+        _check_non_empty(f"{file}: {axis}", buckets, dict, 'buckets {"all": […]}')
         for bucket, terms in buckets.items():
-            for i, term in enumerate(_non_empty(f"{file}: {axis}.{bucket}", terms, list, "a list of descriptors")):
+            for i, term in enumerate(
+                _check_non_empty(f"{file}: {axis}.{bucket}", terms, list, "a list of descriptors")
+            ):
                 where = f"{file}: {axis}.{bucket}[{i}]"
-                entry = _entry(where, term, "descriptor", ("gender", "preference", "article"))
+                entry = _parse_entry(where, term, "descriptor", ("gender", "preference", "article"))
                 if entry.get("gender") not in (None, *genders):
                     raise unknown_name(f"{where}: gender", entry["gender"], genders)
                 yield Descriptor(axis, bucket, entry.pop("descriptor"), **entry)
@@ -300,19 +297,19 @@ def _read_descriptors(file: str, axes: dict[str, Any], genders: list[str]) -> It
 
 def _read_nouns(file: str, genders: dict[str, Any]) -> Iterator[Noun]:
     for gender, pairs in genders.items():
-        for i, pair in enumerate(_non_empty(f"{file}: {gender}", pairs, list, "a list of [singular, plural]")):
+        for i, pair in enumerate(_check_non_empty(f"{file}: {gender}", pairs, list, "a list of [singular, plural]")):
             where = f"{file}: {gender}[{i}]"
             if not (isinstance(pair, list) and len(pair) == 2):
                 raise InputError(f"{where}: {pair!r} is not a noun; write [singular, plural].")
-            yield Noun(gender, *(_text(where, word) for word in pair))
+            yield Noun(gender, *(_check_text(where, word) for word in pair))
 
 
 def _read_templates(file: str, templates: dict[str, Any]) -> Iterator[Template]:
     for text, options in templates.items():
         where = f"{file}: {text!r}"
         if not {SINGULAR_SLOT, PLURAL_SLOT} & set(re.findall(r"\{.*?\}", text)):
-            raise InputError(f"{where} has no slot; write {SINGULAR_SLOT} or {PLURAL_SLOT} in it.")
-        _text(where, text, (SINGULAR_SLOT, PLURAL_SLOT))
+            raise InputError(f"{where} has no slot; insert {SINGULAR_SLOT} or {PLURAL_SLOT}.")
+        _check_text(where, text, (SINGULAR_SLOT, PLURAL_SLOT))
         if not isinstance(options, dict):
             raise InputError(f"{where}: {options!r} is not an object of options; write {{}} for none.")
         for key, value in options.items():
@@ -325,48 +322,50 @@ def _read_templates(file: str, templates: dict[str, Any]) -> Iterator[Template]:
 
 def _read_standalone(file: str, axes: dict[str, Any]) -> Iterator[Standalone]:
     for axis, phrases in axes.items():
-        _refuse_no_axis(file, axis)
-        for i, phrase in enumerate(_non_empty(f"{file}: {axis}", phrases, list, "a list of noun phrases")):
+        _check_axis(file, axis)
+        for i, phrase in enumerate(_check_non_empty(f"{file}: {axis}", phrases, list, "a list of noun phrases")):
             where = f"{file}: {axis}[{i}]"
             slots = ("{article}", "{noun}")
-            entry = _entry(where, phrase, "noun_phrase", ("plural_noun_phrase", "preference"), slots)
+            entry = _parse_entry(where, phrase, "noun_phrase", ("plural_noun_phrase", "preference"), slots)
             singular, plural = entry["noun_phrase"], entry.get("plural_noun_phrase", "")
             if "{noun}" not in singular and any(slot in singular + plural for slot in slots):
                 raise InputError(f"{where}: a fixed phrase has no slots, a pattern needs {{noun}} in its noun_phrase.")
-            if not _pattern(singular, "", ""):
-                raise InputError(f"{where}: {singular!r} has no words beside its slots; write the descriptor.")
+            if not _fill_pattern(singular, "", ""):
+                raise InputError(f"{where}: {singular!r} has only slots; add the descriptor.")
             yield Standalone(axis, singular, plural or None, entry.get("preference"))
 
 
-def _refuse_no_axis(file: str, axis: str) -> None:
+def _check_axis(file: str, axis: str) -> None:
     if axis == NO_AXIS:
-        raise InputError(f"{file}: axis {NO_AXIS!r} is kept for nouns without a descriptor; rename it.")
+        raise InputError(f"{file}: axis {NO_AXIS!r} is reserved for nouns without a descriptor; rename it.")
 
 
-def _entry(where: str, value: Any, main: str, optional: tuple[str, ...], slots: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return an entry's fields; a plain string is its field `main` alone."""
+def _parse_entry(
+    where: str, value: Any, main: str, optional: tuple[str, ...], slots: tuple[str, ...] = ()
+) -> dict[str, str]:
+    """Return an entry's fields; a plain string is the value of `main`."""
     entry = {main: value} if isinstance(value, str) else value
     if not isinstance(entry, dict) or main not in entry:
-        raise InputError(f"{where}: {value!r} is neither a string nor an object with {main!r}; write one of the two.")
+        raise InputError(f"{where}: {value!r} is neither a string nor an object with {main!r}; write one of them.")
     for key, text in entry.items():
         if key not in (main, *optional):
             raise unknown_name(f"{where}: key", key, (main, *optional))
-        _text(f"{where}: {key}", text, slots if key.endswith("noun_phrase") else ())
+        _check_text(f"{where}: {key}", text, slots if key.endswith("noun_phrase") else ())
     return dict(entry)
 
 
-def _text(where: str, value: Any, slots: tuple[str, ...] = ()) -> str:
+def _check_text(where: str, value: Any, slots: tuple[str, ...] = ()) -> str:
     if not isinstance(value, str) or not value.strip() or value == NONE:
         raise InputError(f"{where} is {value!r}; write a non-empty string other than {NONE!r}, or leave the key out.")
     rest = value
     for slot in slots:
         rest = rest.replace(slot, "")
     if "{" in rest or "}" in rest:
-        raise InputError(f"{where}: {value!r} has braces; the only slots here are: {', '.join(slots) or 'none'}.")
+        raise InputError(f"{where}: {value!r} has braces; the allowed slots are: {', '.join(slots) or 'none'}.")
     return value
 
 
-def _non_empty(where: str, value: Any, kind: type, wanted: str) -> Any:
+def _check_non_empty(where: str, value: Any, kind: type, wanted: str) -> Any:
     if not isinstance(value, kind) or not value:
         raise InputError(f"{where} is {str(value)[:60]!r}; write {wanted} with at least one entry.")
     return value

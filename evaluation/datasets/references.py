@@ -1,4 +1,4 @@
-"""The gendered references at a path, whatever their format, and a fingerprint of them."""
+"""Load and hash gendered references of any supported format."""
 
 import hashlib
 from collections.abc import Sequence
@@ -8,9 +8,9 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.gendered_translations import (
     LANG,
-    language,
-    mmhb_axes,
+    find_language,
     read_mmhb,
+    read_mmhb_axes,
     read_mt_geneval,
     read_references,
 )
@@ -23,54 +23,52 @@ MT_GENEVAL = "geneval-sentences-masculine-{split}.en_{lang}.en"
 def load_references(
     path: Path | None, split: str = "dev", languages: Sequence[str] = (), field: str = "languages"
 ) -> pd.DataFrame:
-    """Return the references of a CSV file, or of a folder of MT-GenEval or MMHB, in these languages, else in all.
+    """Return the references of a CSV file, or of a folder of MT-GenEval or MMHB.
 
     Args:
         path: the file or folder.
-        split: of MT-GenEval or MMHB.
-        languages: FLORES codes or two-letter codes.
-        field: what errors call the languages.
+        split: the split of MT-GenEval or MMHB.
+        languages: FLORES codes or two-letter codes; all languages if empty.
+        field: the setting of the languages, for errors.
 
     Raises:
-        InputError: no references are given, they cannot be read, or lack a language.
+        InputError: `path` is None, the references cannot be read, or they lack a language.
     """
-    path, wanted = _checked(path), [language(code, field) for code in languages]
+    path, wanted = _check_path(path), [find_language(code, field) for code in languages]
     if path.is_file():
         table = read_references(path)
-    elif found := sorted(path.glob(MT_GENEVAL.format(split=split, lang="*"))):
-        codes = [one.short for one in wanted] or [file.name.split("en_")[1].split(".")[0] for file in found]
+    elif files := sorted(path.glob(MT_GENEVAL.format(split=split, lang="*"))):
+        codes = [language.short for language in wanted] or [file.name.split("en_")[1].split(".")[0] for file in files]
         table = pd.concat([read_mt_geneval(path, code, split) for code in codes], ignore_index=True)
-    elif found := sorted(path.glob(f"*/{split}.csv")):
-        tables = map(mmhb_axes, sorted(path.glob("*_descriptors_full_id.tsv")))
-        axes = {name: axis for of_table in tables for name, axis in of_table.items()}
-        table = pd.concat([read_mmhb(file, axes) for file in found], ignore_index=True)
+    elif files := sorted(path.glob(f"*/{split}.csv")):
+        axes: dict[str, str] = {}
+        for file in sorted(path.glob("*_descriptors_full_id.tsv")):
+            axes |= read_mmhb_axes(file)
+        table = pd.concat([read_mmhb(file, axes) for file in files], ignore_index=True)
     else:
         raise InputError(
-            f"references: {path} is no CSV file, and holds neither {MT_GENEVAL.format(split=split, lang='…')} "
+            f"references: {path} is no CSV file, and has neither {MT_GENEVAL.format(split=split, lang='…')} "
             f"(MT-GenEval) nor …/{split}.csv (MMHB); give another folder, or another split than {split!r}."
         )
-    missing = {one.code for one in wanted} - set(table[LANG])
-    if missing:
-        raise InputError(
-            f"{field}: {path} has no {', '.join(sorted(missing))}, only {', '.join(sorted(set(table[LANG])))}."
-        )
-    return table[table[LANG].isin([one.code for one in wanted])].reset_index(drop=True) if wanted else table
+    codes, present = {language.code for language in wanted}, set(table[LANG])
+    if missing := codes - present:
+        raise InputError(f"{field}: {path} has no {', '.join(sorted(missing))}, only {', '.join(sorted(present))}.")
+    return table[table[LANG].isin(codes)].reset_index(drop=True) if wanted else table
 
 
 def references_sha256(path: Path | None) -> str:
-    """Return a SHA-256 over the file, or over the files of the folder.
+    """Return the SHA-256 of the file, or of all files of the folder.
 
     Raises:
-        InputError: no references are given, or there are none at the path.
+        InputError: `path` is None or does not exist.
     """
-    path = _checked(path)
+    path = _check_path(path)
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     return hashlib.sha256("".join(sha256_of(file) for file in files).encode()).hexdigest()
 
 
-def _checked(path: Path | None) -> Path:
-    if path is None:
-        raise InputError("references: none are given; give a CSV file, or a folder of MT-GenEval or MMHB.")
-    if not path.expanduser().exists():
-        raise InputError(f"references: there is no {path}; give a CSV file, or a folder of MT-GenEval or MMHB.")
+def _check_path(path: Path | None) -> Path:
+    if path is None or not path.expanduser().exists():
+        problem = "required" if path is None else f"{path} does not exist"
+        raise InputError(f"references: {problem}; give a CSV file, or a folder of MT-GenEval or MMHB.")
     return path.expanduser()

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from transformers import LogitsProcessorList, MBartTokenizer, PreTrainedTokenizerBase
 
-from evenhand.evaluation.datasets.gendered_translations import language
+from evenhand.evaluation.datasets.gendered_translations import find_language
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.models.batches import (
     activations_bytes,
@@ -118,7 +118,7 @@ def _match_language_code(tokens: Mapping[str, str], field: str, code: str) -> st
     """
     forms = [code]
     with suppress(InputError):  # the tokenizer may have languages that the paper does not have
-        known = language(code)
+        known = find_language(code)
         forms += [known.code, NLLB_CODES.get(known.code, ""), known.code[:3], known.short]
         forms += [token for token in tokens if known.short and token.startswith(f"{known.short}_")]
     for form in forms:

@@ -9,7 +9,7 @@ from functools import cache
 
 from matplotlib.figure import Figure
 
-from evenhand.evaluation.datasets.gendered_translations import ENGLISH_LANGUAGE, languages
+from evenhand.evaluation.datasets.gendered_translations import ENGLISH_LANGUAGE, load_languages
 from evenhand.evaluation.report.figures import (
     AFTER,
     INK,
@@ -62,7 +62,7 @@ def language_name(code: str) -> str:
 
 @cache
 def _names() -> dict[str, str]:
-    return {language.code: language.name for language in (*languages(), ENGLISH_LANGUAGE)}
+    return {language.code: language.name for language in (*load_languages(), ENGLISH_LANGUAGE)}
 
 
 @styled

@@ -1,4 +1,4 @@
-"""Phrases counted by hand, files of every format, and that a corpus is never held whole."""
+"""Phrase counts derived by hand, corpora of all formats, and streaming."""
 
 import gzip
 import json
@@ -41,31 +41,31 @@ def test_phrases_that_differ_by_case_share_their_count():
     assert counts(["Deaf deaf"], "Deaf", "deaf") == [2, 2]
 
 
-def test_texts_and_gaps_are_counted():
-    found = count_phrases(TEXTS, ["deaf"])
-    assert (found.n_examples, found.n_left_out) == (2, 1)
+def test_texts_and_missing_texts_are_counted():
+    result = count_phrases(TEXTS, ["deaf"])
+    assert (result.n_examples, result.n_left_out) == (2, 1)
 
 
 @given(
     st.lists(st.sampled_from(["a", "ab", "abc", "b", "b c", "bc", "c"]), unique=True, min_size=1),
     st.text("abc ", max_size=30),
 )
-def test_the_tree_finds_what_a_plain_search_finds(phrases, text):
+def test_the_prefix_tree_agrees_with_a_word_by_word_search(phrases, text):
     text = " ".join(text.split())
-    expected, place = dict.fromkeys(phrases, 0), 0
-    while place < len(text):  # at each word, the longest phrase that ends where a word ends
-        starts = place == 0 or text[place - 1] == " "
-        ends = [it for it in phrases if text.startswith(it, place) and text[place + len(it) :][:1] in ("", " ")]
-        longest = max(ends, key=len) if starts and ends else None
+    expected, start = dict.fromkeys(phrases, 0), 0
+    while start < len(text):  # at each word start, the longest phrase that ends at a word end
+        is_word_start = start == 0 or text[start - 1] == " "
+        matches = [it for it in phrases if text.startswith(it, start) and text[start + len(it) :][:1] in ("", " ")]
+        longest = max(matches, key=len) if is_word_start and matches else None
         if longest:
             expected[longest] += 1
-        place += len(longest) if longest else 1
+        start += len(longest) if longest else 1
     assert count_phrases([text], phrases).counts == expected
 
 
 @pytest.fixture
 def files(tmp_path):
-    rows = [{"text": text, "id": place} for place, text in enumerate(TEXTS)]
+    rows = [{"text": text, "id": index} for index, text in enumerate(TEXTS)]
     lines = "\n".join(map(json.dumps, rows))
     (tmp_path / "c.jsonl").write_text(lines)
     with gzip.open(tmp_path / "c.jsonl.gz", "wt") as file:
@@ -78,9 +78,9 @@ def files(tmp_path):
 
 @pytest.mark.parametrize("name", ["c.jsonl", "c.jsonl.gz", "c.csv", "c.parquet", "c.txt"])
 def test_every_format_gives_the_same_counts(files, name):
-    found = count_phrases_in_corpus(str(files / name), ["deaf", "hard-of-hearing", "tall"])
-    assert list(found.counts.values()) == [2, 1, 0]
-    assert found.n_examples + found.n_left_out == 3
+    result = count_phrases_in_corpus(str(files / name), ["deaf", "hard-of-hearing", "tall"])
+    assert list(result.counts.values()) == [2, 1, 0]
+    assert result.n_examples + result.n_left_out == 3
 
 
 def test_a_folder_is_the_sum_of_its_files(files, tmp_path):
@@ -92,11 +92,11 @@ def test_a_folder_is_the_sum_of_its_files(files, tmp_path):
 
 
 def test_a_limit_reads_no_further(files):
-    found = count_phrases_in_corpus(str(files / "c.jsonl"), ["deaf", "hard-of-hearing"], limit=1)
-    assert list(found.counts.values()) == [2, 0] and found.n_examples == 1
+    result = count_phrases_in_corpus(str(files / "c.jsonl"), ["deaf", "hard-of-hearing"], limit=1)
+    assert list(result.counts.values()) == [2, 0] and result.n_examples == 1
 
 
-def test_texts_come_one_by_one(files):
+def test_texts_are_streamed(files):
     texts = read_corpus_texts(str(files / "c.jsonl"))
     assert next(texts) == TEXTS[0]
     texts.close()
@@ -106,8 +106,7 @@ def test_progress_is_reported(files, caplog, monkeypatch):
     monkeypatch.setattr("evenhand.evaluation.runs.progress.SECONDS_BETWEEN_LINES", 0)
     with caplog.at_level(logging.INFO, logger="evenhand"):
         count_phrases_in_corpus(str(files / "c.jsonl"), ["deaf"])
-    assert any(line.startswith("corpus: 3, ") for line in caplog.messages)  # without a total there is no time left
-    assert any(line.startswith("corpus: 3 examples in ") for line in caplog.messages)
+    assert sum(line.startswith("corpus: 3") for line in caplog.messages) == 2  # progress and total
 
 
 @pytest.mark.parametrize(
@@ -116,26 +115,26 @@ def test_progress_is_reported(files, caplog, monkeypatch):
         ("c.jsonl", '{"body": "x"}', "text", "corpus.text_column: .* has no column 'text'; it has body"),
         ("c.jsonl", '{"text": 3}', "text", "corpus.text_column: 'text' of example 1 .* is int, not text"),
         ("c.jsonl", '{"text": ["a"]}', "text", "is list, not text"),
-        ("c.jsonl", '{"text": ', "text", "corpus: .* cannot be read at all"),
-        ("c.jsonl", "", "text", "corpus: .* holds no text in 'text'"),
-        ("c.jsonl", '{"text": null}', "text", "corpus: .* holds no text"),
+        ("c.jsonl", '{"text": ', "text", "corpus: .* cannot be read"),
+        ("c.jsonl", "", "text", "corpus: .*'text'"),
+        ("c.jsonl", '{"text": null}', "text", "corpus: .*'text'"),
         ("c.pdf", "x", "text", "corpus: .* is none of .jsonl"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path, name, text, column, message):
+def test_an_unusable_corpus_raises(tmp_path, name, text, column, message):
     (tmp_path / name).write_text(text)
     with pytest.raises(InputError, match=message):
         count_phrases_in_corpus(str(tmp_path / name), ["deaf"], text_column=column)
 
 
-def test_no_such_file_folder_or_dataset(tmp_path):
-    with pytest.raises(InputError, match="does not exist"):
+def test_a_missing_corpus_raises(tmp_path):
+    with pytest.raises(InputError, match="corpus: .*none.csv"):
         count_phrases_in_corpus(str(tmp_path / "none.csv"), ["deaf"])
-    with pytest.raises(InputError, match="has no file of a known format"):
+    with pytest.raises(InputError, match=r"corpus: .*\.jsonl"):
         count_phrases_in_corpus(str(tmp_path), ["deaf"])
-    with pytest.raises(InputError, match="neither a file nor a dataset"):  # the tests are offline
+    with pytest.raises(InputError, match="corpus: 'nobody/nothing'"):  # the tests are offline
         count_phrases_in_corpus("nobody/nothing", ["deaf"])
     (tmp_path / "a.csv").write_text("text\nx\n")
     (tmp_path / "a.txt").write_text("x\n")
-    with pytest.raises(InputError, match="several formats"):
+    with pytest.raises(InputError, match=r"corpus: .*\(csv, text\)"):
         count_phrases_in_corpus(str(tmp_path), ["deaf"])

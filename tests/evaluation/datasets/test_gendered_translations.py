@@ -1,6 +1,5 @@
-"""Gendered references from the three formats, the paper's rule for comparable sets, and its languages."""
+"""Gendered references in three formats, the paper's rule for comparable sets, and its languages."""
 
-import io
 import zipfile
 from pathlib import Path
 
@@ -10,10 +9,10 @@ import pytest
 from evenhand.evaluation.datasets.gendered_translations import (
     COLUMNS,
     build_comparable_sets,
-    language,
-    languages,
-    mmhb_axes,
+    find_language,
+    load_languages,
     read_mmhb,
+    read_mmhb_axes,
     read_mt_geneval,
     read_references,
     read_translations,
@@ -33,10 +32,10 @@ MMHB_HEADER = (
 )
 
 
-def table(*rows):
-    """Rows of (sentence, lang, gender, reference)."""
-    facts = [dict(zip(("sentence_id", "lang", "gender", "reference"), row, strict=True)) for row in rows]
-    return pd.DataFrame([one | {"english": f"English {one['sentence_id']}"} for one in facts]).reindex(columns=COLUMNS)
+def make_table(*rows):
+    """Return a table of references from rows of (sentence_id, lang, gender, reference)."""
+    table = pd.DataFrame(rows, columns=["sentence_id", "lang", "gender", "reference"])
+    return table.assign(english="English " + table["sentence_id"]).reindex(columns=COLUMNS)
 
 
 def write(folder, text, name="references.csv"):
@@ -46,22 +45,21 @@ def write(folder, text, name="references.csv"):
 
 
 def test_the_fifty_languages_of_the_paper():
-    found = languages()
-    assert len(found) == len({one.code for one in found}) == 50
-    # 13 scripts (004, appendix A)
-    assert len({one.code[-4:] for one in found}) == 13
-    assert language("spa_Latn") == language("es") and language("es").name == "Spanish"
-    assert language("eng_Latn").short == "en"
-    assert language("ckb_Arab").short == ""
+    codes = [language.code for language in load_languages()]
+    assert len(codes) == len(set(codes)) == 50
+    assert len({code[-4:] for code in codes}) == 13  # scripts (004, appendix A)
+    assert find_language("spa_Latn") == find_language("es") and find_language("es").name == "Spanish"
+    assert find_language("eng_Latn").short == "en"
+    assert find_language("ckb_Arab").short == ""
 
 
 @pytest.mark.parametrize(("code", "meant"), [("spa_Lat", "spa_Latn"), ("deu-Latn", "deu_Latn")])
-def test_an_unknown_language_names_the_close_one(code, meant):
-    with pytest.raises(InputError, match=f"'{code}' is unknown; did you mean '{meant}'"):
-        language(code)
+def test_an_unknown_language_raises_with_the_closest_code(code, meant):
+    with pytest.raises(InputError, match=f"'{code}' .*'{meant}'"):
+        find_language(code)
 
 
-def test_a_table_of_ones_own(tmp_path):
+def test_a_csv_file(tmp_path):
     text = (
         "english,lang,gender,reference,axis,marked\n"
         'I am deaf.,spa_Latn,masculine,Soy sordo.,Ability,"[""sordo""]"\n'
@@ -69,61 +67,60 @@ def test_a_table_of_ones_own(tmp_path):
         "I am tall.,spa_Latn,feminine,,,\n"
         "I sing.,spa_Latn,neutral,Canto.,,\n"
     )
-    found = read_references(write(tmp_path, text))
-    assert list(found) == COLUMNS
-    assert found["sentence_id"].tolist() == ["1", "1", "3"]  # the second has no reference
-    assert found["marked"].tolist() == [["sordo"], None, None]
-    assert found["axis"].tolist() == ["Ability", "Ability", ""]
+    references = read_references(write(tmp_path, text))
+    assert list(references) == COLUMNS
+    assert references["sentence_id"].tolist() == ["1", "1", "3"]  # sentence 2 has no reference
+    assert references["marked"].tolist() == [["sordo"], None, None]
+    assert references["axis"].tolist() == ["Ability", "Ability", ""]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("english,lang,gender\nA,spa_Latn,neutral\n", "no column 'reference'"),
-        ("english,lang,gender,reference\nA,spa_Latn,female,B\n", "gender: 'female' is unknown"),
+        ("english,lang,gender,reference\nA,spa_Latn,female,B\n", "gender: 'female'"),
         ("english,lang,gender,reference,marked\nA,spa_Latn,neutral,B,b\n", "marked in row 2 is 'b'"),
-        ("english,lang,gender,reference\nA,spa_Latn,neutral\n", "more or fewer fields"),
-        ("english,lang,gender,reference\nA,spa_Latn,neutral,\n", "has no reference"),
-        ("english,lang,gender,reference\nA,../../x,neutral,B\n", "lang '../../x' is no code of a language"),
+        ("english,lang,gender,reference\nA,spa_Latn,neutral\n", "references.csv"),
+        ("english,lang,gender,reference\nA,spa_Latn,neutral,\n", "reference"),
+        ("english,lang,gender,reference\nA,../../x,neutral,B\n", "lang '../../x'"),
         (
             "sentence_id,axis,english,lang,gender,reference\n1,a,A,spa_Latn,masculine,B\n1,b,A,spa_Latn,feminine,C\n",
-            "sentence_id '1' has more than one axis",
+            "sentence_id '1' .*axis",
         ),
     ],
 )
-def test_what_is_wrong_with_a_table_is_named(tmp_path, text, message):
+def test_an_invalid_csv_file_raises(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
         read_references(write(tmp_path, text))
 
 
-def test_a_file_of_mmhb(tmp_path):
+def test_an_mmhb_file(tmp_path):
     rows = [
         "I have deaf friends.\tP1\tN1\tP_D001\tdev\t\t['Tengo amigas sordas.', \"Tengo 'amigas' sordas.\"]\t"
         "['Tengo amigos sordos.']\tspa_Latn\tx",
         "I sing.\tP2\tN1\tP_D002\tdev\t['Canto.']\t[]\tnan\tspa_Latn\tx",
     ]
-    found = read_mmhb(write(tmp_path, "\n".join([MMHB_HEADER, *rows]) + "\n"), {"P_D001": "ability"})
-    assert found["gender"].tolist() == ["masculine", "feminine", "feminine", "neutral"]
-    assert found["reference"].tolist()[2] == "Tengo 'amigas' sordas."
-    assert found["descriptor"].tolist() == ["P_D001"] * 3 + ["P_D002"]
-    assert found["template"].tolist() == ["P1"] * 3 + ["P2"]
-    assert found["axis"].tolist() == ["ability"] * 3 + [""]
-    assert found["sentence_id"].nunique() == 2
+    references = read_mmhb(write(tmp_path, "\n".join([MMHB_HEADER, *rows]) + "\n"), {"P_D001": "ability"})
+    assert references["gender"].tolist() == ["masculine", "feminine", "feminine", "neutral"]
+    assert references["reference"].tolist()[2] == "Tengo 'amigas' sordas."
+    assert references["descriptor"].tolist() == ["P_D001"] * 3 + ["P_D002"]
+    assert references["template"].tolist() == ["P1"] * 3 + ["P2"]
+    assert references["axis"].tolist() == ["ability"] * 3 + [""]
+    assert references["sentence_id"].nunique() == 2
 
 
 @pytest.mark.parametrize("cell", ["__import__('os')", "'no list'", "[1]", "["])
-def test_a_cell_of_mmhb_that_is_no_list_of_sentences(tmp_path, cell):
+def test_an_mmhb_cell_that_is_no_list_of_sentences_raises(tmp_path, cell):
     with pytest.raises(InputError, match="masculine in row 2"):
         read_mmhb(write(tmp_path, f"{MMHB_HEADER}\nA\tP\tN\tD\tdev\t\t\t{cell}\tspa_Latn\tx\n"))
 
 
 @needs_mmhb
 def test_axes_of_the_published_descriptors(tmp_path):
-    with zipfile.ZipFile(SHARED / "mmhb_descriptors" / "MMHB_descriptors.zip") as archive:
-        data = io.BytesIO(archive.read("MMHB_descriptors/spa_descriptors_full_id.tsv"))
     path = tmp_path / "spa.tsv"
-    path.write_bytes(data.getvalue())
-    axes = mmhb_axes(path)
+    with zipfile.ZipFile(SHARED / "mmhb_descriptors" / "MMHB_descriptors.zip") as archive:
+        path.write_bytes(archive.read("MMHB_descriptors/spa_descriptors_full_id.tsv"))
+    axes = read_mmhb_axes(path)
     assert axes["P_D001"] == axes["P_D001a"] == "ability"
     assert len(set(axes.values())) >= 12
 
@@ -131,12 +128,12 @@ def test_axes_of_the_published_descriptors(tmp_path):
 @needs_mt_geneval
 @pytest.mark.parametrize("lang", ["de", "es", "fr"])
 def test_mt_geneval_has_1200_sentences_in_two_versions(lang):
-    found = read_mt_geneval(SHARED / "mt_geneval", lang)
-    assert found["gender"].value_counts().to_dict() == {"masculine": 1200, "feminine": 1200}
-    assert found["sentence_id"].nunique() == 1200 and set(found["lang"]) == {language(lang).code}
-    assert found["marked"].isna().all()  # these files have no tags
-    # Brackets are the text's own, such as "[citation needed]".
-    assert found["reference"].str.contains("[", regex=False).any()
+    references = read_mt_geneval(SHARED / "mt_geneval", lang)
+    assert references["gender"].value_counts().to_dict() == {"masculine": 1200, "feminine": 1200}
+    assert references["sentence_id"].nunique() == 1200 and set(references["lang"]) == {find_language(lang).code}
+    assert references["marked"].isna().all()  # these files have no tags
+    # Brackets, such as "[citation needed]", are part of the text.
+    assert references["reference"].str.contains("[", regex=False).any()
 
 
 def test_tags_of_the_annotated_mt_geneval_become_spans(tmp_path):
@@ -146,29 +143,27 @@ def test_tags_of_the_annotated_mt_geneval_become_spans(tmp_path):
     ):
         write(tmp_path, f"{pronoun} sat.\nIt sat.\n{pronoun}.\n", f"geneval-sentences-{gender}-dev.en_es.en")
         write(tmp_path, f"{reference}\nSe sentó.\n{pronoun}.\n", f"geneval-sentences-{gender}-dev.en_es.es")
-    found = read_mt_geneval(tmp_path, "es")
-    assert found["reference"].tolist()[::3] == ["El abuelo [sic] de él.", "La abuela [sic] de  ella."]
-    assert found["english"].tolist() == ["He sat.", "It sat.", "He.", "She sat.", "It sat.", "She."]
-    assert found["marked"].tolist() == [["El abuelo", "él"], [], ["He"], ["La abuela", "ella"], [], ["She"]]
+    references = read_mt_geneval(tmp_path, "es")
+    assert references["reference"].tolist()[::3] == ["El abuelo [sic] de él.", "La abuela [sic] de  ella."]
+    assert references["english"].tolist() == ["He sat.", "It sat.", "He.", "She sat.", "It sat.", "She."]
+    assert references["marked"].tolist() == [["El abuelo", "él"], [], ["He"], ["La abuela", "ella"], [], ["She"]]
 
 
 @pytest.mark.parametrize("stray", ["masculine", "feminine", "both", "half"])
 def test_a_stray_tag_does_not_make_a_file_annotated(tmp_path, stray):
-    # Arabic's files hold a few tags; if they count, the words that mark a gender are those in them alone, and a system
-    # that is always masculine is right about 299 of 300 women (0.9967).
+    # The Arabic files have a few tags. If they counted, only tagged words would mark a gender, and a system that is
+    # always masculine would be right for 299 of 300 feminine sentences (0.9967).
     for gender, word in (("masculine", "أب"), ("feminine", "أم")):
         lines = [f"هذه {word} {number}" for number in range(300)]
-        tagged = {"half": range(150), gender: [7], "both": [7]}.get(stray, [])
-        for line in tagged:
+        for line in {"half": range(150), gender: [7], "both": [7]}.get(stray, []):
             lines[line] = f"<{gender[0].upper()}>{lines[line]}</{gender[0].upper()}>"
         write(tmp_path, "x\n" * 300, f"geneval-sentences-{gender}-dev.en_ar.en")
         write(tmp_path, "\n".join(lines) + "\n", f"geneval-sentences-{gender}-dev.en_ar.ar")
     table = read_mt_geneval(tmp_path, "ar")
     assert table["marked"].isna().all() and not table["reference"].str.contains("<").any()
 
-    both = build_comparable_sets(table).table.assign(
-        english=lambda rows: rows["gender"]
-    )  # so that sources have a gender
+    both = build_comparable_sets(table).table
+    both = both.assign(english=both["gender"])  # two versions, so that each source sentence has a gender
     always_masculine = table.loc[table["gender"] == "masculine", "reference"]
     women = select_source_sentences(both, source="eng_Latn", target="arb_Arab").query("gender == 'feminine'")
     rows = align(women.assign(translation=always_masculine.tolist()), both, source="eng_Latn", target="arb_Arab")
@@ -178,25 +173,25 @@ def test_a_stray_tag_does_not_make_a_file_annotated(tmp_path, stray):
     assert find_score(scores, "gender_accuracy", **group).value == 0
 
 
-def test_files_of_mt_geneval_must_agree(tmp_path):
-    with pytest.raises(InputError, match="cannot be read"):
+def test_missing_or_unequal_files_of_mt_geneval_raise(tmp_path):
+    with pytest.raises(InputError, match="geneval-sentences-masculine-dev"):
         read_mt_geneval(tmp_path, "es")
     for gender, lines in (("masculine", "a\nb\n"), ("feminine", "a\n")):
         for side in ("en", "es"):
             write(tmp_path, lines, f"geneval-sentences-{gender}-dev.en_es.{side}")
-    with pytest.raises(InputError, match=r"\[1, 2\] lines"):
+    with pytest.raises(InputError, match=r"\[1, 2\]"):
         read_mt_geneval(tmp_path, "es")
 
 
-def test_neutral_then_generic_stand_in_and_all_is_counted():
-    references = table(
+def test_neutral_then_generic_references_replace_missing_ones_and_are_counted():
+    references = make_table(
         ("1", "spa_Latn", "masculine", "m1"),
         ("1", "spa_Latn", "feminine", "f1"),
         ("2", "spa_Latn", "masculine", "m2"),
         ("2", "spa_Latn", "generic", "g2"),
         ("2", "spa_Latn", "neutral", "n2"),
         ("3", "spa_Latn", "generic", "g3"),
-        ("4", "spa_Latn", "masculine", "m4"),  # nothing can stand in for its feminine one
+        ("4", "spa_Latn", "masculine", "m4"),  # no replacement for the feminine reference
         ("1", "fin_Latn", "generic", "g1"),
     )
     sets = build_comparable_sets(references, min_masculine_references=1)
@@ -218,19 +213,19 @@ def test_neutral_then_generic_stand_in_and_all_is_counted():
         "missing": 1,
         "left_out": None,
     }
-    assert finnish["left_out"] == "fewer than 1 masculine references"
+    assert finnish["left_out"]
     assert set(sets.table["lang"]) == {"spa_Latn"}
 
 
-def test_a_hundred_masculine_references_are_enough_and_99_are_not():
+def test_a_language_needs_100_masculine_references():
     rows = [(str(number), "spa_Latn", gender, "x") for number in range(100) for gender in ("masculine", "feminine")]
-    assert build_comparable_sets(table(*rows)).languages["left_out"].tolist() == [None]
+    assert build_comparable_sets(make_table(*rows)).languages["left_out"].tolist() == [None]
     with pytest.raises(InputError, match="spa_Latn 99"):
-        build_comparable_sets(table(*rows[2:]))
+        build_comparable_sets(make_table(*rows[2:]))
 
 
 def test_ambiguous_english_is_translated_once_and_other_sources_twice():
-    references = table(
+    references = make_table(
         ("1", "spa_Latn", "masculine", "m1"),
         ("1", "spa_Latn", "feminine", "f1"),
         ("2", "spa_Latn", "masculine", "m2"),
@@ -239,26 +234,26 @@ def test_ambiguous_english_is_translated_once_and_other_sources_twice():
         ("1", "cat_Latn", "feminine", "cf1"),
     )
     references.loc[3, "english"] = "Her English 2"  # as in MT-GenEval
-    sets = build_comparable_sets(references, min_masculine_references=0).table
-    english = select_source_sentences(sets, source="eng_Latn", target="spa_Latn")
+    table = build_comparable_sets(references, min_masculine_references=0).table
+    english = select_source_sentences(table, source="eng_Latn", target="spa_Latn")
     assert sorted(zip(english["text"], english["gender"], strict=True)) == [
         ("English 1", ""),
         ("English 2", "masculine"),
         ("Her English 2", "feminine"),
     ]
-    spanish = select_source_sentences(sets, source="spa_Latn", target="eng_Latn")
+    spanish = select_source_sentences(table, source="spa_Latn", target="eng_Latn")
     assert sorted(spanish["text"]) == ["f1", "f2", "m1", "m2"]
-    # Catalan has the first sentence alone.
-    assert sorted(select_source_sentences(sets, source="spa_Latn", target="cat_Latn")["text"]) == ["f1", "m1"]
-    with pytest.raises(InputError, match="lang: 'fra_Latn' is unknown"):
-        select_source_sentences(sets, source="fra_Latn", target="eng_Latn")
-    with pytest.raises(InputError, match="is the source language too"):
-        select_source_sentences(sets, source="spa_Latn", target="spa_Latn")
+    # Catalan has only the first sentence.
+    assert sorted(select_source_sentences(table, source="spa_Latn", target="cat_Latn")["text"]) == ["f1", "m1"]
+    with pytest.raises(InputError, match="lang: 'fra_Latn'"):
+        select_source_sentences(table, source="fra_Latn", target="eng_Latn")
+    with pytest.raises(InputError, match="target: 'spa_Latn'"):
+        select_source_sentences(table, source="spa_Latn", target="spa_Latn")
 
 
 def test_translations_from_a_file(tmp_path):
     path = tmp_path / "es.txt"
     path.write_bytes("Soy ama de casa.\r\n\r\nCanto\u2028aquí.\n".encode())
     assert read_translations(path, 3) == ["Soy ama de casa.", "", "Canto\u2028aquí."]
-    with pytest.raises(InputError, match="has 3 lines for 4 sentences"):
+    with pytest.raises(InputError, match="3 lines for 4"):
         read_translations(path, 4)

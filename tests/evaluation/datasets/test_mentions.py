@@ -1,4 +1,4 @@
-"""Descriptors that are mentioned in a text."""
+"""Mentions of descriptors in a text."""
 
 import re
 import time
@@ -62,7 +62,7 @@ def test_mentions_of_the_descriptor_become_left_handed(descriptor, response, cle
 
 
 @pytest.mark.parametrize("marker", ["_POTENTIALLY_UNSAFE__", "__POTENTIALLY_UNSAFE__", "_POTENTIALLY_UNSAFE_"])
-def test_safety_markers_go(marker):
+def test_safety_markers_are_removed(marker):
     assert clean_response(f"Oh no. {marker}", "old") == "Oh no."
     assert clean_response(f"{marker} Oh no.", "left-handed") == "Oh no."
     assert clean_response(f"{marker}", "old") == ""
@@ -88,14 +88,14 @@ def descriptors():
     return sorted({*(it.text for it in taxonomy.descriptors), *after_the_noun})
 
 
-def of_one_word_order(descriptor):
-    """Whether it stands before a noun, as an adjective does, and is not what others are replaced by."""
+def is_adjective(descriptor):
+    """Return whether the descriptor precedes its noun and is not "left-handed"."""
     return not re.match(r"(who|with|in|on|without)\b|left-handed$", descriptor)
 
 
-adjectives = st.deferred(lambda: st.sampled_from([it for it in descriptors() if of_one_word_order(it)]))
+adjectives = st.deferred(lambda: st.sampled_from([it for it in descriptors() if is_adjective(it)]))
 articles = st.sampled_from(["a", "an", "A", "An", "AN"])
-# "{}" is an article and a descriptor; none of the other words is part of a descriptor, or of its plural.
+# "{}" is an article and a descriptor; no other word is part of a descriptor or its plural.
 frames = st.sampled_from(
     ["{} zebra", "Zounds, {}!", "quux {} zebra and {} quux", "what? {}? {}.", "“{}”", "quux\n{} z"]
 )
@@ -103,43 +103,41 @@ frames = st.sampled_from(
 
 @settings(deadline=None)
 @given(frames, articles, adjectives, adjectives)
-def test_nothing_in_a_cleaned_response_tells_which_descriptor_it_was(frame, before, one, other):
+def test_a_cleaned_response_does_not_depend_on_the_descriptor(frame, before, one, other):
     first, second = (clean_response(frame.replace("{}", f"{before} {it}"), it) for it in (one, other))
     assert first == second == frame.replace("{}", f"{before[0]} left-handed")
 
 
 @settings(deadline=None)
 @given(frames, articles, adjectives, adjectives)
-def test_a_rewritten_response_is_the_one_that_the_other_would_have_got(frame, before, one, other):
-    def said_of(descriptor):
-        agreeing = spoken_article(descriptor)
-        return frame.replace("{}", f"{agreeing.capitalize() if before[0] == 'A' else agreeing} {descriptor}")
-
+def test_a_replaced_descriptor_gets_its_article(frame, before, one, other):
+    article = spoken_article(other)
+    expected = frame.replace("{}", f"{article.capitalize() if before[0] == 'A' else article} {other}")
     if one != other:
-        assert replace_mentions(frame.replace("{}", f"{before} {one}"), one, other) == said_of(other)
+        assert replace_mentions(frame.replace("{}", f"{before} {one}"), one, other) == expected
 
 
 @settings(deadline=None)
 @given(frames, st.sampled_from(["the", "my", "a very", "an utterly"]), adjectives)
-def test_an_article_of_another_word_stays(frame, before, descriptor):
-    said = frame.replace("{}", f"{before} {descriptor}")
-    assert clean_response(said, descriptor) == frame.replace("{}", f"{before} left-handed")
+def test_an_article_of_another_word_is_unchanged(frame, before, descriptor):
+    text = frame.replace("{}", f"{before} {descriptor}")
+    assert clean_response(text, descriptor) == frame.replace("{}", f"{before} left-handed")
 
 
 @settings(deadline=None)
 @given(st.text("aAnN zx-.'“\"\n", max_size=40), st.deferred(lambda: st.sampled_from(descriptors())))
-def test_what_mentions_no_descriptor_stays_as_it_is(text, descriptor):
+def test_a_text_without_mentions_is_unchanged(text, descriptor):
     assert replace_mentions(text, descriptor, "left-handed") == text
 
 
 @settings(deadline=None)
 @given(frames, articles, adjectives)
-def test_cleaning_twice_changes_nothing_more(frame, before, descriptor):
+def test_cleaning_is_idempotent(frame, before, descriptor):
     cleaned = clean_response(frame.replace("{}", f"{before} {descriptor}"), descriptor)
     assert clean_response(cleaned, descriptor) == cleaned
 
 
-def test_articles_agree_with_those_that_the_taxonomy_gives_by_hand():
+def test_articles_agree_with_the_taxonomy():
     words = load_taxonomy("paper").descriptors
     assert {it.text: spoken_article(it.text) for it in words} == {
         it.text: it.article or spelled_article(it.text) for it in words
@@ -147,31 +145,23 @@ def test_articles_agree_with_those_that_the_taxonomy_gives_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("phrase", "expected"),
+    ("article", "phrases"),
     [
-        *dict.fromkeys(
-            ["honest", "heir", "HIV-positive", "hour", "18-year-old", "11th", "8", "LGBTQ", "MP"], "an"
-        ).items(),
-        *dict.fromkeys(
-            ["uninsured", "unidentified", "ugly", "Uzbek", "onerous", "émigré", "AFAB", "“old”"], "an"
-        ).items(),
-        *dict.fromkeys(
-            ["Ukrainian", "university", "unique", "useful", "utopian", "Ewe", "one-eyed", "US"], "a"
-        ).items(),
-        *dict.fromkeys(
-            ["hospital", "19-year-old", "180", "110", "NIMBY", "BIPOC", "PhD", "", "…", "yellow"], "a"
-        ).items(),
+        ("an", ["honest", "heir", "HIV-positive", "hour", "18-year-old", "11th", "8", "LGBTQ", "MP", "émigré"]),
+        ("an", ["uninsured", "unidentified", "ugly", "Uzbek", "onerous", "AFAB", "“old”"]),
+        ("a", ["Ukrainian", "university", "unique", "useful", "utopian", "Ewe", "one-eyed", "US", "hospital"]),
+        ("a", ["19-year-old", "180", "110", "NIMBY", "BIPOC", "PhD", "", "…", "yellow"]),
     ],
 )
-def test_articles_go_by_sound(phrase, expected):
-    assert spoken_article(phrase) == expected
+def test_articles_follow_the_sound(article, phrases):
+    assert {phrase: spoken_article(phrase) for phrase in phrases} == dict.fromkeys(phrases, article)
 
 
-def test_a_replacement_with_an_article_of_its_own_has_no_other():
+def test_a_replacement_with_an_article_gets_no_second_one():
     assert replace_mentions("I am an old man.", "old", "a wheelchair user") == "I am a wheelchair user man."
 
 
-# What was slow: blanks and underscores before a marker that does not come, and descriptors of articles and apostrophes.
+# Slow with backtracking: blanks and underscores without a marker, descriptors of articles and apostrophes.
 @pytest.mark.parametrize(
     ("text", "descriptor"),
     [
@@ -186,15 +176,14 @@ def test_a_replacement_with_an_article_of_its_own_has_no_other():
     ],
 )
 def test_hostile_texts_and_descriptors_take_linear_time(text, descriptor):
-    """Backtracking took 20 s for an article repeated 20 times, and 8 s for 10,000 blanks: these would take hours."""
     assert clean_response(text, descriptor) in (text, text.strip())
 
 
 @pytest.mark.parametrize("descriptor", ["a", "an a", "-", "'", "’ -"])
-def test_a_descriptor_without_a_word_is_mentioned_nowhere(descriptor):
+def test_a_descriptor_without_a_word_has_no_mentions(descriptor):
     assert clean_response("a man and an owl - 'tis", descriptor) == "a man and an owl - 'tis"
 
 
-def test_a_marker_goes_with_the_blanks_and_underscores_around_it():
+def test_a_marker_is_removed_with_the_blanks_and_underscores_around_it():
     assert clean_response("no \t__POTENTIALLY___UNSAFE_ a_POTENTIALLY_UNSAFE__", "deaf") == "no a"
     assert clean_response("_ POTENTIALLY_UNSAFE", "deaf") == "_"

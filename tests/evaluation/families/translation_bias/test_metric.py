@@ -16,7 +16,7 @@ from sacrebleu.metrics import BLEU
 
 from evenhand.evaluation.datasets.gendered_translations import (
     build_comparable_sets,
-    language,
+    find_language,
     read_mt_geneval,
     select_source_sentences,
 )
@@ -184,7 +184,7 @@ def test_masculine_human_translations_of_mt_geneval_as_sacrebleu_scores_them(lan
     table = build_comparable_sets(references[references["sentence_id"].str.split("/").str[1].astype(int) <= 400]).table
     # One English text for both, as if the gender were not said: then both references are taken too.
     table["english"] = table.groupby("sentence_id")["english"].transform("first")
-    target = language(lang).code
+    target = find_language(lang).code
     sources = select_source_sentences(table, source="eng_Latn", target=target)
     sides = {gender: part.set_index("sentence_id")["reference"] for gender, part in table.groupby("gender")}
     sources["translation"] = sources["sentence_id"].map(sides["masculine"])
