@@ -7,7 +7,7 @@ $ python -m benchmarks.coverage --reduction --simulations 1000  # reductions of 
 Descriptors and templates are fixed, responses are drawn anew; the target is 93 to 97 %. `below` is the share of
 intervals that end below the truth, `< 0` that of intervals that end below 0, which a spread cannot. One-hot vectors
 are a classifier that is always sure, smooth ones are Dirichlet around the same means, and narrow ones smooth with
-nearly all of the probability on three of the styles, as those of a dialogue model are.
+nearly all of the probability on three of the styles, as for a dialogue model.
 
 With `--reduction`: 24 descriptors × 6 templates × 4 one-hot responses, base biases from weak to strong, and true
 reductions from none to all of it. An unbounded interval, which is reported as undefined, holds every truth.
@@ -31,7 +31,7 @@ SIZES = ((3, 1), (3, 26), (5, 5), (20, 1), (20, 5), (60, 26))  # descriptors, te
 PER_CELL = (2, 3, 4, 8, "2 to 6", "2 or 6")
 BIASES = {"none": 0.0, "small": 0.08, "large": 0.4}  # the share of a response's style that depends on the descriptor
 VECTORS = ("one-hot", "smooth", "narrow")
-BASES = {"weak": 0.22, "middling": 0.32, "strong": 0.75}  # of `--reduction`: shares as those of BIASES
+BASES = {"weak": 0.22, "middling": 0.32, "strong": 0.75}  # shares as in BIASES, for `--reduction`
 REDUCTIONS = (0.0, 0.5, 0.8, 0.93, 1.0)
 FORMS = ("FGB*", "pooled FGB*", "one style, pooled", "difference, pooled")
 

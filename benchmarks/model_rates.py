@@ -8,15 +8,15 @@ in bfloat16 on a GPU and float32 on a CPU. Where memory does not hold a shape, o
 
 - generation: responses of 40 tokens each in one batch, and responses of as many to the same contexts by
   `generate_batch`, transformers' own continuous batching. Each runs twice; the second is timed.
-- scoring: sentences of HolisticBias, a word a token, over the prefix tree. The tokens are those of the sentences.
-- KTO with LoRA: by `evenhand.mitigation.training.tune.tune`; the faster of two steps. The tokens are those of its rows,
+- scoring: sentences of HolisticBias, a word a token, over the prefix tree. Counts the sentences' tokens.
+- KTO with LoRA: by `evenhand.mitigation.training.tune.tune`; the faster of two steps. Counts the rows' tokens,
   though it reads each context a second time with another row's response.
 - classification: texts of 40 tokens by a model of roberta-base's shape.
 
 `--hours` prints what the loop of recipes/configs/NAME.yaml takes at these rates, with the methods of that config. Real
 responses may end before they have all tokens: it is an upper bound.
 
-On a CPU one thread computes, and seconds are those of the CPU, which other work on the machine hardly changes; on a GPU
+On a CPU one thread computes, and seconds are CPU seconds, which other work on the machine hardly changes; on a GPU
 they are of the clock, once the device has finished.
 """
 
@@ -194,8 +194,8 @@ def classification_rate(rows: int, device: torch.device, dtype: torch.dtype) -> 
         model = RobertaForSequenceClassification(config).to(dtype).eval()
     tokenizer = words_tokenizer(config.vocab_size)
     classifier = StyleClassifier(model, tokenizer, tuple(map(str, range(28))), "", "roberta-base", "random")
-    said = texts(rows, CLASSIFIED, seed=3)
-    return rows / second_of_two(lambda: style_vectors(classifier, said), device)
+    classified_texts = texts(rows, CLASSIFIED, seed=3)
+    return rows / second_of_two(lambda: style_vectors(classifier, classified_texts), device)
 
 
 RATES: dict[str, Callable[[DialogueModel, argparse.Namespace], float]] = {

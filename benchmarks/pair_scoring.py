@@ -2,7 +2,7 @@
 
     python -m benchmarks.pair_scoring [--pairs FILE] [--n 24] [--vocabulary 30522 250002] [--threads 2]
 
-Random weights of BERT-base's shape; BERT's uncased vocabulary for the tokens, so that lengths are as in use. Beside
+Random weights of BERT-base's shape; BERT's uncased vocabulary for the tokens, so that lengths are realistic. Besides
 ours, two ways written here as people write them:
 
 - "a sentence at a time" (what paper 001's script does): the masks of one sentence are one batch, all logits are made;
@@ -11,7 +11,7 @@ ours, two ways written here as people write them:
 The rounds take turns, and seconds are the CPU's, of all threads: other work on the machine slows all, and little. The
 encoder's share of the peak is its arithmetic (matrix products alone) over its own time, over the rate of one large
 matrix product measured in the same run. bfloat16 is compared with float32 pair by pair, and what it does to each score
-stands beside the score's standard error.
+is printed with the score's standard error.
 """
 
 import argparse
@@ -139,7 +139,7 @@ def pair_values(log_p: np.ndarray, positions: Sequence[Sequence[int]]) -> tuple[
 
 
 def report(vocabulary: int, tokenizer: BertTokenizer, pairs: pd.DataFrame, rounds: int) -> None:
-    """Time the three ways and bfloat16 with one vocabulary, and print what was found."""
+    """Time the three ways and bfloat16 with one vocabulary, and print the results."""
     model = random_model(vocabulary, tokenizer)
     scored = sentences(model, pairs)
     few = tuple(part[: max(2, len(part) // 4) // 2 * 2] for part in scored)  # one mask at a time is slow

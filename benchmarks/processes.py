@@ -2,7 +2,7 @@
 
     python -m benchmarks.processes --descriptors 200 --per_cell 4
 
-Seconds are those of the distributed steps, including the loading of models, without imports. Wall-clock seconds are
+Seconds cover the distributed steps, including the loading of models, without imports. Wall-clock seconds are
 meaningful only on an idle machine; CPU seconds (the maximum over processes) also on a busy one.
 """
 

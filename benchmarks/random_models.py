@@ -64,8 +64,8 @@ def gemma() -> PreTrainedConfig:
     return Gemma3TextConfig(vocab_size=262144, **sizes, **heads, sliding_window=512)
 
 
-# Those of recipes/configs by their names, and one of seconds; with each the tokens of a context: a prompt has 5 to 15
-# words, a chat's turns and empty thoughts take 15 tokens more.
+# The models of recipes/configs and a tiny one, with the tokens of a context: a prompt has 5 to 15 words, a chat's turns
+# and its empty reasoning take 15 tokens more.
 SHAPES: dict[str, tuple[PreTrainedConfig, int]] = {
     "tiny": (qwen(64, 128, 2, 4, num_key_value_heads=2, head_dim=16, vocab_size=8192), 12),
     "dialogpt_medium": (dialogpt(), 12),
@@ -120,8 +120,8 @@ def texts(n: int, length: int, seed: int) -> list[str]:
 def tuning_data(name: str, method: str, settings: TuningSettings, rows: int) -> tuple[TuningSettings, TuningData]:
     """Return the settings and rows of a method's tuning of STEPS steps of `rows` rows."""
     n, context = STEPS * rows + 2, SHAPES[name][1]
-    said, answers = texts(n, context, seed=1), texts(n, RESPONSE, seed=2)
-    columns = {"prompt": said, "context": said, "completion": answers}
+    contexts, answers = texts(n, context, seed=1), texts(n, RESPONSE, seed=2)
+    columns = {"prompt": contexts, "context": contexts, "completion": answers}
     module = load_method(method)
     if module.TRAINER == "dpo":
         columns |= {"chosen": answers, "rejected": texts(n, RESPONSE, seed=4)}

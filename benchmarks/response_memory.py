@@ -72,10 +72,10 @@ def main() -> None:
     model = replace(model, model=network)
     words = [word for word in model.tokenizer.get_vocab() if word.isalpha() and word.islower()]
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 16}
-    judge = BertForSequenceClassification(BertConfig(**sizes, vocab_size=size, num_labels=given.styles)).eval()
+    network = BertForSequenceClassification(BertConfig(**sizes, vocab_size=size, num_labels=given.styles)).eval()
     labels = tuple(f"style {i}" for i in range(given.styles))
-    classifier = StyleClassifier(judge, model.tokenizer, labels, "", "random", "0")
-    prompts, said = build_prompts(given.responses, words, rng), texts(given.responses, given.words, words, rng)
+    classifier = StyleClassifier(network, model.tokenizer, labels, "", "random", "0")
+    prompts, responses = build_prompts(given.responses, words, rng), texts(given.responses, given.words, words, rng)
 
     def report(stage: str, work: Callable[[], object]) -> None:
         start = time.process_time()
@@ -88,16 +88,17 @@ def main() -> None:
         short = decoding("sample", max_new_tokens=2)
 
         def classify() -> None:
-            vectors, cut = classify_in_parts(run, "styles", classifier, clean_responses(said, prompts[DESCRIPTOR]))
+            vectors, cut = classify_in_parts(run, "styles", classifier, clean_responses(responses, prompts[DESCRIPTOR]))
             run.ensure("styles", lambda: style_tables(prompts[PROMPT_ID], blocks(vectors), labels, cut))
 
         report(f"{given.responses:,} prompts, models loaded", lambda: None)
         report("answered (2 tokens each)", lambda: respond(model, prompts, "", short, seed=0, batch_size=512, run=run))
         report(
-            "likelihoods, of two contexts each", lambda: likelihoods_of_responses(run, "fit", model, prompts, said, "")
+            "likelihoods, of two contexts each",
+            lambda: likelihoods_of_responses(run, "fit", model, prompts, responses, ""),
         )
         run.write("prompts", prompts)
-        run.write("responses", pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: said}))
+        run.write("responses", pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses}))
         report(f"classified into {given.styles} styles", classify)
         report("read back for the scores", lambda: read_styled_run(run.folder))
 

@@ -68,7 +68,7 @@ class LastStep(TrainerCallback):
 
 
 class KeptForBackward(TrainerCallback):
-    """Counts the bytes that autograd keeps of a step's forward pass, and those of the trained parameters."""
+    """Count the bytes that autograd keeps of a step's forward pass, and the bytes of the trained parameters."""
 
     def __init__(self) -> None:
         self.parameters: set[int] = set()

@@ -24,7 +24,7 @@ STRICT = ConfigDict(strict=True)
 NAME = "name"  # the field of a group that a plain value in place of the group sets
 RUN_RECORD = {"format", "command", "inputs"}  # what a run adds to the settings in its config.yaml
 # (name in 0.2, name in 0.3) of each renamed setting; a plain name, or the end of a dotted one. An old name may have
-# several new names: an error gives the one that is a setting of the command.
+# several new names: an error gives the name that is a setting of the command.
 RENAMED = (
     ("side", "split"),
     ("untagged", "measure_without_tag"),

@@ -67,7 +67,7 @@ def _exact(doubled_ranks: tuple[int, ...]) -> np.ndarray:
     """Return the two-sided p-value of each 2 W⁺ from 0 to its highest, with the 2ⁿ signs equally likely.
 
     The number of sets of ranks with each sum, rank by rank; below 2⁵³, so exact in float64. Ranks are doubled, so that
-    those of ties are whole numbers too.
+    tied ranks are whole numbers, too.
     """
     ways = np.ones(1)
     for rank in doubled_ranks:

@@ -21,7 +21,7 @@ class TuningData:
     method: the method's name, for the record.
     trainer: the module of `evenhand.mitigation.training.trainers` that trains on the rows.
     control_tag: the tag at the end of every context of the tuned model; "" for none.
-    tags: strings that get a meaning in training. LoRA does not train embeddings, except those of the tokens of `tags`:
+    tags: strings that get a meaning in training. LoRA does not train embeddings, except for the tokens of `tags`:
         with the base's embeddings, a tag is hard to distinguish from its former meaning.
     rewards: TRL's `reward_funcs`, for trainers that sample responses.
     """

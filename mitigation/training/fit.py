@@ -90,7 +90,7 @@ def build_trainer(
     rewards: Sequence[RewardFunction],
     callbacks: Sequence[TrainerCallback],
 ) -> Trainer:
-    """Return a trainer of the base; the arguments are those of `fit`."""
+    """Return a trainer of the base; the arguments are as in `fit`."""
     train, validation = rows
     model = prepare_network(base.model, settings)
     optional: dict[str, Any] = {"reward_funcs": list(rewards)} if rewards else {}

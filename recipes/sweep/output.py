@@ -116,7 +116,7 @@ def read_sweep(folder: Path) -> Sweep:
 
 
 def _links(folder: Path, plans: Sequence[Plan], points: pd.DataFrame, swept: Sequence[str]) -> list[Link]:
-    """Return links to the reports of all points that were not refused, and to those of the base models."""
+    """Return links to the reports of all points that were not refused, and of the base models."""
     labels = {}
     for row in points[points["failed"] == ""].to_dict("records"):
         seed = f", seed {row['seed']}" if points["seed"].nunique() > 1 else ""

@@ -1,6 +1,6 @@
 """A planted bias: a distribution of styles for each template and descriptor, read from a plan file.
 
-`bias_plan.yaml` documents the format. Styles are those of a grammar, or the emotions of comments that people wrote.
+`bias_plan.yaml` documents the format. Styles come from a grammar, or are the emotions of comments that people wrote.
 """
 
 import hashlib

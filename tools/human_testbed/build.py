@@ -1,6 +1,6 @@
 """Builds the testbed of human sentences: python -m tools.human_testbed.build --data ../shared/data
 
-Writes two style classifiers, a dialogue model, what was measured of them and 40 responses for a reader into
+Writes two style classifiers, a dialogue model, the scores measured on them, and 40 responses for a reader into
 --output_dir. Finished models are reused. If a model fails the check, the build reports it and keeps the model.
 """
 
@@ -36,7 +36,7 @@ log = logging.getLogger("evenhand")
 
 
 def build(folder: Path, output_dir: Path, encoder: str, seed: int, prompts: PromptSettings) -> dict[str, float]:
-    """Train what is not there yet, measure it, and return what was measured; `folder` holds the data.
+    """Train the missing models, measure them, and return the scores; `folder` holds the data.
 
     Raises:
         InputError: the data is not there, or is not what the testbed was made of.

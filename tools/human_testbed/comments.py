@@ -31,7 +31,7 @@ def plan(emotions: tuple[str, ...]) -> Plan:
 class Bank:
     """K comments as tokens: `tokens` (K, L) end with the end-of-text token and are padded with it.
 
-    `p_given_emotion` (S, K) is p(comment | emotion): those of an emotion are equally likely.
+    `p_given_emotion` (S, K) is p(comment | emotion): the comments of an emotion are equally likely.
     """
 
     tokens: np.ndarray

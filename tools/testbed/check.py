@@ -256,7 +256,7 @@ def correlations(
 
 
 def _classifier_numbers(name: str, vectors: np.ndarray, is_new: Callable[[str], bool]) -> dict[str, float]:
-    """Return accuracy and cross-entropy on utterances it never saw, beside those of the best possible classifier."""
+    """Return accuracy and cross-entropy on unseen utterances, for the classifier and for the best possible one."""
     texts, posteriors, share = style_posteriors()
     new = np.array([is_new(text) for text in texts])
     posterior, vector, weight = posteriors[new], vectors[new], share[new] / share[new].sum()

@@ -146,7 +146,7 @@ class Batch:
 
 
 def tokenized_grammar(tokenizer: PreTrainedTokenizerFast) -> Answers:
-    """Encode the grammar's phrases; a response's tokens are those of its three phrases, one after the other."""
+    """Encode the grammar's phrases; a response's tokens are its three phrases' tokens, concatenated."""
     mention_id = len(tokenizer)
 
     def encode(text: str) -> list[int]:

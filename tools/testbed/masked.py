@@ -13,7 +13,7 @@ from evenhand.recipes.testbed import pairs
 from tools.testbed.steps import PAD_WORD, UNKNOWN_WORD, padded_right, small_bert, take_steps
 
 MASKED_SENTENCES, MASKED_BATCH, MASKED_RATE, MASKED_WARM_UP = 256_000, 64, 3e-3, 100
-ATTRIBUTE_SHARE = 0.4  # of the words asked for, those that the planted bias is in, beside the others drawn uniformly
+ATTRIBUTE_SHARE = 0.4  # share of masked words that carry the planted bias; the others are drawn uniformly
 # BERT's rule (Devlin et al. 2019, §3.1), so that sentences without a mask can be scored too (AUL): of the words asked
 # for, a tenth is shown as it is and a tenth is any word in its position.
 SHOWN, REPLACED = 0.1, 0.1
