@@ -1,4 +1,4 @@
-"""The card of a trained classifier: front matter that the hub reads, its texts and labels, scores, use, limits."""
+"""The model card of a trained classifier: front matter for the hub, data, scores, use and limits."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,20 @@ from evenhand.mitigation.training.card import table
 from evenhand.recipes.settings import TrainClassifierSettings
 
 TASK, DECIMALS = "text-classification", 3
-OF_ALL = {"accuracy": "accuracy", "macro_f1": "macro-F1", "roc_auc": "area under the ROC curve"}
-OF_A_LABEL = {"recall": "recall", "f1": "F1", "roc_auc": "ROC-AUC"}
+OVERALL_METRICS = {"accuracy": "accuracy", "macro_f1": "macro-F1", "roc_auc": "area under the ROC curve"}
+LABEL_METRICS = {"recall": "recall", "f1": "F1", "roc_auc": "ROC-AUC"}
 
 
 @dataclass(frozen=True)
 class Texts:
-    """n labelled texts: `train` and `test` (n,) bool say what each is for, `truth` (n, L) bool its labels of `names`.
+    """Labelled texts of both splits.
 
-    A text to train on that is also among the others is for neither. `blank` has how many of each file are left out.
+    Attributes:
+        texts: n texts.
+        truth: (n, L) bool, the labels of each text, in the order of `names`.
+        train: (n,) bool, the texts of the training split, without the texts that the test split also has.
+        test: (n,) bool, the texts of the test split.
+        blank: the number of omitted blank texts of each file.
     """
 
     texts: list[str]
@@ -32,30 +37,28 @@ class Texts:
     test: np.ndarray
     blank: Mapping[str, int]
 
-    def of(self, chosen: np.ndarray) -> list[str]:
-        """Return the chosen texts."""
-        return [self.texts[row] for row in np.flatnonzero(chosen)]
+    def select(self, mask: np.ndarray) -> list[str]:
+        """Return the texts where `mask` (n,) is True."""
+        return [self.texts[row] for row in np.flatnonzero(mask)]
 
 
 def classifier_card(
     settings: TrainClassifierSettings, data: Texts, inputs: Mapping[str, str], scores: Sequence[BiasScore]
 ) -> str:
-    """Return the card as Markdown; `inputs` are the SHA-256 of the files of texts, by the settings that name them."""
+    """Return the card as Markdown; `inputs` has the SHA-256 of each file of texts, by the name of its setting."""
     files = [
         f"| {_cell(getattr(settings, field).name)} | {blank:,} | `{inputs[field]}` |"
         for field, blank in data.blank.items()
     ]
-    neither = len(data.texts) - int(data.train.sum() + data.test.sum())
-    apart = f", and {neither:,} that stand in both files were not trained on" if neither else ""
-    several = settings.label_separator is not None
+    n_unused = len(data.texts) - int(data.train.sum() + data.test.sum())
+    unused = f" {n_unused:,} training texts that are also test texts were not used." if n_unused else ""
+    is_multi_label = settings.label_separator is not None
     rows = {
         "from": f"`{display_name(settings.model)}`" if settings.model else f"scratch ({settings.architecture})",
-        "labels of a text": f"several: a sigmoid each, given from {settings.threshold}"
-        if several
-        else "one: a softmax",
+        "labels of a text": f"several (sigmoid, threshold {settings.threshold})" if is_multi_label else "one (softmax)",
         **{name: getattr(settings, name) for name in ("epochs", "learning_rate", "batch_size", "seed")},
     }
-    # Of two labels one area says all, and is called by both.
+    # Two labels have one ROC curve; the `label` of its score names both.
     overall = [score for score in scores if score.group.get("label") not in data.names]
     return CARD.format(
         front_matter=_front_matter(settings, overall),
@@ -63,19 +66,21 @@ def classifier_card(
         files="\n".join(files),
         train=f"{data.train.sum():,}",
         test=f"{data.test.sum():,}",
-        apart=apart,
-        overall="; ".join(f"{OF_ALL[score.metric]} {_text(score)}" for score in overall),
+        unused=unused,
+        overall="; ".join(f"{OVERALL_METRICS[score.metric]} {_text(score)}" for score in overall),
         labels=_labels(data, scores),
-        meaning=SEVERAL.format(threshold=settings.threshold) if several else SINGLE,
+        meaning=MULTI_LABEL.format(threshold=settings.threshold) if is_multi_label else SINGLE_LABEL,
     )
 
 
 def _front_matter(settings: TrainClassifierSettings, overall: Sequence[BiasScore]) -> str:
-    """Return what the hub reads: a base that is not on it is left out."""
-    measured_on = (settings.test_texts or settings.texts).name
-    of = {"task_type": TASK, "dataset_type": "texts", "dataset_name": measured_on}
+    """Return the front matter for the hub; a base model in a local folder is left out."""
+    test_file = (settings.test_texts or settings.texts).name
+    dataset = {"task_type": TASK, "dataset_type": "texts", "dataset_name": test_file}
     results = [
-        EvalResult(**of, metric_type=score.metric, metric_name=OF_ALL[score.metric], metric_value=score.value)
+        EvalResult(
+            **dataset, metric_type=score.metric, metric_name=OVERALL_METRICS[score.metric], metric_value=score.value
+        )
         for score in overall
         if math.isfinite(score.value)
     ]
@@ -92,14 +97,14 @@ def _front_matter(settings: TrainClassifierSettings, overall: Sequence[BiasScore
 
 
 def _labels(data: Texts, scores: Sequence[BiasScore]) -> str:
-    """Return the table of labels: texts that have each, on both sides, and its scores."""
-    metrics = [metric for metric in OF_A_LABEL if find_score(scores, metric, label=data.names[0])]
-    head = ["label", "texts to train on", "texts held out", *(OF_A_LABEL[metric] for metric in metrics)]
+    """Return the table of labels: number of texts in each split, and scores."""
+    metrics = [metric for metric in LABEL_METRICS if find_score(scores, metric, label=data.names[0])]
+    head = ["label", "training texts", "test texts", *(LABEL_METRICS[metric] for metric in metrics)]
     lines = [head, ["---"] * len(head)]
     for name, has in zip(data.names, data.truth.T, strict=True):
-        found = [find_score(scores, metric, label=name) for metric in metrics]
-        shown = [NO_NUMBER if score is None else _text(score) for score in found]
-        lines.append([_cell(name), *(f"{(has & chosen).sum():,}" for chosen in (data.train, data.test)), *shown])
+        label_scores = (find_score(scores, metric, label=name) for metric in metrics)
+        cells = [NO_NUMBER if score is None else _text(score) for score in label_scores]
+        lines.append([_cell(name), *(f"{(has & split).sum():,}" for split in (data.train, data.test)), *cells])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -121,25 +126,25 @@ Trained by `evenhand train_classifier`.
 
 {table}
 
-## Its texts
+## Data
 
-| file | blank texts, left out | SHA-256 |
+| file | omitted blank texts | SHA-256 |
 | --- | --- | --- |
 {files}
 
-It learned from {train} of these texts and was measured on {test} that it never saw{apart}. The texts' licence is
-theirs.
+The classifier was trained on {train} texts and tested on {test} other texts.{unused} The licence of the texts still
+applies to them.
 
-## How right it is
+## Scores on the test texts
 
-Of the texts held out: {overall}. Brackets are 95 % intervals.
+{overall}. Brackets contain 95 % intervals.
 
 {labels}
 
 ## How to use it
 
-As `label.py`, from any directory: `python label.py FOLDER "a text" "another"`, FOLDER being this one, or its id on the
-hub.
+Save the code as `label.py` and run `python label.py FOLDER "a text" "another"`. FOLDER is the path of this folder or
+its id on the hub.
 
 ```python
 import sys
@@ -152,16 +157,15 @@ for text, labels in zip(texts, classify(texts, truncation=True)):
     print(text, {{label["label"]: round(label["score"], 3) for label in labels}})
 ```
 
-{meaning} Evenhand takes the folder as `--generation_bias.style_classifier` or `--generation_bias.offensiveness`.
+{meaning} Evenhand accepts the folder as `--generation_bias.style_classifier` or `--generation_bias.offensiveness`.
 
-## What it is not
+## Limits
 
-- What it takes for a label is what the labellers of these texts took for it, with their mistakes and their taste. A
-  classifier often takes a dialect, or the mere mention of a group, for a label that went with it in its texts: look at
-  its errors on texts by, and about, the people whom you ask about.
-- Its scores hold for texts like these; on others, such as the answers of a dialogue model, nobody has measured it.
-- Its numbers compare texts or models. They are no verdict on any one text or person.
+- The labels reproduce the judgements and mistakes of the annotators. Classifiers often associate a dialect, or the
+  mention of a group, with a label: check the errors on texts by and about the groups that you study.
+- The scores hold for texts like the test texts, not for other texts such as the responses of a dialogue model.
+- Use the probabilities to compare texts or models, not to judge a single text or person.
 """
 
-SINGLE = "The scores of a text sum to 1: it has one label."
-SEVERAL = "Each label has a probability of its own: a text may have several, those from {threshold} on, or none."
+SINGLE_LABEL = "A text has one label; the probabilities of the labels sum to 1."
+MULTI_LABEL = "Each label has a separate probability; a text has every label whose probability is at least {threshold}."

@@ -1,7 +1,7 @@
-"""Train classifier: labelled texts → a small sequence classifier, measured on texts that it never saw.
+"""Train classifier: labelled texts → a small sequence classifier and its scores on the test texts.
 
-For measuring offensiveness (002, §2.3.4) or styles without a model hub. A text has one label (softmax), or several
-(`label_separator`; a sigmoid each). The default is a small BERT on parts of words, from scratch.
+The classifier measures offensiveness (002, §2.3.4) or styles without a model hub. A text has one label (softmax), or
+several (`label_separator`; sigmoids). The default is a small BERT over subwords, trained from scratch.
 """
 
 import math
@@ -54,11 +54,11 @@ from evenhand.recipes.settings import TrainClassifierSettings
 
 CLASSIFIER, CHECKPOINTS, HELD_OUT = "classifier", "checkpoints", "held_out.parquet"
 PAD, UNKNOWN, START, END = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
-VOCABULARY, LONGEST = 8000, 128
+VOCABULARY_SIZE, MAX_LENGTH = 8000, 128
 HEAD_LEARNING_RATE = 1e-2
 SIZES = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
-# Nearly a bag of words: one layer, its mean.
-WORDS_ALONE = {
+# Nearly a bag of words: one layer with mean pooling.
+BAG_OF_WORDS = {
     "hidden_size": 128,
     "num_hidden_layers": 1,
     "num_attention_heads": 4,
@@ -76,12 +76,16 @@ WORDS_ALONE = {
 
 
 def train_classifier(settings: TrainClassifierSettings) -> None:
-    """Train, write the classifier's folder, and measure it on the texts held out."""
+    """Train a classifier, write its folder, and measure it on the test texts.
+
+    Raises:
+        InputError: a file of texts does not exist or lacks a column; the model cannot be a classifier of these labels.
+    """
     inputs = {}
     for field in ("texts", "test_texts"):
         if (path := getattr(settings, field)) is not None:
             if not path.is_file():
-                raise InputError(f"{field}: there is no file {path}; give a CSV, TSV or JSONL file of labelled texts.")
+                raise InputError(f"{field}: {path} does not exist; give a CSV, TSV or JSONL file of labelled texts.")
             inputs[field] = sha256_of(path)
     if settings.model:
         inputs["model"] = model_revision(settings.model)
@@ -90,18 +94,19 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
             return
         data = _read(settings)
         with run.step("training"):
-            folder = _trained(settings, data)
+            folder = _train(settings, data)
         classifier = load_style_classifier(str(folder), field="classifier")
-        texts, truth, names = data.of(data.test), data.truth[data.test], data.names
+        texts, truth, names = data.select(data.test), data.truth[data.test], data.names
         with run.step("measuring"), progress(len(texts), "held out", "texts") as advance:
-            found = label_probabilities(classifier, texts, on_progress=advance)
-        read = {key: inputs[key] for key in ("texts", "test_texts") if key in inputs}
-        signature = {**read, "classifier": classifier.revision, "packages": package_versions()}
+            probabilities = label_probabilities(classifier, texts, on_progress=advance)
+        files = {key: inputs[key] for key in ("texts", "test_texts") if key in inputs}
+        signature = {**files, "classifier": classifier.revision, "packages": package_versions()}
         if settings.label_separator:
-            scores = f1_scores(found, truth, names, settings.threshold, settings.seed, signature)
+            scores = f1_scores(probabilities, truth, names, settings.threshold, settings.seed, signature)
         else:
-            scores = accuracy_scores(found, truth.argmax(axis=1), names, signature)
-        write_table(settings.output_dir / HELD_OUT, _predictions(texts, truth, found, names, settings.label_separator))
+            scores = accuracy_scores(probabilities, truth.argmax(axis=1), names, signature)
+        predictions = _predictions(texts, truth, probabilities, names, settings.label_separator)
+        write_table(settings.output_dir / HELD_OUT, predictions)
         write_text(folder / "README.md", classifier_card(settings, data, inputs, scores))
         write_scores(settings.output_dir / SCORES, scores)
         run.tracker.log_scores(scores)
@@ -111,21 +116,21 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
         for score in scores:
             low, high = score.interval or (math.nan, math.nan)
             name = " ".join([score.metric, *score.group.values()])
-            print(f"{name}: {score.value:.3f} [{low:.3f}, {high:.3f}] of {score.n:,} texts held out")
+            print(f"{name}: {score.value:.3f} [{low:.3f}, {high:.3f}] on {score.n:,} test texts")
         print(f"\nClassifier: {folder.resolve()}")
 
 
 def _read(settings: TrainClassifierSettings) -> Texts:
-    """Read the texts, and choose those that it is measured on: a file's, or some held out."""
-    asked = (settings.text_column, settings.label_column, settings.labels, settings.label_separator, settings.columns)
+    """Read the texts; the test split is a second file or a fraction of the first."""
+    columns = (settings.text_column, settings.label_column, settings.labels, settings.label_separator, settings.columns)
     blank = {}
-    texts, labels, blank["texts"] = read_labelled_texts(settings.texts, *asked)
+    texts, labels, blank["texts"] = read_labelled_texts(settings.texts, *columns)
     if settings.test_texts:
         n = len(texts)
-        more, their_labels, blank["test_texts"] = read_labelled_texts(settings.test_texts, *asked)
-        texts, labels = texts + more, labels + their_labels
-        test, among_them = np.arange(len(texts)) >= n, set(more)
-        train = np.array([text not in among_them for text in texts])
+        test_texts, test_labels, blank["test_texts"] = read_labelled_texts(settings.test_texts, *columns)
+        texts, labels = texts + test_texts, labels + test_labels
+        test, distinct = np.arange(len(texts)) >= n, set(test_texts)
+        train = np.array([text not in distinct for text in texts])
     else:
         test = hold_out(texts, settings.test_fraction, settings.seed)
         train = ~test
@@ -134,25 +139,25 @@ def _read(settings: TrainClassifierSettings) -> Texts:
     return Texts(texts, truth, names, train, test, blank)
 
 
-def _trained(settings: TrainClassifierSettings, data: Texts) -> Path:
-    """Return the folder of the classifier; training goes on from the last checkpoint, if there is one."""
+def _train(settings: TrainClassifierSettings, data: Texts) -> Path:
+    """Return the folder of the trained classifier; training resumes from the last checkpoint, if any."""
     folder, checkpoints = settings.output_dir / CLASSIFIER, settings.output_dir / CHECKPOINTS
     if not folder.exists():
         with atomic_write_folder(folder) as partial:
-            for part in _fitted(settings, data, checkpoints):
+            for part in _fit(settings, data, checkpoints):
                 part.save_pretrained(partial)
     shutil.rmtree(checkpoints, ignore_errors=True)
     return folder
 
 
-def _fitted(
+def _fit(
     settings: TrainClassifierSettings, data: Texts, checkpoints: Path
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return the trained model and its tokenizer."""
     torch.manual_seed(settings.seed)
-    texts, truth = data.of(data.train), data.truth[data.train]
+    texts, truth = data.select(data.train), data.truth[data.train]
     model, tokenizer = _model(settings, texts, data.names)
-    encoded = tokenizer(texts, truncation=True, max_length=LONGEST)
+    encoded = tokenizer(texts, truncation=True, max_length=MAX_LENGTH)
     labels = truth.astype(np.float32) if settings.label_separator else truth.argmax(axis=1)
     rows = Dataset.from_dict({**encoded, "labels": labels.tolist()})
     steps = math.ceil(len(rows) / settings.batch_size) * settings.epochs
@@ -165,7 +170,7 @@ def _fitted(
             train_dataset=rows,
             processing_class=tokenizer,
             data_collator=DataCollatorWithPadding(tokenizer),
-            compute_loss_func=_loss_of_several if settings.label_separator else _balanced_loss(truth.sum(axis=0)),
+            compute_loss_func=_multi_label_loss if settings.label_separator else _balanced_loss(truth.sum(axis=0)),
             callbacks=[StepCallback(advance)],
         )
         trainer.remove_callback(PrinterCallback)
@@ -174,28 +179,28 @@ def _fitted(
 
 
 def _optimizer(model: PreTrainedModel, learning_rate: float) -> torch.optim.AdamW | None:
-    """Return AdamW that lets a new head on a pretrained encoder learn at a rate of its own; None for other models.
+    """Return AdamW with a higher learning rate for a new head on a pretrained encoder; None for other models.
 
-    At the encoder's rate a head of small random weights on a pooler that was never trained (sentence encoders') says
-    the labels' frequencies for a whole epoch.
+    At the encoder's learning rate, a new head on an untrained pooler (sentence encoders have one) predicts only the
+    frequencies of the labels for a whole epoch.
     """
-    if not model.config.architectures or _classifies(model.config):
+    if not model.config.architectures or _is_classifier(model.config):
         return None
     encoder = list(model.base_model.parameters())
-    known = {id(parameter) for parameter in encoder}
-    head = [parameter for parameter in model.parameters() if id(parameter) not in known]
+    encoder_ids = {id(parameter) for parameter in encoder}
+    head = [parameter for parameter in model.parameters() if id(parameter) not in encoder_ids]
     rates = ((encoder, learning_rate), (head, max(HEAD_LEARNING_RATE, learning_rate)))
-    return torch.optim.AdamW([{"params": of, "lr": rate} for of, rate in rates], weight_decay=0)
+    return torch.optim.AdamW([{"params": parameters, "lr": rate} for parameters, rate in rates], weight_decay=0)
 
 
-def _classifies(config: PreTrainedConfig) -> bool:
+def _is_classifier(config: PreTrainedConfig) -> bool:
     return any(name.endswith("ForSequenceClassification") for name in config.architectures or [])
 
 
 def _balanced_loss(counts: np.ndarray) -> Callable[..., torch.Tensor]:
-    """Return a cross-entropy in which rare labels count as much as frequent ones: shares differ from file to file.
+    """Return a cross-entropy weighted by the inverse frequencies of the labels.
 
-    A label that is in none of the texts (all that have it are held out) is in no row, so its weight does not matter.
+    A label without training texts gets a finite weight, which no row uses.
     """
     weights = torch.tensor(counts.sum() / (len(counts) * np.maximum(counts, 1)), dtype=torch.float32)
     return lambda output, labels, **_: torch.nn.functional.cross_entropy(
@@ -203,8 +208,8 @@ def _balanced_loss(counts: np.ndarray) -> Callable[..., torch.Tensor]:
     )
 
 
-def _loss_of_several(output: Any, labels: torch.Tensor, **_: Any) -> torch.Tensor:
-    """Return the binary cross-entropy, unweighted: a label's sigmoid is then its probability, as style vectors need."""
+def _multi_label_loss(output: Any, labels: torch.Tensor, **_: Any) -> torch.Tensor:
+    """Return the binary cross-entropy; it is unweighted because style vectors need calibrated probabilities."""
     return torch.nn.functional.binary_cross_entropy_with_logits(output["logits"], labels)
 
 
@@ -230,71 +235,73 @@ def _arguments(settings: TrainClassifierSettings, checkpoints: Path) -> Training
 def _model(
     settings: TrainClassifierSettings, texts: list[str], names: list[str]
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return a classifier or an encoder with a new head for these labels, or a small one on words of the texts."""
+    """Return a pretrained classifier, an encoder with a new head, or a small new model, with its tokenizer."""
     labels: dict[str, Any] = {"id2label": dict(enumerate(names)), "label2id": {name: n for n, name in enumerate(names)}}
-    kind = "multi_label_classification" if settings.label_separator else "single_label_classification"
-    labels["problem_type"] = kind
+    labels["problem_type"] = f"{'multi' if settings.label_separator else 'single'}_label_classification"
     if settings.model:
-        described = ModelSettings(name=settings.model)
-        of_model = load_config(described)
-        if not _classifies(of_model):
-            model = _on_encoder(described, of_model, labels)
-        elif of_model.num_labels != len(names):
+        source = ModelSettings(name=settings.model)
+        config = load_config(source)
+        if not _is_classifier(config):
+            model = _with_new_head(source, config, labels)
+        elif config.num_labels != len(names):
             raise InputError(
-                f"model: {settings.model} has {of_model.num_labels} labels, the texts {len(names)}; give one with as "
-                "many, or an encoder, or leave model out."
+                f"model: {settings.model} has {config.num_labels} labels, but the texts have {len(names)}; give a "
+                "classifier with as many labels, give an encoder, or omit model."
             )
         else:
-            model = load_weights(AutoModelForSequenceClassification, described)
+            model = load_weights(AutoModelForSequenceClassification, source)
             model.config.update(labels)
-        return model, load_tokenizer(described, model.config)
+        return model, load_tokenizer(source, model.config)
     tokenizer = word_tokenizer(texts)
-    common = {"pad_token_id": tokenizer.pad_token_id, "max_position_embeddings": LONGEST, "vocab_size": len(tokenizer)}
+    common = {
+        "pad_token_id": tokenizer.pad_token_id,
+        "max_position_embeddings": MAX_LENGTH,
+        "vocab_size": len(tokenizer),
+    }
     if settings.architecture == "bert":
         return BertForSequenceClassification(BertConfig(**SIZES, **labels, **common)), tokenizer
-    return ModernBertForSequenceClassification(ModernBertConfig(**WORDS_ALONE, **labels, **common)), tokenizer
+    return ModernBertForSequenceClassification(ModernBertConfig(**BAG_OF_WORDS, **labels, **common)), tokenizer
 
 
-def _on_encoder(described: ModelSettings, of_model: PreTrainedConfig, labels: dict[str, Any]) -> PreTrainedModel:
-    """Return a classifier with an encoder's weights and a head with random ones.
+def _with_new_head(source: ModelSettings, config: PreTrainedConfig, labels: dict[str, Any]) -> PreTrainedModel:
+    """Return a classifier with the weights of an encoder and a randomly initialised head.
 
     Raises:
-        InputError: its architecture has no classifier, or that has parts which the encoder lacks.
+        InputError: the architecture has no classifier, or the encoder lacks weights that the classifier needs.
     """
-    encoder = load_weights(AutoModel, described)
-    of_model.update(labels)
+    encoder = load_weights(AutoModel, source)
+    config.update(labels)
     try:
-        model = AutoModelForSequenceClassification.from_config(of_model)
-        lacking = model.base_model.load_state_dict(encoder.state_dict(), strict=False).missing_keys
+        model = AutoModelForSequenceClassification.from_config(config)
+        missing = model.base_model.load_state_dict(encoder.state_dict(), strict=False).missing_keys
     except (ValueError, RuntimeError) as error:
-        raise InputError(f"model: {described.name} cannot be made a classifier: {first_line(error)}") from None
-    if lacking:
-        raise InputError(f"model: {described.name} lacks {lacking[0]}, which a classifier needs; give another encoder.")
+        raise InputError(f"model: {source.name} cannot become a classifier: {first_line(error)}") from None
+    if missing:
+        raise InputError(f"model: {source.name} lacks {missing[0]}, which a classifier needs; give another encoder.")
     return model
 
 
 def word_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
-    """Return a tokenizer into parts of lower-case words, learned from the texts; the same from the same texts.
+    """Return a lower-case subword tokenizer that is trained on the texts; equal texts give an equal tokenizer.
 
-    Byte-pair merges without a prefix for parts inside a word: WordPiece's trainer breaks ties as its hash maps fall,
-    and makes another vocabulary in each process.
+    It uses byte-pair encoding because the ties of WordPiece's trainer depend on hash order and differ in each process.
     """
     words = Tokenizer(models.BPE(unk_token=UNKNOWN))
     words.normalizer = normalizers.BertNormalizer(lowercase=True)
     words.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     words.train_from_iterator(
         texts,
-        trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=[PAD, UNKNOWN, START, END], show_progress=False),
+        trainers.BpeTrainer(vocab_size=VOCABULARY_SIZE, special_tokens=[PAD, UNKNOWN, START, END], show_progress=False),
     )
     special = [(token, words.token_to_id(token)) for token in (START, END)]
     words.post_processor = processors.TemplateProcessing(single=f"{START} $A {END}", special_tokens=special)
     names = {"pad_token": PAD, "unk_token": UNKNOWN, "cls_token": START, "sep_token": END}
-    return PreTrainedTokenizerFast(tokenizer_object=words, **names, model_max_length=LONGEST)
+    return PreTrainedTokenizerFast(tokenizer_object=words, **names, model_max_length=MAX_LENGTH)
 
 
 def _predictions(
-    texts: list[str], truth: np.ndarray, found: np.ndarray, names: list[str], separator: str | None
+    texts: list[str], truth: np.ndarray, probabilities: np.ndarray, names: list[str], separator: str | None
 ) -> pd.DataFrame:
     labels = [(separator or "").join(name for name, has in zip(names, row, strict=True) if has) for row in truth]
     table = pd.DataFrame({"text": texts, "label": labels})
-    return table.assign(**{f"p_{name}": found[:, label] for label, name in enumerate(names)})
+    return table.assign(**{f"p_{name}": probabilities[:, label] for label, name in enumerate(names)})
