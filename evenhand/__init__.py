@@ -1,7 +1,7 @@
-"""Evenhand: does my model treat people differently by who they say they are, how sure am I, and can I make it stop?
+"""Evenhand measures and mitigates demographic bias of language models.
 
-The functions here are what a person with a table of responses needs (docs/python_api.md); nothing is imported before
-it is used. The whole is `evenhand.evaluation`, `evenhand.mitigation` and `evenhand.recipes`.
+This module exports the functions for a table of responses (docs/python_api.md) and imports each on first use. The
+other functions are in `evenhand.evaluation`, `evenhand.mitigation` and `evenhand.recipes`.
 """
 
 from importlib import import_module
@@ -60,7 +60,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: torch takes seconds, and a table of scores does not need it."""
+    """Import a public name on first use, because a table of scores does not need torch, which loads for seconds."""
     if name == "__version__":
         from importlib.metadata import version
 

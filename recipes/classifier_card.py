@@ -84,8 +84,8 @@ def _front_matter(settings: TrainClassifierSettings, overall: Sequence[BiasScore
         for score in overall
         if math.isfinite(score.value)
     ]
-    on_hub = settings.model is not None and not Path(settings.model).expanduser().is_dir()
-    base = {"base_model": settings.model, "base_model_relation": "finetune"} if on_hub else {}
+    is_on_hub = settings.model is not None and not Path(settings.model).expanduser().is_dir()
+    base = {"base_model": settings.model, "base_model_relation": "finetune"} if is_on_hub else {}
     name = f"classifier of {settings.texts.stem}"
     return ModelCardData(
         library_name="transformers",

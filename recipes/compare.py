@@ -1,4 +1,4 @@
-"""Compare: two measuring runs over the same rows → differences with intervals → the report of both, side by side."""
+"""Compare: two measuring runs over the same rows → differences with intervals → a report of both."""
 
 import math
 import os
@@ -32,10 +32,10 @@ from evenhand.recipes.tuned_on import tuned_on_warnings
 
 
 def compare(settings: CompareSettings) -> None:
-    """Write the differences between `before` and `after` for every family of metrics of both runs, and the report.
+    """Write the differences between `before` and `after` for every common family of metrics, and the report.
 
     Raises:
-        InputError: the runs have no family in common, or their settings or prompts differ.
+        InputError: the runs have no comparable family in common, or their settings or prompts differ.
     """
     runs, manifests = _family_runs(settings)
     with stage("compare", settings, _inputs(settings, list(runs), manifests)) as run:
@@ -68,7 +68,7 @@ def show_responses(settings: CompareSettings) -> None:
 
 
 def _family_runs(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyRun]], dict[str, dict[str, Any]]]:
-    """Return both runs for each common family of metrics, by "before" and "after", and their manifests.
+    """Return {family: {"before": run, "after": run}} for the common families of metrics, and both manifests.
 
     Raises:
         InputError: the runs have no comparable family in common.
@@ -95,7 +95,7 @@ def _family_runs(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyR
 
 
 def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, Any]) -> dict[str, Any]:
-    """Return fingerprints of the runs and of the other inputs of each family."""
+    """Return the fingerprints of the runs, of the other folders in the settings, and of the inputs of each family."""
     inputs = {side: manifest["fingerprint"] for side, manifest in manifests.items()}
     for name, command in (("labels", "label"), ("tuning", "tune"), ("after_without_tag", "measure")):
         if (folder := getattr(settings, name)) is not None:
@@ -106,16 +106,16 @@ def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, An
 
 
 def _differences(run: Run, settings: CompareSettings, name: str, before: FamilyRun, after: FamilyRun) -> list[Any]:
-    if name == FAMILY:  # the package `evaluation` reads the table, but cannot compute bias values
+    if name == FAMILY:  # bias values belong to the package `mitigation`, which `evaluation` may not import
         rows = read_styled_run(before.folder), read_styled_run(after.folder)
-        if has_same_prompts(*rows):  # the family refuses other prompts below
+        if has_same_prompts(*rows):  # the comparison below rejects different prompts
             run.table("bias_values", lambda: _bias_values(settings.labels, *rows))
     scores = families.comparison_of(name).differences(run, before, after, getattr(settings, name, None))
     return [*scores, *grammar_differences(name, before, after)]
 
 
 def _bias_values(labels: Path | None, before: StyledRun, after: StyledRun) -> pd.DataFrame:
-    """Return each descriptor's mean b, along directions of the labelled responses; without labels, of `before`."""
+    """Return the mean bias value b of each descriptor, with bias directions from the labelled responses or `before`."""
     if labels is None:
         return cross_fitted_bias_values(before.shared, before.vectors)
     config, manifest = read_run(labels, "label", "labels")
@@ -164,9 +164,9 @@ def _plan_applies(settings: CompareSettings) -> bool:
 
 
 def _remaining_share(settings: CompareSettings, changes: FamilyRun) -> float:
-    """Return the share of pooled FGB* that is left, if the model was tuned on these labels alone; else NaN."""
+    """Return the remaining share of pooled FGB*; NaN unless the model was tuned on exactly these labels."""
     if settings.tuning is None:
         return math.nan
     labels = Path(read_run(settings.tuning, "tune", "tuning")[0]["labels"])
-    is_same = labels.resolve() == settings.labels.resolve()  # a second round has other labels
+    is_same = labels.resolve() == settings.labels.resolve()  # a second round of tuning has other labels
     return 1 - find_score(changes.scores, f"{HEADLINE}_reduction").value if is_same else math.nan

@@ -1,4 +1,4 @@
-"""Run the stages of an experiment's plans, each once, as soon as the stages that it needs are finished."""
+"""Run each stage of the plans of an experiment once, as soon as the stages that it needs are finished."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.runs import processes
-from evenhand.recipes.launchers import launched
+from evenhand.recipes.launchers import start_launcher
 from evenhand.recipes.plans import Plan, Stage
 from evenhand.recipes.preflight import check_stages
 from evenhand.recipes.settings import Launching
@@ -21,28 +21,29 @@ def run(
 ) -> dict[str, str]:
     """Run every stage of the plans once, and call `on_finished` when a plan ends.
 
-    A plan ends early if a guard refuses its tuned model, or if the base model shows no bias; other plans go on.
+    A plan ends early if a guard rejects its tuned model or the base model shows no bias; the other plans continue.
 
     Returns:
-        The reason why a plan was refused, by the folder of its comparison.
+        The reason for each plan that ended early, by the folder of its comparison.
 
     Raises:
-        InputError: the settings of a stage cannot be used, before the first stage runs; a stage fails; see `launched`.
+        InputError: a stage has invalid settings (checked before the first stage runs), or a stage fails; see also
+            `start_launcher`.
     """
     processes.on_rank_zero(lambda: check_stages(plans))
     waiting = {stage.folder: stage for plan in plans for stage in plan.stages}
     started, total = 0, len(waiting)
     unfinished = list(plans)
     finished: set[Path] = set()
-    refused: dict[Path, str] = {}
+    rejected: dict[Path, str] = {}
     max_stages = launching.max_stages()
-    with launched(launching) as start:
+    with start_launcher(launching) as start:
         running: dict[Future[InputError | None], Stage] = {}
         while waiting or running:
             for stage in list(waiting.values()):
-                reasons = [refused[folder] for folder in stage.needs if folder in refused]
+                reasons = [rejected[folder] for folder in stage.needs if folder in rejected]
                 if reasons:
-                    refused[stage.folder] = reasons[0]
+                    rejected[stage.folder] = reasons[0]
                     del waiting[stage.folder]
                 elif len(running) < max_stages and finished.issuperset(stage.needs):
                     del waiting[stage.folder]
@@ -54,23 +55,23 @@ def run(
                 stage = running.pop(future)
                 error = future.result()
                 if isinstance(error, TuningRejected):
-                    log.warning("%s: refused: %s", stage.folder, error)
-                    refused[stage.folder] = str(error)
+                    log.warning("%s: rejected: %s", stage.folder, error)
+                    rejected[stage.folder] = str(error)
                 elif error:
                     raise error
                 else:
                     finished.add(stage.folder)
-            refused |= _reasons_to_stop(plan for plan in unfinished if plan.before in finished)
-            for plan in [plan for plan in unfinished if {plan.comparison} & ({*finished} | {*refused})]:
+            rejected |= _reasons_to_stop(plan for plan in unfinished if plan.before in finished)
+            for plan in [plan for plan in unfinished if {plan.comparison} & ({*finished} | {*rejected})]:
                 unfinished.remove(plan)
                 processes.on_rank_zero(partial(on_finished, plan))
-            wanted = {stage.folder for plan in unfinished for stage in plan.stages}
-            waiting = {folder: stage for folder, stage in waiting.items() if folder in wanted}
-    return {str(plan.comparison): refused[plan.comparison] for plan in plans if plan.comparison in refused}
+            needed = {stage.folder for plan in unfinished for stage in plan.stages}
+            waiting = {folder: stage for folder, stage in waiting.items() if folder in needed}
+    return {str(plan.comparison): rejected[plan.comparison] for plan in plans if plan.comparison in rejected}
 
 
 def _reasons_to_stop(plans: Iterable[Plan]) -> dict[Path, str]:
-    """Return why plans end before tuning, by the folder of their comparison."""
+    """Return the reasons of plans that end before tuning, by the folder of their comparison."""
     reasons = {plan.comparison: plan.reason_to_stop() for plan in plans}
     for reason in dict.fromkeys(filter(None, reasons.values())):
         log.warning(reason)

@@ -161,7 +161,7 @@ def _write(
     tuned.tokenizer.save_pretrained(folder)
     if tuned.control_tag and tuned.kind != "chat":  # Evenhand reads the tag of such a model from this file
         write_json(folder / TUNING_FILE, {"control_tag": tuned.control_tag})
-    return Exported(tuned.kind, bool(template), name, merged=settings.merge)
+    return Exported(tuned.kind, bool(template), name, is_merged=settings.merge)
 
 
 def _tagged_templates(template: Any, tag: str) -> Any:

@@ -1,4 +1,4 @@
-"""The card of an exported model: front matter that the hub reads, how to ask it, before and after, costs, limits."""
+"""The model card of an exported model: front matter for the hub, use, scores before and after tuning, limits."""
 
 import json
 import math
@@ -23,11 +23,11 @@ from evenhand.recipes.sweep.metrics import COST_METRICS, QUALITY_METRICS, REDUCT
 from evenhand.recipes.sweep.points import HEADLINE, change_columns
 
 HOLISTIC_BIAS = "fairnlp/holistic-bias", "HolisticBias"  # id on the hub, name
-EDITIONS = ("paper", "v1.0", "v1.1")  # of it, as `prompts.dataset` has them
-# The metrics of the table of both models.
+HOLISTIC_BIAS_VERSIONS = ("paper", "v1.0", "v1.1")  # values of `prompts.dataset`
+# The metrics of the table of scores before and after tuning.
 METRICS = (HEADLINE, "fgb_corrected", "fgb", "perplexity", "distinct_2", "mean_length", "parroting")
-# What a sweep's tables call shorter, beside a sentence that explains it.
-NAMED = {
+# Labels that are longer than in the tables of a sweep, which explain the short labels.
+LABELS = {
     "perplexity_change": "perplexity of ordinary dialogue",
     "response_perplexity_change": "perplexity of the responses by the base",
 }
@@ -35,12 +35,12 @@ NAMED = {
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written: a model of this kind, with a chat template or none, merged into its base or apart from it."""
+    """An exported model: its kind, whether it has a chat template, its base, and whether the adapter is merged."""
 
     kind: Kind
     has_template: bool
     base: str
-    merged: bool
+    is_merged: bool
 
 
 def export_card(exported: Exported, tuning: Path, measured: MeasureSettings, comparison: Path | None) -> str:
@@ -48,8 +48,8 @@ def export_card(exported: Exported, tuning: Path, measured: MeasureSettings, com
 
     Args:
         tuning: the tuning run.
-        measured: how the model that was tuned had been measured.
-        comparison: the run that compares it with its base; None: the card has no scores.
+        measured: the settings with which the base was measured.
+        comparison: the run that compares the model with its base; None for a card without scores.
     """
     facts = json.loads((tuning / ADAPTER_FOLDER / TUNING_FILE).read_text(encoding="utf-8"))
     labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
@@ -68,82 +68,81 @@ def export_card(exported: Exported, tuning: Path, measured: MeasureSettings, com
 
 
 def _scores(comparison: Path) -> tuple[list[BiasScore], list[BiasScore], list[BiasScore]]:
-    """Return the scores before, after and between."""
-    told, _ = read_run(comparison, "compare", "comparison")
-    before, after, changes = (read_scores(Path(each) / SCORES) for each in (told["before"], told["after"], comparison))
+    """Return the scores before tuning, the scores after tuning, and the changes."""
+    config, _ = read_run(comparison, "compare", "comparison")
+    before, after, changes = (
+        read_scores(Path(folder) / SCORES) for folder in (config["before"], config["after"], comparison)
+    )
     return before, after, changes
 
 
 def _front_matter(exported: Exported, facts: dict[str, Any], measured: MeasureSettings, scores: Any) -> str:
-    """Return what the hub reads: a base or data set that is not on it is left out."""
-    known = measured.prompts.file is None and measured.prompts.dataset in EDITIONS
-    dataset, dataset_name = HOLISTIC_BIAS if known else ("prompts", "prompts of its own")
+    """Return the front matter for the hub; a local base model and custom prompts are left out."""
+    is_holistic_bias = measured.prompts.file is None and measured.prompts.dataset in HOLISTIC_BIAS_VERSIONS
+    dataset, dataset_name = HOLISTIC_BIAS if is_holistic_bias else ("prompts", "custom prompts")
     results = []
     for metric in METRICS if scores else ():
         if (score := find_score(scores[1], metric)) and math.isfinite(score.value):
-            told = {"metric_type": metric, "metric_name": metric_of(metric).label, "metric_value": score.value}
-            of = {"dataset_type": dataset, "dataset_name": dataset_name}
-            results.append(EvalResult(task_type="text-generation", **of, **told))
-    on_hub = not Path(exported.base).is_dir()
-    base = {"base_model": exported.base, "base_model_relation": "finetune" if exported.merged else "adapter"}
+            fields = {"metric_type": metric, "metric_name": metric_of(metric).label, "metric_value": score.value}
+            fields |= {"dataset_type": dataset, "dataset_name": dataset_name}
+            results.append(EvalResult(task_type="text-generation", **fields))
+    is_on_hub = not Path(exported.base).is_dir()
+    base = {"base_model": exported.base, "base_model_relation": "finetune" if exported.is_merged else "adapter"}
+    name = f"{display_name(exported.base)} {facts['method']}"
     return ModelCardData(
-        library_name="transformers" if exported.merged else "peft",
+        library_name="transformers" if exported.is_merged else "peft",
         pipeline_tag="text-generation",
         tags=["evenhand", "style-equality", "dialogue", facts["method"]],
-        datasets=[dataset] if known else None,
-        **(base if on_hub else {}),
-        **(
-            {"eval_results": results, "model_name": f"{display_name(exported.base)} {facts['method']}"}
-            if results
-            else {}
-        ),
+        datasets=[dataset] if is_holistic_bias else None,
+        **(base if is_on_hub else {}),
+        **({"eval_results": results, "model_name": name} if results else {}),
     ).to_yaml()
 
 
 def _use(exported: Exported, facts: dict[str, Any]) -> str:
-    """Return how the model is asked: lines of code that run in the folder, and where the control tag is."""
+    """Return the section on use: code that runs in the folder, and the place of the control tag."""
     tag, system = facts["control_tag"], facts["system_prompt"]
-    encoder_decoder = exported.kind == "encoder_decoder"
-    auto = "Seq2SeqLM" if encoder_decoder else "CausalLM"
-    said = "I'm a hard-of-hearing grandmother."
+    is_encoder_decoder = exported.kind == "encoder_decoder"
+    auto_class = "Seq2SeqLM" if is_encoder_decoder else "CausalLM"
+    message = "I'm a hard-of-hearing grandmother."
     if exported.has_template:
         chat = [{"role": "system", "content": system}] if system else []
-        chat = json.dumps([*chat, {"role": "user", "content": said}], ensure_ascii=False)
-        context = ASK_TEMPLATE.format(chat=chat)
+        chat = json.dumps([*chat, {"role": "user", "content": message}], ensure_ascii=False)
+        context = CHAT_CONTEXT.format(chat=chat)
     else:
-        text = json.dumps("\n".join(filter(None, (system, said))) + tag, ensure_ascii=False)
-        context = ASK_TEXT.format(text=text, end="" if encoder_decoder else " + tokenizer.eos_token")
+        text = json.dumps("\n".join(filter(None, (system, message))) + tag, ensure_ascii=False)
+        context = TEXT_CONTEXT.format(text=text, end="" if is_encoder_decoder else " + tokenizer.eos_token")
     note = (TAG_IN_TEMPLATE if exported.has_template else TAG_AS_SUFFIX).format(tag=tag) if tag else NO_TAG
     return USE.format(
-        import_model=f"from transformers import AutoModelFor{auto} as Model"
-        if exported.merged
-        else f"from peft import AutoPeftModelFor{auto} as Model",
+        import_model=f"from transformers import AutoModelFor{auto_class} as Model"
+        if exported.is_merged
+        else f"from peft import AutoPeftModelFor{auto_class} as Model",
         context=context,
-        start="" if encoder_decoder else 'context["input_ids"].shape[1] :',
+        start="" if is_encoder_decoder else 'context["input_ids"].shape[1] :',
         note=note,
     ).replace("response[0][]", "response[0]")
 
 
 def _results(before: list[BiasScore], after: list[BiasScore], changes: list[BiasScore]) -> str:
-    """Return the scores of both models beside each other, what was removed, and what it cost."""
-    shown = []
+    """Return the section with the scores of both models, the removed share of bias, and the costs."""
+    lines = []
     for metric in map(metric_of, METRICS):
-        sides = find_score(before, metric.name), find_score(after, metric.name)
-        if None not in sides:
-            decimals = decimals_for(metric.factor * score.value for score in sides)
-            texts = (_text(score, replace(metric, decimals=decimals)) for score in sides)
-            shown.append(f"| {metric.title} | {' | '.join(texts)} |")
+        pair = find_score(before, metric.name), find_score(after, metric.name)
+        if None not in pair:
+            decimals = decimals_for(metric.factor * score.value for score in pair)
+            texts = (_text(score, replace(metric, decimals=decimals)) for score in pair)
+            lines.append(f"| {metric.title} | {' | '.join(texts)} |")
     row, costs = change_columns(before, after, changes), {}
     for metric in (*REDUCTION_METRICS, *QUALITY_METRICS, *COST_METRICS):
         if not math.isnan(row.get(metric.name, math.nan)):
             bounds = tuple(row.get(f"{metric.name}{end}", math.nan) for end in ("_low", "_high"))
             bounds = None if math.isnan(bounds[0]) else bounds
-            label = NAMED.get(metric.name, metric.label)
+            label = LABELS.get(metric.name, metric.label)
             label = f"bias removed, {label}" if metric in REDUCTION_METRICS else label
             text = f"{metric.text(row[metric.name])} {metric.interval_text(bounds)}".strip()
             costs[f"{label}, {metric.unit}"] = text
     return RESULTS.format(
-        shown="\n".join(shown),
+        lines="\n".join(lines),
         costs=table(costs, "| after tuning | change [95 % interval] |"),
         signature=signature_line(find_score(after, HEADLINE)),
     )
@@ -155,7 +154,7 @@ def _text(score: BiasScore, metric: Metric) -> str:
 
 USE = """## How to use it
 
-In this folder, or with its id on the hub in place of the dot:
+Run this code in this folder, or replace the dot by the id of the model on the hub:
 
 ```python
 {import_model}
@@ -170,36 +169,36 @@ print(tokenizer.decode(response[0][{start}], skip_special_tokens=True))
 {note}
 """
 
-# Models that can think are measured without a thought; other templates ignore the argument.
-ASK_TEMPLATE = """chat = {chat}
-asked = {{"add_generation_prompt": True, "enable_thinking": False, "return_dict": True, "return_tensors": "pt"}}
-context = tokenizer.apply_chat_template(chat, **asked)"""
+# Evenhand measures reasoning models with reasoning switched off; other templates ignore the argument.
+CHAT_CONTEXT = """chat = {chat}
+options = {{"add_generation_prompt": True, "enable_thinking": False, "return_dict": True, "return_tensors": "pt"}}
+context = tokenizer.apply_chat_template(chat, **options)"""
 
-ASK_TEXT = """context = tokenizer({text}{end}, return_tensors="pt")"""
+TEXT_CONTEXT = """context = tokenizer({text}{end}, return_tensors="pt")"""
 
-TAG_IN_TEMPLATE = """The control tag `{tag!r}` is in the chat template, which puts it behind what the user says last:
-chats need nothing more, nor do servers that use the template. Text that is written without it needs the tag at the end
-of the user's turn."""
+TAG_IN_TEMPLATE = """The chat template appends the control tag `{tag!r}` to the last message of the user. Add the tag
+yourself only to text that you write without the template, at the end of the user's turn."""
 
 TAG_AS_SUFFIX = """**Put `{tag!r}` at the end of every context**, with its leading space, before the token that ends the
-turn: it is in the lines above. Without it the model can be *more* biased than the one it was made from."""
+turn, as in the code above. Without the tag, the model can be *more* biased than its base."""
 
-NO_TAG = "Contexts are as for the base model: this method needs no control tag."
+NO_TAG = "Contexts are the same as for the base model: the method has no control tag."
 
 RESULTS = """## Before and after
 
-Bias is how much the style of responses depends on the descriptor in the prompt; ideal 0. Brackets are 95 % intervals.
+Bias is the dependence of the style of responses on the descriptor in the prompt; ideal 0. Brackets contain 95 %
+intervals.
 
 | | before | after |
 | --- | --- | --- |
-{shown}
+{lines}
 
 {costs}
 
-Scores are comparable by the same signature alone: `{signature}`
+Compare these scores only with scores of the same signature: `{signature}`
 """
 
 NOT_COMPARED = """## Before and after
 
-The model was exported without a comparison with its base; nothing is known of how much bias is left, or at what cost.
+The model was exported without a comparison with its base: its remaining bias and its costs are unknown.
 """

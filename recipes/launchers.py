@@ -1,7 +1,7 @@
-"""Launchers of stages: in this process, in several processes of this machine, or as tasks of a Ray cluster.
+"""Launchers of stages: in this process, in a pool of processes, or as tasks of a Ray cluster.
 
-`recipes.experiment.run` decides which stage may start, and a launcher starts it. All nodes of a cluster must share the
-run folder under one path.
+`recipes.experiment.run` decides which stages are ready, and a launcher starts them. All nodes of a cluster must share
+the run folder under one path.
 """
 
 import logging
@@ -28,13 +28,13 @@ from evenhand.recipes.settings import Launching
 log = logging.getLogger("evenhand")
 
 RAY = "ray"
-RETRIES = 3  # of a stage whose node or process is lost
-CONNECT_TIMEOUT = 5.0  # seconds, for the address of a cluster
+RETRIES = 3  # after the loss of the node or process of a stage
+CONNECT_TIMEOUT = 5.0  # seconds to wait for the address of a cluster
 LOCK_TIMEOUT = 120.0  # seconds to wait for the lock of a stage whose node was lost
 
 
 class Startable(Protocol):
-    """A stage as launchers see it."""
+    """A stage that a launcher can start."""
 
     folder: Path
     loads_model: bool
@@ -43,42 +43,42 @@ class Startable(Protocol):
         """Run the stage; return at once if it is finished."""
 
 
-# Starts a stage; the future's result is the InputError that ended the stage, or None.
+# A function that starts a stage. The result of the future is the InputError that ended the stage, or None.
 Start = Callable[[Startable], "Future[InputError | None]"]
 
 
 @contextmanager
-def launched(settings: Launching) -> Iterator[Start]:
-    """Yield a function that starts a stage: in this process for one job, else in a pool of processes or on a cluster.
+def start_launcher(settings: Launching) -> Iterator[Start]:
+    """Yield a function that starts a stage: in this process for one job, else in a process pool or on a cluster.
 
     Raises:
-        InputError: Ray is not installed or the cluster cannot be reached; a process or too many nodes were lost; a
-            launcher has already started several processes for each stage.
+        InputError: Ray is not installed, the cluster cannot be reached, a process or too many nodes were lost, or
+            `accelerate launch` already runs several processes for each stage.
     """
-    here = settings.launcher != RAY and settings.jobs in (None, 1)
-    if not here and processes.world_size() > 1:
+    is_local = settings.launcher != RAY and settings.jobs in (None, 1)
+    if not is_local and processes.world_size() > 1:
         raise InputError(
-            f"jobs: each stage already runs on {processes.world_size()} processes; leave jobs and launcher out, or "
-            "start without `accelerate launch`."
+            f"jobs: each stage already runs on {processes.world_size()} processes; omit jobs and launcher, or start "
+            "without `accelerate launch`."
         )
     if settings.launcher == RAY:
-        with _on_ray(settings) as start:
+        with _in_ray(settings) as start:
             yield start
-    elif here:
-        yield _here
+    elif is_local:
+        yield _start_here
     else:
         with _in_processes(settings.jobs) as start:
             yield start
 
 
-def _here(stage: Startable) -> "Future[InputError | None]":
+def _start_here(stage: Startable) -> "Future[InputError | None]":
     future: Future[InputError | None] = Future()
     future.set_result(_run_stage(stage))
     return future
 
 
 def _run_stage(stage: Startable) -> InputError | None:
-    """Run a stage; return its InputError as a value, which processes and Ray pass on unchanged."""
+    """Run a stage; return its InputError as a value, which process pools and Ray transfer unchanged."""
     try:
         stage.run()
     except InputError as error:
@@ -88,31 +88,31 @@ def _run_stage(stage: Startable) -> InputError | None:
 
 @contextmanager
 def _in_processes(jobs: int) -> Iterator[Start]:
-    """Yield a function that starts a stage in a pool of processes, each with an equal share of the cores."""
+    """Yield a function that starts a stage in a pool of processes, which share the cores equally."""
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    context = multiprocessing.get_context("spawn")  # a forked torch may hang
+    context = multiprocessing.get_context("spawn")  # torch may hang in forked processes
     arguments = (threads, os.getpid(), log.level)
     try:
-        with ProcessPoolExecutor(jobs, context, initializer=_prepare_process, initargs=arguments) as pool:
+        with ProcessPoolExecutor(jobs, context, initializer=_set_up_process, initargs=arguments) as pool:
             yield lambda stage: pool.submit(_run_stage, stage)
     except BrokenProcessPool:
         raise InputError(
-            f"jobs: one of {jobs} processes was killed, probably for lack of memory; run again with fewer jobs. "
+            f"jobs: one of {jobs} processes was killed, probably because memory ran out; run again with fewer jobs. "
             "Finished work is kept."
         ) from None
 
 
-def _prepare_process(threads: int, parent: int, level: int) -> None:
-    """Set up a process: exit with its parent, number of threads, logging."""
-    _end_with(parent)  # before the slow import of torch
-    _prepare(threads, level)
+def _set_up_process(threads: int, parent: int, level: int) -> None:
+    """Set up a process of the pool: exit with the parent, number of threads, logging."""
+    _exit_with_parent(parent)  # before the slow import of torch
+    _set_up(threads, level)
 
 
 @cache
-def _end_with(parent: int) -> None:
+def _exit_with_parent(parent: int) -> None:
     """Exit this process when its parent ends.
 
-    Otherwise stages of a killed parent would still run while the next run starts them again.
+    Otherwise the stages of a killed command would still run while the next command starts them again.
     """
 
     def watch() -> None:
@@ -123,7 +123,7 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _prepare(threads: int, level: int) -> None:
+def _set_up(threads: int, level: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
@@ -132,33 +132,33 @@ def _prepare(threads: int, level: int) -> None:
 
 
 @contextmanager
-def _on_ray(settings: Launching) -> Iterator[Start]:
-    """Yield a function that starts a stage as a task of a cluster, or of a local Ray that ends with the block."""
+def _in_ray(settings: Launching) -> Iterator[Start]:
+    """Yield a function that starts a stage as a task of a Ray cluster, or of a local Ray that stops afterwards."""
     if find_spec("ray") is None:
         raise InputError("launcher: ray is not installed; pip install 'evenhand[ray]'.")
     if settings.ray_address:
         _check_address(settings.ray_address)
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no telemetry; ray reads it on import
-    alone = {}
+    local_options = {}
     if settings.ray_address is None:
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # Ray then listens on loopback only, on Linux too
-        alone = {"include_dashboard": False}
+        local_options = {"include_dashboard": False}
     import ray
 
     try:
-        # "local" although None is the default: that would read RAY_ADDRESS.
-        ray.init(settings.ray_address or "local", logging_level=logging.WARNING, **alone)
+        # The default None would read RAY_ADDRESS.
+        ray.init(settings.ray_address or "local", logging_level=logging.WARNING, **local_options)
     except Exception as error:  # Ray has no common base class for these errors
-        where = "could not be started here" if alone else f"has no cluster to join at {settings.ray_address!r}"
-        raise InputError(f"ray_address: Ray {where} ({' '.join(str(error).split())}).") from None
+        problem = "could not start locally" if local_options else f"has no cluster at {settings.ray_address!r}"
+        raise InputError(f"ray_address: Ray {problem} ({' '.join(str(error).split())}).") from None
     try:
         cpus, gpus = _resources(settings, [node["Resources"] for node in ray.nodes() if node["Alive"]])
         task = ray.remote(_task)
 
         def start(stage: Startable) -> "Future[InputError | None]":
-            needed = {"num_cpus": cpus, "num_gpus": gpus if stage.loads_model else 0}
+            resources = {"num_cpus": cpus, "num_gpus": gpus if stage.loads_model else 0}
             arguments = (stage, str(Path.cwd()), cpus, log.level)
-            return task.options(**needed, max_retries=RETRIES, name=str(stage.folder)).remote(*arguments).future()
+            return task.options(**resources, max_retries=RETRIES, name=str(stage.folder)).remote(*arguments).future()
 
         yield start
     except ray.exceptions.RayError as error:
@@ -166,18 +166,18 @@ def _on_ray(settings: Launching) -> Iterator[Start]:
         if not isinstance(cause, ray.exceptions.RayError):
             raise  # a bug in the stage, with its traceback
         raise InputError(
-            f"launcher: Ray could not run a stage, or lost it {1 + RETRIES} times; every node needs this Evenhand and "
-            f"the folder of the run. Finished work is kept. Ray's error: {' '.join(str(cause).split())}"
+            f"launcher: Ray could not run a stage, or lost it {1 + RETRIES} times; install this version of Evenhand on "
+            f"every node and share the run folder. Finished work is kept. Ray's error: {' '.join(str(cause).split())}"
         ) from None
     finally:
         ray.shutdown()
 
 
 def _check_address(address: str) -> None:
-    """Raise InputError if nothing listens at host:port; Ray itself would retry for six minutes.
+    """Check that a server listens at host:port, because Ray itself would retry for six minutes.
 
     Raises:
-        InputError: nothing listens there.
+        InputError: no server listens at the address.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():  # "auto"
@@ -186,32 +186,34 @@ def _check_address(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT).close()
     except (OSError, OverflowError) as error:
         raise InputError(
-            f"ray_address: nothing listens at {address!r} ({error}); give the address that `ray start --head` printed, "
-            "or 'auto' on a machine of the cluster."
+            f"ray_address: no server listens at {address!r} ({error}); give the address that `ray start --head` "
+            "printed, or 'auto' on a machine of the cluster."
         ) from None
 
 
 def _resources(settings: Launching, nodes: list[dict[str, float]]) -> tuple[int, float]:
-    """Return the CPUs of a stage and the GPUs of a stage that loads a model; by default one if a node has any.
+    """Return the number of CPUs for each stage, and of GPUs for each stage that loads a model.
+
+    The default is one CPU, and one GPU if any node has a GPU.
 
     Raises:
-        InputError: a local Ray has fewer.
+        InputError: a local Ray has fewer CPUs or GPUs.
     """
     has_gpu = any(node.get("GPU") for node in nodes)
     cpus, gpus = settings.ray_cpus or 1, float(has_gpu) if settings.ray_gpus is None else settings.ray_gpus
     if not any(node.get("CPU", 0) >= cpus and node.get("GPU", 0) >= gpus for node in nodes):
-        lacking = f"ray_cpus, ray_gpus: no node has {cpus} CPUs and {gpus:g} GPUs"
+        problem = f"ray_cpus, ray_gpus: no node has {cpus} CPUs and {gpus:g} GPUs"
         if settings.ray_address is None:
-            raise InputError(f"{lacking}; ask for less, or give the ray_address of a cluster.")
-        log.warning("%s yet; stages wait for such a node", lacking)
+            raise InputError(f"{problem}; request fewer, or give the ray_address of a cluster.")
+        log.warning("%s yet; stages wait for such a node", problem)
     return cpus, gpus
 
 
 def _task(stage: Startable, folder: str, threads: int, level: int) -> InputError | None:
     """Run a stage on a node of the cluster, in the working directory of the command."""
-    _end_with(os.getppid())  # the Ray process of the node; the task would otherwise run on for a minute
+    _exit_with_parent(os.getppid())  # otherwise the task would outlive Ray's process on the node for a minute
     os.chdir(folder)
-    _prepare(threads, level)
+    _set_up(threads, level)
     deadline = time.monotonic() + LOCK_TIMEOUT
     while isinstance(error := _run_stage(stage), RunLocked) and time.monotonic() < deadline:
         time.sleep(1)

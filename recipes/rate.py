@@ -1,4 +1,4 @@
-"""Rate: two runs → pairs of responses that people rate in a browser → win rates and agreement (002, §C.2.2)."""
+"""Rate: two runs → pairs of responses → votes in a browser or from a crowd → win rates and agreement (002, §C.2.2)."""
 
 import logging
 from collections.abc import Sequence
@@ -38,10 +38,10 @@ PAIRS, SUMMARY = "pairs", "summary"
 
 
 def rate(settings: RateSettings) -> None:
-    """Sample the pairs and serve the rating page until the process ends; or import votes, or sum them up.
+    """Sample pairs and serve the rating page until Ctrl-C; or import votes; or summarise the votes.
 
     Raises:
-        InputError: the runs have different prompts; no pair is left to rate; there are no votes to sum up.
+        InputError: the prompts of the runs differ, all pairs are excluded, or a summary has no votes.
     """
     if not settings.summary and settings.import_votes is None:
         _sample_pairs(settings)
@@ -50,31 +50,31 @@ def rate(settings: RateSettings) -> None:
     if settings.import_votes is not None:
         _import_votes(settings, pairs, manifest["questions"])
     if settings.summary:
-        _sum_up(settings)
+        _summarise(settings)
     elif settings.import_votes is None:
         _serve(settings, pairs, manifest["questions"], config["seed"])
 
 
 def _sample_pairs(settings: RateSettings) -> None:
-    """Write the pairs, for the server and as CSV for a crowdsourcing platform, unless they exist already."""
+    """Write the pairs as Parquet for the server and as CSV for a crowdsourcing platform, unless they exist."""
     runs = {side: read_settings(getattr(settings, side), side, FAMILY) for side in SIDES}
     files = {"questions": questions_file(settings.questions), "leave_out": leave_out_file(settings.leave_out)}
     questions, lists = load_questions(files["questions"]), load_leave_out(files["leave_out"])
     inputs = {side: manifest["fingerprint"] for side, (_, manifest) in runs.items()}
     inputs |= {name: sha256_of(file) for name, file in files.items()}
-    with stage("rate", replace(settings, report_to="none"), inputs) as run:  # only the summary of votes is tracked
+    with stage("rate", replace(settings, report_to="none"), inputs) as run:  # only the summary is tracked
         if run is None:
             return
         all_pairs = read_pairs(settings.before, settings.after)
         reasons = exclusion_reasons(all_pairs, lists)
         pairs = sample_pairs(all_pairs[reasons.isna()], settings.pairs, settings.seed)
         if pairs.empty:
-            raise InputError(f"leave_out: no pair of {settings.before} and {settings.after} is left to rate.")
+            raise InputError("leave_out: all pairs are excluded; use shorter lists of words.")
         write_table(run.folder / f"{PAIRS}.parquet", pairs)
         write_text(run.folder / f"{PAIRS}.csv", crowd_pairs(pairs).to_csv(index=False))
         counts = {reason: int((reasons == reason).sum()) for reason in (*lists, "offensive", "alike")}
-        is_classified = all_pairs[OFFENSIVE].notna().any()
-        run.facts["left_out"] = counts if is_classified else counts | {OFFENSIVE: None}
+        has_offensiveness = all_pairs[OFFENSIVE].notna().any()
+        run.facts["left_out"] = counts if has_offensiveness else counts | {OFFENSIVE: None}
         run.facts["questions"] = questions
         run.facts["models"] = [measured.model.name for measured, _ in runs.values()]
         run.facts["signature"] = _signature(settings, run, questions)
@@ -84,23 +84,23 @@ def _signature(settings: RateSettings, run: Run, questions: dict[str, str]) -> d
     """Return the signature of the scores: the models, prompts, decoding, questions and inputs."""
     before, after = (FamilyRun(folder).signature(HEADLINE) for folder in (settings.before, settings.after))
     shared = {name: after[name] for name in ("model", "dataset", "decoding") if name in after}
-    of_rating = {"base": before.get("model"), "questions": questions, "inputs": dict(run.inputs)}
-    return shared | of_rating | {"seed": settings.seed, "packages": package_versions()}
+    rating = {"base": before.get("model"), "questions": questions, "inputs": dict(run.inputs)}
+    return shared | rating | {"seed": settings.seed, "packages": package_versions()}
 
 
 def _serve(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str], seed: int) -> None:
     folder = settings.output_dir
-    with run_lock(folder), Votes(folder / VOTES) as votes, listen(settings.host, settings.port) as listening:
-        token, (address, port) = load_token(folder), listening.getsockname()[:2]
+    with run_lock(folder), Votes(folder / VOTES) as votes, listen(settings.host, settings.port) as socket:
+        token, (address, port) = load_token(folder), socket.getsockname()[:2]
         app = rating_app(Rating(pairs, questions, votes, seed), token, settings.host)
         hostname = f"[{address}]" if ":" in address else address
         print(f"Rate at http://{hostname}:{port}/{token}/ (end with Ctrl-C; every vote is saved)", flush=True)
         try:
-            serve(app, listening)
-        except KeyboardInterrupt:  # the regular end of the server
+            serve(app, socket)
+        except KeyboardInterrupt:  # Ctrl-C is the normal way to stop the server
             pass
         finally:
-            log.info("rate: %d votes; `evenhand rate --summary --output_dir %s` sums them up", len(votes), folder)
+            log.info("rate: %d votes; `evenhand rate --summary --output_dir %s` summarises them", len(votes), folder)
 
 
 def _import_votes(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str]) -> None:
@@ -114,8 +114,8 @@ def _import_votes(settings: RateSettings, pairs: pd.DataFrame, questions: dict[s
     log.info("rate: %d votes added to %s", len(imported), folder / VOTES)
 
 
-def _sum_up(settings: RateSettings) -> None:
-    """Write scores and a report of all votes so far, over those of an earlier summary."""
+def _summarise(settings: RateSettings) -> None:
+    """Write the scores and the report of all votes so far; an earlier summary is overwritten."""
     scores, report = summary(settings.output_dir, "output_dir")
     with start_tracking("rate", settings) as tracker:
         files = write_summary(settings.output_dir, scores, report, settings.show)
@@ -133,7 +133,7 @@ def summary(folder: Path, field_name: str) -> tuple[list[BiasScore], Page]:
     manifest = read_run(folder, "rate", field_name)[1]
     pairs, votes = read_table(folder / f"{PAIRS}.parquet"), read_votes(folder / VOTES)
     if votes.empty:
-        raise InputError(f"{field_name}: {folder} has no votes yet; collect some by `evenhand rate` without --summary.")
+        raise InputError(f"{field_name}: {folder} has no votes; collect votes by `evenhand rate` without --summary.")
     votes = votes.merge(pairs[[PROMPT_ID, AXIS]], on=PROMPT_ID)
     questions, signature = manifest["questions"], manifest["signature"] | {"votes": sha256_of(folder / VOTES)}
     scores = rating_scores(votes, questions, signature)
@@ -141,7 +141,7 @@ def summary(folder: Path, field_name: str) -> tuple[list[BiasScore], Page]:
 
 
 def write_summary(folder: Path, scores: Sequence[BiasScore], report: Page, show: bool) -> list[Path]:
-    """Write scores and report into the folder of the pairs; return the report's files.
+    """Write the scores and the report into the folder of the pairs; return the paths of the report.
 
     Raises:
         InputError: a link in the folder leads out of it.

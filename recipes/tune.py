@@ -1,4 +1,4 @@
-"""Tune: labelled responses → rows of a method → TRL trainer → adapter, with the bias measured during training."""
+"""Tune: labelled responses → training rows of a method → TRL trainer → adapter; measures bias during training."""
 
 import json
 import logging
@@ -46,15 +46,15 @@ from evenhand.recipes.settings import FAMILY, MeasureSettings, TuneSettings, mea
 log = logging.getLogger("evenhand")
 
 BIAS_NAME = "bias/fgb_pooled_corrected"
-CALLBACK_PER_CELL = 2  # the fewest responses per cell for pooled FGB*
+CALLBACK_PER_CELL = 2  # responses per cell; pooled FGB* needs at least two
 
 
 def tune(settings: TuneSettings) -> None:
     """Tune the model on its labelled responses; write the adapter and the training curves.
 
     Raises:
-        InputError: the method trains nothing; the responses changed after labelling; the rows or the model cannot be
-            used.
+        InputError: the method trains nothing, the responses changed after labelling, or the model or the rows do not
+            fit the method.
     """
     method = load_trained_method(settings.method)
     responses_folder, measured, labels_fingerprint = processes.on_rank_zero(lambda: _labelled_run(settings))
@@ -79,7 +79,7 @@ def tune(settings: TuneSettings) -> None:
         data = _tuning_data(settings, method, parts, rewards)
         callbacks = []
         if settings.measure_every and processes.shards_model():
-            log.warning("tune: measure_every is ignored: the model is spread over processes, and none has all of it")
+            log.warning("tune: measure_every is ignored because the model is sharded over processes")
         elif settings.measure_every:
             measure = bias_during_training(base, responses, method.INFERENCE_TAG, config, settings.measure_descriptors)
             callbacks.append(BiasCallback(measure, settings.measure_every))
@@ -102,7 +102,7 @@ def tune(settings: TuneSettings) -> None:
 
 
 def _labelled_run(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:
-    """Return the folder and the settings of the run whose responses are labelled, and the labels' fingerprint.
+    """Return the folder and the settings of the labelled run, and the fingerprint of its labels.
 
     Raises:
         InputError: the responses changed after labelling.
@@ -118,7 +118,7 @@ def _labelled_run(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:
 def bias_during_training(
     base: DialogueModel, responses: StyledRun, tag: str, config: MeasureConfig, n_descriptors: int
 ) -> Callable[[torch.nn.Module], Mapping[str, float]]:
-    """Return a function that measures pooled FGB* of a model in training, on a small fixed sample of prompts."""
+    """Return a function that measures pooled FGB* of a model during training, on a small fixed sample of prompts."""
     prompts = responses.prompts
     sample = np.random.default_rng(0).permutation(np.unique(prompts[DESCRIPTOR]))[:n_descriptors]
     prompts = prompts[prompts[DESCRIPTOR].isin(sample)]
@@ -138,7 +138,7 @@ def bias_during_training(
 
 
 def _first_classifier(config: MeasureConfig) -> StyleClassifier:
-    """Return the first style classifier; the second must not influence training."""
+    """Return the first style classifier; the second is for evaluation only."""
     first = config.settings.style_classifier
     return load_style_classifier(replace(first, name=config.resolve_name(first.name, "style_classifier")))
 
@@ -152,7 +152,7 @@ def _tuning_data(
 
 
 def _neutral_dialogue(config: MeasureConfig) -> tuple[list[str], list[str]] | None:
-    """Return prompts and responses of neutral dialogue; None without such a file."""
+    """Return the prompts and the responses of the neutral dialogue; None if no file is configured."""
     path = neutral_dialogue(config)
     if path is None:
         return None
@@ -169,7 +169,7 @@ def _curves(result: TuningResult) -> dict[str, object]:
 
 
 def _facts(result: TuningResult) -> dict[str, object]:
-    """Return the facts about the tuning for the manifest."""
+    """Return the summary of the training for the manifest."""
     return {
         "rows": {"train": result.n_train, "validation": result.n_validation},
         "trainable_parameters": result.trainable_parameters,

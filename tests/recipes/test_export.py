@@ -1,4 +1,4 @@
-"""What is exported answers in plain transformers, with Evenhand out of reach, as the tuned model does in Evenhand."""
+"""An exported model responds in plain transformers, without Evenhand, as the tuned model does in Evenhand."""
 
 import contextlib
 import io
@@ -27,7 +27,7 @@ from evenhand.recipes.export_card import _results
 from evenhand.recipes.settings import ExportSettings
 from tests import tiny_checkpoints
 
-TAG, SAID = " no_bias", "I'm a hard-of-hearing grandmother."
+TAG, MESSAGE = " no_bias", "I'm a hard-of-hearing grandmother."
 TUNED = {
     "control_tag": TAG,
     "method": "control_tags",
@@ -49,11 +49,11 @@ TUNED = {
 
 
 def run_folder(folder, command, **settings):
-    """Write what a finished run of a command has at the least."""
+    """Write a minimal finished run of a command."""
     folder.mkdir(exist_ok=True)
-    told = {"format": FORMAT, "command": command, **settings}
-    (folder / "config.yaml").write_text(yaml.safe_dump(told))
-    write_manifest(folder, {"fingerprint": settings_sha256(told), "files": {}})
+    config = {"format": FORMAT, "command": command, **settings}
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    write_manifest(folder, {"fingerprint": settings_sha256(config), "files": {}})
     return folder
 
 
@@ -87,7 +87,7 @@ def snippet_answer(folder, monkeypatch):
 
 
 def evenhand_answer(model, tag):
-    (context,) = render_contexts(model, [SAID], [""], tag)
+    (context,) = render_contexts(model, [MESSAGE], [""], tag)
     ((_, (text,)),) = generate_responses(model, [context], [0], {"max_new_tokens": 8})
     return text
 
@@ -106,7 +106,7 @@ def test_the_lines_of_the_card_answer_as_the_tuned_model(name, tmp_path, monkeyp
     assert not list(folder.glob("adapter*"))
     card = (folder / "README.md").read_text()
     assert yaml.safe_load(card.split("---")[1])["library_name"] == "transformers"
-    assert "exported without a comparison" in card and str(tmp_path) not in card
+    assert "| before | after |" not in card and str(tmp_path) not in card
     again = load_dialogue_model(str(folder))  # Evenhand reads it too, and adds the tag once
     assert again.control_tag == ("" if name == "qwen" else TAG)
     assert evenhand_answer(again, again.control_tag) == answer
@@ -117,15 +117,15 @@ def test_the_lines_of_the_card_answer_as_the_tuned_model(name, tmp_path, monkeyp
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
 
 
-def test_an_adapter_is_kept_apart_and_uploaded_if_told_to(tmp_path, monkeypatch):
+def test_an_adapter_is_exported_alone_and_uploaded(tmp_path, monkeypatch):
     tuned, calls = tuning(tmp_path, tiny_checkpoints.base_without_template), []
 
     class Hub:
-        def create_repo(self, repository, **told):
-            calls.append((repository, told))
+        def create_repo(self, repository, **options):
+            calls.append((repository, options))
 
-        def upload_folder(self, **told):
-            calls.append([path.name for path in told["folder_path"].iterdir()])
+        def upload_folder(self, **options):
+            calls.append([path.name for path in options["folder_path"].iterdir()])
             return SimpleNamespace(commit_url="…")
 
     monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
@@ -151,13 +151,15 @@ def test_a_comparison_of_another_tuning_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("template", [tiny_checkpoints.CHAT_THAT_CAN_THINK, tiny_checkpoints.CHAT_WITHOUT_SYSTEM])
-def test_the_template_puts_the_tag_behind_what_the_user_says_last(template):
+def test_the_template_appends_the_tag_to_the_last_user_message(template):
     from transformers.utils.chat_template_utils import render_jinja_template
 
-    def rendered(text, *chat):
+    def rendered(template, *chat):
         messages = [{"role": role, "content": content} for role, content in chat]
-        (found,), _ = render_jinja_template([messages], chat_template=text, bos_token="<s>", add_generation_prompt=True)
-        return found
+        (text,), _ = render_jinja_template(
+            [messages], chat_template=template, bos_token="<s>", add_generation_prompt=True
+        )
+        return text
 
     first, answer, last = ("user", "Hi."), ("assistant", "Yes?"), ("user", "Who's “there”?")
     tagged = tagged_template(template, ' no"bias')
@@ -177,4 +179,4 @@ def test_the_card_has_the_scores_before_and_after_and_what_was_removed():
     assert "| pooled FGB*, ×10⁻³ | 15.00 [14.00, 16.00] | 0.60 [0.10, 1.10] |" in text
     assert "| bias removed, all descriptors, % | 96.0 [93.0, 99.0] |" in text
     assert "| perplexity of ordinary dialogue, % | +2.5 [+1.2, +3.8] |" in text  # 0.2 of 8; a share of the base's
-    assert "distinct-2" not in text  # which was not measured
+    assert "distinct-2" not in text  # not measured
