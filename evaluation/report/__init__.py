@@ -1,4 +1,4 @@
-"""Reports: on the terminal, as Markdown and as one HTML file that needs no network.
+"""Reports on the terminal, as Markdown, and as one self-contained HTML file.
 
-A family of metrics builds a `Page` of sentences, tables and figures (`page.py`); each form renders it.
+A family of metrics builds a `Page` of sentences, tables and figures (`page.py`); each format renders it.
 """

@@ -8,13 +8,15 @@ from evenhand.evaluation.report.page import Page
 
 
 def markdown_line(page: Page) -> str:
-    """Return the headline of a page in one line of Markdown, with the signature of its scores.
+    """Return the headline of a page as one line of Markdown with the signature of its scores.
 
     >>> markdown_line(Page("Pairs", "gpt2", "2026-01-31", "55 %", "of pairs", "", signature_lines=["cps|m:gpt2"]))
     '**Pairs**, gpt2: 55 % of pairs (2026-01-31; `cps|m:gpt2`)'
     """
     signatures = "".join(f"; `{sanitize(line).replace('`', '')}`" for line in page.signature_lines)
-    title, subtitle = (re.sub(r"([\\`*_{}\[\]<>|#~$])", r"\\\1", sanitize(it)) for it in (page.title, page.subtitle))
+    title, subtitle = (
+        re.sub(r"([\\`*_{}\[\]<>|#~$])", r"\\\1", sanitize(line)) for line in (page.title, page.subtitle)
+    )
     headline = f"{sanitize(page.headline_value)} {sanitize(page.headline_caption)}"
     return f"**{title}**, {subtitle}: {headline} ({sanitize(page.date)}{signatures})"
 

@@ -1,7 +1,7 @@
-"""Charts by matplotlib as SVG in the colours and fonts of a page, in light and dark.
+"""Matplotlib charts as SVG in the colours and fonts of a page, for light and dark mode.
 
-A chart is a matplotlib `Figure` whose label is its text alternative. It is drawn in placeholder colours, which `svg`
-replaces by the variables of style.css. Text stays text, is never parsed as mathematics, and is escaped by matplotlib.
+A chart is a matplotlib `Figure` whose label is its text alternative. Functions plot in placeholder colours, which `svg`
+replaces by the variables of style.css. Text stays text, is not parsed as mathematics, and is escaped by matplotlib.
 """
 
 import io
@@ -22,7 +22,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from evenhand.evaluation.report.numbers import tick_number
 
-# Placeholder colours; each stands for the variable of style.css with its name.
+# Placeholder colours; `svg` replaces each by the variable of style.css with the same name.
 INK, MUTED, FAINT, ZERO = "#010101", "#020202", "#030303", "#040404"
 BEFORE, OVER, AFTER, SHADE, PAPER = "#050505", "#060606", "#070707", "#080808", "#090909"
 _VARIABLES = dict(
@@ -33,8 +33,8 @@ _VARIABLES = dict(
     )
 )
 TEXT, SMALL = 12, 11  # pixels
-WIDE, PANEL = 880, (360, 250)  # pixels: the width of a page on a wide screen; the size of a chart among others
-LETTER = 0.62  # of the font size: about the width of a letter
+WIDE, PANEL = 880, (360, 250)  # pixels: the width of a page on a wide screen; the size of a small chart
+LETTER_WIDTH = 0.62  # approximate, relative to the font size
 
 _STYLE = {
     **{"figure.dpi": 72, "savefig.dpi": 72, "svg.fonttype": "none", "text.parse_math": False},  # 1 point = 1 pixel
@@ -53,49 +53,49 @@ Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 
 def new_chart(label: str, width: float, height: float) -> tuple[Figure, Axes]:
-    """Return a figure of this size in pixels with one axes; `label` is its text alternative."""
+    """Return a figure of `width` x `height` pixels with one axes; `label` is its text alternative."""
     figure = Figure(figsize=(width / 72, height / 72), layout="constrained", label=label)
     figure.get_layout_engine().set(w_pad=2 / 72, h_pad=2 / 72)
     return figure, figure.subplots()
 
 
-def set_ticks(axes: Axes, axis: str, about: int, text: Callable[[float], str]) -> None:
-    """Put about as many ticks at round numbers on the "x" or "y" axis, with the text of each."""
-    which = getattr(axes, f"{axis}axis")
-    which.set_major_locator(MaxNLocator(about, steps=[1, 2, 5, 10]))
-    which.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
+def set_ticks(axes: Axes, axis: str, n_ticks: int, text: Callable[[float], str]) -> None:
+    """Set about `n_ticks` ticks at round numbers on the "x" or "y" axis; `text` formats their labels."""
+    tick_axis = getattr(axes, f"{axis}axis")
+    tick_axis.set_major_locator(MaxNLocator(n_ticks, steps=[1, 2, 5, 10]))
+    tick_axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
 
 
 def tick_percent(fraction: float) -> str:
-    """Return a fraction at a tick as a percentage."""
+    """Return the tick label of a fraction as a percentage."""
     return f"{tick_number(100 * fraction)} %"
 
 
-def add_margin(low: float, high: float, by: float = 0.04) -> tuple[float, float]:
-    """Return limits of an axis with a margin of this share at both ends; of a single number, half of one each way."""
-    margin = by * (high - low) or 0.5
+def add_margin(low: float, high: float, margin: float = 0.04) -> tuple[float, float]:
+    """Return axis limits with a relative margin at both ends, or with a margin of 0.5 if `low` equals `high`."""
+    margin = margin * (high - low) or 0.5
     return low - margin, high + margin
 
 
 def add_tooltip(artist: Artist, text: str) -> None:
-    """Show a text while the mouse is over the artist."""
+    """Show a text while the pointer is over the artist."""
     artist.set_gid(f"tooltip:{text}")
 
 
 def svg(figure: Figure) -> Markup:
     """Return a chart as SVG for a page; equal charts give equal bytes.
 
-    The drawing scales to the width of its container, down to three quarters of its own size; below it scrolls.
+    The chart scales with its container down to three quarters of its size; narrower containers scroll.
     """
     label, buffer = figure.get_label(), io.StringIO()
-    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": label}), _all_glyphs():
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": label}), _suppress_glyph_warnings():
         FigureCanvasSVG(figure).print_svg(buffer, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     width, height = figure.get_size_inches() * 72
     text = buffer.getvalue()
     text = text[text.index("<g id=") : text.rindex("</svg>")]
     text = re.sub(r'<g id="tooltip:([^"]*)">', r"<g><title>\1</title>", text)
     text = re.sub(r"<!--.*?-->|(?<=>)\s+(?=<)", "", text, flags=re.DOTALL)
-    text = re.sub(r"<[^>]+>", lambda match: _tag(match[0]), text)  # matplotlib escapes < and > elsewhere
+    text = re.sub(r"<[^>]+>", lambda match: _clean_tag(match[0]), text)  # matplotlib escapes < and > elsewhere
     text = re.sub(r'<path d="[^"]*"( clip-path="[^"]*")? style="fill: none"/>|<g/>', "", text)
     return Markup(
         '<svg class="chart" viewBox="0 0 {0:g} {1:g}" role="img" '
@@ -104,38 +104,39 @@ def svg(figure: Figure) -> Markup:
 
 
 @contextmanager
-def _all_glyphs() -> Iterator[None]:
-    """Silence warnings on characters that matplotlib's font lacks: the reader's browser has other fonts."""
+def _suppress_glyph_warnings() -> Iterator[None]:
+    """Suppress warnings about glyphs that matplotlib's font lacks, because the browser has other fonts."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
 
 
-def _tag(tag: str) -> str:
-    """Return a tag in the page's colours, without what the page's style sets; coordinates have one decimal."""
+def _clean_tag(tag: str) -> str:
+    """Return a tag with CSS colours, rounded coordinates, and without attributes that style.css sets."""
     tag = re.sub(r'( id="[^"]*")(?=/?>)' if tag.startswith("<g") else r"\s*\n\s*(?=[\"LzCQ])", "", tag)
     tag = re.sub(r"(font-family: [^;\"]*|font-stretch: normal|stroke-linejoin: miter);? ?", "", tag)
     tag = re.sub(r' style=""| transform="rotate\(-0 [^)]*\)"', "", tag).replace("xlink:href=", "href=")
     tag = re.sub("|".join(_VARIABLES), lambda match: f"var(--{_VARIABLES[match[0]]})", tag)
-    return re.sub(r' (d|x|y|transform|width|height)="[^"]*"', lambda match: _rounded(match[0]), tag)
+    return re.sub(r' (d|x|y|transform|width|height)="[^"]*"', lambda match: _round_numbers(match[0]), tag)
 
 
-def _rounded(attribute: str) -> str:
+def _round_numbers(attribute: str) -> str:
     return re.sub(r"-?\d+\.\d+", lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), attribute)
 
 
 def label_points(
     axes: Axes, points: Sequence[tuple[float, float]], texts: Sequence[str], lines: Iterable[Box] = ()
 ) -> None:
-    """Write a label at each point, where it covers least of points, texts and other labels.
+    """Write a label near each point, where it overlaps least with points, texts and other labels.
 
     Args:
-        points: (x, y) in data units. lines: (x1, y1, x2, y2) in data units, horizontal or vertical; labels avoid them.
+        points: (x, y) in data units.
+        lines: horizontal or vertical lines (x1, y1, x2, y2) in data units, which labels avoid.
     """
     if not len(points):
         return
-    with _all_glyphs():
-        axes.figure.draw_without_rendering()  # settles the layout, which positions in pixels depend on
+    with _suppress_glyph_warnings():
+        axes.figure.draw_without_rendering()  # computes the layout, which positions in pixels depend on
     to_pixels = axes.transData.transform
     ends = [(to_pixels(line[:2]), to_pixels(line[2:])) for line in lines]
     boxes = [(*np.minimum(*pair) - 1, *np.maximum(*pair) + 1) for pair in ends]
@@ -168,44 +169,47 @@ def place_labels(
     obstacles: Iterable[Box] = (),
     lines: Sequence[Box] = (),
 ) -> list[tuple[float, float]]:
-    """Return where the middle of each point's label lies, relative to the point, in pixels.
+    """Return the offset of the centre of each label from its point, in pixels.
 
-    One after another, each label takes of the places around its point at growing distance the place that covers least
-    of points, obstacles and earlier labels; a nearer one is better.
+    The labels are placed greedily, in order. Each takes the candidate position with the lowest cost: the overlap with
+    points, obstacles and earlier labels, plus a penalty for distance and for leaving the frame.
 
     Args:
-        points: (x, y) in pixels, upwards.
-        frame: what labels stay within. obstacles: what labels should not cover. lines: the same, half as important.
+        points: (x, y) in pixels; y grows upwards.
+        frame: the box that contains the labels.
+        obstacles: boxes that labels avoid.
+        lines: boxes that labels avoid with half the weight.
     """
-    taken = [_box(x, y, 10, 10) for x, y in points] + list(obstacles)
-    chosen = []
+    occupied = [_box(x, y, 10, 10) for x, y in points] + list(obstacles)
+    offsets = []
     for (x, y), text in zip(points, texts, strict=True):
-        options, width = [], text_width(text)
+        candidates, width = [], text_width(text)
         for distance in (11.0, 16.0, 22.0, 30.0, 40.0, 52.0):
             across, aslant = distance + width / 2 - 4, 0.6 * (distance - 6) + width / 2
             around = [(aslant, distance), (-aslant, distance), (aslant, -distance), (-aslant, -distance)]
             for dx, dy in (*around, (across, 0.0), (-across, 0.0), (0.0, distance), (0.0, -distance)):
                 box = _box(x + dx, y + dy, width, TEXT)
-                covered = sum(_overlap(box, it) for it in taken) + 0.5 * sum(_overlap(box, it) for it in lines)
-                options.append((covered + 0.4 * distance + 1000 * _is_outside(box, frame), len(options), dx, dy, box))
-        *_, dx, dy, box = min(options)
-        taken.append(box)
-        chosen.append((round(dx, 1), round(dy, 1)))
-    return chosen
+                overlap = sum(_overlap(box, it) for it in occupied) + 0.5 * sum(_overlap(box, it) for it in lines)
+                cost = overlap + 0.4 * distance + 1000 * _is_outside(box, frame)
+                candidates.append((cost, len(candidates), dx, dy, box))
+        *_, dx, dy, box = min(candidates)
+        occupied.append(box)
+        offsets.append((round(dx, 1), round(dy, 1)))
+    return offsets
 
 
 def text_width(text: str) -> float:
-    """Return about the width of a label in pixels."""
-    return LETTER * TEXT * len(text) + 3
+    """Return the approximate width of a label in pixels."""
+    return LETTER_WIDTH * TEXT * len(text) + 3
 
 
 def _box(x: float, y: float, width: float, height: float) -> Box:
     return x - width / 2, y - height / 2, x + width / 2, y + height / 2
 
 
-def _overlap(one: Box, other: Box) -> float:
-    width = min(one[2], other[2]) - max(one[0], other[0])
-    height = min(one[3], other[3]) - max(one[1], other[1])
+def _overlap(a: Box, b: Box) -> float:
+    width = min(a[2], b[2]) - max(a[0], b[0])
+    height = min(a[3], b[3]) - max(a[1], b[1])
     return width * height if width > 0 and height > 0 else 0.0
 
 

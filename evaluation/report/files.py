@@ -1,4 +1,4 @@
-"""Pages as files, HTML and Markdown, and on the terminal."""
+"""Writes pages as HTML and Markdown files, and prints them on the terminal."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,13 +14,13 @@ REPORT = "report"
 
 
 def present(folder: Path, pages: Mapping[str, Page], *, write: bool, show: bool) -> list[Path]:
-    """Write and print the report of each family of metrics; return the paths of the files.
+    """Write and print the report of each family of metrics; return the paths of all files of the report.
 
-    The page of a single family is report.html. Each of several pages has the name of its family, and report.html is
-    their summary.
+    The page of a single family is report.html. Several pages are report_<family>.html, and report.html summarises them.
 
     Args:
-        write: whether to write files. show: whether to print.
+        write: whether to write the files.
+        show: whether to print the pages.
     """
     stems = dict(zip([REPORT], pages.values(), strict=False))
     if len(pages) > 1:

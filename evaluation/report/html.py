@@ -1,4 +1,4 @@
-"""A page as one HTML file that needs no network, no other file and, to be read, no script."""
+"""Renders a page as one self-contained HTML file, which is readable without its script."""
 
 import re
 from base64 import b64encode
@@ -18,14 +18,14 @@ from evenhand.evaluation.report.tables import format_table
 
 
 def page_html(page: Page) -> str:
-    """Return the page as HTML; its script only sorts, filters and saves tables and figures."""
+    """Return the page as HTML; the script only sorts, filters and saves tables and figures."""
     return (
         environment()
         .get_template("page.html.j2")
         .render(
             page=page,
             tables=[format_table(table) for table in page.tables],
-            sections=[_displayed_section(part) for part in page.sections if part.has_content],
+            sections=[_format_section(part) for part in page.sections if part.has_content],
             sides=tuple(map(sanitize, page.sides)),
             css=style_sheet(),
             script=(script := script_text("report")),
@@ -43,27 +43,27 @@ def style_sheet() -> Markup:
 
 
 def script_text(name: str) -> Markup:
-    """Return the script of this folder with this name, without its suffix."""
+    """Return the text of the script `name`.js of this folder."""
     return Markup(Path(__file__).with_name(f"{name}.js").read_text(encoding="utf-8"))
 
 
 def script_hash(script: str) -> str:
-    """Return the script's hash for a page's Content-Security-Policy, which allows no other script."""
+    """Return the hash of the script for the Content-Security-Policy of a page, which allows no other script."""
     return f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}"
 
 
-def _displayed_section(part: Section) -> Section:
+def _format_section(part: Section) -> Section:
     """Return the section with its tables as format_table, and without empty parts."""
     return replace(
         part,
         tables=[format_table(table) for table in part.tables],
-        parts=[_displayed_section(below) for below in part.parts if below.has_content],
+        parts=[_format_section(subsection) for subsection in part.parts if subsection.has_content],
     )
 
 
 @cache
 def environment() -> Environment:
-    """Return the environment of the templates: all values are escaped, and an unknown name is an error."""
+    """Return the Jinja environment, which escapes all values and rejects unknown names."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -71,12 +71,12 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"sanitize": sanitize, "format_sentence": lambda text: _unbroken(sanitize(text))}
+    environment.filters |= {"sanitize": sanitize, "format_sentence": lambda text: _keep_units_together(sanitize(text))}
     environment.globals |= {"row_scale": plots.row_scale, "row_plot": plots.row_plot, "row_ticks": plots.row_ticks}
     environment.globals |= {"signature_rows": signature_rows, "zip": zip}
     return environment
 
 
-def _unbroken(sentence: str) -> str:
-    """Return a sentence with no-break spaces between numbers and their units."""
+def _keep_units_together(sentence: str) -> str:
+    """Return the sentence with no-break spaces between numbers and their units."""
     return re.sub(r" (?=%|×|= |< )|(?<=[=<]) ", "\u00a0", sentence)

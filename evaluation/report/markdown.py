@@ -1,4 +1,4 @@
-"""A page as GitHub-flavoured Markdown: tables and texts without figures. Text from outside is escaped."""
+"""Renders a page as GitHub-flavoured Markdown without figures; all texts are escaped."""
 
 import json
 import re
@@ -9,12 +9,12 @@ from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Example, Page, Section, without_folders
 from evenhand.evaluation.report.tables import Table, format_table
 
-# Characters that begin markup anywhere in a line, and those that make a bare address a link.
+# Characters that begin markup anywhere in a line, or that turn a bare address into a link.
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~!$@&]|:(?=/)|(?<=www)\.)", re.IGNORECASE)
 
 
 def page_markdown(page: Page) -> str:
-    """Return the page as Markdown that ends with a line break."""
+    """Return the page as Markdown; the text ends with a line break."""
     parts = [
         f"# {escaped(page.title)}",
         f"{escaped(page.subtitle)} · {escaped(page.date)}",
@@ -25,7 +25,7 @@ def page_markdown(page: Page) -> str:
         *map(escaped, page.notes),
         *(_section(escaped(part.title), _parts(part)) for part in page.sections),
         _section("How to read the numbers", [f"- **{escaped(word)}**: {escaped(it)}" for word, it in page.glossary]),
-        _section("What they do not say", [f"- {escaped(limit)}" for limit in page.limits]),
+        _section("Limits", [f"- {escaped(limit)}" for limit in page.limits]),
         _section("Signature", [*(f"`{sanitize(line)}`" for line in page.signature_lines), _signature(page.signature)]),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -36,10 +36,10 @@ def _parts(part: Section) -> Iterator[str]:
     yield from map(_table, part.tables)
     if part.examples:
         yield "\n".join(_examples(part.examples))
-    for below in part.parts:
-        text = "\n\n".join(filter(None, _parts(below)))
+    for subsection in part.parts:
+        text = "\n\n".join(filter(None, _parts(subsection)))
         if text:
-            yield f"### {escaped(below.title)}\n\n{text}"
+            yield f"### {escaped(subsection.title)}\n\n{text}"
 
 
 def _examples(examples: Iterable[Example]) -> Iterator[str]:
@@ -77,20 +77,15 @@ def _grid(table: Table) -> str:
 
 
 def _signature(signature: Mapping[str, Any]) -> str:
-    """Return a signature as JSON in a code block with a fence longer than any in it, or "" if it is empty."""
+    """Return the signature as JSON in a fenced code block, or "" if it is empty."""
     if not signature:
         return ""
     text = json.dumps(without_folders(signature), indent=1, ensure_ascii=False, default=str)
     text = "\n".join(sanitize(line) for line in text.split("\n"))
-    fence = _fence(text, at_least=3)
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))  # longer than any run of backticks
     return f"{fence}json\n{text}\n{fence}"
 
 
 def escaped(text: str) -> str:
     """Return the text with its markup escaped."""
     return _MARKUP.sub(r"\\\1", sanitize(text))
-
-
-def _fence(text: str, at_least: int) -> str:
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    return "`" * max(at_least, longest + 1)

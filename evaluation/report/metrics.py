@@ -1,6 +1,6 @@
-"""Metrics as reports write them: one record for each metric, declared in the folder that computes the metric.
+"""Records of metrics: label, unit, ideal and number format.
 
-A family of metrics lists its own in `families/<name>/metrics.py` as METRICS; this module finds the record of a score.
+Each family of metrics declares its records in `families/<name>/metrics.py` as METRICS; `metric_of` looks them up.
 """
 
 from collections.abc import Iterable
@@ -17,18 +17,18 @@ RATING = "evenhand.evaluation.rating.metrics"
 
 @dataclass(frozen=True)
 class Metric:
-    """How a metric is written in tables, charts and sentences.
+    """The format of a metric in tables, charts and sentences.
 
     Attributes:
         name: the name of its scores in scores.json.
         label: its name for readers, without the unit.
         description: one sentence for glossaries.
         unit: the unit of reported numbers, "" for none; `factor` converts a score's natural unit to it.
-        decimals: the decimals of a reported number; tables add decimals if an interval is narrow.
-        ideal: the value of an unbiased model in natural units; None if only a comparison means something.
-        better: which values are better: lower ones, higher ones, or those nearer to the ideal.
+        decimals: the decimals of a reported number; tables add decimals for narrow intervals.
+        ideal: the value of an unbiased model in natural units; None if only comparisons are meaningful.
+        better: whether lower values, higher values, or values nearer to the ideal are better.
         stereotype_side: the side of the ideal on which a model prefers stereotypes: −1 below, 1 above, 0 neither.
-        signed: whether a positive value is written with its sign.
+        signed: whether positive values have a plus sign.
     """
 
     name: str
@@ -54,11 +54,11 @@ class Metric:
 
     @property
     def ideal_text(self) -> str:
-        """The ideal in the reported unit, as a number with no more digits than it needs."""
+        """The ideal in the reported unit, with as few digits as possible."""
         return f"{self.reported_ideal:g}"
 
     def text(self, value: float) -> str:
-        """Return a value in natural units as a number in the reported unit, without naming the unit."""
+        """Return a value in natural units as a number in the reported unit, without the unit."""
         return number(self.factor * value, self.decimals, self.signed)
 
     def interval_text(self, bounds: tuple[float, float] | None) -> str:
@@ -69,9 +69,8 @@ class Metric:
 def metric_of(score: BiasScore | str) -> Metric:
     """Return the record of a score, or of a name in scores.json.
 
-    The names of derived scores end in `_difference` (after minus before), `_reduction` (the fraction of the value
-    before that is gone) or `_detectable` (the smallest distance that the data can show); their records come from the
-    metric that they are derived from.
+    The names of derived scores end in `_difference` (after minus before), `_reduction` (relative to the value before)
+    or `_detectable` (the smallest effect that the data can detect); their records are derived from the base metric.
 
     Raises:
         KeyError: no family declares the metric.
@@ -94,7 +93,7 @@ def metric_of(score: BiasScore | str) -> Metric:
 
 
 def glossary(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Return (label, description) of each metric, once a label, in the order of the names."""
+    """Return the (label, description) pairs of the metrics without duplicate labels, in the order of the names."""
     return list({metric.label: metric.description for metric in map(metric_of, names)}.items())
 
 
@@ -103,7 +102,7 @@ def _registry() -> dict[str, Metric]:
     """Return all declared metrics by name.
 
     Raises:
-        ValueError: two folders declare a metric of one name differently.
+        ValueError: two families declare different metrics of the same name.
     """
     from evenhand.evaluation import families
 

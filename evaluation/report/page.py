@@ -1,7 +1,6 @@
 """The contents of a report before rendering: verdict, tables, figures and texts as plain strings.
 
-A metric family builds a `Page`; `html`, `markdown` and `terminal` render it, and `files` writes it. They escape all
-texts and write out hidden characters.
+A family of metrics builds a `Page`; `html`, `markdown` and `terminal` sanitize and render it, and `files` writes it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,20 +17,20 @@ from evenhand.evaluation.results import display_name
 
 @dataclass(frozen=True)
 class Link:
-    """A file of the same runs: its name for readers, and its path relative to the page's folder."""
+    """A link to a related file: its text, and its path relative to the folder of the page."""
 
     text: str
     path: str
 
     @property
     def href(self) -> str:
-        """The path as a URL that begins with a dot and has only letters, digits and path separators."""
+        """The path as a relative URL with percent-encoded special characters."""
         return f"./{quote(self.path)}"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart as SVG (`figures.svg`) with its caption above and a note below; a `wide` one has its own row."""
+    """A chart as SVG (`figures.svg`) with a caption above and a note below; a `wide` figure fills the page."""
 
     caption: str
     svg: Markup
@@ -41,10 +40,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Example:
-    """Texts to read side by side, each with a name and its parts; a part is a text and whether it is marked.
+    """Texts to read side by side, such as the responses to a `prompt`.
 
-    The parts are concatenated; a marked part should not begin or end with a space. `prompt` is the text that the others
-    answer.
+    Each text is (name, parts), and each part is (text, whether it is marked). Parts are concatenated; a marked part
+    should not begin or end with a space.
     """
 
     heading: str
@@ -54,10 +53,10 @@ class Example:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page; empty sections are left out.
+    """A section of a page; empty sections are omitted.
 
-    A `folded` section shows only its title and sentences until a reader opens it. The terminal prints sentences and
-    tables of sections with `first_screen`. `parts` are subsections without further subsections.
+    A `folded` section displays only its title and sentences until the reader opens it. The terminal prints only
+    sections with `first_screen`. `parts` are subsections, which have no subsections.
     """
 
     title: str
@@ -71,7 +70,7 @@ class Section:
 
     @property
     def has_content(self) -> bool:
-        """Whether there is anything in the section."""
+        """Whether the section has any content."""
         if any(map(len, (self.sentences, self.figures, self.examples))):
             return True
         return any(table.rows or table.note for table in self.tables) or any(part.has_content for part in self.parts)
@@ -105,7 +104,7 @@ class Page:
 
 
 def signature_rows(signature: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return a nested signature as (dotted name, value) rows in its order."""
+    """Return a nested signature as (dotted name, value) rows, in its order."""
     rows = []
     for name, value in signature.items():
         dotted = f"{prefix}{name}"
@@ -117,7 +116,7 @@ def signature_rows(signature: Mapping[str, Any], prefix: str = "") -> list[tuple
 
 
 def without_folders(value: Any) -> Any:
-    """Return a nested signature with absolute paths shortened to the names of models and files."""
+    """Return a nested signature with absolute paths shortened to display names."""
     if isinstance(value, Mapping):
         return {name: without_folders(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

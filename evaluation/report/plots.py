@@ -1,6 +1,6 @@
-"""The dots and intervals in the rows of a table, as SVG in the page's colours that never scales its text.
+"""Dot-and-interval plots in the rows of a table, as SVG in the colours of the page.
 
-Every coordinate is a percentage of the drawing, so a row fits any width. All text is escaped.
+All coordinates are percentages, so a plot fits any width without scaling its text. All text is escaped.
 """
 
 import math
@@ -35,9 +35,9 @@ def scale_for(values: Iterable[float], start: float, end: float, ideal: float = 
     return Scale(low - margin * (low < ideal), high + margin, start, end)
 
 
-def ticks(scale: Scale, about: int = 4) -> list[float]:
-    """Return about so many round numbers within the scale."""
-    raw = (scale.high - scale.low) / about
+def ticks(scale: Scale, n_ticks: int = 4) -> list[float]:
+    """Return about `n_ticks` round numbers within the scale."""
+    raw = (scale.high - scale.low) / n_ticks
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
     first, last = math.ceil(scale.low / step - 1e-9), math.floor(scale.high / step + 1e-9)
@@ -57,7 +57,7 @@ def row_ticks(scale: Scale) -> Markup:
 
 
 def row_plot(row: Row, scale: Scale, ideal: float = 0.0, sides: Sequence[str] = ("before", "after")) -> Markup:
-    """Return one row's dots with intervals: before as a ring above, after as a dot below, the truth as a diamond.
+    """Return the plot of one row: "before" as a ring above, "after" as a dot below, "truth" as a diamond.
 
     `sides` are the names of "before" and "after" in the text alternative.
     """
@@ -77,7 +77,7 @@ def row_plot(row: Row, scale: Scale, ideal: float = 0.0, sides: Sequence[str] = 
             parts.append(svg_circle(scale(mark.value), height, 4, mark.role))
     names = dict(zip(("before", "after"), sides, strict=False))
     texts = [_mark_text(names.get(mark.role, mark.role), mark) for mark in row.marks]
-    return svg_figure("row", f"{row.label}: {', '.join(texts) or 'nothing to draw'}", *parts)
+    return svg_figure("row", f"{row.label}: {', '.join(texts) or 'no values'}", *parts)
 
 
 def _mark_text(name: str, mark: Mark) -> str:

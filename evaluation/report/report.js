@@ -65,7 +65,7 @@
     tools.append(input, status);
   };
 
-  /** The cells as text, an interval in two columns of its own. */
+  /** The cells as text, an interval in two extra columns. */
   const csv = (table) => {
     const { names, rows } = grid(table);
     const wide = names.map((_, column) => rows.some((row) => row[column].querySelector(".interval")));
@@ -94,7 +94,7 @@
     ].join("\n");
   };
 
-  // --- drawings
+  // --- images
 
   const SVG = "http://www.w3.org/2000/svg";
   const set = (element, attributes) => {
@@ -202,7 +202,7 @@
       button("CSV", () => save(fileName(caption, "csv"), csv(table), "text/csv")),
       button("LaTeX", () => save(fileName(caption, "tex"), latex(table), "text/plain")),
     );
-    if (table.classList.contains("drawn")) tools.append(...pictures(caption, () => picture(table)));
+    if (table.classList.contains("plotted")) tools.append(...pictures(caption, () => picture(table)));
     table.parentElement.after(tools);
   }
 

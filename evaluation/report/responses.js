@@ -31,16 +31,16 @@
   const descriptor = field("Descriptor", "search"), text = field("Words in prompt or response", "search");
   const axis = choice("Any axis", distinct(all.map((row) => row.axis)));
   const style = choice("Any style", distinct(all.flatMap((row) => row.responses.map((it) => it.style))));
-  const least = make("input", { type: "number", step: "any", placeholder: "Least b", ariaLabel: "Least b", oninput: () => show() });
-  const orders = ["As asked", ...sides.flatMap((side) => [`Largest b, ${side}`, `Smallest b, ${side}`])];
+  const minimum = make("input", { type: "number", step: "any", placeholder: "Minimum b", ariaLabel: "Minimum b", oninput: () => show() });
+  const orders = ["Order of the prompts", ...sides.flatMap((side) => [`Largest b, ${side}`, `Smallest b, ${side}`])];
   const order = choice("Order", orders);
   const status = make("span", { role: "status" }), list = document.getElementById("found");
   const more = make("button", { type: "button", textContent: "More", onclick: () => show(shown + SCREEN) });
-  document.getElementById("search").append(descriptor, text, axis, style, least, order, status);
+  document.getElementById("search").append(descriptor, text, axis, style, minimum, order, status);
   list.after(make("div", { className: "tools" }, more));
 
   const matches = () => {
-    const wanted = descriptor.value.trim().toLowerCase(), words = text.value.trim().toLowerCase(), b = parseFloat(least.value);
+    const wanted = descriptor.value.trim().toLowerCase(), words = text.value.trim().toLowerCase(), b = parseFloat(minimum.value);
     const matching = all.filter((row) =>
       row.name.includes(wanted) && row.text.includes(words) && (!axis.value || row.axis === axis.value)
       && (!style.value || row.responses.some((it) => it.style === style.value))

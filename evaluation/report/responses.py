@@ -1,4 +1,4 @@
-"""All responses of a run as one self-contained page of at most 3 MB with a search."""
+"""The page of all responses of a run: one self-contained, searchable HTML file of at most 3 MB."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from evenhand.evaluation.report.html import environment, script_hash, script_tex
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.sentences import Sentences
 
-MAX_BYTES = 2_900_000  # of the rows; with its style sheet the page has less than 3 MB
+MAX_BYTES = 2_900_000  # of the rows; style sheet and script fit into the remaining 100 kB
 CHUNK_ROWS = 1 << 13  # rows read at a time; about 20,000 fit
 MAX_LENGTH = 2000  # characters of a text
 text = Sentences(__file__)
@@ -21,11 +21,11 @@ text = Sentences(__file__)
 def responses_html(
     title: str, subtitle: str, n: int, rows: Callable[[np.ndarray], pd.DataFrame], sides: Sequence[str]
 ) -> str:
-    """Return the page with all rows, or with a random sample if they do not fit, which its note states.
+    """Return the page with all rows, or with a random sample if not all rows fit; a note states the number.
 
     Args:
-        n: the number of all rows.
-        rows: from positions (m,) to these rows: columns axis, descriptor and prompt, and for each side
+        n: the total number of rows.
+        rows: returns the rows at the indices (m,), with columns axis, descriptor and prompt, and for each side
             `{side} response`, `{side} style` (a name) and `{side} b` (the bias value or NaN).
         sides: names of one run or two.
     """
@@ -41,7 +41,7 @@ def responses_html(
             note=text.rows_note(len(sample), n),
             reading=text.columns_note(len(sides)),
             without_script=text.without_script,
-            rows=_embedded(data),
+            rows=_json_for_script(data),
             css=style_sheet(),
             script=script,
             script_hash=script_hash(script),
@@ -52,15 +52,15 @@ def responses_html(
 def _fitting(
     n: int, rows: Callable[[np.ndarray], pd.DataFrame], sides: Sequence[str]
 ) -> tuple[list[list[Any]], list[str]]:
-    """Return as many rows as fit, in their order, and all distinct texts; rows refer to texts by index."""
+    """Return as many rows as fit, in the order of the run, and the distinct texts, which rows reference by index."""
     indices: dict[str, int] = {}
     lines, size = {}, 0
     for row, names, values in _sampled(n, rows, sides):
         texts = [sanitize(str(text), MAX_LENGTH) for text in names]
-        size += sum(len(_embedded(text)) + 1 for text in dict.fromkeys(texts) if text not in indices)
+        size += sum(len(_json_for_script(text)) + 1 for text in dict.fromkeys(texts) if text not in indices)
         b = [None if np.isnan(value) else round(float(value), 5) for value in values]
         line = [*(indices.setdefault(text, len(indices)) for text in texts), *b]
-        size += len(_embedded(line)) + 1
+        size += len(_json_for_script(line)) + 1
         if size > MAX_BYTES:
             break
         lines[row] = line
@@ -81,8 +81,8 @@ def _sampled(
         yield from zip(sample.tolist(), texts, numbers, strict=True)
 
 
-def _embedded(data: Any) -> Markup:
-    """Return JSON for a script element, without characters that could end the element or begin a comment."""
+def _json_for_script(data: Any) -> Markup:
+    """Return JSON for a script element; characters that could end the element are escaped."""
     encoded = json.dumps(data, separators=(",", ":"))  # ASCII
     for character in "<>&":
         encoded = encoded.replace(character, f"\\u{ord(character):04x}")
@@ -92,20 +92,20 @@ def _embedded(data: Any) -> Markup:
 def rows_of(
     texts: pd.DataFrame, sides: Mapping[str, tuple[Sequence[str], np.ndarray, Sequence[str], np.ndarray]]
 ) -> pd.DataFrame:
-    """Return the rows of the page, one a response.
+    """Return the rows of the page, one for each prompt.
 
     Args:
         texts: columns axis, descriptor and text (the prompt).
-        sides: by name, responses, style vectors (n, S), the names of the styles, and bias values (n,).
+        sides: for each name of a run: responses, style vectors (n, S), style names (S), and bias values (n,).
     """
     rows = texts[["axis", "descriptor"]].assign(prompt=texts["text"])
     for side, (responses, vectors, styles, b) in sides.items():
-        rows[f"{side} response"], rows[f"{side} style"] = list(responses), list(_strongest(vectors, styles))
+        rows[f"{side} response"], rows[f"{side} style"] = list(responses), list(_most_probable_styles(vectors, styles))
         rows[f"{side} b"] = b
     return rows
 
 
-def _strongest(vectors: np.ndarray, styles: Sequence[str]) -> Iterator[str]:
-    """Yield the most probable style of each response; a dash if its vector has a NaN."""
+def _most_probable_styles(vectors: np.ndarray, styles: Sequence[str]) -> Iterator[str]:
+    """Yield the most probable style of each response; a dash if the style vector has a NaN."""
     for vector in vectors:
         yield "–" if np.isnan(vector).any() else styles[int(vector.argmax())]

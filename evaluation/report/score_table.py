@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
-    """Return one row a score: metric, a column for each cut, value, low, high, ideal, p_value, jackknife_over,
+    """Return one row for each score: metric, a column for each group, value, low, high, ideal, p_value, jackknife_over,
     jackknife_low, jackknife_high, n, n_left_out, reason.
 
-    Numbers are in natural units and not rounded; `signature` is the line to paste (`signature_line`).
+    Numbers are in natural units and unrounded; `signature` is the citable line of `signature_line`.
 
     >>> table = score_table([BiasScore("fgb", 0.25, 0.0, (0.0, 1.0), n=8, interval=(0.2, 0.3), group={"axis": "age"})])
     >>> table[["metric", "axis", "value", "low", "high", "n"]].to_dict("records")
@@ -43,9 +43,9 @@ def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
 
 
 def score_figure(scores: Sequence[BiasScore]) -> "Figure":
-    """Return a figure with a dot for each defined score, its 95 % interval, and a line at the ideal, in natural units.
+    """Return a figure with a dot and 95 % interval for each defined score, and a line at the ideal, in natural units.
 
-    The scores should have one scale, such as one metric by axis.
+    The scores should have a common scale, such as one metric for each axis.
 
     Raises:
         ValueError: no score has a value.
@@ -58,7 +58,7 @@ def score_figure(scores: Sequence[BiasScore]) -> "Figure":
 
     defined = [score for score in scores if not math.isnan(score.value)]
     if not defined:
-        raise ValueError("scores: none has a value; look at their reasons in score_table(scores).")
+        raise ValueError("scores: no score has a value; see the column reason of score_table(scores).")
     figure = Figure(figsize=(7, 0.6 + 0.32 * len(defined)), layout="constrained")
     axes = figure.add_subplot()
     for y, score in enumerate(reversed(defined)):

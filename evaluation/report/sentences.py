@@ -23,11 +23,11 @@ from evenhand.evaluation.report import numbers
 class Sentences:
     """The macros, strings, lists and mappings of `sentences.j2` as attributes; a macro returns its text.
 
-    Runs of white space become one space, so a template may break lines anywhere. The page escapes the texts.
+    Runs of white space become one space, so a template may break lines anywhere. The page escapes the sentences.
     """
 
     def __init__(self, file: str) -> None:
-        """Store the folder of a module's `__file__`; the first use of a sentence reads the template."""
+        """Store the folder of `file`, a module's `__file__`; the template is loaded on first use."""
         self._folder = Path(file).resolve().parent
 
     @cached_property
@@ -45,15 +45,15 @@ class Sentences:
         """Return the macro or value of this name."""
         value = getattr(self._module, name)
         if callable(value):
-            return lambda *values, **named: _folded(value(*values, **named))
-        return _folded(value)
+            return lambda *values, **named: _collapse_spaces(value(*values, **named))
+        return _collapse_spaces(value)
 
 
-def _folded(value: Any) -> Any:
+def _collapse_spaces(value: Any) -> Any:
     if isinstance(value, (str, Markup)):
         return re.sub(r"[ \n]+", " ", str(value)).strip()  # a no-break space stays
     if isinstance(value, Mapping):
-        return {_folded(key): _folded(item) for key, item in value.items()}
+        return {_collapse_spaces(key): _collapse_spaces(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_folded(item) for item in value]
+        return [_collapse_spaces(item) for item in value]
     return value

@@ -1,4 +1,4 @@
-"""A summary of several families of metrics of one run, and several runs side by side."""
+"""Pages that summarise several families of metrics of one run, or compare several runs side by side."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -7,13 +7,13 @@ from evenhand.evaluation.report.page import Link, Page, Section, signature_rows
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table
 
-# Names in signatures that describe the model or its output: runs side by side differ in these by design.
-MODEL_NAMES = ("model.", "inputs.model", "inputs.tokenizer", "inputs.responses", "translations", "inputs.translations")
+# Prefixes of signature fields that describe the model or its output, in which runs side by side always differ.
+MODEL_FIELDS = ("model.", "inputs.model", "inputs.tokenizer", "inputs.responses", "translations", "inputs.translations")
 text = Sentences(__file__)
 
 
 def summary_page(pages: Mapping[str, Page], links: Mapping[str, Link]) -> Page:
-    """Return the headlines of all families of metrics of a run or comparison, with links to their pages."""
+    """Return a page with the headlines of all families of metrics of a run or comparison, and links to their pages."""
     first = next(iter(pages.values()))
     rows = tuple(
         Row(page.title, (Cell(page.headline_value), Cell(page.headline_caption, prose=True))) for page in pages.values()
@@ -26,7 +26,7 @@ def summary_page(pages: Mapping[str, Page], links: Mapping[str, Link]) -> Page:
         headline_caption=text.summary_headline_caption,
         verdict=text.summary_verdict(len(pages)),
         warnings=[f"{page.title}: {warning}" for page in pages.values() for warning in page.warnings],
-        tables=[Table(text.summary_caption, ("family", "number", "what it is"), rows)],
+        tables=[Table(text.summary_caption, ("family", "number", "meaning"), rows)],
         sections=[Section(page.title, [page.verdict], page.tables, first_screen=True) for page in pages.values()],
         signature_lines=[line for page in pages.values() for line in page.signature_lines],
         sides=first.sides if len(first.sides) == 1 else ("before", "after"),
@@ -37,16 +37,16 @@ def summary_page(pages: Mapping[str, Page], links: Mapping[str, Link]) -> Page:
 def side_by_side_page(
     families: Mapping[str, Mapping[str, Page]], links: Sequence[Link], further: Sequence[Page] = ()
 ) -> Page:
-    """Return several measuring runs side by side.
+    """Return the page of several measuring runs side by side.
 
     Args:
-        families: by family of metrics, the pages of the runs by name; at least two runs have each family.
-        further: reports of another kind, whose first screens follow.
+        families: {family: {run: page}}, with at least two runs for each family.
+        further: other reports; the page includes their first screens.
     """
     pages = next(iter(families.values()))
     names = list(dict.fromkeys(name for runs in families.values() for name in runs))
     reports = [*(page for runs in families.values() for page in runs.values()), *further]
-    differing = {name: list(_differing(runs)) for name, runs in families.items()}
+    differing = {name: list(_differing_settings(runs)) for name, runs in families.items()}
     return Page(
         title=text.side_by_side_title,
         subtitle=" · ".join(names),
@@ -55,7 +55,7 @@ def side_by_side_page(
         headline_caption=text.side_by_side_headline_caption,
         verdict=text.side_by_side_verdict(pages),
         warnings=[text.unlike(name) for name, rows in differing.items() if rows],
-        tables=list(_plotted(pages)),
+        tables=list(_headline_tables(pages)),
         notes=[text.side_by_side_note],
         sections=[
             part
@@ -77,8 +77,8 @@ def _settings_section(title: str, runs: Mapping[str, Page], rows: Sequence[Row])
     return Section(title, tables=[Table(title, ("setting", *runs), rows)])
 
 
-def _plotted(pages: Mapping[str, Page]) -> Iterator[Table]:
-    """Yield a table for each plotted measure of the headlines, with a row for each run."""
+def _headline_tables(pages: Mapping[str, Page]) -> Iterator[Table]:
+    """Yield a table for each plotted row of the headlines, with a row for each run."""
     tops = {name: page.tables[0] for name, page in pages.items() if page.tables}
     for label in dict.fromkeys(row.label for table in tops.values() for row in table.rows if row.marks):
         rows = {name: _row(table, label) for name, table in tops.items()}
@@ -89,7 +89,7 @@ def _plotted(pages: Mapping[str, Page]) -> Iterator[Table]:
 
 
 def _sections(pages: Mapping[str, Page]) -> Iterator[Section]:
-    """Yield the tables that at least two runs have, with a column for each run."""
+    """Yield sections with the tables that at least two runs have, and a column for each run."""
     tables = {name: list(_tables(page)) for name, page in pages.items()}
     for title in dict.fromkeys(title for titled in tables.values() for title, _ in titled):
         captions = dict.fromkeys(it.caption for titled in tables.values() for other, it in titled if other == title)
@@ -101,19 +101,19 @@ def _sections(pages: Mapping[str, Page]) -> Iterator[Section]:
                 if (table := next((it for _, it in titled if it.caption == caption), None))
             }
             if len(same) > 1:
-                joined.append(_joined(caption, pages, same))
+                joined.append(_join_tables(caption, pages, same))
         yield Section(title, tables=[table for table in joined if table.rows])
 
 
 def _tables(page: Page) -> Iterator[tuple[str, Table]]:
-    """Yield the tables of a page that have a value for each row, with the title of their section."""
+    """Yield (section title, table) for each non-empty table of a page."""
     yield from ((page.title, table) for table in page.tables)
     for part in page.sections:
         yield from ((part.title, table) for below in (part, *part.parts) for table in below.tables if len(table.rows))
 
 
-def _joined(caption: str, pages: Mapping[str, Page], same: Mapping[str, Table]) -> Table:
-    """Return one column of each run's table, with the rows that at least two runs have."""
+def _join_tables(caption: str, pages: Mapping[str, Page], same: Mapping[str, Table]) -> Table:
+    """Return a table with one column from each run and the rows that at least two runs have."""
     columns = {}
     for name, table in same.items():
         side = pages[name].sides[0]
@@ -129,12 +129,12 @@ def _joined(caption: str, pages: Mapping[str, Page], same: Mapping[str, Table]) 
     return Table(caption, (first.columns[0], *columns), tuple(rows), first.note)
 
 
-def _differing(pages: Mapping[str, Page]) -> Iterator[Row]:
-    """Yield the settings other than the model in which the signatures of the runs differ."""
+def _differing_settings(pages: Mapping[str, Page]) -> Iterator[Row]:
+    """Yield a row for each setting in which the signatures of the runs differ, except fields of the model."""
     settings = {name: dict(signature_rows(page.signature)) for name, page in pages.items()}
     for setting in dict.fromkeys(setting for values in settings.values() for setting in values):
         values = [run.get(setting, "–") for run in settings.values()]
-        if len(set(values)) > 1 and not setting.startswith(MODEL_NAMES):
+        if len(set(values)) > 1 and not setting.startswith(MODEL_FIELDS):
             yield Row(setting, tuple(Cell(value, prose=True) for value in values))
 
 

@@ -1,13 +1,13 @@
-"""The data of a table in a report: cells, rows, and marks to plot. How scores become cells is in `tables`."""
+"""The data of a table in a report: cells, rows, and plotted marks. `tables` converts scores to cells."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A number as text and its interval; or "undefined" and the reason, which a note gives; or several words.
+    """A number as text with an interval, or "undefined" with a `reason` for the footnote, or `prose`.
 
-    In HTML a cell can have a `shade` from −1 (all blue) to 1 (all orange), a `tooltip`, and be `bold`.
+    In HTML, a cell can have a `shade` from −1 (blue) to 1 (orange), a `tooltip`, and bold text.
     """
 
     text: str
@@ -30,8 +30,10 @@ class Mark:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table. `instead` replaces missing marks. `direction` is 1 if the score rose significantly, −1 if it
-    fell, else 0.
+    """One row of a table.
+
+    `instead` is the text of a row without marks. `direction` is 1 if the score rose significantly, −1 if it fell
+    significantly, else 0.
     """
 
     label: str
@@ -45,8 +47,8 @@ class Row:
 class Table:
     """A table with a caption above and a note below.
 
-    The first of the `columns` is that of the labels; rows have one cell fewer. `ideal` is the value of an unbiased
-    model, where plots have a line, in the reported unit.
+    The first of the `columns` contains the labels, so rows have one cell fewer. Plots have a line at `ideal`, the value
+    of an unbiased model in the reported unit.
     """
 
     caption: str
@@ -57,5 +59,5 @@ class Table:
 
     @property
     def is_map(self) -> bool:
-        """Whether the table is a map: cells have shades."""
+        """Whether the table is a heat map."""
         return any(cell.shade for row in self.rows for cell in row.cells)

@@ -1,4 +1,4 @@
-"""The tables of a report as text and plotted marks, for the terminal, Markdown and HTML."""
+"""Converts scores to tables of text and plotted marks, for the terminal, Markdown and HTML."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -9,13 +9,13 @@ from evenhand.evaluation.report.numbers import NO_NUMBER, decimals_for_interval,
 from evenhand.evaluation.report.table_data import Cell, Mark, Row, Table
 from evenhand.evaluation.results import BiasScore, find_score
 
-RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def format_table(table: Table) -> Table:
-    """Return the table with hidden characters written out, and the reasons of undefined cells in one footnote."""
+    """Return the table with sanitized texts and one footnote with the reasons of undefined cells."""
     reasons = list(dict.fromkeys(cell.reason for row in table.rows for cell in row.cells if cell.reason))
-    marks = {it: NO_NUMBER + (str(n).translate(RAISED) if reasons[1:] else "") for n, it in enumerate(reasons, 1)}
+    marks = {it: NO_NUMBER + (str(n).translate(SUPERSCRIPTS) if reasons[1:] else "") for n, it in enumerate(reasons, 1)}
     rows = (
         replace(
             row,
@@ -46,25 +46,26 @@ def without_marks(table: Table) -> Table:
 
 
 def score_cell(score: BiasScore | None, decimals: int | None = None, metric: Metric | None = None) -> Cell:
-    """Return a score and its interval in the reported unit of its metric; or "not measured"; or why it is undefined.
+    """Return a cell with a score and its interval in the reported unit, or "not measured", or "undefined".
 
     Args:
-        decimals: in place of the metric's. metric: the record, if no family declares it.
+        decimals: replaces the decimals of the metric.
+        metric: the record, if no family declares it.
     """
     if score is None:
         return Cell("not measured")
     if math.isnan(score.value):
-        return Cell("undefined", reason=sanitize(score.reason or "no reason was given"))
+        return Cell("undefined", reason=sanitize(score.reason or "no reason recorded"))
     metric = metric or metric_of(score)
     value, *bounds = (metric.factor * it for it in (score.value, *(score.interval or (math.nan, math.nan))))
     return number_cell(value, metric.decimals if decimals is None else decimals, metric.signed, tuple(bounds))
 
 
 def number_cell(value: float, decimals: int = 1, sign: bool = False, bounds: tuple[float, float] | None = None) -> Cell:
-    """Return a number and its interval, if any; a dash for NaN."""
-    known = bounds is not None and not any(map(math.isnan, (value, *bounds)))
-    decimals = decimals_for_interval(bounds, decimals) if known else decimals
-    return Cell(number(value, decimals, sign), interval(bounds, decimals, sign) if known else "")
+    """Return a cell with a number and its interval, if any; a dash for NaN."""
+    has_interval = bounds is not None and not any(map(math.isnan, (value, *bounds)))
+    decimals = decimals_for_interval(bounds, decimals) if has_interval else decimals
+    return Cell(number(value, decimals, sign), interval(bounds, decimals, sign) if has_interval else "")
 
 
 def count_cells(*counts: int) -> list[Cell]:
@@ -73,13 +74,13 @@ def count_cells(*counts: int) -> list[Cell]:
 
 
 def p_cell(score: BiasScore | None) -> Cell:
-    """Return a score's p-value; an empty cell if it has none."""
-    known = score is not None and score.p_value is not None and math.isfinite(score.p_value)
-    return Cell(p_value(score.p_value) if known else "")
+    """Return a cell with the p-value of a score; an empty cell without a p-value."""
+    has_p_value = score is not None and score.p_value is not None and math.isfinite(score.p_value)
+    return Cell(p_value(score.p_value) if has_p_value else "")
 
 
 def score_marks(role: str, score: BiasScore | None) -> tuple[Mark, ...]:
-    """Return the mark of a score in the reported unit of its metric; nothing if it has no finite value."""
+    """Return the mark of a score in the reported unit of its metric; () without a finite value."""
     if score is None or not math.isfinite(score.value):
         return ()
     factor = metric_of(score).factor
@@ -88,9 +89,9 @@ def score_marks(role: str, score: BiasScore | None) -> tuple[Mark, ...]:
 
 
 def change_row(label: str, runs: Sequence[Sequence[BiasScore]], metric: str, **group: str) -> Row | None:
-    """Return a row of a metric before and after, the paired difference and its p-value; None if neither run has it.
+    """Return a row with a metric before and after, the paired difference and its p-value; None if it was not measured.
 
-    `runs` are the scores before, the scores after and the differences. The row of a cut has marks.
+    `runs` are the scores before, the scores after, and the differences. Rows with a `group` have marks.
     """
     names = (metric, metric, f"{metric}_difference")
     before, after, change = (find_score(scores, name, **group) for scores, name in zip(runs, names, strict=True))
@@ -107,7 +108,7 @@ def truth_table(
     truth: Iterable[BiasScore],
     label: Callable[[BiasScore], str],
 ) -> Table:
-    """Return planted and measured scores, and whether the measured intervals contain the planted values."""
+    """Return a table of planted and measured scores, and whether the measured intervals contain the planted values."""
     rows = []
     for planted in truth:
         score = find_score(scores, planted.metric, **planted.group)

@@ -1,4 +1,4 @@
-"""A page on a terminal: verdict, warnings, the first screen and the notes."""
+"""Prints a page on a terminal: verdict, warnings, first screen and notes."""
 
 import os
 import sys
@@ -17,23 +17,23 @@ from evenhand.evaluation.report.tables import Cell, Row, Table, format_table
 LOG_WIDTH = 100
 GAP = 2  # between columns
 MAX_LINKS = 8
-MIN_LABEL, MIN_PROSE = 24, 32  # columns; narrower words are not folded
+MIN_LABEL, MIN_PROSE = 24, 32  # characters; narrower labels and prose are not wrapped
 
 
 @dataclass(frozen=True)
 class _Column:
-    """A column as text, its name first; its minimal width, and its width if nothing is folded."""
+    """A column as text, with its name first; its minimum width, and its width without wrapping."""
 
     texts: list[str]
-    least: int
-    natural: int
-    flush_right: bool
+    min_width: int
+    full_width: int
+    is_right_aligned: bool
 
 
 def print_page(page: Page, console: Console | None = None) -> None:
     """Print the verdict, the warnings, the sentences and tables of the first screen, and the notes.
 
-    Output that is not a terminal has the width of COLUMNS, by default 100, and no colour codes.
+    Output that is not a terminal has the width COLUMNS, by default 100 characters, and no colour codes.
     """
     if console is None:
         has_width = sys.stdout.isatty() or os.environ.get("COLUMNS", "").strip("0").isdigit()
@@ -51,7 +51,7 @@ def print_page(page: Page, console: Console | None = None) -> None:
         for table in tables:
             console.print()
             console.print(Text(table.caption, style="bold"))
-            console.print(_rich_table(_fitting(table, page.sides, console.width), console.width))
+            console.print(_rich_table(_fit_table(table, page.sides, console.width), console.width))
             if table.note:
                 console.print(Text(table.note, style="dim"))
     if page.links:
@@ -64,36 +64,36 @@ def print_page(page: Page, console: Console | None = None) -> None:
 
 def _first_screen(page: Page) -> Iterator[tuple[Sequence[str], list[Table]]]:
     """Yield the sentences and tables of the headline and of the sections that belong to the first screen."""
-    yield (), [format_table(_narrow(table)) for table in page.tables if table.rows]
+    yield (), [format_table(_drop_reductions(table)) for table in page.tables if table.rows]
     for part in (part for top in page.sections for part in (top, *top.parts)):
         if part.first_screen:
-            yield part.sentences, [format_table(_narrow(table)) for table in part.tables if table.rows]
+            yield part.sentences, [format_table(_drop_reductions(table)) for table in part.tables if table.rows]
 
 
-def _narrow(table: Table) -> Table:
-    """Return the table without its column of reductions, which does not fit into a log."""
+def _drop_reductions(table: Table) -> Table:
+    """Return the table without its last column if that is the reduction, which is too wide for a log."""
     if table.columns[-1] != "reduction":
         return table
     rows = tuple(replace(row, cells=row.cells[:-1]) for row in table.rows)
     return replace(table, columns=table.columns[:-1], rows=rows)
 
 
-def _fitting(table: Table, sides: Sequence[str], width: int) -> Table:
-    """Return the table without intervals if it is too wide; of two sides, the interval of the change stays."""
-    label = _longest_label(table)
+def _fit_table(table: Table, sides: Sequence[str], width: int) -> Table:
+    """Return the table, without intervals if it is too wide; in a comparison, the interval of the change remains."""
+    label = _label_width(table)
     label = label if len(sides) > 1 else min(label, MIN_LABEL)
-    if label + sum(GAP + column.least for column in _columns(table)) <= width:
+    if label + sum(GAP + column.min_width for column in _columns(table)) <= width:
         return table
-    dropped = [len(sides) < 2 or name in sides for name in table.columns[1:]]
-    return replace(table, rows=tuple(_without_intervals(row, dropped) for row in table.rows))
+    is_dropped = [len(sides) < 2 or name in sides for name in table.columns[1:]]
+    return replace(table, rows=tuple(_without_intervals(row, is_dropped) for row in table.rows))
 
 
-def _without_intervals(row: Row, dropped: Sequence[bool]) -> Row:
-    cells = (replace(it, interval="") if drop else it for it, drop in zip(row.cells, dropped, strict=True))
+def _without_intervals(row: Row, is_dropped: Sequence[bool]) -> Row:
+    cells = (replace(it, interval="") if drop else it for it, drop in zip(row.cells, is_dropped, strict=True))
     return replace(row, cells=tuple(cells))
 
 
-def _longest_label(table: Table) -> int:
+def _label_width(table: Table) -> int:
     return max(len(text) for text in (table.columns[0], *map(_label, table.rows)))
 
 
@@ -102,23 +102,23 @@ def _label(row: Row) -> str:
 
 
 def _rich_table(table: Table, width: int) -> RichTable:
-    """Return a table of at most `width` columns; names and prose are folded, numbers are not."""
+    """Return a table of at most `width` characters; names and prose wrap, numbers do not."""
     grid = RichTable(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
-    columns, label = _columns(table), _longest_label(table)
-    spare = width - label - sum(GAP + column.least for column in columns)
+    columns, label = _columns(table), _label_width(table)
+    spare = width - label - sum(GAP + column.min_width for column in columns)
     grid.add_column(
         Text(table.columns[0], style="dim"), overflow="fold", width=max(min(label, 12), label + min(spare, 0))
     )
     widths = []
     for column in columns:
-        more = max(min(column.natural - column.least, spare), 0)
-        spare -= more
-        widths.append(column.least + more)
-        name = Text(column.texts[0], style="dim", justify="right" if column.flush_right else "left")
+        extra = max(min(column.full_width - column.min_width, spare), 0)
+        spare -= extra
+        widths.append(column.min_width + extra)
+        name = Text(column.texts[0], style="dim", justify="right" if column.is_right_aligned else "left")
         grid.add_column(name, overflow="fold", width=widths[-1])
     for i, row in enumerate(table.rows, start=1):
         texts = [
-            column.texts[i].rjust(width) if column.flush_right else column.texts[i]
+            column.texts[i].rjust(width) if column.is_right_aligned else column.texts[i]
             for column, width in zip(columns, widths, strict=True)
         ]
         grid.add_row(*map(Text, [_label(row), *texts]), style="bold red" if row.direction > 0 else None)
@@ -130,15 +130,15 @@ def _columns(table: Table) -> list[_Column]:
 
 
 def _column(name: str, cells: Sequence[Cell]) -> _Column:
-    """Return a column with numbers and intervals flush right."""
+    """Return a column with right-aligned numbers and intervals, or with left-aligned prose."""
     word = max(map(len, name.split()), default=0)
     if any(cell.prose for cell in cells):
         texts = [f"{cell.text} {cell.interval}".rstrip() for cell in cells]
         longest = max(len(text) for text in (name, *texts))
-        return _Column([name, *texts], max(word, min(MIN_PROSE, longest)), longest, flush_right=False)
+        return _Column([name, *texts], max(word, min(MIN_PROSE, longest)), longest, is_right_aligned=False)
     number = max((len(cell.text) for cell in cells), default=0)
-    beside = max((len(cell.interval) for cell in cells), default=0)
-    texts = [f"{cell.text:>{number}} {cell.interval:>{beside}}" for cell in cells]
-    texts = [text.rstrip() if not beside else text for text in texts]
-    least = max(word, max(map(len, texts), default=0))
-    return _Column([name, *texts], least, max(least, len(name)), flush_right=True)
+    interval = max((len(cell.interval) for cell in cells), default=0)
+    texts = [f"{cell.text:>{number}} {cell.interval:>{interval}}" for cell in cells]
+    texts = [text.rstrip() if not interval else text for text in texts]
+    width = max(word, max(map(len, texts), default=0))
+    return _Column([name, *texts], width, max(width, len(name)), is_right_aligned=True)

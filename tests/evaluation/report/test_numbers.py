@@ -74,4 +74,4 @@ def test_hidden_characters_are_written_out_and_letters_are_left_alone():
     assert sanitize("one\r\ntwo\nthree\rfour") == "one↵ two↵ three↵ four"
     assert sanitize("\ud800").encode("utf-8") == "⟨U+D800⟩".encode()
     assert sanitize("👩🏽‍🦽 العربية é") == "👩🏽‍🦽 العربية é"
-    assert sanitize("x" * 12, longest=10) == "x" * 10 + " … (2 more characters)"
+    assert sanitize("x" * 12, max_length=10) == "x" * 10 + " … (2 more characters)"
