@@ -19,10 +19,10 @@ METHOD = "method"
 
 
 def ablate(settings: AblateSettings) -> None:
-    """Run the unfinished stages of every point, equal stages once; then write and print the report.
+    """Run the unfinished stages of all points, equal stages once; then write and print the report.
 
     Raises:
-        InputError: a setting is unknown, a value cannot be used, or a point is repeated; every point was refused.
+        InputError: a setting is unknown, a value is invalid, a point is repeated, or every point was rejected.
     """
     fields: dict[Path, Mapping[str, Any]] = {}
     plans: list[Plan] = []

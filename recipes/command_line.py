@@ -81,8 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_arguments(command: str | None, arguments: Sequence[str]) -> None:
     """Run a command with its arguments, or print the version, a help text or the settings."""
     parsed = parse(root_parser(command), arguments, command)
-    given = parsed | parsed.pop(parsed.pop("command", None), {})
-    file, topic, version, verbose, quiet, print_config = (given.pop(name, None) for name in GENERAL)
+    flags = parsed | parsed.pop(parsed.pop("command", None), {})
+    file, topic, version, verbose, quiet, print_config = (flags.pop(name, None) for name in GENERAL)
     if version:
         print(f"evenhand {_version()}")
         return
@@ -90,9 +90,9 @@ def _run_arguments(command: str | None, arguments: Sequence[str]) -> None:
         print(root_parser().format_help().rstrip())
         return
     if topic is not None:
-        print(help_text(command, topic, given, read_yaml(file, command) if file else {}))
+        print(help_text(command, topic, flags, read_yaml(file, command) if file else {}))
         return
-    settings = merge_settings(command, file, given)
+    settings = merge_settings(command, file, flags)
     if print_config:
         print(yaml.safe_dump(as_settings(settings), sort_keys=False, allow_unicode=True), end="")
         return
@@ -124,16 +124,16 @@ def read_settings(command: str, file: Path | None = None, overrides: Mapping[str
     return merge_settings(command, file, parse(command_parser(command), flags, command))
 
 
-def merge_settings(command: str, file: Path | None, given: Mapping[str, Any]) -> Any:
+def merge_settings(command: str, file: Path | None, flags: Mapping[str, Any]) -> Any:
     """Return the command's settings from a file and from flags; a flag overrides the file."""
     cls, parser = COMMANDS[command], command_parser(command)
     from_file = with_groups(cls, read_yaml(file, command), str(file)) if file else {}
     try:
         base = parser.parse_object(from_file, defaults=False)
-        values = parser.parse_object(dict(given), cfg_base=base, defaults=False).as_dict()
+        values = parser.parse_object(dict(flags), cfg_base=base, defaults=False).as_dict()
     except (ArgumentError, ArgumentTypeError) as error:
         raise InputError(f"{file}: {' '.join(str(error).split())}") from None
-    sources = [*([str(file)] if file else []), *([FLAGS] if given or not file else [])]
+    sources = [*([str(file)] if file else []), *([FLAGS] if flags or not file else [])]
     return checked(cls, values, " and ".join(sources))
 
 
@@ -236,16 +236,16 @@ def command_parser(command: str, shown: Sequence[Setting] | None = None) -> Argu
     return parser
 
 
-def help_text(command: str, topic: str, *given: Mapping[str, Any]) -> str:
+def help_text(command: str, topic: str, *sources: Mapping[str, Any]) -> str:
     """Return the help of a command, or of the group `topic` of its settings.
 
-    The settings of a family of metrics are in the help if `given` (settings from flags or a file) names the family.
+    The settings of a family of metrics are in the help if `sources` (settings from flags or a file) names the family.
 
     Raises:
         InputError: the command has no such group.
     """
-    shown, groups, hides_families = select_settings(COMMANDS[command], topic, given)
-    parser = command_parser(command, shown)
+    settings, groups, hides_families = select_settings(COMMANDS[command], topic, sources)
+    parser = command_parser(command, settings)
     if groups:
         lines = parser.add_argument_group(f"groups of settings (`evenhand {command} --help GROUP` shows one)")
         for group in groups:

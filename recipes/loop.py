@@ -11,7 +11,7 @@ def loop(settings: LoopSettings) -> None:
     """Run every unfinished stage, then write and print the report of all methods side by side.
 
     Raises:
-        InputError: the prompts cannot be split into two sides; every method was refused.
+        InputError: the prompts cannot be split, or every method was rejected.
     """
     folders = named_folders(settings.output_dir)
     methods = dict.fromkeys(settings.methods)

@@ -93,13 +93,12 @@ def _side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
 
 
 def _named(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """Yield each folder with the shortest end of its path that no other folder has."""
+    """Yield (name, folder); the name is the shortest unique end of the path."""
     parts = [folder.resolve().parts for folder in folders]
     if len(set(parts)) < len(parts):
         raise InputError(f"folders: {', '.join(map(str, folders))}: a folder is repeated; leave it out.")
     for folder, path in zip(folders, parts, strict=True):
-        others = [other for other in parts if other != path]
-        length = next(n for n in range(1, len(path) + 1) if all(other[-n:] != path[-n:] for other in others))
+        length = next(n for n in range(1, len(path) + 1) if [other[-n:] for other in parts].count(path[-n:]) == 1)
         yield "/".join(path[-length:]), folder
 
 

@@ -21,19 +21,19 @@ LINK = Link("all responses", RESPONSES)
 def write_responses(folder: Path, subtitle: str, before: Path, after: Path | None = None) -> Path:
     """Write the page of one run, or of two runs over the same prompts, into the folder; return its path."""
     runs = {"response": before} if after is None else {"before": before, "after": after}
-    read = {side: read_styled_run(run) for side, run in runs.items()}
-    base = next(iter(read.values()))
-    b = {side: _bias_values(base, run) for side, run in read.items()}
+    styled_runs = {side: read_styled_run(run) for side, run in runs.items()}
+    base = next(iter(styled_runs.values()))
+    b = {side: _bias_values(base, run) for side, run in styled_runs.items()}
 
     def rows(positions: np.ndarray) -> pd.DataFrame:
-        texts = {side: select_texts(run, positions) for side, run in read.items()}
+        texts = {side: select_texts(run, positions) for side, run in styled_runs.items()}
         columns = {
             side: (texts[side][RESPONSE], run.vectors[positions], run.styles, b[side][positions])
-            for side, run in read.items()
+            for side, run in styled_runs.items()
         }
         return rows_of(next(iter(texts.values())), columns)
 
-    page = responses_html("All responses", subtitle, len(base), rows, list(read))
+    page = responses_html("All responses", subtitle, len(base), rows, list(styled_runs))
     write_text(folder / RESPONSES, page)
     return folder / RESPONSES
 
@@ -41,7 +41,7 @@ def write_responses(folder: Path, subtitle: str, before: Path, after: Path | Non
 def _bias_values(base: StyledRun, run: StyledRun) -> np.ndarray:
     """Return the bias values (n,) of a run's responses along the base's directions; NaN without a style vector.
 
-    For the base's responses, each response is left out of its direction.
+    The direction for a response of the base is computed without that response.
     """
     if run is not base:
         return BiasDirections.from_responses(base.shared, base.vectors).project(run.vectors, run.shared[DESCRIPTOR])

@@ -53,33 +53,35 @@ class Measurement:
     capabilities: list[str] = option(list, "tasks of lm-evaluation-harness to score as well")
 
     def __post_init__(self) -> None:
-        """Fill in the settings of the named families; refuse settings of others and impossible combinations."""
+        """Fill in the settings of the named families; reject settings of other families and invalid combinations."""
         for name in self.metrics:
             if getattr(self, name, None) is None:
                 setattr(self, name, families.settings_of(name).Settings())
         check_model(self.model, self.metrics, self.capabilities)
         if self.capabilities and FAMILY not in self.metrics:
-            raise InputError(f"capabilities: only {FAMILY} measures them; add it to metrics, or leave them out.")
+            raise InputError(f"capabilities: only {FAMILY} measures them; add it to metrics, or omit capabilities.")
         for name in families.names():
             if name not in self.metrics and (group := getattr(self, name)) is not None:
-                given = [field for field, value in vars(group).items() if value != getattr(type(group)(), field)]
+                changed = [field for field, value in vars(group).items() if value != getattr(type(group)(), field)]
                 raise InputError(
-                    f"{'.'.join([name, *given[:1]])}: {name} is not among metrics [{', '.join(self.metrics)}]; name it "
-                    "there too, or leave its settings out."
+                    f"{'.'.join([name, *changed[:1]])}: {name} is not among metrics [{', '.join(self.metrics)}]; add "
+                    "it, or omit its settings."
                 )
 
     def with_metrics(self, *metrics: str) -> "Measurement":
-        """Return the same measurement with these metrics alone; their settings stay."""
-        kept = {name: value for name, value in vars(self).items() if name in metrics or name not in families.names()}
-        return type(self)(**{**kept, "metrics": list(metrics)})
+        """Return the same measurement with only these metrics and their settings."""
+        settings = {
+            name: value for name, value in vars(self).items() if name in metrics or name not in families.names()
+        }
+        return type(self)(**{**settings, "metrics": list(metrics)})
 
 
 @strict_dataclass
 class MeasureSettings(Measurement):
     """Measure a model with one or more families of metrics."""
 
-    split: Literal["measure", "train", "all"] = option("measure", "side of the split of prompts to use")
-    write_prompts: AnyPath | None = option(None, "write the prompts to this file, to be answered elsewhere, and stop")
+    split: Literal["measure", "train", "all"] = option("measure", "split of the prompts to use")
+    write_prompts: AnyPath | None = option(None, "write the prompts to this file and stop")
     responses: AnyPath | None = option(None, "score the responses in this file; no model is loaded")
     seed: Seed = option(0, "random seed of prompts, responses and the bootstrap")
     show: bool = option(True, SHOW)
@@ -89,17 +91,17 @@ class MeasureSettings(Measurement):
     output_dir: AnyPath = option(Path("runs/measure"), OUTPUT_DIR)
 
     def __post_init__(self) -> None:
-        """Refuse a file of responses for other families, without the name of its model, or with a server."""
+        """Reject a file of responses for other families, without the name of its model, or with a server."""
         Measurement.__post_init__(self)
         for name in ("write_prompts", "responses"):
             if getattr(self, name):
                 check_reads_responses(name, self.metrics)
         if self.responses and self.model.name == TESTBED:
-            raise InputError("responses: name the model that wrote them by --model NAME; it is not loaded.")
+            raise InputError("responses: name the model of the responses by --model NAME; it is not loaded.")
         if self.responses and self.model.server:
-            raise InputError("model.server: no server is called where a file of responses is given; leave this out.")
+            raise InputError("model.server: a file of responses needs no server; omit model.server.")
         if self.responses and self.capabilities:
-            raise InputError("capabilities: no model is loaded where a file of responses is given; leave them out.")
+            raise InputError("capabilities: a file of responses loads no model; omit capabilities.")
 
 
 @strict_dataclass
@@ -179,7 +181,7 @@ class RateSettings:
 
     before: AnyPath = option(Path("runs/before"), "finished run of `measure`, of the original model")
     after: AnyPath = option(Path("runs/after"), "finished run of `measure`, of the tuned model, with the same prompts")
-    pairs: Count = option(100, "pairs to rate, drawn at random")
+    pairs: Count = option(100, "number of randomly sampled pairs to rate")
     questions: str = option("paper", "YAML file of questions by name; 'paper': the three of paper 002")
     leave_out: str = option("paper", "YAML file of templates and descriptors to leave out; 'paper': after paper 002")
     seed: Seed = option(0, "random seed of the pairs and of their sides on the page")

@@ -1,4 +1,4 @@
-"""Warnings about prompts that a model was tuned on: scores on these prompts do not show how it answers others."""
+"""Warnings about prompts that a model was tuned on, whose scores do not generalise to other prompts."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ LABELS, MANIFEST = "labels.parquet", "run.json"
 
 
 def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tuning: Path | None = None) -> list[str]:
-    """Return a warning if a model was measured on prompts whose labelled responses it was tuned on, as a list.
+    """Return one warning, as a list, if a model was measured on prompts that it was tuned on; else [].
 
     Args:
         measured: the folder of the measurement.
         model: the measured model; an adapter is in the folder of its tuning run.
-        labels, tuning: folders of the labelling and the tuning run; None: read from the adapter's folder, if possible.
+        labels, tuning: the folders of the labelling and of the tuning run; by default read from the adapter's folder.
     """
     if tuning is None and tuning_metadata(model) and (Path(model).parent / MANIFEST).exists():
         tuning = Path(model).parent

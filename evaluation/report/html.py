@@ -53,7 +53,7 @@ def script_hash(script: str) -> str:
 
 
 def _format_section(part: Section) -> Section:
-    """Return the section with its tables as format_table, and without empty parts."""
+    """Return the section with formatted tables and without empty subsections."""
     return replace(
         part,
         tables=[format_table(table) for table in part.tables],
