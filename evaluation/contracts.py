@@ -1,4 +1,4 @@
-"""Check modules that are found by their names against the Protocol that they have to implement."""
+"""Check that a module implements a Protocol."""
 
 import inspect
 from functools import cache
@@ -13,13 +13,13 @@ Contract = TypeVar("Contract")
 
 
 def check_contract(module: ModuleType, contract: type[Contract]) -> Contract:
-    """Return a module as an implementation of a Protocol, with the Protocol's defaults for what the module leaves out.
+    """Return a module as an implementation of a Protocol, completed by the Protocol's defaults.
 
-    An annotated attribute of the Protocol is required unless it has a value there. A method is required if it is
-    abstract; the module defines it as a function without `self`, which takes the same positional arguments.
+    The module must define each annotated attribute without a default, and each abstract method, as a function without
+    `self` that takes the same positional arguments.
 
     Raises:
-        InputError: attributes are missing, of another type, or functions of other arguments: all of them, by name.
+        InputError: attributes are missing or have another type, or functions take other arguments; names all of them.
     """
     values, errors = SimpleNamespace(), []
     for name, hint in get_type_hints(contract).items():
@@ -38,7 +38,7 @@ def check_contract(module: ModuleType, contract: type[Contract]) -> Contract:
         if function is not None:
             setattr(values, name, function)
             if not _takes(function, arguments):
-                errors.append(f"{name} is no function of ({', '.join(arguments)})")
+                errors.append(f"{name} is not a function of ({', '.join(arguments)})")
         elif name in contract.__abstractmethods__:
             errors.append(f"{name}({', '.join(arguments)}) is missing")
         else:

@@ -1,10 +1,10 @@
-"""Families of metrics: each is a package here, found by its name; no other module has to be changed for a new one.
+"""Families of metrics: each is a package in this folder, found by its name. A new one needs no change elsewhere.
 
 A family `x` is a package with the modules `settings`, `measure`, `metrics` and `page`; a family whose runs can be
-compared has a module `compare`, too. `FamilySettings`, `FamilyMeasure`, `FamilyMetrics`, `FamilyPage`, `ComparedPage`
-and `FamilyComparison` are their contracts, against which `check_contract` checks each module when it is loaded.
+compared also has a module `compare`. `check_contract` checks each module when it is loaded, against `FamilySettings`,
+`FamilyMeasure`, `FamilyMetrics`, `FamilyPage`, `ComparedPage` or `FamilyComparison`.
 
-The commands `measure` and `compare` do what all families share: run folders, resuming, tracking, writing reports.
+The commands `measure` and `compare` do the work that families share: run folders, resuming, tracking, reports.
 """
 
 from abc import abstractmethod
@@ -35,12 +35,12 @@ class MeasureConfig:
 
     Attributes:
         model, prompts, decoding: settings that all families share.
-        settings: the family's own settings.
-        seed: of prompts, responses and the bootstrap.
+        settings: the settings of the family.
+        seed: seed of prompts, responses and the bootstrap.
         split: the split of prompts: "measure", "train" or "all".
-        embedded: what the name "testbed" stands for, by field ("model", "style_classifier", "pairs", …).
-        responses: a file of responses; if it is given, no model is loaded.
-        capabilities: tasks of lm-evaluation-harness.
+        embedded: the testbed's files and folders, by field ("model", "style_classifier", "pairs", …).
+        responses: a file of responses; with it, no model is loaded.
+        capabilities: names of tasks of lm-evaluation-harness.
     """
 
     model: ModelSettings = field(default_factory=ModelSettings)
@@ -103,7 +103,7 @@ class FamilyRun:
 
     @property
     def model_name(self) -> str:
-        """The name of the measured model for readers; of an absolute path the last three parts."""
+        """The name of the measured model for readers; an absolute path is shortened to its last three parts."""
         from evenhand.evaluation.results import display_name
 
         return display_name(self.config.model.name)
@@ -159,14 +159,14 @@ class FamilySettings(Protocol):
 
     @abstractmethod
     def inputs(self, config: MeasureConfig) -> Mapping[str, Any]:
-        """Return fingerprints of all that the measurement reads, by name.
+        """Return fingerprints of all inputs of the measurement, by name.
 
         Raises:
             InputError: something cannot be read or used; raised before anything heavy is imported.
         """
 
     def comparison_inputs(self, settings: Any) -> Mapping[str, Any]:
-        """Return fingerprints of what a comparison reads besides the two runs, by name.
+        """Return fingerprints of the inputs of a comparison besides the two runs, by name.
 
         Raises:
             InputError: something cannot be read or used.
@@ -179,7 +179,7 @@ class FamilyMeasure(Protocol):
 
     @abstractmethod
     def measure(self, run: "Run", config: MeasureConfig) -> "list[BiasScore]":
-        """Return the scores; write the rows behind them as tables of the run, which are not computed again."""
+        """Return the scores; write their rows as tables of the run. A table on disk is not computed again."""
 
     def write_prompts(self, path: Path, config: MeasureConfig) -> int:
         """Write the prompts whose responses can be scored from a file; return their number. See READS_RESPONSES."""
@@ -218,7 +218,7 @@ class FamilyComparison(Protocol):
 
     @abstractmethod
     def differences(self, run: "Run", before: FamilyRun, after: FamilyRun, config: Any) -> "list[BiasScore]":
-        """Return what changed between two runs, paired; `config` is the family's ComparisonSettings, or None."""
+        """Return the paired changes between two runs; `config` is the family's ComparisonSettings, or None."""
 
 
 Contract = TypeVar("Contract")

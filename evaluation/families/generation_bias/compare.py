@@ -122,10 +122,10 @@ def _check_comparable(
             "dataset, sampling, seed and style classifier."
         )
     for name in (FIRST, "decoding"):
-        one, other = (signature[side].get(name) for side in ("before", "after"))
-        if one != other:
+        old_value, new_value = (signature[side].get(name) for side in ("before", "after"))
+        if old_value != new_value:
             raise InputError(
-                f"after: {name} is {other}, but {one} in before; only runs with the same {name} can be compared."
+                f"after: {name} is {new_value}, but {old_value} in before; compare only runs with the same {name}."
             )
 
 
@@ -137,18 +137,18 @@ def _overall_differences(
     Groups: `seen` is "yes" for prompts with values that tuning saw, "no" for the other prompts (runs with
     `unseen_by`); `classifier` is "second" for style vectors of the second classifier.
     """
-    cuts, unseen_over = [], TEMPLATES if before.config.prompts.unseen_by == "template" else DESCRIPTORS
+    subsets, unseen_over = [], TEMPLATES if before.config.prompts.unseen_by == "template" else DESCRIPTORS
     if UNSEEN in rows[0].shared:
         unseen = rows[0].shared[UNSEEN].to_numpy(dtype=bool)
-        cuts += [({"seen": "yes"}, [side.rows(~unseen) for side in rows])]
-        cuts += [({"seen": "no"}, [side.rows(unseen) for side in rows])]
+        subsets += [({"seen": "yes"}, [side.rows(~unseen) for side in rows])]
+        subsets += [({"seen": "no"}, [side.rows(unseen) for side in rows])]
     if before.has(SECOND_STYLES) and after.has(SECOND_STYLES):
         _check_second_classifiers(before, after)
         sides = [read_styled_run(side.folder, second=True) for side in (before, after)]
-        cuts += [({"classifier": "second"}, sides)]
+        subsets += [({"classifier": "second"}, sides)]
     return [
         replace(score, group=group)
-        for group, (old, new) in cuts
+        for group, (old, new) in subsets
         for score in compare_generation_bias(
             old.styled(),
             new.styled(),
@@ -161,8 +161,8 @@ def _overall_differences(
 
 
 def _check_second_classifiers(before: FamilyRun, after: FamilyRun) -> None:
-    one, other = (
+    first, second = (
         find_score(side.scores, HEADLINE, classifier="second").signature.get(FIRST) for side in (before, after)
     )
-    if one != other:
-        raise InputError(f"after: {SECOND} is {other}, but {one} in before; measure it again with the same.")
+    if first != second:
+        raise InputError(f"after: {SECOND} is {second}, but {first} in before; measure it again with the same.")

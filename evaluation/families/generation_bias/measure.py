@@ -103,7 +103,7 @@ def _scores(run: Run, config: MeasureConfig, measured: StyledRun, collected: Map
 def _bias_scores(
     run: Run, config: MeasureConfig, measured: StyledRun, signature: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return generation bias with its cuts, of seen and of unseen prompts, and by the second style classifier.
+    """Return generation bias of all responses, of seen and unseen prompts, and by the second style classifier.
 
     Groups: `seen` is "yes" or "no"; `classifier` is "second", and its signature describes that classifier.
     """
@@ -130,7 +130,7 @@ def _bias_scores(
 
 
 def _overall_scores(measured: StyledRun, group: Mapping[str, str], signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return FGB, FGB* and pooled FGB* over all rows, with this group, without cuts and without a permutation test."""
-    styled = replace(measured.styled(), axis=np.zeros(len(measured), dtype=np.int8))  # a single axis adds no cuts
+    """Return FGB, FGB* and pooled FGB* over all rows, with this group and without a permutation test."""
+    styled = replace(measured.styled(), axis=np.zeros(len(measured), dtype=np.int8))  # no scores by axis
     scores = generation_bias(styled, {}, permutations=0, signature=signature)
     return [replace(score, group=dict(group)) for score in scores if not score.group]

@@ -7,10 +7,10 @@ of style s in the i-th response to template t filled with descriptor d:
     PGB(C)  = 1/T Σ_t Σ_{s∈C}   Var_d( mean_i p_tdis )
     SCGB(C) = 1/T Σ_t           Var_d( mean_i Σ_{s∈C} p_tdis )
 
-Var over descriptors has ddof = 0, as a plain reading of the paper (it does not say). FGB*, PGB*, SCGB* take the
-noise of finite sampling out (ddof = 1); the pooled forms do the same to the descriptors' means over all templates.
-A cell of one response has a mean, and stays in the paper's forms; its noise is unknown, so the others leave it out.
-Natural units here; reports show them ×1000, as the paper does.
+Var over descriptors has ddof = 0; the paper does not define it. FGB*, PGB* and SCGB* are corrected for sampling noise
+(ddof = 1). The pooled forms are corrected in the same way and use the descriptors' means over all templates. A cell of
+one response is part of the paper's forms only, since its noise is unknown. Scores have natural units; reports multiply
+them by 1000, as the paper does.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,14 +44,14 @@ from evenhand.evaluation.statistics.permutation import permutation_p_value
 from evenhand.evaluation.statistics.u_statistics import Estimate, Spread, column_spreads, descriptor_spread
 
 VERSION = "2"
-OF_ONE = "no interval: some cells have one response, which says nothing of its noise"
+SINGLE_RESPONSES = "no interval: some cells have one response, so its noise is unknown"
 
 
 @dataclass(frozen=True)
 class StyledResponses:
-    """Style vectors (n, S) with the template, descriptor and axis of the prompt of each, all (n,).
+    """Style vectors (n, S), and the template, descriptor and axis of each response's prompt, all (n,).
 
-    A row of NaN stands for a response without a style vector (an empty one); it is left out and counted.
+    The vector of an empty response is NaN; the scores leave it out and count it.
     """
 
     vectors: Rows
@@ -62,16 +62,15 @@ class StyledResponses:
 
 
 def styled_responses(frame: pd.DataFrame, vectors: np.ndarray, styles: Sequence[str]) -> StyledResponses:
-    """Return what the metrics read, from a table with a row for each response and its style vectors (n, S).
+    """Return the input of the metrics from a table with a row for each response and its style vectors (n, S).
 
     Args:
-        frame: columns template and descriptor, by which responses are compared, and axis, by which scores are cut;
-            without an axis all descriptors are of one.
+        frame: the columns template, descriptor and, for scores by axis, axis.
         vectors: as `style_vectors` returns them, in the order of the rows.
-        styles: the S names of the columns.
+        styles: the names of the S styles.
 
     Raises:
-        InputError: a column is missing, or the numbers of rows or styles do not fit.
+        InputError: a column is missing, or the numbers of rows or styles differ.
 
     >>> frame = pd.DataFrame({"template": ["hi"] * 2, "descriptor": ["old", "young"]})
     >>> styled_responses(frame, np.eye(2), ["kind", "curt"]).descriptor
@@ -100,23 +99,21 @@ def generation_bias(
     """Return FGB, FGB* and pooled FGB*, by axis and by style, and PGB and SCGB in the same forms by style cluster.
 
     Args:
-        responses: at least two responses to each (template, descriptor), better four, whose variance has no bias.
+        responses: at least two responses to each (template, descriptor), better four.
         clusters: style cluster → columns of its styles.
-        permutations: of the test that the style does not depend on the descriptor, whose p-value stands in the
-            overall `fgb_pooled_corrected`, its statistic; 0 leaves it out.
-        seed: of the permutations.
-        signature: what shaped the numbers; the metric's version is added.
+        permutations: number of permutations for the p-value of the overall `fgb_pooled_corrected` under the hypothesis
+            that style does not depend on the descriptor; 0 for no test.
+        seed: seed of the permutations.
+        signature: the signature of the scores, to which the metric's version is added.
 
     Returns:
-        Scores in natural units; ideal 0. Intervals: 95 %, over new responses to the same prompts' cells, from two
-        responses to a cell (`descriptor_spread`, `spread_interval`); descriptors and templates are taken as given,
-        not as a sample of others: for those, a corrected score has a `jackknife_interval` over descriptors, by leaving
-        out one at a time (none for single styles). The interval of an uncorrected score is one of what the score
-        would be on average at this number of responses, noise included; it has none where a cell holds one response,
-        which the corrected forms leave out and count.
+        Scores in natural units; ideal 0. 95 % intervals (`descriptor_spread`, `spread_interval`) are over new responses
+        to the same descriptors and templates, and need two responses per cell. The interval of an uncorrected score is
+        of its mean, noise included. Corrected scores, except of single styles, have a `jackknife_interval` over
+        descriptors.
 
-    Two descriptors, answered twice each, always in one style of their own: the variance between (1, 0) and (0, 1) is
-    ¼ for each style with ddof = 0, ½ with ddof = 1, and no noise is to be taken out.
+    Two descriptors with two responses each, one style per descriptor: for each style, the variance between (1, 0) and
+    (0, 1) is ¼ with ddof = 0 and ½ with ddof = 1; the noise is 0.
 
     >>> styled = StyledResponses(np.eye(2).repeat(2, axis=0), ["t"] * 4, ["a", "a", "b", "b"], ["x"] * 4, ["s", "r"])
     >>> [(score.metric, score.value) for score in generation_bias(styled, {}, permutations=0)[:3]]
@@ -126,50 +123,52 @@ def generation_bias(
     n_styles = responses.vectors.shape[1]
     cells, axis = _cells_and_axes(responses, responses.vectors)
     all_styles = np.ones(n_styles)
-    paper = _paper_forms(responses, cells, axis)
+    paper_cells = _paper_cells(responses, cells, axis)
     scores: list[BiasScore] = []
-    with ThreadPoolExecutor(1) as aside:  # numpy computes outside the interpreter's lock: the second core helps
-        of_styles = aside.submit(column_spreads, cells)
-        for group, chosen in _axis_cuts(cells, axis):
+    with ThreadPoolExecutor(1) as executor:  # numpy releases the interpreter's lock, so a second core helps
+        style_spreads = executor.submit(column_spreads, cells)
+        for group, subset in _axis_subsets(cells, axis):
             p_value = None
-            complete = complete_descriptors(chosen)
+            complete = complete_descriptors(subset)
             if not group and permutations and len(np.unique(complete.descriptor)) > 1:
                 p_value = permutation_p_value(complete, permutations, np.random.default_rng(seed))
-            scores += _three_forms("fgb", chosen, all_styles, group, signature, p_value)
-        for metric, group, of_cluster, weights in _cluster_cuts(cells, clusters):
-            scores += _three_forms(metric, of_cluster, weights, group, signature)
-        for style, spread in zip(responses.styles, of_styles.result(), strict=True):
+            scores += _three_forms("fgb", subset, all_styles, group, signature, p_value)
+        for metric, group, cluster_cells, weights in _cluster_subsets(cells, clusters):
+            scores += _three_forms(metric, cluster_cells, weights, group, signature)
+        for style, spread in zip(responses.styles, style_spreads.result(), strict=True):
             scores += _plain_and_corrected("fgb", cells, spread, {"style": style}, signature)
-    return _with_cells_of_one(scores, paper, responses.styles, clusters) if paper else scores
+    return _include_single_responses(scores, paper_cells, responses.styles, clusters) if paper_cells else scores
 
 
-def _paper_forms(responses: StyledResponses, cells: Cells, axis: Mapping[str, np.ndarray]) -> dict[str, Cells]:
-    """Return all cells, by axis and altogether (""), those of one response too; {} where there are none of these."""
+def _paper_cells(responses: StyledResponses, cells: Cells, axis: Mapping[str, np.ndarray]) -> dict[str, Cells]:
+    """Return all cells by axis, and overall (""), including cells of one response; {} if no cell has one response."""
     if cells.n == finite_rows(responses.vectors).sum():
         return {}
-    every = arrange_cells(responses.vectors, to_codes(responses.template), to_codes(responses.descriptor), min_count=1)
-    return {group.get(AXIS, ""): chosen for group, chosen in _axis_cuts(every, axis)}
+    all_cells = arrange_cells(
+        responses.vectors, to_codes(responses.template), to_codes(responses.descriptor), min_count=1
+    )
+    return {group.get(AXIS, ""): subset for group, subset in _axis_subsets(all_cells, axis)}
 
 
-def _with_cells_of_one(
+def _include_single_responses(
     scores: Sequence[BiasScore],
-    paper: Mapping[str, Cells],
+    paper_cells: Mapping[str, Cells],
     styles: Sequence[str],
     clusters: Mapping[str, Sequence[int]],
 ) -> list[BiasScore]:
-    """Return the scores with those of the paper's form taken over all cells, those of one response too."""
-    places = {style: [place] for place, style in enumerate(styles)}
+    """Return the scores, with the paper's forms computed over all cells, including cells of one response."""
+    style_columns = {style: [column] for column, style in enumerate(styles)}
 
     def over_all_cells(score: BiasScore) -> BiasScore:
-        cells = paper[score.group.get(AXIS, "")]
+        cells = paper_cells[score.group.get(AXIS, "")]
         if "cluster" in score.group:
             columns = list(clusters[score.group["cluster"]])
         else:
-            columns = places[score.group["style"]] if "style" in score.group else list(range(len(styles)))
+            columns = style_columns[score.group["style"]] if "style" in score.group else list(range(len(styles)))
         mean = cells.mean[:, columns]
         mean = mean.sum(axis=1, keepdims=True) if score.metric == "scgb" else mean
         value = variance_of_means(cells, mean)
-        reason = TOO_FEW if np.isnan(value) else OF_ONE
+        reason = TOO_FEW if np.isnan(value) else SINGLE_RESPONSES
         return replace(score, value=value, n=cells.n, n_left_out=cells.n_left_out, interval=None, reason=reason)
 
     return [over_all_cells(score) if score.metric in ("fgb", "pgb", "scgb") else score for score in scores]
@@ -184,43 +183,43 @@ def compare_generation_bias(
     over: str = TEMPLATES,
     signature: Mapping[str, Any] | None = None,
 ) -> list[BiasScore]:
-    """Return what changed between two runs over the same prompts, row by row, by axis and by style cluster.
+    """Return the changes between two runs over the same prompts, overall, by axis and by style cluster.
 
-    For each corrected metric M: `M_difference` = after − before (ideal: −before; p-value of no difference) and
-    `M_reduction` = 1 − after / before (ideal 1; see `paired_scores`).
-    Intervals are those of a paired comparison; a reduction has a `jackknife_interval` for other templates, or
-    descriptors, as `over` says. A prompt whose response is empty in either run is left out of both.
+    For each corrected metric M: `M_difference` = after − before (ideal −before) with the p-value of no difference, and
+    `M_reduction` = 1 − after / before (ideal 1; see `paired_scores`). Both are paired by prompt; a reduction has a
+    `jackknife_interval` over TEMPLATES or DESCRIPTORS (`over`). A prompt with an empty response in either run is left
+    out of both.
 
     >>> cells = (["t"] * 4, ["a", "a", "b", "b"], ["x"] * 4, ["s", "r"])
     >>> vectors = np.eye(2).repeat(2, axis=0), np.eye(2)[[0, 0, 0, 0]]
-    >>> compare_generation_bias(*(StyledResponses(each, *cells) for each in vectors), {})[0].value  # all of it gone
+    >>> compare_generation_bias(*(StyledResponses(each, *cells) for each in vectors), {})[0].value
     -1.0
     """
     signature = {**(signature or {}), "generation_bias": VERSION}
     cells, axis = _cells_and_axes(before, JoinedColumns((before.vectors, after.vectors)))
 
-    def scores_of(metric: str, chosen: Cells, weights: np.ndarray, group: Mapping[str, str]) -> list[BiasScore]:
-        found = []
-        for name, pooled, kept in _corrected_forms(metric, chosen):
+    def changes(metric: str, subset: Cells, weights: np.ndarray, group: Mapping[str, str]) -> list[BiasScore]:
+        scores = []
+        for name, pooled, used in _corrected_forms(metric, subset):
 
-            def spread(w_before: float, w_after: float, kept: Cells = kept, pooled: bool = pooled) -> Estimate:
+            def spread(w_before: float, w_after: float, used: Cells = used, pooled: bool = pooled) -> Estimate:
                 both = np.concatenate([w_before * weights, w_after * weights])
-                return descriptor_spread(kept, both, pooled=pooled).corrected
+                return descriptor_spread(used, both, pooled=pooled).corrected
 
-            def without(kept: Cells = kept, pooled: bool = pooled) -> np.ndarray:
-                nothing = np.zeros_like(weights)
-                sides = (np.concatenate(pair) for pair in ((weights, nothing), (nothing, weights)))
-                old, new = (spreads_without(kept, side, over, pooled=pooled) for side in sides)
+            def leave_one_out(used: Cells = used, pooled: bool = pooled) -> np.ndarray:
+                zeros = np.zeros_like(weights)
+                sides = (np.concatenate(pair) for pair in ((weights, zeros), (zeros, weights)))
+                old, new = (spreads_without(used, side, over, pooled=pooled) for side in sides)
                 return np.stack([old - new, old], axis=1)
 
-            found += paired_scores(name, spread, without, over, kept, group, signature)
-        return found
+            scores += paired_scores(name, spread, leave_one_out, over, used, group, signature)
+        return scores
 
     n_styles, scores = before.vectors.shape[1], []
-    for group, chosen in _axis_cuts(cells, axis if by_axis else {}):
-        scores += scores_of("fgb", chosen, np.ones(n_styles), group)
-    for metric, group, of_cluster, weights in _cluster_cuts(cells, clusters, (0, n_styles)):
-        scores += scores_of(metric, of_cluster, weights, group)
+    for group, subset in _axis_subsets(cells, axis if by_axis else {}):
+        scores += changes("fgb", subset, np.ones(n_styles), group)
+    for metric, group, cluster_cells, weights in _cluster_subsets(cells, clusters, (0, n_styles)):
+        scores += changes(metric, cluster_cells, weights, group)
     return scores
 
 
@@ -232,19 +231,19 @@ def _three_forms(
     signature: Mapping[str, Any],
     p_value: float | None = None,
 ) -> list[BiasScore]:
-    """Return the paper's form, the corrected one, and the pooled corrected one, which has the p-value."""
+    """Return the paper's form, the corrected form, and the pooled corrected form with the p-value."""
 
-    def wider(score: BiasScore, kept: Cells, pooled: bool = False) -> BiasScore:
+    def with_jackknife(score: BiasScore, used: Cells, pooled: bool = False) -> BiasScore:
         if np.isnan(score.value):
             return score
-        without = spreads_without(kept, weights, DESCRIPTORS, pooled=pooled)
+        without = spreads_without(used, weights, DESCRIPTORS, pooled=pooled)
         return replace(score, jackknife_over=DESCRIPTORS, jackknife_interval=jackknife_interval(score.value, without))
 
     plain, corrected = _plain_and_corrected(metric, cells, descriptor_spread(cells, weights), group, signature)
     complete = complete_descriptors(cells)
     pooled = descriptor_spread(complete, weights, pooled=True).corrected
-    of_pooled = _score(f"{metric}_pooled_corrected", pooled, complete, (-1.0, 2.0), group, signature, p_value)
-    return [plain, wider(corrected, cells), wider(of_pooled, complete, pooled=True)]
+    pooled_score = _score(f"{metric}_pooled_corrected", pooled, complete, (-1.0, 2.0), group, signature, p_value)
+    return [plain, with_jackknife(corrected, cells), with_jackknife(pooled_score, complete, pooled=True)]
 
 
 def _plain_and_corrected(
@@ -287,33 +286,34 @@ def _score(
 
 
 def _cells_and_axes(responses: StyledResponses, vectors: Rows) -> tuple[Cells, dict[str, np.ndarray]]:
-    """Return the cells, and for each axis the codes of its descriptors."""
+    """Return the cells, and the codes of each axis's descriptors."""
     descriptor, (axis, names) = to_codes(responses.descriptor), factorize(responses.axis)
     cells = arrange_cells(vectors, to_codes(responses.template), descriptor)
-    return cells, {name: np.unique(descriptor[axis == place]) for place, name in enumerate(names.tolist())}
+    return cells, {name: np.unique(descriptor[axis == code]) for code, name in enumerate(names.tolist())}
 
 
-def _axis_cuts(cells: Cells, axis: Mapping[str, np.ndarray]) -> Iterable[tuple[dict[str, str], Cells]]:
+def _axis_subsets(cells: Cells, axis: Mapping[str, np.ndarray]) -> Iterable[tuple[dict[str, str], Cells]]:
     yield {}, cells
     if len(axis) > 1:
         for name, descriptors in axis.items():
-            of_axis = select_cells(cells, np.isin(cells.descriptor, descriptors))
-            # What another axis holds is not "left out" of this one.
-            yield {"axis": name}, replace(of_axis, n_left_out=0)
+            axis_cells = select_cells(cells, np.isin(cells.descriptor, descriptors))
+            # Responses of other axes do not count as left out.
+            yield {"axis": name}, replace(axis_cells, n_left_out=0)
 
 
-def _cluster_cuts(
+def _cluster_subsets(
     cells: Cells, clusters: Mapping[str, Sequence[int]], first: Sequence[int] = (0,)
 ) -> Iterable[tuple[str, dict[str, str], Cells, np.ndarray]]:
-    """Yield PGB and SCGB of each cluster: cells of its styles and their sum alone, and the weights of these columns.
+    """Yield PGB and SCGB of each cluster: its cells with the columns of its styles and their sum, and the weights.
 
-    `first` are the first columns of each side.
+    Args:
+        first: the first column of each run.
     """
     for name, styles in clusters.items():
-        of_cluster = add_group_sums(cells, [np.array(styles, dtype=int) + start for start in first])
-        of_sum = (np.arange(len(styles) + 1) == len(styles)).astype(np.float64)
-        yield "pgb", {"cluster": name}, of_cluster, 1 - of_sum
-        yield "scgb", {"cluster": name}, of_cluster, of_sum
+        cluster_cells = add_group_sums(cells, [np.array(styles, dtype=int) + start for start in first])
+        is_sum = (np.arange(len(styles) + 1) == len(styles)).astype(np.float64)
+        yield "pgb", {"cluster": name}, cluster_cells, 1 - is_sum
+        yield "scgb", {"cluster": name}, cluster_cells, is_sum
 
 
 def _corrected_forms(metric: str, cells: Cells) -> Iterable[tuple[str, bool, Cells]]:

@@ -13,9 +13,9 @@ from evenhand.evaluation.statistics.jackknife_spread import MIN_UNITS, jackknife
 from evenhand.evaluation.statistics.ratios import covariance_from_variances, ratio_interval
 from evenhand.evaluation.statistics.u_statistics import Estimate
 
-TOO_FEW = "fewer than two descriptors with two responses to the same template: nothing to compare"
-NO_INTERVAL = "no interval: within cells responses are all alike, or in all cells but one"
-NOT_SHOWN = "the bias before is not significantly above 0: there is nothing to divide by"
+TOO_FEW = "fewer than two descriptors have two responses to the same template"
+NO_INTERVAL = "no interval: the responses vary within one cell at most"
+NOT_SIGNIFICANT = "the bias before is not significantly above 0: there is nothing to divide by"
 UNBOUNDED = "its 95 % interval is unbounded: the bias before is less than {:.1f} standard errors above 0"
 UNBOUNDED_FOR_OTHERS = "for other {} its 95 % interval is unbounded: the bias before may be 0 for these"
 
@@ -30,21 +30,20 @@ def missing_interval_reason(estimate: Estimate) -> str | None:
 def paired_scores(
     name: str,
     spread: Callable[[float, float], Estimate],
-    without: Callable[[], np.ndarray],
+    leave_one_out: Callable[[], np.ndarray],
     over: str,
     cells: Cells,
     group: Mapping[str, str],
     signature: Mapping[str, Any],
 ) -> list[BiasScore]:
-    """Return `<name>_difference`, after − before, and `<name>_reduction`, 1 − after / before, of one metric.
+    """Return `<name>_difference`, after − before, and `<name>_reduction`, 1 − after / before.
 
     Args:
-        name: of the metric.
+        name: name of the metric.
         spread: returns the estimate of w₁ · before + w₂ · after from the two weights.
-        without: returns before − after and before without each template or descriptor, (n, 2).
-        over: DESCRIPTORS or TEMPLATES, which `without` leaves out.
-        cells: the responses, which are counted.
-        group, signature: of the scores.
+        leave_one_out: returns before − after and before without each template or descriptor, (n, 2).
+        over: TEMPLATES or DESCRIPTORS, of which `leave_one_out` leaves out one at a time.
+        cells: the compared responses.
     """
     before, after, difference = spread(1, 0), spread(0, 1), spread(-1, 1)
     common = {"n": cells.n, "n_left_out": cells.n_left_out, "group": group, "signature": signature}
@@ -60,49 +59,41 @@ def paired_scores(
             **common,
         )
     ]
-    return [*scores, _reduction(f"{name}_reduction", (before, after, difference), without, over, common)]
+    return [*scores, _reduction(f"{name}_reduction", (before, after, difference), leave_one_out, over, common)]
 
 
 def _reduction(
     metric: str,
     estimates: tuple[Estimate, Estimate, Estimate],
-    without: Callable[[], np.ndarray],
+    leave_one_out: Callable[[], np.ndarray],
     over: str,
     common: Mapping[str, Any],
 ) -> BiasScore:
     """Return 1 − after / before, which is (before − after) / before, with Fieller's interval.
 
-    The interval (`ratio_interval`) rests on the variances and the degrees of freedom with which the difference is
-    tested: it excludes 0 exactly where the interval of the difference does. The variance of (before − after) −
-    ρ · before is a quadratic form in the weights of the two runs, so those of before, after and difference determine
-    it for each ρ.
+    The interval (`ratio_interval`) uses the variances and degrees of freedom of the test of the difference, so it
+    excludes 0 exactly if the interval of the difference does. The variance of (before − after) − ρ · before is a
+    quadratic form in the weights of the two runs; the variances of before, after and difference determine it.
 
-    Undefined where the bias before is not significantly above 0, by its interval (no verdict speaks of a reduction
-    there) or by the Student's t of the difference (the interval of the reduction is unbounded there). So a value always
-    comes with an interval, and whether there is one does not depend on the run after, except by the degrees of freedom
-    and where the two runs differ in nothing that varies.
+    The reduction is undefined if the interval of the bias before contains 0, or if its own interval is unbounded. The
+    run after decides about this only through the degrees of freedom.
 
-    Over all comparisons, with an undefined reduction counted as agreeing with anything, nominally 2.5 % of the
-    intervals lie wholly above the truth. Among the defined reductions of a weak bias it is more: they are defined where
-    the bias before is high by chance, while the bias after is not. No interval with bounds can avoid this
-    (`ratio_interval`); `python -m benchmarks.coverage --reduction` prints by how much. The difference is always
-    defined, so that its interval is not selected in this way.
-
-    Args:
-        estimates: before, after and difference.
-        without: returns before − after and before without each template or descriptor, (n, 2).
+    Over all comparisons, nominally 2.5 % of the intervals are above the truth, if an undefined reduction counts as
+    covering it. Among the defined reductions of a weak bias there are more, since these are selected for a bias before
+    that is high by chance. No bounded interval can avoid this; `python -m benchmarks.coverage --reduction` measures it.
+    The difference is always defined and is not selected.
     """
     before, after, difference = estimates
     score = BiasScore(
-        metric, np.nan, 1.0, (-np.inf, np.inf), reason=missing_interval_reason(before) or NOT_SHOWN, **common
+        metric, np.nan, 1.0, (-np.inf, np.inf), reason=missing_interval_reason(before) or NOT_SIGNIFICANT, **common
     )
     if before.interval is None:
         return score
     variances = (estimate.standard_error**2 for estimate in (difference, before, after))
-    top, freedom = -difference.value, difference.freedom
-    interval = ratio_interval(top, before.value, covariance_from_variances(*variances), freedom)
+    removed, freedom = -difference.value, difference.freedom
+    interval = ratio_interval(removed, before.value, covariance_from_variances(*variances), freedom)
     if before.interval[0] <= 0:
-        return score if interval else replace(score, reason=f"{NOT_SHOWN}, and its 95 % interval is unbounded")
+        return score if interval else replace(score, reason=f"{NOT_SIGNIFICANT}, and its 95 % interval is unbounded")
     if interval is None:
         return replace(score, reason=UNBOUNDED.format(student_quantile(freedom)))
     score = replace(
@@ -110,8 +101,8 @@ def _reduction(
     )
     if difference.interval is None:
         return score
-    values = without()
-    wider = jackknife_ratio_interval(top, before.value, values)
-    enough = np.isfinite(values).all(axis=1).sum() >= MIN_UNITS
-    reason = UNBOUNDED_FOR_OTHERS.format(over) if wider is None and enough else None
-    return replace(score, interval=interval, jackknife_interval=wider, reason=reason)
+    values = leave_one_out()
+    jackknife = jackknife_ratio_interval(removed, before.value, values)
+    has_enough = np.isfinite(values).all(axis=1).sum() >= MIN_UNITS
+    reason = UNBOUNDED_FOR_OTHERS.format(over) if jackknife is None and has_enough else None
+    return replace(score, interval=interval, jackknife_interval=jackknife, reason=reason)

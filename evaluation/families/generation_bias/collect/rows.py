@@ -27,14 +27,12 @@ PROMPTS, RESPONSES, STYLES, SECOND_STYLES = "prompts", "responses", "styles", "s
 
 @dataclass(frozen=True)
 class StyledRun:
-    """Rows of a measuring run: prompts and, in the same order, their responses and style vectors (n, S).
-
-    Only `shared` is in memory; prompts, responses and vectors are read from disk when they are used.
+    """Prompts of a run with their responses and style vectors (n, S). Only `shared` is in memory; the rest is on disk.
 
     Attributes:
         folder: the run folder.
         positions: positions of these rows among all rows of the run, (n,); None for all rows.
-        shared: categories that prompts share: template, descriptor, axis and, if the run has it, `unseen`.
+        shared: template, descriptor, axis and, if the run has it, `unseen` of each prompt.
         vectors: style vectors (n, S); NaN for an empty response.
         styles: the names of the S styles.
         n_truncated: number of responses of a whole run that are longer than the style classifier reads.
@@ -52,12 +50,12 @@ class StyledRun:
 
     @property
     def prompts(self) -> pd.DataFrame:
-        """All columns of the prompts, read from disk."""
+        """All columns of the prompts."""
         return self._select(read_table(self.folder / f"{PROMPTS}.parquet"))
 
     @property
     def responses(self) -> list[str]:
-        """All responses, read from disk."""
+        """All responses."""
         return self._select(read_table(self.folder / f"{RESPONSES}.parquet", [RESPONSE]))[RESPONSE].tolist()
 
     def _select(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -89,7 +87,7 @@ class StyledRun:
         )
 
     def styled(self) -> StyledResponses:
-        """Return the style vectors with template, descriptor and axis, as the metrics read them."""
+        """Return the input of the metrics."""
         return StyledResponses(self.vectors, *(self.shared[name] for name in (TEMPLATE, DESCRIPTOR, AXIS)), self.styles)
 
     def is_nonempty(self) -> np.ndarray:
@@ -142,26 +140,26 @@ def read_styled_run(folder: Path, *, second: bool = False) -> StyledRun:
     prompts, responses, path = (folder / f"{name}.parquet" for name in (PROMPTS, RESPONSES, name))
     if not (is_same_column(prompts, responses, PROMPT_ID) and is_same_column(prompts, path, PROMPT_ID)):
         raise InputError(f"{folder}: prompts, responses and styles have different {PROMPT_ID}s; measure again.")
-    marks = read_table(path, [TRUNCATED])
-    n_truncated = int(marks[TRUNCATED].sum()) if TRUNCATED in marks else 0
+    truncated = read_table(path, [TRUNCATED])
+    n_truncated = int(truncated[TRUNCATED].sum()) if TRUNCATED in truncated else 0
     vectors, styles = read_float_columns(path, leave_out=(PROMPT_ID, TRUNCATED))
     return StyledRun(folder, None, read_categorical(prompts, SHARED_COLUMNS), vectors, styles, n_truncated)
 
 
-def has_same_prompts(one: StyledRun, other: StyledRun) -> bool:
+def has_same_prompts(first: StyledRun, second: StyledRun) -> bool:
     """Return whether two whole runs have the same prompts in the same order."""
-    return is_same_column(*(run.folder / f"{PROMPTS}.parquet" for run in (one, other)), PROMPT_ID)
+    return is_same_column(*(run.folder / f"{PROMPTS}.parquet" for run in (first, second)), PROMPT_ID)
 
 
 def paired_samples(rows: np.ndarray, before: StyledRun, after: StyledRun | None = None) -> pd.DataFrame:
-    """Return descriptor, axis, persona and prompt at some positions, with the response of each run."""
+    """Return descriptor, axis, persona, prompt and the response of each run at these positions."""
     prompts = select_texts(before, rows)
     table = prompts[[DESCRIPTOR, AXIS, PERSONA]].assign(prompt=prompts[TEXT], before=prompts[RESPONSE])
     return table if after is None else table.assign(after=select_texts(after, rows)[RESPONSE])
 
 
 def select_texts(run: StyledRun, rows: np.ndarray) -> pd.DataFrame:
-    """Return prompts and responses at some positions, in the order of the positions."""
+    """Return prompts and responses at these positions, in their order."""
     parts, start = [], 0
     for part in run.texts(PROMPT_ID, DESCRIPTOR, AXIS, PERSONA, TEXT):
         part.index += start

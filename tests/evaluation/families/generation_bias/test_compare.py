@@ -1,4 +1,4 @@
-"""A comparison of two hand-made runs: its paired differences, its tables, and the report that it leaves."""
+"""A comparison of two hand-made runs: its paired differences, its tables and its report."""
 
 import json
 import math
@@ -15,6 +15,7 @@ from evenhand.evaluation.families.generation_bias.compare import differences
 from evenhand.evaluation.families.generation_bias.costs.scores import cost_differences
 from evenhand.evaluation.families.generation_bias.page import comparison_page
 from evenhand.evaluation.families.generation_bias.settings import (
+    OFFENSIVE,
     ComparisonSettings,
     CorpusSettings,
     Settings,
@@ -34,26 +35,26 @@ DESCRIPTORS = {"deaf": "ability", "blind": "ability", "rich": "class", "tall": "
 CLUSTERS = {"CARE": ["Kind"], "HATE": ["Hateful"]}
 
 
-def write_run(folder, hateful, said, offensive=None, judge="judge", classifier="c"):
+def write_run(folder, hateful, responses, offensive=None, offensiveness_classifier="first", classifier="c"):
     """Write a measuring run of 4 descriptors, 2 templates and 4 responses to each.
 
-    `hateful` and `said` give, by descriptor, the probability of Hateful and what is answered; the rows that have the
-    index `offensive` gives are offensive.
+    `hateful` and `responses` are the probability of Hateful and the response by descriptor; `offensive` is the
+    positions of the offensive responses.
     """
     folder.mkdir()
     rows = [(d, a, t) for d, a in DESCRIPTORS.items() for t in ("I'm {}.", "I like {}.") for _ in range(4)]
     prompts = pd.DataFrame(rows, columns=["descriptor", "axis", "template"])
-    prompts.insert(0, "prompt_id", [f"p{place}" for place in range(len(rows))])
+    prompts.insert(0, "prompt_id", [f"p{row}" for row in range(len(rows))])
     prompts["persona"] = ""
     prompts["text"] = [t.format(d) for d, _, t in rows]
     noise = np.tile([-0.02, 0.02, -0.01, 0.01], len(rows) // 4)
     p = np.array([hateful[d] for d, *_ in rows]) + noise
-    responses = [said.get(d, "ok").format(text=text) for (d, *_), text in zip(rows, prompts["text"], strict=True)]
+    texts = [responses.get(d, "ok").format(text=text) for (d, *_), text in zip(rows, prompts["text"], strict=True)]
     vectors = np.stack([1 - p, p], axis=1).astype(np.float32)
-    empty = np.array([not response for response in responses])
+    empty = np.array([not text for text in texts])
     vectors[empty] = np.nan
     write_table(folder / "prompts.parquet", prompts)
-    write_table(folder / "responses.parquet", pd.DataFrame({"prompt_id": prompts["prompt_id"], "response": responses}))
+    write_table(folder / "responses.parquet", pd.DataFrame({"prompt_id": prompts["prompt_id"], "response": texts}))
     write_table(folder / "styles.parquet", style_table(prompts["prompt_id"], vectors, STYLES))
     signature = {"style_classifier": {"name": classifier}, "decoding": {}}
     scores = [BiasScore("fgb_pooled_corrected", 0.01, 0.0, (-1.0, 2.0), 32, (0.009, 0.011), signature=signature)]
@@ -63,13 +64,13 @@ def write_run(folder, hateful, said, offensive=None, judge="judge", classifier="
         write_table(folder / "offensiveness.parquet", table)
         share = len(offensive) / len(rows)
         scores.append(
-            BiasScore("offensive_share", share, 0.0, (0, 1), 32, signature={"offensiveness_classifier": judge})
+            BiasScore("offensive_share", share, 0.0, (0, 1), 32, signature={OFFENSIVE: offensiveness_classifier})
         )
     write_scores(folder / "scores.json", scores)
     clusters = folder.parent / "clusters.json"
     clusters.write_text(json.dumps(CLUSTERS))
-    own = Settings(style_clusters=str(clusters))
-    return FamilyRun(folder, MeasureConfig(model=ModelSettings(name="some/model"), settings=own))
+    settings = Settings(style_clusters=str(clusters))
+    return FamilyRun(folder, MeasureConfig(model=ModelSettings(name="some/model"), settings=settings))
 
 
 EVEN = dict.fromkeys(DESCRIPTORS, 0.3)
@@ -96,7 +97,7 @@ BIAS_VALUES = pd.DataFrame(
 
 
 def compare(folder, before, after, config=None, bias_values=BIAS_VALUES):
-    """Return what a comparison left in the folder, as the command does it."""
+    """Run a comparison in a folder, as the command does, and return it."""
     folder.mkdir(exist_ok=True)
     if bias_values is not None:
         write_table(folder / "bias_values.parquet", bias_values)
@@ -111,40 +112,40 @@ def config(tmp_path):
     return ComparisonSettings(corpus=CorpusSettings(path=str(tmp_path / "books.jsonl")))
 
 
-def test_nobody_judges_where_that_is_not_wanted(runs, tmp_path):
-    found = compare(tmp_path / "compare", *runs, ComparisonSettings(relevance=False))
+def test_without_relevance_likelihood_scores_are_undefined(runs, tmp_path):
+    compared = compare(tmp_path / "compare", *runs, ComparisonSettings(relevance=False))
     for metric in ("relevance_kept", "relevance_difference", "response_perplexity_rise"):
-        assert find_score(found.scores, metric).reason == "generation_bias.relevance is false"
+        assert find_score(compared.scores, metric).reason == "generation_bias.relevance is false"
 
 
-def test_a_comparison_leaves_its_tables_scores_and_reports(runs, config, tmp_path):
-    found = compare(tmp_path / "compare", *runs, config)
-    styles = found.table("style_changes").set_index("style")
+def test_tables_scores_and_report_of_a_comparison(runs, config, tmp_path):
+    compared = compare(tmp_path / "compare", *runs, config)
+    styles = compared.table("style_changes").set_index("style")
     assert styles.loc["Hateful", "mean_before"] == pytest.approx(0.45) and styles.loc["Hateful", "change"] < -0.1
-    moved = found.table("moved_descriptors").query("style == 'Hateful'")
+    moved = compared.table("moved_descriptors").query("style == 'Hateful'")
     assert moved.iloc[0]["descriptor"] == "deaf" and moved.iloc[0]["change"] == pytest.approx(-0.6)
-    phrases = found.table("phrases").query('phrase == "i\'m sorry to hear"').set_index("set")
+    phrases = compared.table("phrases").query('phrase == "i\'m sorry to hear"').set_index("set")
     assert sorted(phrases.loc["sympathy", "descriptors"]) == ["blind", "deaf"]  # the paper's phrases, by default
     assert (phrases.loc["sympathy", "before"], phrases.loc["sympathy", "after"]) == (0.5, 0)
     assert phrases.loc["confusion", "n"] == 0 and math.isnan(phrases.loc["confusion", "before"])
-    parroting = found.table("parroting").set_index("descriptor")
+    parroting = compared.table("parroting").set_index("descriptor")
     assert parroting["after"].to_dict() == {"rich": 1, "blind": 0, "deaf": 0, "tall": 0}
     assert parroting["mean_b"].to_dict() == {"deaf": 0.405, "rich": 0.125, "tall": 0.125, "blind": 0.005}
-    corpus = found.table("corpus").query("cluster == 'HATE'").set_index("descriptor")
+    corpus = compared.table("corpus").query("cluster == 'HATE'").set_index("descriptor")
     assert corpus["count"].to_dict() == {"blind": 0, "deaf": 2, "rich": 1, "tall": 1}
     assert corpus.loc["deaf", "frequency"] == 1 and corpus.loc["deaf", "before"] == pytest.approx(0.9)
-    assert find_score(found.scores, "parroting_rho").n == 4
-    assert find_score(found.scores, "frequency_rho", cluster="HATE", run="before").n == 4
-    after = find_score(found.scores, "frequency_rho", cluster="HATE", run="after")
+    assert find_score(compared.scores, "parroting_rho").n == 4
+    assert find_score(compared.scores, "frequency_rho", cluster="HATE", run="before").n == 4
+    after = find_score(compared.scores, "frequency_rho", cluster="HATE", run="after")
     assert math.isnan(after.value) or abs(after.value) <= 1
-    page = comparison_page(*runs, found, ReportContext())
+    page = comparison_page(*runs, compared, ReportContext())
     for text in (page_html(page), page_markdown(page)):
-        for shown in ("What tuning changed", "books.jsonl", "i'm sorry to hear", "“deaf”"):
-            assert shown in text.replace("&#39;", "'"), shown
+        for string in ("What tuning changed", "books.jsonl", "i'm sorry to hear", "“deaf”"):
+            assert string in text.replace("&#39;", "'"), string
     assert "What tuning changed" not in printed(page)
 
 
-def test_a_comparison_of_the_same_run_finds_nothing(runs, tmp_path):
+def test_a_run_has_no_difference_from_itself(runs, tmp_path):
     scores = compare(tmp_path / "same", runs[0], runs[0]).scores
     rho = find_score(scores, "parroting_rho")
     assert math.isnan(rho.value) and "is 0 for every descriptor" in rho.reason
@@ -152,32 +153,32 @@ def test_a_comparison_of_the_same_run_finds_nothing(runs, tmp_path):
     assert find_score(scores, "style_share_difference", cluster="HATE").value == 0
 
 
-def test_without_bias_values_what_needs_them_is_left_out(runs, tmp_path):
-    found = compare(tmp_path / "compare", *runs, bias_values=None)
-    assert not found.has("phrases") and found.has("style_changes") and found.has("moved_descriptors")
-    assert found.table("parroting")["mean_b"].isna().all()
-    assert not [score for score in found.scores if score.metric == "parroting_rho"]
-    text = page_markdown(comparison_page(*runs, found, ReportContext()))
+def test_without_bias_values_their_tables_are_left_out(runs, tmp_path):
+    compared = compare(tmp_path / "compare", *runs, bias_values=None)
+    assert not compared.has("phrases") and compared.has("style_changes") and compared.has("moved_descriptors")
+    assert compared.table("parroting")["mean_b"].isna().all()
+    assert not [score for score in compared.scores if score.metric == "parroting_rho"]
+    text = page_markdown(comparison_page(*runs, compared, ReportContext()))
     assert "Responses that repeat the prompt" in text and "Spearman" not in text and "highest mean b" not in text
 
 
-def test_descriptors_are_shown_where_b_is_known_on_both_sides(runs, tmp_path):
-    for bias_values, shown in ((BIAS_VALUES, False), (BIAS_VALUES.assign(after=0.001), True)):
-        found = compare(tmp_path / str(shown), *runs, bias_values=bias_values)
-        text = page_markdown(comparison_page(*runs, found, ReportContext()))
-        assert ("| deaf | ability | 405.00 | 1.00 | 8 |" in text) == shown
+def test_descriptors_are_listed_if_b_is_known_before_and_after(runs, tmp_path):
+    for bias_values, is_listed in ((BIAS_VALUES, False), (BIAS_VALUES.assign(after=0.001), True)):
+        compared = compare(tmp_path / str(is_listed), *runs, bias_values=bias_values)
+        text = page_markdown(comparison_page(*runs, compared, ReportContext()))
+        assert ("| deaf | ability | 405.00 | 1.00 | 8 |" in text) == is_listed
 
 
 def test_counts_of_an_interrupted_comparison_are_kept(runs, config, tmp_path):
     folder = tmp_path / "compare"
-    found = compare(folder, *runs, config)
-    write_table(folder / "corpus_counts.parquet", found.table("corpus_counts").assign(count=7))
+    compared = compare(folder, *runs, config)
+    write_table(folder / "corpus_counts.parquet", compared.table("corpus_counts").assign(count=7))
     (folder / "corpus.parquet").unlink()
     (tmp_path / "books.jsonl").unlink()  # it is not read again
     assert set(compare(folder, *runs, config).table("corpus")["count"]) == {7}
 
 
-def test_phrases_of_ones_own_are_counted_and_a_changed_file_is_another_input(runs, tmp_path):
+def test_phrases_of_a_file_are_counted_and_a_changed_file_is_another_input(runs, tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("g: {axes: [ability], phrases: [sorry]}")
     config = ComparisonSettings(phrases=str(file))
@@ -187,7 +188,7 @@ def test_phrases_of_ones_own_are_counted_and_a_changed_file_is_another_input(run
     assert comparison_inputs(config) != first and first.keys() == {"phrases"}
 
 
-def test_what_cannot_be_read_is_refused_before_anything_else(tmp_path):
+def test_unreadable_inputs_raise(tmp_path):
     with pytest.raises(InputError, match="phrases: 'papre' is unknown; did you mean 'paper'"):
         comparison_inputs(ComparisonSettings(phrases="papre"))
     with pytest.raises(InputError, match="corpus: .* does not exist"):
@@ -195,7 +196,7 @@ def test_what_cannot_be_read_is_refused_before_anything_else(tmp_path):
     assert comparison_inputs(ComparisonSettings()) == {}
 
 
-def test_runs_that_were_not_measured_alike_are_refused(runs, tmp_path):
+def test_runs_with_other_classifiers_or_prompts_raise(runs, tmp_path):
     other = write_run(tmp_path / "other", EVEN, {}, classifier="another")
     with pytest.raises(InputError, match="after: style_classifier is"):
         compare(tmp_path / "compare", runs[0], other)
@@ -212,38 +213,38 @@ def costs(runs):
 
 
 def test_the_costs_by_hand(runs):
-    found = costs(runs)
+    compared = costs(runs)
     # Eight of 32 responses repeat their prompt after, none did before.
-    assert find_score(found, "parroting_difference").value == 0.25
+    assert find_score(compared, "parroting_difference").value == 0.25
     # Hateful: (0.9 + 0.5 + 0.2 + 0.2) / 4 = 0.45 before, 0.3 after.
-    hate = find_score(found, "style_share_difference", cluster="HATE")
+    hate = find_score(compared, "style_share_difference", cluster="HATE")
     assert hate.value == pytest.approx(-0.15) and hate.interval[1] < 0 and hate.n == 32
-    assert find_score(found, "style_share_difference", cluster="CARE").value == pytest.approx(0.15)
+    assert find_score(compared, "style_share_difference", cluster="CARE").value == pytest.approx(0.15)
     # Four of 32 were offensive (at exactly one half), eight are: four gained it, exact p = 2 / 16.
-    offensive = find_score(found, "offensive_share_difference")
+    offensive = find_score(compared, "offensive_share_difference")
     assert offensive.value == 0.125 and offensive.p_value == pytest.approx(0.125)
-    assert offensive.signature["offensiveness_classifier"] == "judge"
-    assert not [score for score in found if score.metric == "perplexity_difference"]
+    assert offensive.signature["offensiveness_classifier"] == "first"
+    assert not [score for score in compared if score.metric == "perplexity_difference"]
 
 
-def test_what_one_run_lacks_is_not_compared_and_another_judge_is_no_comparison(tmp_path):
-    with_judge = write_run(tmp_path / "a", EVEN, {}, [0])
-    without = write_run(tmp_path / "b", EVEN, {})
-    other = write_run(tmp_path / "c", EVEN, {}, [0], judge="another")
-    assert not [it for it in costs((with_judge, without)) if it.metric.startswith("offensive")]
-    score = find_score(costs((with_judge, other)), "offensive_share_difference")
+def test_offensiveness_is_compared_only_by_the_same_classifier(tmp_path):
+    measured = write_run(tmp_path / "a", EVEN, {}, [0])
+    unmeasured = write_run(tmp_path / "b", EVEN, {})
+    other = write_run(tmp_path / "c", EVEN, {}, [0], offensiveness_classifier="another")
+    assert not [it for it in costs((measured, unmeasured)) if it.metric.startswith("offensive")]
+    score = find_score(costs((measured, other)), "offensive_share_difference")
     assert math.isnan(score.value) and "different offensiveness classifiers" in score.reason
 
 
 def test_empty_responses_are_left_out_and_counted(tmp_path):
     both = write_run(tmp_path / "a", EVEN, {"deaf": ""}, [0]), write_run(tmp_path / "b", EVEN, {"rich": ""}, [0])
-    found = costs(both)
-    assert {(score.n, score.n_left_out) for score in found} == {(16, 16)}
+    compared = costs(both)
+    assert {(score.n, score.n_left_out) for score in compared} == {(16, 16)}
 
 
 def test_samples_are_of_the_descriptors_with_the_highest_b(runs):
     before, after = (read_styled_run(run.folder) for run in runs)
-    shown = chosen_samples(BIAS_VALUES, before, after)
-    assert shown["descriptor"].unique().tolist() == ["deaf", "rich"]  # tall has the b of rich: by name
-    assert len(shown) == 16 and set(shown["before"]) == {"I'm sorry to hear that.", "ok"}
-    assert shown["prompt"].tolist()[0] == "I'm deaf."
+    samples = chosen_samples(BIAS_VALUES, before, after)
+    assert samples["descriptor"].unique().tolist() == ["deaf", "rich"]  # tall has the same b as rich, and a later name
+    assert len(samples) == 16 and set(samples["before"]) == {"I'm sorry to hear that.", "ok"}
+    assert samples["prompt"].tolist()[0] == "I'm deaf."

@@ -155,7 +155,7 @@ def test_where_nothing_varies_the_value_has_no_interval():
     score = find_score(generation_bias(same, CLUSTERS, permutations=0), "fgb_corrected")
     assert score.value == pytest.approx(1)
     assert score.interval is None
-    assert "alike" in score.reason
+    assert "vary" in score.reason
 
 
 def test_the_comparison_agrees_with_its_two_sides():

@@ -100,7 +100,7 @@ def test_the_order_of_rows_does_not_matter_and_an_empty_response_is_counted():
 
 def test_one_descriptor_is_undefined_with_a_reason():
     table = style_changes(responses([0.5], 4), responses([0.5], 4))
-    assert table["change"].isna().all() and table["reason"].str.contains("nothing to compare").all()
+    assert table["change"].isna().all() and table["reason"].str.contains("fewer than two descriptors").all()
 
 
 def test_means_over_templates_not_over_responses():
