@@ -1,4 +1,4 @@
-"""Labelled texts for training a classifier: read from a CSV, TSV or JSONL file, some held out."""
+"""Labelled texts for training a classifier, from a CSV, TSV or JSONL file, and held-out texts."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -19,43 +19,45 @@ def read_labelled_texts(
     separator: str | None = None,
     columns: Sequence[str] = (),
 ) -> tuple[list[str], list[tuple[str, ...]], int]:
-    """Return the texts, the names of each one's labels, and how many texts were blank and are left out.
+    """Return the texts, the label names of each text, and the number of blank texts, which are left out.
 
-    `labels` says what the values of the label column are called; {} leaves them as they are. With a `separator` a text
-    may have several; without one it has the whole value of the column. `columns` are those of a file without a header.
+    Args:
+        path: the file.
+        text_column, label_column: columns of the text and its label or labels.
+        labels: value of the label column → name; {} uses the values as names.
+        separator: splits the label column into several labels; None for one label.
+        columns: the columns of a file without a header.
 
     Raises:
-        InputError: the file cannot be read; a column is missing; a label is missing or has no name; there is one label.
+        InputError: the file cannot be read, a column or label is missing, a label has no name, or all labels are equal.
     """
-    rows = _rows(path, columns)
+    rows = _read_rows(path, columns)
     for field, name in (("text_column", text_column), ("label_column", label_column)):
         if rows and name not in rows[0]:
-            raise InputError(f"{field}: {path} has no column {name!r}; there are {', '.join(map(str, rows[0]))}.")
+            raise InputError(f"{field}: {path} has no column {name!r}, only {', '.join(map(str, rows[0]))}.")
     names = {str(value): name for value, name in labels.items()}
-    texts, found = [], []
+    texts, text_labels = [], []
     for number, row in enumerate(rows, start=1):
-        text, told = row.get(text_column), row.get(label_column)
-        values = [] if told is None else str(told).split(separator) if separator else [str(told)]
+        text, cell = row.get(text_column), row.get(label_column)
+        values = [] if cell is None else str(cell).split(separator) if separator else [str(cell)]
         if not all(value.strip() for value in values) or not values:
             raise InputError(f"label_column: row {number} of {path} has no label; give one, or drop the row.")
         if unknown := [value for value in values if names and value not in names]:
-            raise InputError(
-                f"labels: row {number} has {unknown[0]!r}, which has no name; known are {', '.join(names)}."
-            )
+            raise InputError(f"labels: row {number} has {unknown[0]!r}; give it a name, as for {', '.join(names)}.")
         if isinstance(text, str) and text.strip():
             texts.append(text)
-            found.append(tuple(dict.fromkeys(names.get(value, value) for value in values)))
-    distinct = {name for told in found for name in told}
+            text_labels.append(tuple(dict.fromkeys(names.get(value, value) for value in values)))
+    distinct = {label for row_labels in text_labels for label in row_labels}
     if len(distinct) < 2:
-        raise InputError(f"labels: all {len(texts)} texts are {distinct}; a classifier needs two labels.")
-    return texts, found, len(rows) - len(texts)
+        raise InputError(f"labels: all {len(texts)} texts have {distinct}; a classifier needs two labels.")
+    return texts, text_labels, len(rows) - len(texts)
 
 
-def _rows(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
+def _read_rows(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
     try:
         if path.suffix == ".jsonl":
             return read_json_lines(path)
-        # In a file of tabs a quotation mark is a letter like any other.
+        # Quotation marks have no meaning in a TSV file.
         layout = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if path.suffix == ".tsv" else {}
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, fieldnames=columns or None, **layout)
@@ -66,11 +68,11 @@ def _rows(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def hold_out(texts: Sequence[str], share: float, seed: int) -> np.ndarray:
-    """Return which texts are held out, (n,) bool: equal ones together, so that none is seen in training."""
-    distinct, of_text = np.unique(np.array(texts, dtype=object).astype(str), return_inverse=True)
+    """Return a boolean mask, (n,), of held-out texts; equal texts have equal values, so that none is in both sets."""
+    distinct, index = np.unique(np.array(texts, dtype=object).astype(str), return_inverse=True)
     chosen = np.random.default_rng(seed).random(len(distinct)) < share
     if chosen.all() or not chosen.any():
         raise InputError(
-            f"test_fraction: {share} of {len(distinct)} different texts leaves one side empty; give more texts."
+            f"test_fraction: {share} of {len(distinct)} different texts leaves a set empty; give more texts."
         )
-    return chosen[of_text]
+    return chosen[index]

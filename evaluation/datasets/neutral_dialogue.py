@@ -1,4 +1,4 @@
-"""Dialogue that speaks of nobody: what a model's perplexity is measured on, so that a change for the worse shows."""
+"""Dialogue that mentions no group, on which a model's perplexity is measured."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ def load_neutral_dialogue(path: str | Path) -> pd.DataFrame:
     """Return the dialogue pairs of a JSONL file, the columns text and response.
 
     Raises:
-        InputError: the file cannot be read, lacks a column, holds an empty text, or has a single line.
+        InputError: the file cannot be read, lacks a column, or has an empty text or only one line.
     """
     try:
         pairs = pd.read_json(path, lines=True, dtype=False)
@@ -20,7 +20,7 @@ def load_neutral_dialogue(path: str | Path) -> pd.DataFrame:
         raise InputError(f"neutral_dialogue: {path} cannot be read as JSONL ({error}).") from None
     for column in (TEXT, RESPONSE):
         if column not in pairs or not pairs[column].map(lambda text: isinstance(text, str) and text.strip()).all():
-            raise InputError(f"neutral_dialogue: {path} needs a {column!r} that is a text in every line.")
+            raise InputError(f"neutral_dialogue: {path} needs text as {column!r} in each line.")
     if len(pairs) < 2:
-        raise InputError(f"neutral_dialogue: {path} has {len(pairs)} lines; an interval needs 2, better 500.")
+        raise InputError(f"neutral_dialogue: {path} has {len(pairs)} lines; give at least 2, better 500.")
     return pairs[[TEXT, RESPONSE]]

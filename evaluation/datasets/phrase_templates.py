@@ -1,7 +1,7 @@
-"""Sentences around a noun phrase, and where in them it stands: for a masked model's likelihood of the phrase alone.
+"""Sentences with the position of their noun phrase, so that a masked model scores only the phrase.
 
 Source: paper 002 (Smith et al. 2022), appendix B.1, Table 7 and footnote 6, with templates of SEAT (May et al. 2019).
-The paper draws 500,000 sentences at random; here each phrase stands once in each template.
+The paper samples 500,000 sentences; here each phrase is in each template once.
 """
 
 import re
@@ -21,10 +21,10 @@ ARTICLE = re.compile(r"an? ", re.IGNORECASE)
 
 
 def load_phrase_templates(path: Path = SHIPPED) -> tuple[str, ...]:
-    """Return the templates of a YAML file, a list of sentences with one slot each; by default those of the paper.
+    """Return the templates of a YAML file, a list of sentences with one slot each; by default, the paper's templates.
 
     Raises:
-        InputError: the file cannot be read, is no list of sentences, or a sentence stands twice or has not one slot.
+        InputError: the file cannot be read or is no list of sentences, or a sentence is repeated or lacks its one slot.
     """
     templates = read_yaml(path, "phrase_templates")
     if not isinstance(templates, list) or not templates:
@@ -33,35 +33,38 @@ def load_phrase_templates(path: Path = SHIPPED) -> tuple[str, ...]:
         slots = re.findall(r"\{.*?\}|[{}]", template) if isinstance(template, str) else []
         if slots not in ([SINGULAR_SLOT], [PLURAL_SLOT]):
             raise InputError(
-                f"phrase_templates: {path}: {template!r} is not a sentence with one slot; write {SINGULAR_SLOT} or "
-                f"{PLURAL_SLOT} in it once."
+                f"phrase_templates: {path}: {template!r} is not a sentence with one slot; insert {SINGULAR_SLOT} or "
+                f"{PLURAL_SLOT} once."
             )
         if templates.count(template) > 1:
-            raise InputError(f"phrase_templates: {path}: {template!r} stands twice; leave one out.")
+            raise InputError(f"phrase_templates: {path}: {template!r} occurs twice; leave one out.")
     return tuple(templates)
 
 
-def phrase_sentences(taxonomy: Taxonomy, templates: tuple[str, ...] | None = None) -> pd.DataFrame:
-    """Return each noun phrase with a noun in each template, with the characters to be scored.
+def make_phrase_sentences(taxonomy: Taxonomy, templates: tuple[str, ...] | None = None) -> pd.DataFrame:
+    """Return each noun phrase that has a noun in each template, with the span of characters to score.
 
     The columns are `holistic_bias.COLUMNS`, span_start and span_end; text[span_start:span_end] is the phrase without
-    its article ("tall guy" in "This is a tall guy.", as in the paper). A phrase at the start of the sentence has a
-    capital letter.
+    its article ("tall guy" in "This is a tall guy.", as in the paper). A phrase at the start of a sentence is
+    capitalized.
 
     Args:
-        taxonomy: an edition of HolisticBias, whose templates are not used.
-        templates: sentences with one slot each; by default the paper's.
+        taxonomy: an edition of HolisticBias; its templates are not used.
+        templates: sentences with one slot each; by default, the paper's.
     """
     texts = load_phrase_templates() if templates is None else templates
     templates = tuple(Template(text, must_be_noun=True) for text in texts)
     rows = generate_prompts(replace(taxonomy, templates=templates)).to_pandas()
-    spans = [_placed(*row) for row in zip(rows[TEMPLATE], rows["noun_phrase"], rows["plural_noun_phrase"], strict=True)]
+    spans = [
+        _fill_template(*row)
+        for row in zip(rows[TEMPLATE], rows["noun_phrase"], rows["plural_noun_phrase"], strict=True)
+    ]
     rows[TEXT], rows[SPAN_START], rows[SPAN_END] = (list(column) for column in zip(*spans, strict=True))
     return rows
 
 
-def _placed(template: str, singular: str, plural: str) -> tuple[str, int, int]:
-    """Return the sentence, and where its noun phrase begins, after its article, and ends."""
+def _fill_template(template: str, singular: str, plural: str) -> tuple[str, int, int]:
+    """Return the sentence, and the start and end of its noun phrase without the article."""
     slot, phrase = (SINGULAR_SLOT, singular) if SINGULAR_SLOT in template else (PLURAL_SLOT, plural)
     start = template.index(slot)
     article = ARTICLE.match(phrase) if slot == SINGULAR_SLOT else None

@@ -1,4 +1,4 @@
-"""Prompts and personas from files: the user's own, or the personas that ship with the project."""
+"""Read files of prompts and personas."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,13 +23,13 @@ from evenhand.evaluation.datasets.table_files import check_header, read_json_col
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.results import PERSONA, PROMPT_ID, RESPONSE, TEXT
 
-REPEATS = "repeats"  # column of a prompts file: how many responses to each row
+REPEATS = "repeats"  # column of a prompts file: number of responses to each row
 CONTROL_TAG = "control_tag"  # column of a file of responses
 PERSONAS = Path(__file__).resolve().parent / "data" / "personas.txt"
 
 
 def load_personas(path: Path | None = None) -> tuple[str, ...]:
-    """Return the personas of a file (ours by default): paragraphs of two lines, with an empty line between them.
+    """Return the personas of a file, by default the shipped one: paragraphs of two lines.
 
     Raises:
         InputError: the file cannot be read, repeats a persona, or one is not two lines long.
@@ -48,14 +48,14 @@ def load_personas(path: Path | None = None) -> tuple[str, ...]:
             persona = "\n".join(lines)
             if len(lines) != 2:
                 raise InputError(
-                    f"{path}: the persona above line {number} is {format_value(persona)}; write two, then none."
+                    f"{path}: the persona above line {number} is {format_value(persona)}; write two lines."
                 )
             if persona in personas:
                 raise InputError(f"{path}: the persona above line {number} repeats {persona!r}; leave one out.")
             personas.append(persona)
             lines = []
     if not personas:
-        raise InputError(f"{path} holds no persona; write two lines for each, with an empty line between them.")
+        raise InputError(f"{path} has no persona; write two lines for each, with an empty line between them.")
     return tuple(personas)
 
 
@@ -63,34 +63,34 @@ def read_prompts(path: Path, per_cell: int = 1) -> Dataset:
     """Return the prompts of a user's Parquet, CSV or JSONL file, a row for each response to collect.
 
     The columns text, template, axis and descriptor are required, with text in every row. Each row is repeated by its
-    column `repeats`, else `per_cell` times. Without a column `prompt_id`, ids are computed; the repeats of a given id
-    are "a", "a#2", …. Without a column `persona`, it is "". Other columns are kept.
+    column `repeats`, else `per_cell` times. Without a column `prompt_id`, ids are computed; the repeats of an id "a"
+    are "a", "a#2", …. Without a column `persona`, it is "". All other columns are returned too.
 
-    The rows of a cell are treated as independent draws. If each of n sentences is equally frequent in every cell they
-    are not independent, and FGB* is too low by the variance of the sentences' mean styles over n − 1.
+    The rows of a cell are treated as independent samples. If n sentences are equally frequent in every cell, they are
+    not independent, and FGB* is too low by the variance of the sentences' mean styles over n − 1.
 
     Raises:
-        InputError: the file cannot be read, a column is missing, a required value is empty or not text, a prompt_id is
-            there twice, or a number of repeats is not a whole number from 1.
+        InputError: the file cannot be read, a column is missing, a required value is empty or not text, a prompt_id
+            occurs twice, or a number of repeats is not a whole number from 1.
     """
     columns = read_columns(path, "prompts")
     require_columns(list(columns), REQUIRED_COLUMNS, str(path))
     check_texts(columns, path)
-    return build_prompts(_repeated(columns, per_cell, path), path)
+    return build_prompts(_repeat_rows(columns, per_cell, path), path)
 
 
 def check_texts(columns: Mapping[str, list], path: Path) -> None:
     """Check that the text columns of a prompts file have text in every row, and that each prompt_id is unique.
 
     Raises:
-        InputError: a value is not text, a prompt_id is there twice, or the file has no rows.
+        InputError: a value is not text, a prompt_id occurs twice, or the file has no rows.
     """
     if not len(columns[TEXT]):
         raise InputError(f"{path} has no rows; write one for each prompt.")
     for name in (*REQUIRED_COLUMNS, PROMPT_ID, PERSONA):
         for row, value in enumerate(columns.get(name, ()), start=1):
             if not isinstance(value, str) or not (value.strip() or name == PERSONA):
-                raise InputError(f"{path}: column {name}, row {row} is {value!r}; write text there.")
+                raise InputError(f"{path}: column {name}, row {row} is {value!r}; write text.")
     first: dict[str, int] = {}
     for row, prompt_id in enumerate(columns.get(PROMPT_ID, ()), start=1):
         if (first_row := first.setdefault(prompt_id, row)) != row:
@@ -105,22 +105,22 @@ def build_prompts(columns: Mapping[str, list], path: Path) -> Dataset:
     """
     keys = [columns[name] for name in REQUIRED_COLUMNS]
     personas = columns.get(PERSONA, [""] * len(keys[0]))
-    before = cumcount(zip(*keys, personas, strict=True))
-    ids = columns.get(PROMPT_ID) or compute_prompt_ids(keys, personas, before, [NO_VARIATION] * len(personas))
+    occurrences = cumcount(zip(*keys, personas, strict=True))
+    ids = columns.get(PROMPT_ID) or compute_prompt_ids(keys, personas, occurrences, [NO_VARIATION] * len(personas))
     try:
         return Dataset(with_id_columns(pa.table(dict(columns)), ids, personas))
     except pa.ArrowException as error:
         raise InputError(f"{path}: a column has values of several types ({error}); write one type.") from None
 
 
-def _repeated(columns: Mapping[str, list], per_cell: int, path: Path) -> dict[str, list]:
+def _repeat_rows(columns: Mapping[str, list], per_cell: int, path: Path) -> dict[str, list]:
     """Return the columns with each row repeated by its `repeats`, else `per_cell` times (`read_prompts`)."""
     n = len(columns[TEXT])
     times = columns.get(REPEATS, [per_cell] * n)
     for row, value in enumerate(times, start=1):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise InputError(f"{path}: column {REPEATS}, row {row} is {value!r}; write a whole number from 1 on.")
-    check_row_count(sum(times), f"{path}: {REPEATS}, or else per_cell {per_cell:,},")
+    check_row_count(sum(times), f"{path}: {REPEATS}, else per_cell {per_cell:,},")
     rows = np.repeat(np.arange(n), times).tolist()
     repeated = {name: [values[row] for row in rows] for name, values in columns.items() if name != REPEATS}
     if ids := repeated.get(PROMPT_ID):
@@ -128,8 +128,8 @@ def _repeated(columns: Mapping[str, list], per_cell: int, path: Path) -> dict[st
     return repeated
 
 
-def read_columns(path: Path, what: str) -> dict[str, list]:
-    """Return the columns of a Parquet, CSV or JSONL file; `what` it contains is named in errors.
+def read_columns(path: Path, content: str) -> dict[str, list]:
+    """Return the columns of a Parquet, CSV or JSONL file; `content` is a noun for errors ("prompts").
 
     Raises:
         InputError: the file cannot be read, or has another suffix.
@@ -142,12 +142,12 @@ def read_columns(path: Path, what: str) -> dict[str, list]:
         if path.suffix == ".jsonl":
             return read_json_columns(path)
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise InputError(f"{path} cannot be read as {what} ({error}); give a Parquet, CSV or JSONL file.") from None
-    raise InputError(f"{path}: {path.suffix!r} is no format for {what}; give a .parquet, .csv or .jsonl file.")
+        raise InputError(f"{path} cannot be read as {content} ({error}); give a Parquet, CSV or JSONL file.") from None
+    raise InputError(f"{path}: {path.suffix!r} is no format for {content}; give a .parquet, .csv or .jsonl file.")
 
 
 def _read_csv(path: Path) -> pa.Table:
-    """Return the table of a CSV file; known columns are text, so that an axis "null" or a noun "1" is kept."""
+    """Return the table of a CSV file; known columns are strings, as an axis "null" or a noun "1"."""
     text_columns = (*REQUIRED_COLUMNS, *PHRASE_COLUMNS, PROMPT_ID, PERSONA, RESPONSE, CONTROL_TAG)
     convert = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(text_columns, pa.string()))
     parse = pyarrow.csv.ParseOptions(newlines_in_values=True)

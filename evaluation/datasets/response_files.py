@@ -1,4 +1,4 @@
-"""Responses from elsewhere (an API, another server, logs): files of prompts are written, files of responses read."""
+"""Write files of prompts, and read files of responses to them from any source, such as an API or logs."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -14,9 +14,9 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.runs.files import atomic_write
 
-UNSPECIFIED = "(unspecified)"  # the template or axis of prompts whose file has none
-PROMPT, SYSTEM, REPEAT = "prompt", "system", "repeat"  # columns that are written, to be sent unchanged
-MAX_IDS_SHOWN = 3  # in an error, of each kind
+UNSPECIFIED = "(unspecified)"  # the default template and axis
+PROMPT, SYSTEM, REPEAT = "prompt", "system", "repeat"  # columns of a file of prompts
+MAX_IDS_SHOWN = 3  # in an error, for each problem
 WRITERS: Mapping[str, Callable[[pd.DataFrame, Path], Any]] = {
     ".parquet": lambda rows, path: rows.to_parquet(path, index=False),
     ".csv": lambda rows, path: rows.to_csv(path, index=False),
@@ -25,40 +25,35 @@ WRITERS: Mapping[str, Callable[[pd.DataFrame, Path], Any]] = {
 
 
 def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> None:
-    """Write the prompts to be answered, a row for each response, as Parquet, CSV or JSONL by the file's suffix.
+    """Write a file of prompts, a row for each response to collect, as Parquet, CSV or JSONL by its suffix.
 
-    Columns: prompt_id; repeat, the number of this row among rows with an equal message, from 1; prompt, the user's
-    message with persona and control tag, to be sent unchanged; system, the system message or ""; all other columns of
-    the prompts; control_tag.
+    Columns: prompt_id; repeat, the number of the row among rows with the same message, from 1; prompt, the complete
+    user message with persona and control tag; system, the system message or ""; the other columns of the prompts;
+    control_tag.
 
     Raises:
         InputError: the file exists, has another suffix, or cannot be written.
     """
     if path.suffix not in WRITERS:
-        raise InputError(f"write_prompts: {path}: {path.suffix!r} is no format for prompts; give {_suffixes()}.")
+        raise InputError(
+            f"write_prompts: {path}: {path.suffix!r} is no format for prompts; give a {', '.join(WRITERS)} file."
+        )
     if path.exists():
-        raise InputError(f"write_prompts: {path} is there already, and may have responses; give another file.")
-    sent = [f"{persona}\n{text}{tag}" if persona else f"{text}{tag}" for persona, text in _pairs(prompts)]
-    repeat = [n + 1 for n in cumcount(sent)]
-    first = {PROMPT_ID: prompts[PROMPT_ID], REPEAT: repeat, PROMPT: sent, SYSTEM: system}
+        raise InputError(f"write_prompts: {path} exists and may have responses; give another file.")
+    personas_and_texts = zip(prompts[PERSONA], prompts[TEXT], strict=True)
+    messages = [f"{persona}\n{text}{tag}" if persona else f"{text}{tag}" for persona, text in personas_and_texts]
+    repeat = [n + 1 for n in cumcount(messages)]
+    first_columns = {PROMPT_ID: prompts[PROMPT_ID], REPEAT: repeat, PROMPT: messages, SYSTEM: system}
     rows = prompts.drop(columns=[PROMPT_ID]).assign(**{CONTROL_TAG: tag})
     with atomic_write(path) as temporary:
-        WRITERS[path.suffix](pd.DataFrame(first).join(rows), temporary)
-
-
-def _pairs(prompts: pd.DataFrame) -> Any:
-    return zip(prompts[PERSONA], prompts[TEXT], strict=True)
-
-
-def _suffixes() -> str:
-    return f"a file that ends in {', '.join(WRITERS)}"
+        WRITERS[path.suffix](pd.DataFrame(first_columns).join(rows), temporary)
 
 
 def read_responses(path: Path) -> dict[str, list]:
-    """Return the columns of a file of responses; a response that is null is "".
+    """Return the columns of a file of responses; null responses become "".
 
-    The file has the column response, and either prompt_id from a file of `write_prompts` or its own prompts: text,
-    descriptor, and optionally template, axis and persona.
+    The file has the column response and either prompt_id, from a file of `write_prompts`, or prompts: text, descriptor,
+    and optionally template, axis and persona.
 
     Raises:
         InputError: the file cannot be read, columns are missing, or a response is not text.
@@ -82,7 +77,7 @@ def read_responses(path: Path) -> dict[str, list]:
 def prompts_from_responses(columns: Mapping[str, list], path: Path) -> Dataset:
     """Return the prompts in a file of responses, with the column response.
 
-    Rows are sorted by the columns that shape their ids, so that two files with the same prompts have the same order.
+    Rows are sorted by the columns in their ids, so that two files with the same prompts have the same order.
 
     Raises:
         InputError: a column has values of several types.
@@ -96,27 +91,27 @@ def match_responses(columns: Mapping[str, list], prompt_ids: Sequence[str], path
     """Return the response to each prompt id, in the order of `prompt_ids`.
 
     Raises:
-        InputError: some ids have no row, several rows, or belong to no prompt; the error counts all of them.
+        InputError: some prompts have no row or several rows, or some ids are unknown; the error counts them.
     """
     counts, known = Counter(map(str, columns[PROMPT_ID])), set(prompt_ids)
-    wrong = {
+    wrong_ids = {
         "without a row": [prompt_id for prompt_id in prompt_ids if prompt_id not in counts],
         "with several rows": [prompt_id for prompt_id, count in counts.items() if count > 1],
         "unknown": [prompt_id for prompt_id in counts if prompt_id not in known],
     }
-    problems = [f"{len(ids):,} {problem} ({_listed(ids)})" for problem, ids in wrong.items() if ids]
+    problems = [f"{len(ids):,} {problem} ({_list_ids(ids)})" for problem, ids in wrong_ids.items() if ids]
     if problems:
         raise InputError(
-            f"responses: {path} does not answer each of {len(prompt_ids):,} prompts once: of its {PROMPT_ID}s "
-            f"{'; '.join(problems)}. Write an empty response for each that is missing, and measure with the settings "
-            "(prompts, seed, split) that the prompts were written with."
+            f"responses: {path} needs one row for each of {len(prompt_ids):,} prompts, but {PROMPT_ID}s are "
+            f"{'; '.join(problems)}. Add an empty response for each missing one, and measure with the settings "
+            "(prompts, seed, split) of the run that wrote the prompts."
         )
     responses = dict(zip(map(str, columns[PROMPT_ID]), columns[RESPONSE], strict=True))
     return [responses[prompt_id] for prompt_id in prompt_ids]
 
 
 def resolve_control_tag(columns: Mapping[str, list], setting: str | None, path: Path) -> str:
-    """Return the control tag of the file's responses, else the tag of the setting, else "".
+    """Return the control tag in the file, else the tag in the settings, else "".
 
     Raises:
         InputError: the file has several tags, or its tag differs from the setting.
@@ -124,12 +119,16 @@ def resolve_control_tag(columns: Mapping[str, list], setting: str | None, path: 
     tags = {value or "" for value in columns.get(CONTROL_TAG, ())} or {setting or ""}
     if len(tags) > 1:
         listed = ", ".join(map(repr, sorted(tags)))
-        raise InputError(f"responses: {path}: {CONTROL_TAG} is {listed}; measure the responses under each apart.")
+        raise InputError(
+            f"responses: {path}: {CONTROL_TAG} is {listed}; measure the responses to each tag in another run."
+        )
     (tag,) = tags
     if setting is not None and tag != setting:
-        raise InputError(f"control_tag: {setting!r}, but {tag!r} in {path}; leave it out here, or correct the file.")
+        raise InputError(
+            f"control_tag: {setting!r}, but {tag!r} in {path}; leave the setting out, or correct the file."
+        )
     return tag
 
 
-def _listed(ids: Sequence[str]) -> str:
+def _list_ids(ids: Sequence[str]) -> str:
     return ", ".join(ids[:MAX_IDS_SHOWN]) + (", …" if len(ids) > MAX_IDS_SHOWN else "")

@@ -1,8 +1,8 @@
-"""Sentence pairs: two sentences that differ in who is spoken of, `more` the one that fits a stereotype more.
+"""Sentence pairs: two sentences about different groups, of which `more` agrees with a stereotype more than `less`.
 
-Sources: CrowS-Pairs (Nangia et al. 2020, github.com/nyu-mll/crows-pairs) and its translation with names in the place of
+Sources: CrowS-Pairs (Nangia et al. 2020, github.com/nyu-mll/crows-pairs) and its translation with names instead of
 pronouns (paper 001, §3.1, github.com/VSteinborn/s_jsd-multilingual-bias), both at pinned commits and under
-CC-BY-SA-4.0; or a CSV or JSONL file of the user's.
+CC-BY-SA-4.0; or a user's CSV or JSONL file.
 """
 
 import csv
@@ -21,7 +21,7 @@ CROWS_PAIRS = "https://raw.githubusercontent.com/nyu-mll/crows-pairs/8aaac11c485
 S_JSD = (
     "https://raw.githubusercontent.com/VSteinborn/s_jsd-multilingual-bias/b10302047b55043004a0280f8c2f63236ccea878/data"
 )
-# The SHA-256 of each file at its commit, by the name of the set.
+# SHA-256 of each file at its commit.
 CROWS_PAIRS_SHA256 = "dfb36986ce0502abbaf7055b9176da3d08d48e07df1251991b5dfbcbceab9d0c"
 S_JSD_SHA256 = {
     "ar": "172a8ad57c5b25647cd91affa7e3472d06dcdcbd783a129aa38dfd148a9c8665",
@@ -38,39 +38,33 @@ S_JSD_SHA256 = {
 SETS = ("crows_pairs", *(f"s_jsd_{language}" for language in S_JSD_SHA256))
 
 COLUMNS = (PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS)
-# The column names of ours and of the published files; the first column of CrowS-Pairs has none.
+# Our column names, and the names in CrowS-Pairs, whose first column has no name, and in the files of paper 001.
 KNOWN_COLUMNS = (
     {name: name for name in COLUMNS},
-    {
-        MORE: "sent_more",
-        LESS: "sent_less",
-        PAIR_ID: "",
-        BIAS_TYPE: "bias_type",
-        DIRECTION: "stereo_antistereo",
-    },
+    {MORE: "sent_more", LESS: "sent_less", PAIR_ID: "", BIAS_TYPE: "bias_type", DIRECTION: "stereo_antistereo"},
     {MORE: "A_x", LESS: "B_x", PAIR_ID: "ID", DIRECTION: "stereo_antistereo"},
 )
-MISSING_SIDE = "a side is missing"
+MISSING_SENTENCE = "a sentence is missing"
 
 
 def resolve_pairs_file(source: str) -> Path:
-    """Return the local file of a set by its name (downloaded once, its content checked), or the path itself.
+    """Return the path of a published set, downloaded if it is not in the cache, or the path of a user's file.
 
     Raises:
-        InputError: neither a known set nor a file; or the download failed.
+        InputError: `source` is neither a known set nor a file, or the download fails.
     """
     if source in SETS:
-        instead = "give the path of the file with --sentence_pairs.pairs."
+        fix = "give the path of the file with --sentence_pairs.pairs."
         if source == "crows_pairs":
             name, url, sha256 = "crows_pairs_anonymized.csv", CROWS_PAIRS, CROWS_PAIRS_SHA256
         else:
             language = source.removeprefix("s_jsd_")
             name, url, sha256 = f"cps_translated_{language}_formatted.csv", S_JSD, S_JSD_SHA256[language]
-        return fetch_pinned_file(f"{url}/{name}", sha256, f"sentence_pairs/{name}", instead)
+        return fetch_pinned_file(f"{url}/{name}", sha256, f"sentence_pairs/{name}", fix)
     path = Path(source).expanduser()
     if not path.is_file():
         if path.suffix in (".csv", ".jsonl"):
-            raise InputError(f"pairs: there is no file {source}; give a CSV or JSONL file, or {', '.join(SETS)}.")
+            raise InputError(f"pairs: {source} does not exist; give a CSV or JSONL file, or {', '.join(SETS)}.")
         raise unknown_name("pairs", source, SETS)
     return path
 
@@ -78,57 +72,56 @@ def resolve_pairs_file(source: str) -> Path:
 def read_pairs(path: Path, columns: Mapping[str, str] | None = None) -> pd.DataFrame:
     """Return one row per pair: pair_id, bias_type, direction, more, less and left_out (a reason, or None).
 
-    A pair of which a side is missing is kept and left out. Without their columns, `pair_id` is the number of the row,
-    `bias_type` and `direction` are "".
+    A pair with a missing sentence has a row with the reason in left_out. By default, `pair_id` is the number of the
+    row, and `bias_type` and `direction` are "".
 
     Args:
         path: a CSV or JSONL file in UTF-8, with the columns of CrowS-Pairs, of paper 001's files, or ours.
-        columns: the file's own columns, {"more": …, "less": …, "bias_type": …, "direction": …, "pair_id": …}.
+        columns: our column name → the file's, for any of "more", "less", "bias_type", "direction" and "pair_id".
 
     Raises:
-        InputError: the file cannot be read or is not UTF-8; a column is missing; a sentence is blank; a pair_id stands
-            twice; no pair has both sides.
+        InputError: the file cannot be read or is not UTF-8, a column is missing, a sentence is blank, a pair_id occurs
+            twice, or no pair has both sentences.
     """
-    rows = _read(path)
-    if not rows:
+    content = _read_columns(path)
+    if not content:
         raise InputError(f"{path} is empty; write a header, and a row for each pair.")
-    names = _columns(path, list(rows), columns or {})
-    n = len(rows[names[MORE]])
+    names = _resolve_columns(path, list(content), columns or {})
+    n = len(content[names[MORE]])
     if not n:
         raise InputError(f"{path} has no rows; write one for each pair.")
-    found = {name: rows[names[name]] if name in names else [None] * n for name in COLUMNS}
+    pairs = {name: content[names[name]] if name in names else [None] * n for name in COLUMNS}
     for name in (MORE, LESS):
-        for row, text in enumerate(found[name], start=1):
+        for row, text in enumerate(pairs[name], start=1):
             if text is not None and not (isinstance(text, str) and text.strip()):
                 raise InputError(f"{path}: {names[name]}, row {row} is {text!r}; write a sentence, or leave it out.")
     for name in (PAIR_ID, BIAS_TYPE, DIRECTION):
-        found[name] = ["" if value is None else str(value) for value in found[name]]
+        pairs[name] = ["" if value is None else str(value) for value in pairs[name]]
     if PAIR_ID not in names:
-        found[PAIR_ID] = [str(row) for row in range(1, n + 1)]
-    repeated = [name for name, count in Counter(found[PAIR_ID]).items() if count > 1]
-    if repeated:
-        raise InputError(f"{path}: {names[PAIR_ID]} {repeated[0]!r} stands twice; change one.")
-    missing = [more is None or less is None for more, less in zip(found[MORE], found[LESS], strict=True)]
-    if all(missing):
+        pairs[PAIR_ID] = [str(row) for row in range(1, n + 1)]
+    if repeated := [name for name, count in Counter(pairs[PAIR_ID]).items() if count > 1]:
+        raise InputError(f"{path}: {names[PAIR_ID]} {repeated[0]!r} occurs twice; change one.")
+    is_missing = [more is None or less is None for more, less in zip(pairs[MORE], pairs[LESS], strict=True)]
+    if all(is_missing):
         raise InputError(f"{path}: no row has both {names[MORE]} and {names[LESS]}; write both sentences of a pair.")
-    found[LEFT_OUT] = [MISSING_SIDE if one else None for one in missing]
-    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in found.items()})
+    pairs[LEFT_OUT] = [MISSING_SENTENCE if missing else None for missing in is_missing]
+    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in pairs.items()})
 
 
 def perturb(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Return the pairs with the last character of each sentence removed, most often its full stop (001, Table 3)."""
-    shorter = {side: [text and text[:-1] for text in pairs[side]] for side in (MORE, LESS)}
-    return pairs.assign(**{side: pd.Series(texts, dtype=object) for side, texts in shorter.items()})
+    """Return the pairs without the last character of each sentence, usually the full stop (001, Table 3)."""
+    texts = {name: [text and text[:-1] for text in pairs[name]] for name in (MORE, LESS)}
+    return pairs.assign(**{name: pd.Series(values, dtype=object) for name, values in texts.items()})
 
 
-def _read(path: Path) -> dict[str, list]:
-    """Return the columns as they are, what is missing as None."""
+def _read_columns(path: Path) -> dict[str, list]:
+    """Return the columns of a file, with None for missing values."""
     try:
         if path.suffix == ".jsonl":
             return read_json_columns(path)
         if path.suffix == ".csv":
             columns = parse_csv(path.read_bytes().decode("utf-8-sig"))
-            # An empty field is missing; "None" and "null" are words that a sentence can consist of.
+            # Only empty fields are missing: "None" and "null" can be sentences.
             return {name: [field or None for field in fields] for name, fields in columns.items()}
     except (OSError, ValueError, csv.Error) as error:
         raise InputError(
@@ -137,21 +130,21 @@ def _read(path: Path) -> dict[str, list]:
     raise InputError(f"{path}: {path.suffix!r} is no format for sentence pairs; give a .csv or .jsonl file.")
 
 
-def _columns(path: Path, present: list[str], own: Mapping[str, str]) -> dict[str, str]:
-    """Return our column names and the file's names for them, as far as it has them."""
-    for name in own:
+def _resolve_columns(path: Path, present: list[str], columns: Mapping[str, str]) -> dict[str, str]:
+    """Return our column name → the file's, for the columns that the file has."""
+    for name in columns:
         if name not in COLUMNS:
             raise unknown_name("columns", name, COLUMNS)
-    plain = {name: name for name in (MORE, LESS)}
-    known = next((names for names in KNOWN_COLUMNS if {names[MORE], names[LESS]} <= {*present}), plain)
-    names = {name: column for name, column in known.items() if column in present} | dict(own)
+    default = {name: name for name in (MORE, LESS)}
+    known = next((names for names in KNOWN_COLUMNS if {names[MORE], names[LESS]} <= {*present}), default)
+    names = {name: column for name, column in known.items() if column in present} | dict(columns)
     for name in (MORE, LESS):
         if name not in names:
             raise InputError(
-                f"{path} has no column for {name!r}, only {', '.join(present)}; name them by "
+                f"{path} has no column for {name!r}, only {', '.join(present)}; name the columns by "
                 "--sentence_pairs.columns '{more: …, less: …}'."
             )
     for name, column in names.items():
         if column not in present:
-            raise InputError(f"columns: {path} has no column {column!r} for {name!r}; there are {', '.join(present)}.")
+            raise InputError(f"columns: {path} has no column {column!r} for {name!r}, only {', '.join(present)}.")
     return names

@@ -1,7 +1,7 @@
-"""Files of style clusters: which styles, labels of a classifier, are of one kind."""
+"""Style cluster files: named sets of similar styles, which are labels of the style classifier."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -11,30 +11,16 @@ CLUSTERS = Path(__file__).resolve().parent / "data" / "style_clusters"
 
 
 def load_style_clusters(name_or_path: str, labels: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Return each cluster's members as indices into `labels`, from a shipped file's name or a JSON file's path.
+    """Return cluster → indices into `labels`, from the name of a shipped file or the path of a JSON file.
 
-    The file maps a cluster to the names of its styles. A style is the label of that name, or the label that has that
-    name before a gloss in parentheses: "Compassionate" is "Compassionate (Sympathetic, Warm)".
+    The file maps a cluster to the names of its styles. A name matches a label that is equal, or equal up to a gloss in
+    parentheses: "Compassionate" matches "Compassionate (Sympathetic, Warm)".
 
     Raises:
-        InputError: there is no such file, it is not of that form, or a style is not (or not uniquely) a label.
+        InputError: the file does not exist, is not of this format, or a style matches no label or several.
 
-    >>> labels = [
-    ...     "grief",
-    ...     "caring",
-    ...     "remorse",
-    ...     "sadness",
-    ...     "curiosity",
-    ...     "confusion",
-    ...     "surprise",
-    ...     "anger",
-    ...     "annoyance",
-    ...     "disapproval",
-    ...     "disgust",
-    ...     "love",
-    ...     "admiration",
-    ...     "approval",
-    ... ]
+    >>> labels = "grief caring remorse sadness curiosity confusion surprise anger annoyance disapproval disgust love"
+    >>> labels = [*labels.split(), "admiration", "approval"]
     >>> load_style_clusters("go_emotions", labels)["SYMPATHY"]  # sadness, grief, remorse
     (3, 0, 2)
     """
@@ -51,7 +37,9 @@ def load_style_clusters(name_or_path: str, labels: Sequence[str]) -> dict[str, t
         isinstance(styles, list) and styles and all(isinstance(style, str) for style in styles)
         for styles in clusters.values()
     ):
-        raise InputError(f'style_clusters: {path} must map names to lists of styles, as in {{"ENVY": ["Envious"]}}.')
+        raise InputError(
+            f'style_clusters: {path} must map cluster names to lists of styles, as in {{"ENVY": ["Envious"]}}.'
+        )
     return {
         cluster: tuple(dict.fromkeys(_label_index(cluster, style, labels) for style in styles))
         for cluster, styles in clusters.items()
@@ -61,18 +49,15 @@ def load_style_clusters(name_or_path: str, labels: Sequence[str]) -> dict[str, t
 def _label_index(cluster: str, style: str, labels: Sequence[str]) -> int:
     if style in labels:
         return labels.index(style)
-    found = [index for index, label in enumerate(labels) if label.partition(" (")[0] == style]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        several = ", ".join(repr(labels[index]) for index in found)
-        raise InputError(f"style_clusters: {style!r} in {cluster} could be {several}; write the whole label.")
-    raise InputError(
-        f"style_clusters: {style!r} in {cluster} is not a label of the style classifier{_closest(style, labels)}; "
-        "give the clusters of this classifier's label set."
-    )
-
-
-def _closest(style: str, labels: Iterable[str]) -> str:
+    matches = [index for index, label in enumerate(labels) if label.partition(" (")[0] == style]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        listed = ", ".join(repr(labels[index]) for index in matches)
+        raise InputError(f"style_clusters: {style!r} in {cluster} could be {listed}; write the whole label.")
     close = get_close_matches(style, labels, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    raise InputError(
+        f"style_clusters: {style!r} in {cluster} is not a label of the style classifier{hint} Give clusters of its "
+        "labels."
+    )

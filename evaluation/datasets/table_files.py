@@ -19,7 +19,7 @@ def parse_csv(text: str, delimiter: str = ",") -> dict[str, list[str]]:
     """Return the columns of a CSV text with a header; {} for an empty text, and no rows for blank lines.
 
     Raises:
-        ValueError, csv.Error: the text is not CSV, a row and the header differ in length, or a column is there twice.
+        ValueError, csv.Error: the text is not CSV, a row and the header differ in length, or a column occurs twice.
     """
     header, *rows = [
         row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True) if row

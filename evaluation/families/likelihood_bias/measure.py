@@ -12,7 +12,7 @@ import pandas as pd
 from datasets import Dataset
 
 from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
-from evenhand.evaluation.datasets.phrase_templates import SPAN_END, SPAN_START, phrase_sentences
+from evenhand.evaluation.datasets.phrase_templates import SPAN_END, SPAN_START, make_phrase_sentences
 from evenhand.evaluation.datasets.prompts import sample_descriptors, select_prompts
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
@@ -66,7 +66,9 @@ def _likelihoods(run: Run, config: MeasureConfig) -> pd.DataFrame:
     model = replace(config.model, name=config.resolve_name(config.model.name, "model"))
     taxonomy, masked = load_taxonomy(config.prompts.dataset), model.server is None and is_masked_lm(model)
     prompts = (
-        Dataset.from_pandas(phrase_sentences(taxonomy), preserve_index=False) if masked else generate_prompts(taxonomy)
+        Dataset.from_pandas(make_phrase_sentences(taxonomy), preserve_index=False)
+        if masked
+        else generate_prompts(taxonomy)
     )
     prompts = sample_descriptors(
         select_prompts(prompts, **config.prompts.active_filters()), config.prompts.descriptors, config.seed

@@ -1,4 +1,4 @@
-"""Pinned downloads: checked, kept once, and refused with a way out."""
+"""Pinned downloads: SHA-256, cache and errors."""
 
 import hashlib
 from pathlib import Path
@@ -10,7 +10,7 @@ from requests.exceptions import ConnectionError as NoConnection
 from evenhand.evaluation.datasets import downloads
 from evenhand.evaluation.errors import InputError
 
-CONTENT = b"what was pinned"
+CONTENT = b"pinned content"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
@@ -21,7 +21,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def serve(monkeypatch, content):
-    """Answer every request with `content`, or raise it; return the list of requested addresses."""
+    """Make each download write `content`, or raise it, and return the list of requested URLs."""
     requested = []
 
     def download(self, url, output_file, pooch):
@@ -41,31 +41,31 @@ def test_a_file_is_downloaded_once(cache, monkeypatch):
         assert path == cache / "evenhand" / "folder" / "file"
         assert path.read_bytes() == CONTENT
     assert requested == ["https://host/file"]
-    assert [item.name for item in path.parent.iterdir()] == ["file"]  # nothing temporary is left
+    assert [item.name for item in path.parent.iterdir()] == ["file"]  # no temporary file
 
 
 def test_a_damaged_copy_is_downloaded_again(cache, monkeypatch):
     requested = serve(monkeypatch, CONTENT)
     path = downloads.fetch_pinned_file("https://host/file", SHA256, "file", "do it by hand.")
-    path.write_bytes(b"what was pin")
+    path.write_bytes(b"pinned con")
     assert downloads.fetch_pinned_file("https://host/file", SHA256, "file", "do it by hand.").read_bytes() == CONTENT
     assert len(requested) == 2
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"something else", "not the pinned .*but got"), (NoConnection("no route"), "cannot be downloaded .*no route")],
+    [(b"something else", "pinned .*but got"), (NoConnection("no route"), "no route")],
 )
-def test_what_is_not_the_pinned_file_is_not_kept(cache, monkeypatch, content, message):
+def test_a_failed_download_leaves_no_file(cache, monkeypatch, content, message):
     serve(monkeypatch, content)
     with pytest.raises(InputError, match=f"https://host/file .*{message}.*do it by hand"):
         downloads.fetch_pinned_file("https://host/file", SHA256, "file", "do it by hand.")
     assert not (cache / "evenhand" / "file").exists()
 
 
-def test_a_cache_that_cannot_be_written_names_its_setting(tmp_path, monkeypatch):
+def test_an_unwritable_cache_raises_with_its_variable(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     serve(monkeypatch, CONTENT)
-    with pytest.raises(InputError, match="set XDG_CACHE_HOME to a writable folder"):
+    with pytest.raises(InputError, match="XDG_CACHE_HOME"):
         downloads.fetch_pinned_file("https://host/file", SHA256, "file", "do it by hand.")

@@ -1,11 +1,11 @@
-"""Sentences of a masked model's likelihoods: each span by hand, counts, capitals, files that cannot be used."""
+"""Sentences for a masked model's likelihoods: spans derived by hand, counts, capitals and invalid files."""
 
 from dataclasses import replace
 
 import pytest
 
 from evenhand.evaluation.datasets.holistic_bias import COLUMNS, Descriptor, Noun, Standalone, load_taxonomy
-from evenhand.evaluation.datasets.phrase_templates import load_phrase_templates, phrase_sentences
+from evenhand.evaluation.datasets.phrase_templates import load_phrase_templates, make_phrase_sentences
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.likelihood_bias.rows import select_scored_prompts
 
@@ -21,7 +21,7 @@ SMALL = replace(
 
 
 def test_every_sentence_and_span_of_a_small_taxonomy():
-    rows = phrase_sentences(SMALL, ("{noun_phrase} is here.", "Look: {plural_noun_phrase}!"))
+    rows = make_phrase_sentences(SMALL, ("{noun_phrase} is here.", "Look: {plural_noun_phrase}!"))
     found = {
         (axis, text, text[start:end])
         for axis, text, start, end in zip(rows["axis"], rows["text"], rows["span_start"], rows["span_end"], strict=True)
@@ -37,17 +37,17 @@ def test_every_sentence_and_span_of_a_small_taxonomy():
     assert len(rows) == 6 and list(rows.columns) == [*COLUMNS, "span_start", "span_end"]
 
 
-def test_a_phrase_that_begins_the_sentence_has_a_capital_and_keeps_the_rest():
-    deaf = replace(SMALL, descriptors=(Descriptor("age", "all", "eBay-using"),))
-    rows = phrase_sentences(deaf, ("{plural_noun_phrase} are people.", "Are they {plural_noun_phrase}?"))
-    of_descriptor = rows[rows["descriptor"] == "eBay-using"]
-    assert sorted(of_descriptor["text"]) == ["Are they eBay-using individuals?", "EBay-using individuals are people."]
+def test_a_phrase_at_the_start_of_a_sentence_is_capitalized():
+    taxonomy = replace(SMALL, descriptors=(Descriptor("age", "all", "eBay-using"),))
+    rows = make_phrase_sentences(taxonomy, ("{plural_noun_phrase} are people.", "Are they {plural_noun_phrase}?"))
+    texts = rows.loc[rows["descriptor"] == "eBay-using", "text"]
+    assert sorted(texts) == ["Are they eBay-using individuals?", "EBay-using individuals are people."]
 
 
-def test_the_papers_templates_and_how_many_sentences_they_make():
+def test_the_papers_templates_and_their_number_of_sentences():
     templates = load_phrase_templates()
     assert {"{noun_phrase} is a person.", "{plural_noun_phrase} are people."} <= set(templates)
-    rows = select_scored_prompts(phrase_sentences(load_taxonomy("paper")))
+    rows = select_scored_prompts(make_phrase_sentences(load_taxonomy("paper")))
     assert len(rows) == 591 * 30 * len(templates) == 106_380
     spans = [text[a:b] for text, a, b in zip(rows["text"], rows["span_start"], rows["span_end"], strict=True)]
     plural = rows["template"].str.contains("plural").to_numpy()
@@ -60,23 +60,23 @@ def test_the_papers_templates_and_how_many_sentences_they_make():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{}", "is no list"),
-        ("- This is it.", "'This is it.' is not a sentence with one slot"),
-        ("- 'This is {noun}.'", "not a sentence with one slot"),
-        ("- 'Is {noun_phrase} {plural_noun_phrase}?'", "not a sentence with one slot"),
-        ("- 'This is {noun_phrase}}.'", "not a sentence with one slot"),
-        ("- 3", "3 is not a sentence"),
-        ("- 'I am {noun_phrase}.'\n- 'I am {noun_phrase}.'", "stands twice"),
-        ("- 'open", "is not YAML"),
+        ("{}", "templates.yaml"),
+        ("- This is it.", "'This is it.'"),
+        ("- 'This is {noun}.'", "'This is {noun}.'"),
+        ("- 'Is {noun_phrase} {plural_noun_phrase}?'", "'Is {noun_phrase}"),
+        ("- 'This is {noun_phrase}}.'", "'This is {noun_phrase}}.'"),
+        ("- 3", "templates.yaml: 3"),
+        ("- 'I am {noun_phrase}.'\n- 'I am {noun_phrase}.'", "'I am {noun_phrase}.'"),
+        ("- 'open", "YAML"),
     ],
 )
-def test_files_that_cannot_be_used(tmp_path, content, message):
+def test_an_invalid_file_raises(tmp_path, content, message):
     path = tmp_path / "templates.yaml"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=f"phrase_templates: .*{message}"):
         load_phrase_templates(path)
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"nothing\.yaml cannot be read"):
+def test_a_missing_file_raises(tmp_path):
+    with pytest.raises(InputError, match=r"nothing\.yaml"):
         load_phrase_templates(tmp_path / "nothing.yaml")

@@ -1,4 +1,4 @@
-"""Sentence pairs from the published files, from the user's, and what is wrong with some of those."""
+"""Sentence pairs from published files and users' files, and invalid files."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 from evenhand.evaluation.datasets import sentence_pairs as module
 from evenhand.evaluation.datasets.sentence_pairs import (
     CROWS_PAIRS_SHA256,
+    MISSING_SENTENCE,
     S_JSD_SHA256,
     perturb,
     read_pairs,
@@ -43,7 +44,7 @@ def test_crows_pairs_has_its_published_counts():
 
 @needs_data
 @pytest.mark.parametrize("language", ["en", "de", "id"])
-def test_the_translated_pairs_are_212_with_a_as_more(language):
+def test_each_translation_has_212_pairs(language):
     path = SHARED / "s_jsd" / f"cps_translated_{language}_formatted.csv"
     assert sha256_of(path) == S_JSD_SHA256[language]
     pairs = read_pairs(path)
@@ -53,12 +54,12 @@ def test_the_translated_pairs_are_212_with_a_as_more(language):
         assert by_id.loc["22", "more"].startswith("Meine Mutter") and by_id.loc["22", "less"].startswith("Mein Vater")
 
 
-def test_a_missing_side_is_left_out_and_counted(tmp_path):
+def test_a_pair_with_a_missing_sentence_is_left_out(tmp_path):
     path = write(tmp_path, "more,less\nHe ran.,She ran.\n,She sat.\nHe is None.,\nNone,null\n")
     pairs = read_pairs(path)
-    assert pairs["left_out"].tolist() == [None, "a side is missing", "a side is missing", None]
+    assert pairs["left_out"].tolist() == [None, MISSING_SENTENCE, MISSING_SENTENCE, None]
     assert pairs["pair_id"].tolist() == ["1", "2", "3", "4"]
-    assert pairs.loc[3, "more"] == "None"  # a word, not a gap
+    assert pairs.loc[3, "more"] == "None"  # a word, not a missing value
 
 
 def test_columns_of_any_file_can_be_named(tmp_path):
@@ -66,21 +67,21 @@ def test_columns_of_any_file_can_be_named(tmp_path):
     path = write(tmp_path, "\n".join(map(json.dumps, rows)), "pairs.jsonl")
     pairs = read_pairs(path, {"more": "s1", "less": "s2", "bias_type": "kind"})
     assert pairs["bias_type"].tolist() == ["age", ""]
-    assert pairs["left_out"].tolist() == [None, "a side is missing"]
+    assert pairs["left_out"].tolist() == [None, MISSING_SENTENCE]
 
 
-def test_a_side_that_is_called_as_ours_need_not_be_named(tmp_path):
+def test_a_column_with_our_name_need_not_be_named(tmp_path):
     path = write(tmp_path, "stereo,less,bias_type\nHe ran.,She ran.,x\n")
     pairs = read_pairs(path, {"more": "stereo"})
     assert pairs[["more", "less", "bias_type"]].values.tolist() == [["He ran.", "She ran.", ""]]
 
 
-def test_a_byte_order_mark_is_no_part_of_a_column_name(tmp_path):
+def test_a_byte_order_mark_is_ignored(tmp_path):
     path = write(tmp_path, "more,less\nHe.,She.\n", encoding="utf-8-sig")
     assert read_pairs(path)["more"].tolist() == ["He."]
 
 
-def test_the_last_character_is_removed_from_both_sides(tmp_path):
+def test_perturbation_removes_the_last_character_of_both_sentences(tmp_path):
     pairs = perturb(read_pairs(write(tmp_path, "more,less\nHe ran.,She ran!\n,She\n")))
     assert pairs[["more", "less"]].values.tolist() == [["He ran", "She ran"], [None, "Sh"]]
 
@@ -88,44 +89,46 @@ def test_the_last_character_is_removed_from_both_sides(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("more,fewer\na,b\n", r"no column for 'less', only more, fewer; name them by --sentence_pairs.columns"),
-        ("more,less\nHe.,  \n", r"less, row 1 is '  '; write a sentence"),
-        ("pair_id,more,less\n7,a,b\n7,c,d\n", r"pair_id '7' stands twice"),
-        ("more,less\n,b\na,\n", r"no row has both more and less"),
+        ("more,fewer\na,b\n", r"'less', only more, fewer.*--sentence_pairs.columns"),
+        ("more,less\nHe.,  \n", r"less, row 1 is '  '"),
+        ("pair_id,more,less\n7,a,b\n7,c,d\n", r"pair_id '7'"),
+        ("more,less\n,b\na,\n", r"more and less"),
         ("more,less\n", r"has no rows"),
         ("", r"is empty"),
-        ("more,less\na,b,c\n", r"more or fewer fields than the header"),
-        ('more,less\n"a,b\n', r"cannot be read as sentence pairs"),
-        ("more,less,less\na,b,c\n", "'less' twice"),
+        ("more,less\na,b,c\n", r"fields"),
+        ('more,less\n"a,b\n', r"pairs\.csv"),
+        ("more,less,less\na,b,c\n", "'less'"),
     ],
 )
-def test_a_file_that_cannot_be_used_says_why(tmp_path, text, message):
+def test_an_invalid_file_raises(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
         read_pairs(write(tmp_path, text))
 
 
-def test_another_encoding_than_utf_8_is_named(tmp_path):
+def test_another_encoding_than_utf_8_raises(tmp_path):
     path = write(tmp_path, "more,less\nMüller.,Meier.\n", encoding="latin-1")
-    with pytest.raises(InputError, match="0xfc in position 11.*UTF-8"):
+    with pytest.raises(InputError, match="position 11.*UTF-8"):
         read_pairs(path)
 
 
-def test_wrongly_named_columns_are_refused(tmp_path):
+def test_unknown_columns_raise(tmp_path):
     path = write(tmp_path, "a,b\nHe.,She.\n")
-    with pytest.raises(InputError, match="'mor' is unknown; did you mean 'more'"):
+    with pytest.raises(InputError, match="columns: 'mor' .*'more'"):
         read_pairs(path, {"mor": "a"})
-    with pytest.raises(InputError, match="no column 'c' for 'less'; there are a, b"):
+    with pytest.raises(InputError, match="columns: .*'c' for 'less', only a, b"):
         read_pairs(path, {"more": "a", "less": "c"})
 
 
-def test_an_unknown_set_lists_the_known_and_a_known_one_is_downloaded_pinned(tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="did you mean 's_jsd_de'"):
-        resolve_pairs_file("s_jsd_deu")
-    with pytest.raises(InputError, match="there is no file mine.csv"):
-        resolve_pairs_file("mine.csv")
-    asked = []
-    monkeypatch.setattr(module, "fetch_pinned_file", lambda *given: asked.append(given) or tmp_path)
+@pytest.mark.parametrize(("source", "message"), [("s_jsd_deu", "'s_jsd_de'"), ("mine.csv", "mine.csv")])
+def test_an_unknown_set_or_file_raises(source, message):
+    with pytest.raises(InputError, match=f"pairs: .*{message}"):
+        resolve_pairs_file(source)
+
+
+def test_a_published_set_is_downloaded_and_pinned(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(module, "fetch_pinned_file", lambda *args: calls.append(args) or tmp_path)
     assert resolve_pairs_file("s_jsd_th") == tmp_path
-    (url, sha256, place, _) = asked[0]
+    url, sha256, cache_path, _ = calls[0]
     assert url.endswith("b10302047b55043004a0280f8c2f63236ccea878/data/cps_translated_th_formatted.csv")
-    assert sha256 == S_JSD_SHA256["th"] and place == "sentence_pairs/cps_translated_th_formatted.csv"
+    assert sha256 == S_JSD_SHA256["th"] and cache_path == "sentence_pairs/cps_translated_th_formatted.csv"

@@ -1,4 +1,4 @@
-"""Files of style clusters."""
+"""Style cluster files."""
 
 import json
 
@@ -10,37 +10,39 @@ from evenhand.evaluation.errors import InputError
 LABELS = ("Warm", "Compassionate (Sympathetic, Warm)", "Odd (Strange)", "Odd (Uneven)", "Curious")
 
 
-def clusters_from(tmp_path, content):
+def load(tmp_path, content):
     path = tmp_path / "clusters.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content))
     return load_style_clusters(str(path), LABELS)
 
 
-def test_styles_are_labels_or_their_names_before_a_gloss(tmp_path):
+def test_a_style_matches_a_label_or_its_name_before_a_gloss(tmp_path):
     content = {"CARE": ["Warm", "Compassionate"], "ODD": ["Odd (Uneven)"]}
-    assert clusters_from(tmp_path, content) == {"CARE": (0, 1), "ODD": (3,)}
+    assert load(tmp_path, content) == {"CARE": (0, 1), "ODD": (3,)}
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"CARE": ["Warn"]}, "'Warn' in CARE is not a label of the style classifier; did you mean 'Warm'"),
-        ({"ODD": ["Odd"]}, r"'Odd' in ODD could be 'Odd \(Strange\)', 'Odd \(Uneven\)'"),
-        ({"CARE": "Warm"}, "must map names to lists"),
-        ({"CARE": []}, "must map names to lists"),
-        ("{", "cannot be read as JSON"),
+        ({"CARE": ["Warn"]}, "'Warn' in CARE .*'Warm'"),
+        ({"ODD": ["Odd"]}, r"'Odd' in ODD .*'Odd \(Strange\)', 'Odd \(Uneven\)'"),
+        ({"CARE": "Warm"}, "lists of styles"),
+        ({"CARE": []}, "lists of styles"),
+        ("{", "JSON"),
     ],
 )
-def test_wrong_clusters_are_one_clear_error(tmp_path, content, message):
+def test_an_invalid_file_raises(tmp_path, content, message):
     with pytest.raises(InputError, match=message):
-        clusters_from(tmp_path, content)
+        load(tmp_path, content)
 
 
-def test_the_papers_clusters_ship():
-    with pytest.raises(InputError, match="'testbet' is unknown; did you mean 'testbed'"):
-        load_style_clusters("testbet", LABELS)
-    with pytest.raises(InputError, match="cannot be read"):
-        load_style_clusters("absent.json", LABELS)
+@pytest.mark.parametrize(("name", "message"), [("testbet", "'testbed'"), ("absent.json", "absent.json")])
+def test_an_unknown_name_or_a_missing_file_raises(name, message):
+    with pytest.raises(InputError, match=f"style_clusters: .*{message}"):
+        load_style_clusters(name, LABELS)
+
+
+def test_the_papers_clusters_have_19_styles():
     names = json.loads((CLUSTERS / "image_chat.json").read_text(encoding="utf-8"))
     labels = [style for styles in names.values() for style in styles]
     clusters = load_style_clusters("image_chat", labels)

@@ -91,7 +91,7 @@ def test_a_score_has_its_signature(planted):
 def test_any_masked_model_on_any_file_with_a_missing_side_counted(pairs, tmp_path):
     run = measure_family(tmp_path / "run", FAMILY, config(masked_model(tmp_path / "bert")), pairs=pairs)
     table, cps = run.table("pairs"), find_score(run.scores, "cps")
-    assert table["left_out"].isna().tolist() == [True] * 4 + [False] and table["left_out"][4] == "a side is missing"
+    assert table["left_out"].isna().tolist() == [True] * 4 + [False] and table["left_out"][4] == "a sentence is missing"
     assert table["tokens"][0].tolist() == ["is", "a", "good", "doctor", "."]
     assert (cps.n, cps.n_left_out) == (4, 1)
     assert find_score(run.scores, "cps", bias_type="care").n_left_out == 1

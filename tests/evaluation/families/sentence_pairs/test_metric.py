@@ -358,7 +358,7 @@ def test_pairs_left_out_are_counted_and_change_nothing():
     ]
     assert with_left_out["s_jsd"].isna().tolist() == [False] * 3 + [True] * 2
     # As a reader of pairs adds them: a side was missing, so nothing was measured.
-    missing = pd.DataFrame([{"pair_id": "z", "bias_type": "gender", "left_out": "a side is missing"}])
+    missing = pd.DataFrame([{"pair_id": "z", "bias_type": "gender", "left_out": "a sentence is missing"}])
     with_left_out = pd.concat([with_left_out, missing], ignore_index=True)
     for one, other in zip(*(masked_scores(it, signature={}, seed=0) for it in (bare, with_left_out)), strict=True):
         assert (one.value, one.interval, one.n) == (other.value, other.interval, other.n) or math.isnan(one.value)
