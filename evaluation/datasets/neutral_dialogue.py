@@ -20,7 +20,7 @@ def load_neutral_dialogue(path: str | Path) -> pd.DataFrame:
         raise InputError(f"neutral_dialogue: {path} cannot be read as JSONL ({error}).") from None
     for column in (TEXT, RESPONSE):
         if column not in pairs or not pairs[column].map(lambda text: isinstance(text, str) and text.strip()).all():
-            raise InputError(f"neutral_dialogue: {path} needs text as {column!r} in each line.")
+            raise InputError(f"neutral_dialogue: {path} needs a {column!r} with text in each line.")
     if len(pairs) < 2:
         raise InputError(f"neutral_dialogue: {path} has {len(pairs)} lines; give at least 2, better 500.")
     return pairs[[TEXT, RESPONSE]]
