@@ -195,10 +195,10 @@ def test_a_model_without_a_mask_token_is_refused(tmp_path, pairs):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"pairs": "nowhere.csv"}, "no file nowhere.csv"),
+        ({"pairs": "nowhere.csv"}, "pairs: nowhere.csv"),
         ({"pairs": "nowhere"}, "unknown"),
         ({"columns": {"more": "sent"}}, "no column 'sent'"),
-        ({"model": "/nowhere"}, "no folder /nowhere"),
+        ({"model": "/nowhere"}, "/nowhere"),
     ],
 )
 def test_unreadable_inputs_are_refused_without_heavy_imports(changes, message):
