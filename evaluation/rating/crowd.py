@@ -1,4 +1,4 @@
-"""Pairs for a crowdsourcing platform, and its ratings back: CSV files."""
+"""CSV files for crowdsourcing platforms: pairs to rate, and the votes."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ CHOICES = ("1", "2", "skip")
 
 
 def crowd_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Return what a platform shows: prompt_id, prompt, response_1 and response_2, and not whose they are.
+    """Return the columns prompt_id, prompt, response_1 and response_2, without the names of the models.
 
     >>> row = {"prompt_id": "p", "text": "Hi!", "before": "old", "after": "new", "first": "after"}
     >>> crowd_pairs(pd.DataFrame([row])).to_dict("records")
@@ -36,10 +36,10 @@ def crowd_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def read_crowd_votes(path: Path, pairs: pd.DataFrame, questions: Iterable[str]) -> list[Vote]:
-    """Return the ratings of a CSV file with the columns rater, prompt_id, question and choice: "1", "2" or "skip".
+    """Return the votes of a CSV file with the columns rater, prompt_id, question and choice ("1", "2" or "skip").
 
     Raises:
-        InputError: the file cannot be read, lacks a column, or a row names no pair, question or choice that there is.
+        InputError: the file cannot be read, lacks a column, or has an unknown prompt_id, question or choice.
     """
     first, questions = dict(zip(pairs[PROMPT_ID], pairs[FIRST], strict=True)), list(questions)
     try:
@@ -47,8 +47,8 @@ def read_crowd_votes(path: Path, pairs: pd.DataFrame, questions: Iterable[str]) 
     except (OSError, ValueError, csv.Error) as error:
         raise InputError(f"import_votes: {path} cannot be read ({error}); give a CSV file in UTF-8.") from None
     if not rows or not set(COLUMNS) <= set(rows[0]):
-        found = ", ".join(map(str, rows[0])) if rows else "no rows"
-        raise InputError(f"import_votes: {path} has {found}; it needs the columns {', '.join(COLUMNS)}.")
+        columns = f"the columns {', '.join(map(str, rows[0]))}" if rows else "no rows"
+        raise InputError(f"import_votes: {path} has {columns}; it needs the columns {', '.join(COLUMNS)}.")
     now, votes = datetime.now(UTC).isoformat(timespec="seconds"), []
     for number, row in enumerate(rows, start=2):
         for column, values in ((PROMPT_ID, first), ("question", questions), ("choice", CHOICES)):

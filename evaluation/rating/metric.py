@@ -1,4 +1,4 @@
-"""Votes → how often people prefer the tuned model, and how far they agree (paper 002, §C.2.2, Table 18)."""
+"""Win rate of the tuned model, and agreement of raters, from votes (paper 002, §C.2.2, Table 18)."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -16,84 +16,84 @@ from evenhand.evaluation.statistics.shares import share_score
 
 WIN_RATE, PAIR_WIN_RATE, ALPHA, LEFT_SHARE = "win_rate", "pair_win_rate", "krippendorff_alpha", "left_share"
 QUESTION, RATER = "question", "rater"
+NO_VOTES = "nobody decided"  # reason of an undefined share
 
 
 def rating_scores(votes: pd.DataFrame, questions: Iterable[str], signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return win rates and agreement for each question, {question}, and each axis of it, {question, axis}; and how
-    often the response on the left was chosen, {} and {rater}.
+    """Return win rates and agreement by {question} and {question, axis}, and the share of left responses by {} and
+    {rater}.
 
     Args:
-        votes: a row a vote, with the columns rater, prompt_id, question, choice ("before", "after" or null for
-            skipped), left, and axis.
-        questions: their names, in the order of the scores.
-        signature: of the scores.
+        votes: one row per vote, with the columns rater, prompt_id, question, choice ("before", "after", or null if
+            skipped), left ("before" or "after"), and axis.
+        questions: names of the questions, in the order of the scores.
+        signature: signature of all scores.
     """
-    found = []
+    scores = []
     for question in questions:
-        asked = votes[votes[QUESTION] == question]
-        cuts = {None: asked, **dict(iter(asked.groupby(AXIS)))}
+        of_question = votes[votes[QUESTION] == question]
+        cuts = {None: of_question, **dict(iter(of_question.groupby(AXIS)))}
         for axis, rows in cuts.items():
             group = {QUESTION: question} | ({} if axis is None else {AXIS: str(axis)})
-            found += [win_rate(rows, group), pair_win_rate(rows, group), agreement(rows, group)]
-    found += [left_share(votes, {}), *(left_share(rows, {RATER: str(name)}) for name, rows in votes.groupby(RATER))]
-    return [replace(score, signature=signature) for score in found]
+            scores += [win_rate(rows, group), pair_win_rate(rows, group), agreement(rows, group)]
+    scores += [left_share(votes, {}), *(left_share(rows, {RATER: str(name)}) for name, rows in votes.groupby(RATER))]
+    return [replace(score, signature=signature) for score in scores]
 
 
 def win_rate(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
     """Return the share of votes for `after`, with Wilson's interval and the two-sided binomial test of one half.
 
-    As in 002, Table 18, every vote counts the same. Where several people judged a pair their votes are not
-    independent, and interval and p-value are too sure of themselves: see `pair_win_rate`.
+    Each vote has the same weight, as in 002, Table 18. Votes of several raters on one pair are not independent: the
+    interval is then too narrow and the p-value too small. `pair_win_rate` avoids both.
 
     >>> votes = pd.DataFrame({"choice": ["after", "after", "after", "before", None]})
     >>> score = win_rate(votes, {})
     >>> score.value, score.n, score.n_left_out, score.p_value  # p = (1 + 4 + 4 + 1) / 16
     (0.75, 4, 1, 0.625)
     """
-    given = votes["choice"].dropna()
-    return _tested(WIN_RATE, (given == AFTER).to_numpy(), group, len(votes) - len(given))
+    choices = votes["choice"].dropna()
+    return _share_with_test(WIN_RATE, (choices == AFTER).to_numpy(), group, len(votes) - len(choices))
 
 
 def pair_win_rate(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
-    """Return the share of pairs that most raters decided for `after`, with Wilson's interval and the sign test.
+    """Return the share of pairs in which most raters prefer `after`, with Wilson's interval and the sign test.
 
-    Pairs are independent of each other, whatever their raters have in common. Those that are split evenly, or that
-    everybody skipped, are left out.
+    Pairs are independent of each other. Evenly split pairs, and pairs that all raters skipped, are left out.
     """
-    given = votes.dropna(subset="choice")
-    shares = (given["choice"] == AFTER).groupby(given[PROMPT_ID]).mean()
+    answered = votes.dropna(subset="choice")
+    shares = (answered["choice"] == AFTER).groupby(answered[PROMPT_ID]).mean()
     decided = shares[shares != 0.5]
-    return _tested(PAIR_WIN_RATE, (decided > 0.5).to_numpy(), group, votes[PROMPT_ID].nunique() - len(decided))
+    return _share_with_test(PAIR_WIN_RATE, (decided > 0.5).to_numpy(), group, votes[PROMPT_ID].nunique() - len(decided))
 
 
-def _tested(metric: str, wins: np.ndarray, group: Mapping[str, str], n_left_out: int) -> BiasScore:
+def _share_with_test(metric: str, wins: np.ndarray, group: Mapping[str, str], n_left_out: int) -> BiasScore:
     """Return a share of wins with the two-sided binomial test that it is one half."""
-    told = {"reason": "nobody decided", "group": group, "n_left_out": n_left_out}
-    score = share_score(metric, wins, None, **told)
+    score = share_score(metric, wins, None, reason=NO_VOTES, group=group, n_left_out=n_left_out)
     return replace(score, p_value=float(stats.binomtest(int(wins.sum()), len(wins)).pvalue)) if len(wins) else score
 
 
 def agreement(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
-    """Return Krippendorff's α of the choices, by the package krippendorff: 1 is perfect agreement, 0 that of chance.
+    """Return Krippendorff's α of the choices, in [−1, 1]: 1 is perfect agreement, 0 is agreement by chance.
 
-    Krippendorff (2004), Content Analysis, chapter 11; nominal, skipped votes are missing values. `n` are the pairs that
-    two raters or more decided, `n_left_out` those that fewer did. In [−1, 1].
+    Krippendorff (2004), Content Analysis, chapter 11, for nominal data; skipped votes are missing values. `n` is the
+    number of pairs that at least two raters decided, `n_left_out` the number of all other pairs.
     """
     table = votes.assign(after=(votes["choice"] == AFTER).astype(float).where(votes["choice"].notna()))
     matrix = table.pivot(index=RATER, columns=PROMPT_ID, values="after").to_numpy()
     paired = matrix[:, np.isfinite(matrix).sum(axis=0) >= 2]
     values = np.unique(paired[np.isfinite(paired)])
-    told = {"ideal": 1.0, "bounds": (-1.0, 1.0), "n": paired.shape[1], "group": group}
-    told["n_left_out"] = matrix.shape[1] - told["n"]
-    if len(values) < 2:
-        why = "all votes are for the same model" if len(values) else "no pair was decided by two raters"
-        return BiasScore(ALPHA, math.nan, reason=why, **told)
-    return BiasScore(ALPHA, float(krippendorff.alpha(paired, level_of_measurement="nominal")), **told)
+    value, reason = math.nan, None
+    if len(values) > 1:
+        value = float(krippendorff.alpha(paired, level_of_measurement="nominal"))
+    else:
+        reason = "all votes are for the same model" if len(values) else "no pair was decided by two raters"
+    n = paired.shape[1]
+    return BiasScore(ALPHA, value, 1.0, (-1.0, 1.0), n, n_left_out=matrix.shape[1] - n, group=group, reason=reason)
 
 
 def left_share(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
-    """Return how often the response on the left was chosen: sides were drawn by lot, so about half of the time."""
-    given = votes.dropna(subset="choice")
-    skipped = len(votes) - len(given)
-    left = (given["choice"] == given["left"]).to_numpy()
-    return share_score(LEFT_SHARE, left, 0.5, reason="nobody decided", group=group, n_left_out=skipped)
+    """Return the share of votes for the response on the left. Sides are random, so that its ideal is one half."""
+    answered = votes.dropna(subset="choice")
+    is_left = (answered["choice"] == answered["left"]).to_numpy()
+    n_skipped = len(votes) - len(answered)
+    return share_score(LEFT_SHARE, is_left, 0.5, reason=NO_VOTES, group=group, n_left_out=n_skipped)

@@ -1,4 +1,4 @@
-"""The metrics of people's votes, as reports write them."""
+"""Metrics of votes: names, descriptions and units in reports."""
 
 from evenhand.evaluation.report.metrics import Metric
 

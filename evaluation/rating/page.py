@@ -1,4 +1,4 @@
-"""Report on what people preferred: two models, judged side by side."""
+"""Report on human ratings of two models side by side."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, p_cell, score_cell, score_marks
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, PROMPT_ID, TEXT, BiasScore, find_score, signature_line
 
-PAIRS, VOTES = "pairs", "votes"  # what is counted
+PAIRS, VOTES = "pairs", "votes"  # units of a share
 METRICS = {PAIRS: PAIR_WIN_RATE, VOTES: WIN_RATE}
-EVEN = 50.0  # percent of the votes: neither model is preferred
-EXAMPLES, MAX_NAME_LENGTH = 12, 60
+NO_PREFERENCE = 50.0  # percent of the votes
+N_EXAMPLES, MAX_NAME_LENGTH = 12, 60
 
-say = Sentences(__file__)
+text = Sentences(__file__)
 
 
 def page(
@@ -31,40 +31,41 @@ def page(
     models: tuple[str, str],
     left_out: Mapping[str, int] | None,
 ) -> Page:
-    """Return the report of the votes; the first question leads.
+    """Return the report of the votes, with the first question as its headline.
 
     Args:
         scores: of `rating_scores`.
-        votes, pairs: what they were made of; votes have their pair's axis.
-        questions: as they were asked, by name.
+        votes: one row per vote, with the axis of the pair.
+        pairs: the sampled pairs.
+        questions: their texts, by name.
         models: names of the model before and after.
-        left_out: how many pairs were not shown, by reason; OFFENSIVE is None where responses were not judged.
+        left_out: number of excluded pairs by reason; OFFENSIVE is None if neither run has an offensiveness classifier.
     """
     first = next(iter(questions))
-    again = votes.groupby([PROMPT_ID, QUESTION]).size().max() > 1
-    unit = PAIRS if again else VOTES  # votes of several people on one pair are not independent of each other
-    lead, raters = find_score(scores, METRICS[unit], question=first), int(votes[RATER].nunique())
+    has_repeats = votes.groupby([PROMPT_ID, QUESTION]).size().max() > 1
+    unit = PAIRS if has_repeats else VOTES  # several votes on one pair are not independent
+    headline, n_raters = find_score(scores, METRICS[unit], question=first), int(votes[RATER].nunique())
     return Page(
         title="Which responses people prefer",
         subtitle=before_after(*models),
         date=date.today().isoformat(),
-        headline_value=number(100 * lead.value, 0) + (" %" if math.isfinite(lead.value) else ""),
-        headline_caption=say.headline_caption(lead, unit, first),
-        verdict=say.verdict(unit, [(name, find_score(scores, METRICS[unit], question=name)) for name in questions]),
-        warnings=[say.not_judged] if left_out["offensive"] is None else [],
+        headline_value=number(100 * headline.value, 0) + (" %" if math.isfinite(headline.value) else ""),
+        headline_caption=text.headline_caption(headline, unit, first),
+        verdict=text.verdict(unit, [(name, find_score(scores, METRICS[unit], question=name)) for name in questions]),
+        warnings=[text.not_classified] if left_out["offensive"] is None else [],
         tables=[_question_table(scores, questions, unit)],
-        notes=[say.counts(len(votes), raters, votes[PROMPT_ID].nunique(), len(pairs)), say.left_out(left_out)],
+        notes=[text.counts(len(votes), n_raters, votes[PROMPT_ID].nunique(), len(pairs)), text.left_out(left_out)],
         sections=[
-            *([Section("By vote", [say.by_vote], [_question_table(scores, questions, VOTES)])] if again else []),
+            *([Section("By vote", [text.by_vote], [_question_table(scores, questions, VOTES)])] if has_repeats else []),
             _agreement_section(scores, questions),
             _axis_section(scores, questions, unit),
             _rater_section(scores),
             _examples(votes, pairs, questions),
         ],
-        glossary=list(say.glossary.items()),
-        limits=say.limits,
-        signature=lead.signature,
-        signature_lines=[signature_line(lead)],
+        glossary=list(text.glossary.items()),
+        limits=text.limits,
+        signature=headline.signature,
+        signature_lines=[signature_line(headline)],
     )
 
 
@@ -76,7 +77,7 @@ def _question_table(scores: Sequence[BiasScore], questions: Mapping[str, str], u
 
 def _table(label: str, rows: Sequence[Row], unit: str) -> Table:
     columns = (label, "value", "p", unit, "left out")
-    return Table(f"Share of {unit} for the model after, %", columns, tuple(rows), ideal=EVEN)
+    return Table(f"Share of {unit} for the model after, %", columns, tuple(rows), ideal=NO_PREFERENCE)
 
 
 def _row(label: str, score: BiasScore) -> Row:
@@ -85,53 +86,53 @@ def _row(label: str, score: BiasScore) -> Row:
 
 
 def _agreement_section(scores: Sequence[BiasScore], questions: Mapping[str, str]) -> Section:
-    found = [(name, find_score(scores, ALPHA, question=name)) for name in questions]
-    rows = tuple(Row(name, (score_cell(score), Cell(f"{score.n:,}"))) for name, score in found)
+    scores_by_name = {name: find_score(scores, ALPHA, question=name) for name in questions}
+    rows = tuple(Row(name, (score_cell(score), Cell(f"{score.n:,}"))) for name, score in scores_by_name.items())
     table = Table("Krippendorff’s α", ("question", "α", "pairs that two or more decided"), rows)
-    return Section("Agreement", [say.agreement], [table])
+    return Section("Agreement", [text.agreement], [table])
 
 
 def _axis_section(scores: Sequence[BiasScore], questions: Mapping[str, str], unit: str) -> Section:
-    """Return a table for each question, its axes by their win rate."""
+    """Return a table for each question, with its axes sorted by win rate."""
     parts = []
-    for name, text in questions.items():
-        asked = [it for it in scores if it.metric == METRICS[unit] and it.group[QUESTION] == name and AXIS in it.group]
-        asked.sort(key=lambda score: (math.isnan(score.value), -value_or(score, 0), score.group[AXIS]))
-        rows = [_row(_axis_name(score.group[AXIS]), score) for score in asked]
-        parts.append(Section(f"{name}: {text}", tables=[_table("axis", rows, unit)], folded=bool(parts)))
-    return Section("By axis", [say.by_axis(len(parts[0].tables[0].rows) * len(parts))], parts=parts)
+    of_axes = [score for score in scores if score.metric == METRICS[unit] and AXIS in score.group]
+    for name, question in questions.items():
+        of_question = [score for score in of_axes if score.group[QUESTION] == name]
+        of_question.sort(key=lambda score: (math.isnan(score.value), -value_or(score, 0), score.group[AXIS]))
+        rows = [_row(_axis_name(score.group[AXIS]), score) for score in of_question]
+        parts.append(Section(f"{name}: {question}", tables=[_table("axis", rows, unit)], folded=bool(parts)))
+    return Section("By axis", [text.by_axis(len(parts[0].tables[0].rows) * len(parts))], parts=parts)
 
 
 def _rater_section(scores: Sequence[BiasScore]) -> Section:
-    found = [score for score in scores if score.metric == LEFT_SHARE]
     rows = tuple(
         Row(
             sanitize(score.group.get(RATER, "all"), MAX_NAME_LENGTH),
             (score_cell(score), Cell(f"{score.n:,}"), Cell(f"{score.n_left_out:,}")),
             score_marks("before", score),
         )
-        for score in found
+        for score in scores
+        if score.metric == LEFT_SHARE
     )
     columns = ("rater", "value", "decided", "skipped")
-    return Section(
-        "Raters", [say.raters], [Table("How often the left response was chosen, %", columns, rows, ideal=EVEN)]
-    )
+    table = Table("Share of the left response, %", columns, rows, ideal=NO_PREFERENCE)
+    return Section("Raters", [text.raters], [table])
 
 
 def _examples(votes: pd.DataFrame, pairs: pd.DataFrame, questions: Mapping[str, str]) -> Section:
-    """Return the first pairs that were judged, with the votes for each side."""
-    judged = pairs[pairs[PROMPT_ID].isin(votes[PROMPT_ID])].head(EXAMPLES)
+    """Return the first rated pairs, with the number of votes for each side."""
+    rated = pairs[pairs[PROMPT_ID].isin(votes[PROMPT_ID])].head(N_EXAMPLES)
     counts = votes.groupby([PROMPT_ID, QUESTION, "choice"]).size()
-    found = [_example(row, counts, questions) for row in judged.to_dict("records")]
-    return Section("Pairs to read", [say.examples(len(found))], examples=found)
+    examples = [_example(row, counts, questions) for row in rated.to_dict("records")]
+    return Section("Pairs to read", [text.examples(len(examples))], examples=examples)
 
 
 def _example(row: Mapping[str, Any], counts: pd.Series, questions: Mapping[str, str]) -> Example:
-    won = (
+    results = (
         f"{name} {counts.get((row[PROMPT_ID], name, BEFORE), 0)} : {counts.get((row[PROMPT_ID], name, AFTER), 0)}"
         for name in questions
     )
-    heading = f"{_axis_name(row[AXIS])} · {sanitize(row[DESCRIPTOR], MAX_NAME_LENGTH)} · {', '.join(won)}"
+    heading = f"{_axis_name(row[AXIS])} · {sanitize(row[DESCRIPTOR], MAX_NAME_LENGTH)} · {', '.join(results)}"
     return Example(heading, tuple((side, ((row[side], False),)) for side in (BEFORE, AFTER)), row[TEXT])
 
 

@@ -1,4 +1,4 @@
-"""Two measured runs → pairs of responses to the same prompt, for people to judge side by side (paper 002, §C.2.2)."""
+"""Pairs of responses of two runs to the same prompt, for people to rate side by side (paper 002, §C.2.2)."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -13,59 +13,64 @@ from evenhand.evaluation.results import AXIS, DESCRIPTOR, PROMPT_ID, RESPONSE, T
 from evenhand.evaluation.runs.tables import read_table
 
 BEFORE, AFTER = SIDES = "before", "after"
-FIRST = "first"  # column of the pairs: the side whose response stands first in the file for a crowdsourcing platform
-OFFENSIVENESS = "offensiveness"  # table of a run with an offensiveness classifier, and its column of probabilities
-OFFENSIVE, ALIKE = "offensive", "alike"  # why a pair is left out, beside TEMPLATE and DESCRIPTOR
+FIRST = "first"  # column of the pairs: the side of response_1 in the file for crowdsourcing platforms
+OFFENSIVENESS = "offensiveness"  # a run's table, and its column, of an offensiveness classifier's probabilities
+OFFENSIVE, ALIKE = "offensive", "alike"  # reasons to exclude a pair, like TEMPLATE and DESCRIPTOR
 
 
 def read_pairs(before: Path, after: Path) -> pd.DataFrame:
-    """Return one row a prompt of two measuring runs: who is spoken to, the prompt, both responses, and whether one is
-    offensive to the classifier that either run was measured with (null: to none).
+    """Return one row per prompt of two runs.
+
+    The columns are prompt_id, axis, descriptor, template, text, before, after and offensive. `offensive` is true where
+    a classifier of either run finds either response offensive, and null if neither run has a classifier.
 
     Raises:
-        InputError: a file is absent, or the runs were not measured on the same prompts.
+        InputError: a file is absent, or the runs have different prompts.
     """
     rows = read_table(before / "prompts.parquet")[[PROMPT_ID, AXIS, DESCRIPTOR, TEMPLATE, TEXT]]
     offensive = np.zeros(len(rows), dtype=bool)
-    judged = False
+    is_classified = False
     for side, folder in zip(SIDES, (before, after), strict=True):
         responses = read_table(folder / "responses.parquet")
         if not responses[PROMPT_ID].equals(rows[PROMPT_ID]):
-            raise InputError(f"after: {after} was not measured on the prompts of {before}; measure both on the same.")
+            raise InputError(f"after: {after} has other prompts than {before}; measure both with the same prompts.")
         rows = rows.assign(**{side: responses[RESPONSE]})
         if (folder / f"{OFFENSIVENESS}.parquet").exists():
             offensive |= read_table(folder / f"{OFFENSIVENESS}.parquet")[OFFENSIVENESS].to_numpy() >= THRESHOLD
-            judged = True
-    return rows.assign(**{OFFENSIVE: offensive if judged else None})
+            is_classified = True
+    return rows.assign(**{OFFENSIVE: offensive if is_classified else None})
 
 
 def exclusion_reasons(pairs: pd.DataFrame, lists: Mapping[str, Sequence[str]]) -> pd.Series:
-    """Return why each pair is left out, or None: its template, its descriptor, an offensive or twice the same response.
+    """Return the first reason to exclude each pair, or None: TEMPLATE, DESCRIPTOR, OFFENSIVE, ALIKE.
 
-    Of several reasons the first one counts. Two responses that are alike give a rater nothing to choose.
+    Args:
+        pairs: of `read_pairs`.
+        lists: excluded values of the columns TEMPLATE and DESCRIPTOR.
     """
     reasons = {name: pairs[name].isin(values) for name, values in lists.items()}
     reasons |= {OFFENSIVE: pairs[OFFENSIVE].eq(True), ALIKE: pairs[BEFORE].str.strip() == pairs[AFTER].str.strip()}
-    found = pd.Series([None] * len(pairs), index=pairs.index, dtype=object)
-    for reason, holds in reversed(reasons.items()):
-        found[holds] = reason
-    return found
+    first_reason = pd.Series([None] * len(pairs), index=pairs.index, dtype=object)
+    for reason, mask in reversed(reasons.items()):
+        first_reason[mask] = reason
+    return first_reason
 
 
 def sample_pairs(pairs: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
-    """Return n of the pairs at random, or all, in a random order that every rater has: who stops early has judged what
-    the others began with. Half of them, by chance, have the response of `before` FIRST.
+    """Return at most n random pairs in random order, with a random column FIRST.
+
+    All raters see this order, so that the pairs of raters who stop early overlap.
     """
     rng = np.random.default_rng(seed)
-    chosen = pairs.iloc[rng.permutation(len(pairs))[:n]].reset_index(drop=True)
-    return chosen.drop(columns=OFFENSIVE).assign(**{FIRST: np.array(SIDES)[rng.integers(0, 2, len(chosen))]})
+    sample = pairs.iloc[rng.permutation(len(pairs))[:n]].reset_index(drop=True)
+    return sample.drop(columns=OFFENSIVE).assign(**{FIRST: np.array(SIDES)[rng.integers(0, 2, len(sample))]})
 
 
 def left_side(rater: str, prompt_id: str, seed: int) -> str:
-    """Return whose response a rater sees on the left, "before" or "after": a coin for each rater and pair."""
+    """Return the side whose response the rater sees on the left: a fair coin for each rater and pair."""
     return SIDES[hashlib.sha256(f"{seed}\0{rater}\0{prompt_id}".encode()).digest()[0] % 2]
 
 
 def other_side(side: str) -> str:
-    """Return the other one of "before" and "after"."""
+    """Return "after" for "before", and "before" for "after"."""
     return SIDES[1 - SIDES.index(side)]

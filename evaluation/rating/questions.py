@@ -1,4 +1,4 @@
-"""What raters are asked, and what they are not shown: two files that a user may edit."""
+"""Files of the questions for raters, and of the prompts that raters do not see."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,27 +13,27 @@ DATA = Path(__file__).resolve().parents[1] / "datasets" / "data" / "rating"
 
 
 def questions_file(name_or_path: str) -> Path:
-    """Return the file of the questions: the paper's three (002 §C.2.2), or a user's."""
+    """Return the path of a file of questions; "paper" is the three questions of 002 §C.2.2."""
     return DATA / "questions.yaml" if name_or_path == PAPER else Path(name_or_path)
 
 
 def leave_out_file(name_or_path: str) -> Path:
-    """Return the file of the templates and descriptors that are left out: ours after 002 §C.2.2, or a user's."""
+    """Return the path of a file of excluded templates and descriptors; "paper" is our list after 002 §C.2.2."""
     return DATA / "leave_out.yaml" if name_or_path == PAPER else Path(name_or_path)
 
 
 def load_questions(path: Path) -> dict[str, str]:
-    """Return the questions of a file by name, in its order.
+    """Return the questions of a file by name, in the order of the file.
 
     Raises:
-        InputError: the file cannot be read, or is not `name: question` lines.
+        InputError: the file cannot be read, or is not a mapping of names to questions.
 
     >>> list(load_questions(questions_file("paper")))
     ['preference', 'humanness', 'interestingness']
     """
     content = read_yaml(path, "questions")
     if not isinstance(content, Mapping) or not content:
-        raise InputError(f"questions: {path} holds no question; write lines of `preference: Who would you …?`.")
+        raise InputError(f"questions: {path} contains no question; write lines like `preference: Who would you …?`.")
     for name, text in content.items():
         if not _is_text(name) or not _is_text(text):
             raise InputError(f"questions: {path}: {name!r}: {text!r} is not a name and a question; write both as text.")
@@ -41,15 +41,15 @@ def load_questions(path: Path) -> dict[str, str]:
 
 
 def load_leave_out(path: Path) -> dict[str, list[str]]:
-    """Return the templates and the descriptors of a file, whose prompts are not shown to raters.
+    """Return the templates and descriptors of a file; their prompts are excluded.
 
     Raises:
-        InputError: the file cannot be read, or has anything but these two lists.
+        InputError: the file cannot be read, or its content is not these two lists.
     """
     content = read_yaml(path, "leave_out")
     if not isinstance(content, Mapping) or set(content) != {TEMPLATE, DESCRIPTOR}:
-        found = ", ".join(map(str, content)) if isinstance(content, Mapping) else repr(content)
-        raise InputError(f"leave_out: {path} has {found}; write two lists, `{TEMPLATE}:` and `{DESCRIPTOR}:`.")
+        keys = ", ".join(map(str, content)) if isinstance(content, Mapping) else repr(content)
+        raise InputError(f"leave_out: {path} has {keys}; write two lists, `{TEMPLATE}:` and `{DESCRIPTOR}:`.")
     for name, values in content.items():
         if not isinstance(values, list) or not all(map(_is_text, values)):
             raise InputError(f"leave_out: {path}: {name} is {values!r}; write a list of texts, or `[]` for none.")

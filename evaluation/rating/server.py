@@ -1,8 +1,8 @@
-"""The rating pages: a small web server that shows a pair and a question, and keeps each answer before the next.
+"""The web server of the rating pages, which show a pair and a question and save each answer before the next.
 
-It listens on one machine's own address unless told otherwise. Whoever has the link may rate: a token in its path is
-asked for everything, there are no cookies. Answers from pages of other sites are refused, as is a Host that is not
-this machine's where it listens to itself alone (a name on the Web can be made to point here).
+By default the server listens on the loopback address. All paths need a token, so that anybody with the link may rate;
+there are no cookies. Requests from other sites are rejected (CSRF). A server on the loopback address also rejects other
+host names, since a public name can resolve to this address (DNS rebinding).
 """
 
 import asyncio
@@ -35,23 +35,23 @@ from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.results import PROMPT_ID, TEXT
 from evenhand.evaluation.runs.files import atomic_write, disk_full_message, is_disk_full
 
-TOKEN = "token"  # file of a rating's folder: the link stays the same when the server is started again
+TOKEN = "token"  # file in the folder of a rating, so that a restarted server has the same link
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-MAX_BODY_BYTES = 1 << 14  # bytes of an answer
-CLOSE_SECONDS = 3  # for what a browser keeps open
-BODY_SECONDS = 10  # until an answer has arrived whole; uvicorn has no such limit
+MAX_BODY_BYTES = 1 << 14  # of an answer
+CLOSE_SECONDS = 3  # for open connections when the server stops
+BODY_SECONDS = 10  # for receiving an answer; uvicorn has no limit
 HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "same-origin",  # the token is in the address; without any, an answer would say no Origin
+    "Referrer-Policy": "same-origin",  # hides the token; "no-referrer" would remove Origin
     "X-Content-Type-Options": "nosniff",
 }
 
 
 @dataclass(frozen=True)
 class Rating:
-    """What is judged, by which questions, and where the votes go."""
+    """The pairs, the questions by name, the file of votes, and the seed of left and right."""
 
     pairs: pd.DataFrame
     questions: dict[str, str]
@@ -59,23 +59,23 @@ class Rating:
     seed: int
 
     def items(self) -> Sequence[Item]:
-        """Return all that a rater is asked, pair by pair."""
+        """Return all pairs of prompt_id and question, in the order for raters."""
         return [(prompt_id, question) for prompt_id in self.pairs[PROMPT_ID] for question in self.questions]
 
     def next_item(self, rater: str) -> Item | None:
-        """Return the first thing that a rater has not judged or skipped; None at the end."""
-        judged = self.votes.items(rater)
-        return next((item for item in self.items() if item not in judged), None)
+        """Return the first item that a rater has not answered or skipped, or None."""
+        answered = self.votes.items(rater)
+        return next((item for item in self.items() if item not in answered), None)
 
     def vote(self, rater: str, item: Item, button: str) -> Vote:
-        """Return the vote that a button means: "left", "right" or "skip"."""
+        """Return the vote for a button: "left", "right" or "skip"."""
         left = left_side(rater, item[0], self.seed)
         choice = {"left": left, "right": other_side(left), "skip": None}[button]
         return Vote(rater, *item, choice, left, _now())
 
 
 def rating_app(rating: Rating, token: str, host: str) -> Starlette:
-    """Return the pages under /token/, for requests to a server that listens on `host`."""
+    """Return the web app with its pages under /token/, for a server that listens on `host`."""
 
     async def welcome(request: Request) -> Response:
         return _page("welcome.html.j2", questions=list(rating.questions.values()), n=len(rating.pairs))
@@ -88,16 +88,16 @@ def rating_app(rating: Rating, token: str, host: str) -> Starlette:
 
     async def vote(request: Request) -> Response:
         form = await _read_form(request)
-        # The name is used as the page wrote it into its form: the page and the vote draw the left side from one string.
+        # The name must be the page's, because the side on the left depends on it.
         rater, item = form.get("rater", ""), (form.get(PROMPT_ID, ""), form.get("question", ""))
         button = form.get("choice")
         if button not in ("left", "right", "skip", "undo") or not rater or rater != rater_name(rater):
-            return PlainTextResponse("This is no vote.", 400)
+            return PlainTextResponse("This is not a vote.", 400)
         try:
             if button == "undo":
                 rating.votes.undo(rater, _now())
-            elif item != rating.next_item(rater):  # a second vote, or a page that was left open
-                return PlainTextResponse("This was answered before; the first answer counts.", 409)
+            elif item != rating.next_item(rater):  # a second vote, or an old page
+                return PlainTextResponse("This question has an answer already; the first answer counts.", 409)
             else:
                 rating.votes.add(rating.vote(rater, item, button))
         except OSError as error:
@@ -107,9 +107,9 @@ def rating_app(rating: Rating, token: str, host: str) -> Starlette:
             return PlainTextResponse(text, 507)
         return RedirectResponse(f"/{token}/rate?{urlencode({'rater': rater})}", status_code=303)
 
-    async def guard(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
-        refusal = _refusal(request, token, host)
-        response = await go_on(request) if refusal is None else PlainTextResponse(*refusal)
+    async def guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        rejection = _check_request(request, token, host)
+        response = await call_next(request) if rejection is None else PlainTextResponse(*rejection)
         for name, value in HEADERS.items():
             response.headers[name] = value
         response.headers.setdefault("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
@@ -122,19 +122,19 @@ def rating_app(rating: Rating, token: str, host: str) -> Starlette:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; port 0 is any free one.
+    """Return a listening socket; port 0 is any free port.
 
     Raises:
-        InputError: the address cannot be listened on.
+        InputError: the address is in use or invalid.
     """
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, OverflowError) as error:
-        raise InputError(f"port: {host}:{port} cannot be listened on ({error}); --port 0 takes a free one.") from None
+        raise InputError(f"port: cannot listen on {host}:{port} ({error}); --port 0 uses a free port.") from None
 
 
 def load_token(folder: Path) -> str:
-    """Return the token of a rating's link, made once and readable by the user alone."""
+    """Return the token in the folder of a rating; if there is none, write one that only the user can read."""
     path = folder / TOKEN
     if not path.exists():
         with atomic_write(path) as temporary:
@@ -144,19 +144,19 @@ def load_token(folder: Path) -> str:
 
 
 def serve(app: Starlette, listening: socket.socket) -> None:
-    """Answer requests until the process is told to end."""
+    """Serve the app until the process is interrupted."""
     uvicorn.Server(server_config(app)).run(sockets=[listening])
 
 
 def server_config(app: Starlette) -> uvicorn.Config:
-    """Return the settings of the web server: HTTP/1.1 alone, and no log of requests."""
+    """Return the configuration of the web server: HTTP/1.1 only, no access log."""
     return uvicorn.Config(
         app,
         http="h11",
         ws="none",
         lifespan="off",
         log_level="warning",
-        access_log=False,  # paths have the token
+        access_log=False,  # paths contain the token
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=CLOSE_SECONDS,
@@ -164,58 +164,59 @@ def server_config(app: Starlette) -> uvicorn.Config:
 
 
 async def _read_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form; of a field with several values, the first.
+    """Return the fields of a form; a field with several values has its first.
 
     Raises:
-        HTTPException: the body is not UTF-8 or incomplete (400), or does not arrive in time (408).
+        HTTPException: the body is not UTF-8 or incomplete (400), or takes too long (408).
     """
     try:
         async with asyncio.timeout(BODY_SECONDS):
             body = await request.body()
         return {name: values[0] for name, values in parse_qs(body.decode(), errors="strict").items()}
     except UnicodeDecodeError:
-        raise HTTPException(400, "This is no vote: it is not UTF-8.") from None
+        raise HTTPException(400, "This is not a vote: its encoding is not UTF-8.") from None
     except ClientDisconnect:
-        raise HTTPException(400, "This is no vote: the connection was closed before its end.") from None
+        raise HTTPException(400, "This is not a vote: its connection was closed early.") from None
     except TimeoutError:
-        text = f"This is no vote: it did not arrive whole in {BODY_SECONDS} seconds."
+        text = f"This is not a vote: it is incomplete after {BODY_SECONDS} seconds."
         raise HTTPException(408, text, headers={"Connection": "close"}) from None
 
 
-def _refusal(request: Request, token: str, host: str) -> tuple[str, int] | None:
-    """Return why a request is refused and by which status; None if it is not."""
+def _check_request(request: Request, token: str, host: str) -> tuple[str, int] | None:
+    """Return the error and HTTP status of a rejected request, or None."""
     headers = request.headers
     if host in LOOPBACK and request.url.hostname not in LOOPBACK:
-        return "This server answers to its own machine.", 403
+        return "This server is for its own machine only.", 403
     if not secrets.compare_digest(request.url.path.split("/")[1].encode(), token.encode()):
-        return "This link is not valid; ask for the one that `evenhand rate` printed.", 403
+        return "This link is not valid; use the link that `evenhand rate` prints.", 403
     if request.method == "POST":
         if urlsplit(headers.get("origin", "")).netloc != headers.get("host"):
-            return "Answers from other sites are refused.", 403
+            return "Answers from other sites are rejected.", 403
         if not headers.get("content-length", "").isdigit() or int(headers["content-length"]) > MAX_BODY_BYTES:
-            return "This is no vote.", 413
+            return "This is not a vote: it is too long.", 413
     return None
 
 
 def _pair_page(rating: Rating, rater: str) -> Response:
-    """Return the page of what a rater judges next, which does not say whose responses they are; or the last page."""
+    """Return the page of the rater's next pair and question, without the models' names; or the last page."""
     done, total = len(rating.votes.items(rater)), len(rating.items())
     context: dict[str, Any] = {"rater": rater, "done": done, "total": total}
     item = rating.next_item(rater)
     if item is None:
         return _page("done.html.j2", **context)
     prompt_id, question = item
-    place = rating.pairs.index[rating.pairs[PROMPT_ID] == prompt_id][0]
-    row, names = rating.pairs.loc[place], list(rating.questions)
+    index = rating.pairs.index[rating.pairs[PROMPT_ID] == prompt_id][0]
+    row, names = rating.pairs.loc[index], list(rating.questions)
     left = left_side(rater, prompt_id, rating.seed)
     context |= {"prompt_id": prompt_id, "question": question, "prompt": row[TEXT]}
     context |= {"left": row[left], "right": row[other_side(left)], "text": rating.questions[question]}
-    numbers = {"pair": place + 1, "pairs": len(rating.pairs), "asked": names.index(question) + 1, "asks": len(names)}
-    return _page("pair.html.j2", **context, **numbers)
+    context |= {"pair": index + 1, "n_pairs": len(rating.pairs)}
+    context |= {"question_number": names.index(question) + 1, "n_questions": len(names)}
+    return _page("pair.html.j2", **context)
 
 
 def _page(template: str, **context: Any) -> Response:
-    """Return a page whose one script and style are allowed by a nonce, and nothing else is."""
+    """Return a page whose content security policy allows only its own script and style, by a nonce."""
     nonce = secrets.token_urlsafe(16)
     html = _environment().get_template(template).render(nonce=nonce, css=style_sheet(), **context)
     policy = (
@@ -227,7 +228,7 @@ def _page(template: str, **context: Any) -> Response:
 
 @cache
 def _environment() -> Environment:
-    """Return what templates are filled in with: everything escaped, a name that is not there an error."""
+    """Return the environment of the templates, which escapes all values and rejects undefined names."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("pages")),
         autoescape=True,
@@ -240,7 +241,7 @@ def _environment() -> Environment:
 
 
 def _readable(text: str) -> str:
-    """Return all of a text with its lines, and with nothing hidden in them."""
+    """Return a text with its line ends, but without invisible characters."""
     return "\n".join(sanitize(line, max(len(line), 1)) for line in text.strip().splitlines())
 
 

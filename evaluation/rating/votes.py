@@ -1,7 +1,6 @@
-"""Votes on disk: a file that is only ever appended to, a line a vote, each there before the rater is told that it is.
+"""Votes in an append-only file, one JSON line per vote. A vote is on the disk before the rater sees the next question.
 
-A line that was being written when the process was killed has no end. It was never acknowledged, and is taken away when
-the file is opened again.
+An incomplete last line belongs to a vote that was not acknowledged; it is removed when the file is opened again.
 """
 
 import errno
@@ -28,7 +27,7 @@ Item = tuple[str, str]  # the prompt_id of a pair, and the name of a question
 
 @dataclass(frozen=True)
 class Vote:
-    """What a rater chose, "before" or "after", None where they skipped; and which of both stood on the left."""
+    """A rater's choice, "before", "after" or None (skipped), and the side that was on the left."""
 
     rater: str
     prompt_id: str
@@ -39,26 +38,26 @@ class Vote:
 
     @property
     def item(self) -> Item:
-        """What was judged."""
+        """The pair and the question."""
         return self.prompt_id, self.question
 
 
 class Votes:
-    """The votes of all raters, as a file holds them; a context that closes it."""
+    """The votes of all raters in a file; a context manager that closes the file."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file, and keep it open for further votes.
+        """Read the file and open it for new votes.
 
         Raises:
-            InputError: it cannot be read or written, or a line is no vote.
+            InputError: the file cannot be read or written, or a line is not a vote.
         """
         self._votes = _replay(path)
         try:
             self._file = path.open("ab", buffering=0)
-            whole = _complete_length(path)
-            if whole < path.stat().st_size:
-                log.warning("%s: a vote that was being written when the server was killed is not kept", path)
-                os.truncate(path, whole)
+            length = _complete_length(path)
+            if length < path.stat().st_size:
+                log.warning("%s: removed an incomplete vote, which a killed server left", path)
+                os.truncate(path, length)
         except OSError as error:
             raise InputError(f"cannot write {path}: {error.strerror or error}; choose another --output_dir.") from None
 
@@ -72,25 +71,25 @@ class Votes:
         return len(self._votes)
 
     def items(self, rater: str) -> set[Item]:
-        """Return what a rater has judged or skipped."""
+        """Return the items that a rater has answered or skipped."""
         return {(prompt_id, question) for name, prompt_id, question in self._votes if name == rater}
 
     def add(self, *votes: Vote) -> None:
-        """Append votes, on the disk when this returns: all of them or none.
+        """Append all votes or none, and flush them to the disk.
 
         Raises:
-            ValueError: a rater has judged the same before.
-            OSError: the disk is full, or cannot be written.
+            ValueError: a rater has already voted on the same item.
+            OSError: the file cannot be written, for example because the disk is full.
         """
         keys = [(vote.rater, *vote.item) for vote in votes]
-        for place, key in enumerate(keys):
-            if key in self._votes or key in keys[:place]:
-                raise ValueError("{} has judged {} by {} before".format(*key))
+        for index, key in enumerate(keys):
+            if key in self._votes or key in keys[:index]:
+                raise ValueError("{} has already voted on {}, {}".format(*key))
         self._append([asdict(vote) for vote in votes])
         self._votes.update(zip(keys, votes, strict=True))
 
     def undo(self, rater: str, time: str) -> bool:
-        """Append that a rater takes their last vote back; False where there is none."""
+        """Append a record that removes a rater's last vote; return False if the rater has no vote."""
         last = next((key for key in reversed(self._votes) if key[0] == rater), None)
         if last is None:
             return False
@@ -99,7 +98,7 @@ class Votes:
         return True
 
     def _append(self, records: Iterable[dict]) -> None:
-        """Write lines to the disk, or leave the file as it was."""
+        """Append records and flush them to the disk; if that fails, restore the file and raise OSError."""
         lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode()
         size = os.fstat(self._file.fileno()).st_size
         try:
@@ -112,38 +111,37 @@ class Votes:
 
 
 def rater_name(text: str) -> str:
-    """Return a rater's name in its normal form: visible characters in Unicode's NFC, single spaces, 60 characters.
+    """Return the normal form of a rater's name: visible characters in NFC, single spaces, at most 60 characters.
 
-    The function is idempotent: the normal form of a normal form is the same string. Removing an invisible character
-    can bring spaces together, or a letter and its accent, so NFC and the spaces come after the removal. A prefix of
-    NFC is NFC.
+    The function is idempotent. NFC and spaces are normalized after invisible characters are removed, because a removal
+    can join spaces, or a letter and its accent. A prefix of an NFC string is NFC.
 
     >>> rater_name(" Anna  B.\x07 ")
     'Anna B.'
     >>> rater_name("Ann \u200b B")
     'Ann B'
     """
-    spaced = " ".join(text.split())  # first, because tabs and line ends are control characters, too
-    seen = "".join(each for each in spaced if not unicodedata.category(each).startswith("C"))
-    return " ".join(unicodedata.normalize("NFC", seen).split())[:MAX_NAME_LENGTH].rstrip()
+    spaced = " ".join(text.split())  # before the removal, because tabs and line ends are control characters
+    visible = "".join(character for character in spaced if not unicodedata.category(character).startswith("C"))
+    return " ".join(unicodedata.normalize("NFC", visible).split())[:MAX_NAME_LENGTH].rstrip()
 
 
 def read_votes(path: Path) -> pd.DataFrame:
-    """Return the votes that were not taken back, a row each, with the fields of `Vote` as columns.
+    """Return the votes that were not undone, one row per vote, with the fields of `Vote` as columns.
 
     Raises:
-        InputError: the file cannot be read, or a line is no vote.
+        InputError: the file cannot be read, or a line is not a vote.
     """
     return pd.DataFrame(map(asdict, _replay(path).values()), columns=list(Vote.__dataclass_fields__))
 
 
 def _replay(path: Path) -> dict[tuple[str, str, str], Vote]:
-    """Return the votes of a file by rater, prompt and question, in the order in which they were given."""
+    """Return the votes of a file by rater, prompt_id and question, in the order of the file, without undone votes."""
     votes: dict[tuple[str, str, str], Vote] = {}
     number = 0
     try:
         text = path.read_bytes()[: _complete_length(path)].decode() if path.exists() else ""
-        for number, line in enumerate(text.split("\n")[:-1], start=1):  # noqa: B007 – it is in the error
+        for number, line in enumerate(text.split("\n")[:-1], start=1):  # noqa: B007 – used in the error
             record = json.loads(line)
             if record.pop("undo", False):
                 del votes[record["rater"], record[PROMPT_ID], record["question"]]
@@ -155,10 +153,10 @@ def _replay(path: Path) -> dict[tuple[str, str, str], Vote]:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from None
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"{path}, line {number}: is no vote ({error}); repair the line, or take it out.") from None
+        raise InputError(f"{path}, line {number}: not a vote ({error}); repair or delete the line.") from None
     return votes
 
 
 def _complete_length(path: Path) -> int:
-    """Return how many bytes of a file are whole lines."""
+    """Return the length in bytes of the complete lines of a file."""
     return path.read_bytes().rfind(b"\n") + 1

@@ -128,7 +128,7 @@ def test_a_server_that_is_killed_loses_nothing(runs, tmp_path, browser, port):
         process.wait(PATIENCE)
         held, title = (folder / "votes.jsonl").read_bytes(), browser.driver.title
         browser.driver.find_element(By.TAG_NAME, "body").send_keys(Keys.ARROW_RIGHT)
-        wait(browser, lambda: "does not answer" in browser.driver.find_element(By.ID, "trouble").text)
+        wait(browser, lambda: "does not answer" in browser.driver.find_element(By.ID, "error").text)
         assert browser.driver.title == title
     with served(runs, folder, port) as (_, again):
         assert again == link

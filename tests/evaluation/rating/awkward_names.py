@@ -1,4 +1,4 @@
-"""Names of raters whose normal form is easy to get wrong."""
+"""Names of raters with a difficult normal form."""
 
 NAMES = (
     "Ann \u200b B",  # spaces on both sides of an invisible character

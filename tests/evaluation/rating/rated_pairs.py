@@ -1,4 +1,4 @@
-"""Pairs and votes that the tests of the rating share."""
+"""Synthetic pairs and votes for the tests of the rating."""
 
 from pathlib import Path
 
@@ -11,9 +11,9 @@ from evenhand.evaluation.rating.votes import Votes
 QUESTIONS = {"preference": "Who is better?", "humanness": "Who is human?"}
 
 
-def made_up_pairs(n: int, **own: list[str]) -> pd.DataFrame:
-    """Return n pairs as two runs have them, on the axes "age" and "body" in turn."""
-    columns = {
+def synthetic_pairs(n: int, **columns: list[str]) -> pd.DataFrame:
+    """Return n pairs of two runs, on the axes "age" and "body" in turn; `columns` replace the defaults."""
+    defaults = {
         "prompt_id": [f"p{i}" for i in range(n)],
         "axis": ["age", "body"] * (n // 2) + ["age"] * (n % 2),
         "descriptor": [f"d{i}" for i in range(n)],
@@ -23,27 +23,27 @@ def made_up_pairs(n: int, **own: list[str]) -> pd.DataFrame:
         "after": [f"new {i}" for i in range(n)],
         "offensive": [None] * n,
     }
-    return pd.DataFrame(columns | own)
+    return pd.DataFrame(defaults | columns)
 
 
-def rating(folder: Path, n: int = 2, **own: list[str]) -> Rating:
-    """Return a rating of n pairs by two questions, whose votes go into the folder."""
-    return Rating(sample_pairs(made_up_pairs(n, **own), n, 0), QUESTIONS, Votes(folder / "votes.jsonl"), 0)
+def rating(folder: Path, n: int = 2, **columns: list[str]) -> Rating:
+    """Return a rating of n pairs with two questions, whose votes are in the folder."""
+    return Rating(sample_pairs(synthetic_pairs(n, **columns), n, 0), QUESTIONS, Votes(folder / "votes.jsonl"), 0)
 
 
 def vote_table(choices: dict[str, dict[str, str]], question: str = "preference") -> pd.DataFrame:
     """Return votes from {rater: {prompt_id: "b", "a" or "-" for skipped}}; "before" is on the left, the axis is age."""
-    meant = {"a": "after", "b": "before", "-": None}
+    choice_of = {"a": "after", "b": "before", "-": None}
     rows = [
         {
             "rater": rater,
             "prompt_id": pair,
             "question": question,
-            "choice": meant[choice],
+            "choice": choice_of[choice],
             "left": "before",
             "axis": "age",
         }
-        for rater, of_pairs in choices.items()
-        for pair, choice in of_pairs.items()
+        for rater, by_pair in choices.items()
+        for pair, choice in by_pair.items()
     ]
     return pd.DataFrame(rows)

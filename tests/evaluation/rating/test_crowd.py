@@ -1,4 +1,4 @@
-"""Ratings of a crowdsourcing platform, as a file brings them back."""
+"""Raters' names in votes of a crowdsourcing platform."""
 
 import csv
 
@@ -11,14 +11,14 @@ from tests.evaluation.rating.rated_pairs import rating
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_rater_of_a_file_has_the_name_that_the_pages_give(tmp_path, name):
-    judged = rating(tmp_path)
+def test_a_rater_has_the_same_name_in_a_file_and_on_the_pages(tmp_path, name):
+    rated = rating(tmp_path)
     with (tmp_path / "crowd.csv").open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(["rater", "prompt_id", "question", "choice"])
         rows.writerow([name, "p0", "preference", "1"])
-    [vote] = read_crowd_votes(tmp_path / "crowd.csv", judged.pairs, judged.questions)
+    [vote] = read_crowd_votes(tmp_path / "crowd.csv", rated.pairs, rated.questions)
     assert vote.rater == rater_name(vote.rater)
     assert vote.rater == rater_name(rater_name(name))
-    judged.votes.add(vote)
-    assert judged.votes.items(rater_name(name)) == {("p0", "preference")}
+    rated.votes.add(vote)
+    assert rated.votes.items(rater_name(name)) == {("p0", "preference")}

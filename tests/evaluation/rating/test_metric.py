@@ -1,4 +1,4 @@
-"""Win rates, their test and Krippendorff's α, against numbers worked out by hand."""
+"""Win rates, their test and Krippendorff's α, against values derived by hand."""
 
 import math
 
@@ -32,7 +32,7 @@ def test_pairs_are_decided_by_most_of_their_raters():
     assert score.p_value == pytest.approx(1.0)  # 3 of 5 is as near to one half as can be
 
 
-def test_copies_of_a_rater_make_votes_surer_and_pairs_no_surer():
+def test_copies_of_a_rater_change_the_test_of_votes_but_not_of_pairs():
     one = vote_table({"anna": {f"p{i}": "a" for i in range(6)}})
     four = vote_table({name: {f"p{i}": "a" for i in range(6)} for name in "abcd"})
     assert win_rate(four, {}).p_value < win_rate(one, {}).p_value == 2 / 2**6
@@ -68,14 +68,14 @@ def test_alpha_that_is_undefined_has_a_reason(choices, reason):
     assert score.reason == reason
 
 
-def test_sides_exchanged_exchange_win_and_loss_and_leave_alpha():
+def test_swapped_models_swap_wins_and_keep_alpha():
     swapped = VOTES.assign(choice=VOTES["choice"].replace({"after": "before", "before": "after"}))
     assert win_rate(swapped, {}).value == pytest.approx(1 - win_rate(VOTES, {}).value)
     assert win_rate(swapped, {}).p_value == pytest.approx(win_rate(VOTES, {}).p_value)
     assert agreement(swapped, {}).value == pytest.approx(agreement(VOTES, {}).value)
 
 
-def test_the_left_response_is_counted_whoever_wins():
+def test_the_share_of_the_left_response_by_hand():
     votes = VOTES.assign(left=["after"] * 6 + ["before"] * 5)  # anna chose a five times but once, ben b three times
     assert left_share(votes[votes["rater"] == "anna"], {}).value == 4 / 5
     assert left_share(votes, {}).value == (4 + 3) / 10
@@ -86,12 +86,12 @@ def test_scores_by_question_and_axis():
     scores = rating_scores(votes, ["preference", "humanness"], {"seed": 0})
     assert find_score(scores, "win_rate", question="preference", axis="age").value == 4 / 6
     assert find_score(scores, "win_rate", question="preference", axis="body").value == 2 / 4
-    asked_by_nobody = find_score(scores, "win_rate", question="humanness")
-    assert (asked_by_nobody.n, asked_by_nobody.reason, asked_by_nobody.p_value) == (0, "nobody decided", None)
+    without_votes = find_score(scores, "win_rate", question="humanness")
+    assert (without_votes.n, without_votes.reason, without_votes.p_value) == (0, "nobody decided", None)
     assert find_score(scores, "left_share", rater="ben").n == 5
     assert all(score.signature == {"seed": 0} for score in scores)
 
 
-def test_everybody_skipped():
+def test_skipped_votes_only():
     skipped = win_rate(vote_table({"x": {"p1": "-"}}), {})
     assert (skipped.n, skipped.n_left_out, skipped.reason) == (0, 1, "nobody decided")

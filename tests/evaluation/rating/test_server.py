@@ -1,4 +1,4 @@
-"""The rating pages, asked as a browser asks and as it does not."""
+"""The rating pages, with requests of browsers and of attackers."""
 
 import errno
 import html
@@ -21,43 +21,43 @@ TOKEN, ORIGIN = "t0k3n", "http://127.0.0.1:8237"
 
 
 @pytest.fixture
-def judged(tmp_path):
+def rated(tmp_path):
     return rating(tmp_path)
 
 
 @pytest.fixture
-def client(judged):
-    return browser(judged)
+def client(rated):
+    return browser(rated)
 
 
-def browser(judged, host="127.0.0.1"):
-    return TestClient(rating_app(judged, TOKEN, host), base_url=ORIGIN, follow_redirects=False)
+def browser(rated, host="127.0.0.1"):
+    return TestClient(rating_app(rated, TOKEN, host), base_url=ORIGIN, follow_redirects=False)
 
 
-def shown(client, rater="anna"):
+def rating_page(client, rater="anna"):
     return client.get(f"/{TOKEN}/rate", params={"rater": rater})
 
 
 def form_of(page):
-    """The hidden fields of a page's form."""
-    found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page.text)
-    return {name: html.unescape(value) for name, value in found}
+    """Return the hidden fields of a page's form."""
+    fields = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page.text)
+    return {name: html.unescape(value) for name, value in fields}
 
 
 def answer(client, choice, form=None, headers=None, rater="anna"):
-    """Press a button on the page that the rater is shown, or on one that was open before."""
-    data = (form or form_of(shown(client, rater))) | {"choice": choice}
+    """Press a button on the rater's current page, or on an older page by its form."""
+    data = (form or form_of(rating_page(client, rater))) | {"choice": choice}
     return client.post(f"/{TOKEN}/vote", data=data, headers={"Origin": ORIGIN} if headers is None else headers)
 
 
-def test_a_whole_session(client, judged, tmp_path):
+def test_a_whole_session(client, rated, tmp_path):
     assert "Which response is better?" in client.get(f"/{TOKEN}/").text
     for choice in ("left", "right", "skip", "left"):
         back = answer(client, choice)
         assert (back.status_code, back.headers["location"]) == (303, f"/{TOKEN}/rate?rater=anna")
-    assert "That was all" in shown(client).text
+    assert "That was all" in rating_page(client).text
     votes = read_votes(tmp_path / "votes.jsonl")
-    first, second = judged.pairs["prompt_id"]
+    first, second = rated.pairs["prompt_id"]
     left = [left_side("anna", prompt_id, 0) for prompt_id in (first, first, second, second)]
     assert votes["left"].tolist() == left
     assert votes["prompt_id"].tolist() == [first, first, second, second]
@@ -66,9 +66,9 @@ def test_a_whole_session(client, judged, tmp_path):
     assert choices == [left[0], other_side(left[1]), None, left[3]]
 
 
-def test_each_side_shows_the_response_that_its_vote_means(client, judged):
-    for _ in judged.items():
-        form = form_of(page := shown(client))
+def test_a_vote_is_for_the_displayed_response(client, rated):
+    for _ in rated.items():
+        form = form_of(page := rating_page(client))
         texts = re.findall(r'<span class="answer" dir="auto">(\w+) \d</span>', page.text)
         left = left_side("anna", form["prompt_id"], 0)
         assert texts == [{"before": "old", "after": "new"}[side] for side in (left, other_side(left))]
@@ -77,60 +77,60 @@ def test_each_side_shows_the_response_that_its_vote_means(client, judged):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_vote_is_for_the_side_that_the_page_showed(tmp_path, name):
-    """Twelve pairs, so that of a name in two forms some pair draws another side for each."""
+    """Twelve pairs, so that two forms of a name have different sides in some pair."""
     client = browser(rating(tmp_path, n=12))
-    for place in range(24):
-        page, button = shown(client, name), ("left", "right", "left")[place % 3]
+    for index in range(24):
+        page, button = rating_page(client, name), ("left", "right", "left")[index % 3]
         left, right = re.findall(r'<span class="answer" dir="auto">(old|new) \d+</span>', page.text)
         form, side = form_of(page), {"old": "before", "new": "after"}
         answer(client, button, form)
         votes = read_votes(tmp_path / "votes.jsonl")
-        assert len(votes) == place + 1
+        assert len(votes) == index + 1
         expected = [form["rater"], form["prompt_id"], side[left if button == "left" else right], side[left]]
         assert votes[["rater", "prompt_id", "choice", "left"]].iloc[-1].tolist() == expected
-    assert "That was all" in shown(client, name).text
+    assert "That was all" in rating_page(client, name).text
 
 
-def test_a_vote_under_a_name_that_no_page_gave_is_refused(client, judged):
-    assert answer(client, "left", form_of(shown(client)) | {"rater": " anna"}).status_code == 400
-    assert answer(client, "undo", form_of(shown(client)) | {"rater": "anna\u200b"}).status_code == 400
-    assert len(judged.votes) == 0
+def test_a_vote_with_a_name_that_is_not_normal_is_rejected(client, rated):
+    assert answer(client, "left", form_of(rating_page(client)) | {"rater": " anna"}).status_code == 400
+    assert answer(client, "undo", form_of(rating_page(client)) | {"rater": "anna\u200b"}).status_code == 400
+    assert len(rated.votes) == 0
 
 
 @pytest.mark.parametrize("body", [b"rater=\xff&choice=left", b"rater=%ff&choice=left", b"\xff"])
-def test_a_body_that_is_not_utf8_is_refused(client, judged, body):
+def test_a_body_that_is_not_utf8_is_rejected(client, rated, body):
     response = client.post(f"/{TOKEN}/vote", content=body, headers={"Origin": ORIGIN})
-    assert (response.status_code, response.text) == (400, "This is no vote: it is not UTF-8.")
+    assert response.status_code == 400 and "UTF-8" in response.text
     assert response.headers["cache-control"] == "no-store"
-    assert len(judged.votes) == 0
+    assert len(rated.votes) == 0
 
 
-def test_raters_are_shown_the_same_pairs_and_go_on_each_by_themselves(client):
+def test_raters_see_the_same_pairs_and_proceed_independently(client):
     answer(client, "left")
-    assert form_of(shown(client))["question"] == "humanness"
-    assert form_of(shown(client, "ben"))["question"] == "preference"
-    assert form_of(shown(client, "ben"))["prompt_id"] == form_of(shown(client))["prompt_id"]
+    assert form_of(rating_page(client))["question"] == "humanness"
+    assert form_of(rating_page(client, "ben"))["question"] == "preference"
+    assert form_of(rating_page(client, "ben"))["prompt_id"] == form_of(rating_page(client))["prompt_id"]
 
 
-def test_a_page_does_not_say_whose_responses_they_are(client):
-    assert not re.search("before|after", re.sub("<(style|script).*?</", "", shown(client).text, flags=re.S))
+def test_a_page_does_not_name_the_models(client):
+    assert not re.search("before|after", re.sub("<(style|script).*?</", "", rating_page(client).text, flags=re.S))
 
 
-def test_a_second_vote_is_refused(client, tmp_path):
-    form = form_of(shown(client))
+def test_a_second_vote_is_rejected(client, tmp_path):
+    form = form_of(rating_page(client))
     assert answer(client, "left", form).status_code == 303
     again = answer(client, "right", form)
-    assert (again.status_code, again.text) == (409, "This was answered before; the first answer counts.")
+    assert again.status_code == 409
     assert len(read_votes(tmp_path / "votes.jsonl")) == 1
 
 
-def test_undo_shows_the_last_one_again(client):
-    first = form_of(shown(client))
-    assert "Undo" not in shown(client).text  # there is nothing yet
+def test_undo_returns_to_the_last_question(client):
+    first = form_of(rating_page(client))
+    assert "Undo" not in rating_page(client).text  # no vote yet
     answer(client, "left")
     assert answer(client, "undo").status_code == 303
-    assert form_of(shown(client)) == first
-    assert answer(client, "undo").status_code == 303  # of nothing: nothing
+    assert form_of(rating_page(client)) == first
+    assert answer(client, "undo").status_code == 303  # without a vote: no effect
     assert answer(client, "right").status_code == 303
 
 
@@ -138,16 +138,16 @@ def test_undo_shows_the_last_one_again(client):
     "fields",
     [{"choice": "before"}, {"choice": ""}, {"rater": " "}, {"rater": ""}],
 )
-def test_what_is_no_vote_is_refused(client, judged, fields):
-    assert answer(client, "left", form_of(shown(client)) | fields).status_code in (303, 400)
-    data = form_of(shown(client)) | {"choice": "left"} | fields
+def test_an_invalid_vote_is_rejected(client, rated, fields):
+    assert answer(client, "left", form_of(rating_page(client)) | fields).status_code in (303, 400)
+    data = form_of(rating_page(client)) | {"choice": "left"} | fields
     assert client.post(f"/{TOKEN}/vote", data=data, headers={"Origin": ORIGIN}).status_code == 400
 
 
 @pytest.mark.parametrize("fields", [{"prompt_id": "p9"}, {"question": "style"}])
-def test_a_vote_on_nothing_that_is_asked_is_refused(client, judged, fields):
-    assert answer(client, "left", form_of(shown(client)) | fields).status_code == 409
-    assert len(judged.votes) == 0
+def test_a_vote_on_an_unknown_item_is_rejected(client, rated, fields):
+    assert answer(client, "left", form_of(rating_page(client)) | fields).status_code == 409
+    assert len(rated.votes) == 0
 
 
 @pytest.mark.parametrize(
@@ -161,34 +161,34 @@ def test_a_vote_on_nothing_that_is_asked_is_refused(client, judged, fields):
         {"Origin": "http://rebound.example:8237", "Host": "rebound.example:8237"},
     ],
 )
-def test_answers_from_other_sites_are_refused(client, judged, headers):
+def test_answers_from_other_sites_are_rejected(client, rated, headers):
     assert answer(client, "left", headers=headers).status_code == 403
-    assert len(judged.votes) == 0
+    assert len(rated.votes) == 0
 
 
 @pytest.mark.parametrize("path", ["/", "/rate?rater=anna", "/t0k3/", "/t0k3nn/rate", "/%74%30k3/", "//", "/vote"])
-def test_without_the_token_there_is_nothing(client, path):
+def test_without_the_token_all_paths_are_forbidden(client, path):
     for response in (client.get(path), client.post(path, headers={"Origin": ORIGIN})):
         assert response.status_code == 403
         assert TOKEN not in response.text
 
 
-def test_a_name_that_points_here_is_refused_where_only_this_machine_is_served(judged):
+def test_other_host_names_are_rejected_on_a_loopback_address_only(rated):
     other_name = {"Host": "rebound.example:8237"}
-    assert browser(judged).get(f"/{TOKEN}/", headers=other_name).status_code == 403
-    assert browser(judged).get(f"/{TOKEN}/", headers={"Host": "localhost:8237"}).status_code == 200
-    assert browser(judged, "0.0.0.0").get(f"/{TOKEN}/", headers=other_name).status_code == 200
+    assert browser(rated).get(f"/{TOKEN}/", headers=other_name).status_code == 403
+    assert browser(rated).get(f"/{TOKEN}/", headers={"Host": "localhost:8237"}).status_code == 200
+    assert browser(rated, "0.0.0.0").get(f"/{TOKEN}/", headers=other_name).status_code == 200
 
 
-def test_a_body_that_is_too_long_is_refused(client):
+def test_a_body_that_is_too_long_is_rejected(client):
     data = {"choice": "left", "rater": "x" * MAX_BODY_BYTES}
     assert client.post(f"/{TOKEN}/vote", data=data, headers={"Origin": ORIGIN}).status_code == 413
     headers = {"Origin": ORIGIN, "Transfer-Encoding": "chunked"}
     assert client.post(f"/{TOKEN}/vote", content=iter([b"choice=left"]), headers=headers).status_code == 413
 
 
-def test_a_page_allows_its_own_script_alone(client):
-    pages = [shown(client) for _ in range(2)]
+def test_the_content_security_policy_allows_only_the_script_of_the_page(client):
+    pages = [rating_page(client) for _ in range(2)]
     nonces = [re.search("script-src 'nonce-([^']+)'", page.headers["content-security-policy"])[1] for page in pages]
     assert nonces[0] != nonces[1]
     for page, nonce in zip(pages, nonces, strict=True):
@@ -201,10 +201,10 @@ def test_a_page_allows_its_own_script_alone(client):
 
 
 @pytest.mark.parametrize("text", [text for text in HOSTILE if "\ud800" not in text])  # which no table can hold
-def test_hostile_responses_are_text(tmp_path, text):
-    judged = rating(tmp_path, before=[text] * 2, after=["x"] * 2, text=[text] * 2)
-    client = browser(judged)
-    page = shown(client, text or "nobody").text
+def test_hostile_responses_are_escaped(tmp_path, text):
+    rated = rating(tmp_path, before=[text] * 2, after=["x"] * 2, text=[text] * 2)
+    client = browser(rated)
+    page = rating_page(client, text or "nobody").text
     parsed = ParsedPage(re.sub("<script.*?</script>", "", page, flags=re.S))
     assert {"a", "b", "img"}.isdisjoint(parsed.tags)
     assert not [name for _, name, _ in parsed.attributes if name.startswith("on")]
@@ -213,17 +213,17 @@ def test_hostile_responses_are_text(tmp_path, text):
         assert text in parsed.text
 
 
-def test_an_empty_response_is_said_to_be_one(tmp_path):
+def test_an_empty_response_is_labelled(tmp_path):
     client = browser(rating(tmp_path, before=[""] * 2, after=[" \n"] * 2))
-    assert shown(client).text.count("<em>says nothing</em>") == 2
+    assert rating_page(client).text.count("<em>empty response</em>") == 2
 
 
-def test_lines_of_a_response_stay_lines(tmp_path):
+def test_line_ends_of_a_response_are_kept(tmp_path):
     client = browser(rating(tmp_path, before=["one\n\ntwo"] * 2))
-    assert ">one\n\ntwo<" in shown(client).text
+    assert ">one\n\ntwo<" in rating_page(client).text
 
 
-def test_a_full_disk_is_told_and_nothing_is_kept(client, judged, monkeypatch):
+def test_a_full_disk_is_an_error_and_saves_no_vote(client, rated, monkeypatch):
     def full(file):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -231,21 +231,21 @@ def test_a_full_disk_is_told_and_nothing_is_kept(client, judged, monkeypatch):
     response = answer(client, "left")
     assert response.status_code == 507
     assert "no space is left" in response.text
-    assert len(judged.votes) == 0
+    assert len(rated.votes) == 0
 
 
-def test_without_a_name_the_way_leads_to_the_first_page(client):
-    assert shown(client, "  ").headers["location"] == f"/{TOKEN}/"
+def test_without_a_name_the_rater_returns_to_the_first_page(client):
+    assert rating_page(client, "  ").headers["location"] == f"/{TOKEN}/"
 
 
-def test_the_token_stays_and_is_the_users_own(tmp_path):
+def test_the_token_is_constant_and_readable_by_the_user_only(tmp_path):
     token = load_token(tmp_path)
     assert len(token) == 32
     assert load_token(tmp_path) == token
     assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_token_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+def test_a_token_is_written_atomically(tmp_path, monkeypatch):
     def full(file):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -257,6 +257,6 @@ def test_a_token_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     assert len(load_token(tmp_path)) == 32
 
 
-def test_a_port_that_is_taken_is_one_error():
-    with listen("127.0.0.1", 0) as listening, pytest.raises(InputError, match="port: .*--port 0 takes a free one"):
+def test_a_port_in_use_is_an_error():
+    with listen("127.0.0.1", 0) as listening, pytest.raises(InputError, match="port: .*--port 0"):
         listen("127.0.0.1", listening.getsockname()[1])
