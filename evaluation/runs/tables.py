@@ -14,7 +14,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.rows import RowFile, new_rows
 from evenhand.evaluation.runs.files import atomic_write, disk_full_message, is_disk_full
 
-ROWS_AT_ONCE = 1 << 13  # rows that are written, or read, at once
+ROWS_PER_CHUNK = 1 << 13  # when writing and reading
 
 
 def write_table(path: Path, rows: pd.DataFrame | Iterable[pd.DataFrame]) -> None:
@@ -31,8 +31,8 @@ def write_table(path: Path, rows: pd.DataFrame | Iterable[pd.DataFrame]) -> None
 
 
 def _parts(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    for start in range(0, max(len(rows), 1), ROWS_AT_ONCE):
-        yield rows.iloc[start : start + ROWS_AT_ONCE]
+    for start in range(0, max(len(rows), 1), ROWS_PER_CHUNK):
+        yield rows.iloc[start : start + ROWS_PER_CHUNK]
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -100,7 +100,7 @@ def _batches(path: Path, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
 def _record_batches(file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file, one row group after the other: otherwise Arrow reads ahead without limit."""
     for group in range(file.num_row_groups):
-        yield from filter(len, file.iter_batches(ROWS_AT_ONCE, row_groups=[group], columns=list(columns)))
+        yield from filter(len, file.iter_batches(ROWS_PER_CHUNK, row_groups=[group], columns=list(columns)))
 
 
 def read_float_columns(path: Path, leave_out: Sequence[str]) -> tuple[np.ndarray | RowFile, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""A run folder runs once, refuses other settings, goes on after an interruption, and can be moved."""
+"""Run folders: no repetition, other settings, interruptions, damage, and moved folders."""
 
 import errno
 import json
@@ -42,15 +42,15 @@ def run_once(settings, inputs=None, command="label"):
         return True
 
 
-def test_a_finished_stage_does_nothing_again(settings):
+def test_a_finished_stage_is_not_repeated(settings):
     assert run_once(settings)
     before = (settings.output_dir / "run.json").read_bytes()
     assert not run_once(settings)
-    assert not run_once(replace(settings, group="another"))  # who is told about it does not matter
+    assert not run_once(replace(settings, group="another"))  # a setting of the tracker only
     assert (settings.output_dir / "run.json").read_bytes() == before
 
 
-def test_the_manifest_says_how_it_was_made(settings):
+def test_the_manifest_records_inputs_and_packages(settings):
     run_once(settings, {"responses": "abc"})
     manifest = json.loads((settings.output_dir / "run.json").read_text())
     assert (manifest["format"], manifest["command"]) == (3, "label")
@@ -58,23 +58,23 @@ def test_the_manifest_says_how_it_was_made(settings):
     assert manifest["threshold"] == 0.1
     assert {"work", "total"} <= set(manifest["seconds"])
     assert manifest["packages"]["torch"].startswith("2.")
-    told = yaml.safe_load((settings.output_dir / "config.yaml").read_text())
-    assert (told["format"], told["quantile"]) == (3, 0.9)
+    config = yaml.safe_load((settings.output_dir / "config.yaml").read_text())
+    assert (config["format"], config["quantile"]) == (3, 0.9)
 
 
-def test_other_settings_or_inputs_are_refused_and_nothing_is_lost(settings):
+def test_other_settings_or_inputs_raise_and_change_nothing(settings):
     run_once(settings, {"responses": "abc"})
-    kept = (settings.output_dir / "run.json").read_bytes()
+    before = (settings.output_dir / "run.json").read_bytes()
     with pytest.raises(InputError, match=r"quantile was 0.9, now 0.5.*another --output_dir"):
         run_once(replace(settings, quantile=0.5), {"responses": "abc"})
     with pytest.raises(InputError, match=r"inputs.responses was 'abc', now 'other'\)"):
         run_once(settings, {"responses": "other"})
     with pytest.raises(InputError, match=r"inputs.e was None, now 0; and 3 more"):
         run_once(settings, {"responses": "abc", **dict.fromkeys("abcdefgh", 0)})
-    assert (settings.output_dir / "run.json").read_bytes() == kept
+    assert (settings.output_dir / "run.json").read_bytes() == before
 
 
-def test_an_interrupted_stage_is_entered_again(settings):
+def test_an_interrupted_stage_is_resumed(settings):
     with pytest.raises(KeyboardInterrupt), stage("label", settings) as run:
         assert run is not None
         raise KeyboardInterrupt
@@ -82,7 +82,7 @@ def test_an_interrupted_stage_is_entered_again(settings):
     assert run_once(settings)
 
 
-def test_what_is_made_last_may_be_told_otherwise_until_the_run_is_finished(tmp_path):
+def test_settings_of_final_tables_can_change_until_the_run_is_finished(tmp_path):
     def entered(tokenize="13a", dialogue=None, sha=None, batch_size=512, directions=("en-xx",)):
         settings = MeasureSettings(
             metrics=["generation_bias", "translation_bias"],
@@ -113,29 +113,29 @@ def test_what_is_made_last_may_be_told_otherwise_until_the_run_is_finished(tmp_p
     assert tables() == {"translations", "neutral"}
     with entered("zh", "b.jsonl", "b's") as run:
         assert tables() == {"translations"}
-    told, manifest = read_run(tmp_path / "run", "measure", "before")  # its config is what it was told last
-    assert told["translation_bias"]["tokenize"] == "zh" and manifest["fingerprint"] == run.fingerprint
+    config, manifest = read_run(tmp_path / "run", "measure", "before")  # the config has the last settings
+    assert config["translation_bias"]["tokenize"] == "zh" and manifest["fingerprint"] == run.fingerprint
     with entered("zh", "b.jsonl", "b's", batch_size=7) as run:
         assert run is None
     with pytest.raises(InputError, match="tokenize was 'zh', now '13a'"), entered("13a", "b.jsonl", "b's"):
         pass
 
 
-def test_a_folder_without_results_may_be_taken_for_other_settings(settings):
+def test_a_folder_without_results_can_get_other_settings(settings):
     with pytest.raises(InputError), stage("label", settings):
         raise InputError("beta: labels nothing")
     assert run_once(replace(settings, quantile=0.5))
 
 
-def test_the_fingerprint_follows_what_shapes_the_numbers(settings, tmp_path):
-    prints = []
-    for changed in ({}, {"group": "g"}, {"quantile": 0.8}):
-        with stage("label", replace(settings, output_dir=tmp_path / str(len(prints)), **changed)) as run:
-            prints.append(run.fingerprint)
-    assert prints[0] == prints[1] != prints[2]
+def test_the_fingerprint_depends_on_settings_that_affect_the_numbers(settings, tmp_path):
+    fingerprints = []
+    for changes in ({}, {"group": "g"}, {"quantile": 0.8}):
+        with stage("label", replace(settings, output_dir=tmp_path / str(len(fingerprints)), **changes)) as run:
+            fingerprints.append(run.fingerprint)
+    assert fingerprints[0] == fingerprints[1] != fingerprints[2]
 
 
-def test_a_folder_that_is_no_such_run_is_named(settings):
+def test_a_folder_without_a_run_of_the_command_raises(settings):
     with pytest.raises(InputError, match="labels: .*has no finished run; run `evenhand label`"):
         read_run(settings.output_dir, "label", "labels")
     run_once(settings)
@@ -143,34 +143,33 @@ def test_a_folder_that_is_no_such_run_is_named(settings):
         read_run(settings.output_dir, "measure", "responses")
 
 
-def test_a_place_that_cannot_be_written_is_one_error(tmp_path):
-    (tmp_path / "file").write_text("in the way")
+def test_an_unwritable_folder_raises(tmp_path):
+    (tmp_path / "file").write_text("no folder")
     with pytest.raises(InputError, match="output_dir"):
         run_once(LabelSettings(output_dir=tmp_path / "file" / "run", report_to="none"))
 
 
-# Two at once, damage, a full disk.
+# Two processes, damage, a full disk.
 
 
-def test_a_second_process_at_work_in_the_folder_is_refused_at_once(settings):
-    refused = pytest.raises(InputError, match=rf"process {os.getpid()} on \S+ is at work in .*; wait for it")
-    with stage("label", settings), refused:
+def test_a_second_process_in_the_folder_raises(settings):
+    with stage("label", settings), pytest.raises(InputError, match=rf"process {os.getpid()} on \S+"):
         run_once(settings)
     assert not run_once(settings)  # finished meanwhile
 
 
-def test_a_kill_lets_go_of_the_folder(settings):
+def test_a_killed_process_releases_the_lock(settings):
     program = """
 import sys, time
 from pathlib import Path
 from evenhand.evaluation.runs.lock import run_lock
 with run_lock(Path(sys.argv[1])):
-    print("held", flush=True)
+    print("locked", flush=True)
     time.sleep(3600)
 """
     command = [sys.executable, "-c", program, str(settings.output_dir)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "held\n"
+        assert process.stdout.readline() == "locked\n"
         with pytest.raises(InputError, match=f"process {process.pid} on"):
             run_once(settings)
         process.send_signal(signal.SIGKILL)
@@ -185,29 +184,29 @@ def finished(settings):
     return settings
 
 
-def flip(path):
-    run_lock = bytearray(path.read_bytes())
-    run_lock[len(run_lock) // 3] ^= 1
-    path.write_bytes(run_lock)
+def flip_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 1
+    path.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", [flip, Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])])
-def test_what_was_damaged_is_named_and_made_again(finished, damage, caplog):
-    folder, made = finished.output_dir, []
+@pytest.mark.parametrize("damage", [flip_bit, Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])])
+def test_a_damaged_table_is_reported_and_computed_again(finished, damage, caplog):
+    folder, calls = finished.output_dir, []
     table = (folder / "labels.parquet").read_bytes()
     damage(folder / "labels.parquet")
     with pytest.raises(InputError, match=r"responses: \S+labels.parquet is missing or damaged .* run `evenhand label`"):
         read_run(folder, "label", "responses")
     with caplog.at_level(logging.WARNING, "evenhand"), stage("label", finished) as run:
-        run.table("labels", lambda: made.append(1) or pd.DataFrame({"n": range(100)}))
-    assert made and "labels.parquet missing or damaged; computed again" in caplog.text
+        run.table("labels", lambda: calls.append(1) or pd.DataFrame({"n": range(100)}))
+    assert calls and "labels.parquet missing or damaged; computed again" in caplog.text
     assert (folder / "labels.parquet").read_bytes() == table
     assert not run_once(finished)
-    assert not list(folder.glob(".*.part"))  # what killed writes left is cleared
+    assert not list(folder.glob(".*.part"))  # temporary files of killed processes are removed
 
 
 @pytest.mark.parametrize("text", ["", '{"fingerprint": "a', "[]", "null"])
-def test_a_manifest_that_cannot_be_read_finishes_nothing(finished, text):
+def test_a_run_with_an_unreadable_manifest_is_not_finished(finished, text):
     (finished.output_dir / "run.json").write_text(text)
     with pytest.raises(InputError, match="labels: .*has no finished run"):
         read_run(finished.output_dir, "label", "labels")
@@ -215,7 +214,7 @@ def test_a_manifest_that_cannot_be_read_finishes_nothing(finished, text):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "command: [", "\0", "just text"])
-def test_a_config_that_no_stage_wrote_is_one_error(finished, text):
+def test_an_unreadable_config_raises(finished, text):
     (finished.output_dir / "config.yaml").write_text(text)
     with pytest.raises(InputError, match=r"^output_dir: \S+config.yaml"):
         run_once(finished)
@@ -223,94 +222,92 @@ def test_a_config_that_no_stage_wrote_is_one_error(finished, text):
         read_run(finished.output_dir, "label", "labels")
 
 
-def test_a_full_disk_is_one_error_that_says_what_to_do(settings):
-    of_torch = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 392768 vs 392660")
-    of_tokenizers = Exception("No space left on device (os error 28)")
-    for error in (FULL, of_torch, of_tokenizers):
-        told = pytest.raises(InputError, match="no space is left on its disk")
-        with told, stage("label", settings):
+def test_a_full_disk_raises(settings):
+    torch_error = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 392768 vs 392660")
+    tokenizers_error = Exception("No space left on device (os error 28)")
+    for error in (FULL, torch_error, tokenizers_error):
+        with pytest.raises(InputError, match="no space"), stage("label", settings):
             raise error
     assert run_once(settings)
 
 
-def test_a_disk_too_full_to_say_who_holds_the_folder_lets_go_of_it(settings, monkeypatch):
+def test_a_disk_too_full_for_the_lock_file_releases_the_lock(settings, monkeypatch):
     with monkeypatch.context() as full:
         full.setattr(Path, "write_text", Mock(side_effect=FULL))
-        with pytest.raises(InputError, match="no space is left on its disk"):
+        with pytest.raises(InputError, match="no space"):
             run_once(settings)
     assert run_once(settings)
 
 
-def test_what_a_killed_first_write_left_is_cleared(settings):
+def test_a_temporary_file_of_a_killed_first_write_is_removed(settings):
     settings.output_dir.mkdir()
     (settings.output_dir / ".config.yaml.123.part").write_text("format: ")
     assert run_once(settings)
     assert not list(settings.output_dir.glob(".*.part"))
 
 
-def test_other_spellings_of_what_is_compared_by_its_content_are_the_same(tmp_path, monkeypatch):
+def test_other_spellings_of_a_path_with_the_same_content_are_equal(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    told = [
+    runs = [
         MeasureSettings(output_dir=tmp_path / "run", report_to="none", model=ModelSettings(name=name))
         for name in ("model", "./model", str(tmp_path / "model"))
     ]
-    assert [run_once(each, {"model": "abc"}, "measure") for each in told] == [True, False, False]
+    assert [run_once(run, {"model": "abc"}, "measure") for run in runs] == [True, False, False]
     with pytest.raises(InputError, match="inputs.model was 'abc', now 'other'"):
-        run_once(told[0], {"model": "other"}, "measure")
+        run_once(runs[0], {"model": "other"}, "measure")
 
 
 # Folders that are moved.
 
 
-def comparison(folder):
-    """A comparison of two runs beside it, the second of which measures a model that lies in a third."""
+def make_settings(folder):
+    """Return the settings of two measured runs, the second of an adapter in a third run, and of their comparison."""
     model = folder / "tune" / "adapter"
-    measured = [
+    runs = [
         MeasureSettings(output_dir=folder / "before", report_to="none"),
         MeasureSettings(output_dir=folder / "after", report_to="none", model=ModelSettings(name=str(model))),
     ]
-    sides = {"before": folder / "before", "after": folder / "after"}
-    return measured, CompareSettings(**sides, output_dir=folder / "deep" / "compare", report_to="none")
+    paths = {"before": folder / "before", "after": folder / "after"}
+    return runs, CompareSettings(**paths, output_dir=folder / "deep" / "compare", report_to="none")
 
 
-def test_other_runs_are_named_by_the_way_to_them_and_found_where_the_folder_is_moved_to(tmp_path, monkeypatch):
+def test_paths_of_other_runs_are_relative_and_valid_after_a_move(tmp_path, monkeypatch):
     (tmp_path / "first" / "tune" / "adapter").mkdir(parents=True)
     run_once(LabelSettings(output_dir=tmp_path / "first" / "tune", report_to="none"))
-    measured, compared = comparison(tmp_path / "first")
-    assert [run_once(each, command="measure") for each in measured] == [True, True]
-    assert run_once(compared, command="compare")
-    told = yaml.safe_load((tmp_path / "first" / "deep" / "compare" / "config.yaml").read_text())
-    assert (told["before"], told["after"]) == ("../../before", "../../after")
-    told = yaml.safe_load((tmp_path / "first" / "after" / "config.yaml").read_text())
-    assert told["model"]["name"] == "../tune/adapter"
+    runs, comparison = make_settings(tmp_path / "first")
+    assert [run_once(run, command="measure") for run in runs] == [True, True]
+    assert run_once(comparison, command="compare")
+    config = yaml.safe_load((tmp_path / "first" / "deep" / "compare" / "config.yaml").read_text())
+    assert (config["before"], config["after"]) == ("../../before", "../../after")
+    config = yaml.safe_load((tmp_path / "first" / "after" / "config.yaml").read_text())
+    assert config["model"]["name"] == "../tune/adapter"
 
     moved = tmp_path / "elsewhere" / "second"
     moved.parent.mkdir()
     (tmp_path / "first").rename(moved)
-    for place, given in ((tmp_path, moved), (moved, Path()), (moved / "deep", Path(".."))):
-        monkeypatch.chdir(place)
-        measured, compared = comparison(given)
-        assert [run_once(each, command="measure") for each in measured] == [False, False]
-        assert not run_once(compared, command="compare")
-        settings, _ = read_run(given / "deep" / "compare", "compare", "comparison")
+    for working_directory, folder in ((tmp_path, moved), (moved, Path()), (moved / "deep", Path(".."))):
+        monkeypatch.chdir(working_directory)
+        runs, comparison = make_settings(folder)
+        assert [run_once(run, command="measure") for run in runs] == [False, False]
+        assert not run_once(comparison, command="compare")
+        settings, _ = read_run(folder / "deep" / "compare", "compare", "comparison")
         assert Path(settings["before"]).resolve() == moved / "before"
-        assert Path(read_settings(given / "after", "after")[0].model.name).resolve() == moved / "tune" / "adapter"
+        assert Path(read_settings(folder / "after", "after")[0].model.name).resolve() == moved / "tune" / "adapter"
 
 
 # Other formats.
 
 
 @pytest.mark.parametrize("settings_format", [{}, {"format": 2}], ids=["0.1", "0.2"])
-def test_a_run_of_another_format_is_refused_unchanged(settings, settings_format):
+def test_a_run_of_another_format_raises_and_is_unchanged(settings, settings_format):
     run_once(settings)
     folder = settings.output_dir
     config = yaml.safe_load((folder / "config.yaml").read_text())
     del config["format"]
     (folder / "config.yaml").write_text(yaml.safe_dump({**config, **settings_format}))
     before = {path: path.read_bytes() for path in folder.iterdir()}
-    expected = r"^{}: \S+ .*another version.* run `evenhand label` again, into another folder\.$"
-    with pytest.raises(InputError, match=expected.format("output_dir")):
+    with pytest.raises(InputError, match=r"^output_dir: \S+ .*version.*`evenhand label`"):
         run_once(settings)
-    with pytest.raises(InputError, match=expected.format("labels")):
+    with pytest.raises(InputError, match=r"^labels: \S+ .*version.*`evenhand label`"):
         read_run(folder, "label", "labels")
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
