@@ -1,4 +1,4 @@
-"""A module is checked against its contract: everything missing or mistyped is named in one error."""
+"""check_contract names all missing and mistyped attributes of a module in one error."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -26,12 +26,12 @@ class Contract(Protocol):
 
 
 def module(**attributes: Any) -> ModuleType:
-    made = ModuleType("plug_in")
-    vars(made).update(attributes)
-    return made
+    result = ModuleType("plug_in")
+    vars(result).update(attributes)
+    return result
 
 
-def test_defaults_of_the_contract_stand_in_for_what_a_module_leaves_out():
+def test_a_module_without_optional_attributes_has_the_defaults_of_the_contract():
     checked = check_contract(
         module(Settings=dict, TAGS=("a",), SERVED=True, rows=lambda config, seed: [seed]), Contract
     )
@@ -39,7 +39,7 @@ def test_defaults_of_the_contract_stand_in_for_what_a_module_leaves_out():
     assert checked.rows("c", 3) == [3] and checked.inputs("c") == {"of": "c", "served": True}
 
 
-def test_everything_that_is_missing_is_named_at_once():
+def test_one_error_names_all_missing_attributes():
     with pytest.raises(InputError) as error:
         check_contract(module(), Contract)
     assert {"Settings", "TAGS", "rows(config, seed)"} == {
@@ -60,6 +60,6 @@ def test_everything_that_is_missing_is_named_at_once():
     ],
 )
 def test_a_wrong_type_or_signature_is_named(name, value):
-    right = {"Settings": dict, "TAGS": (), "rows": lambda config, seed: []}
+    valid = {"Settings": dict, "TAGS": (), "rows": lambda config, seed: []}
     with pytest.raises(InputError, match=rf"plug_in: {name} is [^;]*; see .*Contract"):
-        check_contract(module(**{**right, name: value}), Contract)
+        check_contract(module(**{**valid, name: value}), Contract)

@@ -1,4 +1,4 @@
-"""What the filters of prompts keep, and what an error calls a setting of a family."""
+"""Filters of prompts, and the names of settings in errors."""
 
 import pytest
 
@@ -16,7 +16,7 @@ TEMPLATE = ["I'm {noun_phrase}."]
 
 
 @pytest.mark.parametrize(
-    ("filters", "kept"),
+    ("filters", "expected"),
     [
         ({"axis": ["age"]}, {"noun_phrase_type": OF_BOTH, "axis": ["age"]}),
         ({"axis": ["age"], "noun_phrase_type": "noun"}, {"noun_phrase_type": "noun", "axis": ["age"]}),
@@ -25,20 +25,20 @@ TEMPLATE = ["I'm {noun_phrase}."]
         ({}, {}),
     ],
 )
-def test_the_default_filter_stays_unless_it_is_named(filters, kept):
-    assert PromptSettings(filters=filters).active_filters() == kept
+def test_the_default_filter_applies_unless_it_is_named(filters, expected):
+    assert PromptSettings(filters=filters).active_filters() == expected
     assert PromptSettings().active_filters() == {"noun_phrase_type": OF_BOTH}
 
 
-def test_narrowing_to_an_axis_does_not_bring_phrases_without_a_noun():
+def test_a_filter_of_axes_excludes_phrases_without_a_noun():
     settings = PromptSettings(filters={"axis": ["ability"], "template": TEMPLATE}, descriptors=None, per_cell=4)
-    asked = measurement_prompts(MeasureConfig(prompts=settings, split="all"))
-    assert set(asked["noun_phrase_type"]) == set(OF_BOTH)
-    every = select_prompts(generate_prompts(load_taxonomy("paper")), axis=["ability"], template=TEMPLATE)
-    assert "descriptor" in set(every["noun_phrase_type"])  # "I'm deaf."
+    filtered = measurement_prompts(MeasureConfig(prompts=settings, split="all"))
+    assert set(filtered["noun_phrase_type"]) == set(OF_BOTH)
+    unfiltered = select_prompts(generate_prompts(load_taxonomy("paper")), axis=["ability"], template=TEMPLATE)
+    assert "descriptor" in set(unfiltered["noun_phrase_type"])  # "I'm deaf."
 
 
-def test_a_wrong_language_of_embeddings_is_named_with_its_family(tmp_path):
-    own = Settings(references=written_references(tmp_path), languages=["klingon"])
-    with pytest.raises(InputError, match="embedding_bias.languages: 'klingon' is unknown"):
-        inputs(MeasureConfig(settings=own))
+def test_an_unknown_language_of_embeddings_is_an_error_with_its_family(tmp_path):
+    settings = Settings(references=written_references(tmp_path), languages=["klingon"])
+    with pytest.raises(InputError, match="embedding_bias.languages: 'klingon'"):
+        inputs(MeasureConfig(settings=settings))
