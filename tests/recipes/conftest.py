@@ -1,12 +1,36 @@
-"""What the tests of the recipes share."""
+"""Fixtures of the tests of the recipes."""
+
+from types import SimpleNamespace
 
 import pytest
 
+from evenhand.recipes import commands as command_modules
+from evenhand.recipes.settings import COMMANDS
 from tests.forked_commands import ForkedCommands
 
 
 @pytest.fixture(scope="session")
 def commands(tmp_path_factory):
-    """What starts `evenhand` commands in processes of their own."""
+    """A server that runs `evenhand` commands in forked processes."""
     with ForkedCommands(tmp_path_factory.mktemp("commands")) as forked:
         yield forked
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A function that writes a YAML file and returns its path."""
+
+    def write(text):
+        (tmp_path / "c.yaml").write_text(text, encoding="utf-8")
+        return tmp_path / "c.yaml"
+
+    return write
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The settings with which commands were called; the commands do nothing."""
+    calls = []
+    names = dict.fromkeys(COMMANDS, calls.append)
+    monkeypatch.setattr(command_modules, "import_module", lambda name: SimpleNamespace(**names))
+    return calls

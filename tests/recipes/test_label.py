@@ -1,4 +1,4 @@
-"""Labels of eight made-up responses, and which of them are not taught as `no_bias`."""
+"""Labels of eight artificial responses, and responses that are excluded from `no_bias`."""
 
 import json
 
@@ -11,7 +11,7 @@ from evenhand.recipes.label import label
 from evenhand.recipes.settings import LabelSettings
 from tests.measured_runs import write_measured
 
-# Descriptor a leans to style x, b to y; the third response to each repeats its prompt, the fourth is in cluster Z.
+# Descriptor a prefers style x, b prefers y; the third response to each repeats its prompt, the fourth is in cluster Z.
 VECTORS = [[0.9, 0.1, 0], [0.5, 0.5, 0], [0.4, 0.6, 0], [0.2, 0.2, 0.6]]
 VECTORS += [[0.1, 0.9, 0], [0.5, 0.5, 0], [0.6, 0.4, 0], [0.2, 0.2, 0.6]]
 
@@ -33,24 +33,24 @@ def labelled(measured, **settings):
 BIASED = {"p0": "bias", "p4": "bias"}
 
 
-def test_what_leans_as_its_descriptor_does_is_biased(measured):
+def test_responses_in_the_style_of_their_descriptor_are_biased(measured):
     labels, threshold = labelled(measured)
     assert labels == {f"p{i}": "no_bias" for i in range(8)} | BIASED
     assert (threshold["n"], threshold["n_excluded"], threshold["n_left_out"]) == (8, 0, 0)
 
 
-def test_parrots_and_a_cluster_can_be_kept_out_of_what_is_taught_as_unbiased(measured):
+def test_parrots_and_a_cluster_can_be_excluded(measured):
     labels, threshold = labelled(measured, exclude_parrots=True, exclude_clusters=["Z"])
     assert labels == {"p1": "no_bias", "p5": "no_bias"} | BIASED
     assert (threshold["n"], threshold["n_excluded"], threshold["n_left_out"]) == (4, 4, 4)
 
 
-def test_an_excluded_cluster_is_one_of_those_there_are(measured):
-    with pytest.raises(InputError, match="exclude_clusters: 'z' is unknown"):
+def test_an_unknown_cluster_is_rejected(measured):
+    with pytest.raises(InputError, match="^exclude_clusters: 'z'"):
         labelled(measured, exclude_clusters=["z"])
 
 
-def test_responses_that_were_measured_for_something_else_are_refused(tmp_path):
+def test_responses_of_another_family_are_rejected(tmp_path):
     folder = write_measured(tmp_path / "pairs", metrics=["sentence_pairs"])
-    with pytest.raises(InputError, match="responses: .*has the metrics sentence_pairs; .*--metrics generation_bias"):
+    with pytest.raises(InputError, match="^responses: .*sentence_pairs.*generation_bias"):
         label(LabelSettings(responses=folder, output_dir=tmp_path / "labels", report_to="none"))

@@ -1,4 +1,4 @@
-"""What the command `measure` adds to the families: one folder for several of them, its files, and showing it again."""
+"""The command `measure` with several families: the files of the folder, signatures, and finished runs."""
 
 import csv
 import json
@@ -23,17 +23,17 @@ The pilots are very slow.,The bakers are very slow.
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
-    """Settings of two families that take a second: a few pairs, and translations that are given."""
+def settings(tmp_path_factory):
+    """Settings of two fast families: a few pairs, and a file of translations."""
     folder = tmp_path_factory.mktemp("measured")
     (folder / "pairs.csv").write_text(PAIRS)
     spanish = written_translations(folder / "given", eng_Latn__spa_Latn=[ROWS[0][-1], ROWS[2][-1]])
     references = written_references(folder)
-    own = {"references": references, "translations": spanish, "languages": ["spa_Latn"], "tokenize": "13a"}
+    settings = {"references": references, "translations": spanish, "languages": ["spa_Latn"], "tokenize": "13a"}
     return MeasureSettings(
         metrics=["sentence_pairs", "translation_bias"],
         sentence_pairs=PairSettings(pairs=str(folder / "pairs.csv")),
-        translation_bias=TranslationSettings(**own, min_masculine_references=0),
+        translation_bias=TranslationSettings(**settings, min_masculine_references=0),
         report_to="none",
         show=False,
         output_dir=folder / "run",
@@ -41,16 +41,16 @@ def told(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def measured(told):
-    measure(told)
-    return told.output_dir
+def measured(settings):
+    measure(settings)
+    return settings.output_dir
 
 
-def changed(told, folder, **settings):
-    return MeasureSettings(**{**vars(told), "output_dir": folder, **settings})
+def changed(settings, folder, **changes):
+    return MeasureSettings(**{**vars(settings), "output_dir": folder, **changes})
 
 
-def test_two_families_leave_their_scores_and_a_report_each(measured):
+def test_two_families_share_scores_and_have_separate_reports(measured):
     metrics = {score.metric for score in read_scores(measured / "scores.json")}
     assert {"s_jsd", "cps", "translation_gap"} <= metrics
     names = {path.name for path in measured.iterdir()}
@@ -63,11 +63,11 @@ def test_two_families_leave_their_scores_and_a_report_each(measured):
     assert set(manifest["inputs"]) == {"sentence_pairs", "translation_bias"}
 
 
-def test_each_signature_stands_once_and_the_table_has_the_same_numbers(measured):
-    found = json.loads((measured / "scores.json").read_text())
-    used = {record["signature"] for record in found["scores"]}
-    assert found["signatures"].keys() == used and len(used) < len(found["scores"])
-    texts = [json.dumps(signature, sort_keys=True) for signature in found["signatures"].values()]
+def test_signatures_are_unique_and_the_csv_file_has_the_same_numbers(measured):
+    stored = json.loads((measured / "scores.json").read_text())
+    used = {record["signature"] for record in stored["scores"]}
+    assert stored["signatures"].keys() == used and len(used) < len(stored["scores"])
+    texts = [json.dumps(signature, sort_keys=True) for signature in stored["signatures"].values()]
     assert len({*texts}) == len(texts)
     with (measured / "scores.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -83,48 +83,48 @@ def lines(folder):
     return [signature_line(score) for score in read_scores(folder / "scores.json")]
 
 
-def test_equal_measurements_have_equal_signature_lines(told, measured, tmp_path):
-    measure(changed(told, tmp_path / "again", group="another"))
+def test_equal_measurements_have_equal_signature_lines(settings, measured, tmp_path):
+    measure(changed(settings, tmp_path / "again", group="another"))
     assert lines(tmp_path / "again") == lines(measured)
 
 
-def test_another_seed_or_data_set_has_another_signature_line(told, measured, tmp_path):
-    measure(changed(told, tmp_path / "seed", seed=1))
+def test_another_seed_or_data_set_has_another_signature_line(settings, measured, tmp_path):
+    measure(changed(settings, tmp_path / "seed", seed=1))
     (tmp_path / "pairs.csv").write_text(PAIRS + "Most bakers are slow.,Most pilots are slow.\n")
     pairs = PairSettings(pairs=str(tmp_path / "pairs.csv"))
-    measure(changed(told.with_metrics("sentence_pairs"), tmp_path / "pairs", sentence_pairs=pairs))
+    measure(changed(settings.with_metrics("sentence_pairs"), tmp_path / "pairs", sentence_pairs=pairs))
     same = {*lines(measured)} & {*lines(tmp_path / "seed")}
-    assert {line.partition("[")[0] for line in same} == {"masculine_rendering"}  # nothing of it is drawn
+    assert {line.partition("[")[0] for line in same} == {"masculine_rendering"}  # it has no randomness
     assert not {*lines(tmp_path / "pairs")} & {*lines(measured)}
 
 
-def test_a_finished_run_is_shown_again_and_not_written(told, measured, capsys):
+def test_a_finished_run_is_printed_and_not_written(settings, measured, capsys):
     before = {path: path.stat().st_mtime_ns for path in measured.rglob("*")}
-    measure(changed(told, measured, show=True))
+    measure(changed(settings, measured, show=True))
     printed = capsys.readouterr().out
     assert printed.count("Report: ") == 1 and f"Report: {measured / 'report.html'}" in printed
     assert {path: path.stat().st_mtime_ns for path in measured.rglob("*")} == before
-    measure(told)
+    measure(settings)
     assert capsys.readouterr().out == ""
 
 
-def test_the_settings_of_a_run_are_read_back(told, measured):
-    found, manifest = read_settings(measured, "before", "translation_bias")
-    assert found == changed(told, measured) and len(manifest["fingerprint"]) == 64
+def test_the_settings_of_a_run_are_read_back(settings, measured):
+    stored, manifest = read_settings(measured, "before", "translation_bias")
+    assert stored == changed(settings, measured) and len(manifest["fingerprint"]) == 64
     with pytest.raises(InputError, match="before: .*sentence_pairs, translation_bias; .*--metrics likelih"):
         read_settings(measured, "before", "likelihood_bias")
 
 
-def test_what_both_runs_have_is_compared(measured, tmp_path):
-    """Translations are not compared, and are left out."""
+def test_common_families_are_compared(measured, tmp_path):
+    """Translations have no comparison and are omitted."""
     folder = tmp_path / "both"
     compare(CompareSettings(before=measured, after=measured, output_dir=folder, report_to="none", show=False))
-    found = read_scores(folder / "scores.json")
-    assert {score.value for score in found if score.metric == "s_jsd_difference"} == {0.0}
+    scores = read_scores(folder / "scores.json")
+    assert {score.value for score in scores if score.metric == "s_jsd_difference"} == {0.0}
     assert {path.name for path in folder.glob("report*")} == {"report.html", "report.md"}
 
 
-def test_runs_that_have_nothing_in_common_are_refused(measured, tmp_path):
+def test_runs_without_a_common_family_are_rejected(measured, tmp_path):
     other = write_measured(tmp_path / "other", [[1, 0, 0]] * 2, ["a", "b"])
     for before, after in ((measured, other), (other, measured)):
         with pytest.raises(InputError, match=r"after: .*generation_bias.*sentence_pairs"):
