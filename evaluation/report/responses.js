@@ -34,7 +34,7 @@
   const minimum = make("input", { type: "number", step: "any", placeholder: "Minimum b", ariaLabel: "Minimum b", oninput: () => show() });
   const orders = ["Order of the prompts", ...sides.flatMap((side) => [`Largest b, ${side}`, `Smallest b, ${side}`])];
   const order = choice("Order", orders);
-  const status = make("span", { role: "status" }), list = document.getElementById("found");
+  const status = make("span", { role: "status" }), list = document.getElementById("matches");
   const more = make("button", { type: "button", textContent: "More", onclick: () => show(shown + SCREEN) });
   document.getElementById("search").append(descriptor, text, axis, style, minimum, order, status);
   list.after(make("div", { className: "tools" }, more));
@@ -52,7 +52,7 @@
   };
 
   const item = (row) => make("li", {},
-    make("p", { className: "asked" },
+    make("p", { className: "prompt" },
       make("span", { className: "small", textContent: `${row.axis} · ${row.descriptor}` }),
       make("bdi", { textContent: row.prompt })),
     make("div", { className: "pair" }, ...row.responses.map((it, n) => make("div", {},

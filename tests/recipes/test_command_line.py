@@ -1,4 +1,4 @@
-"""The command line: strict settings from flags and files, one-line errors, help, and shipped configs."""
+"""The command line: strict settings from flags and files, and one-line errors."""
 
 import pickle
 from dataclasses import replace

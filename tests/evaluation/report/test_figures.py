@@ -41,14 +41,14 @@ def parsed(text: Markup) -> ElementTree.Element:
     return ElementTree.fromstring(str(text).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1))
 
 
-def test_equal_charts_have_equal_bytes_and_the_colours_of_the_page():
+def test_equal_charts_have_equal_bytes_and_css_colours():
     text = svg(chart())
     assert text == svg(chart())
     assert "var(--after)" in text and "var(--ink)" in text and AFTER not in text and INK not in text
     assert not re.search(r"20\d\d-\d\d-\d\d|Matplotlib|DejaVu", text)
 
 
-def test_a_chart_has_its_label_as_text_alternative_and_text_as_text():
+def test_the_label_is_the_text_alternative_and_text_stays_text():
     root = parsed(svg(chart()))
     assert root.get("role") == "img" and root.get("aria-label") == root.find(f"{SVG}title").text == "Chart of a name"
     texts = [it.text for it in root.iter(f"{SVG}text")]
@@ -57,7 +57,7 @@ def test_a_chart_has_its_label_as_text_alternative_and_text_as_text():
 
 
 @pytest.mark.parametrize("name", [*(sanitize(it, 40) for it in HOSTILE), "$x^2$ and $", r"\frac{1}{2} __x__"])
-def test_labels_are_no_markup(name):
+def test_labels_are_escaped(name):
     root = parsed(svg(chart(name)))
     assert not {"script", "img", "style"} & {it.tag.removeprefix(SVG) for it in root.iter()}
     assert not any(attribute.startswith("on") for it in root.iter() for attribute in it.attrib)
@@ -77,7 +77,7 @@ def test_labels_do_not_cover_each_other_on_a_crowded_chart():
     assert sum(abs(a[0] - b[0]) < 17 and abs(a[1] - b[1]) < 11 for a, b in combinations(boxes, 2)) <= 4
 
 
-def test_a_lone_label_stands_near_its_dot_and_avoids_obstacles():
+def test_a_single_label_is_near_its_point_and_avoids_obstacles():
     ((dx, dy),) = place_labels([(450, 200)], ["1"], (0, 0, 900, 400))
     assert 5 < math.hypot(dx, dy) < 18
     ((_, dy),) = place_labels([(450, 200)], ["1"], (0, 0, 900, 400), [(400, 203, 500, 300)])

@@ -1,4 +1,4 @@
-"""Reports in a real browser: what a reader can do with them, and that nothing goes wrong or leaves the machine."""
+"""Reports in a real browser: their controls, accessibility, no errors and no requests."""
 
 import time
 from dataclasses import replace
@@ -33,7 +33,7 @@ HOSTILE = ('<script>window.hit = 1</script>"><img src=x onerror="window.hit = 1"
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     report = replace(
-        PAGE, tables=[TALL], sections=[Section("Drawn", figures=[Figure("A picture", picture("a picture"))])]
+        PAGE, tables=[TALL], sections=[Section("Plotted", figures=[Figure("A picture", picture("a picture"))])]
     )
     write_page(folder, "report", report)
     write_text(folder / "responses.html", responses_page())
@@ -47,17 +47,17 @@ def nothing_goes_wrong(browser):
 
 
 def responses_page() -> str:
-    """Sixty responses of one descriptor, two of another that would break out of their page."""
+    """Return a page of sixty responses to one descriptor and two hostile responses to another."""
     texts = pd.DataFrame({"axis": ["age"] * 60 + ["ability"] * 2, "descriptor": ["old"] * 60 + ["deaf"] * 2})
-    said = [f"Answer {place}." for place in range(60)] + list(HOSTILE)
+    responses = [f"Answer {i}." for i in range(60)] + list(HOSTILE)
     vectors = np.array([[0.6, 0.4]] * 61 + [[0.1, 0.9]])
     b = np.linspace(-0.01, 0.051, 62)
-    rows = rows_of(texts.assign(text="I'm so."), {"response": (said, vectors, ("Calm", "Angry"), b)})
-    return responses_html("All responses", "a model", len(rows), lambda places: rows.iloc[places], ["response"])
+    rows = rows_of(texts.assign(text="I'm so."), {"response": (responses, vectors, ("Calm", "Angry"), b)})
+    return responses_html("All responses", "a model", len(rows), lambda indices: rows.iloc[indices], ["response"])
 
 
-def clicked(browser, text, of="main"):
-    """Return the file that the first such button saves of a part of the page."""
+def saved_file(browser, text, of="main"):
+    """Click the first button with this text in a part of the page; return the file that it saves."""
     button = next(it for it in browser.driver.find_elements(CSS, f"{of} button") if it.text == text)
     before = set(browser.downloads.iterdir())
     button.click()
@@ -72,7 +72,7 @@ def clicked(browser, text, of="main"):
     raise AssertionError(f"{text} saved nothing")
 
 
-def chosen(select, text):
+def choose(select, text):
     next(it for it in select.find_elements(CSS, "option") if it.text == text).click()
 
 
@@ -101,42 +101,43 @@ def test_a_long_table_is_filtered(browser, folder):
 
 def test_tables_and_figures_are_saved(browser, folder):
     browser.open(folder / "report.html")
-    lines = clicked(browser, "CSV").read_text().splitlines()
+    lines = saved_file(browser, "CSV").read_text().splitlines()
     assert lines[0] == "type,value,value low,value high"
     assert lines[1:6] == ["nine,-9.5,,", "ten,10.0,,", "thousand,1000.0,,", "none,–,,", "two,+2.0,-1.0,3.0"]
-    latex = clicked(browser, "LaTeX").read_text()
+    latex = saved_file(browser, "LaTeX").read_text()
     assert "two & +2.0 [$-$1.0, 3.0] \\\\" in latex and "\\begin{tabular}{lr}" in latex
-    svg = clicked(browser, "SVG", "figure").read_text()
+    svg = saved_file(browser, "SVG", "figure").read_text()
     assert svg.startswith("<svg ") and "class=" not in svg and "stroke:" in svg
-    assert clicked(browser, "PNG", "figure").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert saved_file(browser, "PNG", "figure").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
-def test_a_table_of_dots_is_saved_as_a_drawing_the_same_on_every_screen(browser, folder):
+def test_a_plotted_table_is_saved_as_the_same_image_on_every_screen(browser, folder):
     browser.open(folder / "report.html")
-    svg = clicked(browser, "SVG").read_text()
-    places = placed(svg)
-    assert [text for text in places if text in VALUES] == list(VALUES)  # as sorted in the table
-    assert len({x for text, (x, _) in places.items() if text in VALUES.values()}) == 1  # numbers end at one line
-    below = places["[−1.0, 3.0]"][1] - places["+2.0"][1]
-    assert 0 < below < 20 and {"Numbers, ×10⁻³", "type", "value"} <= {*places}
+    svg = saved_file(browser, "SVG").read_text()
+    positions = text_positions(svg)
+    assert [text for text in positions if text in VALUES] == list(VALUES)  # as sorted in the table
+    assert len({x for text, (x, _) in positions.items() if text in VALUES.values()}) == 1  # numbers end at one line
+    below = positions["[−1.0, 3.0]"][1] - positions["+2.0"][1]
+    assert 0 < below < 20 and {"Numbers, ×10⁻³", "type", "value"} <= {*positions}
     assert svg.count("<circle ") == len(ROWS) and "class=" not in svg
-    assert clicked(browser, "PNG").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert saved_file(browser, "PNG").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     browser.open(folder / "report.html", PHONE)
-    assert placed(clicked(browser, "SVG").read_text()) == places
+    assert text_positions(saved_file(browser, "SVG").read_text()) == positions
     browser.driver.find_element(CSS, ".tools input").send_keys("row 2")
-    assert [text for text in placed(clicked(browser, "SVG").read_text()) if text in VALUES] == list(VALUES)[-4:]
+    filtered = text_positions(saved_file(browser, "SVG").read_text())
+    assert [text for text in filtered if text in VALUES] == list(VALUES)[-4:]
 
 
-def placed(svg):
-    """Return where each text of the table that is drawn is, in pixels, from top to bottom."""
+def text_positions(svg):
+    """Return the position of each text of the table in the SVG image, in pixels, from top to bottom."""
     texts = ElementTree.fromstring(svg).findall("s:svg/s:text", {"s": "http://www.w3.org/2000/svg"})
-    found = {it.text: (float(it.get("x", 0)), float(it.get("y"))) for it in texts}
-    return dict(sorted(found.items(), key=lambda item: item[1][1]))
+    positions = {it.text: (float(it.get("x", 0)), float(it.get("y"))) for it in texts}
+    return dict(sorted(positions.items(), key=lambda item: item[1][1]))
 
 
-def test_contents_are_open_where_there_is_room_and_fold_on_a_phone(browser, folder):
+def test_contents_are_open_on_wide_screens_and_folded_on_a_phone(browser, folder):
     driver = browser.open(folder / "report.html")
-    assert [it.text for it in driver.find_elements(CSS, ".toc a")][:2] == ["Headline", "Drawn"]
+    assert [it.text for it in driver.find_elements(CSS, ".toc a")][:2] == ["Headline", "Plotted"]
     browser.open(folder / "report.html", PHONE)
     assert not driver.find_element(CSS, ".toc a").is_displayed()
     driver.find_element(CSS, ".toc summary").click()
@@ -148,35 +149,35 @@ def test_contents_are_open_where_there_is_room_and_fold_on_a_phone(browser, fold
 def test_responses_are_searched_and_stay_text(browser, folder):
     driver = browser.open(folder / "responses.html")
     status = driver.find_element(CSS, "#search [role=status]")
-    assert status.text == "62 of 62" and len(driver.find_elements(CSS, "#found > li")) == 50
+    assert status.text == "62 of 62" and len(driver.find_elements(CSS, "#matches > li")) == 50
     next(it for it in driver.find_elements(CSS, "button") if it.text == "More").click()
-    assert len(driver.find_elements(CSS, "#found > li")) == 62
+    assert len(driver.find_elements(CSS, "#matches > li")) == 62
     descriptor, words = driver.find_elements(CSS, "#search [type=search]")
     descriptor.send_keys("DEAF")
     assert [it.text for it in driver.find_elements(CSS, ".answer")] == list(HOSTILE)
-    assert driver.execute_script("return window.hit") is None and driver.find_elements(CSS, "#found b") == []
+    assert driver.execute_script("return window.hit") is None and driver.find_elements(CSS, "#matches b") == []
     descriptor.clear()
     words.send_keys("answer 7.")
     assert [it.text for it in driver.find_elements(CSS, ".answer")] == ["Answer 7."]
     words.clear()
     words.send_keys("so")
     _, style, order = driver.find_elements(CSS, "#search select")
-    chosen(style, "Angry")
+    choose(style, "Angry")
     assert status.text == "1 of 62"
-    chosen(style, "Any style")
+    choose(style, "Any style")
     driver.find_element(CSS, "#search [type=number]").send_keys("0.045")
     assert status.text == "7 of 62"  # b rises by 0.001 from −0.01, and seven are 0.045 or more
-    chosen(order, "Largest b, response")
-    assert "b 51.0 ×10⁻³" in driver.find_element(CSS, "#found .pair .small").text
+    choose(order, "Largest b, response")
+    assert "b 51.0 ×10⁻³" in driver.find_element(CSS, "#matches .pair .small").text
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_keeps_people_from_using_them(scheme, browser):
+def test_pages_are_accessible(scheme, browser):
     assert browser.faults(page_html(PAGE), scheme) == []
     assert browser.faults(responses_page(), scheme) == []
 
 
-def test_what_keeps_people_from_using_a_page_is_found(browser):
-    found = browser.faults('<title>A page</title><img src="nowhere.png" style="width: 1000px">')
-    assert [it.partition(":")[0] for it in found] == ["html-has-lang", "image-alt", "wider than 390 pixels", "file"]
+def test_an_inaccessible_page_is_detected(browser):
+    faults = browser.faults('<title>A page</title><img src="nowhere.png" style="width: 1000px">')
+    assert [it.partition(":")[0] for it in faults] == ["html-has-lang", "image-alt", "wider than 390 pixels", "file"]
     browser.forget()

@@ -16,7 +16,7 @@ from evenhand.evaluation.report.numbers import (
 
 
 @pytest.mark.parametrize(
-    ("value", "decimals", "sign", "shown"),
+    ("value", "decimals", "sign", "text"),
     [
         (1.005e3, 2, False, "1,005.00"),
         (-0.2, 2, False, "−0.20"),
@@ -27,8 +27,8 @@ from evenhand.evaluation.report.numbers import (
         (math.nan, 2, True, "–"),
     ],
 )
-def test_a_number_has_a_true_minus_and_zero_has_no_sign(value, decimals, sign, shown):
-    assert number(value, decimals, sign) == shown
+def test_a_number_has_a_unicode_minus_and_zero_has_no_sign(value, decimals, sign, text):
+    assert number(value, decimals, sign) == text
 
 
 def test_small_columns_get_more_decimals():
@@ -39,7 +39,7 @@ def test_small_columns_get_more_decimals():
 
 
 @pytest.mark.parametrize(
-    ("bounds", "decimals", "enough"),
+    ("bounds", "decimals", "expected"),
     [
         ((0.0004, 0.0041), 2, 3),  # half of the width is 0.00185: two steps of 0.001
         ((-0.00132, -0.00078), 3, 4),  # was "−0.001 [−0.001, −0.001]"
@@ -51,16 +51,16 @@ def test_small_columns_get_more_decimals():
         (None, 1, 1),
     ],
 )
-def test_an_interval_has_digits_enough_to_be_seen(bounds, decimals, enough):
-    assert decimals_for_interval(bounds, decimals) == enough
+def test_an_interval_has_enough_digits_to_differ(bounds, decimals, expected):
+    assert decimals_for_interval(bounds, decimals) == expected
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"),
+    ("name", "expected"),
     [("/a/b/loop/kto/tune/adapter", "kto/tune/adapter"), ("/model", "model"), ("org/m", "org/m"), ("./m", "./m")],
 )
-def test_a_title_has_the_end_of_an_absolute_path(name, shown):
-    assert display_name(name) == shown
+def test_a_display_name_is_the_end_of_an_absolute_path(name, expected):
+    assert display_name(name) == expected
 
 
 def test_interval_and_p_value_as_text():
@@ -69,7 +69,7 @@ def test_interval_and_p_value_as_text():
     assert [p_value(p) for p in (0.0005, 0.0123, 0.58, 0.00002)] == ["0.0005", "0.012", "0.58", "< 0.0001"]
 
 
-def test_hidden_characters_are_written_out_and_letters_are_left_alone():
+def test_hidden_characters_become_codes_and_letters_are_unchanged():
     assert sanitize("a\u202eb\x1bc\x00") == "a⟨U+202E⟩b⟨U+001B⟩c⟨U+0000⟩"
     assert sanitize("one\r\ntwo\nthree\rfour") == "one↵ two↵ three↵ four"
     assert sanitize("\ud800").encode("utf-8") == "⟨U+D800⟩".encode()

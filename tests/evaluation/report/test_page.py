@@ -1,4 +1,4 @@
-"""Any page is whole and safe whatever it is fed, in all three forms."""
+"""Any page is complete and safe in all three formats, also with hostile texts."""
 
 import io
 import re
@@ -24,7 +24,7 @@ ROWS = (
     Row("age", (Cell("55.0", "[51.0, 59.0]"), Cell("0.012")), (Mark("before", 55.0, (51.0, 59.0)),)),
     Row("nonce", (Cell("undefined", reason="only one pair"), Cell(""))),
 )
-DRAWN = Table("By type", ("type", "value", "p"), ROWS, note="A note.", ideal=50.0)
+PLOTTED = Table("By type", ("type", "value", "p"), ROWS, note="A note.", ideal=50.0)
 PLAIN = Table("Plain", ("measure", "value"), (Row("CPS", (Cell("55.0"),)),))
 PAGE = Page(
     title="A title",
@@ -37,7 +37,7 @@ PAGE = Page(
     tables=[PLAIN],
     notes=["A word on it."],
     sections=[
-        Section("First", ["It is so."], [DRAWN], first_screen=True),
+        Section("First", ["It is so."], [PLOTTED], first_screen=True),
         Section(
             "Second",
             figures=[Figure("A picture", picture("a picture"), "of nothing")],
@@ -50,18 +50,18 @@ PAGE = Page(
         Section("Empty", tables=[Table("", (), ())], parts=[Section("Empty too")]),
     ],
     glossary=[("CPS", "A share.")],
-    limits=["It says little."],
+    limits=["It is limited."],
     signature={"model": {"name": "m"}, "seed": 3},
 )
 
 
 def hostile_page() -> Page:
-    """Every text of a page is hostile."""
+    """Return a page whose texts are all hostile."""
     strings = [it for it in HOSTILE if it]
     rows = tuple(
         Row(it, (Cell("1", "[0, 2]"), Cell("undefined", reason=it)), (Mark("before", 1, (0, 2)),)) for it in strings
     )
-    words = tuple((it, place % 2 == 0) for place, it in enumerate(strings))
+    words = tuple((it, i % 2 == 0) for i, it in enumerate(strings))
     parts = [
         Section(
             it,
@@ -96,7 +96,7 @@ def printed(page: Page, capsys, monkeypatch) -> str:
 
 
 @pytest.mark.parametrize("page", [PAGE, hostile_page()], ids=["plain", "hostile"])
-def test_nothing_can_run_or_be_fetched_and_all_is_closed(page):
+def test_no_code_runs_nothing_is_fetched_and_ids_are_unique(page):
     parsed = assert_inert(page_html(page))
     ids = [value for _, name, value in parsed.attributes if name == "id"]
     labels = [value for _, name, value in parsed.attributes if name == "aria-labelledby"]
@@ -105,7 +105,7 @@ def test_nothing_can_run_or_be_fetched_and_all_is_closed(page):
     assert levels[0] == 1 and all(after - before <= 1 for before, after in pairwise(levels))
 
 
-def test_every_hostile_string_is_shown_as_text():
+def test_hostile_strings_become_text():
     source = page_html(hostile_page())
     text = ParsedPage(source).text.replace("\u00a0", " ")
     for string in filter(None, HOSTILE):
@@ -115,19 +115,19 @@ def test_every_hostile_string_is_shown_as_text():
     source.encode("utf-8")
 
 
-def test_markdown_holds_no_markup_that_came_from_outside():
+def test_markdown_escapes_markup():
     text = page_markdown(hostile_page())
     before_signature = text.rsplit("## Signature", 1)[0]
     assert not re.search(r"(?<!\\)<(script|img|b)|(?<!\\)\]\(|(?<![\\:])://", before_signature)
     assert not {"\x1b", "\x00", "\u202e", "\u2028"} & set(text)
-    for line in before_signature.split("\n"):  # a table's rows have the columns that its head has
+    for line in before_signature.split("\n"):  # rows have as many columns as the header
         if line.startswith("|"):
             assert len(re.findall(r"(?<!\\)\|", line)) == 4
     headings = re.findall(r"^# .*", text, re.MULTILINE)
     assert len(headings) == 1
 
 
-def test_the_terminal_gets_no_codes_and_no_markup(capsys, monkeypatch):
+def test_the_terminal_escapes_codes_and_markup(capsys, monkeypatch):
     text = printed(hostile_page(), capsys, monkeypatch)
     assert not {"\x1b", "\x00", "\x07", "\u202e"} & set(text)
     out = io.StringIO()
@@ -135,16 +135,16 @@ def test_the_terminal_gets_no_codes_and_no_markup(capsys, monkeypatch):
     assert "[bold red]markup[/bold red]" in out.getvalue() and "\x1b]8;" not in out.getvalue()
 
 
-def test_the_terminal_shows_the_first_screen_in_100_columns(capsys, monkeypatch):
+def test_the_terminal_prints_the_first_screen_in_100_columns(capsys, monkeypatch):
     text = printed(PAGE, capsys, monkeypatch)
-    places = [
+    positions = [
         text.index(it) for it in ("It leans.", "WARNING  Beware.", "Plain", "By type", "A note.", "A word on it.")
     ]
-    assert places == sorted(places) and max(map(len, text.split("\n"))) <= 100
+    assert positions == sorted(positions) and max(map(len, text.split("\n"))) <= 100
     assert "Folded away" not in text and "Not seen at first" not in text and "undefined: only" in text
 
 
-def test_a_table_that_is_too_wide_loses_the_intervals_of_the_sides_and_keeps_that_of_the_change(capsys, monkeypatch):
+def test_a_wide_comparison_drops_all_intervals_but_the_changes(capsys, monkeypatch):
     cells = (Cell("1.00", "[0.50, 1.50]"), Cell("2.00", "[1.50, 2.50]"), Cell("+1.00", "[+0.90, +1.10]"))
     fits = Table("Changes", ("type", "before", "after", "change"), (Row("age", cells),))
     for name, whole in (("age", True), ("a" * 60, False)):
@@ -154,22 +154,22 @@ def test_a_table_that_is_too_wide_loses_the_intervals_of_the_sides_and_keeps_tha
         assert "[+0.90, +1.10]" in text and name in text
 
 
-def test_the_line_of_the_ideal_is_drawn_where_the_table_says():
-    scale = plots.row_scale(DRAWN.rows, 50.0)
+def test_a_plot_has_a_line_at_the_ideal():
+    scale = plots.row_scale(PLOTTED.rows, 50.0)
     assert scale.low == 50.0 and scale.high < 60
-    svg = str(plots.row_plot(DRAWN.rows[0], scale, 50.0, ("value",)))
+    svg = str(plots.row_plot(PLOTTED.rows[0], scale, 50.0, ("value",)))
     assert re.findall(r'x1="([\d.]+)%"[^>]*class="zero"', svg) == [str(scale(50.0))]
     assert "age: value 55.00 (51.00 to 59.00)" in svg
 
 
-def test_only_a_page_of_two_sides_has_their_signs():
+def test_only_comparisons_mark_before_and_after():
     one, two = (page_html(replace(PAGE, sides=sides)) for sides in (("value",), ("value", "p")))
     assert '<body class="single">' in one and 'class="before"' not in re.findall(r"<th[^>]*>", one)
     assert '<th scope="col" class="before">value</th>' in two and '<th scope="col" class="after">p</th>' in two
     assert 'class="single"' not in two
 
 
-def test_what_is_empty_is_left_out_and_what_is_folded_is_there():
+def test_empty_sections_are_omitted_and_folded_sections_are_complete():
     source, text = page_html(PAGE), page_markdown(PAGE)
     assert "Empty" not in source and "Empty" not in text
     assert "<summary>Below</summary>" in source and "<mark>He</mark> is old." in source
@@ -177,7 +177,7 @@ def test_what_is_empty_is_left_out_and_what_is_folded_is_there():
     assert "undefined: only one pair" in ParsedPage(source).text and "undefined: only one pair" in text
 
 
-def test_the_same_page_gives_the_same_bytes_and_is_written_whole(tmp_path):
+def test_equal_pages_give_equal_files_without_remnants(tmp_path):
     for folder in ("one", "two"):
         write_page(tmp_path / folder, "report", PAGE)
     for name in ("report.html", "report.md"):
@@ -188,7 +188,7 @@ def test_the_same_page_gives_the_same_bytes_and_is_written_whole(tmp_path):
         write_page(tmp_path / "file", "report", PAGE)
 
 
-def test_what_is_undefined_is_a_dash_with_one_footnote():
+def test_undefined_cells_are_dashes_with_one_footnote():
     rows = [
         Row(label, (Cell("undefined", reason=why), Cell("2.0"))) for label, why in (("a", "no rows"), ("b", "odd."))
     ]
@@ -201,7 +201,7 @@ def test_what_is_undefined_is_a_dash_with_one_footnote():
     ) == format_table(one)
 
 
-def test_prose_is_flush_left_and_folded_in_its_column(capsys, monkeypatch):
+def test_prose_is_left_aligned_and_wraps(capsys, monkeypatch):
     words = " ".join(["word"] * 40)
     table = Table("Reasons", ("type", "n", "reason"), (Row("age", (Cell("1"), Cell(words, prose=True))),))
     page = replace(PAGE, tables=[table], sections=[])
@@ -212,7 +212,7 @@ def test_prose_is_flush_left_and_folded_in_its_column(capsys, monkeypatch):
     assert len({line.index("word") for line in lines}) == 1
 
 
-def test_a_wide_table_of_one_side_loses_its_intervals_and_its_names_are_broken_between_words(capsys, monkeypatch):
+def test_a_wide_table_of_one_run_drops_intervals_and_wraps_names(capsys, monkeypatch):
     cells = tuple(Cell("+1.00", "[+0.90, +1.10]") for _ in range(6))
     table = Table("Wide", ("type", *("a long name",) * 6), (Row("age", cells),))
     text = printed(replace(PAGE, tables=[table], sections=[]), capsys, monkeypatch)
@@ -220,7 +220,7 @@ def test_a_wide_table_of_one_side_loses_its_intervals_and_its_names_are_broken_b
     assert max(map(len, text.split("\n"))) <= 100
 
 
-def test_no_page_tells_where_on_a_machine_a_model_lies():
+def test_pages_have_no_absolute_paths():
     signature = {"model": {"name": "/home/me/runs/loop/kto/adapter"}, "files": ["/home/me/a/b/c.txt"], "seed": 0}
     for text in (page_html(replace(PAGE, signature=signature)), page_markdown(replace(PAGE, signature=signature))):
         assert "home" not in text and "loop/kto/adapter" in text and "a/b/c.txt" in text

@@ -5,12 +5,12 @@ import pytest
 from evenhand.evaluation.report.plots import Scale, scale_for, ticks
 
 
-def test_a_scale_maps_its_ends_to_the_ends():
+def test_a_scale_maps_its_bounds_to_the_ends():
     scale = Scale(-10, 30, 2, 98)
     assert (scale(-10), scale(30), scale(10)) == (2, 98, 50)
 
 
-def test_a_scale_holds_zero_and_everything_finite():
+def test_a_scale_includes_zero_and_all_finite_values():
     scale = scale_for([4.0, 9.0, float("nan"), float("inf")], 0, 100)
     assert scale.low == 0 and scale.high > 9
     assert scale_for([], 0, 100).high > 0

@@ -132,7 +132,7 @@ def test_html_and_markdown_contain_all_changes(changed):
     page, source = page_html(report_page(changed)), page_markdown(report_page(changed))
     for text in ("Kind", "“so sorry”", "The corpus books", "Spearman’s ρ", "deaf 50.0"):
         assert text in page and text in source, text
-    assert page.count('class="asked"') == 3  # two samples, and one of the descriptor with the highest b
+    assert page.count('class="prompt"') == 3  # two samples, and one of the descriptor with the highest b
     assert "one of the descriptors with the highest mean b" in page
 
 
