@@ -94,7 +94,7 @@ def test_a_single_measurement_has_one_column_and_does_not_mention_tuning(single)
 def test_only_some_samples_are_unfolded_at_first(hostile):
     before, _, after = page_html(report_page(hostile)).partition(f"<summary>{len(HOSTILE) - 6} more</summary>")
     folded = after.partition("</details>")[0]
-    assert before.count('class="prompt"') == 6 and folded.count('class="asked"') == len(HOSTILE) - 6
+    assert before.count('class="prompt"') == 6 and folded.count('class="prompt"') == len(HOSTILE) - 6
 
 
 # As Markdown.
