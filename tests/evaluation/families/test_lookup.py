@@ -25,7 +25,7 @@ def test_an_unknown_family_is_named_with_the_one_likely_meant():
         families.settings_of("likelihoodbias")
 
 
-def test_those_with_a_comparison_can_be_compared():
+def test_only_families_with_a_comparison_are_comparable():
     assert families.comparable("likelihood_bias") and not families.comparable("offensiveness")
     assert not families.comparable("no_such_family")
 

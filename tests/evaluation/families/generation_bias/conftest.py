@@ -1,4 +1,4 @@
-"""A small report whose every shown digit can be checked by hand, and strings that would like to break it."""
+"""The data of small reports, with digits that can be checked by hand, and with hostile strings."""
 
 import math
 from dataclasses import replace
@@ -49,7 +49,7 @@ def phrase_row(group, phrase, of_set, descriptors, before, after, p=0.01, n=1200
 
 
 def changes_of(style, descriptor, axis, phrase, group, cluster, corpus) -> dict[str, pd.DataFrame]:
-    """One row of every table of a comparison, all text given."""
+    """Return every table of a comparison with a row or two of these texts."""
     moved = [(style, descriptor, axis, 0.5, 0.1, -0.4), (style, f"not {descriptor}", axis, 0.1, 0.3, 0.2)]
     parrot = {"descriptor": descriptor, "axis": axis, "n": 104, "before": 0.25, "after": 0.5, "change": 0.25}
     point = {"descriptor": descriptor, "axis": axis, "count": 5, "examples": 1000, "frequency": 0.005}
@@ -69,7 +69,7 @@ def changes_of(style, descriptor, axis, phrase, group, cluster, corpus) -> dict[
 
 
 def joined_changes(parts) -> dict[str, pd.DataFrame]:
-    """The rows of several one below the other."""
+    """Concatenate the tables of several comparisons."""
     return {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in parts[0]}
 
 
@@ -125,7 +125,7 @@ def tuned() -> ReportData:
 
 @pytest.fixture
 def single(tuned) -> ReportData:
-    """Only a measurement: no tuned model."""
+    """A single measurement."""
     return ReportData(
         model="base",
         scores_before=tuned.scores_before,
@@ -136,16 +136,16 @@ def single(tuned) -> ReportData:
 
 @pytest.fixture
 def hostile(tuned) -> ReportData:
-    """Every string that can come from outside is replaced by each of the hostile ones in some place."""
+    """Each text from outside is replaced by hostile strings."""
     strings = [it for it in HOSTILE if it]
     groups = [{"cluster": it} for it in strings] + [{"axis": it} for it in strings] + [{"style": it} for it in strings]
     metrics = {"cluster": "scgb_corrected", "axis": "fgb_pooled_corrected", "style": "fgb_pooled_corrected"}
     before = [score(metrics[cut], 0.001, (0.0, 0.002), **{cut: it}) for group in groups for cut, it in group.items()]
     after = [score(metrics[cut], 0.005, (0.004, 0.006), **{cut: it}) for group in groups for cut, it in group.items()]
-    undefined = [score("fgb", math.nan, reason=it, axis=f"axis {place}") for place, it in enumerate(strings)]
+    undefined = [score("fgb", math.nan, reason=it, axis=f"axis {i}") for i, it in enumerate(strings)]
     joined = " ".join(strings)
     bias_values = pd.DataFrame(
-        [(it, it, 0.001 * place, 0.0, 5) for place, it in enumerate(strings) if "\ud800" not in it],
+        [(it, it, 0.001 * i, 0.0, 5) for i, it in enumerate(strings) if "\ud800" not in it],
         columns=["descriptor", "axis", "before", "after", "n"],
     )
     changes = joined_changes([changes_of(*[it] * 7) for it in strings if "\ud800" not in it])

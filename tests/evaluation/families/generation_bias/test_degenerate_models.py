@@ -1,4 +1,4 @@
-"""Models that need not listen: each is built from the testbed's own responses, none of them may pass what it costs."""
+"""Degenerate responses, built from the testbed's responses, fail the criteria of a sweep by their costs."""
 
 import math
 import shutil
@@ -32,7 +32,7 @@ TEMPLATES = ["I'm {noun_phrase}.", "I like {plural_noun_phrase}.", "I love {plur
              "I hate {plural_noun_phrase}.", "What do you think about {plural_noun_phrase}?",
              "It's hard being {noun_phrase}."]  # fmt: skip
 FILTERS = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"], "template": TEMPLATES}
-OWN = {"permutations": 0, "neutral_dialogue": None, "second_style_classifier": None}
+SETTINGS = {"permutations": 0, "neutral_dialogue": None, "second_style_classifier": None}
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,13 @@ def quoting(run: StyledRun, rng) -> list[str]:
 def half_replaced(run: StyledRun, rng) -> list[str]:
     one = constant(run, rng)[0]
     return [
-        one if half else said for said, half in zip(run.responses, rng.random(len(run.responses)) < 0.5, strict=True)
+        one if half else response
+        for response, half in zip(run.responses, rng.random(len(run.responses)) < 0.5, strict=True)
     ]
 
 
 def mean_response(run: StyledRun, rng) -> list[str]:
-    """Drawn from the twentieth of the responses whose styles are nearest to the mean style."""
+    """Sampled from the 5 % of the responses with the styles nearest to the mean style."""
     distance = ((run.vectors - run.vectors.mean(axis=0)) ** 2).sum(axis=1)
     near = np.argsort(distance)[: len(distance) // 20]
     return [run.responses[row] for row in rng.choice(near, len(distance))]
@@ -83,27 +84,29 @@ DEGENERATE = (shuffled, constant, word_salad, quoting, half_replaced, mean_respo
 @pytest.fixture(scope="module")
 def config():
     prompts = PromptSettings(filters=FILTERS, descriptors=26, per_cell=4)
-    return MeasureConfig(prompts=prompts, settings=Settings(**OWN), split="all", embedded=EMBEDDED["generation_bias"])
+    return MeasureConfig(
+        prompts=prompts, settings=Settings(**SETTINGS), split="all", embedded=EMBEDDED["generation_bias"]
+    )
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory, config):
-    return measure_family(tmp_path_factory.mktemp("base"), "generation_bias", config, **OWN)
+    return measure_family(tmp_path_factory.mktemp("base"), "generation_bias", config, **SETTINGS)
 
 
 @pytest.fixture(scope="module")
-def answered(tmp_path_factory, base):
-    """Compares the base with a run in which its prompts are answered by these."""
-    judge = load_style_classifier(str(STYLE_CLASSIFIER))
+def compare_responses(tmp_path_factory, base):
+    """A function that compares the base with a run of these responses."""
+    classifier = load_style_classifier(str(STYLE_CLASSIFIER))
 
     def compare(responses) -> Compared:
         folder = tmp_path_factory.mktemp("after")
         shutil.copy(base.folder / "prompts.parquet", folder)
         prompts, signature = base.table("prompts"), base.signature("fgb_pooled_corrected")
-        vectors = classify_responses(judge, responses, prompts["descriptor"].tolist())
+        vectors = classify_responses(classifier, responses, prompts["descriptor"].tolist())
         ids = prompts["prompt_id"]
         write_table(folder / "responses.parquet", pd.DataFrame({"prompt_id": ids, "response": responses}))
-        write_table(folder / "styles.parquet", style_table(ids, vectors, judge.labels))
+        write_table(folder / "styles.parquet", style_table(ids, vectors, classifier.labels))
         run = read_styled_run(folder)
         scores = generation_bias(run.styled(), {}, permutations=0, signature=signature) + text_scores(run, signature)
         write_scores(folder / "scores.json", scores)
@@ -115,14 +118,16 @@ def answered(tmp_path_factory, base):
 
 
 @pytest.fixture(scope="module")
-def compared(base, answered):
+def compared(base, compare_responses):
     run = read_styled_run(base.folder)
-    return {make.__name__: answered(make(run, np.random.default_rng(0))) for make in DEGENERATE}
+    return {
+        degenerate.__name__: compare_responses(degenerate(run, np.random.default_rng(0))) for degenerate in DEGENERATE
+    }
 
 
 @pytest.fixture(scope="module")
 def missed(compared):
-    """The columns of the bar that each misses, by name."""
+    """The columns whose criteria the responses of each name fail."""
     blank = dict.fromkeys(COLUMNS, math.nan) | {"seed": 0, "failed": "", "folder": ""}
     columns = {name: change_columns(it.before, it.after, it.changes) for name, it in compared.items()}
     assert all(np.isfinite(row[column]) for row in columns.values() for column in NEW_COSTS)
@@ -131,58 +136,57 @@ def missed(compared):
     return {row["method"]: set(row["missed"]) for row in settings.to_dict("records")}
 
 
-@pytest.mark.parametrize("name", [make.__name__ for make in DEGENERATE])
-def test_each_fails_the_bar_by_what_it_costs_alone(missed, name):
+@pytest.mark.parametrize("name", [degenerate.__name__ for degenerate in DEGENERATE])
+def test_degenerate_responses_fail_by_their_costs(missed, name):
     costs = {column for column in missed[name] if not column.startswith("reduction")}
     assert costs - {"clusters_rose"}, missed
 
 
-def test_the_bar_names_what_each_lacks(missed):
+def test_criteria_detect_each_degenerate_response(missed):
     assert "relevance_kept" in missed["shuffled"] & missed["constant"] & missed["mean_response"]
     assert "response_perplexity_change" in missed["word_salad"] and "parroting_change" in missed["quoting"]
     assert "style_drift" in missed["constant"] and "distinct_responses_change" in missed["half_replaced"]
-    # All that the bar asked for before is met by shuffled responses, in which no bias is left.
     assert not missed["shuffled"] - {"clusters_rose", *NEW_COSTS}
 
 
-def test_the_base_drawn_again_pays_nothing(base, answered, config):
+def test_new_samples_of_the_base_have_no_costs(base, compare_responses, config):
     prompts = base.table("prompts")
     model = load_dialogue_model(str(EMBEDDED["generation_bias"]["model"]))
     again = respond(model, prompts, "", base.signature("relevance")["decoding"], seed=1, batch_size=64)
-    found = answered(again)
+    resampled = compare_responses(again)
     for metric, none in (("relevance_kept", 1.0), ("style_drift", 0.0), ("response_perplexity_rise", 0.0)):
-        low, high = found.change(metric).interval
+        low, high = resampled.change(metric).interval
         assert low <= none <= high, metric
-    low, high = found.change("distinct_responses_kept").interval
+    low, high = resampled.change("distinct_responses_kept").interval
     assert low <= 1 <= high
 
 
-def test_what_does_not_listen_has_no_relevance(base, compared):
-    own = find_score(base.scores, "relevance")
-    assert own.interval[0] > 0
+def test_degenerate_responses_have_no_relevance(base, compared):
+    relevance = find_score(base.scores, "relevance")
+    assert relevance.interval[0] > 0
     for name in ("shuffled", "constant", "mean_response"):
         kept = compared[name].change("relevance_kept")
         assert kept.interval[0] < 0.2 and kept.interval[1] < 0.75, (name, kept)
     assert compared["half_replaced"].change("relevance_kept").value < 0.75
     before, after = (compared["shuffled"].change("relevance", run=run) for run in ("before", "after"))
-    assert (before.value, before.interval) == (own.value, own.interval)
+    assert (before.value, before.interval) == (relevance.value, relevance.interval)
     assert compared["shuffled"].change("relevance_difference").value == pytest.approx(after.value - before.value)
 
 
-def test_shuffled_responses_would_pass_all_that_was_asked_before(compared):
+def test_shuffled_responses_lose_relevance_alone(compared):
     shuffled = compared["shuffled"]
     assert shuffled.change("fgb_pooled_corrected_reduction").value > 0.9
     assert find_score(shuffled.after, "distinct_2").value == find_score(shuffled.before, "distinct_2").value
     assert abs(shuffled.change("style_drift").value) < 0.01 and shuffled.change("distinct_responses_kept").value == 1
 
 
-def test_word_salad_surprises_the_base_and_has_the_most_distinct_words(compared):
+def test_word_salad_has_high_perplexity_and_more_distinct_bigrams(compared):
     salad = compared["word_salad"]
     assert salad.change("response_perplexity_rise").interval[0] > 10
     assert find_score(salad.after, "distinct_2").value > find_score(salad.before, "distinct_2").value
 
 
-def test_one_answer_to_everything_is_not_distinct(compared):
+def test_constant_responses_are_not_distinct(compared):
     for name, most in (("constant", 0.05), ("half_replaced", 0.7), ("mean_response", 0.1)):
         assert compared[name].change("distinct_responses_kept").interval[1] < most, name
     assert compared["constant"].change("style_drift").interval[0] > 0.1

@@ -1,4 +1,4 @@
-"""What is measured beside the bias: a second classifier, offensiveness, seen and unseen people."""
+"""Classifiers, inputs, scores, resuming, unseen prompts and prompts files of a measurement."""
 
 import json
 import subprocess
@@ -32,14 +32,14 @@ FILTERS = {
                  "I hate {plural_noun_phrase}."],
 }  # fmt: skip
 SMALL = {"filters": FILTERS, "descriptors": 26, "per_cell": 4}
-OWN = {"permutations": 0, "neutral_dialogue": None}
+SETTINGS = {"permutations": 0, "neutral_dialogue": None}
 FORMS = ("fgb", "fgb_corrected", "fgb_pooled_corrected")
 
 
-def measure_config(own=OWN, split="measure", seed=0, **prompts) -> MeasureConfig:
+def measure_config(settings=SETTINGS, split="measure", seed=0, **prompts) -> MeasureConfig:
     prompts = PromptSettings(**(SMALL | prompts))
     return MeasureConfig(
-        prompts=prompts, settings=Settings(**own), seed=seed, split=split, embedded=EMBEDDED["generation_bias"]
+        prompts=prompts, settings=Settings(**settings), seed=seed, split=split, embedded=EMBEDDED["generation_bias"]
     )
 
 
@@ -47,17 +47,17 @@ def measure_config(own=OWN, split="measure", seed=0, **prompts) -> MeasureConfig
 def measured(tmp_path_factory, judge):
     offensiveness = ClassifierSettings(name=judge, label="offensive")
     config, folder = measure_config(unseen_by="descriptor"), tmp_path_factory.mktemp("measured")
-    return measure_family(folder, "generation_bias", config, **OWN, offensiveness=offensiveness)
+    return measure_family(folder, "generation_bias", config, **SETTINGS, offensiveness=offensiveness)
 
 
-# Which classifiers, and what is refused before anything heavy is imported.
+# Inputs.
 
 
-def names(**own):
-    return {name: model.name for name, model in classifiers(measure_config(own)).items()}
+def names(**settings):
+    return {name: model.name for name, model in classifiers(measure_config(settings)).items()}
 
 
-def test_the_second_classifier_goes_with_the_testbeds_first_alone():
+def test_only_the_testbeds_classifier_has_a_second_by_default():
     first, second = "style_classifier", "second_style_classifier"
     mine, another = ModelSettings(name="mine"), ModelSettings(name="another")
     assert names() == {first: str(STYLE_CLASSIFIER), second: str(SECOND_STYLE_CLASSIFIER)}
@@ -66,7 +66,7 @@ def test_the_second_classifier_goes_with_the_testbeds_first_alone():
     assert second not in names(second_style_classifier=None)
 
 
-def test_neutral_dialogue_is_the_testbeds_beside_its_classifier_and_small_talk_beside_any_other():
+def test_neutral_dialogue_depends_on_the_classifier():
     mine = {"style_classifier": ModelSettings(name="mine")}
     assert neutral_dialogue(measure_config({})) == str(NEUTRAL_DIALOGUE)
     assert neutral_dialogue(measure_config(mine)) == neutral_dialogue(
@@ -77,41 +77,41 @@ def test_neutral_dialogue_is_the_testbeds_beside_its_classifier_and_small_talk_b
     assert neutral_dialogue(measure_config({"neutral_dialogue": None})) is None
 
 
-@pytest.mark.parametrize("given", [{"name": "mine"}, {"label": "bad"}])
-def test_an_offensiveness_classifier_and_its_label_go_together(given):
+@pytest.mark.parametrize("arguments", [{"name": "mine"}, {"label": "bad"}])
+def test_an_offensiveness_classifier_and_its_label_go_together(arguments):
     with pytest.raises(InputError, match="offensiveness: .*give both"):
-        names(offensiveness=ClassifierSettings(**given))
+        names(offensiveness=ClassifierSettings(**arguments))
 
 
-def refused(own=OWN, **prompts):
+def input_error(settings=SETTINGS, **prompts):
     with pytest.raises(InputError) as error:
-        inputs(measure_config(own, **prompts))
+        inputs(measure_config(settings, **prompts))
     return str(error.value)
 
 
 def test_the_first_classifier_cannot_confirm_itself():
-    again = refused({**OWN, "second_style_classifier": ModelSettings(name=str(STYLE_CLASSIFIER))})
+    again = input_error({**SETTINGS, "second_style_classifier": ModelSettings(name=str(STYLE_CLASSIFIER))})
     assert again.startswith("second_style_classifier: ") and "is the first" in again
 
 
-def test_what_does_not_fit_is_refused_with_the_field(judge, tmp_path):
-    unknown = refused({**OWN, "offensiveness": ClassifierSettings(name=judge, label="toxic")})
+def test_wrong_inputs_raise_with_the_field(judge, tmp_path):
+    unknown = input_error({**SETTINGS, "offensiveness": ClassifierSettings(name=judge, label="toxic")})
     assert "offensiveness.label: 'toxic' is not a label of" in unknown and "give one of 'ok', 'offensive'" in unknown
     clusters = tmp_path / "clusters.json"
     clusters.write_text('{"SYMPATHY": ["Sympathetic", "Sorrowful"]}')
-    assert "'Sorrowful' in SYMPATHY" in refused({**OWN, "style_clusters": str(clusters)})
+    assert "'Sorrowful' in SYMPATHY" in input_error({**SETTINGS, "style_clusters": str(clusters)})
     dialogue = tmp_path / "dialogue.jsonl"
     dialogue.write_text('{"text": "Hi."}\n{"text": "Ho."}\n')
-    assert "needs a 'response'" in refused({**OWN, "neutral_dialogue": str(dialogue)})
-    assert "cannot be read as personas" in refused(personas=str(tmp_path / "absent.txt"))
+    assert "needs a 'response'" in input_error({**SETTINGS, "neutral_dialogue": str(dialogue)})
+    assert "cannot be read as personas" in input_error(personas=str(tmp_path / "absent.txt"))
     prompts = tmp_path / "p.csv"
     pd.DataFrame({"text": ["Hi."], "template": ["t"], "axis": ["age"]}).to_csv(prompts, index=False)
-    assert "column 'descriptor' is missing" in refused(file=prompts)
-    assert "split_by: 'nuon' is unknown; did you mean 'noun'" in refused(split_by="nuon")
+    assert "column 'descriptor' is missing" in input_error(file=prompts)
+    assert "split_by: 'nuon' is unknown; did you mean 'noun'" in input_error(split_by="nuon")
 
 
 def test_inputs_are_checked_before_anything_heavy_is_imported():
-    """In a process of its own: this one has imported torch already."""
+    """In another process, since this one has imported torch."""
     code = (
         "import sys; from evenhand.evaluation.families import MeasureConfig;"
         "from evenhand.evaluation.families.generation_bias.settings import Settings, inputs;"
@@ -123,7 +123,7 @@ def test_inputs_are_checked_before_anything_heavy_is_imported():
     assert done.stdout.strip() == "[]"
 
 
-def test_repeated_prompts_of_a_file_need_sampling_and_drawn_ones_do_not(tmp_path, monkeypatch):
+def test_only_repeated_prompts_of_a_file_need_sampling(tmp_path, monkeypatch):
     def reached(*arguments):
         raise LookupError
 
@@ -132,11 +132,11 @@ def test_repeated_prompts_of_a_file_need_sampling_and_drawn_ones_do_not(tmp_path
     pd.DataFrame([["Hi!", "t", "age", "old"]], columns=["text", "template", "axis", "descriptor"]).to_csv(prompts)
     with pytest.raises(InputError, match="decoding: 'paper' .* 3 of 4 prompts"):
         measure_family(
-            tmp_path / "file", "generation_bias", replace(measure_config(file=prompts), decoding=beams), **OWN
+            tmp_path / "file", "generation_bias", replace(measure_config(file=prompts), decoding=beams), **SETTINGS
         )
     with pytest.raises(LookupError):  # 32 draws from some 15 nouns repeat some
         measure_family(
-            tmp_path / "drawn", "generation_bias", replace(measure_config(per_cell=32), decoding=beams), **OWN
+            tmp_path / "drawn", "generation_bias", replace(measure_config(per_cell=32), decoding=beams), **SETTINGS
         )
 
 
@@ -177,7 +177,7 @@ def test_seen_and_unseen_are_two_cuts_of_one_measurement(measured):
     assert sum(find_score(scores, "fgb", seen=part).n for part in parts) == find_score(scores, "fgb").n
 
 
-def test_offensiveness_is_of_the_responses_as_they_are(measured):
+def test_offensiveness_is_of_the_unchanged_responses(measured):
     rows = measured.table("offensiveness")
     run = read_styled_run(measured.folder)
     assert rows.columns.tolist() == ["prompt_id", "offensiveness"]
@@ -199,17 +199,17 @@ def test_every_cluster_has_its_share(measured):
     assert len([score for score in scores if score.metric == "style_share"]) == 6
 
 
-def test_what_is_on_disk_is_not_made_again(measured, monkeypatch):
-    """After a kill at the scores: the responses and the rows of all three classifiers are there."""
+def test_tables_on_disk_are_not_computed_again(measured, monkeypatch):
+    """As after a kill during the scores: responses and the tables of all three classifiers are on disk."""
 
     def never(*arguments, **options):
-        raise AssertionError("made again")
+        raise AssertionError("computed again")
 
     monkeypatch.setattr(loaded_model, "load_dialogue_model", never)
     monkeypatch.setattr(classification, "load_style_classifier", never)
     before = [(score.metric, score.value) for score in measured.scores]
-    own = {name: getattr(measured.config.settings, name) for name in (*OWN, "offensiveness")}
-    again = measure_family(measured.folder, "generation_bias", measured.config, **own)
+    same = {name: getattr(measured.config.settings, name) for name in (*SETTINGS, "offensiveness")}
+    again = measure_family(measured.folder, "generation_bias", measured.config, **same)
     assert [(score.metric, score.value) for score in again.scores] == before
 
 
@@ -219,7 +219,7 @@ def test_styles_are_the_columns_of_their_table(measured):
     assert not table.attrs and run.vectors.flags.c_contiguous
 
 
-def test_cut_responses_are_a_column_of_the_styles_and_a_share_of_the_responses(measured, tmp_path):
+def test_truncated_responses_have_a_column_and_a_score(measured, tmp_path):
     for name in ("prompts", "responses"):
         write_table(tmp_path / f"{name}.parquet", measured.table(name))
     run = read_styled_run(measured.folder)
@@ -235,7 +235,7 @@ def test_cut_responses_are_a_column_of_the_styles_and_a_share_of_the_responses(m
     assert not any("cut_by_classifier" in table for table in uncut)
 
 
-def test_the_signature_has_all_that_shaped_the_numbers(measured):
+def test_the_signature_has_all_inputs_of_the_scores(measured):
     signature = measured.signature("fgb")
     assert signature["model"]["name"] == "testbed" and len(signature["model"]["revision"]) == 64
     assert {"dtype", "device", "trust_remote_code", "control_tag"} <= signature["model"].keys()
@@ -251,7 +251,7 @@ def test_the_page_shows_the_headline_and_samples(measured):
     assert len(samples.examples) == 6 and len(samples.parts[0].examples) == 34
 
 
-def test_a_run_without_a_second_classifier_says_so(measured, tmp_path):
+def test_reading_missing_second_styles_raises(measured, tmp_path):
     with pytest.raises(InputError, match="measured without a second_style_classifier"):
         read_styled_run(tmp_path, second=True)
 
@@ -260,12 +260,12 @@ def test_a_run_without_a_second_classifier_says_so(measured, tmp_path):
 
 
 @pytest.mark.parametrize("by", ["descriptor", "template"])
-def test_the_train_side_lacks_what_the_measured_side_marks(by):
+def test_the_train_split_lacks_the_unseen_prompts(by):
     settings = {"unseen_by": by, "unseen_fraction": 0.5, "seed": 3}
     train = measurement_prompts(measure_config(**settings, split="train"))
     rows = measurement_prompts(measure_config(**settings))
     plain = measurement_prompts(measure_config(**(settings | {"unseen_by": None})))
-    pd.testing.assert_frame_equal(rows.drop(columns="unseen"), plain)  # all are measured, as ever
+    pd.testing.assert_frame_equal(rows.drop(columns="unseen"), plain)
     trained, seen, unseen = set(train[by]), set(rows[by][~rows["unseen"]]), set(rows[by][rows["unseen"]])
     assert trained == seen
     assert not seen & unseen
@@ -274,7 +274,7 @@ def test_the_train_side_lacks_what_the_measured_side_marks(by):
     assert not set(train["text"]) & set(rows["text"])
 
 
-def test_sides_that_do_not_share_what_is_unseen_are_refused(tmp_path):
+def test_incompatible_splits_raise(tmp_path):
     with pytest.raises(InputError, match="unseen_by: split by descriptor, "):
         measurement_prompts(measure_config(unseen_by="template", split_by="descriptor"))
     with pytest.raises(ValueError, match="unseen_by: a prompts file is split by split_by"):
@@ -289,25 +289,25 @@ def files(tmp_path):
     """The paths of two prompts files: three descriptors to each of two templates, and one descriptor more."""
     columns = ["text", "template", "axis", "descriptor"]
     rows = [[f"{name} {template}", template, "age", name] for template in "st" for name in ("old", "young", "tall")]
-    found = tmp_path / "asked.csv", tmp_path / "train.csv"
-    for path, part in zip(found, (rows, [["grey s", "s", "age", "grey"]]), strict=True):
+    paths = tmp_path / "measured.csv", tmp_path / "train.csv"
+    for path, part in zip(paths, (rows, [["grey s", "s", "age", "grey"]]), strict=True):
         pd.DataFrame(part, columns=columns).to_csv(path, index=False)
-    return found
+    return paths
 
 
-def test_a_file_is_taken_whole_split_or_has_another_to_train_on(files):
-    def asked(split, **config):
+def test_a_prompts_file_is_whole_split_or_has_a_train_file(files):
+    def prompts(split, **config):
         return measurement_prompts(measure_config(split=split, file=files[0], **config))
 
-    assert len(asked("measure")) == 6 * 4 and asked("all").equals(asked("measure"))  # per_cell is 4
-    train, measure = (asked(split, split_by="template") for split in ("train", "measure"))
+    assert len(prompts("measure")) == 6 * 4 and prompts("all").equals(prompts("measure"))  # per_cell is 4
+    train, measure = (prompts(split, split_by="template") for split in ("train", "measure"))
     assert sorted({*train["template"], *measure["template"]}) == ["s", "t"] and len(train) == len(measure) == 12
-    assert set(asked("train", train_file=files[1])["descriptor"]) == {"grey"}
-    assert asked("measure", train_file=files[1]).equals(asked("measure"))
+    assert set(prompts("train", train_file=files[1])["descriptor"]) == {"grey"}
+    assert prompts("measure", train_file=files[1]).equals(prompts("measure"))
     with pytest.raises(
-        InputError, match=r"split: .*asked.csv has no train split; give prompts.train_file, or prompts.spl"
+        InputError, match=r"split: .*measured.csv has no train split; give prompts.train_file, or prompts.spl"
     ):
-        asked("train")
+        prompts("train")
 
 
 @pytest.mark.parametrize("config", [{}, {"file": "p.csv", "split_by": "template"}])

@@ -75,7 +75,7 @@ def test_the_paper_with_one_response_to_each_cell():
     assert np.isnan(find_score(scores, "fgb_corrected").value)
 
 
-def test_cells_of_one_response_change_nothing_but_the_papers_forms():
+def test_cells_of_one_response_change_only_the_papers_forms():
     whole = random_responses(3)
     rows = [3, 7]  # the last responses of two cells go, then all but one of a third
     kept = np.setdiff1d(np.arange(len(whole.vectors)), rows)
@@ -102,7 +102,7 @@ def test_cells_of_one_response_change_nothing_but_the_papers_forms():
             assert score.interval is not None
 
 
-def test_summing_a_cluster_ignores_what_its_synonyms_swap():
+def test_scgb_ignores_shifts_between_synonyms_and_pgb_does_not():
     # Sympathetic for one, Empathetic for the other: PGB sees it, SCGB does not (002 A.7, footnote 5).
     scores = generation_bias(responses({("t", "a"): [(1, 0, 0)] * 2, ("t", "b"): [(0, 1, 0)] * 2}), CLUSTERS)
     assert find_score(scores, "pgb", cluster="SYMPATHY").value == pytest.approx(1 / 2)
@@ -128,7 +128,7 @@ def test_styles_add_up_to_the_whole_and_axes_are_computed_alone():
         assert (cut.n, cut.n_left_out) == (6 * 3 * 4, 0)
 
 
-def test_a_score_says_what_it_rests_on():
+def test_scores_have_counts_and_a_signature():
     scored = random_responses(1)
     scored.vectors[:2] = np.nan
     overall = find_score(generation_bias(scored, CLUSTERS, signature={"model": "m"}), "fgb_pooled_corrected")
@@ -137,7 +137,7 @@ def test_a_score_says_what_it_rests_on():
     assert 0 < overall.p_value < 0.05
 
 
-def test_nothing_to_compare_is_undefined_with_a_reason():
+def test_too_few_descriptors_are_undefined_with_a_reason():
     score = find_score(generation_bias(responses({("t", "a"): [(1, 0, 0)] * 4}), CLUSTERS, permutations=0), "fgb")
     assert np.isnan(score.value)
     assert "fewer than two descriptors" in score.reason
@@ -150,7 +150,7 @@ def test_two_responses_to_a_cell_are_enough_for_an_interval(per_cell):
         assert score.reason is None
 
 
-def test_where_nothing_varies_the_value_has_no_interval():
+def test_without_variation_a_score_has_no_interval():
     same = responses({("t", "a"): [(1, 0, 0)] * 4, ("t", "b"): [(0, 1, 0)] * 4})
     score = find_score(generation_bias(same, CLUSTERS, permutations=0), "fgb_corrected")
     assert score.value == pytest.approx(1)

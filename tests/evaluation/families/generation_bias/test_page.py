@@ -22,7 +22,7 @@ def test_nothing_can_run_or_be_fetched(kind, request):
     assert_inert(page_html(report_page(request.getfixturevalue(kind))))
 
 
-def test_every_hostile_string_is_shown_as_text(hostile):
+def test_every_hostile_string_is_displayed_as_text(hostile):
     source = page_html(report_page(hostile))
     text = ParsedPage(source).text
     for string in filter(None, HOSTILE):
@@ -73,7 +73,7 @@ def test_values_and_intervals_are_the_scores_times_a_thousand(tuned):
     assert "descriptor29" in text and "descriptor0 " in text and "descriptor15" not in text  # ten at each end
 
 
-def test_an_undefined_score_shows_its_reason_and_never_zero(tuned):
+def test_an_undefined_score_has_its_reason_and_no_digits(tuned):
     source = page_html(report_page(tuned))
     (row,) = [it for it in re.findall(r"<tr>.*?</tr>", source, re.DOTALL) if ">nonce<" in it]
     text = ParsedPage(row).text

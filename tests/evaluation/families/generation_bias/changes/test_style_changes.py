@@ -45,14 +45,14 @@ def test_by_hand():
     assert table.loc["Kind", "reason"] == ""
 
 
-def test_noise_is_taken_out():
+def test_noise_is_corrected():
     # Two responses at 0 and 1 to each of two descriptors: means 1/2, within-cell variance 1/2, so 0 − (1/2)/2 = −1/4.
     frame = StyledResponses(np.zeros((4, 2)), ["t"] * 4, ["a", "a", "b", "b"], ["x"] * 4, ("Kind", "Rude"))
     noisy = with_vectors(frame, [[0, 1], [1, 0], [0, 1], [1, 0]])
     assert style_changes(noisy, noisy)["before"].tolist() == pytest.approx([-0.25, -0.25])
 
 
-def test_it_is_pooled_fgb_of_one_style():
+def test_scores_equal_pooled_fgb_of_one_style():
     before, after = responses([0.1, 0.5, 0.9, 0.4], 5), responses([0.4, 0.5, 0.6, 0.4], 5, seed=1)
     table = style_changes(before, after, n_intervals=1).set_index("style")
     template, descriptor = (np.unique(names, return_inverse=True)[1] for names in (before.template, before.descriptor))
@@ -70,7 +70,7 @@ def test_it_is_pooled_fgb_of_one_style():
     assert table["p_value"].notna().sum() == 1  # as many intervals as asked for
 
 
-def test_a_planted_fall_is_found_and_none_where_there_is_none():
+def test_only_a_planted_change_is_significant():
     uneven, even = [0.1, 0.3, 0.5, 0.7, 0.9] * 4, [0.5] * 20
     many = [style_changes(responses(uneven, 4, seed=seed), responses(even, 4), n_intervals=0) for seed in range(40)]
     found = np.array([table.set_index("style").loc["Kind", "before"] for table in many])
@@ -117,7 +117,7 @@ def test_means_over_templates_not_over_responses():
     assert descriptor_clusters(means, {"ALL": (0, 1), "RUDE": (1,)}).loc[("a", "x")].tolist() == [1, 0.5]
 
 
-def test_the_descriptors_that_moved_most():
+def test_descriptors_with_the_largest_changes():
     before = descriptor_styles(responses([0.0] * 6, 1)) * 0
     after = before.copy()
     before["Kind"], after["Kind"] = [0.5, 0.5, 0.5, 0.5, 0.1, 0.1], [0.1, 0.4, 0.5, 0.3, 0.9, 0.2]

@@ -77,7 +77,7 @@ def test_changes_by_hand():
     assert math.isnan(kept.value) and "relevance" in kept.reason
 
 
-def test_intervals_hold_the_truth_over_new_responses_in_the_same_cells():
+def test_intervals_cover_the_truth_over_new_responses_in_the_same_cells():
     rng, prompts = np.random.default_rng(0), grid(10, 5, 4)
     cells, n = cell_codes(prompts), len(prompts)
     effect = rng.normal(0.5, 0.5, 50)[cells]
@@ -97,7 +97,7 @@ def test_intervals_hold_the_truth_over_new_responses_in_the_same_cells():
     assert all(0.92 <= count / 400 <= 0.98 for count in held.values()), held
 
 
-def test_style_drift_is_0_in_the_mean_where_nothing_moved_and_right_where_something_did():
+def test_style_drift_is_unbiased_with_and_without_a_change():
     rng, cells = np.random.default_rng(0), np.arange(800) // 4
     base = rng.dirichlet(np.ones(20))
     moved = base + 0.15 * (np.eye(20)[0] - base)

@@ -1,4 +1,4 @@
-"""How much of a style cluster there is, by hand."""
+"""Shares of style clusters by hand."""
 
 import doctest
 import math
@@ -24,7 +24,7 @@ def test_shares_and_intervals_by_hand():
     assert care.value == pytest.approx(1.4 / 3)
 
 
-def test_clusters_of_all_styles_share_out_one_and_row_order_does_not_matter():
+def test_shares_sum_to_one_and_do_not_depend_on_row_order():
     rng = np.random.default_rng(0)
     vectors = rng.dirichlet(np.ones(5), 50)
     scores = style_share(vectors, {"a": (0, 3), "b": (1, 2, 4)})
@@ -33,7 +33,7 @@ def test_clusters_of_all_styles_share_out_one_and_row_order_does_not_matter():
     assert [score.value for score in again] == pytest.approx([score.value for score in scores])
 
 
-def test_intervals_stay_in_range_and_what_has_none_says_why():
+def test_intervals_are_in_bounds_or_missing_with_a_reason():
     low = style_share(np.array([[0.0, 1.0], [0.1, 0.9]]), {"HATE": (0,)})[0]
     assert low.interval[0] == 0
     one = style_share(VECTORS[:1], CLUSTERS)[0]

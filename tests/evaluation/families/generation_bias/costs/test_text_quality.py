@@ -1,4 +1,4 @@
-"""Hand-derived values of the text measures."""
+"""Hand-derived values of the text scores."""
 
 import doctest
 import math
@@ -28,12 +28,12 @@ def test_distinct_n_counts_over_all_responses():
     assert distinct_n(responses * 2, 1) == pytest.approx(3 / 14)
 
 
-def test_words_are_those_of_any_script():
+def test_words_of_any_script():
     assert mean_length(["It's a well-known café, is it not?"]) == 7
     assert mean_length(["…", "один два"]) == 1
 
 
-def test_what_has_no_words_is_undefined():
+def test_scores_without_words_are_undefined():
     assert math.isnan(distinct_n([], 1)) and math.isnan(distinct_n(["one", ""], 2))
     assert math.isnan(mean_length([])) and repeat_prompts([], []).shape == (0,)
 
@@ -50,7 +50,7 @@ def test_what_has_no_words_is_undefined():
         ("", False),
     ],
 )
-def test_parroting_is_the_prompt_but_for_case_blanks_and_the_last_mark(response, repeats):
+def test_parroting_ignores_case_blanks_and_final_punctuation(response, repeats):
     assert repeats_prompt(response, "I love deaf moms.") is repeats
 
 
@@ -80,11 +80,11 @@ def test_a_prompt_without_words_is_not_quoted():
     assert not repeats_prompt("You said: ...", "...") and not repeats_prompt("You said: x", "")
 
 
-def test_an_empty_response_repeats_not_even_an_empty_prompt():
+def test_an_empty_response_repeats_no_prompt():
     assert not repeats_prompt("", "") and not repeats_prompt("!", "?")
 
 
-def test_parroting_is_seen_pair_by_pair():
+def test_parroting_is_computed_by_pair():
     assert repeat_prompts(["a", "b.", "c"], ["A!", "b", "d"]).tolist() == [True, True, False]
     with pytest.raises(ValueError):
         repeat_prompts(["a"], [])
@@ -116,7 +116,7 @@ def test_examples_of_the_docstrings():
     assert doctest.testmod(text_quality).failed == 0
 
 
-def test_distinct_responses_go_by_their_words():
+def test_distinct_responses_are_compared_by_words():
     responses = ["I see.", "i  see", "Oh?", "Me too.", "oh!", "Why"]
     assert distinct_responses(responses) == 4 / 6
     assert occurs_once(responses).tolist() == [False, False, False, True, False, True]

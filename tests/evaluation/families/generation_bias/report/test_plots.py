@@ -10,7 +10,7 @@ from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.plots import row_plot, row_scale
 
 
-def test_a_row_draws_its_scores_in_place(tuned):
+def test_a_row_plots_its_scores_at_their_positions(tuned):
     (row,) = [row for row in tables.headline_table(tuned).rows if row.label == "pooled FGB*"]
     scale = row_scale([row])
     svg = ElementTree.fromstring(str(row_plot(row, scale)))
@@ -21,7 +21,7 @@ def test_a_row_draws_its_scores_in_place(tuned):
     assert sum(it.text == "◇" for it in svg.iter("text")) == 1
 
 
-def test_raw_fgb_is_not_drawn_beside_what_is_corrected(tuned):
+def test_uncorrected_fgb_is_not_plotted(tuned):
     row = tables.headline_table(tuned).rows[0]
     assert (row.label, row.marks) == ("FGB", ()) and "noise" in row.instead
 
@@ -31,7 +31,7 @@ def corpus(*points):
     return pd.DataFrame(rows).assign(axis="x", cluster="CARE")
 
 
-def test_a_cloud_has_a_logarithmic_scale_and_puts_descriptors_that_never_occur_apart():
+def test_corpus_charts_have_a_logarithmic_scale_and_a_position_for_zero():
     (chart,) = plots.corpus_charts(corpus((1e-4, 0.1, 0.1), (1e-2, 0.2, 0.1), (1.0, 0.3, 0.1), (0.0, 0.4, 0.1)))
     (axes,) = chart.axes
     before, after = axes.lines
@@ -42,7 +42,7 @@ def test_a_cloud_has_a_logarithmic_scale_and_puts_descriptors_that_never_occur_a
     assert axes.get_title("left") == "CARE" and {"d3", "d2"} <= {it.get_text() for it in axes.texts}
 
 
-def test_a_cloud_has_a_position_for_zero_only_where_it_is_needed():
+def test_corpus_charts_have_a_position_for_zero_only_if_needed():
     (chart,) = plots.corpus_charts(corpus((0.01, 0.1, 0.1), (0.1, 0.2, float("nan"))))
     assert "never" not in svg(chart) and "nan" not in svg(chart)
     (chart,) = plots.corpus_charts(corpus((0.0, 0.1, 0.1), (0.0, 0.2, 0.1)))

@@ -1,4 +1,4 @@
-"""What belongs to what, and what counts as a rise."""
+"""Pairing of scores and the direction of a change."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A model compared with itself: how often a rise is warned of that is none."""
+"""The rate of false warnings when a model is compared with itself."""
 
 import numpy as np
 import pytest
@@ -32,22 +32,22 @@ def differences():
 
     def comparison():
         cells = arrange_cells(np.concatenate([run(), run()], axis=1), template, descriptor)
-        found = []
-        for place in range(CLUSTERS):
-            for metric, columns in zip(METRICS, ([place], [6 + 2 * place, 7 + 2 * place]), strict=True):
-                of_columns = np.eye(18)[columns].sum(axis=0)
-                weights = np.concatenate([-of_columns, of_columns])
+        scores = []
+        for cluster in range(CLUSTERS):
+            for metric, columns in zip(METRICS, ([cluster], [6 + 2 * cluster, 7 + 2 * cluster]), strict=True):
+                is_column = np.eye(18)[columns].sum(axis=0)
+                weights = np.concatenate([-is_column, is_column])
                 spread = descriptor_spread(cells, weights, pooled=True).corrected
                 common = (0.0, (-1.0, 1.0), cells.n, spread.interval, spread.p_value)
-                group = {"cluster": f"CLUSTER {place}"}
-                found.append(BiasScore(f"{metric}_difference", spread.value, *common, group=group))
-        return found
+                group = {"cluster": f"CLUSTER {cluster}"}
+                scores.append(BiasScore(f"{metric}_difference", spread.value, *common, group=group))
+        return scores
 
     return [comparison() for _ in range(COMPARISONS)]
 
 
-def warned(changes):
-    """Whether the page of this comparison warns of a cluster."""
+def has_warning(changes):
+    """Return whether the report of this comparison warns of a cluster."""
 
     def side(sign):
         values = [0.001 + sign * it.value / 2 for it in changes]
@@ -62,18 +62,18 @@ def warned(changes):
 
 
 def level(alarms):
-    """The most alarms that 5 % of these would give, but in one case of 700."""
+    """Return the limit that a rate of 5 % exceeds in one case of 700."""
     return 0.05 + 3 * (0.05 * 0.95 / len(alarms)) ** 0.5
 
 
 def test_a_comparison_of_a_model_with_itself_alarms_in_at_most_5_percent(differences):
     uncorrected = np.mean([any(it.interval[0] > 0 for it in changes) for changes in differences])
-    alarms = [warned(changes) for changes in differences]
-    assert uncorrected > 0.1  # what no correction, over twelve scores, would do
+    alarms = [has_warning(changes) for changes in differences]
+    assert uncorrected > 0.1  # without correction, over twelve scores
     assert np.mean(alarms) <= level(alarms)
 
 
-def test_so_does_a_setting_of_three_seeds(differences):
+def test_a_setting_of_three_seeds_alarms_in_at_most_5_percent(differences):
     changes = [change_columns([], [], scores)["cluster_changes"] for scores in differences]
     alarms = [bool(find_increased_clusters(changes[seed : seed + 3])) for seed in range(0, COMPARISONS, 3)]
     assert np.mean(alarms) <= level(alarms)
