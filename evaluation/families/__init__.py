@@ -143,10 +143,10 @@ class FamilySettings(Protocol):
     Settings: a dataclass of the family's settings (`evaluation.settings.strict`).
     ComparisonSettings: a dataclass of the settings of its comparison; None if it has none.
     RECOMPUTABLE: setting or input of the family → the table that alone depends on it. If only such settings differ from
-        those of an unfinished run, `measure` deletes their tables and continues the run.
+        the settings of an unfinished run, `measure` deletes their tables and continues the run.
     SERVER_APIS: the APIs ("chat", "completions") by which the family measures a served model; () if it needs weights.
     USES_SYSTEM_PROMPT: whether the family sends `model.system_prompt` before every prompt.
-    READS_RESPONSES: whether the family samples responses, so that it can score those of a file (`responses`) and write
+    READS_RESPONSES: whether the family samples responses. It can then score the responses of a file (`responses`) and write
         the prompts for them (`write_prompts`).
     """
 

@@ -43,7 +43,7 @@ def stage(
         config: its settings, of which `output_dir` is the run folder.
         inputs: fingerprints, by name, of all that the stage reads and of what else shapes its results.
         recomputable: dotted name of a setting → the table that alone depends on it. If only such settings differ from
-            those of an unfinished run, their tables are deleted and the run continues.
+            the settings of an unfinished run, their tables are deleted and the run continues.
 
     Raises:
         InputError: the folder has a run with other settings or inputs, or cannot be written.

@@ -62,7 +62,7 @@ def served_log_likelihoods(
 ) -> tuple[np.ndarray, np.ndarray, str]:
     """Return Σ log p in nats and the number of tokens of each sentence, (n,) each, and a description of the scoring.
 
-    The numbers equal those of `sentence_log_likelihoods` for the same model, up to the server's precision.
+    The numbers equal the results of `sentence_log_likelihoods` for the same model, up to the server's precision.
 
     Raises:
         InputError: The server fails or returns no log p of prompt tokens, or a sentence has no tokens or too many.

@@ -44,7 +44,7 @@ def write_prompts(path: Path, config: MeasureConfig) -> int:
 def _read_tables(config: MeasureConfig) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the table of prompts and the table of responses, row by row.
 
-    If the file has prompt ids, the prompts are those of `write_prompts`; otherwise the file has its own prompts.
+    If the file has prompt ids, the prompts are as written by `write_prompts`; otherwise the file has its own prompts.
 
     Raises:
         InputError: the file cannot be read, does not have one response per prompt, or all responses are empty.

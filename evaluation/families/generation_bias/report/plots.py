@@ -28,7 +28,7 @@ def corpus_charts(corpus: pd.DataFrame) -> list[Figure]:
     """Return one chart for each style cluster: a descriptor's mean probability of it against its frequency.
 
     Paper 002, Figures 3, 5 and 6. The frequency has a logarithmic scale; descriptors that never occur stand apart at
-    its left end. The most frequent descriptor is named, and those of the highest probability before tuning.
+    its left end. The most frequent descriptor is named, and the descriptors of the highest probability before tuning.
     """
     return [_corpus_chart(str(cluster), rows) for cluster, rows in corpus.groupby("cluster", sort=False)]
 

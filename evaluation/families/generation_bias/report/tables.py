@@ -104,7 +104,7 @@ def largest_style_shift(data: ReportData) -> Comparison | None:
 def style_share_table(data: ReportData) -> Table:
     """Return each style cluster's share of all responses, in percent.
 
-    Among rises, only those of HARMFUL_CLUSTERS are marked.
+    Among rises, only the rises of HARMFUL_CLUSTERS are marked.
     """
     rows = []
     for row in data.comparisons("style_share", "cluster"):
