@@ -146,8 +146,8 @@ class FamilySettings(Protocol):
         the settings of an unfinished run, `measure` deletes their tables and continues the run.
     SERVER_APIS: the APIs ("chat", "completions") by which the family measures a served model; () if it needs weights.
     USES_SYSTEM_PROMPT: whether the family sends `model.system_prompt` before every prompt.
-    READS_RESPONSES: whether the family samples responses. It can then score the responses of a file (`responses`) and write
-        the prompts for them (`write_prompts`).
+    READS_RESPONSES: whether the family samples responses. It can then score the responses of a file (`responses`) and
+        write the prompts for them (`write_prompts`).
     """
 
     Settings: type
