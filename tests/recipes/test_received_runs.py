@@ -20,9 +20,9 @@ from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes import rate as rate_command
 from evenhand.recipes.command_line import main
-from evenhand.recipes.experiment import by_content, plan
 from evenhand.recipes.export import export
 from evenhand.recipes.loop import loop
+from evenhand.recipes.plans import hashed_folders, plan_method
 from evenhand.recipes.rate import rate
 from evenhand.recipes.settings import ExportSettings, LabelSettings, LoopSettings, Measurement, RateSettings
 from tests import tiny_checkpoints
@@ -246,6 +246,6 @@ def test_the_stages_of_a_loop_trust_what_the_loop_trusts(tmp_path):
     for trusted in (False, True):
         model = ModelSettings(name="somebody/model", trust_remote_code=trusted)
         settings = LoopSettings(output_dir=tmp_path, measure=Measurement(model=model))
-        stages = plan(settings, "kto", by_content(tmp_path)).stages
+        stages = plan_method(settings, "kto", hashed_folders(tmp_path)).stages
         found = {each.settings.trust_remote_code for each in stages if each.command in ("tune", "compare")}
         assert found == {trusted}
