@@ -1,4 +1,4 @@
-"""How often the 95 % intervals of generation bias hold the truth, over a grid of designs whose truth is known.
+"""Measures the coverage of the 95 % intervals of generation bias by simulation, for many designs.
 
 $ python -m benchmarks.coverage                                 # 2.5 minutes of one core, ± 6 points for a design
 $ python -m benchmarks.coverage --simulations 1000 --all        # every design with every truth, hours
@@ -38,7 +38,7 @@ FORMS = ("FGB*", "pooled FGB*", "one style, pooled", "difference, pooled")
 
 @dataclass(frozen=True)
 class Design:
-    """What is measured: descriptors × templates cells, responses per cell, the bias, the kind of style vectors."""
+    """A simulated measurement: numbers of descriptors, templates and responses, the bias, the kind of vectors."""
 
     descriptors: int
     templates: int
@@ -62,7 +62,7 @@ def designs(every: bool) -> Iterator[Design]:
 
 
 def means(design: Design, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean style vectors of two runs, (descriptors, templates, styles), the second of half the bias."""
+    """Return the mean style vectors of two runs, (descriptors, templates, styles); the second has half of the bias."""
     narrow = np.array([36.0, 6.0, 3.0, *[0.6] * (STYLES - 3)])
     base = rng.dirichlet(narrow if design.vectors == "narrow" else np.ones(STYLES), design.templates)
     of_descriptor = rng.dirichlet(np.full(STYLES, 0.3), design.descriptors)[:, None]
@@ -105,7 +105,7 @@ def estimates(cells: Cells) -> list[Estimate]:
 
 
 def simulate(design: Design, simulations: int, rng: np.random.Generator, advance: Callable[[int], None]) -> np.ndarray:
-    """Return (simulations, forms, 3): the ends of each interval, NaN where there is none, and the truth."""
+    """Return the bounds of each interval (NaN without one) and the truth, (simulations, forms, 3)."""
     runs = means(design, rng)
     found = np.full((simulations, len(FORMS), 3), np.nan)
     found[:, :, 2] = truths(*runs)
@@ -171,7 +171,7 @@ def print_reductions(simulations: int, seed: int) -> None:
 
 
 def main() -> None:
-    """Print a row for each design, and what share of the designs is on target."""
+    """Print a row for each design, and the share of designs on target."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--simulations", type=int, default=60, help="of each design")
     parser.add_argument("--seed", type=int, default=0)
@@ -203,7 +203,7 @@ def main() -> None:
 
 
 def shares(found: np.ndarray) -> tuple[float, float, float, float]:
-    """Return the shares of (n, 3) intervals with their truth that hold it, end below it and below 0, or are missing."""
+    """Return the shares of (n, 3) intervals that contain their truth, end below it, end below 0, and are missing."""
     low, high, truth = found.T
     known = np.isfinite(low)
     low, high, truth, n = low[known], high[known], truth[known], max(known.sum(), 1)

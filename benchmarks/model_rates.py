@@ -207,7 +207,7 @@ RATES: dict[str, Callable[[DialogueModel, argparse.Namespace], float]] = {
 
 
 def rates(model: DialogueModel, options: argparse.Namespace) -> dict[str, float | str]:
-    """Return the tokens per second of each column of the table, or why there are none."""
+    """Return the tokens per second of each column of the table, or the reason why a number is missing."""
     found: dict[str, float | str] = {}
     for column, rate in RATES.items():
         try:
@@ -223,14 +223,14 @@ def rates(model: DialogueModel, options: argparse.Namespace) -> dict[str, float 
 
 
 def too_large(size: int, dtype: torch.dtype, device: torch.device) -> str:
-    """Return why a shape of so many parameters cannot be tried, "" if it can."""
+    """Return the reason why a shape of so many parameters cannot run, "" if it can."""
     needed = MEMORY * size * dtype.itemsize
     free = psutil.virtual_memory().available if device.type == "cpu" else torch.cuda.mem_get_info(device)[0]
     return f"{needed / 2**30:.1f} GiB needed, {free / 2**30:.1f} GiB free" if needed > free else ""
 
 
 def work(loop: LoopSettings) -> tuple[int, dict[str, int]]:
-    """Return how many responses the loop generates, and how many rows each method trains on, at most."""
+    """Return the number of responses of the loop, and the largest number of rows of each method."""
     stages = {
         stage.folder: stage
         for method in loop.methods
@@ -251,7 +251,7 @@ def work(loop: LoopSettings) -> tuple[int, dict[str, int]]:
 
 
 def print_hours(model: DialogueModel, options: argparse.Namespace, classified: float) -> None:
-    """Print what the loop of a shape's config takes, `classified` being texts per second."""
+    """Print the hours of a config's loop; `classified` is the rate of classification in texts per second."""
     loop = read_settings("loop", CONFIGS / f"{model.name}.yaml")
     responses, rows = work(loop)
     each = ARGUMENTS["max_new_tokens"] / generation_rate(model, options)
@@ -269,7 +269,7 @@ def print_hours(model: DialogueModel, options: argparse.Namespace, classified: f
 
 
 def print_table(names: list[str], options: argparse.Namespace, device: torch.device, dtype: torch.dtype) -> None:
-    """Print tokens per second, shape by shape; below, why there are none."""
+    """Print the tokens per second of each shape, and the reasons for missing numbers."""
     reasons = []
     print(f"\n| tokens/s | parameters | {' | '.join(RATES)} |\n|{' --- |' * (2 + len(RATES))}")
     for name in names:
@@ -286,7 +286,7 @@ def print_table(names: list[str], options: argparse.Namespace, device: torch.dev
 
 
 def peak_memory() -> float:
-    """Return the most memory that this process has had, in GiB."""
+    """Return the peak memory of this process in GiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 

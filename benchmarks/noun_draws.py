@@ -33,7 +33,7 @@ FORMS = ("FGB*", "pooled FGB*")
 
 
 def pool(descriptor: int) -> int:
-    """Return how many of the nouns, from the first, a descriptor takes."""
+    """Return the number of nouns of a descriptor, counted from the first."""
     return POOL // 2 if descriptor < OF_ONE_GENDER else POOL
 
 
@@ -52,7 +52,7 @@ def drawn_nouns(way: str, per_cell: int, rng: np.random.Generator) -> np.ndarray
 
 
 def means(noun_effect: float, rng: np.random.Generator) -> np.ndarray:
-    """Return the mean style vector of each (descriptor, template, noun), with a tenth of the effect an interaction."""
+    """Return the mean style vector of each (descriptor, template, noun); noun effects include interactions (10 %)."""
 
     def normal(variance: float, *shape: int) -> np.ndarray:
         return rng.normal(scale=np.sqrt(variance / STYLES), size=(*shape, STYLES))
@@ -69,14 +69,14 @@ def truths(mean: np.ndarray) -> list[float]:
 
 
 def plain_estimates(x: np.ndarray) -> list[Estimate]:
-    """Return FGB* and pooled FGB* as they are measured, of vectors (descriptors, templates, per_cell, styles)."""
+    """Return the FGB* and pooled FGB* of style vectors (descriptors, templates, per_cell, styles)."""
     descriptor, template, _ = np.indices(x.shape[:3]).reshape(3, -1)
     cells = arrange_cells(x.reshape(-1, STYLES), template, descriptor)
     return [descriptor_spread(cells, pooled=pooled).corrected for pooled in (False, True)]
 
 
 def block_estimates(x: np.ndarray) -> list[Estimate]:
-    """Return the same without any product of two responses to one drawn noun, and without an interval."""
+    """Return FGB* and pooled FGB* without products of two responses to the same noun, and without intervals."""
     n = x.shape[2]
     sums = x.sum(axis=2)
     products = np.einsum("dts,ets->tde", sums, sums) / n**2
@@ -95,7 +95,7 @@ def block_estimates(x: np.ndarray) -> list[Estimate]:
 
 
 def main() -> None:
-    """Print a row for each effect of nouns, number of responses and way to draw."""
+    """Print a row for each noun effect, number of responses and sampling scheme."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--simulations", type=int, default=200)
     parser.add_argument("--per_cell", type=int, nargs="+", default=[2, 4, 8])
@@ -128,7 +128,7 @@ def main() -> None:
 
 
 def summary(estimates: tuple[Estimate, ...], truth: float) -> tuple[str, str, str]:
-    """Return the mean error with its standard error, the standard deviation, and the share of intervals that hold."""
+    """Return the mean error with its standard error, the standard deviation, and the coverage."""
     values = 1e3 * np.array([estimate.value for estimate in estimates])
     intervals = [estimate.interval for estimate in estimates if estimate.interval is not None]
     held = f"{100 * np.mean([low <= truth <= high for low, high in intervals]):.0f}" if intervals else "–"

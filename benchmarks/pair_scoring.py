@@ -76,7 +76,7 @@ def a_sentence_at_a_time(model: MaskedModel, ids: list[list[int]], positions: li
 
 
 def a_mask_at_a_time(model: MaskedModel, ids: list[list[int]], positions: list[list[int]]) -> np.ndarray:
-    """Return log p of every masked token, each by a pass of its own."""
+    """Return log p of every masked token, each by a separate pass."""
     rows = [(sentence, [place]) for sentence, places in zip(ids, positions, strict=True) for place in places]
     return a_sentence_at_a_time(model, *map(list, zip(*rows, strict=True)))
 
@@ -130,7 +130,7 @@ def timed(way: Callable[..., np.ndarray], model: MaskedModel, scored: Sentences)
 
 
 def pair_values(log_p: np.ndarray, positions: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return of each pair S_JSD and whether `more` has the larger Σ log p."""
+    """Return each pair's S_JSD and whether `more` has the larger Σ log p."""
     by_sentence = np.split(log_p, np.cumsum([len(places) for places in positions])[:-1])
     more, less = by_sentence[::2], by_sentence[1::2]
     both = list(zip(more, less, strict=True))

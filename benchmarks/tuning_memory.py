@@ -44,7 +44,7 @@ SETTINGS = TuningSettings(learning_rate=2e-5, evaluations_per_epoch=1)
 
 
 class Counted(Exception):
-    """These steps were enough to count."""
+    """Signals that enough steps were counted."""
 
 
 class WithoutProducts(TorchDispatchMode):
@@ -103,7 +103,7 @@ def tuned(model: DialogueModel, rows: int, *callbacks: TrainerCallback) -> None:
 
 
 def plan(dtype: str, rows: int) -> dict[str, float]:
-    """Return what tuning should take, in bytes: all layers are alike, so one and two of them tell of all."""
+    """Return the planned memory of tuning in bytes, extrapolated from one and two layers."""
     model, counts = full_size(MODEL, getattr(torch, dtype)), []
     network = model.model
     weights = sum(parameter.numel() * parameter.element_size() for parameter in network.parameters())
@@ -118,7 +118,7 @@ def plan(dtype: str, rows: int) -> dict[str, float]:
 
 
 def peak(dtype: str, rows: int) -> dict[str, float]:
-    """Return what tuning takes, and what the libraries took before, in bytes."""
+    """Return the peak memory of tuning, and of the libraries before it, in bytes."""
     load_trainer(METHOD)  # else TRL is imported as the tuning begins
     libraries = peak_memory()
     tuned(full_size(MODEL, getattr(torch, dtype)), rows, LastStep())

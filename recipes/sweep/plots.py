@@ -186,7 +186,7 @@ def _marker(marker: str, is_filled: bool, **fields: Any) -> Line2D:
 
 
 def _limits(values: Iterable[float], needed: float) -> Limits:
-    """Return limits that hold 0, `needed` and all values except far ones, which would squeeze the others."""
+    """Return axis limits that include 0, `needed` and all values except outliers."""
     finite = np.array([value for value in values if math.isfinite(value)])
     if len(finite):
         lower, upper = np.percentile(finite, [25, 75])

@@ -39,7 +39,7 @@ SLOT = re.compile(r"\{\w+\}")
 
 @dataclass(frozen=True)
 class Frequencies:
-    """`log_p` is ln p(descriptor, noun), (D, n); the probabilities sum to 1. p(template) is uniform."""
+    """The planted distribution. `log_p` is ln p(descriptor, noun), (D, n); p(template) is uniform."""
 
     templates: tuple[str, ...]
     descriptors: tuple[str, ...]

@@ -39,7 +39,7 @@ def build(folder: Path, output_dir: Path, encoder: str, seed: int, prompts: Prom
     """Train the missing models, measure them, and return the scores; `folder` holds the data.
 
     Raises:
-        InputError: the data is not there, or is not what the testbed was made of.
+        InputError: a file is missing or has another SHA-256 than the testbed's data.
     """
     data.check_data(folder)
     output_dir.mkdir(parents=True, exist_ok=True)

@@ -37,10 +37,10 @@ MAX_TURN_WORDS = 14  # words
 
 
 def check_data(folder: Path) -> None:
-    """Look whether the files are there and are those that the testbed was made of.
+    """Check that the data files exist and have the SHA-256 of the testbed's data.
 
     Raises:
-        InputError: one is absent or another than ours.
+        InputError: a file is missing or differs.
     """
     for name, digest in FILES.items():
         path = folder / name
@@ -60,25 +60,25 @@ def emotions(folder: Path) -> tuple[str, ...]:
 
 
 def bank(folder: Path) -> pd.DataFrame:
-    """Return the comments that the dialogue model answers with (columns text, emotion), by their hashes."""
+    """Return the comments of the dialogue model's bank (columns text, emotion), chosen by their hashes."""
     comments = _plain(folder, TRAIN)
     return comments.groupby(EMOTION, sort=False).head(MAX_OF_AN_EMOTION).reset_index(drop=True)
 
 
 def held_out_comments(folder: Path) -> list[str]:
-    """Return comments like the bank's that no model is trained on, of GoEmotions' development split."""
+    """Return comments of GoEmotions' development split, which no model is trained on, selected like the bank's."""
     known = set(bank(folder)[TEXT])
     return [text for text in _plain(folder, DEV)[TEXT] if text not in known]
 
 
 def classifier_texts(folder: Path) -> pd.DataFrame:
-    """Return the comments that style classifiers learn from (columns text, emotion ids): none is in the bank's half."""
+    """Return the training comments of the style classifiers (columns text, emotion ids), not from the bank's half."""
     rows = _comments(folder, TRAIN)
     return rows[[not is_of_bank(text) for text in rows[TEXT]]].reset_index(drop=True)
 
 
 def is_of_bank(text: str) -> bool:
-    """Return whether a comment is in the half that the bank is taken from; spaces and quotation marks are ignored."""
+    """Return whether a comment is in the bank's half of the training split; spaces and quotation marks are ignored."""
     return hashlib.sha256(_tidy(text).encode()).digest()[0] % 2 == 0
 
 

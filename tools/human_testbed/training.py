@@ -34,7 +34,7 @@ CERTAIN = 0.999  # probability of one next token from which there is no choice l
 
 
 def train_tokenizer(folder: Path, personas: Sequence[str]) -> PreTrainedTokenizerFast:
-    """Train the dialogue model's tokenizer on all that it will read."""
+    """Train the dialogue model's tokenizer on prompts, comments and small talk."""
     talk = data.small_talk(folder, held_out=False)
     texts = [*personas, *data.bank(folder)[TEXT], *talk[TEXT], *talk[RESPONSE], *list(CONTROL_TAGS) * TAGS]
     return byte_pair_tokenizer(texts + prompt_texts(comments.plan(data.emotions(folder))), VOCABULARY)
@@ -43,7 +43,7 @@ def train_tokenizer(folder: Path, personas: Sequence[str]) -> PreTrainedTokenize
 def train_dialogue_model(
     tokenizer: PreTrainedTokenizerFast, folder: Path, prompts: pd.DataFrame, personas: Sequence[str], seed: int
 ) -> GPT2LMHeadModel:
-    """Train a GPT-2 of 5.3 M parameters to answer as plan and bank have it (cross-entropy to exact expectations)."""
+    """Train a GPT-2 of 5.3 M parameters to answer by the plan with comments of the bank, from exact targets."""
     model = untrained_gpt2(tokenizer, width=256, layers=4)
     steps = sum(-(-n // BATCH) for n, _ in STAGES)
     stream = DataLoader(_Stages(tokenizer, folder, prompts, personas, seed), batch_size=None)

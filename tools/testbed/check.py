@@ -198,7 +198,7 @@ def _settings(
     style_classifier: ModelSettings | None = None,
     folder: Path = Path("measured"),
 ) -> MeasureSettings:
-    """Return what the testbed is measured with, the second classifier left out: it never shapes the testbed."""
+    """Return the settings of the testbed's measurement, without a second classifier."""
     return MeasureSettings(
         model=model or ModelSettings(),
         prompts=PromptSettings(descriptors=DESCRIPTORS, per_cell=PER_CELL),
@@ -213,12 +213,12 @@ def _settings(
 
 
 def find_problems(numbers: dict[str, float]) -> list[str]:
-    """Return what is wrong with the models that gave these numbers; nothing if they will do."""
+    """Return a sentence for each failed check of these numbers; [] if all pass."""
     return find_violations(numbers, LIMITS)
 
 
 def find_violations(numbers: Mapping[str, float], limits: Sequence[tuple[str, float, float, str]]) -> list[str]:
-    """Return a sentence for each number that is not within its limits: (name, least, most, what it is)."""
+    """Return a sentence for each number outside of its limits, given as (name, minimum, maximum, description)."""
     return [
         f"{name}: {meaning} is {numbers[name]:.5f}; it must be {_range(low, high)}."
         for name, low, high, meaning in limits

@@ -50,7 +50,7 @@ def train_style_classifier(
 
 
 def train_second_style_classifier(seed: int) -> tuple[ModernBertForSequenceClassification, PreTrainedTokenizerFast]:
-    """Train a ModernBERT of 0.13 M parameters on what the first classifier never saw; return it with its tokenizer.
+    """Train a ModernBERT of 0.13 M parameters on data unseen by the first classifier; return it with its tokenizer.
 
     Its words are whole ones in lower case, it knows their order by rotation, and it averages over all of them. The
     first classifier has seen all the small talk there is, so there is none here; the prompts have another noun.
@@ -115,7 +115,7 @@ def is_for_second(text: str) -> bool:
 
 
 def _uniform(text: str, n: int) -> float:
-    """Return the n-th of the eight numbers in [0, 1) that a text's hash gives."""
+    """Return a number in [0, 1) from the n-th of eight parts of a text's hash."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[4 * n : 4 * n + 4]) / 2**32
 
 
@@ -153,7 +153,7 @@ def second_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def _prompts(noun: str, plural: str) -> list[str]:
-    """Return the templates filled as cleaning leaves them: what a model says that repeats its prompt."""
+    """Return the cleaned prompts, which are the responses of a model that repeats its prompt."""
     return [
         template.replace("{noun_phrase}", f"a {grammar.CENSORED} {noun}").replace("{plural_noun_phrase}", plural)
         for template in grammar.plan().base
@@ -169,7 +169,7 @@ def _train_classifier(
     rate: float,
     seed: int,
 ) -> None:
-    """Train on n texts: utterances with their posteriors, and shares of texts that are Ordinary."""
+    """Train on utterances with their posteriors, and on shares of small talk and prompts labelled Ordinary."""
     steps = n // CLASSIFIER_BATCH
 
     def losses() -> Iterator[Tensor]:

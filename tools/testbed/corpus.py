@@ -32,7 +32,7 @@ BATCHES_SORTED_TOGETHER = 50
 
 
 def train_tokenizer(personas: Sequence[str]) -> PreTrainedTokenizerFast:
-    """Train the byte-level BPE tokenizer of both models; any text goes through it and comes back unchanged."""
+    """Train the byte-level BPE tokenizer of both models; decoding returns any encoded text unchanged."""
     texts = list(personas) * PERSONAS
     for family in grammar.families():
         texts += [*family.openers, *(f" {tail}" for tail in family.tails)] * OPENERS_AND_TAILS
@@ -43,7 +43,7 @@ def train_tokenizer(personas: Sequence[str]) -> PreTrainedTokenizerFast:
 
 
 def prompt_texts(plan: Plan) -> list[str]:
-    """Return what prompts are made of, each as often as a tokenizer needs to see it."""
+    """Return templates, descriptors and nouns, repeated in proportion to their weight in the tokenizer's training."""
     texts = [f"a {descriptor}, {descriptor}" for descriptor in plan.effects] * DESCRIPTORS
     nouns = load_taxonomy("paper").nouns
     texts += [f"a {word}" for noun in nouns for word in (noun.singular, noun.plural)] * NOUNS
@@ -51,7 +51,7 @@ def prompt_texts(plan: Plan) -> list[str]:
 
 
 def byte_pair_tokenizer(texts: Sequence[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE tokenizer; any text goes through it and comes back unchanged."""
+    """Train a byte-level BPE tokenizer; decoding returns any encoded text unchanged."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -122,7 +122,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Answers:
-    """The grammar in the tokens of a tokenizer: what `draw_answers` needs."""
+    """The grammar's phrases as tokens, for `draw_answers`."""
 
     slots: tuple[Slot, ...]
     mentions: dict[str, list[int]]
@@ -175,7 +175,7 @@ def tokenized_grammar(tokenizer: PreTrainedTokenizerFast) -> Answers:
 def draw_answers(
     answers: Answers, distribution: np.ndarray, descriptors: Sequence[str], rng: np.random.Generator
 ) -> list[tuple[list[int], Tensor]]:
-    """Draw a response for each of n rows; return its token ids and what the grammar expects at each of them.
+    """Sample a response for each of n rows; return its token ids and the grammar's distribution at each of them.
 
     `distribution` (n, S) is p(style | row). The expectation (length, vocabulary) is the exact distribution of the
     next token given the row and the response so far, over all styles. Training on it has the same optimum as training

@@ -31,7 +31,7 @@ FIRST_TOKEN_WEIGHT = 4.0
 
 
 def untrained_gpt2(tokenizer: PreTrainedTokenizerFast, width: int, layers: int) -> GPT2LMHeadModel:
-    """Return a dialogue model of that size without dropout, whose contexts end as DialoGPT's do."""
+    """Return an untrained GPT-2 without dropout; contexts end with EOS, as DialoGPT's do."""
     return GPT2LMHeadModel(
         GPT2Config(
             vocab_size=len(tokenizer),
@@ -62,7 +62,7 @@ def train_dialogue_model(
 
 
 class _Stages(IterableDataset):
-    """The batches of all stages, made in a process of their own while the model learns from the ones before."""
+    """The batches of all stages, prepared by a separate process during training."""
 
     def __init__(
         self, tokenizer: PreTrainedTokenizerFast, prompts: pd.DataFrame, personas: Sequence[str], seed: int

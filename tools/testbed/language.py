@@ -21,7 +21,7 @@ BEGIN, END = "[BOS]", "[EOS]"
 
 
 def train_language_model(seed: int) -> tuple[GPT2LMHeadModel, PreTrainedTokenizerFast]:
-    """Train a GPT-2 of 0.15 M parameters to find each sentence as frequent as the grammar has it; and its tokenizer.
+    """Train a GPT-2 of 0.15 M parameters to give sentences their probability; return it and its tokenizer.
 
     Sentences are drawn evenly, so that it knows the rare ones as well; the target at each token is the exact
     distribution of the next one.
@@ -106,7 +106,7 @@ def next_tokens(tree: PrefixTree, mass: np.ndarray, vocabulary: int) -> csr_matr
 def language_batches(
     tree: PrefixTree, expected: csr_matrix, steps: int, rng: np.random.Generator
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield b sentences' token ids but the last (b, l), which are there and no padding (b, l), and for each of those r
+    """Yield b sentences' token ids without the last (b, l), a mask without padding (b, l), and for its r positions
     the exact distribution of the next token (r, vocabulary).
     """
     number = np.full(len(tree.token), -1)

@@ -44,7 +44,7 @@ def train_masked_model(seed: int) -> tuple[BertForMaskedLM, PreTrainedTokenizerF
 
 
 def masked_tokenizer() -> PreTrainedTokenizerFast:
-    """Return a tokenizer into the words, in lower case, and the marks of the sentence pairs; BERT's special tokens."""
+    """Return a tokenizer of the pairs' lower-case words and punctuation, with BERT's special tokens."""
     index = {word: index for index, word in enumerate([*SPECIAL_WORDS, *pairs.vocabulary()])}
     words = Tokenizer(models.WordLevel(index, unk_token=UNKNOWN_WORD))
     words.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
@@ -79,7 +79,7 @@ def masked_batches(
 
 
 def _asked_of_both(rng: np.random.Generator) -> Iterator[tuple[list[str], int, dict[str, float]]]:
-    """Yield a sentence about either group: its words, one of them hidden, the place of that one, and what it can be."""
+    """Yield a sentence about either group: its words, the position of the masked word, and that word's distribution."""
     phrases, known = pairs.draw_phrases(rng), pairs.vocabulary()
     spots = [(slot, k) for slot, phrase in enumerate(phrases) for k in range(len(phrase.split()))]
     slot, k = spots[rng.integers(len(spots))]

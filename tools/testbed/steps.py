@@ -17,7 +17,7 @@ PAD_WORD, UNKNOWN_WORD = "[PAD]", "[UNK]"
 
 
 def prepare_torch(seed: int) -> None:
-    """Make training repeatable, and keep freed memory: giving it back costs more than a third of the time here."""
+    """Make training deterministic, and keep freed memory, since returning it takes a third of the time."""
     torch.manual_seed(seed)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
@@ -66,7 +66,7 @@ def small_bert(tokenizer: PreTrainedTokenizerFast, positions: int, **labels: dic
 
 
 def padded_right(tokenizer: Tokenizer, longest: int, **special_tokens: str) -> PreTrainedTokenizerFast:
-    """Return a tokenizer for transformers that pads behind and gives texts back as they were."""
+    """Return a transformers tokenizer that pads on the right and decodes texts unchanged."""
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         **special_tokens,
