@@ -21,7 +21,7 @@ BEGIN, END = "[BOS]", "[EOS]"
 
 
 def train_language_model(seed: int) -> tuple[GPT2LMHeadModel, PreTrainedTokenizerFast]:
-    """Train a GPT-2 of 0.15 M parameters to give sentences their probability; return it and its tokenizer.
+    """Train a GPT-2 of 0.15 M parameters on the grammar's sentence probabilities; return it and its tokenizer.
 
     Sentences are drawn evenly, so that it knows the rare ones as well; the target at each token is the exact
     distribution of the next one.
