@@ -89,7 +89,7 @@ def folder(tmp_path_factory):
 
 
 @contextmanager
-def begun(command, settings, inputs=None):
+def begun(command, settings, inputs=None, recomputable=None):
     """Stand for a stage that has something to do."""
     assert isinstance(command, str) and settings is not None and inputs is not None
     raise Begun

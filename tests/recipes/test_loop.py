@@ -147,7 +147,7 @@ def test_the_adapter_changed_the_model_and_training_was_measured(finished):
 
 def test_a_comparison_has_the_plan_the_training_and_what_the_model_does_without_its_tag(finished):
     tagged, untagged = ((finished[0] / name / "compare" / "report.md").read_text() for name in (TAGGED, UNTAGGED))
-    assert "## The threshold plan" in tagged and "Calibrated by the tuned model itself" in tagged
+    assert "## The threshold plan" in tagged and "calibrated by the tuned model" in tagged
     assert "threshold plan" not in untagged.lower()  # KTO does not answer as the kept responses do
     for text in (tagged, untagged):
         assert "## Training" in text

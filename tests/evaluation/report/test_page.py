@@ -90,7 +90,8 @@ def hostile_page() -> Page:
 
 
 def printed(page: Page, capsys, monkeypatch) -> str:
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    for name in ("FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
     print_page(page)
     return capsys.readouterr().out
 
