@@ -43,14 +43,16 @@ HOSTILE = (
 )
 
 
-def measured(scores: Sequence[BiasScore], tables: dict[str, pd.DataFrame], told: Any = None, **names: str) -> FamilyRun:
+def measured(
+    scores: Sequence[BiasScore], tables: dict[str, pd.DataFrame], config: Any = None, **names: str
+) -> FamilyRun:
     """Return a run without a folder; `names` are those of the measured model and the dataset."""
-    if told is None:
+    if config is None:
         model, dataset = names.get("model", "a model"), names.get("dataset", "a dataset")
-        told = SimpleNamespace(model=SimpleNamespace(name=model), prompts=SimpleNamespace(dataset=dataset))
-    found = FamilyRun(Path("nowhere"), told)
-    vars(found).update(scores=list(scores), table=tables.__getitem__, has=tables.__contains__)
-    return found
+        config = SimpleNamespace(model=SimpleNamespace(name=model), prompts=SimpleNamespace(dataset=dataset))
+    run = FamilyRun(Path("nowhere"), config)
+    vars(run).update(scores=list(scores), table=tables.__getitem__, has=tables.__contains__)
+    return run
 
 
 @styled
