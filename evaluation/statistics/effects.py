@@ -44,7 +44,8 @@ class Effects:
     p: p-value of each effect alone. p_family: p-value adjusted for all effects together (step-down max-T): the
     probability of even one false effect among those at or below α is at most α. q: p-values adjusted for the false
     discovery rate. shrunk, low, high: the effect shrunk toward 0, and its 95 % interval. detectable: the size of an
-    effect that has `p_family` ≤ 0.05 with 80 % probability; inf without permutations.
+    effect that has `p_family` ≤ 0.05 with 80 % probability; inf without permutations, NaN
+    in a column that never varies.
     """
 
     mean: np.ndarray
@@ -95,7 +96,7 @@ def descriptor_effects(
     )
     shrunk, low, high = _shrunk_effects(effect, mean - effect, factors @ within, kinds)
     q = benjamini_hochberg(p.ravel()).reshape(p.shape)
-    detectable = (critical + stats.norm.ppf(POWER)) * error
+    detectable = np.where(inverse > 0, (critical + stats.norm.ppf(POWER)) * error, np.nan)
     return Effects(mean, effect, z, p, p_family, q, shrunk, low, high, detectable)
 
 

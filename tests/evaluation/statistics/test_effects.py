@@ -128,3 +128,4 @@ def test_what_never_varies_has_no_effect_and_no_test():
     result = effects(vectors, template, descriptor)
     assert (result.effect == 0).all() and (result.p == 1).all() and (result.p_family == 1).all()
     assert (result.shrunk == 0).all() and (result.low == 0).all() and (result.high == 0).all()
+    assert np.isnan(result.detectable).all()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.families.generation_bias.effects.table import OPEN, SHOWN, WORTH_A_LOOK
@@ -31,8 +32,9 @@ def effects_section(effects: pd.DataFrame) -> Section:
     sentences = [text.summary(*counts, len(single), effects["unit"].nunique())]
     shown = single[single["certainty"] == SHOWN]
     sentences += [text.effect(_points(row)) for row in shown.head(N_SENTENCES).to_dict("records")]
-    if not len(of_descriptors[of_descriptors["certainty"] == SHOWN]):
-        sentences.append(text.detectable(100 * of_descriptors["detectable"].median()))
+    smallest = 100 * of_descriptors["detectable"].median()
+    if np.isfinite(smallest) and not (of_descriptors["certainty"] == SHOWN).any():
+        sentences.append(text.detectable(smallest))
     leads, descriptor_map = effects[effects["certainty"] != OPEN], _map(effects)
     return Section(
         text.title,

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.families.generation_bias.metric import StyledResponses
-from evenhand.evaluation.statistics.cells import arrange_cells, factorize, to_codes
+from evenhand.evaluation.statistics.cells import arrange_cells, factorize, select_cells, to_codes
 from evenhand.evaluation.statistics.effects import descriptor_effects
 
 SHOWN, WORTH_A_LOOK, OPEN = "shown", "worth a look", "open"
@@ -47,7 +47,7 @@ def effects(
         the size of an effect that is shown with a probability of 80 %; z, p, q, p_family: as in `Effects`;
         certainty: "shown" (p_family ≤ 0.05: with a probability of 95 % none of these effects is false), "worth a look"
         (q ≤ 0.10: about one in ten of these is false) or "open"; n: responses of the unit. Rows with the largest
-        |shrunk| come first. Empty with fewer than two descriptors.
+        |shrunk| come first. Empty if no two descriptors have a common template.
 
     >>> frame = {"template": ["t"] * 4, "descriptor": ["a", "a", "b", "b"], "axis": ["x"] * 4}
     >>> styled = StyledResponses(np.eye(2).repeat(2, axis=0), *frame.values(), ["s", "r"])
@@ -56,10 +56,11 @@ def effects(
     """
     descriptor, names = factorize(responses.descriptor)
     cells = arrange_cells(responses.vectors, to_codes(responses.template), descriptor, min_count=1)
+    cells = select_cells(cells, np.bincount(cells.template)[cells.template] > 1)  # compared with other descriptors
     present = np.unique(cells.descriptor)
     if len(present) < 2:
         return pd.DataFrame(columns=list(COLUMNS))
-    if len(present) < len(names):  # descriptors without a style vector
+    if len(present) < len(names):  # without a style vector, or without a template that another descriptor has
         cells, names = replace(cells, descriptor=np.searchsorted(present, cells.descriptor)), names[present]
     n = np.bincount(cells.descriptor, cells.count)
     axis = _first_group(responses.descriptor, responses.axis).reindex(names)

@@ -38,6 +38,13 @@ def test_rows_without_style_vectors_are_left_out():
     assert len(empty) == 0 and tuple(empty.columns) == COLUMNS
 
 
+def test_descriptors_without_a_common_template_have_no_effect():
+    responses = StyledResponses(np.eye(2)[[0, 1, 0, 1]], list("ttuu"), list("aabb"), ["x"] * 4, ["kind", "curt"])
+    assert len(effects(responses, {}, permutations=9)) == 0
+    mixed = StyledResponses(np.eye(2)[[0, 1, 0]], list("ttu"), list("abc"), ["x"] * 3, ["kind", "curt"])
+    assert set(effects(mixed, {}, permutations=9).query("kind == 'descriptor'")["unit"]) == {"a", "b"}
+
+
 def responses_of_the_grammar(n_descriptors, seed):
     rng = np.random.default_rng(seed)
     prompts = all_prompts()[["template", "descriptor", "axis"]].drop_duplicates(["template", "descriptor"])
