@@ -84,10 +84,7 @@ WRONG = {
         ("{translated}", "eng_Latn-tha_Thai.txt"),
         (f"{SPANISH} 13b", "13b"),
         (f"{SPANISH} 13a --translation_bias.toxicity {{judge}}", "None is not a label"),
-        (
-            f"{SPANISH} 13a --translation_bias.toxicity {{absent}} --translation_bias.toxicity.label x",
-            "does not exist",
-        ),
+        (f"{SPANISH} 13a --translation_bias.toxicity {{absent}} --translation_bias.toxicity.label x", "does not exist"),
     ],
     "embedding_bias": [
         ("--embedding_bias.references {references}", "the testbed has none"),

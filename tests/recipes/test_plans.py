@@ -147,10 +147,7 @@ def test_hashed_folders_have_the_same_names_wherever_they_are(tmp_path, monkeypa
         ({"label": {"responses": "runs/train"}}, "label.responses: "),
         ({"tune": {"method": "kto"}}, "tune.method: "),
         ({"tune": {"training": {"seed": 3}}}, "'tune.training.seed' is unknown; did you mean 'seed'"),
-        (
-            {"measure": {"prompts": {"file": "p.csv"}}},
-            "measure.prompts.file: .*train_file, or",
-        ),
+        ({"measure": {"prompts": {"file": "p.csv"}}}, "measure.prompts.file: .*train_file, or"),
         ({"measure": {"metrics": ["sentence_pairs"]}}, "measure.metrics: .* must begin with generation_bias"),
     ],
 )

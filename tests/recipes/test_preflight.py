@@ -41,10 +41,7 @@ NEVER_MERGED = r"model\.quantization: .* use rounds 1"
 @pytest.mark.parametrize(
     "parts, error",
     [
-        (
-            training(trainer={"max_lenth": 5}),
-            r"training\.trainer\.max_lenth: .*did you mean 'max_length'",
-        ),
+        (training(trainer={"max_lenth": 5}), r"training\.trainer\.max_lenth: .*did you mean 'max_length'"),
         (training(trainer={"beta": 1}), r"training\.trainer\.beta: .* training\.preference_beta"),
         (training(peft={"rank": 8}), r"training\.peft\.rank: 'rank' is unknown"),
         (training(peft={"lora_dropout": "much"}), r"training\.peft\.lora_dropout: 'much' cannot be used"),

@@ -16,10 +16,7 @@ from evenhand.recipes.settings import LoopSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 
 INSTRUCTION = "I like music."
-SMALL = {
-    "descriptors": 26,
-    "filters": {"template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]},
-}
+SMALL = {"descriptors": 26, "filters": {"template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}}
 
 
 @pytest.fixture(scope="module")

@@ -150,10 +150,7 @@ def test_other_questions(runs, tmp_path):
         (["--port", "70000"], "port: 70000 cannot be used"),
         (["--pairs", "0"], "pairs: 0 cannot be used"),
         (["--summary", "maybe"], "summary: 'maybe' cannot be used"),
-        (
-            ["--questions", "nowhere.yaml", "--before", "BEFORE", "--after", "AFTER"],
-            "questions: nowhere.yaml",
-        ),
+        (["--questions", "nowhere.yaml", "--before", "BEFORE", "--after", "AFTER"], "questions: nowhere.yaml"),
     ],
 )
 def test_bad_settings_are_one_line(runs, capsys, flags, message):

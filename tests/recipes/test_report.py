@@ -79,10 +79,7 @@ def test_ratings_follow_the_runs(runs, rated, tmp_path):
         report(ReportSettings(folders=[runs[0], rated], output_dir=tmp_path / "one"))
 
 
-@pytest.mark.parametrize(
-    ("folders", "message"),
-    [((), "FOLDER"), (("nowhere",), "nowhere"), ((0, 0), "repeated")],
-)
+@pytest.mark.parametrize(("folders", "message"), [((), "FOLDER"), (("nowhere",), "nowhere"), ((0, 0), "repeated")])
 def test_invalid_folders_are_rejected(runs, tmp_path, folders, message):
     paths = [runs[it] if isinstance(it, int) else tmp_path / it for it in folders]
     with pytest.raises(InputError, match=f"^folders: .*{message}"):

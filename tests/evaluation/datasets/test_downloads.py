@@ -53,8 +53,7 @@ def test_a_damaged_copy_is_downloaded_again(cache, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [(b"something else", "pinned .*but got"), (NoConnection("no route"), "no route")],
+    ("content", "message"), [(b"something else", "pinned .*but got"), (NoConnection("no route"), "no route")]
 )
 def test_a_failed_download_leaves_no_file(cache, monkeypatch, content, message):
     serve(monkeypatch, content)

@@ -327,11 +327,7 @@ INVALID = {
         "must_be_noun is 'yes'",
     ),
     "options that are no object": ("sentence_templates.json", {"{noun_phrase}": []}, r"\[\] is not an object"),
-    "a pattern without a noun": (
-        "standalone_noun_phrases.json",
-        {"age": ["{article} person"]},
-        r"age\[0\]: ",
-    ),
+    "a pattern without a noun": ("standalone_noun_phrases.json", {"age": ["{article} person"]}, r"age\[0\]: "),
     "a fixed phrase with a pattern as plural": (
         "standalone_noun_phrases.json",
         {"age": [{"noun_phrase": "a person", "plural_noun_phrase": "{noun}"}]},

@@ -75,9 +75,7 @@ def test_a_chat_model_reads_its_chat_template(task, tmp_path, monkeypatch):
 
     requested, original = [], HFLM.loglikelihood
     monkeypatch.setattr(
-        HFLM,
-        "loglikelihood",
-        lambda self, rows: requested.extend(row.args for row in rows) or original(self, rows),
+        HFLM, "loglikelihood", lambda self, rows: requested.extend(row.args for row in rows) or original(self, rows)
     )
     for name in ("llama", "qwen", "gemma"):  # gemma's template has no system message
         folder = str(getattr(tiny_checkpoints, name)(tmp_path / name))

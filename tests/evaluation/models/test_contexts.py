@@ -164,10 +164,7 @@ HEADER = ["<|start_header_id|>", "<|end_header_id|>"]
                 *(HEADER[0], "user", HEADER[1], "\n\nHi!", "<|eot_id|>", HEADER[0], "assistant", HEADER[1], "\n\n"),
             ],
         ),
-        (
-            "gemma",
-            ["<bos>", "<start_of_turn>", "user\nP.\nHi!", "<end_of_turn>", "\n", "<start_of_turn>", "model\n"],
-        ),
+        ("gemma", ["<bos>", "<start_of_turn>", "user\nP.\nHi!", "<end_of_turn>", "\n", "<start_of_turn>", "model\n"]),
         (
             "qwen",
             [

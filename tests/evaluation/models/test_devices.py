@@ -19,8 +19,7 @@ CONTEXTS = ["a b c", "a b c a", "c", "b b a c b a", "a b c"]
     params=[
         "cpu",
         pytest.param(
-            "cuda",
-            marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")],
+            "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
         ),
     ]
 )

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import (
-    PreTrainedTokenizerFast,
-)
+from transformers import PreTrainedTokenizerFast
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches, generation, row_decoding

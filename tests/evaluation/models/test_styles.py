@@ -17,12 +17,7 @@ from transformers import (
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches, styles
 from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label
-from evenhand.evaluation.models.styles import (
-    classify_texts,
-    label_probabilities,
-    load_style_classifier,
-    style_vectors,
-)
+from evenhand.evaluation.models.styles import classify_texts, label_probabilities, load_style_classifier, style_vectors
 from tests.work_shards import shard_after
 
 WORDS = ["<pad>", "<unk>", *"abcdefgh"]

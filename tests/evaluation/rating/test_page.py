@@ -25,12 +25,7 @@ def test_the_first_screen():
     assert "100 % of pairs" in result.verdict and "p = 0.25" in result.verdict  # 2 / 8
     assert "Humanness: undefined" in result.verdict
     assert texts(result.tables[0])["preference"] == ["100", "0.25", "3", "1"]
-    assert texts(table_named(result, "Share of votes"))["preference"] == [
-        "83",
-        "0.22",
-        "6",
-        "1",
-    ]  # 5 of 6, p = 14 / 64
+    assert texts(table_named(result, "Share of votes"))["preference"] == ["83", "0.22", "6", "1"]  # 5 of 6, p = 14 / 64
     assert "7 answers by 2 raters to 4 of 6 pairs" in result.notes[0]
     assert all(f"{count} for" in result.notes[1] for count in COUNTS.values())
     assert not result.warnings

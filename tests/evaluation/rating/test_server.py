@@ -134,10 +134,7 @@ def test_undo_returns_to_the_last_question(client):
     assert answer(client, "right").status_code == 303
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [{"choice": "before"}, {"choice": ""}, {"rater": " "}, {"rater": ""}],
-)
+@pytest.mark.parametrize("fields", [{"choice": "before"}, {"choice": ""}, {"rater": " "}, {"rater": ""}])
 def test_an_invalid_vote_is_rejected(client, rated, fields):
     assert answer(client, "left", form_of(rating_page(client)) | fields).status_code in (303, 400)
     data = form_of(rating_page(client)) | {"choice": "left"} | fields

@@ -48,10 +48,7 @@ def test_any_other_field_reaches_the_adapter():
             r"^training\.trainer\.per_device_train_batch_size: .* training\.batch_size",
         ),
         ({"optim": "sgd"}, r"optim: .* training\.optimizer; leave it out"),
-        (
-            {"activation_checkpointing": True},
-            r"\.activation_checkpointing: .* training\.gradient_checkpointing",
-        ),
+        ({"activation_checkpointing": True}, r"\.activation_checkpointing: .* training\.gradient_checkpointing"),
         ({"loss_type": "dft"}, r"training\.trainer\.loss_type: .*; leave it out"),
         ({"packing_strategy": "bdf"}, r"trainer\.packing_strategy: 'bdf' .*'bfd'"),
         ({"max_length": 10}, r"training\.trainer\.max_length: .*; leave it out"),

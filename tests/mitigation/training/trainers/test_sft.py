@@ -110,11 +110,7 @@ def test_a_batch_ends_on_the_right_and_keeps_the_labels_of_the_longest_response(
     assert batch["attention_mask"].tolist() == [[0] + [1] * 7, [1] * 8, [0] * 3 + [1] * 5]
     assert batch["position_ids"].tolist() == [[0, 0, 1, 2, 3, 4, 5, 6], list(range(8)), [0, 0, 0, 0, 1, 2, 3, 4]]
     # The longest response has 4 labels (so nice so EOS); the position before the first of them makes 5.
-    assert batch["labels"].tolist() == [
-        [-100, -100, -100, 8, 0],
-        [-100, 9, 10, 9, 0],
-        [-100, -100, -100, 10, 0],
-    ]
+    assert batch["labels"].tolist() == [[-100, -100, -100, 8, 0], [-100, 9, 10, 9, 0], [-100, -100, -100, 10, 0]]
 
 
 def test_the_loss_is_the_mean_over_response_tokens_and_that_of_trl(base, tmp_path):
