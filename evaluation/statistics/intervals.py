@@ -91,7 +91,7 @@ def spread_interval(value: float, noise: float, slope: float, freedom: float) ->
         spread = max(theta, 0.0)
         variance = noise + slope * spread
         skewness = slope * (noise + 1.5 * slope * spread) / variance**1.5
-        reach = -quantile if upper else _skewed(quantile, skewness)
+        reach = -quantile if upper else skewed_quantile(quantile, skewness)
         return value - theta - math.sqrt(variance) * reach
 
     def root(upper: bool) -> float:
@@ -103,7 +103,7 @@ def spread_interval(value: float, noise: float, slope: float, freedom: float) ->
     return root(False), root(True)
 
 
-def _skewed(z: float, skewness: float) -> float:
+def skewed_quantile(z: float, skewness: float) -> float:
     """Return the quantile of a standardised χ² of this skewness at the normal quantile z (Wilson and Hilferty 1931)."""
     if skewness < 1e-6:
         return z
