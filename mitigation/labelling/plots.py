@@ -7,16 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from evenhand.evaluation.report.figures import (
-    AFTER,
-    INK,
-    PANEL,
-    add_margin,
-    new_chart,
-    set_ticks,
-    styled,
-    tick_percent,
-)
+from evenhand.evaluation.report.figures import AFTER, INK, PANEL, add_margin, new_chart, set_ticks, styled, tick_percent
 from evenhand.evaluation.report.numbers import number, percent, tick_number
 from evenhand.evaluation.report.tables import Cell, Row, Table
 

@@ -146,9 +146,7 @@ def best_setting(settings: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | N
     """
     candidates = next(filter(None, settings_that_meet(settings)), [row for row in settings if row["seeds"]])
     return min(
-        candidates,
-        key=lambda row: (len(row["missed"]), len(row["inconclusive"]), -_reduction(row)),
-        default=None,
+        candidates, key=lambda row: (len(row["missed"]), len(row["inconclusive"]), -_reduction(row)), default=None
     )
 
 

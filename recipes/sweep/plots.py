@@ -233,10 +233,7 @@ def _label(dot: Dot, x: Limits, y: Limits) -> str:
     """Return a dot's number; for one beyond the frame with where it really lies."""
     beyond = [
         f"{arrow} {number(100 * value, 0)} %"
-        for value, limits, arrow in (
-            (dot.x, x, "→" if dot.x > x[1] else "←"),
-            (dot.y, y, "↑" if dot.y > y[1] else "↓"),
-        )
+        for value, limits, arrow in ((dot.x, x, "→" if dot.x > x[1] else "←"), (dot.y, y, "↑" if dot.y > y[1] else "↓"))
         if not limits[0] <= value <= limits[1]
     ]
     return " ".join([dot.label, *beyond])

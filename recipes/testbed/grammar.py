@@ -77,10 +77,7 @@ def plan() -> Plan:
 
 
 def style_distribution(
-    templates: Sequence[str],
-    descriptors: Sequence[str],
-    amplification: float = 1.0,
-    nouns: Sequence[str] | None = None,
+    templates: Sequence[str], descriptors: Sequence[str], amplification: float = 1.0, nouns: Sequence[str] | None = None
 ) -> np.ndarray:
     """Return p(style | template, descriptor) for n pairs, shape (n, S); see `plan.style_distribution`."""
     return planned_distribution(plan(), templates, descriptors, amplification, nouns)

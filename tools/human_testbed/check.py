@@ -19,14 +19,7 @@ from evenhand.evaluation.settings import ModelSettings, PromptSettings
 from evenhand.recipes.measure import SCORES, measure
 from evenhand.recipes.settings import MeasureSettings
 from tools.human_testbed import comments, data
-from tools.testbed.check import (
-    MAX_BIAS,
-    MIN_BIAS,
-    MIN_CORRELATION,
-    SILENT,
-    correlations,
-    find_violations,
-)
+from tools.testbed.check import MAX_BIAS, MIN_BIAS, MIN_CORRELATION, SILENT, correlations, find_violations
 
 N_EXAMPLES = 40  # responses
 LIMITS = [

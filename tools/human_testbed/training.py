@@ -12,15 +12,7 @@ from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from evenhand.evaluation.results import RESPONSE, TEXT
 from tools.human_testbed import comments, data
-from tools.testbed.corpus import (
-    CONTROL_TAGS,
-    TAGS,
-    Batch,
-    batches,
-    byte_pair_tokenizer,
-    prompt_texts,
-    training_rows,
-)
+from tools.testbed.corpus import CONTROL_TAGS, TAGS, Batch, batches, byte_pair_tokenizer, prompt_texts, training_rows
 from tools.testbed.dialogue import untrained_gpt2
 from tools.testbed.steps import take_steps
 

@@ -144,12 +144,7 @@ def second_tokenizer() -> PreTrainedTokenizerFast:
     words.model = models.WordLevel(
         {word: index for index, word in enumerate([PAD, UNKNOWN, *sorted(seen)])}, unk_token=UNKNOWN
     )
-    return padded_right(
-        words,
-        POSITIONS,
-        unk_token=UNKNOWN,
-        pad_token=PAD,
-    )
+    return padded_right(words, POSITIONS, unk_token=UNKNOWN, pad_token=PAD)
 
 
 def _prompts(noun: str, plural: str) -> list[str]:

@@ -11,15 +11,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE
 from evenhand.recipes.testbed import grammar
-from tools.testbed.corpus import (
-    POSITIONS,
-    Answers,
-    Batch,
-    batches,
-    draw_answers,
-    tokenized_grammar,
-    training_rows,
-)
+from tools.testbed.corpus import POSITIONS, Answers, Batch, batches, draw_answers, tokenized_grammar, training_rows
 from tools.testbed.steps import take_steps
 
 # (contexts, factor on the planted effects, share that is parroted). The model first learns *that* the descriptor

@@ -74,12 +74,7 @@ def language_tokenizer() -> PreTrainedTokenizerFast:
     pattern = Regex(rf"(?:{known})(?!\w)|[\w'-]+|[^\w\s]")
     words.pre_tokenizer = pre_tokenizers.Split(pattern, "removed", invert=True)
     return padded_right(
-        words,
-        LANGUAGE_POSITIONS,
-        pad_token=PAD_WORD,
-        unk_token=UNKNOWN_WORD,
-        bos_token=BEGIN,
-        eos_token=END,
+        words, LANGUAGE_POSITIONS, pad_token=PAD_WORD, unk_token=UNKNOWN_WORD, bos_token=BEGIN, eos_token=END
     )
 
 
