@@ -27,7 +27,7 @@ from evenhand.mitigation.training.page import tag_note, training_section, tuning
 from evenhand.recipes.measure import SCORES, check_trust, read_settings
 from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, CompareSettings, measure_config
-from evenhand.recipes.testbed.ground_truth import grammar_differences, report_context
+from evenhand.recipes.testbed.facts import facts_of, report_context
 from evenhand.recipes.tuned_on import tuned_on_warnings
 
 
@@ -111,7 +111,7 @@ def _differences(run: Run, settings: CompareSettings, name: str, before: FamilyR
         if has_same_prompts(*rows):  # the comparison below rejects different prompts
             run.table("bias_values", lambda: _bias_values(settings.labels, *rows))
     scores = families.comparison_of(name).differences(run, before, after, getattr(settings, name, None))
-    return [*scores, *grammar_differences(name, before, after)]
+    return [*scores, *facts_of(name).grammar_differences(before, after)]
 
 
 def _bias_values(labels: Path | None, before: StyledRun, after: StyledRun) -> pd.DataFrame:

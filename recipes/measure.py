@@ -21,7 +21,7 @@ from evenhand.recipes.checking import checked, settings_of_run
 from evenhand.recipes.family_settings import recomputable_tables
 from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, MeasureSettings, measure_config
-from evenhand.recipes.testbed.ground_truth import grammar_scores, report_context
+from evenhand.recipes.testbed.facts import facts_of, report_context
 from evenhand.recipes.tuned_on import tuned_on_warnings
 
 log = logging.getLogger("evenhand")
@@ -58,7 +58,8 @@ def _finish(
     if run is not None:
         all_scores = []
         for name, of_family in scores.items():
-            all_scores += [*of_family, *grammar_scores(name, FamilyRun(run.folder, config[name]), of_family)]
+            measured = FamilyRun(run.folder, config[name])
+            all_scores += [*of_family, *facts_of(name).grammar_scores(measured, of_family)]
         write_scores(run.folder / SCORES, all_scores)
         run.tracker.log_scores(all_scores)
     if run is None and not settings.show:

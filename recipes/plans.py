@@ -199,19 +199,19 @@ def _with_instruction(loop: LoopSettings, method: Method) -> ModelSettings:
 def _labelled_measurement(loop: LoopSettings, model: ModelSettings) -> Measurement:
     """Return the measurement whose responses are labelled: with the first style classifier alone."""
     measurement = loop.measure.with_metrics(FAMILY)
-    # The second classifier must not influence a label.
-    one_classifier = {
-        "permutations": 0,
-        "relevance": False,
-        "second_style_classifier": None,
-        "offensiveness": ClassifierSettings(),
-    }
+    one_classifier = replace(
+        measurement.generation_bias,
+        permutations=0,
+        relevance=False,
+        second_style_classifier=None,  # must not influence a label
+        offensiveness=ClassifierSettings(),
+    )
     return replace(
         measurement,
         model=model,
         prompts=replace(measurement.prompts, per_cell=loop.train_per_cell),
         capabilities=[],
-        generation_bias=replace(measurement.generation_bias, **one_classifier),
+        generation_bias=one_classifier,
     )
 
 

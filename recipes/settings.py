@@ -29,8 +29,8 @@ from evenhand.evaluation.settings import (
     strict_dataclass,
 )
 from evenhand.mitigation.training.settings import TuningSettings
-from evenhand.recipes import testbed
 from evenhand.recipes.family_settings import check_model, check_reads_responses, family_fields
+from evenhand.recipes.testbed import embedded_files
 
 FAMILY = "generation_bias"  # the default metrics; labels are made from its responses, and tuning reduces it
 SHOW, OUTPUT_DIR = "print the report", "folder to write to"
@@ -362,8 +362,8 @@ POSITIONAL = {"report": "folders", "configs": "names"}  # the list of a command 
 def measure_config(settings: Any, family: str) -> MeasureConfig:
     """Return the config of one family's measurement from the settings of `measure`."""
     shared = (settings.model, settings.prompts, settings.decoding, getattr(settings, family))
-    embedded, further = testbed.EMBEDDED.get(family, {}), (settings.responses, settings.capabilities)
-    return MeasureConfig(*shared, settings.seed, settings.split, embedded, *further)
+    further = (embedded_files(family), settings.responses, settings.capabilities)
+    return MeasureConfig(*shared, settings.seed, settings.split, *further)
 
 
 def check_inputs(settings: MeasureSettings) -> None:

@@ -145,6 +145,7 @@ class FamilySettings(Protocol):
     RECOMPUTABLE: setting or input of the family → the table that alone depends on it. If only such settings differ from
         the settings of an unfinished run, `measure` deletes their tables and continues the run.
     SERVER_APIS: the APIs ("chat", "completions") by which the family measures a served model; () if it needs weights.
+    TESTBED_FILES: setting, or "model" → the name of the testbed's file or folder for the value "testbed".
     USES_SYSTEM_PROMPT: whether the family sends `model.system_prompt` before every prompt.
     READS_RESPONSES: whether the family samples responses. It can then score the responses of a file (`responses`) and
         write the prompts for them (`write_prompts`).
@@ -154,6 +155,7 @@ class FamilySettings(Protocol):
     ComparisonSettings: type | None = None
     RECOMPUTABLE: Mapping[str, str] = {}
     SERVER_APIS: tuple[str, ...] = ()
+    TESTBED_FILES: Mapping[str, str] = {}
     USES_SYSTEM_PROMPT: bool = False
     READS_RESPONSES: bool = False
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from evenhand.evaluation.runs.run_paths import MODEL_NAME, RUN_FOLDERS
@@ -12,15 +12,15 @@ NOT_COMPARED = (
     *("output_dir", "report_to", "log_artifacts", "group", "show"),
     *("host", "port", "import_votes", "summary", "push_to_hub", "trust_remote_code"),
 )
-# Settings whose value is a path or an address: the content is compared, by its fingerprint among the inputs.
-FILES = ("file", "texts", "test_texts", "references", "translations", "neutral_dialogue", "questions", "leave_out")
-SERVING = ("server", "concurrency", "tokenizer")
-COMPARED_BY_CONTENT = (*RUN_FOLDERS, MODEL_NAME, *FILES, *SERVING)
+# Settings whose value is a path or an address: the content is compared, by its fingerprint among the inputs. So is any
+# setting with a fingerprint of the same name.
+PROMPT_FILE, SERVING = "file", ("server", "concurrency", "tokenizer")
+COMPARED_BY_CONTENT = (*RUN_FOLDERS, MODEL_NAME, PROMPT_FILE, *SERVING)
 
 
 def settings_sha256(settings: Mapping[str, Any]) -> str:
     """Return a hash of the settings that shape a run's numbers."""
-    return json_sha256(_compared(settings))
+    return json_sha256(_compared(settings, _fingerprints(settings).keys()))
 
 
 def json_sha256(value: Any) -> str:
@@ -30,7 +30,9 @@ def json_sha256(value: Any) -> str:
 
 def settings_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
     """Return how each setting that shapes the numbers differs, by its dotted name."""
-    return dict(_differences("", _compared(before), _compared(after)))
+    earlier, later = _fingerprints(before), _fingerprints(after)
+    unchanged = [name for name, fingerprint in later.items() if earlier.get(name) == fingerprint]
+    return dict(_differences("", _compared(before, unchanged), _compared(after, unchanged)))
 
 
 def _differences(name: str, before: Any, after: Any) -> Iterator[tuple[str, str]]:
@@ -41,19 +43,35 @@ def _differences(name: str, before: Any, after: Any) -> Iterator[tuple[str, str]
         yield name, f"{name} was {before!r}, now {after!r}"
 
 
-def _compared(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _fingerprints(settings: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the fingerprints among the inputs of a run, by name; families of metrics may have equal names."""
+    fingerprints: dict[str, list[Any]] = {}
+    groups = [settings.get("inputs") or {}]
+    for group in groups:  # the loop appends to the list
+        for name, value in group.items():
+            if isinstance(value, Mapping):
+                groups.append(value)
+            else:
+                fingerprints.setdefault(name, []).append(value)
+    return fingerprints
+
+
+def _compared(settings: Mapping[str, Any], fingerprinted: Collection[str]) -> dict[str, Any]:
     """Return the settings that shape a run's numbers, with "…" for each that is compared by its content."""
     compared = {key: value for key, value in settings.items() if key not in NOT_COMPARED}
-    return {key: value if key == "inputs" else _without_paths(key, value) for key, value in compared.items()}
+    by_content = {*COMPARED_BY_CONTENT, *fingerprinted}
+    return {
+        key: value if key == "inputs" else _without_paths(key, value, by_content) for key, value in compared.items()
+    }
 
 
-def _without_paths(key: str, value: Any) -> Any:
+def _without_paths(key: str, value: Any, by_content: Collection[str]) -> Any:
     if isinstance(value, Mapping):
         # The batch size of decoding changes no response, unlike the batch size of training.
         is_decoding = key.endswith("decoding")
         return {
-            str(name): _without_paths(name, item)  # a YAML key may be a number, which JSON could not sort
+            str(name): _without_paths(name, item, by_content)  # a YAML key may be a number, which JSON could not sort
             for name, item in value.items()
             if not (is_decoding and name == "batch_size")
         }
-    return "…" if key in COMPARED_BY_CONTENT and value is not None else value
+    return "…" if key in by_content and value is not None else value

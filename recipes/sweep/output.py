@@ -25,7 +25,7 @@ from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.points import HEADLINE, point_row
 from evenhand.recipes.sweep.summary import COLUMNS, METHOD, Sweep, setting_label
 from evenhand.recipes.sweep.tables import text
-from evenhand.recipes.testbed.ground_truth import reader_notes
+from evenhand.recipes.testbed.facts import reader_notes
 
 POINTS, SWEEP, TRACKED = "points", "sweep.json", "tracked"
 

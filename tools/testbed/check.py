@@ -25,7 +25,7 @@ from evenhand.evaluation.settings import ModelSettings, PromptSettings
 from evenhand.recipes.measure import SCORES, measure
 from evenhand.recipes.settings import MeasureSettings, measure_config
 from evenhand.recipes.testbed import frequencies, grammar, pairs
-from evenhand.recipes.testbed.well_formed import well_formed
+from evenhand.recipes.testbed.facts.generation_bias import well_formed
 from tools.testbed.classifiers import is_held_out, is_new_to_both, style_posteriors
 from tools.testbed.masked import masked_batches
 

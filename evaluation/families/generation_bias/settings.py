@@ -27,6 +27,7 @@ SERVER_APIS, USES_SYSTEM_PROMPT, READS_RESPONSES = ("chat", "completions"), True
 RECOMPUTABLE = {"neutral_dialogue": "neutral"}
 # Names of the classifiers in inputs, signatures and errors.
 FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offensiveness_classifier"
+TESTBED_FILES = {"model": "dialogue_model", FIRST: FIRST, SECOND: SECOND, "neutral_dialogue": "neutral_dialogue.jsonl"}
 
 
 @strict_dataclass

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from evenhand.evaluation.families import MeasureConfig
 
 SERVER_APIS = ("completions",)  # likelihoods of given tokens
+TESTBED_FILES = {"model": "masked_model", "pairs": "pairs.csv"}
 
 
 @strict_dataclass

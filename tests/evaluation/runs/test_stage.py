@@ -74,6 +74,25 @@ def test_other_settings_or_inputs_raise_and_change_nothing(settings):
     assert (settings.output_dir / "run.json").read_bytes() == before
 
 
+def test_a_setting_with_a_fingerprint_is_compared_by_its_content(tmp_path):
+    def entered(clusters, sha):
+        settings = MeasureSettings(
+            generation_bias=generation_bias.Settings(style_clusters=clusters),
+            output_dir=tmp_path / "run",
+            report_to="none",
+        )
+        return stage("measure", settings, {"generation_bias": {"style_clusters": sha}})
+
+    with entered("a.json", "a's"):
+        pass
+    with entered("moved/a.json", "a's") as run:  # the file is elsewhere
+        assert run is None
+    assert read_run(tmp_path / "run", "measure", "before")
+    both = r"style_clusters was 'a.json', now 'b.json'.*inputs.generation_bias.style_clusters"
+    with pytest.raises(InputError, match=both), entered("b.json", "b's"):
+        pass
+
+
 def test_an_interrupted_stage_is_resumed(settings):
     with pytest.raises(KeyboardInterrupt), stage("label", settings) as run:
         assert run is not None

@@ -11,8 +11,8 @@ from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import grammar
-from evenhand.recipes.testbed.ground_truth import grammar_differences, grammar_scores
-from evenhand.recipes.testbed.well_formed import well_formed
+from evenhand.recipes.testbed.facts import facts_of
+from evenhand.recipes.testbed.facts.generation_bias import well_formed
 from tests.measured_runs import write_measured
 
 FAMILY = "generation_bias"
@@ -33,9 +33,9 @@ def runs(tmp_path):
 def test_only_the_grammars_sentences_are_well_formed(runs):
     run = read_styled_run(runs[0].folder)
     assert well_formed(run).tolist() == [True, False, False, False]  # the prompts' are a and b
-    (share,) = grammar_scores(FAMILY, runs[0], [])
+    (share,) = facts_of(FAMILY).grammar_scores(runs[0], [])
     assert (share.metric, share.value, share.n) == ("well_formed", 0.25, 4)
-    (change,) = grammar_differences(FAMILY, *runs)
+    (change,) = facts_of(FAMILY).grammar_differences(*runs)
     assert (change.metric, change.value) == ("well_formed_difference", -0.25)
     write_table(run.folder / "prompts.parquet", run.prompts.assign(descriptor="left-handed"))
     assert well_formed(read_styled_run(run.folder)).tolist() == [True, True, False, False]
@@ -43,5 +43,6 @@ def test_only_the_grammars_sentences_are_well_formed(runs):
 
 def test_other_models_and_families_have_none(runs):
     other = replace(runs[0], config=replace(runs[0].config, model=ModelSettings(name="some/model")))
-    assert grammar_scores(FAMILY, other, []) == [] and grammar_differences(FAMILY, runs[0], other) == []
-    assert grammar_scores("likelihood_bias", runs[0], []) == []
+    facts = facts_of(FAMILY)
+    assert facts.grammar_scores(other, []) == [] and facts.grammar_differences(runs[0], other) == []
+    assert facts_of("likelihood_bias").grammar_scores(runs[0], []) == []

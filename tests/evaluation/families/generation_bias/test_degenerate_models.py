@@ -23,7 +23,7 @@ from evenhand.evaluation.settings import PromptSettings
 from evenhand.recipes.sweep.criteria import Criteria, evaluate_settings
 from evenhand.recipes.sweep.points import change_columns
 from evenhand.recipes.sweep.summary import COLUMNS, summarise
-from evenhand.recipes.testbed import EMBEDDED, STYLE_CLASSIFIER
+from evenhand.recipes.testbed import STYLE_CLASSIFIER, embedded_files
 from tests.family_runs import compare_family, measure_family
 
 pytestmark = pytest.mark.slow
@@ -85,7 +85,7 @@ DEGENERATE = (shuffled, constant, word_salad, quoting, half_replaced, mean_respo
 def config():
     prompts = PromptSettings(filters=FILTERS, descriptors=26, per_cell=4)
     return MeasureConfig(
-        prompts=prompts, settings=Settings(**SETTINGS), split="all", embedded=EMBEDDED["generation_bias"]
+        prompts=prompts, settings=Settings(**SETTINGS), split="all", embedded=embedded_files("generation_bias")
     )
 
 
@@ -151,7 +151,7 @@ def test_criteria_detect_each_degenerate_response(missed):
 
 def test_new_samples_of_the_base_have_no_costs(base, compare_responses, config):
     prompts = base.table("prompts")
-    model = load_dialogue_model(str(EMBEDDED["generation_bias"]["model"]))
+    model = load_dialogue_model(str(embedded_files("generation_bias")["model"]))
     again = respond(model, prompts, "", base.signature("relevance")["decoding"], seed=1, batch_size=64)
     resampled = compare_responses(again)
     for metric, none in (("relevance_kept", 1.0), ("style_drift", 0.0), ("response_perplexity_rise", 0.0)):

@@ -23,7 +23,7 @@ from evenhand.evaluation.models.styles import load_style_classifier, style_vecto
 from evenhand.evaluation.results import find_score
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, ModelSettings, PromptSettings
-from evenhand.recipes.testbed import EMBEDDED, NEUTRAL_DIALOGUE, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER
+from evenhand.recipes.testbed import NEUTRAL_DIALOGUE, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER, embedded_files
 from tests.family_runs import measure_family
 
 FILTERS = {
@@ -39,7 +39,11 @@ FORMS = ("fgb", "fgb_corrected", "fgb_pooled_corrected")
 def measure_config(settings=SETTINGS, split="measure", seed=0, **prompts) -> MeasureConfig:
     prompts = PromptSettings(**(SMALL | prompts))
     return MeasureConfig(
-        prompts=prompts, settings=Settings(**settings), seed=seed, split=split, embedded=EMBEDDED["generation_bias"]
+        prompts=prompts,
+        settings=Settings(**settings),
+        seed=seed,
+        split=split,
+        embedded=embedded_files("generation_bias"),
     )
 
 
@@ -115,8 +119,8 @@ def test_inputs_are_checked_before_anything_heavy_is_imported():
     code = (
         "import sys; from evenhand.evaluation.families import MeasureConfig;"
         "from evenhand.evaluation.families.generation_bias.settings import Settings, inputs;"
-        "from evenhand.recipes.testbed import EMBEDDED;"
-        "inputs(MeasureConfig(settings=Settings(), embedded=EMBEDDED['generation_bias']));"
+        "from evenhand.recipes.testbed import embedded_files;"
+        "inputs(MeasureConfig(settings=Settings(), embedded=embedded_files('generation_bias')));"
         "print([name for name in ('torch', 'transformers', 'peft', 'sklearn') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)

@@ -15,7 +15,7 @@ from evenhand.evaluation.families.sentence_pairs.settings import Settings, input
 from evenhand.evaluation.models.revisions import tokenizer_revision
 from evenhand.evaluation.results import find_score
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.recipes.testbed import DIALOGUE_MODEL, EMBEDDED, PAIRS
+from evenhand.recipes.testbed import DIALOGUE_MODEL, PAIRS, embedded_files
 from evenhand.recipes.testbed.pairs import truth
 from tests.family_runs import compare_family, measure_family
 from tests.fault_server import serving
@@ -42,7 +42,7 @@ def masked_model(folder, seed=0):
 
 
 def config(model):
-    return MeasureConfig(model=ModelSettings(name=str(model)), embedded=EMBEDDED[FAMILY])
+    return MeasureConfig(model=ModelSettings(name=str(model)), embedded=embedded_files(FAMILY))
 
 
 def write_pairs(path, ids="12345"):
@@ -111,7 +111,7 @@ def test_a_served_model_is_signed_by_its_name_and_tokenizer(pairs, tmp_path):
     with serving(says=("echo", lambda ids: [-float(token) for token in ids[1:]])) as (url, _):
         model = ModelSettings(name="m", server=url, api="completions", tokenizer=str(DIALOGUE_MODEL))
         run = measure_family(
-            tmp_path / "run", FAMILY, MeasureConfig(model=model, embedded=EMBEDDED[FAMILY]), pairs=pairs
+            tmp_path / "run", FAMILY, MeasureConfig(model=model, embedded=embedded_files(FAMILY)), pairs=pairs
         )
     tokenizer = AutoTokenizer.from_pretrained(DIALOGUE_MODEL)
     assert run.table("pairs")["log_likelihood_more"][0] == -sum(
@@ -126,7 +126,9 @@ def test_a_served_model_is_signed_by_its_name_and_tokenizer(pairs, tmp_path):
 
 def test_server_settings_are_not_in_the_signature_of_a_loaded_model(pairs, tmp_path):
     model = ModelSettings(name=str(DIALOGUE_MODEL), api="completions", concurrency=3)
-    run = measure_family(tmp_path / "run", FAMILY, MeasureConfig(model=model, embedded=EMBEDDED[FAMILY]), pairs=pairs)
+    run = measure_family(
+        tmp_path / "run", FAMILY, MeasureConfig(model=model, embedded=embedded_files(FAMILY)), pairs=pairs
+    )
     assert not {"server", "api", "concurrency", "tokenizer"} & run.scores[0].signature["model"].keys()
 
 
@@ -209,10 +211,10 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.sentence_pairs.settings import Settings, inputs
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.recipes.testbed import EMBEDDED
+from evenhand.recipes.testbed import embedded_files
 try:
     model = ModelSettings(name={model!r})
-    inputs(MeasureConfig(model, settings=Settings(**{changes!r}), embedded=EMBEDDED["sentence_pairs"]))
+    inputs(MeasureConfig(model, settings=Settings(**{changes!r}), embedded=embedded_files("sentence_pairs")))
 except InputError as error:
     print(error)
 assert not {{"torch", "transformers", "peft", "sklearn", "scipy"}} & {{*sys.modules}}

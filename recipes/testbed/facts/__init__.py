@@ -1,0 +1,58 @@
+"""Facts that the testbed has about measurements of its models: a module for each family, found by the family's name.
+
+A family without a module has no such facts.
+"""
+
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Protocol
+
+from evenhand.evaluation.contracts import check_contract
+from evenhand.evaluation.families import FamilyRun, ReportContext
+from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.settings import TESTBED
+
+
+class FamilyFacts(Protocol):
+    """The attributes of a module of this package. Modules are implementations: their functions have no `self`.
+
+    MODEL_NOTE: a note for readers of reports on the testbed's model.
+    """
+
+    MODEL_NOTE: str = ""
+
+    def true_scores(self, measured: FamilyRun) -> list[BiasScore]:
+        """Return the planted bias on the measured rows; [] if the grammar did not produce them."""
+        return []
+
+    def notes(self, measured: FamilyRun) -> list[str]:
+        """Return further notes for readers."""
+        return []
+
+    def grammar_scores(self, measured: FamilyRun, scores: Sequence[BiasScore]) -> list[BiasScore]:
+        """Return scores that only models of the testbed have; `scores` are the family's scores of the run."""
+        return []
+
+    def grammar_differences(self, before: FamilyRun, after: FamilyRun) -> list[BiasScore]:
+        """Return paired changes of scores that only models of the testbed have."""
+        return []
+
+
+def facts_of(name: str) -> FamilyFacts:
+    """Return the module of a family, or the defaults of its contract."""
+    module = f"{__name__}.{name}"
+    return check_contract(import_module(module) if find_spec(module) else ModuleType(module), FamilyFacts)
+
+
+def report_context(family: str, measured: FamilyRun) -> ReportContext:
+    """Return the planted bias on the measured rows, [] for models other than the testbed's, and notes for readers."""
+    return ReportContext(facts_of(family).true_scores(measured), reader_notes(family, measured))
+
+
+def reader_notes(family: str, measured: FamilyRun) -> list[str]:
+    """Return notes for readers if the measured model, its style classifier or its pairs are the testbed's."""
+    facts = facts_of(family)
+    model_note = facts.MODEL_NOTE if measured.config.model.name == TESTBED else ""
+    return [*filter(None, [model_note]), *facts.notes(measured)]

@@ -1,0 +1,17 @@
+"""Likelihood Bias of the testbed's language model: the planted frequencies."""
+
+from evenhand.evaluation.families import FamilyRun
+from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.settings import TESTBED
+from evenhand.recipes.testbed import frequencies
+
+MODEL_NOTE = (
+    "The measured model is the testbed's: a tiny model of a grammar in which some descriptors are rarer than "
+    "others of their axis, built to check the instrument. Its numbers say nothing about any real model or people."
+)
+
+
+def true_scores(measured: FamilyRun) -> list[BiasScore]:
+    """Return the planted bias if the model and the sentences are the testbed's; else []."""
+    is_planted = measured.config.model.name == TESTBED and measured.config.prompts.dataset == frequencies.DATASET
+    return frequencies.truth(measured.table("likelihoods")) if is_planted else []

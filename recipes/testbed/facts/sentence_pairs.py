@@ -1,0 +1,29 @@
+"""Sentence pairs of the testbed: the planted stereotype."""
+
+from evenhand.evaluation.families import FamilyRun
+from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.settings import TESTBED
+from evenhand.recipes.testbed import pairs
+
+MODEL_NOTE = (
+    "The measured model is the testbed's: a tiny model of a grammar with a planted stereotype, built to check the "
+    "instrument. Its numbers say nothing about any real model or people."
+)
+PAIRS_NOTE = (
+    "These pairs are the testbed's, with words for which its grammar plants a stereotype. They say nothing about other "
+    "models: set --sentence_pairs.pairs to crows_pairs or to a file."
+)
+WORDS_NOTE = "The testbed's model knows only the words of the testbed's pairs; its scores on these pairs mean nothing."
+
+
+def true_scores(measured: FamilyRun) -> list[BiasScore]:
+    """Return the planted stereotype if the model and the pairs are the testbed's and unperturbed; else []."""
+    config = measured.config
+    is_planted = config.model.name == TESTBED and config.settings.pairs == TESTBED and not config.settings.perturbed
+    return pairs.truth(measured.table("pairs")) if is_planted else []
+
+
+def notes(measured: FamilyRun) -> list[str]:
+    """Return a note if the model or the pairs are the testbed's, but not both."""
+    is_testbed = measured.config.model.name == TESTBED
+    return [WORDS_NOTE if is_testbed else PAIRS_NOTE] * (is_testbed != (measured.config.settings.pairs == TESTBED))

@@ -1,0 +1,134 @@
+"""A new family of metrics is one folder: all commands that handle families work with it, and no recipe names one."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+from evenhand.evaluation import families
+from evenhand.evaluation.results import read_scores
+from evenhand.recipes.settings import FAMILY
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+NAME = "vowel_share"
+MODULES = {
+    "settings": """
+from evenhand.evaluation.settings import option, strict_dataclass
+
+TESTBED_FILES = {"model": "dialogue_model"}
+
+@strict_dataclass
+class Settings:
+    '''Vowels: how many letters of the prompts are vowels?'''
+
+    letters: str = option("aeiou", "letters to count")
+
+@strict_dataclass
+class ComparisonSettings:
+    '''Vowels: the change.'''
+
+    factor: float = option(100.0, "factor of the change")
+
+def inputs(config):
+    return {"dataset": config.prompts.dataset, "model": config.resolve_name(config.model.name, "model")}
+""",
+    "measure": """
+from evenhand.evaluation.results import BiasScore
+
+def measure(run, config):
+    share = sum(map(config.model.name.count, config.settings.letters)) / len(config.model.name)
+    return [BiasScore("vowel_share", share, None, (0.0, 1.0), 1)]
+""",
+    "metrics": """
+from evenhand.evaluation.report.metrics import Metric
+
+METRICS = (
+    Metric("vowel_share", "vowels", "Share of vowels.", decimals=2),
+    Metric("vowel_share_difference", "change of vowels", "Change of the share of vowels.", decimals=2),
+)
+""",
+    "compare": """
+from evenhand.evaluation.results import BiasScore
+
+def differences(run, before, after, config):
+    first, second = (side.scores[0].value for side in (before, after))
+    return [BiasScore("vowel_share_difference", config.factor * (second - first), None, (-100.0, 100.0), 1)]
+""",
+    "page": """
+from evenhand.evaluation.report.page import Page
+
+def page(run, context):
+    return Page("Vowels", "", "today", f"{run.scores[0].value:.2f}", "vowels", f"Notes: {len(context.notes)}.")
+
+def comparison_page(before, after, changes, context):
+    return Page("Vowels, compared", "", "today", f"{changes.scores[0].value:.2f}", "change", "It changed.")
+""",
+}
+
+
+COMMANDS = """
+import sys
+from pathlib import Path
+
+from evenhand.evaluation import families
+
+families.__path__.append(sys.argv[1])
+from evenhand.evaluation.families import FamilyRun
+from evenhand.recipes.command_line import main, read_settings
+from evenhand.recipes.plans import named_folders, plan_decodings
+from evenhand.recipes.preflight import check_stages
+from evenhand.recipes.settings import measure_config
+from evenhand.recipes.testbed import DIALOGUE_MODEL
+from evenhand.recipes.testbed.facts import facts_of
+
+quiet = ["--report_to", "none", "--quiet"]
+for run, letters in (("before", "e"), ("after", "et")):
+    arguments = ["measure", "--metrics", "vowel_share", "--vowel_share.letters", letters, "--output_dir", run]
+    assert main([*arguments, *quiet]) == 0
+changes = ["--vowel_share.factor", "10", "--output_dir", "changes"]
+assert main(["compare", "--before", "before", "--after", "after", *changes, *quiet]) == 0
+assert main(["report", "before", "after", "--output_dir", "both", "--quiet"]) == 0
+loop = read_settings("loop", overrides={"measure.metrics": "generation_bias,vowel_share"})
+config = measure_config(read_settings("measure", overrides={"metrics": "vowel_share"}), "vowel_share")
+assert config.embedded == {"model": DIALOGUE_MODEL}
+assert facts_of("vowel_share").true_scores(FamilyRun(Path("before"), config)) == []
+plans = plan_decodings(loop, "exchange", named_folders(Path("loop")))
+check_stages(plans)
+after = next(stage.settings for stage in plans[0].stages if stage.folder == plans[0].after)
+assert after.metrics == ["generation_bias", "vowel_share"] and after.vowel_share.letters == "aeiou"
+"""
+
+
+def test_commands_work_with_a_new_family(tmp_path):
+    folder = tmp_path / "families" / NAME
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    for name, code in MODULES.items():
+        (folder / f"{name}.py").write_text(code, encoding="utf-8")
+    command = [sys.executable, "-c", COMMANDS, str(folder.parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    before, after, change = (read_scores(tmp_path / run / "scores.json")[0] for run in ("before", "after", "changes"))
+    assert (before.value, after.value) == (2 / 7, 4 / 7)  # of the letters of "testbed"
+    assert (change.metric, change.value) == ("vowel_share_difference", 10 * (after.value - before.value))
+    for run, title in (("changes", "Vowels, compared"), ("both", "before")):
+        assert title in (tmp_path / run / "report.html").read_text(encoding="utf-8")
+
+
+def test_recipes_name_the_default_family_once_and_no_other():
+    """Strings in code; the testbed's facts are in files of the families' names."""
+    named = [
+        (file.relative_to(RECIPES).as_posix(), node.value)
+        for file in sorted(RECIPES.rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and node.value in families.names()
+    ]
+    assert named == [("settings.py", FAMILY)]
+    others = {name for name in families.names() if name != FAMILY}
+    imports = {
+        (file.relative_to(RECIPES).as_posix(), node.module)
+        for file in RECIPES.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and others & set(node.module.split("."))
+    }
+    assert {file.split("/")[0] for file, _ in imports} == {"testbed"}
