@@ -4,12 +4,12 @@ python -m benchmarks.accuracy --figure docs/fgb_against_responses.png
 python -m benchmarks.accuracy --nouns --trials 8 --per_cell 2 4 8 16 32       # responses depend on nouns
 """
 
-import argparse
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 
+from benchmarks.measuring import parse_options
 from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.datasets.prompts import sample_cells, sample_descriptors, select_prompts
 from evenhand.evaluation.datasets.style_clusters import load_style_clusters
@@ -31,12 +31,8 @@ METRIC = {"FGB": "fgb", "FGB*": "fgb_corrected", "pooled FGB*": "fgb_pooled_corr
 
 def main() -> None:
     """Print means and coverage; plot FGB and FGB* against the number of responses in a cell."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, default=200)
-    parser.add_argument("--per_cell", type=int, nargs="+", default=[2, 4, 8, 16])
-    parser.add_argument("--nouns", action="store_true", help="responses depend on the noun too")
-    parser.add_argument("--figure", type=Path)
-    arguments = parser.parse_args()
+    nouns = (False, "responses depend on the noun too")
+    arguments = parse_options(__doc__, trials=200, per_cell=[2, 4, 8, 16], nouns=nouns, figure=Path)
 
     prompts = select_prompts(
         generate_prompts(load_taxonomy("paper")), noun_phrase_type=["descriptor_noun", "noun_descriptor"]
@@ -72,8 +68,8 @@ def main() -> None:
         for n in arguments.per_cell:
             for trial in range(arguments.trials):
                 rows = sample_cells(prompts, n, trial).to_pandas()
-                nouns = rows[NOUN] if arguments.nouns else None
-                p_styles = grammar.style_distribution(rows[TEMPLATE], rows[DESCRIPTOR], nouns=nouns)
+                noun = rows[NOUN] if arguments.nouns else None
+                p_styles = grammar.style_distribution(rows[TEMPLATE], rows[DESCRIPTOR], nouns=noun)
                 style = grammar.sample_columns(p_styles, rng)
                 responses = vectors[style, rng.integers(UTTERANCES, size=len(style))]
                 arranged = arrange_cells(responses, to_codes(rows[TEMPLATE]), to_codes(rows[DESCRIPTOR]))

@@ -13,12 +13,12 @@ With `--reduction`: 24 descriptors × 6 templates × 4 one-hot responses, base b
 reductions from none to all of it. An unbounded interval, which is reported as undefined, holds every truth.
 """
 
-import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.measuring import parse_options
 from evenhand.evaluation.families.generation_bias.metric import StyledResponses, compare_generation_bias
 from evenhand.evaluation.results import find_score
 from evenhand.evaluation.runs.progress import progress
@@ -172,12 +172,13 @@ def print_reductions(simulations: int, seed: int) -> None:
 
 def main() -> None:
     """Print a row for each design, and the share of designs on target."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--simulations", type=int, default=60, help="of each design")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--all", action="store_true", help="all designs, not a part of them")
-    parser.add_argument("--reduction", action="store_true", help="reductions, in place of scores and differences")
-    arguments = parser.parse_args()
+    arguments = parse_options(
+        __doc__,
+        simulations=(60, "of each design"),
+        seed=0,
+        all=(False, "all designs, not a part of them"),
+        reduction=(False, "reductions, in place of scores and differences"),
+    )
     if arguments.reduction:
         print_reductions(arguments.simulations, arguments.seed)
         return

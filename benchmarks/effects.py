@@ -16,8 +16,6 @@ The testbed's grammar (paper edition, four responses to a cell): how many of the
 shown, and how many shown effects have the wrong sign.
 """
 
-import argparse
-import resource
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,6 +24,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from benchmarks.measuring import parse_options, peak_memory
 from evenhand.evaluation.families.generation_bias.effects.table import DISCOVERY_LEVEL, FAMILY_LEVEL, effects
 from evenhand.evaluation.families.generation_bias.metric import StyledResponses
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells
@@ -180,15 +179,12 @@ def print_time() -> None:
     cells = arrange_cells(vectors, template, descriptor, 1)
     start = time.perf_counter()
     descriptor_effects(cells, np.zeros((0, shape[1])), np.zeros((217, 0)), 999, rng)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
-    print(f"{len(vectors):,} × 217: {time.perf_counter() - start:.0f} s, peak of the process {peak:.2f} GiB")
+    seconds = time.perf_counter() - start
+    print(f"{len(vectors):,} × 217: {seconds:.0f} s, peak of the process {peak_memory():.2f} GiB")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--simulations", type=int, default=200, help="simulated measurements per design")
-    parser.add_argument("--time", action="store_true", help="measure time and memory instead")
-    arguments = parser.parse_args()
+    arguments = parse_options(__doc__, simulations=(200, "per design"), time=(False, "measure time and memory instead"))
     if arguments.time:
         print_time()
         return

@@ -7,7 +7,6 @@ p(style | template, descriptor) averaged over descriptors. It is compared with t
 under both decodings. No method can be expected to meet a criterion that the unbiased model misses.
 """
 
-import argparse
 import math
 import tempfile
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ import numpy as np
 import pandas as pd
 from transformers import AutoTokenizer
 
+from benchmarks.measuring import parse_options
 from evenhand.evaluation.datasets.prompt_files import load_personas
 from evenhand.evaluation.results import read_scores
 from evenhand.recipes.command_line import main as evenhand
@@ -84,10 +84,8 @@ def compare_models(model: Path, decoding: str, descriptors: int, folder: Path) -
 
 def main() -> None:
     """Train, measure, and print the missed and inconclusive criteria under each decoding."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--descriptors", type=int, default=40)
-    parser.add_argument("--folder", type=Path, help="folder of all runs, which are resumed; a temporary one by default")
-    arguments = parser.parse_args()
+    folder = (Path, "folder of all runs, which are resumed; a temporary one by default")
+    arguments = parse_options(__doc__, descriptors=40, folder=folder)
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or Path(temporary)
         model = train(folder)

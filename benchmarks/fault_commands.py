@@ -8,10 +8,12 @@ import hashlib
 import json
 import math
 import shutil
+import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,10 @@ from tests.gendered_references import ROWS, written_references, written_translat
 
 QUIET = ["--report_to", "none"]
 RATERS = 20
+FLAGS = {
+    "commands": ("", "names of the table, separated by commas; all by default"),
+    "folder": (Path, "folder of all runs; its reference runs are reused; a temporary one by default"),
+}
 MEASUREMENT = """
 prompts:
   descriptors: 16
@@ -78,13 +84,48 @@ class Command:
         return forked.start(*self.arguments, self.flag, str(folder))
 
 
-def parse_arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """Return the arguments, with `--commands` and `--folder`, which both benchmarks have."""
-    parser.add_argument("--commands", default="", help="names of the table, separated by commas; all by default")
-    parser.add_argument(
-        "--folder", type=Path, help="folder of all runs; its reference runs are reused; a temporary one by default"
-    )
-    return parser.parse_args()
+@dataclass(frozen=True)
+class Bench:
+    """The folder of all runs, the chosen commands, a server that starts them, CPU seconds of the reference runs.
+
+    `table` has the counts of each command, and `errors` a line for each error.
+    """
+
+    root: Path
+    commands: Mapping[str, Command]
+    forked: ForkedCommands
+    seconds: Mapping[str, float]
+    table: dict[str, Counter[str]]
+    errors: list[str]
+
+    def add(self, name: str, title: str, counts: Counter[str], errors: Sequence[str]) -> None:
+        """Add the counts and the errors of a run, and print them."""
+        self.table[name] += counts
+        self.errors.extend(errors)
+        print(f"{title}: {dict(counts)}", *errors, sep="\n    ", flush=True)
+
+
+@contextmanager
+def reference_runs(options: argparse.Namespace, columns: Sequence[str], leave_out: str = "-") -> Iterator[Bench]:
+    """Yield the chosen commands after their reference runs; at the end, print the table and exit.
+
+    Args:
+        options: `commands` and `folder`, see FLAGS.
+        leave_out: part of the names of commands that run only if they are chosen.
+    """
+    root = options.folder or Path(tempfile.mkdtemp(prefix="faults-"))
+    commands = make_commands(root)
+    names = options.commands.split(",") if options.commands else [name for name in commands if leave_out not in name]
+    with ForkedCommands(Path(tempfile.mkdtemp(prefix="commands-", dir=root))) as forked:
+        seconds = run_references(forked, root, commands, names)
+        chosen = {name: commands[name] for name in names}
+        yield (bench := Bench(root, chosen, forked, seconds, {name: Counter() for name in names}, []))
+    print("\n| command | " + " | ".join(columns) + " |\n| --- |" + " ---: |" * len(columns))
+    for name, row in [*bench.table.items(), ("all", sum(bench.table.values(), Counter()))]:
+        print(f"| `{name}` | " + " | ".join(str(row[column]) for column in columns) + " |")
+    if not options.folder and not bench.errors:
+        shutil.rmtree(root)
+    sys.exit(bool(bench.errors))
 
 
 def make_commands(root: Path) -> dict[str, Command]:
@@ -231,13 +272,6 @@ def find_left_over(folder: Path, reference: Path) -> list[str]:
         for name, path in names.items()
         if path.name.endswith(UNFINISHED) or (name not in expected and "parts" not in path.parts)
     )
-
-
-def print_table(counts: Mapping[str, Counter[str]], columns: Sequence[str]) -> None:
-    """Print a Markdown table of the counts of each command, and of all commands."""
-    print("\n| command | " + " | ".join(columns) + " |\n| --- |" + " ---: |" * len(columns))
-    for name, row in [*counts.items(), ("all", sum(counts.values(), Counter()))]:
-        print(f"| `{name}` | " + " | ".join(str(row[column]) for column in columns) + " |")
 
 
 def _results(folder: Path) -> dict[str, Any]:

@@ -7,11 +7,9 @@ Each stage runs in a separate process; its peak resident memory is printed, less
 """
 
 import argparse
-import resource
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import accumulate
@@ -20,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.measuring import parse_options, peak_memory, timed
 from evenhand.evaluation.families.generation_bias.changes.style_changes import (
     descriptor_styles,
     moved_descriptors,
@@ -124,42 +123,20 @@ STAGES: dict[str, Callable[[Path, int, int], None]] = {
 
 def main() -> None:
     """Run each stage with each number of responses in a subprocess; with `--stage`, run that stage."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--responses", default="10000,100000")
-    parser.add_argument("--styles", type=int, default=217)
-    parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    hidden = argparse.SUPPRESS
+    arguments = parse_options(__doc__, responses="10000,100000", styles=217, stage=(str, hidden), folder=(Path, hidden))
+    styles = arguments.styles
     if arguments.stage:
-        libraries, start = _peak(), time.process_time()
-        STAGES[arguments.stage](arguments.folder, int(arguments.responses), arguments.styles)
-        print(
-            f"{arguments.stage:8} {_peak() - libraries:6.2f} GiB {time.process_time() - start:7.1f} s of CPU",
-            flush=True,
-        )
+        libraries = peak_memory()
+        seconds, _ = timed(STAGES[arguments.stage], arguments.folder, int(arguments.responses), styles)
+        print(f"{arguments.stage:8} {peak_memory() - libraries:6.2f} GiB {seconds:7.1f} s of CPU", flush=True)
         return
     for n in map(int, arguments.responses.split(",")):
-        print(
-            f"{n:,} responses × {arguments.styles} styles, {4 * n * arguments.styles / 2**30:.2f} GiB as float32",
-            flush=True,
-        )
+        print(f"{n:,} responses × {styles} styles, {4 * n * styles / 2**30:.2f} GiB as float32", flush=True)
         with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-m", "benchmarks.flat_memory", "--responses", str(n), "--styles", str(styles)]
             for stage in STAGES:
-                options = [
-                    "--stage",
-                    stage,
-                    "--responses",
-                    str(n),
-                    "--styles",
-                    str(arguments.styles),
-                    "--folder",
-                    folder,
-                ]
-                subprocess.run([sys.executable, "-m", "benchmarks.flat_memory", *options], check=True)
-
-
-def _peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+                subprocess.run([*command, "--folder", folder, "--stage", stage], check=True)
 
 
 if __name__ == "__main__":

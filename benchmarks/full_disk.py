@@ -8,25 +8,16 @@ needs: the command must end with status 2 and one line that tells users to free 
 command must end with the results of the reference run, and must not change stages that were finished before.
 """
 
-import argparse
 import os
 import shutil
 import subprocess
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.fault_commands import (
-    Command,
-    compare_with_reference,
-    make_commands,
-    parse_arguments,
-    print_table,
-    run_references,
-)
+from benchmarks.fault_commands import FLAGS, Command, compare_with_reference, reference_runs
+from benchmarks.measuring import parse_options
 from tests.forked_commands import ForkedCommands
 
 SIZE = 16 << 20
@@ -103,27 +94,13 @@ def run_on_full_disk(
 
 def main() -> None:
     """Fill the disk and print the table; exit with status 1 if there is an error."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--points", type=int, default=5, help="amounts of free space for each command")
-    arguments = parse_arguments(parser)
-    root = arguments.folder or Path(tempfile.mkdtemp(prefix="full-disk-"))
-    commands = make_commands(root)
-    names = arguments.commands.split(",") if arguments.commands else list(commands)
-    table, errors = {name: Counter() for name in names}, []
-    with ForkedCommands(Path(tempfile.mkdtemp(prefix="commands-", dir=root))) as forked, small_disk(root / "disk"):
-        run_references(forked, root, commands, names)
-        for name in names:
-            for point in range(arguments.points):
-                reference, fraction = root / "reference" / name, point / arguments.points
-                counts, run_errors = run_on_full_disk(commands[name], forked, root / "disk", reference, fraction)
-                table[name] += counts
-                errors += run_errors
-                title = f"{name}, space for {point}/{arguments.points}"
-                print(f"{title}: {dict(counts)}", *run_errors, sep="\n    ", flush=True)
-    print_table(table, COLUMNS)
-    if not arguments.folder:
-        shutil.rmtree(root)
-    sys.exit(bool(errors))
+    options = parse_options(__doc__, points=(5, "amounts of free space for each command"), **FLAGS)
+    with reference_runs(options, COLUMNS) as bench, small_disk(bench.root / "disk"):
+        for name, command in bench.commands.items():
+            for point in range(options.points):
+                reference, fraction = bench.root / "reference" / name, point / options.points
+                found = run_on_full_disk(command, bench.forked, bench.root / "disk", reference, fraction)
+                bench.add(name, f"{name}, space for {point}/{options.points}", *found)
 
 
 if __name__ == "__main__":

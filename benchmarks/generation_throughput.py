@@ -10,7 +10,6 @@ differ in length as in use. The methods take turns, so that other work on the ma
 CPU second hardly depends on other work. `--gguf` reads the weights of a chat model from a GGUF file.
 """
 
-import argparse
 import logging
 import tempfile
 import time
@@ -23,6 +22,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, ContinuousBatchingConfig, GenerationConfig
 
+from benchmarks.measuring import parse_options
 from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.datasets.prompt_files import load_personas
 from evenhand.evaluation.datasets.prompts import sample_cells
@@ -31,8 +31,8 @@ from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.results import PERSONA, TEXT
+from evenhand.recipes.testbed import DIALOGUE_MODEL
 
-TESTBED = Path(__file__).resolve().parents[1] / "recipes" / "testbed" / "dialogue_model"
 PERSONA_SHARE = 0.2
 BLOCK_TOKENS = 32  # of the paged cache
 
@@ -118,14 +118,10 @@ def timed(respond: Callable[..., list[str]], *arguments: object) -> tuple[float,
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", default=str(TESTBED))
-    parser.add_argument("--gguf", type=Path, help="file of a chat model's weights, in place of --model")
-    parser.add_argument("--prompts", type=int, default=3000)
-    parser.add_argument("--batch_size", type=int, default=256)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--runs", type=int, default=3)
-    options = parser.parse_args()
+    gguf = (Path, "file of a chat model's weights, in place of --model")
+    options = parse_options(
+        __doc__, model=str(DIALOGUE_MODEL), gguf=gguf, prompts=3000, batch_size=256, threads=1, runs=3
+    )
     logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)

@@ -9,12 +9,9 @@ run's (all scores with their intervals, the bytes of all tables and weights), wi
 files. The command with the least time so far is next.
 """
 
-import argparse
 import os
 import random
 import shutil
-import sys
-import tempfile
 import time
 from collections import Counter
 from contextlib import suppress
@@ -22,16 +19,9 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.fault_commands import (
-    Command,
-    compare_with_reference,
-    make_commands,
-    parse_arguments,
-    print_table,
-    run_references,
-    wait_cpu_seconds,
-)
-from tests.forked_commands import ForkedCommands, Running
+from benchmarks.fault_commands import FLAGS, Bench, compare_with_reference, reference_runs, wait_cpu_seconds
+from benchmarks.measuring import parse_options
+from tests.forked_commands import Running
 
 MAX_KILLS_OF_A_RUN = 3
 SECONDS_TO_END = 60.0  # for child processes of a killed process, on a machine that may be busy
@@ -88,15 +78,10 @@ def end_orphans(server: int) -> list[psutil.Process]:
 
 
 def run_with_kills(
-    command: Command,
-    forked: ForkedCommands,
-    folder: Path,
-    reference: Path,
-    seconds: float,
-    max_kills: int,
-    rng: random.Random,
+    bench: Bench, name: str, folder: Path, max_kills: int, rng: random.Random
 ) -> tuple[Counter[str], list[str]]:
     """Run a command in a folder with up to `max_kills` kills; return counts of COLUMNS, and errors."""
+    command, forked, seconds = bench.commands[name], bench.forked, bench.seconds[name]
     counts, errors = Counter(runs=1), []
     command.prepare(folder)
     for _ in range(max_kills):
@@ -112,43 +97,28 @@ def run_with_kills(
     if last.wait() != 0:
         counts["failed"] += 1
         return counts, [*errors, f"status {last.status()}: {last.stderr.strip().splitlines()[-1:]}"]
-    differences, lines = compare_with_reference(folder, reference)
+    differences, lines = compare_with_reference(folder, bench.root / "reference" / name)
     return counts + differences, errors + lines
 
 
 def main() -> None:
-    """Kill the commands and print the table; exit with status 1 if there is an error."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0, help="seed of the moments and of the killed processes")
-    arguments = parse_arguments(parser)
-    rng, root = random.Random(arguments.seed), arguments.folder or Path(tempfile.mkdtemp(prefix="kills-"))
-    commands = make_commands(root)
+    """Kill commands and print the table; exit with status 1 if there is an error."""
+    options = parse_options(__doc__, kills=200, seed=(0, "seed of the moments and of the killed processes"), **FLAGS)
+    rng = random.Random(options.seed)
     # A restarted import of votes is rejected if all votes were added before the kill, as it should be.
-    names = arguments.commands.split(",") if arguments.commands else [name for name in commands if "import" not in name]
-    shutil.rmtree(root / "killed", ignore_errors=True)
-    table, errors = {name: Counter() for name in names}, []
-    time_spent = dict.fromkeys(names, 0.0)
-    with ForkedCommands(Path(tempfile.mkdtemp(prefix="commands-", dir=root))) as forked:
-        seconds = run_references(forked, root, commands, names)
-        while (n_kills := sum(counts["kills"] for counts in table.values())) < arguments.kills:
-            name = min(names, key=time_spent.__getitem__)
+    with reference_runs(options, COLUMNS, leave_out="import") as bench:
+        shutil.rmtree(bench.root / "killed", ignore_errors=True)
+        time_spent = dict.fromkeys(bench.commands, 0.0)
+        while (n_kills := sum(counts["kills"] for counts in bench.table.values())) < options.kills:
+            name = min(time_spent, key=time_spent.__getitem__)
             start = time.monotonic()
-            folder, reference = root / "killed" / f"{name} {table[name]['runs']}", root / "reference" / name
-            max_kills = min(MAX_KILLS_OF_A_RUN, arguments.kills - n_kills)
-            counts, run_errors = run_with_kills(
-                commands[name], forked, folder, reference, seconds[name], max_kills, rng
-            )
-            table[name] += counts
+            folder = bench.root / "killed" / f"{name} {bench.table[name]['runs']}"
+            max_kills = min(MAX_KILLS_OF_A_RUN, options.kills - n_kills)
+            counts, errors = run_with_kills(bench, name, folder, max_kills, rng)
             time_spent[name] += time.monotonic() - start
-            errors += run_errors
-            print(f"{folder.name}: {dict(counts)}", *run_errors, sep="\n    ", flush=True)
-            if not run_errors:
+            bench.add(name, folder.name, counts, errors)
+            if not errors:
                 shutil.rmtree(folder)
-    print_table(table, COLUMNS)
-    if not arguments.folder and not errors:
-        shutil.rmtree(root)
-    sys.exit(bool(errors))
 
 
 if __name__ == "__main__":

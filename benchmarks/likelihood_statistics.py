@@ -4,15 +4,10 @@ python -m benchmarks.likelihood_statistics                      # the paper's ed
 python -m benchmarks.likelihood_statistics --taxonomy FOLDER    # the four files of v1.0
 """
 
-import argparse
-import resource
-import time
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 from scipy import stats
 
+from benchmarks.measuring import parse_options, peak_memory, timed
 from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.families.likelihood_bias.pairs import pair_effects
@@ -24,9 +19,8 @@ SCIPY_PAIRS = 500  # so many are timed one by one, and held against ours
 
 def main() -> None:
     """Score random likelihoods of every sentence; print times, peak memory and the difference from SciPy."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--taxonomy", default="paper")
-    prompts = select_scored_prompts(generate_prompts(load_taxonomy(parser.parse_args().taxonomy)).to_pandas())
+    taxonomy = load_taxonomy(parse_options(__doc__, taxonomy="paper").taxonomy)
+    prompts = select_scored_prompts(generate_prompts(taxonomy).to_pandas())
 
     rng = np.random.default_rng(0)
     descriptor = prompts.groupby([AXIS, DESCRIPTOR]).ngroup().to_numpy()
@@ -34,16 +28,16 @@ def main() -> None:
     log_perplexity = 4 + 0.3 * rng.normal(size=descriptor.max() + 1)[descriptor] + rng.normal(size=len(prompts))
     likelihoods = prompts.assign(n_tokens=n_tokens, log_likelihood=-n_tokens * log_perplexity)
 
-    effects, seconds = timed(lambda: pair_effects(likelihoods))
+    seconds, effects = timed(pair_effects, likelihoods)
     print(f"{len(likelihoods):,} sentences, {len(effects):,} tests: {seconds:.1f} s of CPU")
-    scores, seconds = timed(lambda: likelihood_bias(likelihoods))
+    seconds, scores = timed(likelihood_bias, likelihoods)
     print(f"{len(scores)} scores with intervals: {seconds:.1f} s of CPU")
 
     cells = likelihoods.assign(ppl=perplexity(likelihoods)).groupby([AXIS, TEMPLATE, DESCRIPTOR])["ppl"]
     values = {name: cell.to_numpy() for name, cell in cells}
     some = effects.sample(SCIPY_PAIRS, random_state=0)
     keys = list(zip(some[AXIS], some[TEMPLATE], some["descriptor_a"], some["descriptor_b"], strict=True))
-    theirs, seconds = timed(
+    seconds, theirs = timed(
         lambda: [stats.mannwhitneyu(values[a, t, x], values[a, t, y]).pvalue for a, t, x, y in keys]
     )
     difference = np.abs(np.array(theirs) - some["p"].to_numpy()).max()
@@ -51,13 +45,7 @@ def main() -> None:
     print(
         f"scipy.stats.mannwhitneyu one by one: {whole:.0f} s of CPU for all; largest difference in p {difference:.1e}"
     )
-    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
-
-
-def timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    """Return what `work` returns, and the CPU seconds it took."""
-    start = time.process_time()
-    return work(), time.process_time() - start
+    print(f"peak memory {peak_memory():.2f} GiB")
 
 
 if __name__ == "__main__":

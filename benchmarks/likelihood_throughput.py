@@ -11,9 +11,7 @@ is batches sorted by length, each sentence run whole, as lm-evaluation-harness d
 `--full` scores all distinct sentences over the tree, and goes on in that folder after a kill.
 """
 
-import argparse
 import copy
-import resource
 import time
 from pathlib import Path
 from statistics import median
@@ -22,6 +20,7 @@ import numpy as np
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, GPT2Tokenizer
 
+from benchmarks.measuring import HAS_BFLOAT16, NO_BFLOAT16, SHARED, parse_options, peak_memory, timed
 from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.datasets.prompts import sample_descriptors
 from evenhand.evaluation.models.likelihood.causal import EncodedSentences, encode_sentences, sequence_log_likelihoods
@@ -36,8 +35,6 @@ from evenhand.evaluation.results import TEXT
 from evenhand.evaluation.runs.parts import Parts
 from evenhand.evaluation.runs.progress import start_logging
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
-HAS_BFLOAT16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
 FEW = 256  # sentences of which bfloat16 is imitated where the processor has none
 
 
@@ -95,11 +92,9 @@ def in_bfloat16(model: DialogueModel, encoded: EncodedSentences, exact: np.ndarr
         copy.deepcopy(model.model).to(torch.bfloat16), model.tokenizer, "dialogue", model.name, "random"
     )
     if not HAS_BFLOAT16:
-        print("  bfloat16: this processor has none and only imitates it, slowly; its speed is not measured")
+        print(f"  bfloat16: {NO_BFLOAT16}")
         encoded, exact = EncodedSentences(encoded.ids[:FEW], encoded.begin, encoded.start), exact[:FEW]
-    start = time.process_time()
-    rounded = by_tree(half, encoded)
-    taken = time.process_time() - start
+    taken, rounded = timed(by_tree, half, encoded)
     if HAS_BFLOAT16:
         print(f"  bfloat16 {taken:4.1f} s of CPU   {seconds / taken:.1f} × as fast as float32")
     difference = rounded - exact
@@ -110,17 +105,18 @@ def in_bfloat16(model: DialogueModel, encoded: EncodedSentences, exact: np.ndarr
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--dataset", default=str(SHARED / "holistic_bias_v1.0"))
-    parser.add_argument("--tokenizer", type=Path, default=SHARED / "tokenizers" / "gpt2")
-    parser.add_argument("--descriptors", type=int, default=13, help="of the sample, at least one an axis")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--full", type=Path, help="score everything, kept in this folder")
-    given = parser.parse_args()
+    given = parse_options(
+        __doc__,
+        dataset=str(SHARED / "holistic_bias_v1.0"),
+        tokenizer=str(SHARED / "tokenizers" / "gpt2"),
+        descriptors=(13, "of the sample, at least one an axis"),
+        rounds=2,
+        threads=torch.get_num_threads(),
+        full=(Path, "score everything, kept in this folder"),
+    )
     start_logging()
     torch.set_num_threads(given.threads)
-    model = gpt2_small(given.tokenizer)
+    model = gpt2_small(Path(given.tokenizer))
     prompts = generate_prompts(load_taxonomy(given.dataset))
     start = time.process_time()
     encoded = encode_sentences(model, list(dict.fromkeys(prompts[TEXT])))
@@ -142,7 +138,7 @@ def main() -> None:
             parts.save(shard, node_log_probabilities(model, whole, shard=shard), "distinct beginnings", "tokens")
         total = sum_sequences(whole, parts.read()["log_p"].to_numpy(), encoded.begin)
         print(f"all of it: {(time.process_time() - start) / 60:.1f} min of CPU; mean Σ log p {total.mean():.2f} nats")
-    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+    print(f"peak memory {peak_memory():.2f} GiB")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ they are of the clock, once the device has finished.
 
 import argparse
 import logging
-import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -39,6 +38,7 @@ from transformers import (
     TrainerCallback,
 )
 
+from benchmarks.measuring import make_parser, peak_memory
 from benchmarks.random_models import (
     RESPONSE,
     SHAPES,
@@ -285,19 +285,16 @@ def print_table(names: list[str], options: argparse.Namespace, device: torch.dev
     print(*reasons, sep="\n")
 
 
-def peak_memory() -> float:
-    """Return the peak memory of this process in GiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(
+        __doc__,
+        rows=(16, "responses, and texts that are classified, at once"),
+        train_rows=(2, "rows of each of two steps"),
+        sentences=(200, "that are scored"),
+        device="auto",
+        hours=(False, "of the loops of their configs, in place of the table"),
+    )
     parser.add_argument("names", nargs="+", choices=SHAPES, metavar="NAME", help=", ".join(SHAPES))
-    parser.add_argument("--rows", type=int, default=16, help="responses, and texts that are classified, at once")
-    parser.add_argument("--train_rows", type=int, default=2, help="rows of each of two steps")
-    parser.add_argument("--sentences", type=int, default=200, help="that are scored")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--hours", action="store_true", help="of the loops of their configs, in place of the table")
     options = parser.parse_args()
     for name in ("transformers", "ContinuousBatchingLogger"):
         logging.getLogger(name).setLevel(logging.ERROR)

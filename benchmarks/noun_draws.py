@@ -13,10 +13,9 @@ descriptor's nouns.
   also between descriptors: it is unbiased, but no interval of the toolkit applies to it.
 """
 
-import argparse
-
 import numpy as np
 
+from benchmarks.measuring import parse_options
 from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spread
@@ -24,9 +23,7 @@ from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spr
 DESCRIPTORS, TEMPLATES, STYLES = 40, 8, 10
 OF_ONE_GENDER = DESCRIPTORS // 5  # the first of the descriptors
 POOL = 14  # nouns; the first half is of one gender
-NOISE = (
-    0.9  # variance of a response's style within a (template, descriptor, noun), summed over styles: one-hot vectors'
-)
+NOISE = 0.9  # variance of a one-hot style vector within a (template, descriptor, noun), summed over styles
 BIAS = 0.02  # variance between descriptors, of which half differs by template
 DRAWS = ("distinct", "independent", "blocks")
 FORMS = ("FGB*", "pooled FGB*")
@@ -96,11 +93,7 @@ def block_estimates(x: np.ndarray) -> list[Estimate]:
 
 def main() -> None:
     """Print a row for each noun effect, number of responses and sampling scheme."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--simulations", type=int, default=200)
-    parser.add_argument("--per_cell", type=int, nargs="+", default=[2, 4, 8])
-    parser.add_argument("--noun_effects", type=float, nargs="+", default=[0.0, 0.05])
-    arguments = parser.parse_args()
+    arguments = parse_options(__doc__, simulations=200, per_cell=[2, 4, 8], noun_effects=[0.0, 0.05])
 
     heads = [f"{form}: {what}" for form in FORMS for what in ("error ± s.e.", "s.d.", "held, %")]
     print("×10⁻³; noun effect: variance between nouns, summed over styles")

@@ -14,11 +14,9 @@ matrix product measured in the same run. bfloat16 is compared with float32 pair 
 is printed with the score's standard error.
 """
 
-import argparse
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -26,16 +24,15 @@ import pandas as pd
 import torch
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
+from benchmarks.measuring import HAS_BFLOAT16, NO_BFLOAT16, SHARED, parse_options, timed
 from evenhand.evaluation.datasets.sentence_pairs import read_pairs, resolve_pairs_file
 from evenhand.evaluation.families.sentence_pairs.rows import find_shared_positions, jensen_shannon_distance
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities
 from evenhand.evaluation.models.loading import MaskedModel
 from evenhand.evaluation.results import LESS, MORE
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 Sentences = tuple[list[list[int]], list[list[int]]]  # token ids and the positions to mask, alternately more and less
 PEAK_SHAPE = (2048, 768, 3072)
-HAS_BFLOAT16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 def random_model(vocabulary: int, tokenizer: BertTokenizer) -> MaskedModel:
@@ -123,12 +120,6 @@ def encoder_seconds(model: MaskedModel) -> Iterator[list[float]]:
             hook.remove()
 
 
-def timed(way: Callable[..., np.ndarray], model: MaskedModel, scored: Sentences) -> tuple[float, np.ndarray]:
-    start = time.process_time()
-    log_p = way(model, *scored)
-    return time.process_time() - start, log_p
-
-
 def pair_values(log_p: np.ndarray, positions: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Return each pair's S_JSD and whether `more` has the larger Σ log p."""
     by_sentence = np.split(log_p, np.cumsum([len(places) for places in positions])[:-1])
@@ -151,12 +142,12 @@ def report(vocabulary: int, tokenizer: BertTokenizer, pairs: pd.DataFrame, round
     shares, encoder = [], []
     for _ in range(rounds):
         with encoder_seconds(model) as seconds:
-            time_ours, log_p = timed(ours, model, scored)
+            time_ours, log_p = timed(ours, model, *scored)
         encoder.append(sum(seconds) / time_ours)
         shares.append(encoder_flop(model, *scored) / sum(seconds) / peak())
-        time_sentence, plain = timed(a_sentence_at_a_time, model, scored)
-        time_few, _ = timed(ours, model, few)
-        time_mask, _ = timed(a_mask_at_a_time, model, few)
+        time_sentence, plain = timed(a_sentence_at_a_time, model, *scored)
+        time_few, _ = timed(ours, model, *few)
+        time_mask, _ = timed(a_mask_at_a_time, model, *few)
         for name, value in zip(taken, (time_ours, time_sentence, time_few, time_mask), strict=True):
             taken[name].append(value)
     ratio = median(a / b for a, b in zip(taken["sentence"], taken["ours"], strict=True))
@@ -178,11 +169,11 @@ def in_bfloat16(model: MaskedModel, scored: Sentences, seconds: float, rounds: i
     exact = ours(model, *scored)
     half = MaskedModel(model.model.to(torch.bfloat16), model.tokenizer, model.name, "random")
     if HAS_BFLOAT16:
-        taken, rounded = min((timed(ours, half, scored) for _ in range(rounds)), key=lambda one: one[0])
+        taken, rounded = min((timed(ours, half, *scored) for _ in range(rounds)), key=lambda one: one[0])
         print(f"  bfloat16             {taken:7.1f} s   {seconds / taken:.2f} × as fast as float32")
     else:
         rounded = ours(half, *scored)
-        print("  bfloat16: this processor has none and only imitates it, slowly; its speed is not measured")
+        print(f"  bfloat16: {NO_BFLOAT16}")
     (s_jsd, more), (s_jsd_half, more_half) = (pair_values(each, scored[1]) for each in (exact, rounded))
     n = len(more)
     error = s_jsd.std(ddof=1) / np.sqrt(n)
@@ -192,13 +183,14 @@ def in_bfloat16(model: MaskedModel, scored: Sentences, seconds: float, rounds: i
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--pairs", default=str(SHARED / "s_jsd" / "cps_translated_en_formatted.csv"))
-    parser.add_argument("--n", type=int, default=24, help="random pairs of the file")
-    parser.add_argument("--vocabulary", type=int, nargs="+", default=[30_522, 250_002])
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+    given = parse_options(
+        __doc__,
+        pairs=str(SHARED / "s_jsd" / "cps_translated_en_formatted.csv"),
+        n=(24, "random pairs of the file"),
+        vocabulary=[30_522, 250_002],
+        threads=torch.get_num_threads(),
+        rounds=3,
+    )
     torch.set_num_threads(given.threads)
     words = (SHARED / "tokenizers" / "bert-base-uncased" / "vocab.txt").read_text(encoding="utf-8").splitlines()
     # The class takes `vocab`; with `vocab_file` it makes an empty tokenizer without a word.

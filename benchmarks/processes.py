@@ -6,7 +6,6 @@ Seconds cover the distributed steps, including the loading of models, without im
 meaningful only on an idle machine; CPU seconds (the maximum over processes) also on a busy one.
 """
 
-import argparse
 import filecmp
 import json
 import os
@@ -18,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.measuring import parse_options
+
 STEPS = ("responses", "likelihoods of responses", "styles", "second styles")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 LAUNCHER = ["-m", "accelerate.commands.launch", "--config_file", "recipes/configs/accelerate/ddp.yaml"]
@@ -26,10 +27,7 @@ TIMED = "timed"  # the argument with which this module runs `evenhand` in a subp
 
 def main() -> None:
     """Measure the testbed's model with one and with two processes; print seconds, ratios and the machine's load."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--descriptors", type=int, default=200)
-    parser.add_argument("--per_cell", type=int, default=4)
-    arguments = parser.parse_args()
+    arguments = parse_options(__doc__, descriptors=200, per_cell=4)
     prompts = ["--prompts.descriptors", str(arguments.descriptors), "--prompts.per_cell", str(arguments.per_cell)]
     with tempfile.TemporaryDirectory() as temporary:
         folders = [Path(temporary) / name for name in ("one", "two")]

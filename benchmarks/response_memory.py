@@ -7,10 +7,7 @@ vectors and tables, which does not depend on the model. Results are written to d
 memory of the process after each stage, and the CPU time of the stage.
 """
 
-import argparse
-import resource
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +17,7 @@ import pandas as pd
 import torch
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
 
+from benchmarks.measuring import parse_options, peak_memory, timed
 from evenhand.evaluation.families.generation_bias.collect.classification import classify_in_parts, clean_responses
 from evenhand.evaluation.families.generation_bias.collect.responses import likelihoods_of_responses, respond
 from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run, style_tables
@@ -30,8 +28,8 @@ from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RE
 from evenhand.evaluation.rows import blocks
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tracking import Tracker
+from evenhand.recipes.testbed import DIALOGUE_MODEL
 
-TESTBED = Path(__file__).resolve().parents[1] / "recipes" / "testbed" / "dialogue_model"
 TEMPLATES, DESCRIPTORS = 26, 200
 
 
@@ -57,14 +55,10 @@ def texts(n: int, length: int, words: list[str], rng: np.random.Generator) -> li
 
 def main() -> None:
     """Run the stages and print each one's peak."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--responses", type=int, default=240_000)
-    parser.add_argument("--styles", type=int, default=217)
-    parser.add_argument("--words", type=int, default=12, help="of a response")
-    given = parser.parse_args()
+    given = parse_options(__doc__, responses=240_000, styles=217, words=(12, "of a response"))
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
-    model = load_dialogue_model(str(TESTBED))
+    model = load_dialogue_model(str(DIALOGUE_MODEL))
     size = len(model.tokenizer)
     config = GPT2Config(vocab_size=size, n_embd=16, n_layer=1, n_head=1, n_positions=160)
     network = GPT2LMHeadModel(config).eval()
@@ -78,10 +72,8 @@ def main() -> None:
     prompts, responses = build_prompts(given.responses, words, rng), texts(given.responses, given.words, words, rng)
 
     def report(stage: str, work: Callable[[], object]) -> None:
-        start = time.process_time()
-        work()
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        print(f"{stage:40} peak {peak:.2f} GiB, {time.process_time() - start:.0f} s of CPU", flush=True)
+        seconds, _ = timed(work)
+        print(f"{stage:40} peak {peak_memory():.2f} GiB, {seconds:.0f} s of CPU", flush=True)
 
     with tempfile.TemporaryDirectory() as folder:
         run = Run(Path(folder), "", Tracker())

@@ -5,11 +5,9 @@
 All cuts, intervals and the permutation test are included.
 """
 
-import resource
-import time
-
 import numpy as np
 
+from benchmarks.measuring import peak_memory, timed
 from evenhand.evaluation.families.generation_bias.metric import StyledResponses, generation_bias
 
 DESCRIPTORS, TEMPLATES, PER_CELL, STYLES, AXES, CLUSTERS = 600, 26, 15, 217, 13, 6  # paper 002: A.5, A.7
@@ -30,11 +28,9 @@ def main() -> None:
         styles=[f"style {i}" for i in range(STYLES)],
     )
     clusters = {f"cluster {i}": range(3 * i, 3 * i + 3) for i in range(CLUSTERS)}
-    start = time.process_time()
-    scores = generation_bias(responses, clusters)
-    seconds = time.process_time() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{len(cell):,} × {STYLES} style vectors, {len(scores)} scores: {seconds:.1f} s of CPU, peak {peak:.2f} GiB")
+    seconds, scores = timed(generation_bias, responses, clusters)
+    size = f"{len(cell):,} × {STYLES} style vectors, {len(scores)} scores"
+    print(f"{size}: {seconds:.1f} s of CPU, peak {peak_memory():.2f} GiB")
 
 
 if __name__ == "__main__":

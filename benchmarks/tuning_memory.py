@@ -31,7 +31,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import TrainerCallback, TrainerState
 
-from benchmarks.model_rates import peak_memory
+from benchmarks.measuring import parse_options, peak_memory
 from benchmarks.random_models import STEPS, full_size, tuning_data
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.training.settings import TuningSettings
@@ -126,12 +126,13 @@ def peak(dtype: str, rows: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float32"], help="of the weights")
-    parser.add_argument("--rows", type=int, default=2, help="rows of each of two steps")
-    parser.add_argument("--bound", type=float, default=1.35, help="largest ratio of the peak to the plan")
-    parser.add_argument("--part", choices=["plan", "peak"], help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parse_options(
+        __doc__,
+        dtype=("bfloat16", "of the weights: bfloat16 or float32"),
+        rows=(2, "rows of each of two steps"),
+        bound=(1.35, "largest ratio of the peak to the plan"),
+        part=(str, argparse.SUPPRESS),
+    )
     logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     if options.part:

@@ -23,12 +23,11 @@ from evenhand.evaluation.runs.stage import stage
 from evenhand.mitigation.labelling.mean_bias_values import bias_value_changes, cross_fitted_bias_values
 from evenhand.mitigation.labelling.page import plan_section
 from evenhand.mitigation.methods import load_method
-from evenhand.mitigation.training.page import tag_note, training_section, tuning_method
+from evenhand.mitigation.training.page import tag_note, training_section, tuned_on_warnings, tuning_method
 from evenhand.recipes.measure import SCORES, check_trust, read_settings
 from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, CompareSettings, measure_config
 from evenhand.recipes.testbed.facts import facts_of, report_context
-from evenhand.recipes.tuned_on import tuned_on_warnings
 
 
 def compare(settings: CompareSettings) -> None:

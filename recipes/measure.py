@@ -17,12 +17,12 @@ from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import as_settings
+from evenhand.mitigation.training.page import tuned_on_warnings
 from evenhand.recipes.checking import checked, settings_of_run
 from evenhand.recipes.family_settings import recomputable_tables
 from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, MeasureSettings, measure_config
 from evenhand.recipes.testbed.facts import facts_of, report_context
-from evenhand.recipes.tuned_on import tuned_on_warnings
 
 log = logging.getLogger("evenhand")
 

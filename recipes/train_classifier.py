@@ -47,7 +47,7 @@ from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.statistics.accuracy import accuracy_scores, f1_scores
 from evenhand.mitigation.training.adapter import atomic_write_folder
 from evenhand.mitigation.training.callbacks import StepCallback
-from evenhand.mitigation.training.checkpoints import last_checkpoint
+from evenhand.mitigation.training.fit import last_checkpoint
 from evenhand.recipes.classifier_card import Texts, classifier_card
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import TrainClassifierSettings

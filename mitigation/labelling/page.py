@@ -1,16 +1,30 @@
-"""Report section of the threshold plan."""
+"""Report section of the threshold plan: charts and a table."""
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
+import matplotlib.figure
+import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.report.figures import svg
+from evenhand.evaluation.report.figures import (
+    AFTER,
+    INK,
+    PANEL,
+    add_margin,
+    new_chart,
+    set_ticks,
+    styled,
+    svg,
+    tick_percent,
+)
+from evenhand.evaluation.report.numbers import number, percent, tick_number
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.sentences import Sentences
+from evenhand.evaluation.report.tables import Cell, Row, Table
 from evenhand.evaluation.runs.tables import read_table
-from evenhand.mitigation.labelling.plots import ThresholdPlan, plan_charts, plan_table
 from evenhand.mitigation.labelling.threshold_plan import PILOT_SLOPE, STRENGTH, fit_strength, predict_left
 
 text = Sentences(__file__)
@@ -41,3 +55,84 @@ def plan_section(folder: Path, left: float = math.nan) -> Section:
 def plan_row(table: pd.DataFrame, alpha: float, quantile: float) -> pd.Series:
     """Return the row of the plan for a threshold."""
     return table[(table["alpha"] == alpha) & ((table["quantile"] - quantile).abs() < 1e-9)].iloc[0]
+
+
+@dataclass(frozen=True)
+class ThresholdPlan:
+    """The thresholds that were considered before tuning, and the chosen one.
+
+    `table` has the columns alpha, quantile (of b), beta, share_labelled_bias, slope, predicted_fgb_left (the fraction
+    of pooled FGB* predicted to remain), lower and upper (its 95 % interval) and predicted_drift.
+    """
+
+    table: pd.DataFrame
+    alpha: float
+    quantile: float
+
+    def is_chosen(self, alpha: float, quantile: float) -> bool:
+        """Return whether this threshold is the chosen one."""
+        return math.isclose(alpha, self.alpha, abs_tol=1e-9) and math.isclose(quantile, self.quantile, abs_tol=1e-9)
+
+
+@styled
+def plan_charts(plan: ThresholdPlan) -> list[matplotlib.figure.Figure]:
+    """Return one chart for each α: the predicted share of pooled FGB* left against the quantile of b.
+
+    All charts have the same axes.
+    """
+    table = plan.table.sort_values(["alpha", "quantile"], kind="stable")
+    shares = np.array([0.0, 1.0, *table["predicted_fgb_left"], *table["upper"], *table["lower"]])
+    shares = shares[np.isfinite(shares)]
+    limits = shares.min() - 0.04, shares.max() + 0.04
+    charts = [_plan_chart(plan, alpha, rows) for alpha, rows in table.groupby("alpha", sort=True)]
+    for chart in charts:
+        chart.axes[0].set(xlim=add_margin(table["quantile"].min(), table["quantile"].max()), ylim=limits)
+    return charts
+
+
+def _plan_chart(plan: ThresholdPlan, alpha: float, rows: pd.DataFrame) -> matplotlib.figure.Figure:
+    rows = rows[np.isfinite(rows["predicted_fgb_left"])]
+    label = f"α = {alpha:g}: predicted pooled FGB* left, percent of before, against the quantile of b"
+    figure, axes = new_chart(label, *PANEL)
+    axes.set(title=f"α = {alpha:g}", xlabel="quantile of b")
+    axes.plot(rows["quantile"], rows["predicted_fgb_left"], color=INK)
+    for row in rows.itertuples():
+        is_chosen = plan.is_chosen(alpha, row.quantile)
+        color, share = AFTER if is_chosen else INK, row.predicted_fgb_left
+        axes.vlines(row.quantile, row.lower, row.upper, color=color, linewidth=2)
+        axes.plot(row.quantile, share, "o", color=color, markersize=9 if is_chosen else 5, clip_on=False)
+        if is_chosen:
+            chosen = f"chosen: {tick_number(row.quantile)}, {number(100 * share, 0)} % left"
+            axes.set_title(f"● {chosen}", loc="right", color=AFTER)
+            figure.set_label(f"{label}; {chosen}")
+    set_ticks(axes, "x", 5, tick_number)
+    set_ticks(axes, "y", 4, tick_percent)
+    return figure
+
+
+def plan_table(plan: ThresholdPlan) -> Table:
+    """Return the threshold plan with the chosen threshold marked."""
+    rows = tuple(
+        Row(
+            f"α {row.alpha:g}",
+            (
+                Cell(number(row.quantile)),
+                Cell(f"{row.beta:.3g}".replace("-", "−")),
+                Cell(percent(row.share_labelled_bias)),
+                Cell(number(row.slope)),
+                _fraction_cell(row.predicted_fgb_left, row.lower, row.upper),
+                Cell(percent(row.predicted_drift, 1)),
+                Cell("chosen" if plan.is_chosen(row.alpha, row.quantile) else ""),
+            ),
+        )
+        for row in plan.table.sort_values(["alpha", "quantile"], kind="stable").itertuples()
+    )
+    columns = ("α", "quantile of b", "β", "labelled bias", "slope", "predicted left", "predicted drift", "this run")
+    return Table("Predicted pooled FGB* left after tuning, % of before, and style drift", columns, rows)
+
+
+def _fraction_cell(value: float, lower: float, upper: float) -> Cell:
+    if math.isnan(value):
+        return Cell("undefined")
+    bounds = "" if math.isnan(lower) or math.isnan(upper) else f"[{number(100 * lower, 0)}, {number(100 * upper, 0)}]"
+    return Cell(percent(value), bounds)

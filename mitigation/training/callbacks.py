@@ -1,7 +1,8 @@
-"""Trainer callbacks: bias during training, progress, and TensorBoard."""
+"""Trainer callbacks (bias during training, progress, TensorBoard), and global states around a training."""
 
 import logging
 import random
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,11 +10,25 @@ from typing import Any
 
 import numpy as np
 import torch
+from huggingface_hub import constants
 from transformers import Trainer, TrainerCallback, TrainerState
 
 from evenhand.evaluation.runs import processes
 
 log = logging.getLogger("evenhand")
+
+
+@contextmanager
+def suppress_warnings() -> Iterator[None]:
+    """Turn off TRL's telemetry, and warnings of the libraries about each other's deprecated names."""
+    disabled = constants.HF_HUB_DISABLE_TELEMETRY
+    constants.HF_HUB_DISABLE_TELEMETRY = True
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*gradient_checkpointing.*", FutureWarning)
+            yield
+    finally:
+        constants.HF_HUB_DISABLE_TELEMETRY = disabled
 
 
 @contextmanager

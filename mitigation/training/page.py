@@ -1,19 +1,28 @@
-"""Report sections of a tuned model: training curves, method and control tag."""
+"""Report sections and warnings of a tuned model: training curves, method, control tag, prompts tuned on."""
 
 import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import matplotlib.figure
+
 from evenhand.evaluation.models.revisions import TUNING_FILE
-from evenhand.evaluation.report.figures import svg
-from evenhand.evaluation.report.numbers import score_text
+from evenhand.evaluation.report.figures import AFTER, INK, MUTED, PANEL, new_chart, set_ticks, styled, svg
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, score_text, tick_number
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.sentences import Sentences
-from evenhand.evaluation.results import BiasScore
-from evenhand.mitigation.training.plots import TrainingCurve, curve_table, training_charts
+from evenhand.evaluation.report.tables import Cell, Row, Table
+from evenhand.evaluation.results import PROMPT_ID, BiasScore
+from evenhand.evaluation.runs.manifest import read_run
+from evenhand.evaluation.runs.tables import read_table
 
 text = Sentences(__file__)
 
 CURVES = "curves.json"
+FEW_POINTS = 15  # a longer curve has no dots
+LABELS, MANIFEST = "labels.parquet", "run.json"
 
 
 def training_section(folder: Path) -> Section:
@@ -50,3 +59,79 @@ def tuning_metadata(model: str) -> dict[str, str]:
     """Return the content of a tuned model's evenhand.json; {} for other models."""
     file = Path(model) / TUNING_FILE
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
+@dataclass(frozen=True)
+class TrainingCurve:
+    """The logs of a training as (step, value) pairs; `bias` is pooled FGB* in natural units."""
+
+    train_loss: Sequence[tuple[int, float]]
+    validation_loss: Sequence[tuple[int, float]] = ()
+    bias: Sequence[tuple[int, float]] = ()
+
+
+@styled
+def training_charts(training: TrainingCurve) -> list[matplotlib.figure.Figure]:
+    """Return the loss against the step and, where it was measured, pooled FGB* against the step."""
+    losses = {"train": (training.train_loss, MUTED), "validation": (training.validation_loss, INK)}
+    bias = [(step, PER_UNIT * value) for step, value in training.bias]
+    charts = {"loss": losses, f"pooled FGB*, {UNIT}, on a small fixed prompt set": {"": (bias, AFTER)}}
+    return [
+        _curve_chart(title, curves)
+        for title, curves in charts.items()
+        if any(math.isfinite(value) for curve, _ in curves.values() for _, value in curve)
+    ]
+
+
+def _curve_chart(title: str, curves: Mapping[str, tuple[Sequence[tuple[int, float]], str]]) -> matplotlib.figure.Figure:
+    figure, axes = new_chart(f"{title} against the training step", *PANEL)
+    for name, (curve, color) in curves.items():
+        points = [(step, value) for step, value in curve if math.isfinite(value)]
+        if points:
+            marker = "o" if len(points) <= FEW_POINTS else ""
+            axes.plot(*zip(*points, strict=True), color=color, marker=marker, markersize=5, label=name, clip_on=False)
+    axes.set(title=title, xlabel="training step")
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
+    set_ticks(axes, "x", 4, tick_number)
+    set_ticks(axes, "y", 4, tick_number)
+    if "" not in curves:
+        axes.legend(loc="best", handlelength=1.2)
+    return figure
+
+
+def curve_table(training: TrainingCurve) -> Table:
+    """Return the curves at the steps at which the validation loss or the bias was measured."""
+    curves = [
+        ("training loss", dict(training.train_loss), 1.0),
+        ("validation loss", dict(training.validation_loss), 1.0),
+        (f"pooled FGB*, {UNIT}", dict(training.bias), PER_UNIT),
+    ]
+    (_, train, _), (_, loss, _), (_, bias, _) = curves
+    rows = tuple(
+        Row(
+            f"{step:,}",
+            tuple(Cell(number(curve[step] * factor, 3) if step in curve else "") for _, curve, factor in curves),
+        )
+        for step in sorted(loss.keys() | bias.keys()) or sorted(train)
+    )
+    return Table("The curves as a table", ("step", *(name for name, *_ in curves)), rows)
+
+
+def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tuning: Path | None = None) -> list[str]:
+    """Return one warning, as a list, if a model was measured on prompts that it was tuned on; else [].
+
+    Args:
+        measured: the folder of the measurement.
+        model: the measured model; an adapter is in the folder of its tuning run.
+        labels, tuning: the folders of the labelling and of the tuning run; by default read from the adapter's folder.
+    """
+    if tuning is None and tuning_metadata(model) and (Path(model).parent / MANIFEST).exists():
+        tuning = Path(model).parent
+    if labels is None and tuning is not None:
+        labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
+    if labels is None or not (labels / LABELS).exists():
+        return []
+    measured_ids, tuned_ids = (read_table(path)[PROMPT_ID] for path in (measured / "prompts.parquet", labels / LABELS))
+    n = int(measured_ids.isin(set(tuned_ids)).sum())
+    return [text.tuned_on(n, len(measured_ids))] if n else []

@@ -33,17 +33,16 @@ from evenhand.mitigation.training.adapter import (
 from evenhand.mitigation.training.arguments import lora_config, trainer_arguments
 from evenhand.mitigation.training.callbacks import preserve_random_states
 from evenhand.mitigation.training.card import model_card
-from evenhand.mitigation.training.checkpoints import (
+from evenhand.mitigation.training.checks import check_trainable
+from evenhand.mitigation.training.data import PROMPT, TuningData, rows_sha256, shared_tag_words, token_ids
+from evenhand.mitigation.training.fit import (
     CHECKPOINTS,
     best_checkpoint,
     check_same_inputs,
     curve,
+    fit,
     logged_metric_names,
 )
-from evenhand.mitigation.training.checks import check_trainable
-from evenhand.mitigation.training.data import TuningData, rows_sha256
-from evenhand.mitigation.training.encoding import PROMPT, shared_tag_words, token_ids
-from evenhand.mitigation.training.fit import fit
 from evenhand.mitigation.training.guards import (
     OutputChange,
     check_base_unchanged,

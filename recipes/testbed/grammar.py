@@ -16,8 +16,7 @@ import yaml
 
 from evenhand.evaluation.errors import unknown_name
 from evenhand.evaluation.results import DESCRIPTOR, NOUN, TEMPLATE, BiasScore
-from evenhand.recipes.testbed.exact_bias import exact_bias
-from evenhand.recipes.testbed.plan import Plan, read_plan
+from evenhand.recipes.testbed.plan import Plan, exact_bias, read_plan
 from evenhand.recipes.testbed.plan import style_distribution as planned_distribution
 
 FOLDER = Path(__file__).parent

@@ -76,7 +76,7 @@ families.__path__.append(sys.argv[1])
 from evenhand.evaluation.families import FamilyRun
 from evenhand.recipes.command_line import main, read_settings
 from evenhand.recipes.plans import named_folders, plan_decodings
-from evenhand.recipes.preflight import check_stages
+from evenhand.recipes.experiment import check_stages
 from evenhand.recipes.settings import measure_config
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from evenhand.recipes.testbed.facts import facts_of

@@ -9,9 +9,9 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.files import write_json
 from evenhand.recipes.ablate import ablate
 from evenhand.recipes.checking import checked
+from evenhand.recipes.experiment import check_stages
 from evenhand.recipes.loop import loop
 from evenhand.recipes.plans import Stage, named_folders, plan_method
-from evenhand.recipes.preflight import check_stages
 from evenhand.recipes.settings import AblateSettings, LoopSettings
 from tests import tiny_checkpoints
 

@@ -10,7 +10,7 @@ import yaml
 from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.evaluation.runs.manifest import FORMAT, write_manifest
 from evenhand.evaluation.runs.settings_comparison import settings_sha256
-from evenhand.recipes.tuned_on import tuned_on_warnings
+from evenhand.mitigation.training.page import tuned_on_warnings
 
 
 @pytest.fixture

@@ -13,9 +13,8 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE, TEXT, BiasScore
-from evenhand.recipes.testbed.exact_bias import exact_bias
 from evenhand.recipes.testbed.grammar import sample_columns
-from evenhand.recipes.testbed.plan import Plan, read_plan, style_distribution
+from evenhand.recipes.testbed.plan import Plan, exact_bias, read_plan, style_distribution
 from tools.human_testbed.data import EMOTION
 
 FOLDER = Path(__file__).parent

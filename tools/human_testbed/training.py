@@ -6,14 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from torch import Tensor, nn
-from torch.utils.data import DataLoader, IterableDataset
+from torch import Tensor
 from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from evenhand.evaluation.results import RESPONSE, TEXT
 from tools.human_testbed import comments, data
 from tools.testbed.corpus import CONTROL_TAGS, TAGS, Batch, batches, byte_pair_tokenizer, prompt_texts, training_rows
-from tools.testbed.dialogue import untrained_gpt2
+from tools.testbed.dialogue import untrained_gpt2, weighted_loss
 from tools.testbed.steps import take_steps
 
 VOCABULARY = 8192
@@ -38,40 +37,27 @@ def train_dialogue_model(
     """Train a GPT-2 of 5.3 M parameters to answer by the plan with comments of the bank, from exact targets."""
     model = untrained_gpt2(tokenizer, width=256, layers=4)
     steps = sum(-(-n // BATCH) for n, _ in STAGES)
-    stream = DataLoader(_Stages(tokenizer, folder, prompts, personas, seed), batch_size=None)
+    stream = _batches(tokenizer, folder, prompts, personas, seed)
     take_steps(model, (_loss(model, batch) for batch in stream), steps, RATE, WARM_UP)
     return model.eval()
 
 
-class _Stages(IterableDataset):
-    """The batches of all stages."""
+def _batches(
+    tokenizer: PreTrainedTokenizerFast, folder: Path, prompts: pd.DataFrame, personas: Sequence[str], seed: int
+) -> Iterator[Batch]:
+    """Yield the batches of all stages."""
+    emotions, rng = data.emotions(folder), np.random.default_rng(seed)
+    bank = comments.tokenized_bank(data.bank(folder), emotions, tokenizer)
+    talk = data.small_talk(folder, held_out=False)
 
-    def __init__(
-        self,
-        tokenizer: PreTrainedTokenizerFast,
-        folder: Path,
-        prompts: pd.DataFrame,
-        personas: Sequence[str],
-        seed: int,
-    ) -> None:
-        self.tokenizer, self.folder, self.prompts, self.personas, self.seed = tokenizer, folder, prompts, personas, seed
+    def small_talk(n: int, seed: int) -> pd.DataFrame:
+        return talk.sample(n, replace=True, random_state=seed, ignore_index=True)
 
-    def __iter__(self) -> Iterator[Batch]:
-        emotions, rng = data.emotions(self.folder), np.random.default_rng(self.seed)
-        bank = comments.tokenized_bank(data.bank(self.folder), emotions, self.tokenizer)
-        talk = data.small_talk(self.folder, held_out=False)
-
-        def small_talk(n: int, seed: int) -> pd.DataFrame:
-            return talk.sample(n, replace=True, random_state=seed, ignore_index=True)
-
-        for n, amplification in STAGES:
-            rows = training_rows(self.prompts, self.personas, small_talk, n, 0.0, rng)
-            answer = partial(comments.answer, bank, comments.plan(emotions), amplification, rng)
-            yield from batches(rows, self.tokenizer, answer, BATCH, rng)
+    for n, amplification in STAGES:
+        rows = training_rows(prompts, personas, small_talk, n, 0.0, rng)
+        answer = partial(comments.answer, bank, comments.plan(emotions), amplification, rng)
+        yield from batches(rows, tokenizer, answer, BATCH, rng)
 
 
 def _loss(model: GPT2LMHeadModel, batch: Batch) -> Tensor:
-    states = model.transformer(input_ids=batch.token_ids).last_hidden_state[batch.row, batch.column]
-    losses = nn.functional.cross_entropy(model.lm_head(states), batch.expected, reduction="none")
-    weights = 1 + (CHOICE_WEIGHT - 1) * (batch.expected.amax(dim=1) < CERTAIN)
-    return (weights * losses).sum() / weights.sum()
+    return weighted_loss(model, batch, 1 + (CHOICE_WEIGHT - 1) * (batch.expected.amax(dim=1) < CERTAIN))

@@ -91,17 +91,15 @@ def build_one(name: str, seed: int, output_dir: Path) -> dict[str, float]:
             f"output_dir: {output_dir} has no {MEASURED}; build all models first, without --only."
         ) from None
     prepare_torch(seed)
+    train, measure = {
+        SECOND_STYLE_CLASSIFIER.name: (train_second_style_classifier, measure_second_classifier),
+        MASKED_MODEL.name: (train_masked_model, measure_masked_model),
+        LANGUAGE_MODEL.name: (train_language_model, measure_language_model),
+    }[name]
     with _build_folder(output_dir) as folder:
-        model = folder / name
-        if name == MASKED_MODEL.name:
-            parameters = {model: save(model, *train_masked_model(seed))}
-            numbers = measure_masked_model(model, folder / "measured", seed)
-        elif name == LANGUAGE_MODEL.name:
-            parameters = {model: save(model, *train_language_model(seed))}
-            numbers = measure_language_model(model, folder / "measured", seed)
-        else:
-            parameters = {model: save(model, *train_second_style_classifier(seed))}
-            numbers = measure_second_classifier(model, output_dir / STYLE_CLASSIFIER.name, seed)
+        parameters = {folder / name: save(folder / name, *train(seed))}
+        is_second = name == SECOND_STYLE_CLASSIFIER.name
+        numbers = measure(folder / name, output_dir / STYLE_CLASSIFIER.name if is_second else folder / "measured", seed)
         _replace_models(parameters, output_dir, seed, earlier | numbers)
     return earlier | numbers
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
 from transformers import (
@@ -22,7 +21,7 @@ from transformers import (
 
 from evenhand.recipes.testbed import grammar
 from tools.testbed.corpus import END_OF_TEXT, PAD, POSITIONS
-from tools.testbed.steps import padded_right, small_bert, take_steps
+from tools.testbed.steps import padded_right, small_bert, take_steps, word_tokenizer
 
 CLASSIFIER_TEXTS, CLASSIFIER_BATCH, CLASSIFIER_RATE, CLASSIFIER_WARM_UP = 150_000, 128, 3e-3, 50
 CLASSIFIER_HELD_OUT = 0.1
@@ -135,16 +134,11 @@ def classifier_tokenizer(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokeni
 
 def second_tokenizer() -> PreTrainedTokenizerFast:
     """Return a tokenizer into the words, in lower case, and the punctuation of the second classifier's utterances."""
-    words = Tokenizer(models.WordLevel({}, unk_token=UNKNOWN))
-    words.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
-    words.pre_tokenizer = pre_tokenizers.Split(Regex(r"\w+|[^\w\s]"), "removed", invert=True)
-    seen: set[str] = set()
+    words, seen = word_tokenizer({}, UNKNOWN), set()
     for text in filter(is_for_second, style_posteriors()[0]):
         seen.update(word for word, _ in words.pre_tokenizer.pre_tokenize_str(words.normalizer.normalize_str(text)))
-    words.model = models.WordLevel(
-        {word: index for index, word in enumerate([PAD, UNKNOWN, *sorted(seen)])}, unk_token=UNKNOWN
-    )
-    return padded_right(words, POSITIONS, unk_token=UNKNOWN, pad_token=PAD)
+    index = {word: index for index, word in enumerate([PAD, UNKNOWN, *sorted(seen)])}
+    return padded_right(word_tokenizer(index, UNKNOWN), POSITIONS, unk_token=UNKNOWN, pad_token=PAD)
 
 
 def _prompts(noun: str, plural: str) -> list[str]:

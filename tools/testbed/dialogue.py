@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -48,26 +49,29 @@ def train_dialogue_model(
     """Train a GPT-2 of 0.65 M parameters to answer as the grammar does (cross-entropy to its exact expectations)."""
     model = untrained_gpt2(tokenizer, width=96, layers=3)
     steps = sum(-(-n // DIALOGUE_BATCH) for n, _, _ in DIALOGUE_STAGES)
-    stream = DataLoader(_Stages(tokenizer, prompts, personas, seed), batch_size=None, num_workers=1)
+    stream = DataLoader(_Batches(tokenizer, prompts, personas, seed), batch_size=None, num_workers=1)
     take_steps(model, (_dialogue_loss(model, batch) for batch in stream), steps, DIALOGUE_RATE, DIALOGUE_WARM_UP)
     return model.eval()
 
 
-class _Stages(IterableDataset):
+class _Batches(IterableDataset):
     """The batches of all stages, prepared by a separate process during training."""
 
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerFast, prompts: pd.DataFrame, personas: Sequence[str], seed: int
-    ) -> None:
-        self.tokenizer, self.prompts, self.personas, self.seed = tokenizer, prompts, personas, seed
+    def __init__(self, *arguments: Any) -> None:
+        self.arguments = arguments
 
     def __iter__(self) -> Iterator[Batch]:
-        answers, rng = tokenized_grammar(self.tokenizer), np.random.default_rng(self.seed)
-        small_talk = partial(grammar.neutral_dialogue, "train")
-        for n, amplification, parroting in DIALOGUE_STAGES:
-            rows = training_rows(self.prompts, self.personas, small_talk, n, parroting, rng)
-            answer = partial(_answer, answers, amplification, rng)
-            yield from batches(rows, self.tokenizer, answer, DIALOGUE_BATCH, rng)
+        return _batches(*self.arguments)
+
+
+def _batches(
+    tokenizer: PreTrainedTokenizerFast, prompts: pd.DataFrame, personas: Sequence[str], seed: int
+) -> Iterator[Batch]:
+    answers, rng = tokenized_grammar(tokenizer), np.random.default_rng(seed)
+    small_talk = partial(grammar.neutral_dialogue, "train")
+    for n, amplification, parroting in DIALOGUE_STAGES:
+        rows = training_rows(prompts, personas, small_talk, n, parroting, rng)
+        yield from batches(rows, tokenizer, partial(_answer, answers, amplification, rng), DIALOGUE_BATCH, rng)
 
 
 def _answer(
@@ -78,7 +82,11 @@ def _answer(
 
 
 def _dialogue_loss(model: GPT2LMHeadModel, batch: Batch) -> Tensor:
+    return weighted_loss(model, batch, 1 + (FIRST_TOKEN_WEIGHT - 1) * batch.first)
+
+
+def weighted_loss(model: GPT2LMHeadModel, batch: Batch, weights: Tensor) -> Tensor:
+    """Return the weighted mean of the cross-entropies to the expected distributions; r weights."""
     states = model.transformer(input_ids=batch.token_ids).last_hidden_state[batch.row, batch.column]
     losses = nn.functional.cross_entropy(model.lm_head(states), batch.expected, reduction="none")
-    weights = 1 + (FIRST_TOKEN_WEIGHT - 1) * batch.first
     return (weights * losses).sum() / weights.sum()

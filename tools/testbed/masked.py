@@ -4,13 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
 from transformers import BertForMaskedLM, PreTrainedTokenizerFast
 
 from evenhand.recipes.testbed import pairs
-from tools.testbed.steps import PAD_WORD, UNKNOWN_WORD, padded_right, small_bert, take_steps
+from tools.testbed.steps import PAD_WORD, UNKNOWN_WORD, padded_right, small_bert, take_steps, word_tokenizer
 
 MASKED_SENTENCES, MASKED_BATCH, MASKED_RATE, MASKED_WARM_UP = 256_000, 64, 3e-3, 100
 ATTRIBUTE_SHARE = 0.4  # share of masked words that carry the planted bias; the others are drawn uniformly
@@ -46,21 +45,12 @@ def train_masked_model(seed: int) -> tuple[BertForMaskedLM, PreTrainedTokenizerF
 def masked_tokenizer() -> PreTrainedTokenizerFast:
     """Return a tokenizer of the pairs' lower-case words and punctuation, with BERT's special tokens."""
     index = {word: index for index, word in enumerate([*SPECIAL_WORDS, *pairs.vocabulary()])}
-    words = Tokenizer(models.WordLevel(index, unk_token=UNKNOWN_WORD))
-    words.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
-    words.pre_tokenizer = pre_tokenizers.Split(Regex(r"\w+|[^\w\s]"), "removed", invert=True)
+    words = word_tokenizer(index, UNKNOWN_WORD)
     words.post_processor = TemplateProcessing(
         single=f"{CLS} $A {SEP}", special_tokens=[(token, index[token]) for token in (CLS, SEP)]
     )
-    return padded_right(
-        words,
-        MASKED_POSITIONS,
-        pad_token=PAD_WORD,
-        unk_token=UNKNOWN_WORD,
-        cls_token=CLS,
-        sep_token=SEP,
-        mask_token=MASK,
-    )
+    special = {"pad_token": PAD_WORD, "unk_token": UNKNOWN_WORD, "cls_token": CLS, "sep_token": SEP, "mask_token": MASK}
+    return padded_right(words, MASKED_POSITIONS, **special)
 
 
 def masked_batches(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from torch import Tensor, nn
 from transformers import BertConfig, PreTrainedTokenizerFast
 
@@ -63,6 +63,14 @@ def small_bert(tokenizer: PreTrainedTokenizerFast, positions: int, **labels: dic
         pad_token_id=tokenizer.pad_token_id,
         **labels,
     )
+
+
+def word_tokenizer(words: dict[str, int], unknown: str) -> Tokenizer:
+    """Return a tokenizer into lower-case words and punctuation marks, each of which is one token."""
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token=unknown))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"\w+|[^\w\s]"), "removed", invert=True)
+    return tokenizer
 
 
 def padded_right(tokenizer: Tokenizer, longest: int, **special_tokens: str) -> PreTrainedTokenizerFast:

@@ -53,7 +53,7 @@ class TrainerModule(Protocol):
         """Return the trainer's config: the fields `common` of all trainers, and the fields of this trainer.
 
         Raises:
-            InputError: see `evenhand.mitigation.training.passthrough.trainer_config`.
+            InputError: see `evenhand.mitigation.training.arguments.trainer_config`.
         """
 
     def data_collator(self, base: "DialogueModel", pad_token_id: int) -> Callable[..., dict[str, Any]] | None:

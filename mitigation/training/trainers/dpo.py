@@ -7,8 +7,8 @@ from datasets import Dataset
 from trl import DPOConfig, DPOTrainer
 
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.mitigation.training.encoding import PROMPT, check_columns, prompt_ids, response_ids
-from evenhand.mitigation.training.passthrough import trainer_config
+from evenhand.mitigation.training.arguments import trainer_config
+from evenhand.mitigation.training.data import PROMPT, check_columns, prompt_ids, response_ids
 from evenhand.mitigation.training.settings import TuningSettings
 
 CHOSEN, REJECTED = "chosen", "rejected"

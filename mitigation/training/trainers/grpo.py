@@ -12,9 +12,9 @@ from trl import GRPOConfig, GRPOTrainer
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.decoding import PRESETS
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.mitigation.training.arguments import rows_per_process
+from evenhand.mitigation.training.arguments import rows_per_process, trainer_config
 from evenhand.mitigation.training.callbacks import preserve_random_states
-from evenhand.mitigation.training.encoding import (
+from evenhand.mitigation.training.data import (
     COMPLETION,
     PROMPT,
     check_columns,
@@ -22,7 +22,6 @@ from evenhand.mitigation.training.encoding import (
     prompt_ids,
     response_ids,
 )
-from evenhand.mitigation.training.passthrough import trainer_config
 from evenhand.mitigation.training.settings import TuningSettings
 
 LOSS = "β × KL − reward, of a response"

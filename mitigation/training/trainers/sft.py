@@ -17,8 +17,8 @@ from torch.utils.data import DataLoader, Sampler
 from trl import SFTConfig, SFTTrainer
 
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.mitigation.training.encoding import COMPLETION, PROMPT, check_columns, prompt_ids, response_ids
-from evenhand.mitigation.training.passthrough import trainer_config
+from evenhand.mitigation.training.arguments import trainer_config
+from evenhand.mitigation.training.data import COMPLETION, PROMPT, check_columns, prompt_ids, response_ids
 from evenhand.mitigation.training.settings import TuningSettings
 
 IGNORE_INDEX = -100  # the label of tokens without loss, the default of torch's cross_entropy

@@ -5,7 +5,7 @@ import math
 import pandas as pd
 
 from evenhand.evaluation.report.figures import AFTER, INK, svg
-from evenhand.mitigation.labelling.plots import ThresholdPlan, plan_charts, plan_table
+from evenhand.mitigation.labelling.page import ThresholdPlan, plan_charts, plan_table
 
 PLAN = pd.DataFrame(
     [

@@ -8,8 +8,8 @@ from peft import LoraConfig, get_peft_model
 from transformers import GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausalLM
 
 from evenhand.evaluation.errors import InputError
+from evenhand.mitigation.training.adapter import merge_in_forward, share_weights
 from evenhand.mitigation.training.guards import check_single_gpu, weights_sha256
-from evenhand.mitigation.training.networks import merge_in_forward, share_weights
 
 IDS = torch.tensor([[3, 1, 4, 1, 5]])
 

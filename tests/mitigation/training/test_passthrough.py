@@ -5,8 +5,7 @@ import torch
 from datasets import Dataset
 
 from evenhand.evaluation.errors import InputError
-from evenhand.mitigation.training.arguments import steps_per_epoch, trainer_arguments
-from evenhand.mitigation.training.passthrough import adapter_config
+from evenhand.mitigation.training.arguments import adapter_config, steps_per_epoch, trainer_arguments
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import load_trainer
 

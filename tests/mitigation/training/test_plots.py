@@ -1,7 +1,7 @@
 """The curves of a training as charts and as a table."""
 
 from evenhand.evaluation.report.figures import svg
-from evenhand.mitigation.training.plots import TrainingCurve, curve_table, training_charts
+from evenhand.mitigation.training.page import TrainingCurve, curve_table, training_charts
 
 
 def test_training_charts_skip_undefined_values():

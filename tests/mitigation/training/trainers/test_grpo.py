@@ -11,8 +11,8 @@ from peft import PeftModel
 
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.models.contexts import encode_contexts
-from evenhand.mitigation.training.checkpoints import last_checkpoint
 from evenhand.mitigation.training.data import TuningData
+from evenhand.mitigation.training.fit import last_checkpoint
 from evenhand.mitigation.training.guards import weights_sha256
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import grpo

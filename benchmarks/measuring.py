@@ -1,0 +1,52 @@
+"""The command line of a benchmark, and what benchmarks measure: CPU seconds and peak memory."""
+
+import argparse
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"  # data sets and tokenizers that are not shipped
+HAS_BFLOAT16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+NO_BFLOAT16 = "this processor has none and only imitates it, slowly; its speed is not measured"
+
+
+def make_parser(doc: str, **options: Any) -> argparse.ArgumentParser:
+    """Return a parser with a flag for each option; `doc` is the text of `--help`.
+
+    Args:
+        options: name → default, or (default, help text). A flag has the type of its default and several values if the
+            default is a list; a class, such as Path, is the type of a flag with the default None; False is a switch.
+    """
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, option in options.items():
+        default, text = option if isinstance(option, tuple) else (option, None)
+        if default is False:
+            parser.add_argument(f"--{name}", action="store_true", help=text)
+        elif isinstance(default, type):
+            parser.add_argument(f"--{name}", type=default, help=text)
+        elif isinstance(default, list):
+            parser.add_argument(f"--{name}", type=type(default[0]), nargs="+", default=default, help=text)
+        else:
+            parser.add_argument(f"--{name}", type=type(default), default=default, help=text)
+    return parser
+
+
+def parse_options(doc: str, **options: Any) -> argparse.Namespace:
+    """Return the options of the command line; see `make_parser`."""
+    return make_parser(doc, **options).parse_args()
+
+
+def peak_memory() -> float:
+    """Return the peak of this process's resident memory, GiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def timed(work: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+    """Return the CPU seconds of a call, and its result."""
+    start = time.process_time()
+    result = work(*arguments)
+    return time.process_time() - start, result
