@@ -1,13 +1,15 @@
-"""Check that a module implements a Protocol."""
+"""Find modules by name, and check that they implement a Protocol."""
 
 import inspect
 from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 from types import MethodType, ModuleType, SimpleNamespace
 from typing import Any, TypeVar, cast, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, unknown_name
 
 Contract = TypeVar("Contract")
 
@@ -46,6 +48,22 @@ def check_contract(module: ModuleType, contract: type[Contract]) -> Contract:
     if errors:
         raise InputError(f"{module.__name__}: {'; '.join(errors)}; see {contract.__module__}.{contract.__name__}.")
     return cast(Contract, values)
+
+
+def module_names(package: str) -> list[str]:
+    """Return the names of the modules of a package."""
+    return [module.name for module in iter_modules(import_module(package).__path__)]
+
+
+def load_module(package: str, name: str, field: str) -> ModuleType:
+    """Return a module of a package by its name.
+
+    Raises:
+        InputError: the package has no such module; `field` is the setting with the name.
+    """
+    if name not in module_names(package):
+        raise unknown_name(field, name, module_names(package))
+    return import_module(f"{package}.{name}")
 
 
 @cache

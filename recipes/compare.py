@@ -13,10 +13,10 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, has_same_prompts, read_styled_run
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
-from evenhand.evaluation.report.files import REPORT, present
+from evenhand.evaluation.report.files import REPORT
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Link, Page
-from evenhand.evaluation.results import find_score, write_scores
+from evenhand.evaluation.results import find_score
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.stage import stage
@@ -24,7 +24,7 @@ from evenhand.mitigation.labelling.mean_bias_values import bias_value_changes, c
 from evenhand.mitigation.labelling.page import plan_section
 from evenhand.mitigation.methods import load_method
 from evenhand.mitigation.training.page import tag_note, training_section, tuned_on_warnings, tuning_method
-from evenhand.recipes.measure import SCORES, check_trust, read_settings
+from evenhand.recipes.measure import SCORES, check_trust, read_settings, write_results
 from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, CompareSettings, measure_config
 from evenhand.recipes.testbed.facts import facts_of, report_context
@@ -38,18 +38,13 @@ def compare(settings: CompareSettings) -> None:
     """
     runs, manifests = _family_runs(settings)
     with stage("compare", settings, _inputs(settings, list(runs), manifests)) as run:
+        changes = []
         if run is not None:
             check_trust(read_settings(settings.before, "before")[0], settings.trust_remote_code, "before")
             changes = [score for name, both in runs.items() for score in _differences(run, settings, name, **both)]
-            write_scores(run.folder / SCORES, changes)
-            run.tracker.log_scores(changes)
-        if run is None and not settings.show:
-            return
-        files = present(settings.output_dir, pages(settings), write=run is not None, show=settings.show)
+        files = write_results(run, settings, changes, pages, show_responses)
         if run is not None:
-            show_responses(settings)
             tables = sorted(run.folder.glob("*.parquet"))
-            run.tracker.log_report(files)
             run.tracker.log_artifact("comparison", "report", run.folder / SCORES, *files, *tables)
 
 
@@ -67,11 +62,7 @@ def show_responses(settings: CompareSettings) -> None:
 
 
 def _family_runs(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyRun]], dict[str, dict[str, Any]]]:
-    """Return {family: {"before": run, "after": run}} for the common families of metrics, and both manifests.
-
-    Raises:
-        InputError: the runs have no comparable family in common.
-    """
+    """Return {family: {"before": run, "after": run}} for the common families of metrics, and both manifests."""
     settings_by_side, manifests = {}, {}
     for side in ("before", "after"):
         settings_by_side[side], manifests[side] = read_settings(getattr(settings, side), side)

@@ -104,11 +104,7 @@ def tagged_template(template: str, tag: str) -> str:
 
 
 def _comparison(settings: ExportSettings) -> Path | None:
-    """Return the comparison for the card: `settings.comparison`, or a loop's comparison of this tuning.
-
-    Raises:
-        InputError: `settings.comparison` is of another tuning.
-    """
+    """Return the comparison for the card: `settings.comparison`, or a loop's comparison of this tuning."""
     sibling = settings.tuning.parent / COMPARISON
     folder = settings.comparison or (sibling if (sibling / MANIFEST).exists() else None)
     if folder is None:

@@ -174,11 +174,7 @@ def _in_ray(settings: Launching) -> Iterator[Start]:
 
 
 def _check_address(address: str) -> None:
-    """Check that a server listens at host:port, because Ray itself would retry for six minutes.
-
-    Raises:
-        InputError: no server listens at the address.
-    """
+    """Check that a server listens at host:port, because Ray itself would retry for six minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():  # "auto"
         return
@@ -195,9 +191,6 @@ def _resources(settings: Launching, nodes: list[dict[str, float]]) -> tuple[int,
     """Return the number of CPUs for each stage, and of GPUs for each stage that loads a model.
 
     The default is one CPU, and one GPU if any node has a GPU.
-
-    Raises:
-        InputError: a local Ray has fewer CPUs or GPUs.
     """
     has_gpu = any(node.get("GPU") for node in nodes)
     cpus, gpus = settings.ray_cpus or 1, float(has_gpu) if settings.ray_gpus is None else settings.ray_gpus

@@ -1,7 +1,7 @@
 """Measure: a model and prompts or sentences → scores and a report for each family of metrics."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from evenhand.mitigation.training.page import tuned_on_warnings
 from evenhand.recipes.checking import checked, settings_of_run
 from evenhand.recipes.family_settings import recomputable_tables
 from evenhand.recipes.responses import LINK, write_responses
-from evenhand.recipes.settings import FAMILY, MeasureSettings, measure_config
+from evenhand.recipes.settings import FAMILY, CompareSettings, MeasureSettings, measure_config
 from evenhand.recipes.testbed.facts import facts_of, report_context
 
 log = logging.getLogger("evenhand")
@@ -55,22 +55,40 @@ def _finish(
     scores: Mapping[str, list[BiasScore]],
 ) -> None:
     """Write the scores and the report of a run that is not finished; print the report."""
+    all_scores = []
+    for name, of_family in scores.items():
+        measured = FamilyRun(settings.output_dir, config[name])
+        all_scores += [*of_family, *facts_of(name).grammar_scores(measured, of_family)]
+    files = write_results(run, settings, all_scores, pages, show_responses)
     if run is not None:
-        all_scores = []
-        for name, of_family in scores.items():
-            measured = FamilyRun(run.folder, config[name])
-            all_scores += [*of_family, *facts_of(name).grammar_scores(measured, of_family)]
-        write_scores(run.folder / SCORES, all_scores)
-        run.tracker.log_scores(all_scores)
-    if run is None and not settings.show:
-        return
+        rows = sorted(run.folder.glob("*.parquet"))
+        run.tracker.log_artifact("responses" if FAMILY in settings.metrics else "rows", "dataset", *rows)
+        run.tracker.log_artifact("measurement", "report", run.folder / SCORES, *files)
+
+
+def write_results(
+    run: Run | None,
+    settings: MeasureSettings | CompareSettings,
+    scores: Sequence[BiasScore],
+    pages: Callable[[Any], dict[str, Page]],
+    show_responses: Callable[[Any], None],
+) -> list[Path]:
+    """Write the scores, the reports and the page of responses of a run; print the reports; return their paths.
+
+    Args:
+        run: None if the run is finished; its reports are printed if `settings.show`.
+        pages, show_responses: functions of the settings that return the reports and write the page of responses.
+    """
+    if run is not None:
+        write_scores(run.folder / SCORES, scores)
+        run.tracker.log_scores(scores)
+    elif not settings.show:
+        return []
     files = present(settings.output_dir, pages(settings), write=run is not None, show=settings.show)
     if run is not None:
         show_responses(settings)
         run.tracker.log_report(files)
-        rows = sorted(run.folder.glob("*.parquet"))
-        run.tracker.log_artifact("responses" if FAMILY in settings.metrics else "rows", "dataset", *rows)
-        run.tracker.log_artifact("measurement", "report", run.folder / SCORES, *files)
+    return files
 
 
 def pages(settings: MeasureSettings) -> dict[str, Page]:

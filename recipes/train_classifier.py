@@ -264,11 +264,7 @@ def _model(
 
 
 def _with_new_head(source: ModelSettings, config: PreTrainedConfig, labels: dict[str, Any]) -> PreTrainedModel:
-    """Return a classifier with the weights of an encoder and a randomly initialised head.
-
-    Raises:
-        InputError: the architecture has no classifier, or the encoder lacks weights that the classifier needs.
-    """
+    """Return a classifier with the weights of an encoder and a randomly initialised head."""
     encoder = load_weights(AutoModel, source)
     config.update(labels)
     try:

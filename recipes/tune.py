@@ -102,11 +102,7 @@ def tune(settings: TuneSettings) -> None:
 
 
 def _labelled_run(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:
-    """Return the folder and the settings of the labelled run, and the fingerprint of its labels.
-
-    Raises:
-        InputError: the responses changed after labelling.
-    """
+    """Return the folder and the settings of the labelled run, and the fingerprint of its labels."""
     label_settings, label_manifest = read_run(settings.labels, "label", "labels")
     folder = Path(label_settings["responses"])
     measured, measured_manifest = read_settings(folder, "labels")

@@ -76,16 +76,21 @@ def rewrite_mentions(donors: pd.DataFrame, descriptors: Sequence[str]) -> list[s
     ]
 
 
-def exchange_responses(labelled: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataFrame, list[str]]:
+def exchange_responses(
+    labelled: pd.DataFrame, seed: int, *, biased_only: bool = False
+) -> tuple[pd.DataFrame, list[str]]:
     """Return rows, and for each row a response to the same template and another descriptor, with rewritten mentions.
 
-    Donors are sampled uniformly. The exchanged responses have the same distribution of styles as the original ones and
-    fit their templates equally well: a model tuned on them neither drifts nor becomes vague. Rows whose template has
-    only one descriptor are left out.
+    Donors are sampled uniformly by `seed`. The exchanged responses have the same distribution of styles as the original
+    ones and fit their templates equally well: a model tuned on them neither drifts nor becomes vague. Rows whose
+    template has only one descriptor are left out, and with `biased_only` rows labelled `no_bias`.
 
     Raises:
-        InputError: no row remains.
+        InputError: see `check_labelled`; no row remains.
     """
+    check_labelled(labelled, TEMPLATE, DESCRIPTOR)
+    labelled = labelled[~no_bias_mask(labelled)] if biased_only else labelled
+    rng = np.random.default_rng(seed)
     descriptor, donor = labelled[DESCRIPTOR].to_numpy(), np.full(len(labelled), -1)
     for rows in labelled.groupby(TEMPLATE, sort=False).indices.values():
         donors_of = {name: rows[descriptor[rows] != name] for name in np.unique(descriptor[rows])}

@@ -2,12 +2,10 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evenhand.evaluation.contracts import check_contract
-from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.contracts import check_contract, load_module, module_names
+from evenhand.evaluation.errors import InputError
 
 if TYPE_CHECKING:  # these imports would delay the command line
     import pandas as pd
@@ -62,7 +60,7 @@ class TrainedMethod(Method, Protocol):
 
 def names() -> list[str]:
     """Return the names of all methods."""
-    return [module.name for module in iter_modules(__path__)]
+    return module_names(__name__)
 
 
 def load_method(name: str) -> Method:
@@ -71,9 +69,7 @@ def load_method(name: str) -> Method:
     Raises:
         InputError: the method is unknown, or its module does not fulfil the contract.
     """
-    if name not in names():
-        raise unknown_name("method", name, names())
-    module = import_module(f"{__name__}.{name}")
+    module = load_module(__name__, name, "method")
     trains = vars(module).get("TRAINER", "") is not None
     return check_contract(module, TrainedMethod if trains else Method)
 

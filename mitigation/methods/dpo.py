@@ -6,16 +6,13 @@ same styles and fit their templates equally well, so that the model only learns 
 pairs, `no_bias` preferred to `bias`, teach the model to avoid all styles that are biased for any descriptor.
 """
 
-import numpy as np
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.evaluation.results import DESCRIPTOR, RESPONSE, TEMPLATE
+from evenhand.evaluation.results import RESPONSE
 from evenhand.mitigation.labelling.labelled_responses import (
     ContextRenderer,
-    check_labelled,
     exchange_responses,
-    no_bias_mask,
     render_untagged_contexts,
 )
 
@@ -30,10 +27,9 @@ def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Data
         labelled: columns prompt_id, text, persona, response, label, template and descriptor.
 
     Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled` and `exchange_responses`.
+        InputError: see `evenhand.mitigation.labelling.labelled_responses.exchange_responses`.
     """
-    check_labelled(labelled, TEMPLATE, DESCRIPTOR)
-    biased, chosen = exchange_responses(labelled[~no_bias_mask(labelled)], np.random.default_rng(seed))
+    biased, chosen = exchange_responses(labelled, seed, biased_only=True)
     contexts = render_untagged_contexts(biased, render)
     return Dataset.from_dict(
         {"prompt": contexts, "chosen": chosen, "rejected": biased[RESPONSE].tolist(), "context": contexts}

@@ -7,17 +7,10 @@ method is Evenhand's; counterfactual data augmentation (Lu et al. 2018, "Gender 
 Processing") exchanges words instead of responses.
 """
 
-import numpy as np
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE
-from evenhand.mitigation.labelling.labelled_responses import (
-    ContextRenderer,
-    check_labelled,
-    exchange_responses,
-    untagged_rows,
-)
+from evenhand.mitigation.labelling.labelled_responses import ContextRenderer, exchange_responses, untagged_rows
 
 TRAINER = "sft"
 DEFAULTS = {"learning_rate": 4e-3}
@@ -30,8 +23,7 @@ def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Data
         labelled: columns prompt_id, text, persona, response, label, template and descriptor.
 
     Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled` and `exchange_responses`.
+        InputError: see `evenhand.mitigation.labelling.labelled_responses.exchange_responses`.
     """
-    check_labelled(labelled, TEMPLATE, DESCRIPTOR)
-    receivers, responses = exchange_responses(labelled, np.random.default_rng(seed))
+    receivers, responses = exchange_responses(labelled, seed)
     return untagged_rows(receivers, render, responses)

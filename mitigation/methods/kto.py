@@ -7,18 +7,10 @@ responses lose half of their relevance to the prompt. The trainer gives both cla
 equation 8 and §4.2).
 """
 
-import numpy as np
 import pandas as pd
 from datasets import Dataset, concatenate_datasets
 
-from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE
-from evenhand.mitigation.labelling.labelled_responses import (
-    ContextRenderer,
-    check_labelled,
-    exchange_responses,
-    no_bias_mask,
-    untagged_rows,
-)
+from evenhand.mitigation.labelling.labelled_responses import ContextRenderer, exchange_responses, untagged_rows
 
 TRAINER = "kto"
 DEFAULTS = {"learning_rate": 1.2e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 1.0}
@@ -33,9 +25,8 @@ def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Data
         labelled: columns prompt_id, text, persona, response, label, template and descriptor.
 
     Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled` and `exchange_responses`.
+        InputError: see `evenhand.mitigation.labelling.labelled_responses.exchange_responses`.
     """
-    check_labelled(labelled, TEMPLATE, DESCRIPTOR)
-    biased, exchanged = exchange_responses(labelled[~no_bias_mask(labelled)], np.random.default_rng(seed))
+    biased, exchanged = exchange_responses(labelled, seed, biased_only=True)
     parts = (untagged_rows(biased, render), False), (untagged_rows(biased, render, exchanged), True)
     return concatenate_datasets([part.add_column("label", [desirable] * len(biased)) for part, desirable in parts])

@@ -25,7 +25,7 @@ from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.training.arguments import lora_config, trainer_arguments
 from evenhand.mitigation.training.callbacks import preserve_random_states, suppress_warnings
-from evenhand.mitigation.training.fit import build_trainer
+from evenhand.mitigation.training.fit import Training, build_trainer
 from evenhand.mitigation.training.guards import check_single_gpu
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import load_trainer
@@ -171,7 +171,7 @@ def dry_run(method: TrainedMethod, settings: TuningSettings, device: torch.devic
                 trainer_module, settings, rows, device, output_dir=Path(folder), **WITHOUT_FILES
             )
             lora = lora_config(base.model, base.name, settings) if settings.lora else None
-            build_trainer(base, trainer_module, (rows, rows), settings, arguments, lora, rewards, []).train()
+            build_trainer(Training(base, trainer_module, rows, rows, settings, arguments, lora, rewards)).train()
         except InputError:
             raise
         except Exception as error:  # an unsuitable value may cause any error in the libraries

@@ -6,6 +6,7 @@ import json
 import logging
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,26 +37,33 @@ log = logging.getLogger("evenhand")
 CHECKPOINTS, STATE = "checkpoints", "trainer_state.json"
 
 
-def fit(
-    base: DialogueModel,
-    trainer_module: TrainerModule,
-    rows: tuple[Dataset, Dataset],
-    settings: TuningSettings,
-    arguments: TrainingArguments,
-    lora: LoraConfig | None,
-    rewards: Sequence[RewardFunction],
-    callbacks: Sequence[TrainerCallback],
-    report_to: str,
-) -> TrainerState:
+@dataclass(frozen=True)
+class Training:
+    """What a trainer is built from.
+
+    trainer: the module of `evenhand.mitigation.training.trainers`.
+    train, validation: rows that it encoded.
+    arguments: the trainer's config.
+    lora: the adapter's config; None trains all weights.
+    rewards: reward functions of a trainer that samples responses; empty for others.
+    """
+
+    base: DialogueModel
+    trainer: TrainerModule
+    train: Dataset
+    validation: Dataset
+    settings: TuningSettings
+    arguments: TrainingArguments
+    lora: LoraConfig | None = None
+    rewards: Sequence[RewardFunction] = ()
+
+
+def fit(training: Training, callbacks: Sequence[TrainerCallback], report_to: str) -> TrainerState:
     """Train, or resume training from the last checkpoint; return the trainer's state. The best checkpoint is on disk.
 
-    Args:
-        rows: training and validation rows, encoded by `trainer_module`.
-        arguments: the trainer's config.
-        lora: the adapter's config; None trains all weights.
-        rewards: reward functions of a trainer that samples responses; empty for others.
-        report_to: "tensorboard" writes curves next to the checkpoints; "wandb" is already set in `arguments`.
+    `report_to` "tensorboard" writes curves next to the checkpoints; "wandb" is already set in the trainer's config.
     """
+    settings, arguments = training.settings, training.arguments
     checkpoints = Path(arguments.output_dir)
     last, done = processes.on_rank_zero(lambda: last_checkpoint(checkpoints)), 0
     if last is not None:
@@ -65,10 +73,10 @@ def fit(
         done = state.global_step
         log.info("tuning: resuming from step %d", done)
     arguments.eval_on_start = last is None
-    steps = settings.epochs * steps_per_epoch(settings, len(rows[0]))
+    steps = settings.epochs * steps_per_epoch(settings, len(training.train))
     with progress(steps, "tuning", "steps", done) as advance, suppress_warnings():
         all_callbacks = [EarlyStoppingCallback(settings.patience), StepCallback(advance), *callbacks]
-        trainer = build_trainer(base, trainer_module, rows, settings, arguments, lora, rewards, all_callbacks)
+        trainer = build_trainer(training, all_callbacks)
         if report_to == "tensorboard" and processes.is_rank_zero():
             trainer.add_callback(tensorboard_callback(checkpoints.with_name("tensorboard")))
         try:
@@ -83,37 +91,30 @@ def fit(
     return state
 
 
-def build_trainer(
-    base: DialogueModel,
-    trainer_module: TrainerModule,
-    rows: tuple[Dataset, Dataset],
-    settings: TuningSettings,
-    arguments: TrainingArguments,
-    lora: LoraConfig | None,
-    rewards: Sequence[RewardFunction],
-    callbacks: Sequence[TrainerCallback],
-) -> Trainer:
-    """Return a trainer of the base; the arguments are as in `fit`."""
-    train, validation = rows
-    model = prepare_network(base.model, settings)
-    optional: dict[str, Any] = {"reward_funcs": list(rewards)} if rewards else {}
-    if trainer_module.NEEDS_REFERENCE and lora is None:  # with an adapter, the reference is the model without it
+def build_trainer(training: Training, callbacks: Sequence[TrainerCallback] = ()) -> Trainer:
+    """Return a trainer of the base."""
+    base = training.base
+    model = prepare_network(base.model, training.settings)
+    optional: dict[str, Any] = {"reward_funcs": list(training.rewards)} if training.rewards else {}
+    # With an adapter, the reference is the model without it.
+    if training.trainer.NEEDS_REFERENCE and training.lora is None:
         optional["ref_model"] = share_weights(base.model).float()
     tokenizer = copy.deepcopy(base.tokenizer)
     pad_token_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.pad_token_id  # avoids a warning
-    trainer = trainer_module.Trainer(
+    trainer = training.trainer.Trainer(
         model,
-        args=arguments,
-        data_collator=trainer_module.data_collator(base, pad_token_id),
-        train_dataset=train,
-        eval_dataset=validation,
+        args=training.arguments,
+        data_collator=training.trainer.data_collator(base, pad_token_id),
+        train_dataset=training.train,
+        eval_dataset=training.validation,
         processing_class=tokenizer,
         callbacks=list(callbacks),
-        peft_config=lora,
+        peft_config=training.lora,
         **optional,
     )
     trainer.remove_callback(PrinterCallback)
+    trainer.create_model_card = lambda *arguments, **options: None  # `tune` writes a card; checkpoints need none
     for callback in callbacks:
         if isinstance(callback, BiasCallback):
             callback.trainer = trainer

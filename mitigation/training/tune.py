@@ -37,6 +37,7 @@ from evenhand.mitigation.training.checks import check_trainable
 from evenhand.mitigation.training.data import PROMPT, TuningData, rows_sha256, shared_tag_words, token_ids
 from evenhand.mitigation.training.fit import (
     CHECKPOINTS,
+    Training,
     best_checkpoint,
     check_same_inputs,
     curve,
@@ -142,9 +143,8 @@ def tune(
     inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": base_sha256}
     processes.on_rank_zero(lambda: check_same_inputs(checkpoints, **inputs))
     check_same_inputs(checkpoints, **inputs)  # on every rank
-    state = fit(
-        base, trainer_module, (train, validation), settings, arguments, lora, data.rewards, callbacks, report_to
-    )
+    training = Training(base, trainer_module, train, validation, settings, arguments, lora, data.rewards)
+    state = fit(training, callbacks, report_to)
 
     def save() -> TuningResult:
         with atomic_write_folder(output_dir / ADAPTER_FOLDER) as folder:
@@ -195,11 +195,7 @@ def _verify_saved_model(
     state: TrainerState,
     neutral: tuple[Sequence[str], Sequence[str]] | None,
 ) -> tuple[tuple[float, float], OutputChange]:
-    """Load the saved model; return the perplexities of the base and of the saved model, and the change of outputs.
-
-    Raises:
-        TuningRejected: see `check_perplexity` and `check_outputs_changed`.
-    """
+    """Load the saved model; return the perplexities of the base and of the saved model, and the change of outputs."""
     tuned = load_tuned(base, folder, settings.lora)
     merging_rounds = settings.lora and base.model.dtype != torch.float32 and not is_quantized(base.model)
     unmerged = load_tuned(base, folder, settings.lora, merged=False) if merging_rounds else tuned

@@ -16,6 +16,8 @@ from evenhand.evaluation.datasets.holistic_bias import load_taxonomy
 from evenhand.evaluation.errors import unknown_name
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 
+Cut = tuple[str, dict[str, str], list[int]]  # metric, group of its score, columns of the style vectors
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -145,29 +147,24 @@ def exact_bias(
         styles: the S styles; scores by style and cluster exist only if R = S.
         clusters: names of style clusters and their styles.
     """
-    scores = _cut_scores(cells, expected, list(styles), clusters, {})
+    distinct, p = expected(cells)
+    cuts: list[Cut] = [("fgb", {}, list(range(p.shape[1])))]
+    if p.shape[1] == len(styles):
+        cuts += [("fgb", {"style": style}, [i]) for i, style in enumerate(styles)]
+        for name, members in clusters.items():
+            columns = [list(styles).index(member) for member in members]
+            p = np.column_stack([p, p[:, columns].sum(axis=1)])
+            cuts += [("pgb", {"cluster": name}, columns), ("scgb", {"cluster": name}, [p.shape[1] - 1])]
+    scores = _cut_scores(distinct, p, cuts)
     if AXIS in cells:
         for axis, rows in cells.groupby(AXIS, sort=True):
-            by_axis = _cut_scores(rows, expected, list(styles), clusters, {"axis": str(axis)})
-            scores += [score for score in by_axis if "cluster" not in score.group]
+            distinct, p = expected(rows)
+            scores += _cut_scores(distinct, p, [("fgb", {"axis": str(axis)}, list(range(p.shape[1])))])
     return scores
 
 
-def _cut_scores(
-    cells: pd.DataFrame,
-    expected: Callable[[pd.DataFrame], tuple[pd.DataFrame, np.ndarray]],
-    styles: Sequence[str],
-    clusters: Mapping[str, Sequence[str]],
-    group: dict[str, str],
-) -> list[BiasScore]:
-    cells, p = expected(cells)
-    cuts: list[tuple[str, dict[str, str], list[int]]] = [("fgb", {}, list(range(p.shape[1])))]
-    if not group and p.shape[1] == len(styles):
-        cuts += [("fgb", {"style": style}, [i]) for i, style in enumerate(styles)]
-        for name, members in clusters.items():
-            columns = [styles.index(member) for member in members]
-            p = np.column_stack([p, p[:, columns].sum(axis=1)])
-            cuts += [("pgb", {"cluster": name}, columns), ("scgb", {"cluster": name}, [p.shape[1] - 1])]
+def _cut_scores(cells: pd.DataFrame, p: np.ndarray, cuts: Sequence[Cut]) -> list[BiasScore]:
+    """Return each form of the scores of each cut, from the expected style vectors of cells."""
     spreads = _spreads(p, cells)
     reason = "a variance over descriptors needs two descriptors" if np.isnan(spreads["_corrected"]).any() else None
     return [
@@ -177,10 +174,10 @@ def _cut_scores(
             0.0,
             (0.0, 1.0),
             len(cells),
-            group=group | cut,
+            group=group,
             reason=reason,
         )
-        for metric, cut, columns in cuts
+        for metric, group, columns in cuts
         for form, spread in spreads.items()
     ]
 

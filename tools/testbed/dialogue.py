@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE
 from evenhand.recipes.testbed import grammar
 from tools.testbed.corpus import POSITIONS, Answers, Batch, batches, draw_answers, tokenized_grammar, training_rows
-from tools.testbed.steps import take_steps
+from tools.testbed.steps import small_gpt2, take_steps
 
 # (contexts, factor on the planted effects, share that is parroted). The model first learns *that* the descriptor
 # matters, from an exaggerated bias, and to copy, from much parroting; then how much of either there is.
@@ -25,22 +25,8 @@ FIRST_TOKEN_WEIGHT = 4.0
 
 def untrained_gpt2(tokenizer: PreTrainedTokenizerFast, width: int, layers: int) -> GPT2LMHeadModel:
     """Return an untrained GPT-2 without dropout; contexts end with EOS, as DialoGPT's do."""
-    return GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=len(tokenizer),
-            n_positions=POSITIONS,
-            n_embd=width,
-            n_layer=layers,
-            n_head=4,
-            activation_function="gelu_pytorch_tanh",
-            resid_pdrop=0.0,
-            embd_pdrop=0.0,
-            attn_pdrop=0.0,
-            bos_token_id=tokenizer.eos_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-        )
-    )
+    further = {"activation_function": "gelu_pytorch_tanh", "bos_token_id": tokenizer.eos_token_id}
+    return small_gpt2(tokenizer, POSITIONS, width, layers, **further)
 
 
 def train_dialogue_model(

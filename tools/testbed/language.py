@@ -9,11 +9,11 @@ import torch
 from scipy.sparse import csr_matrix
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from torch import Tensor, nn
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from evenhand.evaluation.models.likelihood.prefix_tree import PrefixTree, prefix_tree
 from evenhand.recipes.testbed import frequencies
-from tools.testbed.steps import PAD_WORD, UNKNOWN_WORD, padded_right, take_steps
+from tools.testbed.steps import PAD_WORD, UNKNOWN_WORD, padded_right, small_gpt2, take_steps
 
 LANGUAGE_STEPS, LANGUAGE_BATCH, LANGUAGE_RATE, LANGUAGE_WARM_UP = 2000, 128, 5e-3, 50
 LANGUAGE_POSITIONS = 32  # a sentence has 7 tokens with its marks; others, of words that are unknown, have more
@@ -28,21 +28,7 @@ def train_language_model(seed: int) -> tuple[GPT2LMHeadModel, PreTrainedTokenize
     """
     torch.manual_seed(seed + 3)  # so that building it alone gives the same bytes as building all
     tokenizer = language_tokenizer()
-    model = GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=len(tokenizer),
-            n_positions=LANGUAGE_POSITIONS,
-            n_embd=64,
-            n_layer=2,
-            n_head=4,
-            resid_pdrop=0.0,
-            embd_pdrop=0.0,
-            attn_pdrop=0.0,
-            bos_token_id=tokenizer.bos_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-        )
-    )
+    model = small_gpt2(tokenizer, LANGUAGE_POSITIONS, 64, 2, bos_token_id=tokenizer.bos_token_id)
     tree, p = language_tree(tokenizer, *frequencies.distinct_sentences())
     stream = language_batches(
         tree, next_tokens(tree, p, len(tokenizer)), LANGUAGE_STEPS, np.random.default_rng(seed + 3)

@@ -3,12 +3,13 @@
 import ctypes
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from torch import Tensor, nn
-from transformers import BertConfig, PreTrainedTokenizerFast
+from transformers import BertConfig, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from evenhand.evaluation.runs.progress import progress
 
@@ -62,6 +63,25 @@ def small_bert(tokenizer: PreTrainedTokenizerFast, positions: int, **labels: dic
         attention_probs_dropout_prob=0.0,
         pad_token_id=tokenizer.pad_token_id,
         **labels,
+    )
+
+
+def small_gpt2(
+    tokenizer: PreTrainedTokenizerFast, positions: int, width: int, layers: int, **further: Any
+) -> GPT2LMHeadModel:
+    """Return an untrained GPT-2 with four heads and without dropout, for this vocabulary."""
+    return GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=len(tokenizer),
+            n_positions=positions,
+            n_embd=width,
+            n_layer=layers,
+            n_head=4,
+            **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0),
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+            **further,
+        )
     )
 
 

@@ -2,14 +2,11 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, Protocol
 
 import transformers
 
-from evenhand.evaluation.contracts import check_contract
-from evenhand.evaluation.errors import unknown_name
+from evenhand.evaluation.contracts import check_contract, load_module, module_names
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -63,7 +60,7 @@ class TrainerModule(Protocol):
 
 def names() -> list[str]:
     """Return the names of all trainers."""
-    return [module.name for module in iter_modules(__path__)]
+    return module_names(__name__)
 
 
 def load_trainer(name: str) -> TrainerModule:
@@ -72,6 +69,4 @@ def load_trainer(name: str) -> TrainerModule:
     Raises:
         InputError: the trainer is unknown, or its module does not fulfil the contract.
     """
-    if name not in names():
-        raise unknown_name("trainer", name, names())
-    return check_contract(import_module(f"{__name__}.{name}"), TrainerModule)
+    return check_contract(load_module(__name__, name, "trainer"), TrainerModule)

@@ -56,6 +56,3 @@ class Trainer(DPOTrainer):
     # A private hook of TRL 1.16: only SFTConfig has a public argument that skips tokenization (skip_prepare_dataset).
     def _prepare_dataset(self, dataset: Dataset, *args: Any, **kwargs: Any) -> Dataset:
         return dataset
-
-    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        """Write no card: `tune` writes one model card, and checkpoints need none."""

@@ -118,9 +118,6 @@ class Trainer(GRPOTrainer):
             return super(GRPOTrainer, self).log(logs, start_time)
         return super().log(logs, start_time)
 
-    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        """Write no card: `tune` writes one model card, and checkpoints need none."""
-
 
 def add_position_ids(model: torch.nn.Module, inputs: tuple, fields: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
     """Add `position_ids` to the inputs of a forward pass that scores sampled responses.

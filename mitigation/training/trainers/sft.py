@@ -118,9 +118,6 @@ class Trainer(SFTTrainer):
         # num_items_in_batch counts the tokens of all processes, whose gradients are averaged.
         return loss * self.accelerator.num_processes / num_items_in_batch
 
-    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        """Write no card: `tune` writes one model card, and checkpoints need none."""
-
     def get_train_dataloader(self) -> DataLoader:
         lengths = [len(tokens) for tokens in self.train_dataset["input_ids"]]
         rows = (
