@@ -50,8 +50,9 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
         rounds: the number of tunings, each of which starts from the result of the last.
 
     Raises:
-        InputError: see `check_trainable`, `check_single_gpu`, `trainer_arguments`, `lora_config` and `dry_run`; PEFT
-            cannot put the adapter onto the model; `model.base` is set.
+        InputError: the trainer does not support encoder-decoder models; the base has another control tag; `peft` is set
+            without `lora`; quantized weights would have to change; PEFT cannot put the adapter onto the model;
+            `model.base` is set; see also `check_single_gpu`, `trainer_arguments`, `lora_config` and `dry_run`.
     """
     if model.base is not None:
         raise InputError(
@@ -59,17 +60,8 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
             f"from it would be loaded on the named base; write {model.base} into its adapter_config.json, and leave "
             "model.base out."
         )
-    config, is_adapter_of_base = _load_base_config(model)
-    check_trainable(
-        model.name,
-        load_control_tag(model.name),
-        method.INFERENCE_TAG,
-        method.TRAINER,
-        settings,
-        encoder_decoder=bool(config.is_encoder_decoder),
-        quantized=model.quantization is not None or getattr(config, "quantization_config", None) is not None,
-        adapted=is_adapter_of_base or rounds > 1,
-    )
+    config, is_adapted = _load_base_config(model)
+    _check_trainable(model, config, method, settings, is_adapted or rounds > 1)
     device = resolve_device(model.device)
     has_device_map = model.device_map is not None or model.quantization is not None  # which is loaded by a device map
     check_single_gpu(device, has_device_map)
@@ -79,48 +71,37 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
     dry_run(method, settings, device)
 
 
-def check_trainable(
-    name: str,
-    tag_of_base: str,
-    tag: str,
-    trainer: str,
-    settings: TuningSettings,
-    *,
-    encoder_decoder: bool,
-    quantized: bool,
-    adapted: bool,
+def _check_trainable(
+    model: ModelSettings, config: PreTrainedConfig, method: TrainedMethod, settings: TuningSettings, is_adapted: bool
 ) -> None:
-    """Reject models that a trainer does not support, and contradictory settings.
+    """Raise InputError for a model that the method cannot tune, and for contradictory settings.
 
-    Args:
-        name: the model's name.
-        tag_of_base: the control tag that the model was tuned with; "" for none.
-        tag: the control tag of the tuned model; "" for none.
-        trainer: a module of `evenhand.mitigation.training.trainers`.
-        quantized: whether the model's weights are packed.
-        adapted: whether the model is an adapter on its base, or will be when it is tuned again.
-
-    Raises:
-        InputError: the trainer does not support encoder-decoder models; the base has another control tag; `peft` is set
-            without `lora`; quantized weights would have to change.
+    `is_adapted`: the model is an adapter on its base, or will be when it is tuned again.
     """
-    if encoder_decoder and not load_trainer(trainer).SUPPORTS_ENCODER_DECODER:
+    name, base_tag, tag, trainer = (
+        model.name,
+        load_control_tag(model.name),
+        method.INFERENCE_TAG,
+        method.TRAINER.upper(),
+    )
+    is_quantized = model.quantization is not None or getattr(config, "quantization_config", None) is not None
+    if config.is_encoder_decoder and not load_trainer(method.TRAINER).SUPPORTS_ENCODER_DECODER:
         raise InputError(
-            f"model: {name} is an encoder-decoder model, which TRL's {trainer.upper()} trainer does not support; give "
+            f"model: {name} is an encoder-decoder model, which TRL's {trainer} trainer does not support; give "
             "another method."
         )
-    if tag_of_base and tag_of_base != tag:
+    if base_tag and base_tag != tag:
         raise InputError(
-            f"model: {name} was tuned with the control tag {tag_of_base!r}, and the method uses {tag!r}; use the same "
+            f"model: {name} was tuned with the control tag {base_tag!r}, and the method uses {tag!r}; use the same "
             "method again, or tune the model's base."
         )
     if settings.peft and not settings.lora:
         raise InputError(
             f"training.peft: {settings.peft} needs training.lora, which is false; leave training.peft out."
         )
-    if quantized and not settings.lora:
+    if is_quantized and not settings.lora:
         raise InputError(f"training.lora: false; the weights of {name} are quantized and cannot be trained: use LoRA.")
-    if quantized and adapted:
+    if is_quantized and is_adapted:
         raise InputError(
             f"model.quantization: {name} is or becomes an adapter on a quantized base, into which it cannot be merged "
             "to be tuned again; use rounds 1, or no quantization."

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft.tuners.lora import LoraLayer
 from transformers import TrainerCallback, TrainerState
 
 from evenhand.evaluation.errors import InputError
@@ -33,7 +32,6 @@ from evenhand.mitigation.training.adapter import (
 from evenhand.mitigation.training.arguments import lora_config, trainer_arguments
 from evenhand.mitigation.training.callbacks import preserve_random_states
 from evenhand.mitigation.training.card import model_card
-from evenhand.mitigation.training.checks import check_trainable
 from evenhand.mitigation.training.data import PROMPT, TuningData, rows_sha256, shared_tag_words, token_ids
 from evenhand.mitigation.training.fit import (
     CHECKPOINTS,
@@ -49,7 +47,6 @@ from evenhand.mitigation.training.guards import (
     check_base_unchanged,
     check_outputs_changed,
     check_perplexity,
-    check_single_gpu,
     output_change,
     perplexity,
     weights_sha256,
@@ -105,6 +102,8 @@ def tune(
 ) -> TuningResult:
     """Tune a copy of `base` on a method's rows and write it to `output_dir`/adapter, atomically.
 
+    `evenhand.mitigation.training.checks.check_tuning` rejects unsuitable models and settings before the base is loaded.
+
     The folder contains the adapter's weights and config (or the whole model's, if `settings.lora` is false), the
     tokenizer, evenhand.json and a model card. `output_dir`/checkpoints contains checkpoints: after a kill, a call with
     the same arguments resumes from them and ends with the same weights. Several processes train together, each on its
@@ -124,7 +123,8 @@ def tune(
     """
     start, base_sha256 = time.monotonic(), weights_sha256(base.model)
     trainer_module, checkpoints = load_trainer(data.trainer), output_dir / CHECKPOINTS
-    _check(base, data, settings, report_to)
+    if report_to == "wandb" and processes.is_rank_zero():
+        _check_tracker()
     recorded = {**asdict(settings), "seed": seed}
     train, validation = (
         trainer_module.encode_rows(base, rows, settings, seed) for rows in (data.train, data.validation)
@@ -166,24 +166,12 @@ def tune(
     return result
 
 
-def _check(base: DialogueModel, data: TuningData, settings: TuningSettings, report_to: str) -> None:
-    """Raise InputError if the base cannot be tuned, or the W&B run is missing."""
-    check_trainable(
-        base.name,
-        base.control_tag,
-        data.control_tag,
-        data.trainer,
-        settings,
-        encoder_decoder=base.kind == "encoder_decoder",
-        quantized=is_quantized(base.model),
-        adapted=any(isinstance(module, LoraLayer) for module in base.model.modules()),
-    )
-    check_single_gpu(base.model.device, bool(getattr(base.model, "hf_device_map", None)))
-    if report_to == "wandb" and processes.is_rank_zero():
-        import wandb
+def _check_tracker() -> None:
+    """Raise InputError without an active W&B run: the trainer would start one and ask the user for an account."""
+    import wandb
 
-        if wandb.run is None:  # the trainer would start a run and ask the user for an account
-            raise InputError("report_to: wandb needs an active W&B run; start a run before tuning, or give none.")
+    if wandb.run is None:
+        raise InputError("report_to: wandb needs an active W&B run; start a run before tuning, or give none.")
 
 
 def _verify_saved_model(

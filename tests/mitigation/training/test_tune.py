@@ -388,11 +388,6 @@ def test_a_tuning_that_only_made_it_worse_is_not_handed_out(tmp_path, whole):
     assert not (tmp_path / "adapter").exists()
 
 
-def test_a_base_with_another_control_tag_is_rejected(tmp_path):
-    with pytest.raises(InputError, match="^model: tiny .* ' bias', .* ' no_bias'"):
-        tuned(tmp_path, base=replace(tiny_base(), control_tag=" bias"))
-
-
 def test_wandb_without_a_run_is_refused_before_it_asks_for_an_account(tmp_path):
     with pytest.raises(InputError, match="^report_to: wandb"):
         tuned(tmp_path, report_to="wandb")

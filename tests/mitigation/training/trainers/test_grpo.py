@@ -17,7 +17,7 @@ from evenhand.mitigation.training.guards import weights_sha256
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import grpo
 from evenhand.mitigation.training.tune import tune
-from tests.mitigation.training.trainers.test_preference import Interrupt, contexts, tiny_encoder_decoder
+from tests.mitigation.training.trainers.test_preference import Interrupt, contexts
 from tests.mitigation.training.trainers.test_preference import tiny_base as shorter_base
 
 QUICK = TuningSettings(
@@ -125,7 +125,6 @@ def test_a_batch_is_so_many_contexts_times_so_many_responses():
     [
         (tiny_base, replace(QUICK, lora=False), "^lora: false"),
         (shorter_base, QUICK, "40 tokens has 45, .* tiny has 32"),
-        (tiny_encoder_decoder, QUICK, "encoder-decoder .* GRPO"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(tmp_path, base, settings, message):

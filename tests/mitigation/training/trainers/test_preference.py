@@ -197,8 +197,3 @@ def test_an_encoder_decoder_model_learns_by_sft(tmp_path, lora):
     if not lora:
         model = replace(base, model=AutoModelForSeq2SeqLM.from_pretrained(str(result.path)).eval())
         assert perplexity(model, said[:20], [GOOD] * 20) < before / 2
-
-
-def test_an_encoder_decoder_model_is_refused_by_the_preference_trainers(tmp_path):
-    with pytest.raises(InputError, match="encoder-decoder .* KTO"):
-        tuned("kto", tmp_path, base=tiny_encoder_decoder())
