@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.measuring import parse_options, peak_memory, timed
+from benchmarks.measuring import DESCRIPTORS, TEMPLATES, make_prompts, parse_options, peak_memory, timed
 from evenhand.evaluation.families.generation_bias.changes.style_changes import (
     descriptor_styles,
     moved_descriptors,
@@ -28,7 +28,7 @@ from evenhand.evaluation.families.generation_bias.collect.rows import read_style
 from evenhand.evaluation.families.generation_bias.costs.relevance import cell_codes
 from evenhand.evaluation.families.generation_bias.costs.style_drift import style_drift
 from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias, generation_bias
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.rows import blocks, copy_rows
 from evenhand.evaluation.runs.parts import Parts
 from evenhand.evaluation.runs.tables import write_table
@@ -38,23 +38,14 @@ from evenhand.mitigation.labelling.projection import bias_values
 from evenhand.mitigation.labelling.threshold_plan import threshold_plan
 from evenhand.recipes.responses import write_responses
 
-TEMPLATES, DESCRIPTORS, AXES, CLUSTERS, ROWS_OF_A_PART = 26, 200, 13, 6, 8192
+CLUSTERS, ROWS_OF_A_PART = 6, 8192
 
 
 def make(folder: Path, n: int, styles: int) -> None:
     """Write prompts, responses, and style vectors in parts."""
-    rng = np.random.default_rng(0)
-    cell = np.arange(n) % (TEMPLATES * DESCRIPTORS)
-    of_template, of_descriptor = cell // DESCRIPTORS, cell % DESCRIPTORS
-    prompts = {
-        PROMPT_ID: [f"{row:016x}" for row in range(n)],
-        TEXT: [f"I'm descriptor {d}, a person." for d in of_descriptor],
-        PERSONA: "",
-        TEMPLATE: [f"template {t}" for t in of_template],
-        DESCRIPTOR: [f"descriptor {d}" for d in of_descriptor],
-        AXIS: [f"axis {d % AXES}" for d in of_descriptor],
-    }
-    write_table(folder / "prompts.parquet", pd.DataFrame(prompts))
+    rng, of_descriptor = np.random.default_rng(0), np.arange(n) % DESCRIPTORS
+    prompts = make_prompts([f"I'm descriptor {d}, a person." for d in of_descriptor])
+    write_table(folder / "prompts.parquet", prompts)
     responses = [f"This is the response to prompt number {row}." for row in range(n)]
     write_table(folder / "responses.parquet", pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses}))
     effects = rng.random((DESCRIPTORS, styles)) * 0.05

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, GPT2Tokenizer
 
-from benchmarks.measuring import HAS_BFLOAT16, NO_BFLOAT16, SHARED, parse_options, peak_memory, timed
+from benchmarks.measuring import NO_BFLOAT16, SHARED, has_bfloat16, parse_options, peak_memory, timed
 from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.datasets.prompts import sample_descriptors
 from evenhand.evaluation.models.likelihood.causal import EncodedSentences, encode_sentences, sequence_log_likelihoods
@@ -91,11 +91,11 @@ def in_bfloat16(model: DialogueModel, encoded: EncodedSentences, exact: np.ndarr
     half = DialogueModel(
         copy.deepcopy(model.model).to(torch.bfloat16), model.tokenizer, "dialogue", model.name, "random"
     )
-    if not HAS_BFLOAT16:
+    if not has_bfloat16():
         print(f"  bfloat16: {NO_BFLOAT16}")
         encoded, exact = EncodedSentences(encoded.ids[:FEW], encoded.begin, encoded.start), exact[:FEW]
     taken, rounded = timed(by_tree, half, encoded)
-    if HAS_BFLOAT16:
+    if has_bfloat16():
         print(f"  bfloat16 {taken:4.1f} s of CPU   {seconds / taken:.1f} × as fast as float32")
     difference = rounded - exact
     print(

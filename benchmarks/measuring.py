@@ -7,10 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"  # data sets and tokenizers that are not shipped
-HAS_BFLOAT16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+TEMPLATES, DESCRIPTORS, AXES = 26, 200, 13  # of `make_prompts`
 NO_BFLOAT16 = "this processor has none and only imitates it, slowly; its speed is not measured"
 
 
@@ -38,6 +41,24 @@ def make_parser(doc: str, **options: Any) -> argparse.ArgumentParser:
 def parse_options(doc: str, **options: Any) -> argparse.Namespace:
     """Return the options of the command line; see `make_parser`."""
     return make_parser(doc, **options).parse_args()
+
+
+def make_prompts(texts: list[str]) -> pd.DataFrame:
+    """Return prompts with these texts over TEMPLATES × DESCRIPTORS cells."""
+    cell = np.arange(len(texts)) % (TEMPLATES * DESCRIPTORS)
+    columns = {
+        TEMPLATE: [f"template {t}" for t in cell // DESCRIPTORS],
+        DESCRIPTOR: [f"descriptor {d}" for d in cell % DESCRIPTORS],
+        AXIS: [f"axis {d % AXES}" for d in cell % DESCRIPTORS],
+    }
+    return pd.DataFrame({PROMPT_ID: [f"{row:016x}" for row in range(len(texts))], TEXT: texts, PERSONA: "", **columns})
+
+
+def has_bfloat16() -> bool:
+    """Return whether the processor computes in bfloat16."""
+    import torch  # whose memory would count in benchmarks that do not need it
+
+    return torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 def peak_memory() -> float:

@@ -24,7 +24,7 @@ import pandas as pd
 import torch
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
-from benchmarks.measuring import HAS_BFLOAT16, NO_BFLOAT16, SHARED, parse_options, timed
+from benchmarks.measuring import NO_BFLOAT16, SHARED, has_bfloat16, parse_options, timed
 from evenhand.evaluation.datasets.sentence_pairs import read_pairs, resolve_pairs_file
 from evenhand.evaluation.families.sentence_pairs.rows import find_shared_positions, jensen_shannon_distance
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities
@@ -161,14 +161,14 @@ def report(vocabulary: int, tokenizer: BertTokenizer, pairs: pd.DataFrame, round
     print(
         f"  encoder: {median(encoder):.0%} of the time, at {median(shares):.0%} of the peak {peak() / 1e9:.0f} GFLOP/s"
     )
-    in_bfloat16(model, scored if HAS_BFLOAT16 else few, median(taken["ours"]), rounds)
+    in_bfloat16(model, scored if has_bfloat16() else few, median(taken["ours"]), rounds)
 
 
 def in_bfloat16(model: MaskedModel, scored: Sentences, seconds: float, rounds: int) -> None:
     """Print what bfloat16 gains, where the processor has it, and what it does to the scores."""
     exact = ours(model, *scored)
     half = MaskedModel(model.model.to(torch.bfloat16), model.tokenizer, model.name, "random")
-    if HAS_BFLOAT16:
+    if has_bfloat16():
         taken, rounded = min((timed(ours, half, *scored) for _ in range(rounds)), key=lambda one: one[0])
         print(f"  bfloat16             {taken:7.1f} s   {seconds / taken:.2f} × as fast as float32")
     else:

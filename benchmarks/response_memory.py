@@ -17,35 +17,18 @@ import pandas as pd
 import torch
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
 
-from benchmarks.measuring import parse_options, peak_memory, timed
+from benchmarks.measuring import make_prompts, parse_options, peak_memory, timed
 from evenhand.evaluation.families.generation_bias.collect.classification import classify_in_parts, clean_responses
 from evenhand.evaluation.families.generation_bias.collect.responses import likelihoods_of_responses, respond
 from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run, style_tables
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.styles import StyleClassifier
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.results import DESCRIPTOR, PROMPT_ID, RESPONSE
 from evenhand.evaluation.rows import blocks
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.recipes.testbed import DIALOGUE_MODEL
-
-TEMPLATES, DESCRIPTORS = 26, 200
-
-
-def build_prompts(n: int, words: list[str], rng: np.random.Generator) -> pd.DataFrame:
-    """Return n different prompts of ten words over TEMPLATES × DESCRIPTORS cells."""
-    cell = np.arange(n) % (TEMPLATES * DESCRIPTORS)
-    return pd.DataFrame(
-        {
-            PROMPT_ID: [f"prompt-{row}" for row in range(n)],
-            TEXT: texts(n, 10, words, rng),
-            PERSONA: "",
-            TEMPLATE: [f"template {i}" for i in cell // DESCRIPTORS],
-            DESCRIPTOR: [f"descriptor {i}" for i in cell % DESCRIPTORS],
-            AXIS: "one",
-        }
-    )
 
 
 def texts(n: int, length: int, words: list[str], rng: np.random.Generator) -> list[str]:
@@ -69,7 +52,8 @@ def main() -> None:
     network = BertForSequenceClassification(BertConfig(**sizes, vocab_size=size, num_labels=given.styles)).eval()
     labels = tuple(f"style {i}" for i in range(given.styles))
     classifier = StyleClassifier(network, model.tokenizer, labels, "", "random", "0")
-    prompts, responses = build_prompts(given.responses, words, rng), texts(given.responses, given.words, words, rng)
+    prompts = make_prompts(texts(given.responses, 10, words, rng))
+    responses = texts(given.responses, given.words, words, rng)
 
     def report(stage: str, work: Callable[[], object]) -> None:
         seconds, _ = timed(work)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from datasets import Dataset
 
 from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.errors import InputError
@@ -32,7 +31,7 @@ from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 from evenhand.mitigation.labelling.page import THRESHOLD
-from evenhand.mitigation.methods import RewardFunction, TrainedMethod, load_trained_method
+from evenhand.mitigation.methods import RewardFunction, load_trained_method
 from evenhand.mitigation.training.callbacks import BiasCallback
 from evenhand.mitigation.training.checks import check_tuning
 from evenhand.mitigation.training.data import TuningData, hold_out
@@ -72,11 +71,19 @@ def tune(settings: TuneSettings) -> None:
         columns = {RESPONSE: responses.responses, STYLE_VECTOR: list(responses.vectors[:])}
         labelled = responses.prompts.assign(**columns).merge(labels, on=PROMPT_ID, validate="one_to_one")
         rows = method.rows(labelled, partial(render_contexts, base), settings.seed)
-        parts = hold_out(rows, training.validation_fraction, settings.seed, training.max_rows)
+        train_rows, validation_rows = hold_out(rows, training.validation_fraction, settings.seed, training.max_rows)
         rewards: Sequence[RewardFunction] = ()
         if method.rewards is not None:
             rewards = method.rewards(base, _first_classifier(config), training.relevance_weight)
-        data = _tuning_data(settings, method, parts, rewards)
+        data = TuningData(
+            method=settings.method,
+            train=train_rows,
+            validation=validation_rows,
+            trainer=method.TRAINER,
+            control_tag=method.INFERENCE_TAG,
+            tags=method.TAGS,
+            rewards=rewards,
+        )
         callbacks = []
         if settings.measure_every and processes.shards_model():
             log.warning("tune: measure_every is ignored because the model is sharded over processes")
@@ -96,7 +103,9 @@ def tune(settings: TuneSettings) -> None:
                 run_name=settings.group,
                 card=json.loads((settings.labels / THRESHOLD).read_text(encoding="utf-8")),
             )
-        processes.on_rank_zero(lambda: write_json(run.folder / CURVES, _curves(result)))
+        bias = result.measured.get(BIAS_NAME, ())
+        curves = {"train_loss": result.train_losses, "validation_loss": result.validation_losses, "bias": bias}
+        processes.on_rank_zero(lambda: write_json(run.folder / CURVES, curves))
         run.facts |= _facts(result)
         run.tracker.log_artifact("adapter", "model", run.folder / ADAPTER_FOLDER)
 
@@ -139,14 +148,6 @@ def _first_classifier(config: MeasureConfig) -> StyleClassifier:
     return load_style_classifier(replace(first, name=config.resolve_name(first.name, "style_classifier")))
 
 
-def _tuning_data(
-    settings: TuneSettings, method: TrainedMethod, rows: tuple[Dataset, Dataset], rewards: Sequence[RewardFunction]
-) -> TuningData:
-    train, validation = rows
-    fields_of_method = {"trainer": method.TRAINER, "control_tag": method.INFERENCE_TAG, "tags": method.TAGS}
-    return TuningData(method=settings.method, train=train, validation=validation, rewards=rewards, **fields_of_method)
-
-
 def _neutral_dialogue(config: MeasureConfig) -> tuple[list[str], list[str]] | None:
     """Return the prompts and the responses of the neutral dialogue; None if no file is configured."""
     path = neutral_dialogue(config)
@@ -154,14 +155,6 @@ def _neutral_dialogue(config: MeasureConfig) -> tuple[list[str], list[str]] | No
         return None
     pairs = load_neutral_dialogue(path)
     return pairs[TEXT].tolist(), pairs[RESPONSE].tolist()
-
-
-def _curves(result: TuningResult) -> dict[str, object]:
-    return {
-        "train_loss": result.train_losses,
-        "validation_loss": result.validation_losses,
-        "bias": result.measured.get(BIAS_NAME, ()),
-    }
 
 
 def _facts(result: TuningResult) -> dict[str, object]:
@@ -172,8 +165,5 @@ def _facts(result: TuningResult) -> dict[str, object]:
         "best_step": result.best_step,
         "stopped_early": result.stopped_early,
         "perplexity": result.perplexity,
-        "outputs_changed": {
-            "greedy_share": result.change.greedy_share,
-            "max_logit_change": result.change.max_logit_change,
-        },
+        "outputs_changed": {name: getattr(result.change, name) for name in ("greedy_share", "max_logit_change")},
     }

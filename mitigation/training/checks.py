@@ -78,12 +78,8 @@ def _check_trainable(
 
     `is_adapted`: the model is an adapter on its base, or will be when it is tuned again.
     """
-    name, base_tag, tag, trainer = (
-        model.name,
-        load_control_tag(model.name),
-        method.INFERENCE_TAG,
-        method.TRAINER.upper(),
-    )
+    name, trainer = model.name, method.TRAINER.upper()
+    base_tag, tag = load_control_tag(name), method.INFERENCE_TAG
     is_quantized = model.quantization is not None or getattr(config, "quantization_config", None) is not None
     if config.is_encoder_decoder and not load_trainer(method.TRAINER).SUPPORTS_ENCODER_DECODER:
         raise InputError(
