@@ -40,6 +40,7 @@ from evenhand.evaluation.families.generation_bias.costs.scores import (
 )
 from evenhand.evaluation.families.generation_bias.effects.table import effects
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
+from evenhand.evaluation.families.generation_bias.scale import scale_scores
 from evenhand.evaluation.families.generation_bias.settings import (
     FIRST,
     OFFENSIVE,
@@ -116,6 +117,7 @@ def _bias_scores(
             seed=config.seed,
             signature=signature,
         )
+        scores += scale_scores(measured.styled(), signature)
         if config.settings.permutations:
             permuted = {"permutations": config.settings.permutations, "seed": config.seed}
             run.table(EFFECTS, lambda: effects(measured.styled(), clusters, **permuted))

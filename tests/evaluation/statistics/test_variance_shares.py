@@ -1,0 +1,66 @@
+"""Shares of variance: hand-derived values, invariances, coverage of the intervals, and undefined designs."""
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.coverage import Design, draw, means
+from evenhand.evaluation.statistics.cells import arrange_cells
+from evenhand.evaluation.statistics.variance_shares import SOURCES, variance_parts
+
+TEMPLATE, DESCRIPTOR = (np.array(list(map(int, codes))) for codes in ("00001111", "00110011"))
+
+
+def values(parts):
+    return [parts.template.value, parts.descriptor.value, parts.interaction.value, parts.chance]
+
+
+def test_two_templates_two_descriptors_two_responses_by_hand():
+    """Cell means 1, 3 | 7, 5, each of m ± 1: the variance within a cell is 2, that of a cell's mean 1.
+
+    Template means 2 and 6: variance 8, less the noise 1/2. Descriptor means 4 and 4: 0 − 1/2. Within the templates the
+    variances are 2 and 2, less 1: FGB* = 1, so the interaction is 1 − (−1/2).
+    """
+    x = np.array([0.0, 2, 2, 4, 6, 8, 4, 6])[:, None]
+    parts = variance_parts(arrange_cells(x, TEMPLATE, DESCRIPTOR))
+    assert values(parts) == pytest.approx([7.5, -0.5, 1.5, 2.0])
+    assert [share.value for share in parts.shares().values()] == pytest.approx(np.array([7.5, -0.5, 1.5, 2.0]) / 10.5)
+
+
+def test_shares_do_not_depend_on_origin_and_scale_and_chance_is_0_without_noise():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(8, 3))
+    shares, moved = (variance_parts(arrange_cells(rows, TEMPLATE, DESCRIPTOR)).shares() for rows in (x, 5 + 3 * x))
+    assert [s.value for s in shares.values()] == pytest.approx([s.value for s in moved.values()])
+    noiseless = variance_parts(arrange_cells(x[::2].repeat(2, axis=0), TEMPLATE, DESCRIPTOR)).shares()
+    assert noiseless["chance"].value == 0 and noiseless["chance"].interval is None
+    assert sum(share.value for share in noiseless.values()) == pytest.approx(1)
+
+
+def test_one_response_or_one_template_leave_the_shares_undefined_with_a_reason():
+    single = variance_parts(arrange_cells(np.eye(4), *np.indices((2, 2)).reshape(2, -1))).shares()
+    one = variance_parts(arrange_cells(np.eye(8), 0 * TEMPLATE, DESCRIPTOR)).shares()
+    assert tuple(single) == tuple(one) == SOURCES
+    for shares, reason in ((single, "two responses"), (one, "one template")):
+        assert all(math.isnan(share.value) and reason in share.reason for share in shares.values())
+
+
+@pytest.mark.parametrize("per_cell", [2, "2 to 6"])
+def test_intervals_contain_the_true_shares_in_about_95_percent_of_simulations(per_cell):
+    rng = np.random.default_rng(1)
+    design = Design(12, 6, per_cell, "large", "one-hot")
+    p, _ = means(design, rng)
+    descriptor = p.mean(axis=1).var(axis=0, ddof=1).sum()
+    truth = np.array([p.mean(axis=0).var(axis=0, ddof=1).sum(), descriptor, p.var(axis=0, ddof=1).sum(axis=1).mean()])
+    truth = np.append(truth, (1 - (p**2).sum(axis=2)).mean())
+    truth[2] -= descriptor
+    found = []
+    for _ in range(150):
+        count = rng.integers(2, 7, 72) if per_cell == "2 to 6" else np.full(72, 2)
+        cell = np.repeat(np.arange(72), count)
+        found.append(variance_parts(arrange_cells(draw(p, cell, True, rng), cell % 6, cell // 6)))
+    assert np.mean([values(parts) for parts in found], axis=0) == pytest.approx(truth, abs=0.006)
+    intervals = np.array([[share.interval for share in parts.shares().values()] for parts in found])
+    covered = (intervals[:, :, 0] <= truth / truth.sum()) & (truth / truth.sum() <= intervals[:, :, 1])
+    assert (covered.mean(axis=0) > 0.9).all()
