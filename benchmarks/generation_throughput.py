@@ -81,7 +81,7 @@ def continuous(model: DialogueModel, contexts: Sequence[str], batch_size: int) -
     return model.tokenizer.batch_decode(generated, skip_special_tokens=True)
 
 
-def row_decoding(model: DialogueModel, contexts: Sequence[str], batch_size: int) -> list[str]:
+def responses_by_row(model: DialogueModel, contexts: Sequence[str], batch_size: int) -> list[str]:
     """Return responses by `generate_responses`."""
     responses = [""] * len(contexts)
     seeds = [prompt_seed(str(row), 0) for row in range(len(contexts))]
@@ -91,7 +91,7 @@ def row_decoding(model: DialogueModel, contexts: Sequence[str], batch_size: int)
     return responses
 
 
-METHODS = (padded, static, continuous, row_decoding)
+METHODS = (padded, static, continuous, responses_by_row)
 
 
 def load_gguf(file: Path) -> DialogueModel:
@@ -143,10 +143,10 @@ def main() -> None:
     for column, unit in enumerate(("responses/s", "responses per CPU second")):
         for name, runs in rates.items():
             values = sorted(run[column] for run in runs)
-            ratios = sorted(b[column] / a[column] for a, b in zip(runs, rates["row_decoding"], strict=True))
+            ratios = sorted(b[column] / a[column] for a, b in zip(runs, rates["responses_by_row"], strict=True))
             print(
-                f"{name:>12} {unit}: median {median(values):.3g}, from {values[0]:.3g} to {values[-1]:.3g}; "
-                f"row_decoding is {median(ratios):.2f} times as fast (least {ratios[0]:.2f})"
+                f"{name:>16} {unit}: median {median(values):.3g}, from {values[0]:.3g} to {values[-1]:.3g}; "
+                f"responses_by_row is {median(ratios):.2f} times as fast (least {ratios[0]:.2f})"
             )
     print("mean words of a response: " + ", ".join(f"{name} {runs[0][2]:.2f}" for name, runs in rates.items()))
 

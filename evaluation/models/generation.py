@@ -1,19 +1,19 @@
 """Responses of a dialogue model to contexts, independent of the batch size and of the order of the contexts.
 
 Each prompt has a separate stream of random numbers, keyed by its seed, with one number per token. The order of contexts
-is fixed, so a resumed run, or one process of several, computes only its unfinished rows. The decoding loop is in
-`row_decoding`, the batch sizes are in `batches`.
+is fixed, so a resumed run, or one process of several, computes only its unfinished rows.
 """
 
 import hashlib
+import logging
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 import numpy as np
 import torch
-from transformers import LogitsProcessorList, StoppingCriteriaList
-from transformers.generation.stopping_criteria import StopStringCriteria
+from transformers import DynamicCache, LogitsProcessorList, StoppingCriteriaList
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+from transformers.generation import StopStringCriteria
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import (
@@ -29,7 +29,7 @@ from evenhand.evaluation.models.contexts import decode_responses, encode_context
 from evenhand.evaluation.models.decoding import ROW_ARGUMENTS, SCORE_ARGUMENTS, check_token_ids
 from evenhand.evaluation.models.input_lengths import check_input_lengths
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.row_decoding import RefuseNaN, ResponseNGramBlock, decode_rows, supports_joining
+from evenhand.evaluation.models.logits_processors import RefuseNaN, ResponseNGramBlock, sample_rows
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 
@@ -76,7 +76,7 @@ def generate_responses(
     samples = bool(decoding.get("do_sample"))
     keys = ((distinct[context], seed if samples else 0) for context, seed in zip(contexts, seeds, strict=True))
     rows = group_rows(keys)
-    # Sorted by length, batches need no padding; sorted by token ids, contexts with a common prefix are neighbours.
+    # Sorted by length, batches need little padding.
     jobs = sorted(rows, key=lambda job: (len(encoded[job[0]]), encoded[job[0]], job[1]), reverse=True)
     return _generate_batches(dialogue_model, encoded, jobs, rows, dict(decoding), batch_size, shard)
 
@@ -87,8 +87,22 @@ def _batching_limits(dialogue_model: DialogueModel, decoding: Mapping[str, Any],
     if (decoding.get("num_beams") or 1) > 1:
         # Sampling within a beam search draws from one random stream for the whole batch, so a batch has one row.
         return 1 if decoding.get("do_sample") else batch_size, False
-    mixes_lengths = names <= SCORE_ARGUMENTS and supports_joining(dialogue_model.model)
+    mixes_lengths = names <= SCORE_ARGUMENTS and _supports_padding(dialogue_model.model)
     return batch_size if names <= ROW_ARGUMENTS else 1, mixes_lengths
+
+
+def _supports_padding(model: Any) -> bool:
+    """Return whether padding before a context cannot change the response: attention layers only, no encoder."""
+    if model.config.is_encoder_decoder:
+        return False
+    return all(
+        type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in DynamicCache(config=model.config).layers
+    )
+
+
+def _is_relevant(record: logging.LogRecord) -> bool:
+    """Return False for a warning of models that miss the mask which `generate` drops if no row is padded."""
+    return "recommend passing in an `attention_mask`" not in record.getMessage()
 
 
 def _generate_batches(
@@ -104,20 +118,19 @@ def _generate_batches(
     model, new_tokens, beams = dialogue_model.model, decoding["max_new_tokens"], decoding.get("num_beams") or 1
     max_rows, mixes_lengths = _batching_limits(dialogue_model, decoding, batch_size)
     memory = memory_budget(model.device)
+    logging.getLogger("transformers.modeling_utils").addFilter(_is_relevant)
 
     def length(job: tuple[int, int]) -> int:
         return len(encoded[job[0]])
 
     def max_jobs(job: tuple[int, int]) -> int:
-        # While a context's keys and values are copied into the batch's cache, two copies exist.
-        row_bytes = cache_bytes(model, 2 * length(job) + new_tokens) + logits_bytes(model, 1)
+        row_bytes = cache_bytes(model, length(job) + new_tokens) + logits_bytes(model, 1)
         row_bytes += activations_bytes(model, length(job))
         return max(1, min(max_rows, memory // (beams * row_bytes)))
 
     def generate(batch: Sequence[tuple[int, int]]) -> list[str | None]:
-        ascending = batch[::-1]
-        contexts, seeds = [encoded[context] for context, _ in ascending], [seed for _, seed in ascending]
-        return _generate_batch(dialogue_model, contexts, seeds, decoding)[::-1]
+        contexts, seeds = [encoded[context] for context, _ in batch], [seed for _, seed in batch]
+        return _generate_batch(dialogue_model, contexts, seeds, decoding)
 
     batches = run_batches(
         jobs,
@@ -134,27 +147,26 @@ def _generate_batches(
 def _generate_batch(
     dialogue_model: DialogueModel, contexts: Sequence[list[int]], seeds: Sequence[int], arguments: dict[str, Any]
 ) -> list[str | None]:
-    """Return the responses to a batch of contexts in ascending order of length, with one seed for each."""
+    """Return the responses to a batch of contexts, with one seed for each."""
     model, tokenizer = dialogue_model.model, dialogue_model.tokenizer
-    shortest, *longer = (torch.tensor(list(group)).to(model.device) for _, group in groupby(contexts, key=len))
-    start = 0 if dialogue_model.kind == "encoder_decoder" else shortest.shape[1]
+    inputs = tokenizer.pad({"input_ids": contexts}, return_tensors="pt")
+    inputs = {name: inputs[name].to(model.device) for name in ("input_ids", "attention_mask")}
+    start = 0 if dialogue_model.kind == "encoder_decoder" else inputs["input_ids"].shape[1]
     processors = LogitsProcessorList([RefuseNaN()])
-    arguments = {"logits_processor": processors, "stopping_criteria": StoppingCriteriaList(), **arguments}
+    arguments = {"logits_processor": processors, **arguments}
+    if strings := arguments.pop("stop_strings", None):  # with a `custom_generate`, `generate` ignores its tokenizer
+        arguments["stopping_criteria"] = StoppingCriteriaList([StopStringCriteria(tokenizer, strings)])
     if size := arguments.pop("no_repeat_ngram_size", None):
         processors.append(ResponseNGramBlock(size, start))
-    if strings := arguments.pop("stop_strings", None):
-        arguments["stopping_criteria"].append(StopStringCriteria(tokenizer, strings))
-    uses_row_decoding = (arguments.get("num_beams") or 1) == 1
-    if uses_row_decoding:
-        uniforms = None
-        if arguments.get("do_sample"):
-            uniforms = torch.from_numpy(_uniforms(seeds, arguments["max_new_tokens"])).to(model.device)
-        arguments |= {"custom_generate": decode_rows, "uniforms": uniforms, "longer": longer}
-    with torch.random.fork_rng(enabled=not uses_row_decoding):
-        if not uses_row_decoding:
+    samples, is_beam_search = bool(arguments.get("do_sample")), (arguments.get("num_beams") or 1) > 1
+    if samples and not is_beam_search:
+        uniforms = torch.from_numpy(_uniforms(seeds, arguments["max_new_tokens"])).to(model.device)
+        arguments |= {"custom_generate": sample_rows, "uniforms": uniforms}
+    with torch.random.fork_rng(enabled=is_beam_search):
+        if is_beam_search:
             torch.manual_seed(seeds[0] % 2**63)  # for sampling within a beam search, where a batch has one row
-        output = model.generate(inputs=shortest, attention_mask=torch.ones_like(shortest), **arguments)
-    return decode_responses(dialogue_model, contexts, (output if uses_row_decoding else output[:, start:]).tolist())
+        output = model.generate(**inputs, **arguments)
+    return decode_responses(dialogue_model, contexts, output[:, start:].tolist())
 
 
 def _uniforms(seeds: Sequence[int], count: int) -> np.ndarray:

@@ -27,7 +27,7 @@ from evenhand.evaluation.models.batches import (
 )
 from evenhand.evaluation.models.input_lengths import check_input_lengths
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.row_decoding import RefuseNaN
+from evenhand.evaluation.models.logits_processors import RefuseNaN
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 # Paper 004, §4.1.

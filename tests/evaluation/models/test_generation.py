@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models import batches, generation, row_decoding
+from evenhand.evaluation.models import batches, generation, logits_processors
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
@@ -198,30 +198,8 @@ def test_identical_rows_are_computed_once(gpt2, monkeypatch):
     assert len(seen) == 2 and greedy[:4] == greedy[:1] * 4
 
 
-def test_common_prefixes_are_computed_once(gpt2):
-    n_tokens = []
-    handle = gpt2.model.register_forward_pre_hook(
-        lambda module, args, kwargs: n_tokens.append(kwargs["input_ids"].numel()), with_kwargs=True
-    )
-    try:
-        # 100 contexts: 40 words in common, then one of ten words, then the EOS.
-        contexts = [f"{'a ' * 40}{WORDS[3 + i % 10]} <eos>" for i in range(100)]
-        list(generate_responses(gpt2, contexts, list(range(100)), decoding("sample", max_new_tokens=1)))
-    finally:
-        handle.remove()
-    assert n_tokens == [40, 20]
-
-
-def test_prefill_stages_have_the_lowest_cost():
-    # Four rows of 200 tokens that differ from the previous row at 0 (always for the first row), 150, 199 and 200 (equal
-    # rows). One stage costs 3·200 + 100 for 3 distinct rows. Stages to 150 and 200 cost 1·150 + 3·50 + 2·100 = 500, the
-    # minimum; a further stage to 199 would cost 150 + 2·49 + 3·1 + 3·100.
-    assert row_decoding._prefill_stages(np.array([0, 150, 199, 200]), 200) == [150, 200]
-    assert row_decoding._prefill_stages(np.array([0, 0, 0]), 5) == [5]
-
-
-def test_longer_contexts_join_a_running_batch(gpt2):
-    """Ten contexts of ten lengths need fewer calls in one batch than alone, and have the same responses."""
+def test_contexts_of_several_lengths_share_a_batch(gpt2):
+    """Ten contexts of ten lengths need one batch, or ten alone, and have the same responses."""
     contexts = [f"{'a ' * length}<eos>" for length in range(1, 11)]
     calls = []
     handle = gpt2.model.register_forward_pre_hook(lambda *args: calls.append(1))
@@ -234,12 +212,11 @@ def test_longer_contexts_join_a_running_batch(gpt2):
     finally:
         handle.remove()
     assert together == alone
-    # Alone, each row needs a call for its context and 9 more; together, 10 for contexts and 18 at lengths 2 to 19.
-    assert len(calls) == 100 and mixed == 10 + 18
+    assert mixed == 10 and len(calls) == 100  # a call for each new token
 
 
 def test_n_grams_of_the_response_are_blocked_and_n_grams_of_the_context_are_not(gpt2):
-    block = row_decoding.ResponseNGramBlock(2, start=3)
+    block = logits_processors.ResponseNGramBlock(2, start=3)
     scores = torch.zeros(1, len(WORDS))
     # The context has the pair (3, 4); the response 5 6 7 5 has (5, 6): after the last 5, 6 is forbidden and 4 is not.
     blocked = block(torch.tensor([[3, 4, 3, 5, 6, 7, 5]]), scores.clone())
@@ -284,7 +261,7 @@ def test_a_token_of_probability_zero_is_never_drawn():
     scores = torch.full((3, 5), -torch.inf)
     scores[:, 1:3] = 0.0
     uniforms = torch.tensor([0.0, 0.49999, 1 - 2**-24])
-    assert row_decoding._sample_tokens(scores, uniforms).tolist() == [1, 1, 2]
+    assert logits_processors._sample_tokens(scores, uniforms).tolist() == [1, 1, 2]
 
 
 def test_cumulative_sums_that_decrease_draw_no_token_of_probability_zero(monkeypatch):
@@ -293,7 +270,7 @@ def test_cumulative_sums_that_decrease_draw_no_token_of_probability_zero(monkeyp
     uneven = torch.tensor([[0.25, 0.2499, 0.2501, 1.0, 0.9999]])
     monkeypatch.setattr(torch.Tensor, "cumsum", lambda self, dim: uneven.repeat(len(self), 1))
     uniforms = torch.cat([torch.linspace(0, 1 - 2**-24, 20_001), torch.linspace(0.2498, 0.2502, 1001)])
-    tokens = row_decoding._sample_tokens(probabilities.log().expand(len(uniforms), 5), uniforms)
+    tokens = logits_processors._sample_tokens(probabilities.log().expand(len(uniforms), 5), uniforms)
     assert set(tokens.tolist()) == {0, 3}
     assert (tokens[:20_001] == 0).float().mean() == pytest.approx(0.25, abs=1e-3)
 
