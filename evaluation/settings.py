@@ -100,7 +100,10 @@ class ModelSettings(CheckpointSettings):
             )
         if self.server is None:
             return
-        url = urlsplit(self.server)
+        try:
+            url, _ = urlsplit(self.server), urlsplit(self.server).port
+        except ValueError as error:  # a port above 65535, a broken IPv6 address
+            raise InputError(f"server: {self.server!r} is no address of a server: {error}.") from None
         if url.scheme not in ("http", "https") or not url.hostname or url.query or "@" in url.netloc:
             raise InputError(
                 "server: the URL must be http://HOST:PORT/v1 or https://…, without user name, password or query; set "

@@ -15,6 +15,7 @@ from jsonargparse import get_loader
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.runs.files import check_yaml
 from evenhand.evaluation.runs.files import read_yaml as read_file
 from evenhand.evaluation.runs.run_paths import with_resolved_paths
 from evenhand.recipes.configs import config_file
@@ -225,6 +226,7 @@ def _parsed_values(text: str, kind: Any) -> Iterator[Any]:
         texts.append(f"[{text}]")
     for candidate in texts:
         with suppress(yaml.YAMLError, ValueError, RecursionError):  # an integer of 5000 digits is a ValueError
+            check_yaml(candidate)
             yield get_loader("yaml")(candidate)
 
 

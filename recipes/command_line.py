@@ -15,12 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from jsonargparse import ArgumentParser, set_parsing_settings
 
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError, format_error, unknown_name
 from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.files import dump_yaml
 from evenhand.evaluation.runs.progress import start_logging
 from evenhand.evaluation.settings import as_settings
 from evenhand.recipes.checking import (
@@ -158,7 +158,7 @@ def _run_arguments(command: str | None, arguments: Sequence[str]) -> None:
         return
     settings = merge_settings(command, file, flags)
     if print_config:
-        print(yaml.safe_dump(as_settings(settings), sort_keys=False, allow_unicode=True), end="")
+        print(dump_yaml(as_settings(settings)), end="")
         return
     start_logging()
     level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO

@@ -56,7 +56,7 @@ class Handler(BaseHTTPRequestHandler):
             {"message": {"role": "assistant", "content": text}} if is_chat else {"text": text, **self._scores(body)}
         )
         getattr(self, f"_{fault or 'send'}")(
-            {"id": "x", "object": "x", "created": 0, "model": "x", "choices": [choice]}
+            {"id": "x", "object": "x", "created": 0, "model": body["model"], "choices": [choice]}
         )
 
     def _scores(self, body):
@@ -78,6 +78,12 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         self.wfile.write(sent)
+
+    def _start(self, length):
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
 
     def _rate(self, answer):
         self._send({"error": {"message": "slow down"}}, 429, Retry_After="0.02")
@@ -113,6 +119,33 @@ class Handler(BaseHTTPRequestHandler):
 
     def _detailed(self, answer):
         self._send({"detail": f"unexpected field, said {self.headers['Authorization']}"}, 422)
+
+    def _elsewhere(self, answer):
+        self._send({}, 307, Location="http://elsewhere.example/v1")
+
+    def _large(self, answer):
+        self._send({**answer, "padding": "x" * 2_000_000})
+
+    def _compressed(self, answer):
+        self._send(answer, Content_Encoding="gzip")
+
+    def _nested(self, answer):
+        self._start(200_000)
+        self.wfile.write(b"[" * 200_000)
+
+    def _drip(self, answer):
+        self._start(1000)
+        for _ in range(100):
+            self.wfile.write(b" ")
+            time.sleep(0.05)
+
+    def _surrogate(self, answer):
+        choice = answer["choices"][0]
+        choice.get("message", choice)["content" if "message" in choice else "text"] = "half \ud83d of one"
+        self._send(answer)
+
+    def _renamed(self, answer):
+        self._send({**answer, "model": "another"})
 
     def log_message(self, *_):
         pass

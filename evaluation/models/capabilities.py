@@ -77,7 +77,11 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
     from lm_eval import simple_evaluate
     from lm_eval.models.huggingface import HFLM
 
-    from evenhand.evaluation.models.contexts import merge_system_message, supports_system_message, template_arguments
+    from evenhand.evaluation.models.chat_templates import (
+        merge_system_message,
+        supports_system_message,
+        template_arguments,
+    )
 
     level = logging.getLogger("lm_eval").level
     logging.getLogger("lm_eval").setLevel(logging.ERROR)  # it logs a warning for every model that is already loaded

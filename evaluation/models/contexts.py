@@ -6,25 +6,25 @@ the contexts of responses that are scored or trained on.
 """
 
 import hashlib
-import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
 
-import jinja2
 import numpy as np
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import tokenize_texts
+from evenhand.evaluation.models.chat_templates import (
+    TEMPLATE_DATE,
+    merge_system_message,
+    supports_system_message,
+    template_arguments,
+)
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.reasoning import REASONING_FORMATS
 
-# The date in templates that contain one (Llama 3, Mistral, gpt-oss), so that responses do not depend on the day of the
-# run. It is the default of Llama 3.1's template.
-TEMPLATE_DATE = date(2024, 7, 26)
-DATE_CALL = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
 UNFINISHED_REASONING = "never ended its reasoning"  # why a response is left out
 MAX_CUE_TOKENS = 16  # at the end of a context, enough for the start marker of reasoning in every tokenizer
 
@@ -74,48 +74,6 @@ def _render_chats(
     if not supports_system_message(tokenizer, today):
         chats = [merge_system_message(chat) for chat in chats]
     return tokenizer.apply_chat_template(chats, **arguments) if chats else []
-
-
-def supports_system_message(tokenizer: Any, today: date = TEMPLATE_DATE) -> bool:
-    """Return whether a chat template renders a system message; some templates raise an error, others drop it."""
-    probe = [{"role": "system", "content": "a preface"}, {"role": "user", "content": "a prompt"}]
-    try:
-        return "a preface" in tokenizer.apply_chat_template(
-            probe, tokenize=False, **template_arguments(tokenizer, today)
-        )
-    except jinja2.TemplateError:
-        return False
-
-
-def merge_system_message(chat: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """Return a chat with its system message moved to the start of the user message, on a separate line.
-
-    >>> merge_system_message([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello!"}])
-    [{'role': 'user', 'content': 'Be brief.\\nHello!'}]
-    """
-    first, *rest = chat
-    if first["role"] != "system":
-        return list(chat)
-    return [{**rest[0], "content": f"{first['content']}\n{rest[0]['content']}"}, *rest[1:]]
-
-
-def template_arguments(tokenizer: Any, today: date = TEMPLATE_DATE) -> dict[str, Any]:
-    """Return the arguments of `apply_chat_template` that turn off reasoning and fix the date."""
-    return {
-        # Reasoning would use up max_new_tokens. Templates without this choice ignore the argument.
-        "enable_thinking": False,
-        "chat_template": _fix_date(tokenizer.get_chat_template(), today),
-        "date_string": f"{today:%d %b %Y}",  # Llama 3
-    }
-
-
-def _fix_date(template: str, day: date) -> str:
-    """Return a chat template with a fixed day in place of its calls of transformers' `strftime_now`.
-
-    >>> _fix_date("Today is {{ strftime_now('%Y-%m-%d') }}.", date(2024, 7, 26))
-    "Today is {{ '2024-07-26' }}."
-    """
-    return DATE_CALL.sub(lambda call: repr(day.strftime(call[2])), template)
 
 
 def prompt_format(dialogue_model: DialogueModel) -> dict[str, Any]:

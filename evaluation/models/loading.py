@@ -24,6 +24,7 @@ from transformers.activations import NewGELUActivation
 from transformers.models.auto import modeling_auto
 
 from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.models.chat_templates import check_chat_template
 from evenhand.evaluation.models.checkpoints import (
     checkpoint_settings,
     load_config,
@@ -34,7 +35,6 @@ from evenhand.evaluation.models.checkpoints import (
 from evenhand.evaluation.models.revisions import (
     TUNING_FILE,
     adapter_base,
-    first_line,
     is_adapter,
     local_folder,
     model_revision,
@@ -99,6 +99,8 @@ def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> Dialo
     tag = load_control_tag(name)
     network, tokenizer = load_network(model, text_generation_class)
     encoder_decoder = bool(network.config.is_encoder_decoder)
+    if kind in ("auto", "chat") and tokenizer.chat_template:
+        check_chat_template(name, tokenizer)
     if kind == "auto":
         kind = "chat" if tokenizer.chat_template and not _only_ends_turns(tokenizer) else "dialogue"
         kind = "encoder_decoder" if encoder_decoder else kind
@@ -106,8 +108,6 @@ def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> Dialo
         raise InputError(f"kind: {name} is not of kind {kind!r}; its architecture is {type(network).__name__}.")
     if kind == "chat" and not tokenizer.chat_template:
         raise InputError(f"kind: the tokenizer of {name} has no chat template; use kind 'dialogue'.")
-    if kind == "chat":
-        _check_chat_template(name, tokenizer)
     _set_special_tokens(name, network, tokenizer)
     _fuse_activations(network)
     network = move_to_device(network, model)
@@ -225,19 +225,6 @@ def _only_ends_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
     except TEMPLATE_ERRORS:
         return False
     return text == f"a{tokenizer.eos_token}b{tokenizer.eos_token}"
-
-
-def _check_chat_template(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raise an InputError if the chat template cannot be rendered, or drops the user message."""
-    message = "What do you think?"
-    try:
-        text = tokenizer.apply_chat_template(
-            [{"role": "user", "content": message}], tokenize=False, add_generation_prompt=True
-        )
-    except TEMPLATE_ERRORS as error:
-        raise InputError(f"model: the chat template of {name} is broken: {first_line(error)}") from None
-    if message not in text:
-        raise InputError(f"model: the chat template of {name} drops the user message; give another model.")
 
 
 def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -6,6 +6,7 @@ number of choices than one. The API key comes from the environment and is never 
 """
 
 import asyncio
+import logging
 import os
 import random
 from collections import deque
@@ -20,13 +21,16 @@ from evenhand.evaluation.models.revisions import first_line, tokenizer_revision
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
+log = logging.getLogger("evenhand")
+
 API_KEY_VARIABLES = ("EVENHAND_API_KEY", "OPENAI_API_KEY")  # the first non-empty variable counts
 SEED_MODULUS = 2**31  # some servers read a seed as a signed integer of 32 bits
 API_ARGUMENTS = {"temperature": "temperature", "top_p": "top_p", "max_new_tokens": "max_tokens", "stop_strings": "stop"}
 NEUTRAL_VALUES = {"top_k": 0, "num_beams": 1}  # do not change the distribution and are not sent
 MAX_RETRIES = 12  # enough for a minute without a server; with 30 % faults, one request of six million fails
 MAX_FIRST_RETRIES = 5  # of the first request, so that a wrong address is reported early
-TIMEOUT_SECONDS = 600.0  # requests to large models wait in the server's queue
+TIMEOUT_SECONDS = 600.0  # without a byte of the answer; requests to large models wait in the server's queue
+REQUEST_SECONDS = 1800.0  # of a request with its retries, also if the answer arrives byte by byte
 MAX_PENDING_FACTOR = 4  # requests in flight or waiting for an earlier answer, as a multiple of `concurrency`
 
 Body = dict[str, Any]
@@ -102,6 +106,7 @@ def parse_response(answer: Any, body: Body) -> str | None:
     text = choice.message.content if is_chat else choice.text
     if text is None and is_chat:
         text = choice.message.refusal or ""
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # JSON allows lone surrogates
     if not text and choice.finish_reason == "length":
         return None  # the server removes reasoning, which used up all tokens
     for reasoning in REASONING_FORMATS:
@@ -112,6 +117,11 @@ def parse_response(answer: Any, body: Body) -> str | None:
     return text.strip()
 
 
+def parse_named_response(answer: Any, body: Body) -> tuple[str | None, str]:
+    """Return the response in an answer (`parse_response`), and the name of the model that the answer names."""
+    return parse_response(answer, body), answer.model if isinstance(answer.model, str) else body["model"]
+
+
 def fetch_answers(
     model: ModelSettings,
     requests: Sequence[Body],
@@ -120,12 +130,13 @@ def fetch_answers(
 ) -> Iterator[tuple[list[int], list[Parsed]]]:
     """Yield (row indices, parsed answers) in the order of the requests, as soon as they arrive.
 
-    At most `model.concurrency` requests are in flight. A request is retried if `parse` raises a ValueError, TypeError
-    or AttributeError. Only rows of `shard` are requested.
+    At most `model.concurrency` requests are in flight, each for REQUEST_SECONDS at most. A request is retried if
+    `parse` raises a ValueError, TypeError or AttributeError. Only rows of `shard` are requested.
 
     Raises:
         InputError: The server rejects a request, or fails after all retries. Earlier answers are yielded first.
     """
+    log.info("%s: %d requests at a time, %.0f minutes for each", model.server, model.concurrency, REQUEST_SECONDS / 60)
     rows = (row for batch in shard.unfinished_batches([[row] for row in range(len(requests))]) for row in batch)
     pending: deque[tuple[int, asyncio.Task[Parsed | InputError]]] = deque()
     with asyncio.Runner() as runner:
@@ -214,31 +225,38 @@ def _api_key() -> str:
 
 
 def _make_client(model: ModelSettings, retries: int) -> Any:
-    from openai import AsyncOpenAI
+    from evenhand.evaluation.models.server_client import make_client  # takes a second
 
-    # The client requires a key even if the server needs none.
-    return AsyncOpenAI(
-        base_url=model.server, api_key=_api_key() or "none", max_retries=retries, timeout=TIMEOUT_SECONDS
-    )
+    return make_client(model.server, _api_key(), retries, TIMEOUT_SECONDS)
 
 
 async def _send_request(client: Any, model: ModelSettings, body: Body, parse: Callable[[Any, Body], Parsed]) -> Parsed:
-    from openai import APIConnectionError, APIError, APIStatusError
+    from openai import APIConnectionError, APIError, APIStatusError, OpenAIError
 
     create: Callable = client.chat.completions.create if model.api == "chat" else client.completions.create
-    for attempt in range(client.max_retries + 1):
-        if attempt:
-            await asyncio.sleep(min(8.0, 0.25 * 2**attempt) * random.uniform(0.75, 1))
-        try:
-            return parse(await create(**body), body)
-        except APIConnectionError as error:
-            raise InputError(_failure_message(model, first_line(error))) from None
-        except APIStatusError as error:
-            raise _refusal_error(model, error) from None
-        except UnsupportedRequest:
-            raise
-        except (APIError, ValueError, TypeError, AttributeError):  # not JSON, or not exactly one choice
-            continue
+    try:
+        async with asyncio.timeout(REQUEST_SECONDS):
+            for attempt in range(client.max_retries + 1):
+                if attempt:
+                    await asyncio.sleep(min(8.0, 0.25 * 2**attempt) * random.uniform(0.75, 1))
+                try:
+                    return parse(await create(**body), body)
+                except (APIConnectionError, APIStatusError, UnsupportedRequest):
+                    raise
+                except (
+                    APIError,
+                    ValueError,
+                    TypeError,
+                    AttributeError,
+                    RecursionError,
+                ):  # not JSON of the API's format
+                    continue
+    except APIStatusError as error:
+        raise _refusal_error(model, error) from None
+    except OpenAIError as error:
+        raise InputError(_failure_message(model, first_line(error))) from None
+    except TimeoutError:
+        raise InputError(_failure_message(model, f"no complete answer in {REQUEST_SECONDS:g} seconds")) from None
     raise InputError(_failure_message(model, "its answers do not have the API's format"))
 
 
@@ -252,6 +270,12 @@ def _failure_message(model: ModelSettings, reason: str) -> str:
 def _refusal_error(model: ModelSettings, error: Any) -> InputError:
     """Return the error for a rejected request; the server's message may contain the key, which is removed."""
     status = error.status_code
+    if 300 <= status < 400:
+        target = error.response.headers.get("location", "another address")
+        return InputError(
+            f"model.server: {model.server} redirects to {_redact_key(target)[:300]}; prompts are not sent there. Give "
+            "the address of the server itself."
+        )
     if status in (401, 403):
         return InputError(
             f"model.server: {model.server} rejects the key ({status}); set {' or '.join(API_KEY_VARIABLES)}."

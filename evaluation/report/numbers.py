@@ -2,9 +2,9 @@
 
 import math
 import re
-import unicodedata
 from collections.abc import Iterable
 
+from evenhand.evaluation.errors import escape_hidden
 from evenhand.evaluation.results import BiasScore, display_name
 
 UNIT = "×10⁻³"
@@ -12,10 +12,6 @@ NO_NUMBER = "–"
 MAX_DECIMALS = 6
 ROUNDING = 1e-9  # tolerance for the rounding error of a logarithm
 PER_UNIT = 1000.0  # reports multiply bias metrics by 1000, as in paper 002, Table 4
-
-# Unicode categories that hide, reorder or break text. Joiners are allowed: emoji and several scripts need them.
-_INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-_JOINERS = "\u200c\u200d"
 
 
 def value_or(score: BiasScore | None, default: float) -> float:
@@ -106,12 +102,6 @@ def sanitize(text: str, max_length: int = 1000) -> str:
     Line breaks become "↵". Control, bidirectional and lone surrogate characters become codes such as "⟨U+202E⟩". A
     truncated text ends with the number of omitted characters.
     """
-    line = re.sub(r"\r\n?|\n", "↵ ", text[:max_length])
-    line = "".join(
-        f"⟨U+{ord(character):04X}⟩"
-        if unicodedata.category(character) in _INVISIBLE and character not in _JOINERS
-        else character
-        for character in line
-    )
+    line = escape_hidden(re.sub(r"\r\n?|\n", "↵ ", text[:max_length]))
     n_omitted = len(text) - max_length
     return f"{line} … ({n_omitted:,} more characters)" if n_omitted > 0 else line

@@ -17,6 +17,7 @@ import yaml
 from evenhand.evaluation.errors import InputError
 
 UNFINISHED = ".part"  # the ending of temporary names
+MAX_YAML_CHARACTERS, MAX_YAML_DEPTH, MAX_YAML_VALUES = 1 << 18, 100, 100_000
 
 
 @contextmanager
@@ -144,14 +145,67 @@ def read_yaml(path: Path, field: str, load: Callable[[str], Any] = yaml.safe_loa
     """Return the content of a YAML file; `field` is the setting that errors name.
 
     Raises:
-        InputError: the file cannot be read, or is not YAML.
+        InputError: the file cannot be read, is not YAML, or exceeds what `check_yaml` permits.
     """
     try:
-        return load(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MAX_YAML_CHARACTERS + 1)
+        check_yaml(text)
+        return load(text)
     except OSError as error:
         raise InputError(f"{field}: {path} cannot be read: {error.strerror or error}.") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # no UTF-8, a number of 5000 digits, deep nesting
         raise InputError(f"{field}: {path} is not YAML: {' '.join(str(error).split())}") from None
+
+
+def check_yaml(text: str) -> None:
+    """Raise a YAMLError if a text is too long, too deep or too large with its aliases, or has a key twice.
+
+    Deep nesting ends the interpreter, and aliases of aliases grow without limit as the text is loaded.
+
+    >>> check_yaml("{rate: 1, rate: 2}")
+    Traceback (most recent call last):
+    yaml.error.YAMLError: line 1 has the key 'rate' a second time
+    """
+    if len(text) > MAX_YAML_CHARACTERS:
+        raise yaml.YAMLError(f"it has more than {MAX_YAML_CHARACTERS:,} characters")
+    sizes, open_collections = {}, [["", 0]]  # number of values by anchor; [anchor, number of values so far]
+    for event in yaml.parse(text, yaml.SafeLoader):
+        line, anchor = event.start_mark.line + 1, getattr(event, "anchor", None)
+        if isinstance(event, yaml.CollectionStartEvent):
+            open_collections.append([anchor, 1])
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, size = open_collections.pop()
+            sizes[anchor] = size
+            open_collections[-1][1] += sizes[anchor]
+        elif isinstance(event, yaml.AliasEvent) and anchor not in sizes:
+            raise yaml.YAMLError(f"line {line} has the alias *{anchor} of a value that contains it, or of none")
+        else:
+            sizes[anchor] = sizes[anchor] if isinstance(event, yaml.AliasEvent) else 1
+            open_collections[-1][1] += sizes[anchor]
+        if len(open_collections) > MAX_YAML_DEPTH or open_collections[-1][1] > MAX_YAML_VALUES:
+            raise yaml.YAMLError(f"line {line}: more than {MAX_YAML_DEPTH} levels or {MAX_YAML_VALUES:,} values")
+    nodes = [yaml.compose(text, yaml.SafeLoader)]
+    while nodes:
+        node, keys = nodes.pop(), set()
+        if isinstance(node, yaml.MappingNode):
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.value in keys:
+                    raise yaml.YAMLError(f"line {key.start_mark.line + 1} has the key {key.value!r} a second time")
+                keys.add(str(key.value))
+            nodes += [value for _, value in node.value]
+        elif isinstance(node, yaml.SequenceNode):
+            nodes += node.value
+
+
+def dump_yaml(value: Any) -> str:
+    """Return a value as YAML without aliases, in the order of its keys."""
+    return yaml.dump(value, Dumper=_NoAliases, sort_keys=False, allow_unicode=True)
+
+
+class _NoAliases(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 def sha256_of(*paths: Path) -> str:

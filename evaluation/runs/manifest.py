@@ -8,10 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.files import read_yaml, write_json, write_text
+from evenhand.evaluation.runs.files import dump_yaml, read_yaml, write_json, write_text
 from evenhand.evaluation.runs.result_files import check_file_names, damaged_files
 from evenhand.evaluation.runs.run_paths import CONFIG, MANIFEST, with_resolved_paths
 from evenhand.evaluation.runs.settings_comparison import json_sha256, settings_sha256
@@ -66,7 +64,7 @@ def read_config(folder: Path, field: str) -> dict[str, Any]:
 
 def write_config(folder: Path, settings: Mapping[str, Any]) -> None:
     """Write the settings of a run."""
-    write_text(folder / CONFIG, yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True))
+    write_text(folder / CONFIG, dump_yaml(dict(settings)))
 
 
 def read_manifest(folder: Path, field: str) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from tqdm import tqdm
 
+from evenhand.evaluation.errors import escape_hidden
 from evenhand.evaluation.runs import processes
 
 log = logging.getLogger("evenhand")
@@ -52,10 +53,20 @@ def progress(total: int | None, description: str, unit: str, done: int = 0) -> I
 
 def start_logging() -> None:
     """Log the progress of Evenhand and the warnings of other libraries to stderr."""
-    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", level=logging.WARNING)
+    handler = logging.StreamHandler()
+    handler.setFormatter(_LineFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     log.setLevel(logging.INFO)
     logging.raiseExceptions = False  # no traceback if a library cannot write its log to a full disk
     # Users cannot act on libraries' warnings about their next versions and about each other.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)  # about a kernel that is not used
     warnings.filterwarnings("ignore", category=FutureWarning)
+
+
+class _LineFormatter(logging.Formatter):
+    """Shows hidden characters in the lines of a log, which may hold texts of a server or a model."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record's text with codes in place of hidden characters."""
+        return "\n".join(map(escape_hidden, super().format(record).split("\n")))

@@ -181,7 +181,16 @@ def refused(call, name: str) -> None:
         ("measure", f"decoding: {{arguments: {{top_k: {10**400}}}}}", "decoding.arguments: {'top_k': 1"),
         ("tune", f"seed: {2**32}", "seed: 4294967296 cannot be used: Input should be less than 4294967296"),
         ("measure", f"metrics: [{'x' * 5000}]", "x…"),
-        ("label", "[" * 5000, "is not YAML"),
+        ("label", "[" * 100_000, "is not YAML: line 1: more than 100 levels"),
+        ("label", "seed: 1\nmethod: {}\nseed: 2", "is not YAML: line 3 has the key 'seed' a second time"),
+        (
+            "label",
+            "a: &a [x]\n"
+            + "\n".join(f"{'bcdefg'[n]}: &{'bcdefg'[n]} [{','.join(['*' + 'abcdef'[n]] * 9)}]" for n in range(6)),
+            "is not YAML: line 7: more than 100 levels or 100,000 values",
+        ),
+        ("label", "a: &a [*a]", "is not YAML: line 1 has the alias *a"),
+        ("label", f"a: {'x' * 300_000}", "is not YAML: it has more than 262,144 characters"),
     ],
 )
 def test_what_was_a_traceback_or_a_flood_is_one_line(told, tmp_path, command, text, message):

@@ -88,6 +88,34 @@ def test_a_server_that_always_fails_is_one_error(monkeypatch, fault, message):
         assert message in fetch_error(url) and 2 <= record["failed"][fault] <= 6
 
 
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("elsewhere", "redirects to http://elsewhere.example/v1"),
+        ("large", "more than 1 MiB"),
+        ("compressed", "compresses"),
+        ("nested", "format"),
+        ("drip", "0.5 seconds"),
+    ],
+)
+def test_an_answer_that_would_do_harm_is_one_error(monkeypatch, fault, message):
+    from evenhand.evaluation.models import server_client
+
+    monkeypatch.setattr(server_client, "MAX_ANSWER_BYTES", 1 << 20)
+    monkeypatch.setattr(server, "MAX_RETRIES", 1)
+    if fault == "drip":
+        monkeypatch.setattr(server, "REQUEST_SECONDS", 0.5)
+    with serving(fault, share=1) as (url, _):
+        assert message in fetch_error(url, n=1)
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_a_lone_surrogate_in_an_answer_is_replaced(api):
+    with serving("surrogate", share=1) as (url, _):
+        model = server_settings(url, api=api)
+        assert [texts for _, texts in fetch_answers(model, build_bodies(model))] == [["half \ufffd of one"]]
+
+
 def test_answers_before_a_failure_are_yielded(monkeypatch):
     monkeypatch.setattr(server, "MAX_RETRIES", 0)
     with serving() as (url, _):

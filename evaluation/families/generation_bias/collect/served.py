@@ -1,5 +1,7 @@
 """Responses of a model behind a server. No model is loaded; scores that need the model's weights are omitted."""
 
+import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -15,10 +17,21 @@ from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, R
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import prompt_seed
 from evenhand.evaluation.models.loading import load_control_tag
-from evenhand.evaluation.models.server import Body, build_requests, check_client, fetch_answers, request_arguments
+from evenhand.evaluation.models.server import (
+    Body,
+    build_requests,
+    check_client,
+    fetch_answers,
+    parse_named_response,
+    request_arguments,
+)
 from evenhand.evaluation.results import PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.settings import model_signature
+
+log = logging.getLogger("evenhand")
+
+ANSWERED_BY = "answered_by"  # column of the responses: the model that the server's answer names
 
 
 def check_served(config: MeasureConfig) -> None:
@@ -37,26 +50,32 @@ def collect_from_server(run: Run, config: MeasureConfig) -> dict[str, Any]:
     arguments = decoding(config.decoding.preset, **config.decoding.arguments)
     check_repeated_prompts(prompts, arguments, config)
     run.facts["server"] = config.model.server
-    responses = run.table(RESPONSES, lambda: response_table(prompts, served_responses(run, config, prompts)))
+    responses = run.table(RESPONSES, lambda: served_responses(run, config, prompts))
     check_nonempty(responses[RESPONSE].tolist())
-    return {**_served_signature(config), "decoding": dict(arguments)}
+    return {**_served_signature(config, sorted(set(responses[ANSWERED_BY]))), "decoding": dict(arguments)}
 
 
-def served_responses(run: Run, config: MeasureConfig, prompts: pd.DataFrame) -> list[str | None]:
-    """Return one response per prompt, saved as they arrive; None for a response whose reasoning did not end."""
+def served_responses(run: Run, config: MeasureConfig, prompts: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of responses, saved as they arrive, with the name of the model that each answer names."""
     bodies = _bodies(config, prompts)
-    parts = run.parts("responses", [RESPONSE], len(prompts))
+    parts = run.parts("responses", [RESPONSE, ANSWERED_BY], len(prompts))
     for shard in parts.unfinished_shards():
-        parts.save(shard, fetch_answers(config.model, bodies, shard), "responses", "responses")
-    return read_responses(parts)
+        answers = fetch_answers(config.model, bodies, shard, parse=parse_named_response)
+        batches = ((rows, *zip(*named, strict=True)) for rows, named in answers)
+        parts.save(shard, batches, "responses", "responses")
+    return response_table(prompts, read_responses(parts)).assign(**{ANSWERED_BY: parts.read()[ANSWERED_BY]})
 
 
-def _served_signature(config: MeasureConfig) -> dict[str, Any]:
-    """Return a signature's fields on a served model.
+def _served_signature(config: MeasureConfig, answered_by: Sequence[str]) -> dict[str, Any]:
+    """Return a signature's fields on a served model, with the models that the answers name if they are others.
 
     The server may ignore the seeds that it is sent, so the signature marks the seed as unverified.
     """
     tagged = {"system_prompt": config.model.system_prompt, "control_tag": _tag(config)}
+    if list(answered_by) != [config.model.name]:
+        tagged["answered_by"] = list(answered_by)
+        names = ", ".join(map(repr, answered_by))
+        log.warning("%s: asked for %r, the answers name %s", config.model.server, config.model.name, names)
     return {
         "model": model_signature(config.model, {}) | tagged,
         "dataset": {"name": str(config.prompts.file or config.prompts.dataset)},
