@@ -1,14 +1,13 @@
 """The error that a user's input can raise, and the error of a tuned model that fails a check."""
 
-import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
+from evenhand.evaluation.untrusted_text import escape_hidden
+
 MAX_VALUE_LENGTH = 120  # characters of a value in an error
 MAX_ERROR_LENGTH = 1200  # characters of an error on a terminal
-_INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode categories
-_JOINERS = "\u200c\u200d"  # parts of words and emoji
 
 
 class InputError(ValueError):
@@ -33,22 +32,6 @@ def format_value(value: Any) -> str:
     """
     text = repr(value)
     return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}…"
-
-
-def escape_hidden(text: str) -> str:
-    """Return the text with codes in place of control, bidirectional and lone surrogate characters.
-
-    A text of a server or a model can otherwise change the terminal that shows it.
-
-    >>> escape_hidden("\\x1b[31mred")
-    '⟨U+001B⟩[31mred'
-    """
-    return "".join(
-        f"⟨U+{ord(character):04X}⟩"
-        if unicodedata.category(character) in _INVISIBLE and character not in _JOINERS
-        else character
-        for character in text
-    )
 
 
 def format_error(error: Exception) -> str:

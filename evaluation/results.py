@@ -12,6 +12,7 @@ from typing import Any
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.files import write_json, write_text
+from evenhand.evaluation.untrusted_text import spreadsheet_cell
 
 # prompts.parquet: our two columns, then the metadata of the upstream generator.
 PROMPT_ID, PERSONA = "prompt_id", "persona"
@@ -170,13 +171,14 @@ def _csv(records: Sequence[Mapping[str, Any]]) -> str:
     columns = ["metric", *cuts, "value", "low", "high", "jackknife_over", "jackknife_low", "jackknife_high", "ideal"]
     columns += ["standard_error", "p_value", "n", "n_left_out", "reason", "signature"]
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for record in records:
         low, high = record["interval"] or (None, None)
         jackknife_low, jackknife_high = record["jackknife_interval"] or (None, None)
         ends = {"low": low, "high": high, "jackknife_low": jackknife_low, "jackknife_high": jackknife_high}
-        writer.writerow(record["group"] | record | ends)
+        row = record["group"] | record | ends
+        writer.writerow({column: spreadsheet_cell(row.get(column)) for column in columns})
     return text.getvalue()
 
 

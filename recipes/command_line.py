@@ -117,8 +117,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     A user's mistake is one line on stderr and status 2; Ctrl-C is 130, a closed pipe 141 and SIGTERM 143.
     """
-    if arguments is None:  # called as a command, not from Python: a caller keeps its own signal handlers
+    called_as_command = arguments is None
+    if called_as_command:  # not from Python: a caller keeps its own signal handlers
         signal.signal(signal.SIGTERM, _terminate)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     sys.stdout.reconfigure(errors="replace")  # a terminal without "×" prints "?" instead of a traceback
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -139,6 +141,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log.debug("evenhand: the output was closed", exc_info=True)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout again at exit
         return BROKEN_PIPE
+    finally:
+        if called_as_command:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C as the interpreter ends prints no traceback
     return 0
 
 

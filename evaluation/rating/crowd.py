@@ -12,6 +12,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.rating.pairs import AFTER, BEFORE, FIRST, other_side
 from evenhand.evaluation.rating.votes import Vote, rater_name
 from evenhand.evaluation.results import PROMPT_ID, TEXT
+from evenhand.evaluation.untrusted_text import spreadsheet_cell
 
 COLUMNS = ("rater", PROMPT_ID, "question", "choice")
 CHOICES = ("1", "2", "skip")
@@ -19,6 +20,8 @@ CHOICES = ("1", "2", "skip")
 
 def crowd_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
     """Return the columns prompt_id, prompt, response_1 and response_2, without the names of the models.
+
+    The texts are those of `spreadsheet_cell`, because a crowd platform's file is opened in spreadsheets.
 
     >>> row = {"prompt_id": "p", "text": "Hi!", "before": "old", "after": "new", "first": "after"}
     >>> crowd_pairs(pd.DataFrame([row])).to_dict("records")
@@ -32,7 +35,7 @@ def crowd_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
             "response_1": pairs[BEFORE].where(is_before, pairs[AFTER]),
             "response_2": pairs[AFTER].where(is_before, pairs[BEFORE]),
         }
-    )
+    ).map(spreadsheet_cell)
 
 
 def read_crowd_votes(path: Path, pairs: pd.DataFrame, questions: Iterable[str]) -> list[Vote]:
@@ -41,6 +44,7 @@ def read_crowd_votes(path: Path, pairs: pd.DataFrame, questions: Iterable[str]) 
     Raises:
         InputError: the file cannot be read, lacks a column, or has an unknown prompt_id, question or choice.
     """
+    ids = {spreadsheet_cell(prompt_id): prompt_id for prompt_id in pairs[PROMPT_ID]}  # as in pairs.csv
     first, questions = dict(zip(pairs[PROMPT_ID], pairs[FIRST], strict=True)), list(questions)
     try:
         rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
@@ -51,6 +55,7 @@ def read_crowd_votes(path: Path, pairs: pd.DataFrame, questions: Iterable[str]) 
         raise InputError(f"import_votes: {path} has {columns}; it needs the columns {', '.join(COLUMNS)}.")
     now, votes = datetime.now(UTC).isoformat(timespec="seconds"), []
     for number, row in enumerate(rows, start=2):
+        row[PROMPT_ID] = ids.get(row[PROMPT_ID], row[PROMPT_ID])
         for column, values in ((PROMPT_ID, first), ("question", questions), ("choice", CHOICES)):
             if row[column] not in values:
                 allowed = "one of pairs.csv" if values is first else ", ".join(values)

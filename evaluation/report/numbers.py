@@ -4,8 +4,8 @@ import math
 import re
 from collections.abc import Iterable
 
-from evenhand.evaluation.errors import escape_hidden
 from evenhand.evaluation.results import BiasScore, display_name
+from evenhand.evaluation.untrusted_text import escape_hidden
 
 UNIT = "×10⁻³"
 NO_NUMBER = "–"

@@ -18,7 +18,7 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
   };
   const fileName = (title, suffix) =>
-    `${plain(title).toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 60)}.${suffix}`;
+    `${plain(title).toLowerCase().replace(/[^\p{L}\p{Nd}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 60)}.${suffix}`;
 
   // --- tables
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 from tqdm import tqdm
 
-from evenhand.evaluation.errors import escape_hidden
 from evenhand.evaluation.runs import processes
+from evenhand.evaluation.untrusted_text import escape_hidden
 
 log = logging.getLogger("evenhand")
 

@@ -245,3 +245,10 @@ def test_a_signal_ends_a_command_without_a_traceback(tmp_path, sent, status, las
         rest = process.stderr.read()
     assert process.returncode == status
     assert last_line in rest and "Traceback" not in rest
+
+
+@pytest.mark.parametrize("work", ["", "sys.argv[1:] = ['configs']; main();"], ids=["start", "end"])
+def test_an_interrupt_at_the_start_or_the_end_prints_nothing(work):
+    code = f"import os, signal, sys; from evenhand.__main__ import main; {work} os.kill(os.getpid(), signal.SIGINT)"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (process.returncode, process.stderr) == (-signal.SIGINT, "")

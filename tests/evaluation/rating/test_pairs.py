@@ -130,6 +130,18 @@ def test_votes_of_a_file_are_for_the_response_at_that_position(tmp_path):
     assert not {"before", "after"} & set(crowd_pairs(pairs).columns)  # models are anonymous
 
 
+def test_a_spreadsheet_reads_no_formula_and_its_votes_are_read_back(tmp_path):
+    pairs = sample_pairs(synthetic_pairs(3), 3, seed=0)
+    pairs["prompt_id"], pairs["before"] = ["=1+1", "'=1+1", "-0.5"], "\x1b[31m\u202e@SUM(A1)"
+    shown = crowd_pairs(pairs)
+    assert shown["prompt_id"].tolist() == ["'=1+1", "''=1+1", "-0.5"]
+    assert not shown.map(lambda text: text[0] in "=+@" or not text.isprintable()).any(axis=None)
+    rows = shown["prompt_id"].map(lambda prompt_id: f"w,{prompt_id},preference,1\n")
+    (tmp_path / "votes.csv").write_text(CROWD + "".join(rows))
+    votes = read_crowd_votes(tmp_path / "votes.csv", pairs, QUESTIONS)
+    assert [vote.prompt_id for vote in votes] == pairs["prompt_id"].tolist()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

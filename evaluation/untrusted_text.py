@@ -1,0 +1,40 @@
+"""Texts of models, servers and files, made harmless for terminals, logs and spreadsheets."""
+
+import re
+import unicodedata
+
+_INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode categories
+_JOINERS = "\u200c\u200d"  # parts of words and emoji
+_NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?", re.IGNORECASE)
+
+
+def escape_hidden(text: str) -> str:
+    """Return the text with codes in place of control, bidirectional and lone surrogate characters.
+
+    A text of a server or a model can otherwise change the terminal that shows it.
+
+    >>> escape_hidden("\\x1b[31mred")
+    '⟨U+001B⟩[31mred'
+    """
+    return "".join(
+        f"⟨U+{ord(character):04X}⟩"
+        if unicodedata.category(character) in _INVISIBLE and character not in _JOINERS
+        else character
+        for character in text
+    )
+
+
+def spreadsheet_cell(value: object) -> object:
+    """Return a value of a CSV file that a spreadsheet opens: a text without hidden characters that is no formula.
+
+    A text that begins with =, +, -, @ or an apostrophe before one of them gets an apostrophe first, so that different
+    texts stay different. Line breaks, tabs and numbers stay.
+
+    >>> spreadsheet_cell("=HYPERLINK(1)"), spreadsheet_cell("-0.5"), spreadsheet_cell(-0.5)
+    ("'=HYPERLINK(1)", '-0.5', -0.5)
+    """
+    if not isinstance(value, str):
+        return value
+    visible = "".join(part if part in "\r\n\t" else escape_hidden(part) for part in re.split(r"([\r\n\t])", value))
+    is_formula = re.match(r"\s*'*[=+\-@]", visible) and not _NUMBER.fullmatch(visible)
+    return f"'{visible}" if is_formula else visible
