@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
-from huggingface_hub.errors import HFValidationError
+from huggingface_hub.errors import HFValidationError, StrictDataclassError
 from peft import PeftModel
 from safetensors import SafetensorError
 from transformers import (
@@ -31,7 +31,11 @@ from evenhand.evaluation.settings import AUTO, CheckpointSettings
 
 disable_progress_bar()  # for loading weights, because a bar for each small model hides the bars of long work
 
-FROM_PRETRAINED_ERRORS = (OSError, ValueError, KeyError, RuntimeError, ImportError, HFValidationError, SafetensorError)
+# What from_pretrained raises for folders with damaged or hostile files, from a missing key to a size of zero or "x".
+FROM_PRETRAINED_ERRORS = (
+    *(OSError, LookupError, ArithmeticError, ValueError, TypeError, AttributeError, RuntimeError, ImportError),
+    *(MemoryError, HFValidationError, StrictDataclassError, SafetensorError),
+)
 
 # The end of each error about NaN.
 BROKEN_WEIGHTS = "its weights are broken, perhaps by its training, or too large for its dtype."
@@ -78,13 +82,17 @@ def load_network(
 
 
 def load_config(model: CheckpointSettings) -> PreTrainedConfig:
-    """Return a model's config; raise an InputError if it cannot be read."""
+    """Return a model's config; raise an InputError if it cannot be read, or has no layers."""
     try:
-        return AutoConfig.from_pretrained(
+        config = AutoConfig.from_pretrained(
             model.name, revision=model.revision, trust_remote_code=model.trust_remote_code
         )
     except FROM_PRETRAINED_ERRORS as error:
         raise InputError(f"model: the config of {model.name} cannot be read: {first_line(error)}") from None
+    layers = getattr(config.get_text_config(), "num_hidden_layers", 1)
+    if not isinstance(layers, int) or layers < 1:  # transformers would build a model without layers
+        raise InputError(f"model: the config of {model.name} has {layers!r} layers; save the model again.")
+    return config
 
 
 def load_weights(auto_class: Any, model: CheckpointSettings, optional: tuple[str, ...] = ()) -> PreTrainedModel:
@@ -182,7 +190,7 @@ def load_tokenizer(model: CheckpointSettings, config: PreTrainedConfig) -> PreTr
         tokenizer = AutoTokenizer.from_pretrained(
             name, revision=model.revision, trust_remote_code=model.trust_remote_code
         )
-    except (*FROM_PRETRAINED_ERRORS, TypeError, AttributeError) as error:
+    except FROM_PRETRAINED_ERRORS as error:
         raise InputError(f"model: the tokenizer of {name} cannot be loaded: {first_line(error)}") from None
     check_tokenizer(name, tokenizer, config)
     return tokenizer

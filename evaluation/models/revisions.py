@@ -66,7 +66,8 @@ def local_folder(name: str) -> Path | None:
     """Return the folder of a local model with safetensors; None for a model id on the hub.
 
     Raises:
-        InputError: The path is not a folder, or the folder has no safetensors.
+        InputError: The path is not a folder, the folder has no safetensors, or a file of the model is none that can be
+            read, such as a broken link or a pipe.
     """
     path = Path(name).expanduser()
     if path.is_file():
@@ -75,6 +76,8 @@ def local_folder(name: str) -> Path | None:
         if name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
             raise InputError(f"model: the folder {name} does not exist; give a model's folder or its id on the hub.")
         return None
+    for file in (file for kind in MODEL_FILES for file in path.glob(kind) if not file.is_file()):
+        raise InputError(f"model: {file} is a folder, a pipe or a broken link; put the model's file in its place.")
     weights = next(iter(module_folders(path)), path)  # a sentence encoder's first module is the model itself
     if list(weights.glob("adapter_model*.safetensors" if is_adapter(path) else "model*.safetensors")):
         return path
@@ -102,10 +105,21 @@ def adapter_base(folder: Path, base: str | None = None, revision: str | None = N
     relative path in the adapter's evenhand.json is used.
 
     Raises:
-        InputError: The adapter names no base model.
+        InputError: The adapter names no base model, or is its own base.
     """
     if base is not None:
         return base, revision
+    base, revision = _configured_base(folder)
+    adapters = [folder.resolve()]
+    while is_adapter(path := Path(_configured_base(adapters[-1])[0])):
+        if path.resolve() in adapters:
+            raise InputError(f"model: the adapter {folder} has itself as its base; name a model in {ADAPTER_CONFIG}.")
+        adapters.append(path.resolve())
+    return base, revision
+
+
+def _configured_base(folder: Path) -> tuple[str, str | None]:
+    """Return the name and revision of the base model in an adapter's config."""
     field = BASE_FIELDS[ADAPTER_CONFIG]
     try:
         settings = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))

@@ -303,6 +303,40 @@ def test_a_broken_chat_template_is_an_error(folder, template, message):
         load_dialogue_model(str(folder))
 
 
+@pytest.mark.parametrize("fault", ["gone", "loop", "folder", "pipe"])
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_file_that_cannot_be_read_is_an_error(folder, name, fault):
+    file = folder / name
+    file.unlink()
+    {
+        "gone": lambda: file.symlink_to(folder / "nowhere"),
+        "loop": lambda: file.symlink_to(file),
+        "folder": file.mkdir,
+        "pipe": lambda: os.mkfifo(file),
+    }[fault]()
+    with pytest.raises(InputError, match=f"{name} is a folder, a pipe or a broken link"):
+        load_dialogue_model(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [({"n_layer": -1}, "-1 layers"), ({"n_embd": "x"}, "'n_embd'"), ({"n_head": 0}, "zero"), ({"vocab_size": -5}, "-5")],
+)
+def test_an_impossible_config_is_an_error(folder, setting, message):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | setting))
+    with pytest.raises(InputError, match=message):
+        load_dialogue_model(str(folder))
+
+
+def test_adapters_that_name_each_other_are_an_error(folder, tmp_path):
+    for name, base in (("a", "b"), ("b", "a")):
+        adapter_of(folder, tmp_path / name, str(tmp_path / base))
+    for path in (tmp_path / "a", tmp_path / "b"):
+        with pytest.raises(InputError, match="has itself as its base"):
+            load_dialogue_model(str(path))
+
+
 def test_tokenizers_that_are_missing_or_do_not_fit(folder):
     save_tokenizer(folder, words=[*WORDS, "more"])
     with pytest.raises(InputError, match="model: .* 11 tokens, .* 10;"):
