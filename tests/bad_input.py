@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 DEEP: Any = []
-for _ in range(200):
+for _ in range(50):
     DEEP = [DEEP]
 ODD: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 7, 10**30, 10**400, 0.5, -0.0, math.nan, math.inf, -math.inf, 1e308),

@@ -21,7 +21,7 @@ CHOICES = ("1", "2", "skip")
 def crowd_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
     """Return the columns prompt_id, prompt, response_1 and response_2, without the names of the models.
 
-    The texts are those of `spreadsheet_cell`, because a crowd platform's file is opened in spreadsheets.
+    Texts are escaped by `spreadsheet_cell`, because people open the file in spreadsheets.
 
     >>> row = {"prompt_id": "p", "text": "Hi!", "before": "old", "after": "new", "first": "after"}
     >>> crowd_pairs(pd.DataFrame([row])).to_dict("records")

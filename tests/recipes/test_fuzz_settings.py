@@ -187,7 +187,7 @@ def refused(call, name: str) -> None:
             "label",
             "a: &a [x]\n"
             + "\n".join(f"{'bcdefg'[n]}: &{'bcdefg'[n]} [{','.join(['*' + 'abcdef'[n]] * 9)}]" for n in range(6)),
-            "is not YAML: line 7: more than 100 levels or 100,000 values",
+            "is not YAML: line 6: more than 100 levels or 100,000 values",
         ),
         ("label", "a: &a [*a]", "is not YAML: line 1 has the alias *a"),
         ("label", f"a: {'x' * 300_000}", "is not YAML: it has more than 262,144 characters"),

@@ -320,7 +320,12 @@ def test_a_file_that_cannot_be_read_is_an_error(folder, name, fault):
 
 @pytest.mark.parametrize(
     ("setting", "message"),
-    [({"n_layer": -1}, "-1 layers"), ({"n_embd": "x"}, "'n_embd'"), ({"n_head": 0}, "zero"), ({"vocab_size": -5}, "-5")],
+    [
+        ({"n_layer": -1}, "-1 layers"),
+        ({"n_embd": "x"}, "'n_embd'"),
+        ({"n_head": 0}, "zero"),
+        ({"vocab_size": -5}, "-5"),
+    ],
 )
 def test_an_impossible_config_is_an_error(folder, setting, message):
     config = json.loads((folder / "config.json").read_text())
