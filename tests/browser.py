@@ -48,22 +48,22 @@ class Browser:
         file.write_text(html, encoding="utf-8")
         driver = self.open(file, WIDTH, scheme)
         driver.execute_script("for (const it of document.querySelectorAll('details')) it.open = true")
-        found = self.serious()
+        findings = self.serious()
         for width in (WIDTH, PHONE):
             driver.set_window_size(width, HEIGHT)
             if driver.execute_script("return document.documentElement.scrollWidth > innerWidth"):
-                found.append(f"wider than {width} pixels")
-        return found + self.look().errors + self.left_the_machine
+                findings.append(f"wider than {width} pixels")
+        return findings + self.look().errors + self.left_the_machine
 
     def serious(self) -> list[str]:
         """Return what axe finds in the page that is open and that keeps people from using it."""
         axe = pytest.importorskip("axe_core_python.base", reason="needs axe-core-python (pip install '.[test]')")
         self.driver.execute_script(axe.AXE_SCRIPT)
-        told = {"resultTypes": ["violations"], "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
-        found = self.driver.execute_async_script("axe.run(arguments[0]).then(arguments[1])", told)
+        options = {"resultTypes": ["violations"], "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
+        findings = self.driver.execute_async_script("axe.run(arguments[0]).then(arguments[1])", options)
         return [
             f"{it['id']}: {node['html'][:200]}"
-            for it in found["violations"]
+            for it in findings["violations"]
             if it["impact"] in ("serious", "critical")
             for node in it["nodes"]
         ]

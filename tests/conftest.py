@@ -20,20 +20,20 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Keep what was imported out of the collections of garbage, which would go through all of it each time."""
+    """Exclude imported objects from garbage collection, which would traverse all of them each time."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
-def judge(tmp_path_factory):
+def offensiveness_classifier(tmp_path_factory):
     """The folder of a classifier of random weights with the labels "ok" and "offensive"."""
     import torch
     from transformers import BertConfig, BertForSequenceClassification
 
     from tools.testbed.classifiers import second_tokenizer
 
-    folder = tmp_path_factory.mktemp("judge")
+    folder = tmp_path_factory.mktemp("classifier")
     torch.manual_seed(0)
     tokenizer = second_tokenizer()
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}

@@ -1,4 +1,4 @@
-"""A family of metrics measured into a folder, as the command does it, without the command."""
+"""Families of metrics, measured and compared into folders as the commands do it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +10,18 @@ from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tracking import Tracker
 
 
-def measure_family(folder: Path, name: str, config: MeasureConfig, **own: Any) -> FamilyRun:
-    """Return what the family left in the folder; `own` are its settings."""
-    settings, measuring = settings_of(name), measure_of(name)
-    config = replace(config, settings=settings.Settings(**own))
-    run = Run(folder, "a fingerprint", Tracker(), settings.inputs(config))
-    write_scores(folder / "scores.json", measuring.measure(run, config))
+def measure_family(folder: Path, name: str, config: MeasureConfig, **settings: Any) -> FamilyRun:
+    """Check the inputs of a family, measure it into the folder and return the run; `settings` are the family's."""
+    module = settings_of(name)
+    if settings or config.settings is None:
+        config = replace(config, settings=module.Settings(**settings))
+    run = Run(folder, "a fingerprint", Tracker(), module.inputs(config))
+    write_scores(folder / "scores.json", measure_of(name).measure(run, config))
     return FamilyRun(folder, config)
 
 
 def compare_family(folder: Path, name: str, before: FamilyRun, after: FamilyRun) -> FamilyRun:
-    """Return what a comparison left in the folder."""
+    """Compare two runs of a family into the folder and return the comparison."""
     changes = comparison_of(name).differences(Run(folder, "a fingerprint", Tracker()), before, after, None)
     write_scores(folder / "scores.json", changes)
     return FamilyRun(folder)

@@ -1,9 +1,9 @@
-"""An OpenAI-compatible server that answers by a hash of what it is asked, and fails as it is told to.
+"""An OpenAI-compatible server whose answers are hashes of the requests, and which fails as configured.
 
     python -m tests.fault_server FILE DIES_AFTER
 
-serves in a process of its own, prints its URL, writes the seeds that it answers into the file, a line each, and kills
-itself before it answers one more than it may.
+serves in a separate process, prints its URL, writes the seed of each answer into the file, and kills itself after
+DIES_AFTER answers.
 """
 
 import hashlib
@@ -25,32 +25,32 @@ from pathlib import Path
 ANSWERS = ("I am so sorry to hear that.", "Do you like to cook?", "That is great!", "I have no idea.")
 
 
-def answer_to(body, own=""):
-    """The answer that a body gets: the same to the same prompt and seed, unless the server has a whim of its `own`."""
+def answer_to(body, salt=""):
+    """Return the answer to a body, which depends on its prompt, its seed and the salt."""
     seed = body.get("seed")
-    read = json.dumps([body.get("messages", body.get("prompt")), seed, own])
+    read = json.dumps([body.get("messages", body.get("prompt")), seed, salt])
     answer = ANSWERS[hashlib.sha256(read.encode()).digest()[0] % len(ANSWERS)]
-    return f"{answer}{own} {seed}"
+    return f"{answer}{salt} {seed}"
 
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self):
-        told = self.server.config
+        config = self.server.config
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        with told["lock"]:
-            told["keys"].add(self.headers["Authorization"])
-            told["bodies"].append(body)
-            own = len(told["bodies"]) if told["seedless"] else ""
-            fault = told["random"].choice(told["faults"]) if told["random"].random() < told["share"] else None
+        with config["lock"]:
+            config["keys"].add(self.headers["Authorization"])
+            config["bodies"].append(body)
+            salt = len(config["bodies"]) if config["seedless"] else ""
+            fault = config["random"].choice(config["faults"]) if config["random"].random() < config["share"] else None
             fault = "bad" if body["max_tokens"] == "refuse" else fault
-            told["failed"][fault] += 1
-            if told["file"]:
-                if len(told["bodies"]) > told["dies_after"]:
+            config["failed"][fault] += 1
+            if config["file"]:
+                if len(config["bodies"]) > config["dies_after"]:
                     os.kill(os.getpid(), signal.SIGKILL)
-                print(body["seed"], file=told["file"], flush=True)
-        text = answer_to(body, own)
+                print(body["seed"], file=config["file"], flush=True)
+        text = answer_to(body, salt)
         is_chat = self.path == "/v1/chat/completions"
         choice = {"index": 0, "finish_reason": "stop"} | (
             {"message": {"role": "assistant", "content": text}} if is_chat else {"text": text, **self._scores(body)}
@@ -60,16 +60,16 @@ class Handler(BaseHTTPRequestHandler):
         )
 
     def _scores(self, body):
-        """What is asked for of the prompt's tokens, where this server has it: `echo` or `prompt_logprobs`."""
-        way, log_p = self.server.config["says"]
-        if way not in body:
+        """Return the log-probabilities of the prompt's tokens as the endpoint does, if the body requests them."""
+        endpoint, log_p = self.server.config["logprobs"]
+        if endpoint not in body:
             return {}
-        found = [None, *log_p(body["prompt"])]
-        if way == "prompt_logprobs":
-            places = zip(body["prompt"][1:], found[1:], strict=True)
-            return {way: [None, *({"7": {"logprob": -9.0}, str(token): {"logprob": it}} for token, it in places)]}
+        values = [None, *log_p(body["prompt"])]
+        if endpoint == "prompt_logprobs":
+            places = zip(body["prompt"][1:], values[1:], strict=True)
+            return {endpoint: [None, *({"7": {"logprob": -9.0}, str(token): {"logprob": it}} for token, it in places)]}
         tokens = [*map(str, body["prompt"]), "generated"]
-        return {"logprobs": {"tokens": tokens, "token_logprobs": [*found, -0.5]}}
+        return {"logprobs": {"tokens": tokens, "token_logprobs": [*values, -0.5]}}
 
     def _send(self, answer, status=200, cut=None, **headers):
         sent = json.dumps(answer).encode()[:cut]
@@ -156,25 +156,25 @@ class Server(ThreadingHTTPServer):
     block_on_close = False
 
     def handle_error(self, *_):
-        """A client that went away is what is tested."""
+        """Ignore clients that disconnect."""
 
 
 @contextmanager
-def serving(*faults, share=0.3, seedless=False, says=(None, None)):
-    """Yield the URL of a server, and what it saw: `bodies`, `keys`, and how often it `failed`, by fault.
+def serving(*faults, share=0.3, seedless=False, logprobs=(None, None)):
+    """Yield the URL of a server and its record: `bodies`, `keys`, and how often it `failed`, by fault.
 
-    `says` is how it says log p of a prompt's tokens ("echo" or "prompt_logprobs"), and what returns it for all ids but
-    the first.
+    `logprobs` is the field of a body that requests log p of a prompt's tokens ("echo" or "prompt_logprobs"), and a
+    function that returns log p of all ids but the first.
     """
-    told = {"faults": faults, "share": share if faults else 0, "seedless": seedless, "random": random.Random(0)}
-    told |= {"says": says, "file": None}
-    told |= {"lock": threading.Lock(), "bodies": [], "keys": set(), "failed": Counter()}
+    config = {"faults": faults, "share": share if faults else 0, "seedless": seedless, "random": random.Random(0)}
+    config |= {"logprobs": logprobs, "file": None}
+    config |= {"lock": threading.Lock(), "bodies": [], "keys": set(), "failed": Counter()}
     server = Server(("127.0.0.1", 0), Handler)
-    server.config = told
+    server.config = config
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1", told
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1", config
     finally:
         server.shutdown()
         server.server_close()
@@ -182,7 +182,7 @@ def serving(*faults, share=0.3, seedless=False, says=(None, None)):
 
 @contextmanager
 def serving_alone(file, dies_after=10**9):
-    """Yield the URL of a server in a process of its own, which writes the seeds that it answered into a file."""
+    """Yield the URL of a server in a separate process, which writes the seeds of its answers into a file."""
     command = [sys.executable, "-m", "tests.fault_server", str(file), str(dies_after)]
     with subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -192,7 +192,7 @@ def serving_alone(file, dies_after=10**9):
 
 
 if __name__ == "__main__":
-    with serving() as (url, told), Path(sys.argv[1]).open("w") as file:
-        told |= {"file": file, "dies_after": int(sys.argv[2])}
+    with serving() as (url, config), Path(sys.argv[1]).open("w") as file:
+        config |= {"file": file, "dies_after": int(sys.argv[2])}
         print(url, flush=True)
         threading.Event().wait()

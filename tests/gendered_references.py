@@ -1,13 +1,7 @@
-"""Two sentences in two languages that can be checked by eye, and what runs over them share."""
+"""Two sentences in two languages that can be checked by eye, and files of translations."""
 
 import csv
 from pathlib import Path
-
-from evenhand.evaluation import families
-from evenhand.evaluation.families import FamilyRun, MeasureConfig
-from evenhand.evaluation.results import write_scores
-from evenhand.evaluation.runs.run import Run
-from evenhand.evaluation.runs.tracking import Tracker
 
 COLUMNS = ["sentence_id", "axis", "descriptor", "template", "english", "lang", "gender", "reference"]
 ROWS = [
@@ -35,11 +29,3 @@ def written_translations(folder: Path, **files: list[str]) -> Path:
     for name, lines in files.items():
         (folder / f"{name.replace('__', '-')}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
-
-
-def measured_by(family: str, folder: Path, config: MeasureConfig) -> FamilyRun:
-    """Check the inputs, measure, and return the run."""
-    run = Run(folder, "fingerprint", Tracker(), families.settings_of(family).inputs(config))
-    scores = families.measure_of(family).measure(run, config)
-    write_scores(folder / "scores.json", scores)
-    return FamilyRun(folder, config)

@@ -46,7 +46,7 @@ HOSTILE = (
 def measured(
     scores: Sequence[BiasScore], tables: dict[str, pd.DataFrame], config: Any = None, **names: str
 ) -> FamilyRun:
-    """Return a run without a folder; `names` are those of the measured model and the dataset."""
+    """Return a run without a folder; `names` are the names of the measured model and the dataset."""
     if config is None:
         model, dataset = names.get("model", "a model"), names.get("dataset", "a dataset")
         config = SimpleNamespace(model=SimpleNamespace(name=model), prompts=SimpleNamespace(dataset=dataset))

@@ -1,9 +1,11 @@
-"""What the README and docs/ tell a reader to type is understood, and what they link to is there."""
+"""What README, docs and docstrings show is understood, true, and linked to files that exist."""
 
+import doctest
 import re
 import runpy
 import shlex
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,18 @@ def _names(command):
     from evenhand.recipes.settings import COMMANDS
 
     return [setting.name for setting in settings_in(COMMANDS[command])]
+
+
+EXAMPLES = sorted(
+    ".".join(["evenhand", *file.relative_to(ROOT).with_suffix("").parts])
+    for room in ("evaluation", "mitigation", "recipes")
+    for file in (ROOT / room).rglob("*.py")
+    if ">>> " in file.read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("module", EXAMPLES)
+def test_the_examples_of_a_module(module):
+    failed, tried = doctest.testmod(import_module(module))
+    assert tried
+    assert not failed

@@ -39,7 +39,7 @@ def packages(tmp_path_factory):
     return folder
 
 
-def evenhand(packages, *arguments):
+def run_evenhand(packages, *arguments):
     command = [sys.executable, "-c", COMMAND, str(packages), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
@@ -47,7 +47,7 @@ def evenhand(packages, *arguments):
 def test_the_family_of_the_page_measures_and_reports(packages, tmp_path):
     run = tmp_path / "run"
     arguments = ["measure", "--metrics", FAMILY, "--prompts.descriptors", "20", "--output_dir", run]
-    done = evenhand(packages, *arguments, "--report_to", "none", "--prompt_length.min_words", "3")
+    done = run_evenhand(packages, *arguments, "--report_to", "none", "--prompt_length.min_words", "3")
     assert done.returncode == 0, done.stderr
     (score,) = read_scores(run / "scores.json")
     assert score.metric == FAMILY and score.value > 3
@@ -56,8 +56,8 @@ def test_the_family_of_the_page_measures_and_reports(packages, tmp_path):
 
 
 def test_its_settings_are_listed_and_a_mistyped_one_is_refused(packages, tmp_path):
-    assert "--prompt_length.min_words" in evenhand(packages, "measure", "--metrics", FAMILY, "--help").stdout
-    done = evenhand(packages, "measure", "--metrics", FAMILY, "--prompt_length.min_word", "3")
+    assert "--prompt_length.min_words" in run_evenhand(packages, "measure", "--metrics", FAMILY, "--help").stdout
+    done = run_evenhand(packages, "measure", "--metrics", FAMILY, "--prompt_length.min_word", "3")
     assert done.returncode == 2 and "did you mean 'prompt_length.min_words'" in done.stderr
 
 
@@ -66,7 +66,7 @@ def test_a_module_that_lacks_something_is_named_before_anything_runs(packages, t
     broken.mkdir(parents=True)
     for file in (packages / FAMILY).glob("*.py"):
         (broken / file.name).write_text("" if file.name == "settings.py" else file.read_text(encoding="utf-8"))
-    done = evenhand(tmp_path / "families", "measure", "--metrics", FAMILY)
+    done = run_evenhand(tmp_path / "families", "measure", "--metrics", FAMILY)
     assert done.returncode != 0 and "Settings is missing; inputs(config) is missing" in done.stderr
 
 

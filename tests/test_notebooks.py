@@ -35,8 +35,8 @@ def test_it_is_committed_without_outputs_and_runs(file, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     NotebookClient(notebook, timeout=PATIENCE, resources={"metadata": {"path": str(tmp_path)}}).execute()
     for cell in code:  # a command that fails does not stop a notebook
-        said = "".join(output.get("text", "") for output in cell.outputs)
-        assert not re.search(r"^evenhand( \w+)?: |^Traceback", said, re.M), said
+        output_text = "".join(output.get("text", "") for output in cell.outputs)
+        assert not re.search(r"^evenhand( \w+)?: |^Traceback", output_text, re.M), output_text
     shown = [output for cell in code for output in cell.outputs if output.output_type == "execute_result"]
     assert any("text/html" in output.data for output in shown)
     assert list(Path(tmp_path, "runs").glob("*/report.html"))

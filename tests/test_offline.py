@@ -1,4 +1,4 @@
-"""Offline nothing tries the network: no small measurement, whole, and no command that is told a name of the hub."""
+"""Offline nothing uses the network: neither a whole small measurement nor a command with a name of the hub."""
 
 import socket
 
@@ -15,19 +15,19 @@ HERE = (None, "", "localhost", "127.0.0.1", "::1")
 @pytest.fixture
 def tried(monkeypatch):
     """Every address that was looked up or connected to and is not of this machine; each is refused."""
-    found = []
+    addresses = []
 
     def refuse(name, host_of):
         plain = getattr(socket.socket, name, None) or getattr(socket, name)
 
-        def asked(*told, **further):
-            host = host_of(*told)
+        def checked(*arguments, **options):
+            host = host_of(*arguments)
             if host not in HERE:
-                found.append(host)
+                addresses.append(host)
                 raise OSError(f"the network was tried: {host}")
-            return plain(*told, **further)
+            return plain(*arguments, **options)
 
-        return asked
+        return checked
 
     def peer(one, address):
         return None if one.family == socket.AF_UNIX else address[0]
@@ -35,7 +35,7 @@ def tried(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", refuse("getaddrinfo", lambda host, *_: host))
     for name in ("connect", "connect_ex"):
         monkeypatch.setattr(socket.socket, name, refuse(name, peer))
-    return found
+    return addresses
 
 
 def test_a_measurement_of_the_testbed(tried, tmp_path):

@@ -42,9 +42,9 @@ for name, file in shipped().items():
         read_settings(command, Path(name))
 for command in COMMANDS:
     assert main([command, "--help"]) == 0
-told = ["--report_to", "none", "-q"]
-assert main(["measure", "--metrics", "sentence_pairs", "--output_dir", "pairs", *told]) == 0
-assert main(["loop", "--config", "small", "--output_dir", "loop", *told]) == 0
+flags = ["--report_to", "none", "-q"]
+assert main(["measure", "--metrics", "sentence_pairs", "--output_dir", "pairs", *flags]) == 0
+assert main(["loop", "--config", "small", "--output_dir", "loop", *flags]) == 0
 assert main(["report", "loop", "-q"]) == 0
 """
 
@@ -71,8 +71,8 @@ def site(tmp_path_factory):
 
 
 def run(command, folder, **environment):
-    told = {"env": {**ENVIRONMENT, **environment}, "capture_output": True, "text": True, "timeout": PATIENCE}
-    done = subprocess.run(command, cwd=folder, **told)
+    options = {"env": {**ENVIRONMENT, **environment}, "capture_output": True, "text": True, "timeout": PATIENCE}
+    done = subprocess.run(command, cwd=folder, **options)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -85,6 +85,6 @@ def test_the_command_is_there(site, tmp_path):
 
 def test_commands_configs_and_testbed_need_no_clone(site, tmp_path):
     (tmp_path / "small").write_text(LOOP, encoding="utf-8")
-    told = {"PYTHONPATH": str(site)}
-    run([sys.executable, "-c", COMMANDS.replace("{site!r}", repr(str(site)))], tmp_path, **told)
+    options = {"PYTHONPATH": str(site)}
+    run([sys.executable, "-c", COMMANDS.replace("{site!r}", repr(str(site)))], tmp_path, **options)
     assert (tmp_path / "pairs" / "scores.json").exists() and (tmp_path / "loop" / "report.html").exists()

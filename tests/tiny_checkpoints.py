@@ -3,24 +3,8 @@
 import json
 
 import torch
+import transformers
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import (
-    BlenderbotConfig,
-    BlenderbotForConditionalGeneration,
-    Gemma3ForCausalLM,
-    Gemma3TextConfig,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedTokenizerFast,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-    RobertaConfig,
-    RobertaForSequenceClassification,
-)
 
 # The labels of SamLowe/roberta-base-go_emotions, in its order: the 27 emotions of GoEmotions and neutral.
 EMOTIONS = """
@@ -39,9 +23,9 @@ CHAT_THAT_THINKS = TURNS + "{% if add_generation_prompt %}<|im_start|>assistant\
 # As Llama 3.2's: a system message there always is, and it begins with the day.
 CHAT_ON_A_DAY = (
     "{% if date_string is not defined %}{% set date_string = strftime_now('%d %b %Y') %}{% endif %}"
-    "{% if messages[0].role == 'system' %}{% set told, rest = messages[0].content, messages[1:] %}"
-    "{% else %}{% set told, rest = '', messages %}{% endif %}"
-    "{{ bos_token }}<|start_header_id|>system<|end_header_id|>\n\nToday Date: {{ date_string }}\n\n{{ told }}<|eot_id|>"
+    "{% if messages[0].role == 'system' %}{% set text, rest = messages[0].content, messages[1:] %}"
+    "{% else %}{% set text, rest = '', messages %}{% endif %}"
+    "{{ bos_token }}<|start_header_id|>system<|end_header_id|>\n\nToday Date: {{ date_string }}\n\n{{ text }}<|eot_id|>"
     "{% for message in rest %}<|start_header_id|>{{ message.role }}<|end_header_id|>\n\n{{ message.content }}<|eot_id|>"
     "{% endfor %}{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
 )
@@ -71,7 +55,7 @@ def byte_level_bpe(special_tokens, prefix_space=False):
 
 
 def save_tokenizer(folder, special_tokens, prefix_space=False, **settings):
-    """Write a tokenizer as the hub has it for GPT-2's kin: vocab.json and merges.txt, no tokenizer.json."""
+    """Write a tokenizer in the format of GPT-2 on the hub: vocab.json and merges.txt, no tokenizer.json."""
     model = json.loads(byte_level_bpe(special_tokens, prefix_space).to_str())["model"]
     folder.mkdir(exist_ok=True)
     (folder / "vocab.json").write_text(json.dumps(model["vocab"]))
@@ -89,7 +73,7 @@ def save_tokenizer_with_bos(folder, special_tokens, *, further=(), **settings):
     bos, size = special_tokens[0], tokenizer.get_vocab_size()
     tokenizer.post_processor = processors.TemplateProcessing(single=f"{bos} $A", special_tokens=[(bos, 0)])
     tokenizer.add_special_tokens([AddedToken(token, special=True) for token in further])
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=bos, **settings).save_pretrained(folder)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=bos, **settings).save_pretrained(folder)
     return size
 
 
@@ -110,7 +94,10 @@ def dialogpt(folder):
         model_max_length=1024, chat_template=TURNS_ENDED_BY_EOS,
     )  # fmt: skip
     sizes = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 1024}
-    return save_model(folder, GPT2LMHeadModel(GPT2Config(vocab_size=size, **sizes, bos_token_id=0, eos_token_id=0)))
+    return save_model(
+        folder,
+        transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=size, **sizes, bos_token_id=0, eos_token_id=0)),
+    )
 
 
 def blenderbot(folder):
@@ -123,8 +110,8 @@ def blenderbot(folder):
     sizes |= dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 2)
     ids = {"bos_token_id": 1, "pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 1}
     layers = {"encoder_layers": 2, "decoder_layers": 2}
-    config = BlenderbotConfig(vocab_size=size, **layers, **sizes, **ids, scale_embedding=True)
-    model = BlenderbotForConditionalGeneration(config)
+    config = transformers.BlenderbotConfig(vocab_size=size, **layers, **sizes, **ids, scale_embedding=True)
+    model = transformers.BlenderbotForConditionalGeneration(config)
     model.generation_config.update(num_beams=10, encoder_no_repeat_ngram_size=3, forced_eos_token_id=2)  # as the hub's
     return save_model(folder, model)
 
@@ -139,8 +126,10 @@ def qwen(folder, **saving):
         folder, special, tokenizer_class="Qwen2Tokenizer", eos_token="<|im_end|>", pad_token="<|endoftext|>",
         additional_special_tokens=special[1:], model_max_length=131072, chat_template=CHAT_THAT_CAN_THINK,
     )  # fmt: skip
-    config = Qwen3Config(vocab_size=size, **SIZES, **HEADS, tie_word_embeddings=True, eos_token_id=2, bos_token_id=0)
-    model = Qwen3ForCausalLM(config)
+    config = transformers.Qwen3Config(
+        vocab_size=size, **SIZES, **HEADS, tie_word_embeddings=True, eos_token_id=2, bos_token_id=0
+    )
+    model = transformers.Qwen3ForCausalLM(config)
     model.generation_config.update(do_sample=True, temperature=0.6, top_k=20, eos_token_id=[2, 0], pad_token_id=0)
     return save_model(folder, model, **saving)
 
@@ -152,14 +141,19 @@ def sharded(folder):
 def llama(folder):
     special = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
     size = save_tokenizer_with_bos(folder, special, eos_token="<|eot_id|>", chat_template=CHAT_ON_A_DAY)
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=size, **SIZES, **HEADS, tie_word_embeddings=True, eos_token_id=4))
+    model = transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(vocab_size=size, **SIZES, **HEADS, tie_word_embeddings=True, eos_token_id=4)
+    )
     model.generation_config.update(do_sample=True, temperature=0.6, top_p=0.9, eos_token_id=[1, 4], bos_token_id=0)
     return save_model(folder, model)
 
 
 def base_without_template(folder):
     size = save_tokenizer_with_bos(folder, ["<|begin_of_text|>", "<|end_of_text|>"], eos_token="<|end_of_text|>")
-    return save_model(folder, LlamaForCausalLM(LlamaConfig(vocab_size=size, **SIZES, **HEADS, eos_token_id=1)))
+    return save_model(
+        folder,
+        transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=size, **SIZES, **HEADS, eos_token_id=1)),
+    )
 
 
 def gemma(folder):
@@ -168,7 +162,9 @@ def gemma(folder):
     # As Gemma 3's, with a token for images that a model of text alone does not know.
     size = save_tokenizer_with_bos(folder, special, further=["<image_soft_token>"], **tokens)
     ids = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
-    model = Gemma3ForCausalLM(Gemma3TextConfig(vocab_size=size, **SIZES, **HEADS, **ids, sliding_window=16))
+    model = transformers.Gemma3ForCausalLM(
+        transformers.Gemma3TextConfig(vocab_size=size, **SIZES, **HEADS, **ids, sliding_window=16)
+    )
     model.generation_config.update(do_sample=True, top_k=64, top_p=0.95, eos_token_id=[2, 4])
     return save_model(folder, model)
 
@@ -181,7 +177,9 @@ def thinker(folder):
         additional_special_tokens=special[1:], chat_template=CHAT_THAT_THINKS,
     )  # fmt: skip
     sizes = {name: value for name, value in SIZES.items() if name != "head_dim"}
-    model = Qwen2ForCausalLM(Qwen2Config(vocab_size=size, **sizes, **HEADS, tie_word_embeddings=False, eos_token_id=2))
+    model = transformers.Qwen2ForCausalLM(
+        transformers.Qwen2Config(vocab_size=size, **sizes, **HEADS, tie_word_embeddings=False, eos_token_id=2)
+    )
     save_model(folder, model)
     with torch.no_grad():  # one direction of all hidden states that the end of a thought alone is read from
         model.model.embed_tokens.weight[:, 0] = 1.0
@@ -196,14 +194,14 @@ def style_classifier(folder, styles=EMOTIONS):
         folder, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"], tokenizer_class="RobertaTokenizer", model_max_length=512
     )
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = RobertaConfig(
+    config = transformers.RobertaConfig(
         vocab_size=size,
         **sizes,
         max_position_embeddings=514,
         id2label=dict(enumerate(styles)),
         problem_type="multi_label_classification",
     )
-    return save_model(folder, RobertaForSequenceClassification(config), scale=30)
+    return save_model(folder, transformers.RobertaForSequenceClassification(config), scale=30)
 
 
 def taxonomy(folder):

@@ -1,21 +1,8 @@
 """Dialogue models of random weights that know the letters of the alphabet as words."""
 
 import torch
+import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
-    BlenderbotConfig,
-    BlenderbotForConditionalGeneration,
-    GenerationConfig,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-    PreTrainedTokenizerFast,
-)
 
 from evenhand.evaluation.models.loading import DialogueModel
 
@@ -36,35 +23,54 @@ SEQ2SEQ = {
 SPECIAL = {"vocab_size": len(WORDS), "bos_token_id": EOS, "eos_token_id": EOS, "pad_token_id": PAD}
 
 
+def word_level_tokenizer(words, template=None, **special):
+    """Return a tokenizer that splits at white space, with special tokens as in `eos_token="<eos>"`.
+
+    Without any, words in brackets are BERT's special tokens. `template` adds special tokens, as in "[CLS] $A [SEP]".
+    """
+    special = special or {f"{word[1:-1].lower()}_token": word for word in words if word.startswith("[")}
+    model = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token=special["unk_token"]))
+    model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    if template:
+        added = [(word, words.index(word)) for word in template.split() if word != "$A"]
+        model.post_processor = processors.TemplateProcessing(single=template, special_tokens=added)
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=model, **special)
+
+
+SPECIAL_TOKENS = {"eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
+
+
 def word_tokenizer(adds_eos=False):
-    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    if adds_eos:
-        words.post_processor = processors.TemplateProcessing(single="$A <eos>", special_tokens=[("<eos>", EOS)])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=words, eos_token="<eos>", pad_token="<pad>", unk_token="<unk>", padding_side="left"
-    )
+    return word_level_tokenizer(WORDS, "$A <eos>" if adds_eos else None, **SPECIAL_TOKENS, padding_side="left")
 
 
 def tiny(architecture):
     torch.manual_seed(0)
     build = {
-        "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**SPECIAL, n_embd=16, n_layer=2, n_head=2, n_positions=96)),
-        "llama": lambda: LlamaForCausalLM(
-            LlamaConfig(**SPECIAL, **SIZES, num_key_value_heads=1, max_position_embeddings=96)
+        "gpt2": lambda: transformers.GPT2LMHeadModel(
+            transformers.GPT2Config(**SPECIAL, n_embd=16, n_layer=2, n_head=2, n_positions=96)
         ),
-        "sliding": lambda: MistralForCausalLM(
-            MistralConfig(**SPECIAL, **SIZES, num_key_value_heads=2, sliding_window=4, max_position_embeddings=96)
+        "llama": lambda: transformers.LlamaForCausalLM(
+            transformers.LlamaConfig(**SPECIAL, **SIZES, num_key_value_heads=1, max_position_embeddings=96)
         ),
-        "bart": lambda: BartForConditionalGeneration(BartConfig(**SPECIAL, **SEQ2SEQ, max_position_embeddings=96)),
-        "blenderbot": lambda: BlenderbotForConditionalGeneration(
-            BlenderbotConfig(**SPECIAL, **SEQ2SEQ, max_position_embeddings=96)
+        "sliding": lambda: transformers.MistralForCausalLM(
+            transformers.MistralConfig(
+                **SPECIAL, **SIZES, num_key_value_heads=2, sliding_window=4, max_position_embeddings=96
+            )
+        ),
+        "bart": lambda: transformers.BartForConditionalGeneration(
+            transformers.BartConfig(**SPECIAL, **SEQ2SEQ, max_position_embeddings=96)
+        ),
+        "blenderbot": lambda: transformers.BlenderbotForConditionalGeneration(
+            transformers.BlenderbotConfig(**SPECIAL, **SEQ2SEQ, max_position_embeddings=96)
         ),
     }
     model = build[architecture]().eval()
     # As `load_dialogue_model` does: BlenderBot's config alone asks for beams and blocked n-grams.
     start = model.generation_config.decoder_start_token_id
-    model.generation_config = GenerationConfig(eos_token_id=EOS, pad_token_id=PAD, decoder_start_token_id=start)
+    model.generation_config = transformers.GenerationConfig(
+        eos_token_id=EOS, pad_token_id=PAD, decoder_start_token_id=start
+    )
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:

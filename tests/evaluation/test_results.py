@@ -18,15 +18,12 @@ WITH_JACKKNIFE = replace(DEFINED, group={}, jackknife_over="templates", jackknif
 UNDEFINED = BiasScore("fgb", math.nan, 0.0, (0.0, 1.0), n=0, n_left_out=3, reason="all responses were empty")
 
 
-def test_scores_are_equal_after_a_round_trip(tmp_path):
+def test_scores_round_trip_as_strict_json(tmp_path):
     write_scores(tmp_path / "scores.json", [DEFINED, WITH_JACKKNIFE, UNDEFINED])
     defined, with_jackknife, undefined = read_scores(tmp_path / "scores.json")
     assert (defined, with_jackknife) == (DEFINED, WITH_JACKKNIFE)
     assert math.isnan(undefined.value)
     assert undefined.reason == UNDEFINED.reason
-
-
-def test_the_file_is_strict_json(tmp_path):
     write_scores(tmp_path / "scores.json", [UNDEFINED])
     text = (tmp_path / "scores.json").read_text()
     (record,) = json.loads(text, parse_constant=lambda name: pytest.fail(name))["scores"]
@@ -95,14 +92,13 @@ def test_a_signature_line_names_model_data_seed_and_rows():
     assert signature_line(DEFINED)  # without a signature
 
 
-def test_an_undefined_score_needs_a_reason():
+def test_small_rules_of_scores():
     with pytest.raises(ValueError, match="needs a reason"):
         BiasScore("fgb", math.nan, 0.0, (0.0, 1.0), n=0)
-
-
-def test_find_score_returns_the_exact_cut_or_none():
     assert find_score([UNDEFINED, DEFINED], "fgb", axis="age") is DEFINED
     assert find_score([DEFINED], "fgb") is None
+    assert "did you mean 'sample'" in str(unknown_name("decoding", "smaple", ["sample", "paper"]))
+    assert "Known: paper, sample" in str(unknown_name("decoding", "zzz", ["sample", "paper"]))
 
 
 @pytest.mark.parametrize(
@@ -140,8 +136,3 @@ def test_an_error_names_the_setting_of_a_folder_that_cannot_be_written(tmp_path)
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(InputError, match="output_dir"):
         write_text(tmp_path / "file" / "scores.json", "")
-
-
-def test_an_unknown_name_error_suggests_a_close_name_or_lists_all():
-    assert "did you mean 'sample'" in str(unknown_name("decoding", "smaple", ["sample", "paper"]))
-    assert "Known: paper, sample" in str(unknown_name("decoding", "zzz", ["sample", "paper"]))

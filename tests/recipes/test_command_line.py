@@ -1,8 +1,6 @@
 """The command line: strict settings from flags and files, and one-line errors."""
 
 import pickle
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import yaml
@@ -10,11 +8,11 @@ import yaml
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.settings import ClassifierSettings, ModelSettings, as_settings
+from evenhand.evaluation.settings import ModelSettings, as_settings
 from evenhand.recipes import command_line
 from evenhand.recipes.checking import RENAMED, checked, settings_in
 from evenhand.recipes.command_line import main, read_settings
-from evenhand.recipes.settings import COMMANDS, Experiment, LabelSettings, LoopSettings, Measurement, MeasureSettings
+from evenhand.recipes.settings import COMMANDS, LabelSettings, MeasureSettings
 
 
 def error_line(capsys, *arguments):
@@ -25,20 +23,16 @@ def error_line(capsys, *arguments):
     return err
 
 
-# Flags and files
-
-
-def test_flags_override_files_and_files_override_defaults(written):
+def test_flags_override_files_which_override_defaults(written):
     file = written("prompts: {per_cell: 7}\nseed: 3\n")
     settings = read_settings("measure", file, {"seed": "5"})
     assert (settings.prompts.per_cell, settings.seed, settings.decoding) == (7, 5, MeasureSettings().decoding)
-
-
-def test_dotted_flags_keep_the_other_fields_of_a_group(written):
     file = written("measure: {prompts: {per_cell: 7, split_by: template}}\n")
     settings = read_settings("loop", file, {"measure.prompts.per_cell": "5", "tune.training.epochs": "2"})
     assert (settings.measure.prompts.per_cell, settings.measure.prompts.split_by) == (5, "template")
     assert settings.tune.training.epochs == 2
+    settings = read_settings("measure", written("prompts: {filters: {a: [1]}}"), {"prompts.filters": "{b: [2]}"})
+    assert settings.prompts.filters == {"b": [2]}
 
 
 def test_flags_can_be_lists_mappings_and_null():
@@ -46,11 +40,6 @@ def test_flags_can_be_lists_mappings_and_null():
     settings = read_settings("measure", None, {**flags, "prompts.descriptors": "null"})
     assert settings.metrics == ["sentence_pairs", "generation_bias"]
     assert (settings.prompts.filters, settings.prompts.descriptors) == ({"axis": ["age"]}, None)
-
-
-def test_a_mapping_in_a_flag_replaces_the_mapping_of_the_file(written):
-    settings = read_settings("measure", written("prompts: {filters: {a: [1]}}"), {"prompts.filters": "{b: [2]}"})
-    assert settings.prompts.filters == {"b": [2]}
 
 
 @pytest.mark.parametrize("text", ["1e-3", "0.001", "1.0e-3"])
@@ -65,35 +54,9 @@ def test_text_stays_text(text):
     assert read_settings("measure", None, {"model.revision": text}).model.revision == text
 
 
-def test_names_that_yaml_reads_as_booleans_stay_names():
-    flags = {"metrics": "translation_bias", "translation_bias.languages": "no,es"}
-    assert read_settings("measure", None, flags).translation_bias.languages == ["no", "es"]
-
-
 @pytest.mark.parametrize(("text", "expected"), [("0,1,2", [0, 1, 2]), ("[3]", [3]), ("4", [4])])
 def test_lists_of_numbers(text, expected):
     assert read_settings("ablate", None, {"seeds": text}).seeds == expected
-
-
-def test_mappings_are_unchanged(written):
-    mapping = {"a.b": [1], "x y": {"c": {"d": None}}, "name": "x", "null": 1e-5}
-    file = written(yaml.safe_dump({"prompts": {"filters": mapping}, "decoding": {"arguments": mapping}}))
-    settings = read_settings("measure", file, {"seed": "1"})
-    assert settings.prompts.filters == mapping == settings.decoding.arguments
-
-
-def test_values_that_look_like_flags_stay_values(calls):
-    assert main(["label", "--output_dir", "a/model", "--group", "--model".lstrip("-"), "-q"]) == 0
-    assert (calls[0].output_dir, calls[0].group) == (Path("a/model"), "model")
-
-
-def test_paths_are_paths(written):
-    file = written("output_dir: runs/a\nlabels: runs/b")
-    settings = read_settings("compare", file, {"tuning": "runs/c"})
-    assert (settings.output_dir, settings.labels, settings.tuning) == (Path("runs/a"), Path("runs/b"), Path("runs/c"))
-
-
-# Groups that are models
 
 
 @pytest.mark.parametrize("flag", ["model", "model.name"])
@@ -104,42 +67,21 @@ def test_a_plain_value_is_the_name_of_a_model(written, flag):
     )
 
 
-def test_a_name_overrides_the_file_and_keeps_the_other_fields(written):
-    settings = read_settings("loop", written("measure: {model: {name: a, revision: r}}"), {"measure.model": "b"})
-    assert settings.measure.model == ModelSettings(name="b", revision="r")
-
-
-def test_plain_values_are_names_of_classifiers_at_any_depth(written):
-    flags = {"loop.measure.generation_bias.style_classifier": "x", "loop.measure.generation_bias.offensiveness": "y"}
-    settings = read_settings(
-        "ablate", written("loop: {measure: {generation_bias: {second_style_classifier: z}}}"), flags
-    )
-    generation_bias = settings.loop.measure.generation_bias
-    assert (generation_bias.style_classifier.name, generation_bias.second_style_classifier.name) == ("x", "z")
-    assert generation_bias.offensiveness == ClassifierSettings(name="y")
-
-
-def test_no_second_classifier_in_file_flag_and_dictionary(written):
-    file = written("generation_bias: {second_style_classifier: null}")
-    by_flag = read_settings("measure", None, {"generation_bias.second_style_classifier": "null"})
-    assert read_settings("measure", file) == by_flag == checked(MeasureSettings, as_settings(by_flag), "test")
-    assert by_flag.generation_bias.second_style_classifier is None
-
-
 def test_models_are_named_on_the_command_line(calls, monkeypatch):
     monkeypatch.setattr(command_line, "check_inputs", lambda settings: None)  # these models do not exist
     assert main(["measure", "--model", "gpt2", "--generation_bias.offensiveness=toxicity", "-q"]) == 0
     assert (calls[0].model.name, calls[0].generation_bias.offensiveness.name) == ("gpt2", "toxicity")
 
 
-# Families of metrics
-
-
-def test_only_named_families_have_settings():
+def test_families_have_settings_with_descriptions():
     settings = read_settings("measure", None, {"metrics": "sentence_pairs", "sentence_pairs.pairs": "crows_pairs"})
     assert settings.sentence_pairs.pairs == "crows_pairs" and settings.generation_bias is None
     named = {name for name in as_settings(settings) if name in families.names()}
     assert named == {"sentence_pairs"}
+    assert {"generation_bias", "sentence_pairs"} <= {*families.names()}
+    for name in families.names():
+        assert families.settings_of(name).Settings()
+    assert all(setting.text for command in COMMANDS.values() for setting in settings_in(command))
 
 
 @pytest.mark.parametrize(("command", "at"), [("measure", ""), ("loop", "measure."), ("ablate", "loop.measure.")])
@@ -148,25 +90,6 @@ def test_settings_of_other_families_are_rejected(command, at):
     with pytest.raises(InputError) as error:
         read_settings(command, None, flags)
     assert f"{at}generation_bias.permutations: " in str(error.value) and "sentence_pairs" in str(error.value)
-
-
-def test_a_measurement_with_fewer_metrics():
-    settings = read_settings("measure", None, {"metrics": "generation_bias,sentence_pairs", "seed": "3"})
-    narrowed = settings.with_metrics("generation_bias")
-    assert narrowed.sentence_pairs is None and narrowed.generation_bias == settings.generation_bias
-    assert replace(narrowed, split="train").split == "train" and narrowed.seed == 3
-
-
-def test_every_family_has_settings_with_descriptions():
-    assert {"generation_bias", "sentence_pairs"} <= {*families.names()}
-    for name in families.names():
-        assert families.settings_of(name).Settings()
-    assert all(setting.text for command in COMMANDS.values() for setting in settings_in(command))
-
-
-def test_an_unknown_family_is_named():
-    with pytest.raises(InputError, match="measure.metrics: 'sentence_pair' is unknown; did you mean 'sentence_pairs'"):
-        checked(LoopSettings, {"measure": {"metrics": ["sentence_pair"]}}, "test")
 
 
 def test_families_check_their_inputs_before_the_command_runs(calls, monkeypatch, capsys):
@@ -178,32 +101,20 @@ def test_families_check_their_inputs_before_the_command_runs(calls, monkeypatch,
     assert calls == []
 
 
-# Errors
-
-
 @pytest.mark.parametrize(
     ("command", "text", "message"),
     [
         ("measure", "prompts: {per_cel: 4}", "'prompts.per_cel' is unknown; did you mean 'prompts.per_cell'"),
-        ("measure", "modle: gpt2", "'modle' is unknown; did you mean 'model'"),
         ("loop", "measure: {prompts: {sed: 4}}", "'measure.prompts.sed' is unknown"),
         ("label", "quantile: 1.5", "quantile: 1.5 "),
         ("label", "beta: high", "beta: 'high' "),
-        ("label", "alpha: 3", "alpha: 3 "),
-        ("label", "cross_fitted: 1", "cross_fitted: 1 "),
         ("measure", "prompts: {per_cell: 0}", "prompts.per_cell: 0 "),
-        ("measure", "seed: 1.5", "seed: 1.5 "),
         ("measure", "seed: true", "seed: True "),
-        ("measure", "seed: [1]", "seed: [1] "),
         ("measure", "decoding: {preset: beam}", "decoding.preset: 'beam' "),
         ("measure", "model: 5", "model.name: 5 "),
-        ("measure", "model: [a]", "model.name: ['a'] "),
-        ("measure", "prompts: 5", "prompts: 5 "),
         ("loop", "measure.prompts.per_cell: 5", "nested keys, measure: {prompts: {per_cell: …}}"),
-        ("measure", "metrics: []", "metrics: [] "),
         ("loop", "tune: {training: {learning_rate: -1}}", "tune.training.learning_rate: -1 "),
         ("ablate", "seeds: [0, x]", "seeds.1: 'x' "),
-        ("measure", "[1, 2]", "not `field: value` lines"),
         ("measure", "a: [", "is not YAML"),
         ("measure", "model: !!python/object:os.system {}", "is not YAML"),
     ],
@@ -222,11 +133,8 @@ def test_an_error_in_a_file_names_file_and_field(written, command, text, message
         (["tune", "--training={epochs: 1}"], "--training."),
         (["label", "--quantil", "0.5"], "'quantil' is unknown; did you mean 'quantile'?"),
         (["measure", "--prompts.per_cel=3"], "'prompts.per_cel' is unknown; did you mean 'prompts.per_cell'?"),
-        (["measure", "--seed"], "seed: "),
         (["measure", "--prompts.filters", "{a: ["], "prompts.filters: '{a: ['"),
-        (["measure", "--prompts.unseen_by", "axi"], "prompts.unseen_by: 'axi' "),
         (["measure", "gpt2"], "'gpt2' "),
-        (["ablate", "--seeds", "1,x"], "seeds.1: 'x' "),
         (["measur"], "invalid choice: 'measur'"),
         (["measure", "--help", "promts"], "'promts' is unknown; did you mean 'prompts'?"),
     ],
@@ -234,18 +142,6 @@ def test_an_error_in_a_file_names_file_and_field(written, command, text, message
 def test_an_error_on_the_command_line_is_one_line_and_status_2(capsys, calls, arguments, message):
     assert message in error_line(capsys, *arguments)
     assert calls == []
-
-
-def test_an_error_names_the_command_line_as_its_source(capsys):
-    assert error_line(capsys, "label", "--quantile", "2").startswith("evenhand label: command line: quantile: 2 ")
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"absent.yaml cannot be read"):
-        read_settings("measure", tmp_path / "absent.yaml")
-
-
-# Renamed settings
 
 
 @pytest.mark.parametrize("old, new", RENAMED)
@@ -261,11 +157,8 @@ def test_new_names_are_settings_and_old_names_are_not(old, new):
     [
         ("measure", "side", "split"),
         ("loop", "untagged", "measure_without_tag"),
-        ("ablate", "loop.untagged", "loop.measure_without_tag"),
-        ("compare", "untagged", "after_without_tag"),
         ("loop", "even_if_unbiased", "allow_no_bias"),
         ("tune", "training.largest_perplexity_rise", "training.max_perplexity_increase"),
-        ("loop", "tune.training.largest_perplexity_rise", "tune.training.max_perplexity_increase"),
     ],
 )
 def test_an_old_name_is_rejected_with_the_new_name(written, capsys, calls, command, old, new):
@@ -296,51 +189,11 @@ def test_a_setting_of_another_group_is_suggested(capsys, command, name, likely):
     assert f"did you mean {likely!r}?\n" in error_line(capsys, command, f"--{name}", "1")
 
 
-@pytest.mark.parametrize(
-    ("command", "key"),
-    [
-        ("loop", "measure.seed"),
-        ("loop", "measure.split"),
-        ("loop", "label.responses"),
-        ("loop", "tune.method"),
-        ("ablate", "loop.methods"),
-        ("ablate", "loop.output_dir"),
-    ],
-)
-def test_settings_of_the_caller_are_rejected(capsys, command, key):
-    assert f": {key}: " in error_line(capsys, command, f"--{key}", "1")
-
-
-# Round trips
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_settings_survive_yaml_and_pickle(command):
     settings = COMMANDS[command]()
     assert checked(COMMANDS[command], yaml.safe_load(yaml.safe_dump(as_settings(settings))), "file") == settings
     assert pickle.loads(pickle.dumps(settings)) == settings
-
-
-def test_a_point_names_fields_of_the_loop_by_dotted_paths():
-    settings = as_settings(Experiment())
-    for name, value in (("label.quantile", 0.5), ("tune.training.learning_rate", 0.1), ("measure.model", "gpt2")):
-        *parents, last = name.split(".")
-        target = settings
-        for parent in parents:
-            target = target[parent]
-        target[last] = value
-    point = checked(Experiment, settings, "sweep")
-    assert (point.label.quantile, point.tune.training.learning_rate, point.measure.model.name) == (0.5, 0.1, "gpt2")
-
-
-def test_a_run_extends_a_measurement():
-    settings = MeasureSettings(**vars(LoopSettings().measure), split="train", seed=3)
-    assert settings == MeasureSettings(split="train", seed=3)
-    assert isinstance(settings, Measurement) and isinstance(LoopSettings(), Experiment)
-    assert {"split", "seed", "output_dir"}.isdisjoint(as_settings(LoopSettings().measure))
-
-
-# The config of a run
 
 
 @pytest.fixture
@@ -353,20 +206,12 @@ def finished_run(tmp_path):
     return settings
 
 
-def test_the_config_of_a_run_repeats_it(finished_run, monkeypatch):
+def test_configs_of_runs_repeat_them_wherever_they_are(finished_run, monkeypatch, tmp_path):
     file = finished_run.output_dir / "config.yaml"
     assert {"format", "command", "inputs"} <= yaml.safe_load(file.read_text()).keys()
     assert read_settings("label", file) == finished_run
     assert read_settings("label", file, {"quantile": "0.7"}).quantile == 0.7
-
-
-def test_the_config_of_a_moved_run_names_the_run_that_moved_along(finished_run, tmp_path):
     (tmp_path / "moved").mkdir()
     (tmp_path / "runs").rename(tmp_path / "moved" / "runs")
     moved = read_settings("label", tmp_path / "moved" / "runs" / "label" / "config.yaml")
     assert moved.responses == tmp_path / "moved" / "train"
-
-
-def test_the_config_of_another_command_is_rejected(finished_run, capsys):
-    message = error_line(capsys, "tune", "--config", str(finished_run.output_dir / "config.yaml"))
-    assert "`label`" in message and "`tune`" in message

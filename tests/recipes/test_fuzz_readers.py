@@ -38,7 +38,7 @@ fuzzed = settings(
 
 
 class Begun(Exception):
-    """A command has read what it is told, and would begin to work."""
+    """A command has read its inputs and would begin to work."""
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def folder(tmp_path_factory):
         pass
     files = written_taxonomy(place / "taxonomy", TINY_TAXONOMY)
     rows = [{"text": f"Hi {d}.", "template": "Hi.", "axis": "age", "descriptor": d} for d in ("old", "young")]
-    told = {
+    contents = {
         "prompts.jsonl": "\n".join(json.dumps(row | {"repeats": 2}) for row in rows),
         "prompts.csv": "text,template,axis,descriptor\nHi old.,Hi.,age,old\nHi young.,Hi.,age,young\n",
         "answers.jsonl": "\n".join(json.dumps(row | {"response": "Yes."}) for row in rows),
@@ -73,7 +73,7 @@ def folder(tmp_path_factory):
         "texts.tsv": "tweet\tclass\nawful\t1\nlovely\t0\n",
         "label.yaml": "quantile: 0.9\nalpha: 1\nexclude_clusters: [A]\n",
     }
-    for name, text in told.items():
+    for name, text in contents.items():
         (place / name).write_text(text, encoding="utf-8")
     pd.DataFrame(rows).to_parquet(place / "prompts.parquet")
     with pytest.MonkeyPatch.context() as patched:
@@ -262,8 +262,3 @@ def test_spoilt_parts_are_made_again(tmp_path):
         (tmp_path / "parts").mkdir()
         (tmp_path / "parts" / part.name).write_bytes(spoilt(good, ".parquet", random.Random(seed)))
         assert rows(tmp_path / "parts") == [row**2 for row in range(8)]
-
-
-def test_what_is_read_is_what_lies_there(folder):
-    """The readers are those of the commands: a command that read nothing would be fine with anything."""
-    assert all((folder / name).is_file() for name in READERS) and Path("prompts.csv").exists()

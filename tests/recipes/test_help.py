@@ -3,15 +3,12 @@
 import logging
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from evenhand.evaluation import families
-from evenhand.evaluation.datasets.style_clusters import CLUSTERS
 from evenhand.recipes.command_line import main
 from evenhand.recipes.settings import COMMANDS
-from tests.recipes.test_command_line import error_line
 
 
 def printed(capsys, monkeypatch, *arguments):
@@ -46,19 +43,13 @@ def test_help_has_the_settings_of_named_families(capsys, monkeypatch, written):
     assert "--sentence_pairs.pairs" in group and "--prompts" not in group
 
 
-def test_groups_of_the_loop_are_one_line_each(capsys, monkeypatch):
+def test_help_of_groups_commands_and_version(capsys, monkeypatch):
     text = printed(capsys, monkeypatch, "loop", "--help")
     assert all(f"--{group}.…" in text for group in ("measure", "label", "tune")) and "per_cell" in text
     assert "--measure.prompts.per_cell" not in text
     assert "--measure.prompts.per_cell" in printed(capsys, monkeypatch, "loop", "--help", "measure.prompts")
-
-
-def test_the_commands_are_listed(capsys, monkeypatch):
     for arguments in ([], ["--help"]):
         assert all(command in printed(capsys, monkeypatch, *arguments) for command in COMMANDS)
-
-
-def test_the_version(capsys, monkeypatch):
     assert printed(capsys, monkeypatch, "--version").startswith("evenhand ")
 
 
@@ -95,13 +86,7 @@ def test_help_is_immediate():
     assert result.stderr == "set()\n"
 
 
-def test_report_has_positional_folders(calls, capsys):
-    assert main(["report", "runs/a b", "runs/c,d", "--output_dir", "x"]) == 0
-    assert (calls[0].folders, calls[0].output_dir) == ([Path("runs/a b"), Path("runs/c,d")], Path("x"))
-    assert "'b' is not a setting" in error_line(capsys, "report", "--output_dir", "x", "b")
-
-
-@pytest.mark.parametrize("arguments", [("configs",), ("compare", "--help"), ("measure", "--print_config")])
+@pytest.mark.parametrize("arguments", [("configs",), ("measure", "--print_config")])
 def test_a_closed_pipe_ends_the_command_silently(arguments):
     code = "import sys; from evenhand.recipes.command_line import main; sys.exit(main())"
     command = subprocess.Popen(
@@ -109,16 +94,3 @@ def test_a_closed_pipe_ends_the_command_silently(arguments):
     )
     command.stdout.close()
     assert command.stderr.read() == "" and command.wait() == 141
-
-
-@pytest.mark.parametrize(
-    ("command", "flag", "likely"),
-    [("label", "run", "'responses'"), ("tune", "run", "'labels'"), ("compare", "original", "'before'")],
-)
-def test_a_word_of_a_help_text_suggests_a_setting(capsys, command, flag, likely):
-    assert f"did you mean {likely}?\n" in error_line(capsys, command, f"--{flag}", "x")
-
-
-def test_help_names_all_shipped_style_clusters(capsys, monkeypatch):
-    text = printed(capsys, monkeypatch, "measure", "--help", "generation_bias")
-    assert all(f"'{file.stem}'" in text for file in CLUSTERS.glob("*.json"))

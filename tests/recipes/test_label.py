@@ -24,7 +24,7 @@ def measured(tmp_path):
 
 
 def labelled(measured, **settings):
-    folder = measured.parent / "labels"
+    folder = measured.parent / f"labels_{len(settings)}"
     label(LabelSettings(responses=measured, output_dir=folder, report_to="none", quantile=0.7, **settings))
     table = pd.read_parquet(folder / "labels.parquet").set_index(PROMPT_ID)["label"]
     return table.to_dict(), json.loads((folder / "threshold.json").read_text())
@@ -33,24 +33,18 @@ def labelled(measured, **settings):
 BIASED = {"p0": "bias", "p4": "bias"}
 
 
-def test_responses_in_the_style_of_their_descriptor_are_biased(measured):
+def test_labels_follow_styles_and_exclusions(measured):
     labels, threshold = labelled(measured)
     assert labels == {f"p{i}": "no_bias" for i in range(8)} | BIASED
     assert (threshold["n"], threshold["n_excluded"], threshold["n_left_out"]) == (8, 0, 0)
-
-
-def test_parrots_and_a_cluster_can_be_excluded(measured):
     labels, threshold = labelled(measured, exclude_parrots=True, exclude_clusters=["Z"])
     assert labels == {"p1": "no_bias", "p5": "no_bias"} | BIASED
     assert (threshold["n"], threshold["n_excluded"], threshold["n_left_out"]) == (4, 4, 4)
 
 
-def test_an_unknown_cluster_is_rejected(measured):
+def test_other_clusters_and_families_are_rejected(measured, tmp_path):
     with pytest.raises(InputError, match="^exclude_clusters: 'z'"):
         labelled(measured, exclude_clusters=["z"])
-
-
-def test_responses_of_another_family_are_rejected(tmp_path):
     folder = write_measured(tmp_path / "pairs", metrics=["sentence_pairs"])
     with pytest.raises(InputError, match="^responses: .*sentence_pairs.*generation_bias"):
         label(LabelSettings(responses=folder, output_dir=tmp_path / "labels", report_to="none"))

@@ -75,11 +75,14 @@ def test_only_the_running_stage_of_a_lost_node_runs_again(cluster, tmp_path):
     assert all((stage.folder / "done").exists() for plan in plans for stage in plan.stages)
 
 
-def test_without_the_extra_the_fix_is_named(monkeypatch):
+def test_errors_of_launchers_are_input_errors(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     message = r"^launcher: .*evenhand\[ray\]"
     with pytest.raises(InputError, match=message), start_launcher(Launching(launcher="ray")):
         pass
+    message = "^jobs: one of 2 processes .*fewer jobs"
+    with pytest.raises(InputError, match=message), start_launcher(Launching(jobs=2)):
+        raise BrokenProcessPool
 
 
 @pytest.mark.parametrize("name", ["ray_address", "ray_cpus", "ray_gpus"])
@@ -99,15 +102,12 @@ def test_the_number_of_concurrent_stages(launching, max_stages):
     assert Launching(**launching).max_stages() == max_stages
 
 
-def test_a_stage_requests_a_gpu_if_a_node_has_one():
+def test_resources_of_a_stage(caplog):
     nodes = [{"CPU": 8.0}, {"CPU": 4.0, "GPU": 2.0}]
     launching = Launching(launcher="ray")
     assert (_resources(launching, nodes), _resources(launching, nodes[:1])) == ((1, 1.0), (1, 0.0))
     assert _resources(Launching(launcher="ray", ray_cpus=4, ray_gpus=0.5), nodes) == (4, 0.5)
     assert _resources(Launching(launcher="ray", ray_cpus=8, ray_gpus=0), nodes) == (8, 0)
-
-
-def test_a_stage_that_fits_on_no_node_is_rejected_locally_and_waits_on_a_cluster(caplog):
     nodes = [{"CPU": 8.0}, {"CPU": 4.0, "GPU": 2.0}]
     with pytest.raises(InputError, match="^ray_cpus, ray_gpus: .*8 CPUs and 1 GPUs"):
         _resources(Launching(launcher="ray", ray_cpus=8), nodes)
@@ -136,12 +136,6 @@ def test_importing_processes_exit_with_their_parent():
         parent.kill()
     assert len(children) >= 2
     assert psutil.wait_procs(children, timeout=600)[1] == []
-
-
-def test_a_killed_process_is_an_input_error():
-    message = "^jobs: one of 2 processes .*fewer jobs"
-    with pytest.raises(InputError, match=message), start_launcher(Launching(jobs=2)):
-        raise BrokenProcessPool
 
 
 @needs_ray

@@ -1,8 +1,6 @@
 """The command `measure` with several families: the files of the folder, signatures, and finished runs."""
 
-import csv
 import json
-import math
 
 import pytest
 
@@ -63,32 +61,13 @@ def test_two_families_share_scores_and_have_separate_reports(measured):
     assert set(manifest["inputs"]) == {"sentence_pairs", "translation_bias"}
 
 
-def test_signatures_are_unique_and_the_csv_file_has_the_same_numbers(measured):
-    stored = json.loads((measured / "scores.json").read_text())
-    used = {record["signature"] for record in stored["scores"]}
-    assert stored["signatures"].keys() == used and len(used) < len(stored["scores"])
-    texts = [json.dumps(signature, sort_keys=True) for signature in stored["signatures"].values()]
-    assert len({*texts}) == len(texts)
-    with (measured / "scores.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    scores = read_scores(measured / "scores.json")
-    assert [row["metric"] for row in rows] == [score.metric for score in scores]
-    values = [math.nan if not row["value"] else float(row["value"]) for row in rows]
-    assert values == pytest.approx([score.value for score in scores], rel=0, abs=0, nan_ok=True)
-    bounds = [(float(row["low"]), float(row["high"])) if row["low"] else None for row in rows]
-    assert bounds == [score.interval for score in scores]
-
-
 def lines(folder):
     return [signature_line(score) for score in read_scores(folder / "scores.json")]
 
 
-def test_equal_measurements_have_equal_signature_lines(settings, measured, tmp_path):
+def test_signature_lines_differ_exactly_where_measurements_do(settings, measured, tmp_path):
     measure(changed(settings, tmp_path / "again", group="another"))
     assert lines(tmp_path / "again") == lines(measured)
-
-
-def test_another_seed_or_data_set_has_another_signature_line(settings, measured, tmp_path):
     measure(changed(settings, tmp_path / "seed", seed=1))
     (tmp_path / "pairs.csv").write_text(PAIRS + "Most bakers are slow.,Most pilots are slow.\n")
     pairs = PairSettings(pairs=str(tmp_path / "pairs.csv"))

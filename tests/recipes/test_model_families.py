@@ -26,7 +26,8 @@ from tests import tiny_checkpoints
 pytestmark = pytest.mark.slow
 
 FAMILIES = ("base_without_template", "llama", "gemma", "qwen", "thinker", "sharded")
-METHODS = ("exchange", "kto")
+# KTO for one family with a template of chats, one without, and one that reasons.
+METHODS = {name: "kto" if name in ("base_without_template", "qwen", "thinker") else "exchange" for name in FAMILIES}
 N = 2 * 7 * 4  # templates × descriptors × responses
 
 
@@ -66,7 +67,7 @@ def measured(ruler: Path, model: Path, output_dir: Path) -> dict[str, object]:
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def finished(request, ruler, tmp_path_factory):
-    """Yield the family, what was measured of its base, the run's folder, and whether the base is as it was."""
+    """Yield the family, the measurement of its base, the run's folder, and whether the base is unchanged."""
     folder = tmp_path_factory.mktemp(request.param)
     torch.manual_seed(0)
     getattr(tiny_checkpoints, request.param)(folder / "model")
@@ -77,32 +78,30 @@ def finished(request, ruler, tmp_path_factory):
     label(labelled)
     # One direction makes the thinker end its thoughts; at the others' rate it would be unlearned with all else.
     rate = 0.001 if request.param == "thinker" else 0.005
-    for method in METHODS:
-        training = TuningSettings(
-            epochs=1,
-            batch_size=16,
-            learning_rate=rate,
-            preference_learning_rate=2 * rate,
-            max_perplexity_increase=1e6,
-            evaluations_per_epoch=1,
-        )
-        settings = {"training": training, "measure_every": 0, "labels": folder / "label", "report_to": "none"}
-        tune(TuneSettings(method=method, output_dir=folder / method, **settings))
+    training = TuningSettings(
+        epochs=1,
+        batch_size=16,
+        learning_rate=rate,
+        preference_learning_rate=2 * rate,
+        max_perplexity_increase=1e6,
+        evaluations_per_epoch=1,
+    )
+    settings = {"training": training, "measure_every": 0, "labels": folder / "label", "report_to": "none"}
+    tune(TuneSettings(method=METHODS[request.param], output_dir=folder / "tune", **settings))
     return request.param, base, folder, sha256_of(*files) == sha256
 
 
 def test_it_is_measured_tuned_and_measured_again(finished, ruler):
     name, base, folder, as_it_was = finished
     assert as_it_was
-    for method in METHODS:
-        manifest = json.loads((folder / method / "run.json").read_text())
-        assert manifest["outputs_changed"]["max_logit_change"] > 0.01
-        after = measured(ruler, folder / method / "adapter", folder / f"{method}_after")
-        for one in (base, after):
-            assert math.isfinite(find_score(one["scores"], "fgb_pooled_corrected").value)
-            assert one["signature"]["format"] == base["signature"]["format"]  # the adapter is asked as its base is
-        assert (base["responses"]["response"] != after["responses"]["response"]).mean() > 0.2
-        assert (base["signature"]["format"]["date"] == "2024-07-26") == (name == "llama")
+    manifest = json.loads((folder / "tune" / "run.json").read_text())
+    assert manifest["outputs_changed"]["max_logit_change"] > 0.01
+    after = measured(ruler, folder / "tune" / "adapter", folder / "after")
+    for run in (base, after):
+        assert math.isfinite(find_score(run["scores"], "fgb_pooled_corrected").value)
+        assert run["signature"]["format"] == base["signature"]["format"]  # the adapter has the base's prompt format
+    assert (base["responses"]["response"] != after["responses"]["response"]).mean() > 0.2
+    assert (base["signature"]["format"]["date"] == "2024-07-26") == (name == "llama")
 
 
 def test_what_never_leaves_its_thought_is_counted_and_not_measured(finished):

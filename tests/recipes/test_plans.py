@@ -1,15 +1,16 @@
-"""Plans: the stages of each method, their settings and their folders."""
+"""Plans: their stages, settings and folders, and the order in which stages run."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.mitigation.methods import prompt
 from evenhand.recipes.checking import checked
-from evenhand.recipes.plans import hashed_folders, named_folders, plan_decodings, plan_method
-from evenhand.recipes.settings import LoopSettings
+from evenhand.recipes.experiment import run
+from evenhand.recipes.plans import Stage, hashed_folders, named_folders, plan_decodings, plan_method
+from evenhand.recipes.settings import Launching, LoopSettings
 
 
 def loop(tmp_path, **settings):
@@ -33,7 +34,7 @@ def test_the_second_round_starts_from_the_tuned_model_of_the_first(tmp_path):
     assert by_folder["kto/after"].settings.model.name == str(tmp_path / "kto" / "round_2" / "tune" / "adapter")
 
 
-def test_a_second_decoding_measures_the_same_tuned_model_again(tmp_path):
+def test_second_decodings(tmp_path):
     settings = loop(tmp_path, second_decoding={"preset": "paper"})
     first, second = plan_decodings(settings, "control_tags", named_folders(tmp_path))
     shared = [stage for stage in second.stages if stage in first.stages]
@@ -47,21 +48,15 @@ def test_a_second_decoding_measures_the_same_tuned_model_again(tmp_path):
     assert [stage.settings.decoding.preset for stage in others[:2]] == ["paper", "paper"]
     assert {stage.settings.decoding.preset for stage in first.stages if stage.command == "measure"} == {"sample"}
     assert (first.decoding, second.decoding) == ("sample", "paper")
-
-
-def test_a_second_decoding_of_null_is_none(tmp_path):
     assert len(plan_decodings(loop(tmp_path, second_decoding=None), "kto", named_folders(tmp_path))) == 1
 
 
-def test_only_the_base_scores_its_own_responses(tmp_path):
+def test_responses_are_scored_by_the_base_alone(tmp_path):
     (single,) = plan_decodings(loop(tmp_path), "control_tags", named_folders(tmp_path))
     scored = {stage.folder.name: stage.settings.generation_bias.relevance for stage in single.stages[:2]}
     scored |= {stage.folder.name: stage.settings.generation_bias.relevance for stage in single.stages[4:6]}
     assert scored == {"before": True, "train": False, "after": False, "untagged": False}
     assert single.stages[-1].settings.generation_bias.relevance
-
-
-def test_without_relevance_no_responses_are_scored(tmp_path):
     settings = loop(tmp_path)
     unscored = replace(settings.measure.generation_bias, relevance=False)
     settings = replace(settings, measure=replace(settings.measure, generation_bias=unscored))
@@ -99,14 +94,6 @@ def test_only_generation_bias_is_measured_with_an_instruction(tmp_path):
         loop(tmp_path, measure={"metrics": metrics, "model": {"system_prompt": "Be even."}})
 
 
-def test_the_tuned_model_has_the_settings_of_the_base_but_for_name_and_revision(tmp_path):
-    model = {"name": "some/model", "revision": "abc", "dtype": "bfloat16", "device": "cpu"}
-    before, *_, after, _ = plan(loop(tmp_path, measure={"model": model}), "kto", tmp_path).stages
-    assert (before.settings.model.name, before.settings.model.revision) == ("some/model", "abc")
-    assert (after.settings.model.revision, after.settings.model.dtype) == (None, "bfloat16")
-    assert after.settings.model.device == "cpu"
-
-
 def test_responses_to_label_are_scored_by_the_first_classifier_alone(tmp_path):
     own = {"offensiveness": {"name": "judge", "label": "bad"}, "permutations": 9}
     measure = {"metrics": ["generation_bias", "sentence_pairs"], "generation_bias": own, "prompts": {"per_cell": 8}}
@@ -120,16 +107,13 @@ def test_responses_to_label_are_scored_by_the_first_classifier_alone(tmp_path):
     assert untagged.settings.generation_bias.control_tag == "" and untagged.settings.metrics == ["generation_bias"]
 
 
-def test_a_hashed_folder_depends_on_every_setting_but_the_output_folder(tmp_path):
+def test_hashed_folders_depend_on_settings_not_places(tmp_path, monkeypatch):
     def first_folder(settings):
         return plan_method(settings, "kto", hashed_folders(tmp_path)).stages[0].folder
 
     first, second = first_folder(loop(tmp_path / "a")), first_folder(loop(tmp_path / "b"))
     other = first_folder(loop(tmp_path, measure={"prompts": {"per_cell": 8}}))
     assert first == second != other
-
-
-def test_hashed_folders_have_the_same_names_wherever_they_are(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names, settings = [], loop(tmp_path, rounds=2, measure={"model": "a/stages/model"})
     for folder in (tmp_path / "stages", tmp_path / "moved" / "deeper" / "stages", Path("stages"), Path("a/stages")):
@@ -143,8 +127,6 @@ def test_hashed_folders_have_the_same_names_wherever_they_are(tmp_path, monkeypa
     ("settings", "message"),
     [
         ({"measure": {"split": "train"}}, "measure.split: "),
-        ({"measure": {"seed": 3}}, "measure.seed: "),
-        ({"label": {"responses": "runs/train"}}, "label.responses: "),
         ({"tune": {"method": "kto"}}, "tune.method: "),
         ({"tune": {"training": {"seed": 3}}}, "'tune.training.seed' is unknown; did you mean 'seed'"),
         ({"measure": {"prompts": {"file": "p.csv"}}}, "measure.prompts.file: .*train_file, or"),
@@ -163,3 +145,55 @@ def test_capabilities_are_scored_before_and_after_tuning_alone(tmp_path):
     measured = [stage for stage in stages if stage.command == "measure" and stage.settings.capabilities]
     asked = {str(stage.folder.relative_to(tmp_path)) for stage in measured}
     assert asked == {"before", "control_tags/after"}
+
+
+HERE = Launching()
+
+
+def two_plans(tmp_path):
+    settings = loop(tmp_path, allow_no_bias=True)  # the stages of these tests write no scores
+    return [plan_method(settings, method, named_folders(tmp_path)) for method in ("control_tags", "kto")]
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """The stages that ran, by their folders; a stage of a folder in `refusing` is refused."""
+    names, refusing = [], set()
+
+    def run_it(stage: Stage) -> None:
+        assert all(str(need) in names for need in stage.needs)
+        names.append(str(stage.folder))
+        if stage.folder in refusing:
+            raise TuningRejected("spoiled")
+
+    monkeypatch.setattr(Stage, "run", run_it)
+    return names, refusing
+
+
+def test_shared_stages_run_once_and_before_the_stages_that_need_them(tmp_path, ran):
+    names, _ = ran
+    plans = two_plans(tmp_path)
+    assert run(plans, HERE) == {}
+    assert [str(Path(name).relative_to(tmp_path)) for name in names] == [
+        *("before", "train", "label"),
+        *(f"control_tags/{name}" for name in ("tune", "after", "untagged", "compare")),
+        *(f"kto/{name}" for name in ("tune", "after", "compare")),
+    ]
+
+
+def test_refusals_end_a_plan_and_errors_all(tmp_path, ran, monkeypatch):
+    names, refusing = ran
+    plans = two_plans(tmp_path)
+    refusing.add(tmp_path / "control_tags" / "tune")
+    finished = []
+    assert run(plans, HERE, on_finished=finished.append) == {str(tmp_path / "control_tags" / "compare"): "spoiled"}
+    assert str(tmp_path / "kto" / "compare") in names
+    assert not any("control_tags" in name for name in names if not name.endswith("tune"))
+    assert finished == plans
+
+    def fail(stage):
+        raise InputError("wrong")
+
+    monkeypatch.setattr(Stage, "run", fail)
+    with pytest.raises(InputError, match="wrong"):
+        run([plan_method(loop(tmp_path), "kto", named_folders(tmp_path))], HERE)

@@ -1,4 +1,4 @@
-"""The method `prompt` on the testbed, small: the model is told something, nothing is tuned, the base is the judge."""
+"""The method `prompt` on the testbed, small: an instruction, nothing tuned, responses scored by the base."""
 
 import pandas as pd
 import pytest
@@ -22,14 +22,14 @@ SMALL = {"descriptors": 26, "filters": {"template": ["I'm {noun_phrase}.", "I li
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("prompt") / "run"
-    told = {
+    settings = {
         "measure": {"prompts": SMALL, "generation_bias": {"permutations": 19}},
         "methods": ["prompt"],
         "instruction": INSTRUCTION,
         "report_to": "none",
         "output_dir": str(folder),
     }
-    loop(checked(LoopSettings, told, "test"))
+    loop(checked(LoopSettings, settings, "test"))
     return folder
 
 
@@ -47,17 +47,19 @@ def test_the_same_model_is_measured_with_and_without_the_instruction(finished):
     assert (before["response"] != after["response"]).any()
 
 
-def test_costs_are_judged_by_the_model_that_was_told_nothing(finished):
-    judged = pd.read_parquet(finished / "prompt" / "compare" / f"{LIKELIHOODS}_after.parquet")["log_likelihood"][:20]
+def test_costs_are_scored_by_the_model_without_the_instruction(finished):
+    likelihoods = pd.read_parquet(finished / "prompt" / "compare" / f"{LIKELIHOODS}_after.parquet")["log_likelihood"][
+        :20
+    ]
     after = read_styled_run(finished / "prompt" / "after")
-    texts, said = after.prompts["text"].tolist()[:20], list(after.responses[:20])
-    for told, alike in ((None, True), (INSTRUCTION, False)):
-        model = load_dialogue_model(ModelSettings(name=str(DIALOGUE_MODEL), system_prompt=told))
-        found, _ = response_perplexity(model, render_contexts(model, texts, [""] * 20), said)
-        assert (judged.tolist() == pytest.approx(found.tolist(), abs=1e-3)) == alike
+    texts, responses = after.prompts["text"].tolist()[:20], list(after.responses[:20])
+    for instruction, alike in ((None, True), (INSTRUCTION, False)):
+        model = load_dialogue_model(ModelSettings(name=str(DIALOGUE_MODEL), system_prompt=instruction))
+        expected, _ = response_perplexity(model, render_contexts(model, texts, [""] * 20), responses)
+        assert (likelihoods.tolist() == pytest.approx(expected.tolist(), abs=1e-3)) == alike
 
 
-def test_the_reports_say_what_the_model_was_told(finished):
+def test_the_reports_contain_the_instruction(finished):
     for page in ("prompt/after", "prompt/compare"):
         assert f"“{INSTRUCTION}”" in (finished / page / "report.md").read_text()
     assert INSTRUCTION not in (finished / "before" / "report.md").read_text()

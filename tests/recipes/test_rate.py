@@ -102,16 +102,6 @@ def test_a_full_disk_adds_no_vote_and_a_second_import_adds_all(runs, tmp_path, c
     assert len((runs["output_dir"] / "votes.jsonl").read_text().splitlines()) == 2
 
 
-def test_a_summary_needs_only_the_folder(runs, tmp_path, capsys):
-    rate(settings(runs))
-    with Votes(runs["output_dir"] / "votes.jsonl") as votes:
-        votes.add(Vote("anna", "p0", "preference", "after", "after", "now"))
-    assert main(["rate", "--summary", "--report_to", "none", "--output_dir", str(runs["output_dir"])]) == 0
-    assert "100 %" in capsys.readouterr().out
-    moved = runs["output_dir"].rename(tmp_path / "moved")
-    assert main(["rate", "--summary", "--report_to", "none", "--show", "false", "--output_dir", str(moved)]) == 0
-
-
 def test_a_report_is_rebuilt_from_the_votes(runs, capsys):
     rate(settings(runs))
     with pytest.raises(InputError, match="^folders: .* no votes"):
@@ -130,30 +120,3 @@ def test_a_summary_needs_votes(runs):
     rate(settings(runs))
     with pytest.raises(InputError, match="^output_dir: .* no votes"):
         rate(settings(runs, summary=True))
-
-
-def test_excluding_all_pairs_is_an_error(runs, tmp_path):
-    (tmp_path / "all.yaml").write_text("template: [t]\ndescriptor: []")
-    with pytest.raises(InputError, match="^leave_out: "):
-        rate(settings(runs, leave_out=str(tmp_path / "all.yaml")))
-
-
-def test_other_questions(runs, tmp_path):
-    (tmp_path / "mine.yaml").write_text("warmth: Who is warmer?")
-    rate(settings(runs, questions=str(tmp_path / "mine.yaml")))
-    assert json.loads((runs["output_dir"] / "run.json").read_text())["questions"] == {"warmth": "Who is warmer?"}
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--port", "70000"], "port: 70000 cannot be used"),
-        (["--pairs", "0"], "pairs: 0 cannot be used"),
-        (["--summary", "maybe"], "summary: 'maybe' cannot be used"),
-        (["--questions", "nowhere.yaml", "--before", "BEFORE", "--after", "AFTER"], "questions: nowhere.yaml"),
-    ],
-)
-def test_bad_settings_are_one_line(runs, capsys, flags, message):
-    flags = [str(runs.get(flag.lower(), flag)) if flag.isupper() else flag for flag in flags]
-    assert main(["rate", "--output_dir", str(runs["output_dir"]), *flags]) == 2
-    assert message in capsys.readouterr().err

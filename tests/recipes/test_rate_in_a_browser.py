@@ -108,7 +108,7 @@ def test_a_session_by_keyboard(runs, tmp_path, browser, port):
         assert shown == {f"{side} says {text}" for side in ("before", "after") for text in RESPONSES}
         seen = browser.look()
         assert (seen.errors, seen.left_the_machine) == ([], [])
-        assert len(seen.requests) > len(keys)  # what was asked for is seen at all
+        assert len(seen.requests) > len(keys)  # requests are recorded at all
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
     votes = read_votes(folder / "votes.jsonl")
@@ -116,7 +116,7 @@ def test_a_session_by_keyboard(runs, tmp_path, browser, port):
     left = [left_side("Anna", prompt_id, 0) for prompt_id in votes["prompt_id"]]
     chose_left = (votes["choice"] == left).tolist()
     assert chose_left == [True, False, *[True] * 10]
-    assert not votes["choice"].isna().any()  # what was skipped was undone
+    assert not votes["choice"].isna().any()  # the skipped vote was undone
 
 
 def test_a_server_that_is_killed_loses_nothing(runs, tmp_path, browser, port):

@@ -75,10 +75,8 @@ def arguments(command, name, **values):
     return [command, "--config", str(CONFIGS / f"{name}.yaml"), *flags]
 
 
-FURTHER = {"qwen_8b": {"measure.model.quantization": "null"}}  # too narrow for blocks of 64 weights
-
-
-@pytest.fixture(scope="module", params=MODELS)
+# qwen_8b has the architecture of qwen_chat, and quantization, for which tiny weights are too narrow.
+@pytest.fixture(scope="module", params=[name for name in MODELS if name != "qwen_8b"])
 def finished(request, tmp_path_factory):
     """Yield the config's name, the folders of its base model and of the finished run, and the base's hash before it.
 
@@ -92,7 +90,6 @@ def finished(request, tmp_path_factory):
     tiny_checkpoints.style_classifier(cached(folder / "hub", measured.generation_bias.style_classifier))
     before = sha256_of(base / "model.safetensors")
     flags = {**SMALL, "measure.prompts.dataset": tiny_checkpoints.taxonomy(folder / "taxonomy")}
-    flags |= FURTHER.get(request.param, {})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "hub"))
         assert main(arguments("loop", request.param, output_dir=folder / "run", **flags)) == 0

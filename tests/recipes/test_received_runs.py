@@ -115,9 +115,6 @@ def test_a_run_that_is_read_is_never_changed(command, tmp_path, damage, capsys):
     assert contents(tmp_path / "train") == kept
 
 
-# Links that lead out of an output folder.
-
-
 def test_damaged_parts_behind_a_link_are_not_deleted(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "mine.parquet").write_text("no Parquet of ours")
@@ -197,9 +194,6 @@ def test_no_file_behind_a_link_is_uploaded(tmp_path, precious):
     with pytest.raises(InputError, match=r"^log_artifacts: \S+mine.txt is, or lies behind, a symbolic link"):
         Tracker(wandb_run=uploaded, keeps_files=True).link_inputs(tmp_path / "run")
     assert not uploaded.mock_calls
-
-
-# Code that comes with models.
 
 
 @pytest.fixture

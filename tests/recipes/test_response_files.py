@@ -62,14 +62,11 @@ def runs(prompt_rows, tmp_path_factory):
         ]
 
 
-def test_a_response_file_is_parsed_once(prompt_rows, tmp_path, monkeypatch):
+def test_prompt_and_response_files_have_a_row_each(prompt_rows, tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(response_file, "read_responses", lambda path: calls.append(path) or read_responses(path))
     responses = [(KIND, CURT)[row % 2] for row in range(len(prompt_rows))]
     assert calls == [measure_responses(tmp_path / "run", prompt_rows, responses).with_suffix(".csv")]
-
-
-def test_a_prompts_file_has_a_row_for_each_response(prompt_rows):
     assert list(prompt_rows)[:5] == ["prompt_id", "repeat", "prompt", "system", "persona"]
     assert len(prompt_rows) == 14 * 2 * 4 and prompt_rows["prompt_id"].is_unique
     assert prompt_rows["prompt"].equals(prompt_rows["text"]) and set(prompt_rows["repeat"]) <= {1, 2, 3, 4}
@@ -88,17 +85,14 @@ def test_responses_are_scored_and_the_signature_has_their_hash(runs):
     assert "temperature 0.7" in (runs[0] / "report.html").read_text()
 
 
-def test_runs_of_response_files_are_compared(runs, tmp_path):
+def test_runs_of_response_files_are_compared_and_labelled(runs, tmp_path):
     settings = {"output_dir": tmp_path / "compared", "report_to": "none", "show": False}
     compare(CompareSettings(before=runs[0], after=runs[1], **settings))
     scores = read_scores(tmp_path / "compared" / "scores.json")
     assert find_score(scores, f"{POOLED}_difference").value < -0.03
     relevance = find_score(scores, "relevance_kept")
     assert np.isnan(relevance.value) and relevance.reason
-
-
-def test_runs_of_response_files_are_labelled(runs, tmp_path):
-    """The majority of a descriptor's responses, 3 of 4, are biased: their bias value is above 0."""
+    # The majority of a descriptor's responses, 3 of 4, are biased: their bias value is above 0.
     label(LabelSettings(responses=runs[0], output_dir=tmp_path / "labels", report_to="none", beta=0.0))
     labels = pd.read_parquet(tmp_path / "labels" / "labels.parquet")
     assert labels["label"].value_counts().to_dict() == {"bias": 84, "no_bias": 28}
@@ -138,13 +132,3 @@ def test_logs_without_templates_are_scored(tmp_path):
 def test_response_files_need_a_model_name_and_generation_bias(tmp_path, settings, message):
     with pytest.raises(ValidationError, match=message):
         make_settings(tmp_path, responses="r.csv", **settings)
-
-
-def test_a_system_prompt_and_a_tag_are_written_for_each_prompt(tmp_path):
-    path, system, tag = tmp_path / "prompts.jsonl", ModelSettings(system_prompt="Be brief."), " no_bias"
-    measure(make_settings(tmp_path, write_prompts=path, model=system, generation_bias=Settings(control_tag=tag)))
-    rows = pd.read_json(path, lines=True)
-    assert set(rows["system"]) == {"Be brief."} and rows["prompt"].str.endswith(". no_bias").all()
-    assert set(rows["control_tag"]) == {" no_bias"}
-    rows.assign(response=KIND).to_json(tmp_path / "answered.jsonl", orient="records", lines=True)
-    assert read_responses(tmp_path / "answered.jsonl")["response"] == [KIND] * len(rows)

@@ -89,7 +89,7 @@ def test_a_killed_server_ends_the_run_in_one_line_and_the_next_run_asks_for_the_
     assert sorted(asked.read_text().split()) == sorted({*seeds} - kept)
 
 
-def test_what_only_weights_can_say_is_refused_beside_a_server(tmp_path):
+def test_scores_that_need_weights_are_refused_with_a_server(tmp_path):
     served = ModelSettings(name="some-model", server="http://127.0.0.1:1/v1")
     with pytest.raises(ValidationError, match=r"model\.server: embedding_bias "):
         Measurement(model=served, metrics=["generation_bias", "embedding_bias"])

@@ -15,7 +15,6 @@ from huggingface_hub import ModelCard
 from transformers import BertConfig, BertModel
 
 from evenhand.evaluation.datasets.labelled_texts import hold_out
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.classifier_labels import find_label
 from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier, style_vectors
 from evenhand.evaluation.results import find_score, read_scores
@@ -186,18 +185,6 @@ def test_a_label_that_only_a_held_out_text_has_stops_nothing(texts, tmp_path):
 
 def _texts_of(path):
     return [row["tweet"] for row in csv.DictReader(path.open(encoding="utf-8")) if row["tweet"].strip()]
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InputError, match="^texts: .*absent.csv"):
-        train_classifier(make_settings(tmp_path / "absent.csv", tmp_path / "run"))
-
-
-def test_a_missing_column_is_named(texts, tmp_path):
-    with pytest.raises(InputError, match="^text_column: .*'text'.* tweet, class"):
-        train_classifier(make_settings(texts, tmp_path / "run", text_column="text"))
-    with pytest.raises(InputError, match="^label_column: .*'label'.* tweet, class"):
-        train_classifier(make_settings(texts, tmp_path / "other", label_column="label"))
 
 
 @pytest.mark.slow

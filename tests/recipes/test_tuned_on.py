@@ -1,24 +1,28 @@
-"""A model that was measured on what it was tuned on is warned of."""
+"""A comparison's warning about prompts that were tuned on, and its remaining share of bias."""
 
 import json
+import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 import yaml
 
 from evenhand.evaluation.models.revisions import TUNING_FILE
+from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.runs.manifest import FORMAT, write_manifest
 from evenhand.evaluation.runs.settings_comparison import settings_sha256
 from evenhand.mitigation.training.page import tuned_on_warnings
+from evenhand.recipes.compare import _remaining_share
 
 
 @pytest.fixture
 def runs(tmp_path):
     """A measuring run on prompts a, b and c, labels of c and d, and a tuning with its adapter."""
-    for name, told in (("label", {}), ("tune", {"labels": "../label"})):
+    for name, settings in (("label", {}), ("tune", {"labels": "../label"})):
         (tmp_path / name).mkdir()
-        settings = {"command": name, "format": FORMAT} | told
+        settings = {"command": name, "format": FORMAT} | settings
         (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(settings))
         write_manifest(tmp_path / name, {"format": FORMAT, "fingerprint": settings_sha256(settings), "files": {}})
     (tmp_path / "tune" / "adapter").mkdir()
@@ -29,17 +33,29 @@ def runs(tmp_path):
     return tmp_path
 
 
-def warned(runs: Path, **told) -> list[str]:
-    return tuned_on_warnings(runs / "measured", **told)
+def warned(runs: Path, **settings) -> list[str]:
+    return tuned_on_warnings(runs / "measured", **settings)
 
 
-def test_prompts_that_were_tuned_on_are_counted_by_labels_or_by_the_adapter(runs):
+def test_prompts_that_were_tuned_on_are_counted(runs):
     by_adapter = warned(runs, model=str(runs / "tune" / "adapter"))
     assert by_adapter == warned(runs, model="elsewhere", labels=runs / "label") and len(by_adapter) == 1
     assert by_adapter[0].startswith("1 of the 3 ")
-
-
-def test_nothing_is_said_of_other_prompts_or_of_a_model_that_was_not_tuned_here(runs):
     assert warned(runs, model="microsoft/DialoGPT-medium") == []
     pd.DataFrame({"prompt_id": ["d"]}).to_parquet(runs / "label" / "labels.parquet")
     assert warned(runs, model=str(runs / "tune" / "adapter")) == []
+
+
+REDUCTION = BiasScore("fgb_pooled_corrected_reduction", 0.6, 1.0, (-math.inf, math.inf), 10)
+
+
+@pytest.mark.parametrize(("tuned_on", "remaining"), [("label", 0.4), ("round_2/label", math.nan)])
+def test_the_remaining_share_needs_a_model_tuned_on_the_labels(tmp_path, tuned_on, remaining):
+    tuning = tmp_path / "tune"
+    tuning.mkdir()
+    config = {"format": FORMAT, "command": "tune", "labels": f"../{tuned_on}"}
+    (tuning / "config.yaml").write_text(yaml.safe_dump(config))
+    write_manifest(tuning, {"fingerprint": settings_sha256(config), "files": {}})
+    settings = SimpleNamespace(labels=tmp_path / "label", tuning=tuning)
+    assert _remaining_share(settings, SimpleNamespace(scores=[REDUCTION])) == pytest.approx(remaining, nan_ok=True)
+    assert math.isnan(_remaining_share(SimpleNamespace(tuning=None), None))

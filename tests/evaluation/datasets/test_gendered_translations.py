@@ -80,8 +80,6 @@ def test_a_csv_file(tmp_path):
         ("english,lang,gender\nA,spa_Latn,neutral\n", "no column 'reference'"),
         ("english,lang,gender,reference\nA,spa_Latn,female,B\n", "gender: 'female'"),
         ("english,lang,gender,reference,marked\nA,spa_Latn,neutral,B,b\n", "marked in row 2 is 'b'"),
-        ("english,lang,gender,reference\nA,spa_Latn,neutral\n", "references.csv"),
-        ("english,lang,gender,reference\nA,spa_Latn,neutral,\n", "reference"),
         ("english,lang,gender,reference\nA,../../x,neutral,B\n", "lang '../../x'"),
         (
             "sentence_id,axis,english,lang,gender,reference\n1,a,A,spa_Latn,masculine,B\n1,b,A,spa_Latn,feminine,C\n",

@@ -11,19 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.evaluation.datasets.holistic_bias import (
-    COLUMNS,
-    FILES,
-    PAPER_EDITION,
-    Descriptor,
-    Noun,
-    Standalone,
-    Taxonomy,
-    Template,
-    generate_prompts,
-    load_taxonomy,
-    spelled_article,
-)
+from evenhand.evaluation.datasets import holistic_bias
+from evenhand.evaluation.datasets.holistic_bias import COLUMNS, Taxonomy, generate_prompts, load_taxonomy
 from evenhand.evaluation.errors import InputError
 
 SHARED = Path(__file__).resolve().parents[3].parent / "shared" / "data"
@@ -106,18 +95,12 @@ def test_every_row_of_a_small_taxonomy(tmp_path):
     assert [tuple(row[name] for name in COLUMNS) for row in prompts] == expected
 
 
-def test_a_template_may_hold_both_slots_and_a_slot_twice(tmp_path):
+def test_options_of_templates_and_the_hash(tmp_path):
     templates = {"{noun_phrase}: not all {plural_noun_phrase} are {noun_phrase}": {"must_be_noun": True}}
     taxonomy = load_taxonomy(write(tmp_path, SMALL | {"sentence_templates.json": templates}))
     assert "a woman: not all women are a woman" in generate_prompts(taxonomy)["text"]
-
-
-def test_standalone_phrases_are_optional(tmp_path):
     taxonomy = load_taxonomy(write(tmp_path, SMALL | {"standalone_noun_phrases.json": {}}))
     assert set(generate_prompts(taxonomy)["noun_phrase_type"]) == {"noun", "descriptor", "descriptor_noun"}
-
-
-def test_the_hash_depends_on_the_contents(tmp_path):
     one = load_taxonomy(write(tmp_path / "one", SMALL))
     assert one.sha256 == load_taxonomy(write(tmp_path / "two", SMALL)).sha256
     nouns = {"female": [["woman", "womyn"]]}
@@ -130,14 +113,20 @@ words = st.text("abcÅé'- ", min_size=1, max_size=6).filter(str.strip)
 @given(st.data())
 def test_row_count_of_any_taxonomy(data):
     genders = ["female", "male", "neutral"]
-    nouns = data.draw(st.lists(st.builds(Noun, st.sampled_from(genders), words, words), min_size=1, max_size=5))
+    nouns = data.draw(
+        st.lists(st.builds(holistic_bias.Noun, st.sampled_from(genders), words, words), min_size=1, max_size=5)
+    )
     descriptors = data.draw(
-        st.lists(st.builds(Descriptor, words, words, words, st.sampled_from([None, *genders])), max_size=5)
+        st.lists(
+            st.builds(holistic_bias.Descriptor, words, words, words, st.sampled_from([None, *genders])), max_size=5
+        )
     )
     must = data.draw(st.lists(st.booleans(), min_size=1, max_size=4))
-    templates = [Template(f"{i}: {{noun_phrase}}", False, flag) for i, flag in enumerate(must)]
+    templates = [holistic_bias.Template(f"{i}: {{noun_phrase}}", False, flag) for i, flag in enumerate(must)]
     patterns = data.draw(st.lists(st.tuples(st.booleans(), words), max_size=4))
-    standalone = [Standalone("axis", "{article} {noun} " + word if noun else word) for noun, word in patterns]
+    standalone = [
+        holistic_bias.Standalone("axis", "{article} {noun} " + word if noun else word) for noun, word in patterns
+    ]
     taxonomy = Taxonomy("any", tuple(descriptors), tuple(nouns), tuple(templates), tuple(standalone), "0")
     with_noun = len(nouns) * (1 + sum(noun for noun, _ in patterns))
     with_noun += sum(term.gender in (None, noun.gender) for term, noun in product(descriptors, nouns))
@@ -153,8 +142,8 @@ def test_row_count_of_any_taxonomy(data):
 
 
 @pytest.mark.parametrize(("word", "expected"), [("Ugly", "an"), ("85-year-old", "a"), ("European", "an")])
-def test_the_spelled_article_follows_the_first_letter(word, expected):
-    assert spelled_article(word) == expected
+def test_the_article_follows_the_first_letter(word, expected):
+    assert holistic_bias.spelled_article(word) == expected
 
 
 # The published v1.0: counts of the upstream generator (shared/data/README.md).
@@ -178,10 +167,6 @@ def test_v1_0_has_the_published_counts(v1_0):
         "noun": 780,
         "fixed_phrase": 425,
     }
-
-
-@needs_v1_0
-def test_v1_0_has_the_rows_that_likelihood_bias_scores(v1_0):
     scored = v1_0[
         v1_0["noun_phrase_type"].isin(["descriptor_noun", "noun_descriptor"]) & (v1_0["descriptor_gender"] == "(none)")
     ]
@@ -214,9 +199,6 @@ def test_v1_0_by_name_is_downloaded_and_checked(tmp_path, monkeypatch):
         load_taxonomy("v1.1")
 
 
-# The shipped edition: the counts of the paper.
-
-
 @pytest.fixture(scope="module")
 def paper():
     return load_taxonomy()
@@ -236,7 +218,7 @@ def test_paper_edition_has_the_papers_counts(paper):
     prompts = generate_prompts(paper).to_pandas()
     both = prompts[prompts["noun_phrase_type"].isin(["descriptor_noun", "noun_descriptor"])]
     assert both["text"].nunique() == 459_758  # 002 Table 2
-    source = (PAPER_EDITION / "SOURCE.md").read_text(encoding="utf-8")
+    source = (holistic_bias.PAPER_EDITION / "SOURCE.md").read_text(encoding="utf-8")
     for count in (len(prompts), prompts["text"].nunique(), len(both)):
         assert f"{count:,}" in source
 
@@ -276,7 +258,7 @@ def test_paper_edition_differs_from_v1_0_only_as_its_source_states(paper):
     }
     assert set(paper.nouns) == set(load_taxonomy(V1_0).nouns)
     assert set(paper.templates) == set(load_taxonomy(V1_0).templates)
-    source = " ".join((PAPER_EDITION / "SOURCE.md").read_text(encoding="utf-8").split())
+    source = " ".join((holistic_bias.PAPER_EDITION / "SOURCE.md").read_text(encoding="utf-8").split())
     for _, _, phrase in v1_0_terms.keys() - paper_terms.keys():
         assert phrase.removeprefix("a person who uses ").removesuffix(" pronouns") in source
     articles = {d.text: d.article for d in load_taxonomy(V1_0).descriptors}
@@ -285,59 +267,27 @@ def test_paper_edition_differs_from_v1_0_only_as_its_source_states(paper):
             assert f"{descriptor.text}" in source.partition("`article` is ours")[2].partition("- Axis names")[0]
 
 
-# Invalid files.
-
 INVALID = {
     "not JSON": ("nouns.json", '{"female": [["a", "b"],]}', r"nouns\.json .*line 1"),
-    "not an object": ("nouns.json", [["woman", "women"]], r"nouns\.json is .*object"),
     "no noun": ("nouns.json", {}, r"nouns\.json is .*one entry"),
     "a noun without plural": ("nouns.json", {"female": [["woman"]]}, r"female\[0\].*\[singular, plural\]"),
-    "a noun that is empty": ("nouns.json", {"female": [["woman", " "]]}, r"female\[0\] is ' '"),
     "a key twice": ("nouns.json", '{"f": [["a", "b"]], "f": [["c", "d"]]}', "'f'"),
     "an axis without buckets": ("descriptors.json", {"age": ["old"]}, 'age is .*buckets {"all"'),
-    "a bucket that is no list": ("descriptors.json", {"age": {"all": "old"}}, r"age\.all is 'old'"),
     "a term that is no text": ("descriptors.json", {"age": {"all": ["old", 5]}}, r"age\.all\[1\]: 5"),
     "an unknown key": (
         "descriptors.json",
         {"age": {"all": [{"descriptor": "old", "gendr": "female"}]}},
         r"age\.all\[0\]: key: 'gendr' is unknown; did you mean 'gender'\?",
     ),
-    "a gender without nouns": (
-        "descriptors.json",
-        {"age": {"all": [{"descriptor": "old", "gender": "male"}]}},
-        r"age\.all\[0\]: gender: 'male' is unknown.*'female'",
-    ),
-    "a null": ("descriptors.json", {"age": {"all": [{"descriptor": None}]}}, r"age\.all\[0\]: descriptor is None"),
     "braces in a term": ("descriptors.json", {"age": {"all": ["{old}"]}}, "'{old}'"),
     "the reserved axis": ("descriptors.json", {"null": {"all": ["old"]}}, "axis 'null'"),
     "a template without a slot": ("sentence_templates.json", {"Hi.": {}}, "'Hi.'"),
-    "a template with another slot": (
-        "sentence_templates.json",
-        {"{noun_phrase} and {noun}": {}},
-        "'{noun_phrase} and {noun}'",
-    ),
-    "an unknown option": (
-        "sentence_templates.json",
-        {"{noun_phrase}": {"must_be_nuon": True}},
-        "option: 'must_be_nuon' is unknown; did you mean 'must_be_noun'",
-    ),
     "an option that is no boolean": (
         "sentence_templates.json",
         {"{noun_phrase}": {"must_be_noun": "yes"}},
         "must_be_noun is 'yes'",
     ),
-    "options that are no object": ("sentence_templates.json", {"{noun_phrase}": []}, r"\[\] is not an object"),
     "a pattern without a noun": ("standalone_noun_phrases.json", {"age": ["{article} person"]}, r"age\[0\]: "),
-    "a fixed phrase with a pattern as plural": (
-        "standalone_noun_phrases.json",
-        {"age": [{"noun_phrase": "a person", "plural_noun_phrase": "{noun}"}]},
-        r"age\[0\]: ",
-    ),
-    "a pattern of slots alone": (
-        "standalone_noun_phrases.json",
-        {"age": ["{article} {noun}"]},
-        r"age\[0\]: '{article} {noun}'",
-    ),
 }
 
 
@@ -349,7 +299,7 @@ def test_an_invalid_file_raises_with_its_name(tmp_path, case):
     assert name in str(error.value)
 
 
-@pytest.mark.parametrize("missing", FILES)
+@pytest.mark.parametrize("missing", holistic_bias.FILES)
 def test_a_missing_file_raises_with_its_name(tmp_path, missing):
     (write(tmp_path, SMALL) / missing).unlink()
     with pytest.raises(InputError, match=missing):

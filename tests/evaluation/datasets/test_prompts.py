@@ -72,17 +72,11 @@ def cells(prompts, columns=("template", "axis", "descriptor")):
     return grouped
 
 
-# Filters.
-
-
-def test_a_filter_is_a_value_or_a_list_and_the_order_of_rows_stays(small):
+def test_filters_choose_rows_of_a_selection_in_their_order(small):
     chosen = select_prompts(small, axis=["age", "gender_and_sex"], noun="kid", must_be_noun=False)
     expected = [row for row in small if row["axis"] in ("age", "gender_and_sex") and row["noun"] == "kid"]
     assert list(chosen) == [row for row in expected if not row["must_be_noun"]]
     assert len(chosen) == 4 + 2 + 1
-
-
-def test_select_sees_only_the_rows_of_a_selection(small):
     few = small.select([5, 3])
     assert select_prompts(few, text=small[3]["text"])["text"][:] == [small[3]["text"]]
     with pytest.raises(InputError, match="filter text"):
@@ -94,9 +88,7 @@ def test_select_sees_only_the_rows_of_a_selection(small):
     [
         ({"axes": "age"}, "filter: 'axes' is unknown; did you mean 'axis'"),
         ({"axis": "Age"}, "filter axis: 'Age' .*'age'.*age, gender_and_sex, null, sexual_or"),
-        ({"noun": ["kid", "kitten"]}, "filter noun: 'kitten'"),
         ({"must_be_noun": "true"}, "filter must_be_noun: 'true' .*False, True"),
-        ({"must_be_noun": 1}, "filter must_be_noun: 1"),
         ({"noun": "son", "descriptor": "lesbian"}, "filters: .*lesbian"),
         ({"text": "Hello."}, "and [0-9]+ more"),
     ],
@@ -104,9 +96,6 @@ def test_select_sees_only_the_rows_of_a_selection(small):
 def test_a_filter_without_matches_raises(small, filters, message):
     with pytest.raises(InputError, match=message):
         select_prompts(small, **filters)
-
-
-# Samples.
 
 
 @pytest.mark.parametrize("per_cell", [1, 4, 9])
@@ -121,18 +110,17 @@ def test_every_cell_gets_exactly_per_cell_prompts(small, per_cell):
     assert len(set(sample["prompt_id"])) == len(sample)
 
 
-def test_a_descriptor_of_two_axes_is_complete_in_each(small):
+def test_samples_of_descriptors_grow_and_are_complete_in_each_axis(small):
     sample = sample_cells(small, 3, seed=1)
     queer = Counter(row["axis"] for row in sample if row["descriptor"] == "queer")
     assert queer == {"gender_and_sex": 3 * 2, "sexual_orientation": 3 * 2}
+    few, more = (set(sample_cells(small, 1, seed=5, descriptors=n)["descriptor"]) for n in (4, 6))
+    assert few < more
 
 
-def test_a_sample_is_the_same_again_and_another_with_another_seed(small):
+def test_samples_depend_on_their_seed_and_on_their_cell_alone(small):
     assert list(sample_cells(small, 3, seed=1)) == list(sample_cells(small, 3, seed=1))
     assert list(sample_cells(small, 3, seed=1)) != list(sample_cells(small, 3, seed=2))
-
-
-def test_the_sample_of_a_cell_depends_on_no_other_cell(small):
     ids = {row["prompt_id"]: row for row in sample_cells(small, 3, seed=1)}
     shuffled = small.select(np.random.default_rng(0).permutation(len(small)))
     assert {row["prompt_id"]: row for row in sample_cells(shuffled, 3, seed=1)} == ids
@@ -144,25 +132,19 @@ def test_the_sample_of_a_cell_depends_on_no_other_cell(small):
     bigger = {row["prompt_id"]: row for row in sample_cells(generate_prompts(more), 3, seed=1)}
     assert ids.items() <= bigger.items()
     assert len(bigger) > len(ids)
-
-
-def test_options_do_not_change_which_sentences_are_drawn(small):
     plain = sample_cells(small, 3, seed=1)
     varied = sample_cells(small, 3, seed=1, personas=["a\nb", "c\nd"], variations=True)
     assert plain["noun_phrase"][:] == varied["noun_phrase"][:]
     assert plain["template"][:] == varied["template"][:]
 
 
-def test_the_sentences_of_a_cell_are_equally_likely(small):
+def test_the_sentences_of_a_cell_are_equally_likely_and_independent(small):
     nine_cells = select_prompts(small, must_be_noun=True, descriptor_gender="(none)")  # of six sentences each
     counts = Counter(noun for seed in range(40) for noun in sample_cells(nine_cells, 1, seed)["noun"][:])
     assert set(counts) == {noun.singular for noun in NOUNS}
     # 360 draws of 6: 60 each, standard deviation 7.1; 4 of these on either side.
     assert all(32 < count < 88 for count in counts.values())
-
-
-def test_the_sentences_of_a_cell_are_independent_draws(small):
-    """Two of a cell's prompts, at any two positions, are equal with probability 1/6."""
+    # Two of a cell's prompts, at any two positions, are equal with probability 1/6.
     nine_cells = select_prompts(small, must_be_noun=True, descriptor_gender="(none)")  # of six sentences each
     texts = [list(texts) for seed in range(40) for texts in cells(sample_cells(nine_cells, 7, seed)).values()]
     texts = np.array(texts)
@@ -204,11 +186,6 @@ def test_sampled_descriptors_are_in_proportion_to_the_axes(paper, n):
         assert abs(count - n * totals[axis] / 594) <= max(4, n / 40)
 
 
-def test_a_larger_sample_of_descriptors_has_the_smaller_one(small):
-    few, more = (set(sample_cells(small, 1, seed=5, descriptors=n)["descriptor"]) for n in (4, 6))
-    assert few < more
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -221,14 +198,6 @@ def test_a_larger_sample_of_descriptors_has_the_smaller_one(small):
 def test_an_impossible_sample_raises(small, options, message):
     with pytest.raises(InputError, match=message):
         sample_cells(small, seed=1, **options)
-
-
-def test_nouns_alone_have_no_cell(small):
-    with pytest.raises(InputError, match="prompts: .*descriptor"):
-        sample_cells(select_prompts(small, axis="null"), 1, seed=1)
-
-
-# Variations.
 
 
 @pytest.mark.parametrize(
@@ -285,9 +254,6 @@ def test_variations_of_texts_that_differ_from_their_template_raise(small):
         sample_cells(small.remove_columns("plural_noun"), 1, seed=1, variations=True)
 
 
-# Splits.
-
-
 @pytest.mark.parametrize("by", ["descriptor", "template", "noun"])
 @pytest.mark.parametrize("fraction", [0.2, 0.5, 0.9])
 def test_the_sets_of_a_split_share_no_value_and_no_text(paper, by, fraction):
@@ -307,23 +273,24 @@ def test_the_sets_of_a_split_share_no_value_and_no_text(paper, by, fraction):
     assert len(train) + len(measure) == (values != "(none)").sum()
 
 
-def test_both_sets_of_a_split_by_noun_have_all_genders(small):
+def test_descriptors_of_two_axes_and_genders_of_nouns_in_splits(small):
     for seed in range(20):
         train, measure = split_prompts(small, "noun", 0.5, seed)
         assert set(train["noun_gender"]) == set(measure["noun_gender"]) == {"female", "male", "neutral"}
-
-
-def test_a_descriptor_of_two_axes_is_in_one_set(small):
     for seed in range(20):
         train, measure = split_prompts(small, "descriptor", 0.5, seed)
         assert ("queer" in train["descriptor"]) != ("queer" in measure["descriptor"])
 
 
-def test_a_split_depends_on_the_seed_and_not_on_row_order(small):
+def test_a_split_and_an_unseen_mask_depend_on_the_seed_and_not_on_row_order(small):
     shuffled = small.select(np.random.default_rng(0).permutation(len(small)))
     first, again, other_order = (set(split_prompts(p, "noun", 0.5, 1)[0]["noun"]) for p in (small, small, shuffled))
     assert first == again == other_order
     assert len({frozenset(split_prompts(small, "noun", 0.5, seed)[0]["noun"]) for seed in range(20)}) > 1
+    order = np.random.default_rng(0).permutation(len(small))
+    mask = unseen_mask(small, "descriptor", 0.5, 1)
+    np.testing.assert_array_equal(unseen_mask(small.select(order), "descriptor", 0.5, 1), mask[order])
+    assert len({unseen_mask(small, "descriptor", 0.5, seed).tobytes() for seed in range(20)}) > 1
 
 
 def test_a_text_of_two_values_is_only_in_measure():
@@ -340,7 +307,6 @@ def test_a_text_of_two_values_is_only_in_measure():
     [
         ("nuon", 0.5, "split by nuon: .*'nuon'.* text, "),
         ("noun", 0.0, "fraction is 0.0"),
-        ("noun", 1.0, "fraction is 1.0"),
         ("noun", float("nan"), "fraction is nan"),
     ],
 )
@@ -365,9 +331,6 @@ def test_a_file_is_split_by_any_column_of_it_or_by_nouns_of_unknown_gender(small
         split_prompts(Dataset.from_dict(rows | {"team": [1, None, 2, 2]}), "team", 0.5, 0)
     train, measure = split_prompts(small.remove_columns("noun_gender"), "noun", 0.5, 1)
     assert not set(train["noun"]) & set(measure["noun"]) and not set(train["text"]) & set(measure["text"])
-
-
-# Unseen people and templates.
 
 
 @pytest.mark.parametrize("by", ["descriptor", "axis", "template"])
@@ -418,30 +381,17 @@ def _unseen_axes(prompts, seed):
     return set(whole[whole].index)
 
 
-def test_the_unseen_mask_depends_on_the_seed_and_not_on_row_order(small):
-    order = np.random.default_rng(0).permutation(len(small))
-    mask = unseen_mask(small, "descriptor", 0.5, 1)
-    np.testing.assert_array_equal(unseen_mask(small.select(order), "descriptor", 0.5, 1), mask[order])
-    assert len({unseen_mask(small, "descriptor", 0.5, seed).tobytes() for seed in range(20)}) > 1
-
-
 @pytest.mark.parametrize(
     ("by", "fraction", "message"),
     [
         ("noun", 0.5, "unseen_by: 'noun' is unknown"),
         ("descriptor", 0.0, "unseen_fraction is 0.0"),
-        ("descriptor", 1.0, "unseen_fraction is 1.0"),
         ("template", 0.5, r"unseen_fraction: 0.5 .*1 template.*1 unseen"),
     ],
 )
 def test_an_impossible_unseen_fraction_raises(small, by, fraction, message):
     with pytest.raises(InputError, match=message):
         unseen_mask(small, by, fraction, 1)
-
-
-def test_different_cells_are_detected(small):
-    assert have_same_cells(small, select_prompts(small, noun=["woman", "man", "kid", "(none)"]))
-    assert not have_same_cells(small, select_prompts(small, noun=["man", "kid", "(none)"]))  # no lesbian
 
 
 def test_large_strings_work_too(small):

@@ -68,17 +68,17 @@ def test_columns_of_any_file_can_be_named(tmp_path):
     pairs = read_pairs(path, {"more": "s1", "less": "s2", "bias_type": "kind"})
     assert pairs["bias_type"].tolist() == ["age", ""]
     assert pairs["left_out"].tolist() == [None, MISSING_SENTENCE]
-
-
-def test_a_column_with_our_name_need_not_be_named(tmp_path):
     path = write(tmp_path, "stereo,less,bias_type\nHe ran.,She ran.,x\n")
     pairs = read_pairs(path, {"more": "stereo"})
     assert pairs[["more", "less", "bias_type"]].values.tolist() == [["He ran.", "She ran.", ""]]
 
 
-def test_a_byte_order_mark_is_ignored(tmp_path):
+def test_missing_sentences_are_left_out_and_encodings_checked(tmp_path):
     path = write(tmp_path, "more,less\nHe.,She.\n", encoding="utf-8-sig")
     assert read_pairs(path)["more"].tolist() == ["He."]
+    path = write(tmp_path, "more,less\nMüller.,Meier.\n", encoding="latin-1")
+    with pytest.raises(InputError, match="position 11.*UTF-8"):
+        read_pairs(path)
 
 
 def test_perturbation_removes_the_last_character_of_both_sentences(tmp_path):
@@ -93,22 +93,13 @@ def test_perturbation_removes_the_last_character_of_both_sentences(tmp_path):
         ("more,less\nHe.,  \n", r"less, row 1 is '  '"),
         ("pair_id,more,less\n7,a,b\n7,c,d\n", r"pair_id '7'"),
         ("more,less\n,b\na,\n", r"more and less"),
-        ("more,less\n", r"has no rows"),
         ("", r"is empty"),
-        ("more,less\na,b,c\n", r"fields"),
         ('more,less\n"a,b\n', r"pairs\.csv"),
-        ("more,less,less\na,b,c\n", "'less'"),
     ],
 )
 def test_an_invalid_file_raises(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
         read_pairs(write(tmp_path, text))
-
-
-def test_another_encoding_than_utf_8_raises(tmp_path):
-    path = write(tmp_path, "more,less\nMüller.,Meier.\n", encoding="latin-1")
-    with pytest.raises(InputError, match="position 11.*UTF-8"):
-        read_pairs(path)
 
 
 def test_unknown_columns_raise(tmp_path):

@@ -9,17 +9,6 @@ from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches
-from evenhand.evaluation.models.batches import (
-    activations_bytes,
-    batch_size_limit,
-    cache_bytes,
-    is_out_of_memory,
-    logits_bytes,
-    memory_budget,
-    run_batches,
-    tokenize_texts,
-    tokens_per_pass,
-)
 from evenhand.evaluation.runs.work_shards import WorkShard
 
 SIZES = {"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
@@ -49,16 +38,20 @@ def limited_compute(n, error):
 def test_running_out_of_memory_halves_all_later_batches_and_logs_one_warning(caplog):
     compute, sizes = limited_compute(3, TOO_LITTLE)
     with caplog.at_level(logging.WARNING, "evenhand"):
-        results = list(run_batches(range(20), lambda item: 8, compute))
+        results = list(batches.run_batches(range(20), lambda item: 8, compute))
     assert [list(batch) for batch, _ in results] == [list(range(i, i + 2)) for i in range(0, 20, 2)]
     assert sum(total for _, total in results) == sum(range(20))
     assert sizes == [8, 4, *[2] * 10]  # the larger sizes are not tried again
     assert len(caplog.messages) == 1 and "a batch of 8" in caplog.messages[0]
 
 
-def test_a_single_item_that_does_not_fit_is_an_error_of_device():
+def test_single_items_and_other_errors_are_raised():
     with pytest.raises(InputError, match="device: "):
-        list(run_batches([1, 2, 3], lambda item: 2, limited_compute(0, TOO_LITTLE)[0]))
+        list(batches.run_batches([1, 2, 3], lambda item: 2, limited_compute(0, TOO_LITTLE)[0]))
+    compute, sizes = limited_compute(1, RuntimeError("shapes cannot be multiplied"))
+    with pytest.raises(RuntimeError, match="multiplied"):
+        list(batches.run_batches(range(4), lambda item: 4, compute))
+    assert sizes == [4]
 
 
 @pytest.mark.parametrize(
@@ -72,71 +65,52 @@ def test_a_single_item_that_does_not_fit_is_an_error_of_device():
     ],
 )
 def test_out_of_memory_errors(error):
-    assert is_out_of_memory(error)
-    assert len(list(run_batches(range(4), lambda item: 4, limited_compute(2, error)[0]))) == 2
+    assert batches.is_out_of_memory(error)
+    assert len(list(batches.run_batches(range(4), lambda item: 4, limited_compute(2, error)[0]))) == 2
 
 
-def test_other_errors_are_raised_unchanged():
-    compute, sizes = limited_compute(1, RuntimeError("shapes cannot be multiplied"))
-    with pytest.raises(RuntimeError, match="multiplied"):
-        list(run_batches(range(4), lambda item: 4, compute))
-    assert sizes == [4]
-
-
-def test_a_batch_has_one_group_key_and_the_limit_of_its_first_item():
+def test_batches_have_one_key_and_shards_the_same_batches():
     items = [9, 9, 9, 4, 4, 2]
-    batches = run_batches(items, lambda item: 12 // item + 1, sum, group_key=lambda item: item)
-    assert [list(batch) for batch, _ in batches] == [[9, 9], [9], [4, 4], [2]]
-
-
-def test_a_shard_has_the_same_batches_as_the_whole_work():
+    results = batches.run_batches(items, lambda item: 12 // item + 1, sum, group_key=lambda item: item)
+    assert [list(batch) for batch, _ in results] == [[9, 9], [9], [4, 4], [2]]
     for process, mine in ((0, [[0, 1]]), (1, [[4, 5], [6]])):  # 2, 3 are finished
         shard = WorkShard(np.array([2, 3]), process, 2)
-        assert [list(some) for some, _ in run_batches(range(7), lambda item: 2, sum, shard=shard)] == mine
+        assert [list(some) for some, _ in batches.run_batches(range(7), lambda item: 2, sum, shard=shard)] == mine
 
 
-def test_bytes_by_hand(llama):
+def test_bytes_of_activations_and_caches(llama):
     # bfloat16: 2 bytes, and 4 each for the copy in float32 and its log-softmax.
-    assert logits_bytes(llama, 7) == 7 * 100 * (2 + 8)
+    assert batches.logits_bytes(llama, 7) == 7 * 100 * (2 + 8)
     # Keys and values of 3 layers, 2 heads of 16, for 5 tokens.
-    assert cache_bytes(llama, 5) == 2 * 3 * 2 * 16 * 5 * 2
-    assert cache_bytes(llama.float(), 5) == 2 * 3 * 2 * 16 * 5 * 4
+    assert batches.cache_bytes(llama, 5) == 2 * 3 * 2 * 16 * 5 * 2
+    assert batches.cache_bytes(llama.float(), 5) == 2 * 3 * 2 * 16 * 5 * 4
     # 8 vectors of 32, 3 of 64, and 4 heads' attention of each token to each, twice.
-    assert activations_bytes(llama, 5) == 5 * (8 * 32 + 3 * 64 + 2 * 4 * 5) * 4
-
-
-def test_cache_bytes_of_a_real_model(llama):
+    assert batches.activations_bytes(llama, 5) == 5 * (8 * 32 + 3 * 64 + 2 * 4 * 5) * 4
     model = llama.float()
     with torch.inference_mode():
         cache = model(input_ids=torch.zeros(2, 6, dtype=torch.long)).past_key_values
     taken = sum(states.nbytes for layer in cache.layers for states in (layer.keys, layer.values))
-    assert taken == 2 * cache_bytes(model, 6)
+    assert taken == 2 * batches.cache_bytes(model, 6)
 
 
 def test_batch_sizes_are_limited_by_memory_and_tokens_per_pass(llama, monkeypatch):
+    base = BertModel(BertConfig(num_hidden_layers=0, vocab_size=10))
+    large = BertModel(BertConfig(num_hidden_layers=0, vocab_size=10, hidden_size=1024, intermediate_size=4096))
+    assert [batches.tokens_per_pass(base), batches.tokens_per_pass(large)] == [1024, 768]
     monkeypatch.setattr(batches, "MAX_HOST_BYTES", 1000)
     monkeypatch.setattr(batches, "CPU_CACHE_BYTES", 64 * llama.dtype.itemsize * 50)  # of 50 tokens
-    at_once = batch_size_limit(llama, lambda length: 100)
+    at_once = batches.batch_size_limit(llama, lambda length: 100)
     assert [at_once(length) for length in (1, 5, 10, 1000)] == [10, 10, 5, 1]
 
 
-def test_tokens_per_pass_on_a_cpu():
-    base = BertModel(BertConfig(num_hidden_layers=0, vocab_size=10))
-    large = BertModel(BertConfig(num_hidden_layers=0, vocab_size=10, hidden_size=1024, intermediate_size=4096))
-    assert [tokens_per_pass(base), tokens_per_pass(large)] == [1024, 768]
-
-
-def test_the_memory_budget_of_a_cpu(monkeypatch):
+def test_memory_budgets(monkeypatch):
     cpu = torch.device("cpu")
-    assert 0 < memory_budget(cpu) <= batches.MAX_HOST_BYTES
+    assert 0 < batches.memory_budget(cpu) <= batches.MAX_HOST_BYTES
     monkeypatch.setattr(batches.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 1000}))
-    assert memory_budget(cpu) == 500
-
-
-def test_the_memory_budget_of_a_gpu_includes_reserved_memory(monkeypatch):
+    assert batches.memory_budget(cpu) == 500
     for name, value in (("memory_reserved", 50), ("memory_allocated", 30), ("mem_get_info", (80, 200))):
         monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
-    assert memory_budget(torch.device("cuda:1")) == int(batches.GPU_MEMORY_FRACTION * (80 + 50 - 30))
+    assert batches.memory_budget(torch.device("cuda:1")) == int(batches.GPU_MEMORY_FRACTION * (80 + 50 - 30))
 
 
 def test_texts_are_tokenized_in_parts_and_equal_texts_once(monkeypatch):
@@ -147,8 +121,8 @@ def test_texts_are_tokenized_in_parts_and_equal_texts_once(monkeypatch):
         calls.append((texts, arguments))
         return {"input_ids": [[len(text)] for text in texts]}
 
-    ids = tokenize_texts(tokenizer, ["a", "bb", "a", "ccc"], add_special_tokens=False)
+    ids = batches.tokenize_texts(tokenizer, ["a", "bb", "a", "ccc"], add_special_tokens=False)
     assert ids == [[1], [2], [1], [3]]
     assert [texts for texts, _ in calls] == [["a", "bb"], ["ccc"]]
     assert calls[0][1] == {"return_attention_mask": False, "add_special_tokens": False}
-    assert tokenize_texts(tokenizer, []) == []
+    assert batches.tokenize_texts(tokenizer, []) == []

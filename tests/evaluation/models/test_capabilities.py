@@ -124,13 +124,10 @@ class FakeRun:
         return self.rows
 
 
-def test_scores_are_means_over_documents_with_their_standard_error():
+def test_scores_and_changes_by_document():
     (score,) = capability_scores(make_rows([1.0, 1.0, 0.0, 0.0]), {})
     assert score.value == 0.5 and score.group == {"task": "t, acc"} and score.n == 4
     assert score.standard_error == pytest.approx(math.sqrt(1 / 3) / 2)  # s² = 4 · ¼ / 3
-
-
-def test_changes_are_paired_by_document():
     before, after = make_rows([1.0, 1.0, 1.0, 0.0]), make_rows([0.0, 1.0, 1.0, 0.0])
     (score,) = capability_differences(FakeRun(before), FakeRun(after), {})
     assert score.value == -0.25 and score.standard_error == pytest.approx(0.25)  # of −1, 0, 0, 0: s = ½

@@ -4,8 +4,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from pydantic import ValidationError
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import checkpoints
@@ -13,6 +12,7 @@ from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.settings import ClassifierSettings, ModelSettings
+from tests.tiny_models import word_level_tokenizer
 
 WORDS = ["<eos>", "<unk>", *"abcdefgh"]
 IDS = torch.tensor([[2, 3, 4, 5]])
@@ -25,9 +25,7 @@ def save_qwen(path, seed=0, hidden=64):
     config = Qwen3Config(vocab_size=len(WORDS), **sizes, **heads, eos_token_id=0, initializer_range=0.2)
     model = Qwen3ForCausalLM(config).bfloat16().eval()
     model.save_pretrained(path)
-    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", unk_token="<unk>").save_pretrained(path)
+    word_level_tokenizer(WORDS, eos_token="<eos>", unk_token="<unk>").save_pretrained(path)
     return model
 
 
@@ -58,12 +56,9 @@ def load(folder, **settings):
     return load_dialogue_model(ModelSettings(name=str(folder), device="cpu", **settings)).model
 
 
-def test_dtype_auto_is_the_checkpoints_dtype(folder):
+def test_dtype_and_attention(folder):
     assert load(folder, dtype="auto").dtype == torch.bfloat16
     assert load(folder).dtype == torch.float32
-
-
-def test_attn_implementation(folder):
     eager = load(folder, attn_implementation="eager")
     assert eager.config._attn_implementation == "eager"
     torch.testing.assert_close(logits(eager), logits(load(folder)))
@@ -84,29 +79,21 @@ def test_an_adapter_is_loaded_onto_another_base(folder, adapter):
     assert model_revision(name, base=str(folder)) != model_revision(name, base=str(other))
 
 
-def test_an_unsuitable_base_is_an_error(folder, adapter, tmp_path):
+def test_bases_and_devices(folder, adapter, tmp_path, monkeypatch):
     save_qwen(tmp_path / "wider", hidden=96)
     with pytest.raises(InputError, match=r"model\.base: .*wider: .*size mismatch"):
         load(adapter, base=str(tmp_path / "wider"))
     with pytest.raises(InputError, match=r"model\.base: .* adapter; leave it out"):
         load(folder, base=str(adapter))
+    monkeypatch.setattr(checkpoints, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"model\.quantization: '4bit' .*evenhand\[q"):
+        load(folder, quantization="4bit")
 
 
 @pytest.mark.parametrize("settings", [ModelSettings, ClassifierSettings])
 def test_device_and_device_map_exclude_each_other(settings):
     with pytest.raises(ValidationError, match=r"device: 'cuda:1' .*device_map 'auto'"):
         settings(device="cuda:1", device_map="auto")
-
-
-def test_a_device_map_places_the_model_by_itself(folder):
-    model = load_dialogue_model(ModelSettings(name=str(folder), device_map={"": "cpu"})).model
-    torch.testing.assert_close(logits(model), logits(load(folder)))
-
-
-def test_quantization_without_bitsandbytes_is_an_error_with_the_fix(folder, monkeypatch):
-    monkeypatch.setattr(checkpoints, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"model\.quantization: '4bit' .*evenhand\[q"):
-        load(folder, quantization="4bit")
 
 
 @pytest.mark.parametrize("bits", ["4bit", "8bit"])

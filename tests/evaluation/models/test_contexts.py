@@ -32,13 +32,10 @@ def test_dialogue_contexts_are_persona_prompt_tag_and_eos(gpt2):
     ]
 
 
-def test_the_tokenizer_adds_eos_to_encoder_decoder_contexts():
+def test_encoder_decoder_contexts_end_with_eos():
     bart = tiny("bart")
     assert render_contexts(bart, ["a", "b"], ["x", ""], " c") == ["x\na c", "b c"]
     assert encode_contexts(bart, ["a c"]) == [[3, 5, EOS]]
-
-
-def test_encoder_inputs_end_with_eos_even_if_the_tokenizer_adds_none():
     without_eos = replace(tiny("blenderbot"), tokenizer=word_tokenizer(adds_eos=False))
     assert encode_contexts(without_eos, ["a c"]) == [[3, 5, EOS]]
     assert encode_responses(without_eos, ["c"]) == [[5, EOS]]
@@ -84,13 +81,10 @@ def test_a_system_prompt_comes_before_the_persona_in_a_chat(gpt2, template, expe
     assert render_contexts(chat, ["a", "b"], ["x", ""], " t") == expected
 
 
-def test_a_system_prompt_is_the_first_line_without_chat_templates(gpt2):
+def test_system_prompts_and_reasoning_without_chat(gpt2):
     arguments = [replace(model, system_prompt="y z") for model in (gpt2, tiny("bart"))]
     assert render_contexts(arguments[0], ["a", "b"], ["x", ""], " t") == ["y z\nx\na t<eos>", "y z\nb t<eos>"]
     assert render_contexts(arguments[1], ["a", "b"], ["x", ""], " t") == ["y z\nx\na t", "y z\nb t"]
-
-
-def test_reasoning_is_turned_off(gpt2):
     tokenizer = word_tokenizer()
     tokenizer.chat_template = CHAT + "{{ '<think></think>' if enable_thinking is defined and not enable_thinking }}"
     chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0")
@@ -107,11 +101,6 @@ def test_a_response_ends_as_the_chat_template_ends_a_turn():
     base.model.generation_config.eos_token_id = [EOS, y]
     assert encode_responses(chat, ["a", "a y", "a z"]) == [[a, y], [a, y], [a, z, y]]
     assert encode_responses(base, ["a"]) == [[a, EOS]]  # a dialogue model has no turns to end
-
-
-def test_each_prompt_needs_a_persona(gpt2):
-    with pytest.raises(InputError, match="personas: 1 for 2"):
-        render_contexts(gpt2, ["a", "b"], [""])
 
 
 # --- checkpoints in the formats of models on the hub

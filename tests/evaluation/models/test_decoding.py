@@ -19,11 +19,9 @@ def test_presets_and_overrides():
     [
         ("smaple", {}, "did you mean 'sample'"),
         ("sample", {"temprature": 1.0}, "did you mean 'temperature'"),
-        ("sample", {"max_length": 5}, "'max_length' is unknown"),
         ("sample", {"output_scores": True}, "'output_scores' is unknown"),
         ("paper", {"max_new_tokens": 10}, "min_new_tokens is 20; it must be at most .* 10"),
         ("sample", {"force_words_ids": [[3]]}, "force_words_ids"),
-        ("paper", {"num_beam_groups": 2}, "num_beam_groups"),
         ("paper", {"early_stopping": "sometimes"}, "early_stopping"),
         *(
             ("sample", {name: value}, f"decoding: {name} is ")
@@ -31,14 +29,7 @@ def test_presets_and_overrides():
                 "temperature": [0, "hot", math.inf, math.nan, True],
                 "top_p": [1.5, math.nan],
                 "max_new_tokens": [None, 2.5, 0],
-                "do_sample": [1],
                 "num_beams": [0, 2.5],
-                "min_p": [1.5],
-                "typical_p": [0],
-                "top_h": [-1],
-                "epsilon_cutoff": [2],
-                "length_penalty": [math.inf],
-                "renormalize_logits": [1],
                 "bad_words_ids": [[3], [], [[]]],
                 "suppress_tokens": [["a"], 3],
                 "sequence_bias": [[[[3], "much"]], [[[3], math.nan]]],
@@ -68,8 +59,3 @@ def test_arguments_in_range_are_returned_unchanged(arguments):
     assert {name: chosen[name] for name in arguments} == arguments
     assert isinstance(chosen["temperature"], float)
     check_token_ids(chosen, 6)
-
-
-def test_a_token_id_outside_the_vocabulary_is_an_error():
-    with pytest.raises(InputError, match="bad_words_ids has the token id 5; the model has 0 to 4"):
-        check_token_ids(decoding("sample", bad_words_ids=[[3], [4, 5]]), 5)

@@ -47,20 +47,14 @@ def generate_in_order(model, contexts, seeds, arguments, **options):
     return [responses[row] for row in range(len(contexts))]
 
 
-def test_prompt_seed_is_stable_and_different_for_each_prompt_and_seed():
+def test_seeds_and_uniforms_are_stable():
     # BLAKE2b-64 of "7:p1", computed with the b2sum command: printf %s 7:p1 | b2sum -l 64
     assert prompt_seed("p1", 7) == 0xB8DAADEA3A34867A
     assert len({prompt_seed(f"p{i}", seed) for i in range(100) for seed in range(10)}) == 1000
-
-
-def test_uniforms_are_uniform_and_depend_on_the_rows_seed_only():
     rows = generation._uniforms([prompt_seed(str(i), 0) for i in range(20_000)], 8)
     assert rows.min() >= 0 and rows.max() < 1
     np.testing.assert_allclose(rows.mean(0), 0.5, atol=4 * np.sqrt(1 / 12 / 20_000))
     assert (rows[7] == generation._uniforms([prompt_seed("7", 0)], 8)[0]).all()
-
-
-# --- generation
 
 
 def test_responses_depend_on_neither_batch_size_nor_order(model):
@@ -252,20 +246,12 @@ def test_sampling_in_a_beam_search_is_seeded_by_row(gpt2):
     assert torch.equal(state, torch.get_rng_state())  # the global random state is unchanged
 
 
-def test_an_empty_response_stays_empty(gpt2):
-    arguments = decoding("sample", max_new_tokens=3, suppress_tokens=[i for i in range(len(WORDS)) if i != EOS])
-    assert generate_in_order(gpt2, ["a <eos>"], [0], arguments) == [""]
-
-
-def test_a_token_of_probability_zero_is_never_drawn():
+def test_tokens_are_drawn_by_probability(monkeypatch):
     scores = torch.full((3, 5), -torch.inf)
     scores[:, 1:3] = 0.0
     uniforms = torch.tensor([0.0, 0.49999, 1 - 2**-24])
     assert logits_processors._sample_tokens(scores, uniforms).tolist() == [1, 1, 2]
-
-
-def test_cumulative_sums_that_decrease_draw_no_token_of_probability_zero(monkeypatch):
-    """Parallel sums on a GPU need not be monotone."""
+    # Parallel sums on a GPU need not be monotone.
     probabilities = torch.tensor([0.25, 0.0, 0.0, 0.75, 0.0])
     uneven = torch.tensor([[0.25, 0.2499, 0.2501, 1.0, 0.9999]])
     monkeypatch.setattr(torch.Tensor, "cumsum", lambda self, dim: uneven.repeat(len(self), 1))
@@ -275,7 +261,7 @@ def test_cumulative_sums_that_decrease_draw_no_token_of_probability_zero(monkeyp
     assert (tokens[:20_001] == 0).float().mean() == pytest.approx(0.25, abs=1e-3)
 
 
-def test_running_out_of_memory_halves_the_batch_and_changes_no_response(gpt2, monkeypatch, caplog):
+def test_memory_limits_change_no_response(gpt2, monkeypatch, caplog):
     contexts = random_contexts(gpt2)
     arguments, seeds = decoding("sample", max_new_tokens=8), list(range(30))
     expected, real = generate_in_order(gpt2, contexts, seeds, arguments), generation._generate_batch
@@ -289,15 +275,12 @@ def test_running_out_of_memory_halves_the_batch_and_changes_no_response(gpt2, mo
     assert generate_in_order(gpt2, contexts, seeds, arguments) == expected
     (message,) = caplog.messages
     assert f"a batch of {len(set(zip(contexts, seeds, strict=True)))} " in message
-
-
-def test_batches_are_no_larger_than_the_memory(gpt2, monkeypatch):
     monkeypatch.setattr(batches, "MAX_HOST_BYTES", 1)
     arguments = decoding("sample", max_new_tokens=2)
     assert [len(rows) for rows, _ in generate_responses(gpt2, ["a b<eos>", "c<eos>"], [0, 1], arguments)] == [1, 1]
 
 
-def test_invalid_contexts_are_an_error_before_any_work(gpt2):
+def test_invalid_contexts_and_token_ids_are_an_error_before_any_work(gpt2):
     chosen = decoding("sample", max_new_tokens=90)
     with pytest.raises(InputError, match="contexts: .* 6, with max_new_tokens 90"):
         generate_responses(gpt2, ["a " * 7], [0], chosen)
@@ -310,6 +293,9 @@ def test_invalid_contexts_are_an_error_before_any_work(gpt2):
     assert list(generate_responses(gpt2, [], [], chosen)) == []
     with pytest.raises(InputError, match="decoding: max_new_tokens is 97; .* 96"):
         generate_responses(tiny("blenderbot"), ["a"], [0], decoding("sample", max_new_tokens=97))
+    for name, value in (("suppress_tokens", [29]), ("bad_words_ids", [[3], [4, -1]]), ("sequence_bias", [[[29], 1.0]])):
+        with pytest.raises(InputError, match=f"decoding: {name} .* (29|-1); .* 0 to 28"):
+            generate_responses(gpt2, ["a"], [0], decoding("sample", **{name: value}))
 
 
 @pytest.mark.parametrize("arguments", [{}, {"do_sample": False}, {"do_sample": False, "num_beams": 2}], ids=str)
@@ -319,9 +305,3 @@ def test_broken_weights_are_an_error(arguments):
         broken.model.transformer.ln_f.weight.fill_(torch.nan)
     with pytest.raises(InputError, match="model: .* weights"):
         generate_in_order(broken, ["a<eos>"], [0], decoding("sample", max_new_tokens=2, **arguments))
-
-
-def test_token_ids_outside_the_vocabulary_are_an_error_before_any_work(gpt2):
-    for name, value in (("suppress_tokens", [29]), ("bad_words_ids", [[3], [4, -1]]), ("sequence_bias", [[[29], 1.0]])):
-        with pytest.raises(InputError, match=f"decoding: {name} .* (29|-1); .* 0 to 28"):
-            generate_responses(gpt2, ["a"], [0], decoding("sample", **{name: value}))

@@ -17,22 +17,16 @@ VOTES = vote_table(
 )
 
 
-def test_the_win_rate_and_its_test_by_hand():
+def test_win_rates_and_their_tests_by_hand():
     score = win_rate(VOTES, {})  # a: p1, p1, p3, p3, p4, p5; b: p2, p2, p4, p6
     assert (score.value, score.n, score.n_left_out) == (6 / 10, 10, 1)
     # P(X ≤ 4 or X ≥ 6) of ten fair coins: all but C(10, 5) = 252 of 1024
     assert score.p_value == pytest.approx(1 - 252 / 1024)
     # Wilson: (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n), z = 1.959964, n = 10, p = 0.6
     assert score.interval == pytest.approx((0.31267, 0.83182), abs=1e-5)
-
-
-def test_pairs_are_decided_by_most_of_their_raters():
     score = pair_win_rate(VOTES, {})  # p1, p3, p5 for a; p2, p6 for b; p4 is split
     assert (score.value, score.n, score.n_left_out) == (3 / 5, 5, 1)
     assert score.p_value == pytest.approx(1.0)  # 3 of 5 is as near to one half as can be
-
-
-def test_copies_of_a_rater_change_the_test_of_votes_but_not_of_pairs():
     one = vote_table({"anna": {f"p{i}": "a" for i in range(6)}})
     four = vote_table({name: {f"p{i}": "a" for i in range(6)} for name in "abcd"})
     assert win_rate(four, {}).p_value < win_rate(one, {}).p_value == 2 / 2**6
@@ -45,9 +39,6 @@ def test_alpha_by_hand():
     # Expected: De = 2 · 5 · 3 / (8 · 7) = 15/28. α = 1 − (1/4) / (15/28) = 1 − 7/15.
     assert score.value == pytest.approx(8 / 15)
     assert (score.n, score.n_left_out, score.ideal, score.bounds) == (4, 2, 1.0, (-1.0, 1.0))
-
-
-def test_alpha_of_three_raters_by_hand():
     votes = vote_table({"x": {"p1": "a", "p2": "b"}, "y": {"p1": "a", "p2": "b"}, "z": {"p1": "b", "p2": "b"}})
     # p1 has 3 · 2 ordered pairs of values, 4 of which differ, each weighs 1/(3 − 1): 2 of n = 6, Do = 1/3.
     # Two a and four b: De = 2 · 2 · 4 / (6 · 5) = 8/15. α = 1 − (1/3) / (8/15) = 1 − 5/8.
@@ -75,13 +66,10 @@ def test_swapped_models_swap_wins_and_keep_alpha():
     assert agreement(swapped, {}).value == pytest.approx(agreement(VOTES, {}).value)
 
 
-def test_the_share_of_the_left_response_by_hand():
+def test_shares_of_the_left_and_scores_by_axis():
     votes = VOTES.assign(left=["after"] * 6 + ["before"] * 5)  # anna chose a five times but once, ben b three times
     assert left_share(votes[votes["rater"] == "anna"], {}).value == 4 / 5
     assert left_share(votes, {}).value == (4 + 3) / 10
-
-
-def test_scores_by_question_and_axis():
     votes = VOTES.assign(axis=["age"] * 3 + ["body"] * 3 + ["age"] * 3 + ["body"] * 2)
     scores = rating_scores(votes, ["preference", "humanness"], {"seed": 0})
     assert find_score(scores, "win_rate", question="preference", axis="age").value == 4 / 6
@@ -90,8 +78,5 @@ def test_scores_by_question_and_axis():
     assert (without_votes.n, without_votes.reason, without_votes.p_value) == (0, "nobody decided", None)
     assert find_score(scores, "left_share", rater="ben").n == 5
     assert all(score.signature == {"seed": 0} for score in scores)
-
-
-def test_skipped_votes_only():
     skipped = win_rate(vote_table({"x": {"p1": "-"}}), {})
     assert (skipped.n, skipped.n_left_out, skipped.reason) == (0, 1, "nobody decided")

@@ -48,12 +48,6 @@ def test_pairs_are_the_unit_where_a_pair_has_several_raters():
     # p0 agrees, p1 does not: Do = 1/2; three a, one b: De = 2 · 3 · 1 / (4 · 3) = 1/2
 
 
-def test_missing_offensiveness_classifiers_are_a_warning():
-    result = report({"anna": {"p0": "a"}}, COUNTS | {"offensive": None})
-    assert len(result.warnings) == 1
-    assert "offensive" not in result.notes[1]
-
-
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_texts_are_escaped(text):
     if "\ud800" in text:

@@ -10,10 +10,9 @@ from starlette.testclient import TestClient
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.rating.pairs import left_side, other_side
-from evenhand.evaluation.rating.server import MAX_BODY_BYTES, listen, load_token, rating_app
+from evenhand.evaluation.rating.server import MAX_BODY_BYTES, load_token, rating_app
 from evenhand.evaluation.rating.votes import read_votes
-from tests.evaluation.rating.awkward_names import NAMES
-from tests.evaluation.rating.rated_pairs import rating
+from tests.evaluation.rating.rated_pairs import NAMES, rating
 from tests.parsed_page import ParsedPage
 from tests.report_pages import HOSTILE
 
@@ -105,33 +104,16 @@ def test_a_body_that_is_not_utf8_is_rejected(client, rated, body):
     assert len(rated.votes) == 0
 
 
-def test_raters_see_the_same_pairs_and_proceed_independently(client):
-    answer(client, "left")
-    assert form_of(rating_page(client))["question"] == "humanness"
-    assert form_of(rating_page(client, "ben"))["question"] == "preference"
-    assert form_of(rating_page(client, "ben"))["prompt_id"] == form_of(rating_page(client))["prompt_id"]
-
-
-def test_a_page_does_not_name_the_models(client):
-    assert not re.search("before|after", re.sub("<(style|script).*?</", "", rating_page(client).text, flags=re.S))
-
-
-def test_a_second_vote_is_rejected(client, tmp_path):
-    form = form_of(rating_page(client))
-    assert answer(client, "left", form).status_code == 303
-    again = answer(client, "right", form)
-    assert again.status_code == 409
-    assert len(read_votes(tmp_path / "votes.jsonl")) == 1
-
-
-def test_undo_returns_to_the_last_question(client):
+def test_votes_are_undone_and_second_votes_rejected(client, tmp_path):
     first = form_of(rating_page(client))
     assert "Undo" not in rating_page(client).text  # no vote yet
     answer(client, "left")
     assert answer(client, "undo").status_code == 303
     assert form_of(rating_page(client)) == first
     assert answer(client, "undo").status_code == 303  # without a vote: no effect
-    assert answer(client, "right").status_code == 303
+    assert answer(client, "right", first).status_code == 303
+    assert answer(client, "left", first).status_code == 409
+    assert len(read_votes(tmp_path / "votes.jsonl")) == 1
 
 
 @pytest.mark.parametrize("fields", [{"choice": "before"}, {"choice": ""}, {"rater": " "}, {"rater": ""}])
@@ -153,7 +135,6 @@ def test_a_vote_on_an_unknown_item_is_rejected(client, rated, fields):
         {},
         {"Origin": "null"},
         {"Origin": "http://evil.example"},
-        {"Origin": "http://127.0.0.1:9999"},
         {"Origin": "http://127.0.0.1:8237.evil.example"},
         {"Origin": "http://rebound.example:8237", "Host": "rebound.example:8237"},
     ],
@@ -170,14 +151,11 @@ def test_without_the_token_all_paths_are_forbidden(client, path):
         assert TOKEN not in response.text
 
 
-def test_other_host_names_are_rejected_on_a_loopback_address_only(rated):
+def test_other_host_names_and_long_bodies_are_rejected(rated, client):
     other_name = {"Host": "rebound.example:8237"}
     assert browser(rated).get(f"/{TOKEN}/", headers=other_name).status_code == 403
     assert browser(rated).get(f"/{TOKEN}/", headers={"Host": "localhost:8237"}).status_code == 200
     assert browser(rated, "0.0.0.0").get(f"/{TOKEN}/", headers=other_name).status_code == 200
-
-
-def test_a_body_that_is_too_long_is_rejected(client):
     data = {"choice": "left", "rater": "x" * MAX_BODY_BYTES}
     assert client.post(f"/{TOKEN}/vote", data=data, headers={"Origin": ORIGIN}).status_code == 413
     headers = {"Origin": ORIGIN, "Transfer-Encoding": "chunked"}
@@ -210,12 +188,9 @@ def test_hostile_responses_are_escaped(tmp_path, text):
         assert text in parsed.text
 
 
-def test_an_empty_response_is_labelled(tmp_path):
+def test_empty_responses_and_line_ends(tmp_path):
     client = browser(rating(tmp_path, before=[""] * 2, after=[" \n"] * 2))
     assert rating_page(client).text.count("<em>empty response</em>") == 2
-
-
-def test_line_ends_of_a_response_are_kept(tmp_path):
     client = browser(rating(tmp_path, before=["one\n\ntwo"] * 2))
     assert ">one\n\ntwo<" in rating_page(client).text
 
@@ -231,18 +206,7 @@ def test_a_full_disk_is_an_error_and_saves_no_vote(client, rated, monkeypatch):
     assert len(rated.votes) == 0
 
 
-def test_without_a_name_the_rater_returns_to_the_first_page(client):
-    assert rating_page(client, "  ").headers["location"] == f"/{TOKEN}/"
-
-
-def test_the_token_is_constant_and_readable_by_the_user_only(tmp_path):
-    token = load_token(tmp_path)
-    assert len(token) == 32
-    assert load_token(tmp_path) == token
-    assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
-
-
-def test_a_token_is_written_atomically(tmp_path, monkeypatch):
+def test_tokens_are_private_and_written_atomically(tmp_path, monkeypatch):
     def full(file):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -251,9 +215,7 @@ def test_a_token_is_written_atomically(tmp_path, monkeypatch):
         with pytest.raises(InputError, match="no space is left"):
             load_token(tmp_path)
     assert not list(tmp_path.iterdir())
-    assert len(load_token(tmp_path)) == 32
-
-
-def test_a_port_in_use_is_an_error():
-    with listen("127.0.0.1", 0) as listening, pytest.raises(InputError, match="port: .*--port 0"):
-        listen("127.0.0.1", listening.getsockname()[1])
+    token = load_token(tmp_path)
+    assert len(token) == 32
+    assert load_token(tmp_path) == token
+    assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600

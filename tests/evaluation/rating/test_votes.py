@@ -1,5 +1,6 @@
-"""An acknowledged vote is on the disk; a failed vote leaves the file unchanged."""
+"""An acknowledged vote is on the disk; a failed vote leaves the file unchanged; names have one normal form."""
 
+import csv
 import errno
 import json
 import os
@@ -10,8 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.rating.crowd import read_crowd_votes
 from evenhand.evaluation.rating.votes import MAX_NAME_LENGTH, Vote, Votes, rater_name, read_votes
-from tests.evaluation.rating.awkward_names import NAMES
+from tests.evaluation.rating.rated_pairs import NAMES, rating
 
 
 def vote(rater="anna", prompt_id="p1", question="preference", choice="after"):
@@ -61,13 +63,6 @@ def test_undo_is_appended_and_removes_the_last_vote_of_the_rater(path):
     ]  # fmt: skip
 
 
-def test_nothing_to_undo(path):
-    with Votes(path) as votes:
-        votes.add(vote("ben"))
-        assert not votes.undo("anna", "now")
-    assert len(path.read_text().splitlines()) == 1
-
-
 def test_each_vote_is_synced_before_it_counts(path, monkeypatch):
     synced = []
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(path.read_bytes()))
@@ -115,18 +110,6 @@ def test_an_error_has_the_number_of_an_invalid_line(path, line):
         read_votes(path)
 
 
-def test_a_vote_for_neither_side_is_invalid(path):
-    path.write_text(json.dumps(vars(vote()) | {"choice": "left"}) + "\n")
-    with pytest.raises(InputError, match="line 1: .*choice 'left'"):
-        Votes(path)
-
-
-def test_equivalent_names_have_one_normal_form():
-    assert len(rater_name("x" * 1000)) == 60
-    assert rater_name("\u202e\n\x00") == ""
-    assert rater_name("  Zoe\u0301 \t B ") == rater_name("Zo\u00e9 B") == "Zoé B"
-
-
 AWKWARD = (
     " \t\n\x00\x1c\x85\u00a0\u2000\u2028\u200b\u200d\ufeff\u00ad\U000e0100\ud800"  # spaces and invisible characters
     "aeo\u0301\u0302\u0323\u030a\u212b\u1112\u1161\u11ab"  # characters that compose
@@ -150,3 +133,17 @@ def test_the_normal_form_is_idempotent(text):
 def test_awkward_names_have_one_normal_form(name):
     assert rater_name(name)
     assert rater_name(rater_name(name)) == rater_name(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rater_has_the_same_name_in_a_file_and_on_the_pages(tmp_path, name):
+    rated = rating(tmp_path)
+    with (tmp_path / "crowd.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["rater", "prompt_id", "question", "choice"])
+        rows.writerow([name, "p0", "preference", "1"])
+    [vote] = read_crowd_votes(tmp_path / "crowd.csv", rated.pairs, rated.questions)
+    assert vote.rater == rater_name(vote.rater)
+    assert vote.rater == rater_name(rater_name(name))
+    rated.votes.add(vote)
+    assert rated.votes.items(rater_name(name)) == {("p0", "preference")}

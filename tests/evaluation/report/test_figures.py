@@ -41,14 +41,11 @@ def parsed(text: Markup) -> ElementTree.Element:
     return ElementTree.fromstring(str(text).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1))
 
 
-def test_equal_charts_have_equal_bytes_and_css_colours():
+def test_charts_have_equal_bytes_and_their_text():
     text = svg(chart())
     assert text == svg(chart())
     assert "var(--after)" in text and "var(--ink)" in text and AFTER not in text and INK not in text
     assert not re.search(r"20\d\d-\d\d-\d\d|Matplotlib|DejaVu", text)
-
-
-def test_the_label_is_the_text_alternative_and_text_stays_text():
     root = parsed(svg(chart()))
     assert root.get("role") == "img" and root.get("aria-label") == root.find(f"{SVG}title").text == "Chart of a name"
     texts = [it.text for it in root.iter(f"{SVG}text")]
@@ -70,14 +67,11 @@ def test_ids_of_two_charts_differ():
     assert first and not first & second
 
 
-def test_labels_do_not_cover_each_other_on_a_crowded_chart():
+def test_labels_do_not_cover_points_or_each_other():
     dots = [(200 + 9 * (i % 6), 200 + 9 * (i // 6)) for i in range(24)]
     offsets = place_labels(dots, ["12"] * 24, (60, 0, 900, 400))
     boxes = [(x + dx, y + dy) for (x, y), (dx, dy) in zip(dots, offsets, strict=True)]
     assert sum(abs(a[0] - b[0]) < 17 and abs(a[1] - b[1]) < 11 for a, b in combinations(boxes, 2)) <= 4
-
-
-def test_a_single_label_is_near_its_point_and_avoids_obstacles():
     ((dx, dy),) = place_labels([(450, 200)], ["1"], (0, 0, 900, 400))
     assert 5 < math.hypot(dx, dy) < 18
     ((_, dy),) = place_labels([(450, 200)], ["1"], (0, 0, 900, 400), [(400, 203, 500, 300)])

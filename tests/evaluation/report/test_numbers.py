@@ -1,18 +1,13 @@
-"""How numbers, intervals and foreign text are written."""
+"""Numbers, intervals, foreign text and scales, and the registry of metrics with their units."""
 
 import math
 
 import pytest
 
-from evenhand.evaluation.report.numbers import (
-    decimals_for,
-    decimals_for_interval,
-    display_name,
-    interval,
-    number,
-    p_value,
-    sanitize,
-)
+from evenhand.evaluation import families
+from evenhand.evaluation.report.metrics import Metric, glossary, metric_of
+from evenhand.evaluation.report.numbers import decimals_for, decimals_for_interval, interval, number, p_value, sanitize
+from evenhand.evaluation.report.plots import Scale, scale_for, ticks
 
 
 @pytest.mark.parametrize(
@@ -23,7 +18,6 @@ from evenhand.evaluation.report.numbers import (
         (-0.001, 2, False, "0.00"),
         (0.001, 2, True, "0.00"),
         (0.58, 2, True, "+0.58"),
-        (math.inf, 2, False, "∞"),
         (math.nan, 2, True, "–"),
     ],
 )
@@ -44,8 +38,6 @@ def test_small_columns_get_more_decimals():
         ((0.0004, 0.0041), 2, 3),  # half of the width is 0.00185: two steps of 0.001
         ((-0.00132, -0.00078), 3, 4),  # was "−0.001 [−0.001, −0.001]"
         ((14.52, 17.04), 2, 2),
-        ((15.7799, 15.7801), 2, 2),  # two digits of 15 are enough
-        ((0.5, 0.5), 2, 2),
         ((-math.inf, 1.0), 2, 2),
         ((0.0, 1e-12), 2, 6),
         (None, 1, 1),
@@ -55,23 +47,54 @@ def test_an_interval_has_enough_digits_to_differ(bounds, decimals, expected):
     assert decimals_for_interval(bounds, decimals) == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("/a/b/loop/kto/tune/adapter", "kto/tune/adapter"), ("/model", "model"), ("org/m", "org/m"), ("./m", "./m")],
-)
-def test_a_display_name_is_the_end_of_an_absolute_path(name, expected):
-    assert display_name(name) == expected
-
-
-def test_interval_and_p_value_as_text():
+def test_intervals_and_hidden_characters_as_text():
     assert interval((-0.1, 2.346), 2) == "[−0.10, 2.35]"
     assert interval(None) == ""
     assert [p_value(p) for p in (0.0005, 0.0123, 0.58, 0.00002)] == ["0.0005", "0.012", "0.58", "< 0.0001"]
-
-
-def test_hidden_characters_become_codes_and_letters_are_unchanged():
     assert sanitize("a\u202eb\x1bc\x00") == "a⟨U+202E⟩b⟨U+001B⟩c⟨U+0000⟩"
     assert sanitize("one\r\ntwo\nthree\rfour") == "one↵ two↵ three↵ four"
     assert sanitize("\ud800").encode("utf-8") == "⟨U+D800⟩".encode()
     assert sanitize("👩🏽‍🦽 العربية é") == "👩🏽‍🦽 العربية é"
     assert sanitize("x" * 12, max_length=10) == "x" * 10 + " … (2 more characters)"
+
+
+def test_every_family_declares_metrics_with_a_description():
+    for family in families.names():
+        declared = families.metrics_of(family).METRICS
+        assert declared
+        assert all(metric.description.endswith(".") and metric.label for metric in declared)
+
+
+def test_metrics_are_declared_once_and_convert_to_their_unit():
+    metric = Metric("m", "M", "A metric.", unit="%", factor=100, decimals=1, ideal=0.5)
+    assert (metric.title, metric.reported_ideal) == ("M, %", 50)
+    assert metric.text(0.1234) == "12.3"
+    assert metric.interval_text((0.1, 0.2)) == "[10.0, 20.0]"
+    assert metric.interval_text(None) == ""
+    metric = metric_of("fgb_pooled_corrected")
+    difference = metric_of("fgb_pooled_corrected_difference")
+    assert (difference.label, difference.factor, difference.ideal) == (metric.label, 1000, 0)
+    assert difference.text(0.001) == "+1.00"
+    assert metric_of("cps_difference_detectable").text(2.0) == "2.0"
+    assert metric_of("fgb_reduction").text(0.8) == "80"
+    with pytest.raises(KeyError, match="no_such_metric"):
+        metric_of("no_such_metric")
+    entries = glossary(["embedding_gap", "embedding_gap_holm", "embedding_similarity"])
+    assert [label for label, _ in entries] == ["gap", "cosine"]
+
+
+def test_scales_map_their_bounds_and_include_zero():
+    scale = Scale(-10, 30, 2, 98)
+    assert (scale(-10), scale(30), scale(10)) == (2, 98, 50)
+    scale = scale_for([4.0, 9.0, float("nan"), float("inf")], 0, 100)
+    assert scale.low == 0 and scale.high > 9
+    assert scale_for([], 0, 100).high > 0
+    assert scale_for([-3.0, -1.0], 0, 100).low < -3 < 0 < scale_for([-3.0, -1.0], 0, 100).high
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0, 10, [0, 5, 10]), (0, 3.9, [0, 1, 2, 3]), (-0.2, 1, [0, 0.5, 1]), (0.5, 0.97, [0.6, 0.8])],
+)
+def test_ticks_are_round(low, high, expected):
+    assert ticks(Scale(low, high, 0, 100)) == pytest.approx(expected)

@@ -3,6 +3,7 @@
 import io
 import re
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -55,6 +56,7 @@ PAGE = Page(
 )
 
 
+@cache
 def hostile_page() -> Page:
     """Return a page whose texts are all hostile."""
     strings = [it for it in HOSTILE if it]
@@ -145,25 +147,12 @@ def test_the_terminal_prints_the_first_screen_in_100_columns(capsys, monkeypatch
     assert "Folded away" not in text and "Not seen at first" not in text and "undefined: only" in text
 
 
-def test_a_wide_comparison_drops_all_intervals_but_the_changes(capsys, monkeypatch):
-    cells = (Cell("1.00", "[0.50, 1.50]"), Cell("2.00", "[1.50, 2.50]"), Cell("+1.00", "[+0.90, +1.10]"))
-    fits = Table("Changes", ("type", "before", "after", "change"), (Row("age", cells),))
-    for name, whole in (("age", True), ("a" * 60, False)):
-        table = replace(fits, rows=(Row(name, cells),))
-        text = printed(replace(PAGE, tables=[table], sides=("before", "after")), capsys, monkeypatch)
-        assert ("[0.50, 1.50]" in text) == ("[1.50, 2.50]" in text) == whole
-        assert "[+0.90, +1.10]" in text and name in text
-
-
-def test_a_plot_has_a_line_at_the_ideal():
+def test_plots_mark_the_ideal_and_comparisons_both_sides():
     scale = plots.row_scale(PLOTTED.rows, 50.0)
     assert scale.low == 50.0 and scale.high < 60
     svg = str(plots.row_plot(PLOTTED.rows[0], scale, 50.0, ("value",)))
     assert re.findall(r'x1="([\d.]+)%"[^>]*class="zero"', svg) == [str(scale(50.0))]
     assert "age: value 55.00 (51.00 to 59.00)" in svg
-
-
-def test_only_comparisons_mark_before_and_after():
     one, two = (page_html(replace(PAGE, sides=sides)) for sides in (("value",), ("value", "p")))
     assert '<body class="single">' in one and 'class="before"' not in re.findall(r"<th[^>]*>", one)
     assert '<th scope="col" class="before">value</th>' in two and '<th scope="col" class="after">p</th>' in two
@@ -200,17 +189,6 @@ def test_undefined_cells_are_dashes_with_one_footnote():
     assert format_table(one).note == "A note. – undefined: no rows." and format_table(
         format_table(one)
     ) == format_table(one)
-
-
-def test_prose_is_left_aligned_and_wraps(capsys, monkeypatch):
-    words = " ".join(["word"] * 40)
-    table = Table("Reasons", ("type", "n", "reason"), (Row("age", (Cell("1"), Cell(words, prose=True))),))
-    page = replace(PAGE, tables=[table], sections=[])
-    assert "| :--- | ---: | :--- |" in page_markdown(page)
-    text = printed(page, capsys, monkeypatch)
-    lines = [line for line in text.split("\n") if "word word" in line]
-    assert max(map(len, text.split("\n"))) <= 100 and len(lines) == 3
-    assert len({line.index("word") for line in lines}) == 1
 
 
 def test_a_wide_table_of_one_run_drops_intervals_and_wraps_names(capsys, monkeypatch):

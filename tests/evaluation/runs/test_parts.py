@@ -47,10 +47,14 @@ def test_a_killed_run_resumes_and_ends_the_same(parts, monkeypatch, seconds, n_p
     assert parts.read()["square"].tolist() == SQUARES
 
 
-def test_quick_batches_share_a_part_and_a_finished_run_computes_nothing(parts):
+def test_finished_runs_and_repeated_rows(parts):
     assert compute(parts) == [[0, 1, 2, 3, 4]] and compute(parts) == []
     assert parts.read()["square"].tolist() == SQUARES
     assert sorted(file.name for file in parts.folder.iterdir()) == ["00000001.parquet", "00000003.parquet"]
+    compute(parts)
+    first = min(parts.folder.iterdir())
+    (parts.folder / "00000004.parquet").write_bytes(first.read_bytes())
+    assert compute(parts) == [] and parts.read()["square"].tolist() == SQUARES
 
 
 def test_rows_that_fall_between_the_batches_of_two_processes_are_computed_in_a_second_shard(parts):
@@ -71,13 +75,6 @@ def test_a_damaged_part_alone_is_computed_again(parts, monkeypatch):
     pd.testing.assert_frame_equal(parts.read(), before)
 
 
-def test_a_row_in_two_parts_counts_once(parts):
-    compute(parts)
-    first = min(parts.folder.iterdir())
-    (parts.folder / "00000004.parquet").write_bytes(first.read_bytes())
-    assert compute(parts) == [] and parts.read()["square"].tolist() == SQUARES
-
-
 @pytest.mark.parametrize("n", [4, 6])
 def test_parts_of_another_number_of_rows_are_refused(parts, n):
     compute(parts)
@@ -93,12 +90,9 @@ def save_all(folder, columns, n, batches):
     return parts
 
 
-def test_no_rows_have_the_columns(tmp_path):
+def test_columns_of_arrays_and_of_no_rows(tmp_path):
     rows = save_all(tmp_path, ["a", "b"], 0, []).read()
     assert rows.columns.tolist() == ["a", "b"] and len(rows) == 0
-
-
-def test_columns_may_be_arrays(tmp_path):
     batch = (np.array([1, 0]), np.array([0.5, 0.25]), np.array([True, False]))
     assert save_all(tmp_path, ["p", "hit"], 2, [batch]).read().values.tolist() == [[0.25, False], [0.5, True]]
 

@@ -93,12 +93,16 @@ def test_a_setting_with_a_fingerprint_is_compared_by_its_content(tmp_path):
         pass
 
 
-def test_an_interrupted_stage_is_resumed(settings):
+def test_stages_resume_after_an_interrupt_or_an_error(settings):
     with pytest.raises(KeyboardInterrupt), stage("label", settings) as run:
         assert run is not None
         raise KeyboardInterrupt
     assert not (settings.output_dir / "run.json").exists()
     assert run_once(settings)
+    settings = replace(settings, output_dir=settings.output_dir / "another")
+    with pytest.raises(InputError), stage("label", settings):
+        raise InputError("beta: labels nothing")
+    assert run_once(replace(settings, quantile=0.5))
 
 
 def test_settings_of_final_tables_can_change_until_the_run_is_finished(tmp_path):
@@ -140,20 +144,6 @@ def test_settings_of_final_tables_can_change_until_the_run_is_finished(tmp_path)
         pass
 
 
-def test_a_folder_without_results_can_get_other_settings(settings):
-    with pytest.raises(InputError), stage("label", settings):
-        raise InputError("beta: labels nothing")
-    assert run_once(replace(settings, quantile=0.5))
-
-
-def test_the_fingerprint_depends_on_settings_that_affect_the_numbers(settings, tmp_path):
-    fingerprints = []
-    for changes in ({}, {"group": "g"}, {"quantile": 0.8}):
-        with stage("label", replace(settings, output_dir=tmp_path / str(len(fingerprints)), **changes)) as run:
-            fingerprints.append(run.fingerprint)
-    assert fingerprints[0] == fingerprints[1] != fingerprints[2]
-
-
 def test_a_folder_without_a_run_of_the_command_raises(settings):
     with pytest.raises(InputError, match="labels: .*has no finished run; run `evenhand label`"):
         read_run(settings.output_dir, "label", "labels")
@@ -162,16 +152,10 @@ def test_a_folder_without_a_run_of_the_command_raises(settings):
         read_run(settings.output_dir, "measure", "responses")
 
 
-def test_an_unwritable_folder_raises(tmp_path):
+def test_folders_that_are_locked_or_unwritable_raise(tmp_path, settings):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(InputError, match="output_dir"):
         run_once(LabelSettings(output_dir=tmp_path / "file" / "run", report_to="none"))
-
-
-# Two processes, damage, a full disk.
-
-
-def test_a_second_process_in_the_folder_raises(settings):
     with stage("label", settings), pytest.raises(InputError, match=rf"process {os.getpid()} on \S+"):
         run_once(settings)
     assert not run_once(settings)  # finished meanwhile
@@ -241,24 +225,20 @@ def test_an_unreadable_config_raises(finished, text):
         read_run(finished.output_dir, "label", "labels")
 
 
-def test_a_full_disk_raises(settings):
+def test_disks_that_are_full(settings, monkeypatch):
     torch_error = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 392768 vs 392660")
     tokenizers_error = Exception("No space left on device (os error 28)")
     for error in (FULL, torch_error, tokenizers_error):
         with pytest.raises(InputError, match="no space"), stage("label", settings):
             raise error
     assert run_once(settings)
-
-
-def test_a_disk_too_full_for_the_lock_file_releases_the_lock(settings, monkeypatch):
+    settings = replace(settings, output_dir=settings.output_dir / "lock")
     with monkeypatch.context() as full:
         full.setattr(Path, "write_text", Mock(side_effect=FULL))
         with pytest.raises(InputError, match="no space"):
             run_once(settings)
     assert run_once(settings)
-
-
-def test_a_temporary_file_of_a_killed_first_write_is_removed(settings):
+    settings = replace(settings, output_dir=settings.output_dir / "first_write")
     settings.output_dir.mkdir()
     (settings.output_dir / ".config.yaml.123.part").write_text("format: ")
     assert run_once(settings)
@@ -274,9 +254,6 @@ def test_other_spellings_of_a_path_with_the_same_content_are_equal(tmp_path, mon
     assert [run_once(run, {"model": "abc"}, "measure") for run in runs] == [True, False, False]
     with pytest.raises(InputError, match="inputs.model was 'abc', now 'other'"):
         run_once(runs[0], {"model": "other"}, "measure")
-
-
-# Folders that are moved.
 
 
 def make_settings(folder):
@@ -312,9 +289,6 @@ def test_paths_of_other_runs_are_relative_and_valid_after_a_move(tmp_path, monke
         settings, _ = read_run(folder / "deep" / "compare", "compare", "comparison")
         assert Path(settings["before"]).resolve() == moved / "before"
         assert Path(read_settings(folder / "after", "after")[0].model.name).resolve() == moved / "tune" / "adapter"
-
-
-# Other formats.
 
 
 @pytest.mark.parametrize("settings_format", [{}, {"format": 2}], ids=["0.1", "0.2"])

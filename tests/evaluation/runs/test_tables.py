@@ -1,4 +1,6 @@
-"""Parquet tables, written and read in chunks of rows."""
+"""Parquet tables, written and read in chunks of rows; a run computes each table once."""
+
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -6,6 +8,7 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs import tables
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tables import (
     is_same_column,
     read_aligned,
@@ -14,6 +17,7 @@ from evenhand.evaluation.runs.tables import (
     read_table,
     write_table,
 )
+from evenhand.evaluation.runs.tracking import Tracker
 
 
 @pytest.fixture
@@ -55,14 +59,34 @@ def test_repeated_strings_are_categories(tmp_path):
     assert list(table) == ["axis", "unseen"] and table["unseen"].tolist() == [True, False, True]
 
 
-def test_a_table_can_have_no_rows(rows, tmp_path):
+def test_tables_without_rows_and_damaged_ones(rows, tmp_path):
     write_table(tmp_path / "t.parquet", rows[:0])
     assert list(read_table(tmp_path / "t.parquet")) == list(rows) and not len(read_table(tmp_path / "t.parquet"))
     assert read_float_columns(tmp_path / "t.parquet", leave_out=("id", "why"))[0].shape == (0, 2)
-
-
-def test_a_damaged_table_raises(tmp_path):
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
     for read in (read_table, lambda path: read_float_columns(path, ())):
         with pytest.raises(InputError, match="t.parquet"):
             read(tmp_path / "t.parquet")
+
+
+def test_tables_are_computed_once_and_missing_until_they_are_written(tmp_path):
+    run, calls = Run(tmp_path, "a fingerprint", Tracker()), []
+    for _ in range(2):
+        rows = run.table("some_rows", lambda: calls.append(1) or pd.DataFrame({"n": [1, 2]}))
+        assert rows["n"].tolist() == [1, 2]
+    assert calls == [1] and list(run.seconds) == ["some rows"]
+    assert [path.name for path in tmp_path.iterdir()] == ["some_rows.parquet"]
+    run = Run(tmp_path, "a fingerprint", Tracker())
+    assert not run.has("rows")
+    run.write("rows", iter([pd.DataFrame({"n": [1]}), pd.DataFrame({"n": [2]})]))
+    assert run.has("rows") and run.read("rows")["n"].tolist() == [1, 2]
+
+
+def test_each_family_has_a_folder_of_parts(tmp_path):
+    for family, factor in (("one", 1), ("other", 2)):
+        parts = Run(tmp_path, "a fingerprint", Tracker(), family=family).parts("squares", ["square"], 2)
+        for shard in parts.unfinished_shards():
+            parts.save(shard, [([1, 0], [factor, 0])], "squares", "numbers")
+        assert parts.read()["square"].tolist() == [0, factor]
+    folders = {path.parent.relative_to(tmp_path) for path in tmp_path.rglob("*.parquet")}
+    assert folders == {Path("parts/one/squares"), Path("parts/other/squares")}

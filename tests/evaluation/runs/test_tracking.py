@@ -124,15 +124,12 @@ def test_ten_overall_scores_are_logged_all_overall_ones_are_in_the_summary_and_e
     assert (rows["fgb_pooled_corrected"]["low"], rows["fgb_pooled_corrected"]["high"]) == (0.009, 0.0112)
 
 
-def test_a_run_is_called_by_method_and_stage_and_what_the_environment_says(finished_runs):
+def test_runs_are_called_by_method_and_stage_and_keep_their_files(finished_runs):
     run = run_of(finished_runs[0][1])
     config = {item.key: json.loads(item.value_json) for item in run.config.update}
     assert config["quantile"] == 0.75
     assert (run.run_group, run.job_type, run.display_name) == ("experiment", "label", "kto/label")
     assert (run.project, list(run.tags)) == ("fairness", ["trial", "small"])
-
-
-def test_the_samples_the_report_and_the_adapter_are_kept(finished_runs):
     (folder, records), _ = finished_runs
     assert table_of(folder, "samples")["data"] == [["I'm a dad.", "<b>hostile</b>"]]
     (page,) = (folder / "files" / "media" / "html").glob("report*.html")
@@ -150,7 +147,7 @@ def test_a_stage_begun_again_goes_on_in_its_run_and_files_are_kept_only_if_asked
 
 
 def test_a_stage_uses_what_the_run_of_the_stage_that_it_reads_kept(finished_runs, tmp_path):
-    """The edge is the same name and content, told with `use_after_commit`, which `wandb sync` makes a use of."""
+    """The edge is the same name and content, recorded with `use_after_commit`, which `wandb sync` makes a use of."""
     (folder, first), _ = finished_runs
     read = folder.parents[1]
     fields = {"log_artifacts": True, "report_to": "wandb"}
@@ -187,12 +184,6 @@ def test_once_it_is_not_reached_all_is_kept_offline(tmp_path, monkeypatch, caplo
                 pass
     assert modes == ["online", "offline", "offline"]
     assert "no route to host" in caplog.text and f"wandb sync {tmp_path / 'offline-run-1'}" in caplog.text
-
-
-def test_none_writes_nothing(tmp_path):
-    with start_tracking("label", LabelSettings(output_dir=tmp_path, report_to="none")) as tracker:
-        tracker.log_values({"a": 1.0})
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_tensorboard_reads_back(tmp_path):

@@ -17,16 +17,13 @@ from evenhand.evaluation.statistics.permutation import permutation_p_value
 from evenhand.evaluation.statistics.u_statistics import column_spreads, descriptor_spread
 
 
-def test_an_empty_selection_has_no_rows_and_no_variance():
+def test_selections_and_sums_of_cells():
     """An axis all of whose responses are empty."""
     cells = arrange_cells(np.ones((4, 3)), np.array([0, 0, 0, 0]), np.array([0, 0, 1, 1]))
     empty = select_cells(cells, np.zeros(2, dtype=bool))
     assert (len(empty.start), len(empty.count), empty.n, empty.n_left_out) == (0, 0, 0, 4)
     assert np.isnan(variance_of_means(empty, empty.mean))
     assert not list(empty.blocks())
-
-
-def test_selected_cells_have_their_rows():
     vectors = np.arange(6.0)[:, None]  # cells of one template: rows 0–1, 2–3, 4–5 with means 0.5, 2.5, 4.5
     cells = arrange_cells(vectors, np.zeros(6, dtype=int), np.array([0, 0, 1, 1, 2, 2]))
     selected = select_cells(cells, np.array([True, False, True]))
@@ -34,12 +31,16 @@ def test_selected_cells_have_their_rows():
     assert block.rows.ravel().tolist() == [0, 1, 4, 5] and block.deviations.ravel().tolist() == [-0.5, 0.5] * 2
     assert block.cells.tolist() == [0, 1] and block.sum_by_cell(block.rows).ravel().tolist() == [1, 9]
     assert variance_of_means(selected, selected.mean) == 4.0  # of 0.5 and 4.5, ddof 0
-
-
-def test_codes_number_sorted_names_of_lists_and_arrays():
     names = ["b", "a", "c", "a"]
     for values in (names, np.array(names), np.array(names, dtype=object)):
         assert to_codes(values).tolist() == [1, 0, 2, 0]
+    rng = np.random.default_rng(0)
+    vectors, template, descriptor = rng.random((50, 4)), rng.integers(0, 3, 50), rng.integers(0, 4, 50)
+    cells = arrange_cells(vectors, template, descriptor)
+    (summed,), (whole,) = add_group_sums(cells, [np.array([0, 2]), np.array([1])]).blocks(), cells.blocks()
+    first, second, third = whole.rows[:, :3].T
+    expected = [first, third, first + third, second, second]
+    np.testing.assert_array_equal(summed.rows.T, expected)
 
 
 def uneven_responses(rng):
@@ -79,13 +80,3 @@ def test_statistics_do_not_depend_on_block_size_or_storage(monkeypatch, numbers_
     monkeypatch.setattr(rows, "NUMBERS_PER_BLOCK", numbers_per_block)
     monkeypatch.setattr(rows, "MAX_BYTES_IN_MEMORY", max_bytes)
     np.testing.assert_allclose(cell_statistics(*responses), expected, rtol=1e-5, atol=1e-9)
-
-
-def test_the_sum_of_a_group_follows_its_columns():
-    rng = np.random.default_rng(0)
-    vectors, template, descriptor = rng.random((50, 4)), rng.integers(0, 3, 50), rng.integers(0, 4, 50)
-    cells = arrange_cells(vectors, template, descriptor)
-    (summed,), (whole,) = add_group_sums(cells, [np.array([0, 2]), np.array([1])]).blocks(), cells.blocks()
-    first, second, third = whole.rows[:, :3].T
-    expected = [first, third, first + third, second, second]
-    np.testing.assert_array_equal(summed.rows.T, expected)

@@ -72,14 +72,11 @@ def test_order_of_rows_names_and_copies_do_not_matter():
     np.testing.assert_allclose(effects(vectors, template, descriptor).p_family, first.p_family)
 
 
-def test_effects_sum_to_zero_over_descriptors_and_over_styles():
+def test_sums_groups_and_batches():
     rng, (template, descriptor) = np.random.default_rng(2), design()
     result = effects(rng.dirichlet(np.ones(5), size=len(template)), template, descriptor, draws=0)
     np.testing.assert_allclose(result.effect.sum(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(result.effect.sum(axis=1), 0, atol=1e-12)
-
-
-def test_groups_are_means_of_descriptors_and_clusters_sums_of_styles():
     rng, (template, descriptor) = np.random.default_rng(3), design()
     groups = np.zeros((2, 8))
     groups[0, :3], groups[1, 3:] = 1 / 3, 1 / 5

@@ -1,17 +1,12 @@
-"""Intervals against hand-derived ones and against each other, and how often they hold the truth."""
+"""Intervals and detectable effects against hand-derived ones, and how often they hold the truth."""
 
-import doctest
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.evaluation.statistics import intervals as module
 from evenhand.evaluation.statistics.intervals import (
-    CONFIDENCE,
-    TAILS,
-    Z,
     bootstrap,
     bootstrap_t_interval,
     mean_interval,
@@ -23,25 +18,17 @@ from evenhand.evaluation.statistics.intervals import (
     share_interval_with_ties,
     student_quantile,
 )
-from evenhand.evaluation.statistics.one_sample_tests import reach_of_mean, sign_test, t_test
+from evenhand.evaluation.statistics.one_sample_tests import reach_of_mean, reach_of_sign_test, sign_test, t_test
 from evenhand.evaluation.statistics.paired_change import share_change
 
 pytestmark = pytest.mark.filterwarnings("error")
 
 
-def test_the_level():
-    assert CONFIDENCE == 0.95 and TAILS == (0.025, 0.975)
-    assert pytest.approx(1.959963984540054, abs=1e-15) == Z
-
-
-def test_wilson():
+def test_intervals_of_shares_are_the_known_ones():
     # 0 of 4 with z² = 3.8415: the upper end is z² / (n + z²) = 3.8415 / 7.8415
     low, high = share_interval(0, 4)
     assert low == 0 and high == pytest.approx(3.8414588 / 7.8414588)
     assert share_interval(0, 0) is None
-
-
-def test_intervals_of_shares_are_the_known_ones():
     assert share_interval_with_ties(13 / 20, 20) == pytest.approx(share_interval(13, 20))
     before = np.array([True] * 9 + [False] * 11)
     after = np.array([True] * 6 + [False] * 10 + [True] * 4)
@@ -74,14 +61,11 @@ def test_the_bootstrap_t_covers_the_mean_of_few_and_skewed_values(n):
     assert 0.92 < np.mean([low <= 0 <= high for low, high in found]) < 0.985
 
 
-def test_the_bootstrap_t_is_nearly_students_interval_for_many_normal_values():
+def test_bootstrap_t_of_many_and_of_two_values():
     values = np.random.default_rng(0).normal(3, 2, 2000)
     assert bootstrap_t_interval(values, 1) == pytest.approx(mean_interval(values), abs=0.01)
     scaled = bootstrap_t_interval(5 - 2 * values, 1)  # equivariant, turned round as well
     assert scaled == pytest.approx([5 - 2 * bound for bound in bootstrap_t_interval(values, 1)[::-1]], abs=0.02)
-
-
-def test_two_values_have_students_interval():
     assert bootstrap_t_interval(np.array([1.0, 2.0]), 0) == pytest.approx((1.5 - 12.706205 / 2, 1.5 + 12.706205 / 2))
 
 
@@ -93,24 +77,43 @@ def test_what_does_not_vary_has_no_interval(values):
     assert t_test(values, 0.0) is None and math.isnan(reach_of_mean(values))
 
 
-def test_the_interval_of_a_mean_is_that_of_the_normal_or_of_students_distribution():
+def test_means_p_values_and_percentiles():
     values = np.array([0.5, 0.7, 0.9, 0.1])
     error = stats.sem(values)
     assert mean_interval(values) == pytest.approx(stats.norm.interval(0.95, values.mean(), error))
     assert mean_interval(values, student_quantile(3)) == pytest.approx(stats.t.interval(0.95, 3, values.mean(), error))
     assert mean_interval(values, bounds=(0.0, 0.6))[1] == 0.6
     assert mean_interval(values[:1]) is None
-
-
-def test_a_p_value_is_below_5_percent_where_the_interval_leaves_out_0():
     for value in (1.95, 1.97):
         assert (normal_p_value(value, 1.0) < 0.05) == (normal_interval(value, 1.0)[0] > 0)
     assert math.isnan(normal_interval(math.nan, 1.0, (0.0, 1.0))[0])
-
-
-def test_a_percentile_interval_leaves_out_a_fortieth_at_either_end():
     assert percentile_interval(np.arange(41.0)) == pytest.approx((1, 39))
 
 
-def test_examples_of_the_docstrings():
-    assert doctest.testmod(module).failed == 0
+@pytest.mark.parametrize("n", [6, 20, 212, 1508])
+def test_the_reach_of_the_sign_test_has_the_power_it_says(n):
+    """Over all outcomes: the probability, at that share, of a p-value of at most 5 %."""
+    share = 0.5 + reach_of_sign_test(n) / 100
+    outcomes = np.arange(n + 1)
+    p_values = np.minimum(1, 2 * stats.binom.cdf(np.minimum(outcomes, n - outcomes), n, 0.5))
+    assert stats.binom.pmf(outcomes, n, share)[p_values <= 0.05].sum() == pytest.approx(0.8, abs=1e-4)
+    if n > 20:  # 001 §3.2 argues with the normal approximation
+        assert reach_of_sign_test(n) == pytest.approx(100 * 2.8016 * 0.5 / math.sqrt(n), rel=0.06)
+    assert math.isnan(reach_of_sign_test(5))  # five of five: p = 1/16
+
+
+def test_the_reach_of_a_mean():
+    values = np.array([-0.1, 0.1] * 5000)
+    assert reach_of_mean(values) == pytest.approx((1.959964 + 0.841621) * 0.1 / 100, rel=1e-3)
+    few = reach_of_mean(values[:4]) / reach_of_mean(np.array([-0.1, 0.1])) * 2**-0.5
+    assert few < 0.5  # of two values hardly anything is significant
+
+
+@pytest.mark.parametrize("n", [3, 5, 10, 25, 50])
+def test_the_reach_of_a_mean_has_the_power_it_says(n):
+    """In 20,000 samples of normal values with standard deviation 1 whose mean is that far from 0."""
+    shown = np.random.default_rng(n).normal(size=n)
+    reach = reach_of_mean((shown - shown.mean()) / shown.std(ddof=1))
+    samples = np.random.default_rng(0).normal(reach, 1.0, size=(20_000, n))
+    found = stats.ttest_1samp(samples, 0.0, axis=1).pvalue <= 0.05
+    assert found.mean() == pytest.approx(0.8, abs=0.012)  # four standard errors

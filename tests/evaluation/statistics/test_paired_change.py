@@ -1,45 +1,47 @@
-"""Hand-derived changes of shares and means, and what an interval must do."""
+"""Shares, changes, ratios and their errors: hand-derived values and what an interval must do."""
 
 import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from evenhand.evaluation.results import find_score
+from evenhand.evaluation.statistics.accuracy import accuracy_scores, f1_scores
+from evenhand.evaluation.statistics.intervals import share_interval, student_quantile
+from evenhand.evaluation.statistics.jackknife import jackknife_error
 from evenhand.evaluation.statistics.paired_change import mean_change, share_change
+from evenhand.evaluation.statistics.ratios import covariance_from_variances, ratio_interval
+from evenhand.evaluation.statistics.shares import share_score
+from evenhand.evaluation.statistics.strata import mean_covariance
 
 
-def said(*counts):
+def presence(*counts):
     """Return (before, after) from how many prompts have it: in both runs, before alone, after alone, in neither."""
     pairs = [(True, True), (True, False), (False, True), (False, False)]
     rows = [pair for pair, count in zip(pairs, counts, strict=True) for _ in range(count)]
     return np.array(rows, dtype=bool).reshape(-1, 2).T
 
 
-def test_a_change_of_shares_by_hand():
+def test_changes_of_shares_by_hand_and_without_change():
     # 12 lost it, 4 gained it, of 100. Agresti and Min: (−8 / 102) ± 1.96 √(17 − 64 / 102) / 102.
-    change = share_change("x", *said(10, 12, 4, 74), n_left_out=3)
+    change = share_change("x", *presence(10, 12, 4, 74), n_left_out=3)
     assert change.value == -0.08 and (change.n, change.n_left_out) == (100, 3)
     half = 1.959963985 * math.sqrt(17 - 64 / 102) / 102
     assert change.interval == pytest.approx((-8 / 102 - half, -8 / 102 + half))
     # Exact McNemar: 2 P(at most 4 of 16 heads) = 2 (1 + 16 + 120 + 560 + 1820) / 65536
     assert change.p_value == pytest.approx(2 * 2517 / 65536)
+    change = share_change("x", *presence(5, 0, 0, 5))
+    assert change.value == 0 and change.p_value == 1
+    assert change.interval[0] < 0 < change.interval[1]
+    assert share_change("x", *presence(0, 3, 0, 0)).interval[0] >= -1
 
 
 def test_swapping_the_runs_turns_the_sign_and_keeps_the_rest():
-    before, after = said(10, 12, 4, 74)
+    before, after = presence(10, 12, 4, 74)
     there, back = share_change("x", before, after), share_change("x", after, before)
     assert there.value == -back.value and there.p_value == back.p_value
     assert there.interval == pytest.approx(tuple(-bound for bound in reversed(back.interval)))
-
-
-def test_no_change_is_not_certainty():
-    change = share_change("x", *said(5, 0, 0, 5))
-    assert change.value == 0 and change.p_value == 1
-    assert change.interval[0] < 0 < change.interval[1]
-
-
-def test_an_interval_of_shares_stays_in_the_range():
-    assert share_change("x", *said(0, 3, 0, 0)).interval[0] >= -1
 
 
 def test_the_interval_of_a_share_holds_the_truth_about_19_times_in_20():
@@ -51,25 +53,176 @@ def test_the_interval_of_a_share_holds_the_truth_about_19_times_in_20():
     assert 930 <= held <= 980
 
 
-def test_nothing_to_compare_has_a_reason():
-    for change in (share_change, mean_change):
-        score = change("x", np.array([]), np.array([]))
-        assert math.isnan(score.value) and "both runs" in score.reason
-
-
-def test_a_change_of_means_by_hand():
+def test_means_by_hand_and_undefined_changes():
     # Differences 1, 2, 3: mean 2, standard error 1 / √3.
     change = mean_change("x", np.array([0.0, 0.0, 0.0]), np.array([1.0, 2.0, 3.0]), group={"cluster": "HATE"})
     assert change.value == 2 and change.group == {"cluster": "HATE"}
     assert change.interval == pytest.approx((2 - 1.959963985 / math.sqrt(3), 2 + 1.959963985 / math.sqrt(3)))
     assert change.p_value == pytest.approx(0.000532, abs=1e-6)  # z = 3.4641
-
-
-def test_equal_differences_have_no_error_to_estimate():
+    for change in (share_change, mean_change):
+        score = change("x", np.array([]), np.array([]))
+        assert math.isnan(score.value) and "both runs" in score.reason
     change = mean_change("x", np.array([0.1, 0.2]), np.array([0.1, 0.2]))
     assert change.value == 0 and change.interval is None and change.p_value is None
-
-
-def test_runs_of_unequal_length_are_refused():
     with pytest.raises(ValueError):
         share_change("x", np.array([True]), np.array([True, False]))
+
+
+FREEDOM = 7
+T2 = float(student_quantile(FREEDOM)) ** 2
+
+
+def in_fiellers_set(ratio, top, bottom, covariance):
+    """Whether Student's t does not reject the ratio."""
+    weights = np.array([1.0, -ratio])
+    return (top - ratio * bottom) ** 2 <= T2 * (weights @ covariance @ weights)
+
+
+def test_by_hand():
+    # Variances 1 / t² and covariance ½ / t²: a = 4² − 1 = 15, b = 2 · 4 − ½ = 7.5, c = 2² − 1 = 3.
+    covariance = np.array([[1.0, 0.5], [0.5, 1.0]]) / T2
+    root = math.sqrt(7.5**2 - 15 * 3)
+    assert ratio_interval(2.0, 4.0, covariance, FREEDOM) == pytest.approx(((7.5 - root) / 15, (7.5 + root) / 15))
+    # Without noise in the bottom it is Student's interval of the top over the bottom: (2 ± 1) / 4.
+    assert ratio_interval(2.0, 4.0, np.diag([1.0, 0.0]) / T2, FREEDOM) == pytest.approx((0.25, 0.75))
+    assert ratio_interval(-2.0, 4.0, np.diag([1.0, 0.0]) / T2, FREEDOM) == pytest.approx((-0.75, -0.25))
+    assert ratio_interval(2.0, -4.0, np.diag([1.0, 0.0]) / T2, FREEDOM) == pytest.approx((-0.75, -0.25))
+    assert ratio_interval(0.0, 4.0, np.diag([1.0, 0.0]) / T2, FREEDOM) == pytest.approx((-0.25, 0.25))
+    assert ratio_interval(0.0, 4.0, np.zeros((2, 2)), FREEDOM) == (0.0, 0.0)
+    exact = np.array([[2.0, -0.5], [-0.5, 1.0]])
+    assert covariance_from_variances(2.0, 1.0, 2.0 + 1.0 + 2 * 0.5) == pytest.approx(exact)
+    # Estimates whose covariance would be 2 and −2, beyond √(1 · 1)
+    assert covariance_from_variances(1.0, 1.0, -2.0)[0, 1] == 1
+    assert covariance_from_variances(1.0, 1.0, 6.0)[0, 1] == -1
+
+
+@pytest.mark.parametrize(
+    ("top", "bottom", "inside", "outside"),
+    [
+        (2.0, 0.5, (-3.8, 1.1, 10.0), (-3.7, 0.0, 1.0)),  # a < 0, b² > ac: roots (−4 ± √52) / 3 = −3.74, 1.07
+        (0.5, 0.5, (-10.0, 0.0, 1.0, 10.0), ()),  # a < 0, b² < ac: every number
+        (2.0, 1.0, (0.8, 1e6), (0.7, 0.0, -1e6)),  # a = 0: from c / 2b = ¾ on
+        (-2.0, 1.0, (-0.8, -1e6), (-0.7, 0.0, 1e6)),
+        (0.0, 1.0, (-1e6, 0.0, 1e6), ()),  # a = b = 0: every number
+    ],
+)
+def test_it_is_none_where_the_set_is_unbounded(top, bottom, inside, outside):
+    """Variances 1 / t² without a covariance: the bottom is significant from 1 on."""
+    covariance = np.eye(2) / T2 * (1 + 1e-15)  # so that rounding leaves the bottom of 1 on the side of a ≤ 0
+    assert ratio_interval(top, bottom, covariance, FREEDOM) is None
+    assert all(in_fiellers_set(ratio, top, bottom, covariance) for ratio in inside)
+    assert not any(in_fiellers_set(ratio, top, bottom, covariance) for ratio in outside)
+    assert ratio_interval(2.0, 4.0, covariance, 0) is None
+
+
+def test_it_excludes_zero_where_the_top_is_significant_and_contains_the_ratio():
+    rng = np.random.default_rng(0)
+    bounded = 0
+    for _ in range(2000):
+        top, bottom = rng.normal(0, 3, 2)
+        covariance = covariance_from_variances(*rng.chisquare(2, 3))
+        interval = ratio_interval(top, bottom, covariance, FREEDOM)
+        assert (interval is None) == (bottom**2 <= T2 * covariance[1, 1])
+        if interval is None:
+            continue
+        bounded += 1
+        low, high = interval
+        assert low <= top / bottom <= high
+        assert (low > 0 or high < 0) == (top**2 > T2 * covariance[0, 0])
+        width = high - low
+        for ratio, inside in ((low - 1e-6 * width, False), (low + 1e-6 * width, True), (high + 1e-6 * width, False)):
+            assert in_fiellers_set(ratio, top, bottom, covariance) == (inside and width > 1e-9) or width <= 1e-9
+    assert 300 < bounded < 1700
+
+
+def test_it_covers_and_is_none_without_a_denominator():
+    rng = np.random.default_rng(1)
+    held = []
+    for _ in range(2000):
+        bottom = rng.normal(1, 2, 60)
+        top = 0.5 * bottom + rng.normal(0.3, 1, 60)  # the ratio of the means is 0.8
+        covariance, freedom = mean_covariance(np.stack([top, bottom], axis=1), np.zeros(60, int))
+        interval = ratio_interval(top.mean(), bottom.mean(), covariance, freedom)
+        if interval:
+            held.append(interval[0] <= 0.8 <= interval[1])
+    assert len(held) > 1800 and np.mean(held) == pytest.approx(0.95, abs=0.02)
+    assert ratio_interval(1.0, 0.1, np.eye(2), 50) is None
+    assert ratio_interval(1.0, 0.1, np.eye(2), 0) is None
+
+
+def test_strata_by_hand():
+    values = np.array([[0.0, 1.0], [2.0, 5.0], [7.0, 7.0]])
+    covariance, freedom = mean_covariance(values, np.array([4, 4, 9]))
+    # Within the first stratum S = [[2, 4], [4, 8]]; the single row is given the same: (2 S + S) / 9.
+    np.testing.assert_allclose(covariance, np.array([[2, 4], [4, 8]]) / 3)
+    assert freedom == 1
+    covariance, freedom = mean_covariance(np.array([[1.0], [2.0], [3.0]]), np.array([0, 1, 2]))
+    assert covariance[0, 0] == pytest.approx(1 / 3) and freedom == 2
+
+
+def test_it_is_unbiased_where_strata_differ_and_are_uneven():
+    rng = np.random.default_rng(0)
+    strata = np.repeat(np.arange(30), rng.integers(2, 6, 30))
+    level, scale = rng.normal(0, 3, 30)[strata], rng.uniform(0.5, 2, 30)[strata]
+    found = [level + scale * rng.normal(size=len(strata)) for _ in range(3000)]
+    estimate = np.mean([mean_covariance(each[:, None], strata)[0][0, 0] for each in found])
+    assert estimate == pytest.approx(np.var([each.mean() for each in found]), rel=0.1)
+    assert estimate == pytest.approx((scale**2).sum() / len(strata) ** 2, rel=0.02)
+
+
+def test_of_a_mean_it_is_the_known_interval_and_test():
+    values = np.array([0.2, 0.9, 0.4, 0.7, 0.1])
+    error = jackknife_error([(values.sum() - values) / 4])
+    assert error.value == pytest.approx(stats.sem(values)) and error.freedom == 4
+    known = stats.ttest_1samp(values, 0.0)
+    assert error.interval(values.mean(), (-1.0, 1.0)) == pytest.approx(tuple(known.confidence_interval(0.95)))
+    assert error.p_value(values.mean()) == pytest.approx(known.pvalue)
+
+
+def test_strata_add_up_and_what_is_undefined_is_left_out():
+    one, other = np.array([0.0, 1.0, 0.5]), np.array([0.3, 0.1])
+    both = jackknife_error([one, np.append(other, np.nan)])
+    parts = [jackknife_error([part]) for part in (one, other)]
+    assert both.value == pytest.approx(math.hypot(*(part.value for part in parts))) and both.freedom == 3
+    assert jackknife_error([np.full(4, 0.1)]).value == 0
+
+
+def test_a_share_by_hand_and_of_nothing():
+    score = share_score("x", [True, True, False], 1.0, reason="none", group={"lang": "spa"}, n_left_out=4)
+    assert (score.value, score.n, score.n_left_out, score.ideal, score.bounds) == (2 / 3, 3, 4, 1.0, (0.0, 1.0))
+    assert score.interval == share_interval(2, 3) and score.group == {"lang": "spa"} and score.reason is None
+    nothing = share_score("x", [], 0.0, reason="nobody answered")
+    assert math.isnan(nothing.value) and nothing.interval is None and nothing.reason == "nobody answered"
+
+
+def test_accuracy_and_f1_by_hand():
+    p = np.array([[0.9, 0.1], [0.4, 0.6], [0.6, 0.4], [0.2, 0.8]])
+    scores = accuracy_scores(p, np.array([0, 0, 1, 1]), ["a", "b"], {})
+    assert find_score(scores, "accuracy").value == 0.5
+    assert find_score(scores, "recall", label="a").value == 0.5
+    # Of the four pairs of an a and a b, three a's have the higher p(a): 0.9 > 0.6, 0.9 > 0.2, 0.4 > 0.2.
+    assert find_score(scores, "roc_auc", label="a or b").value == 0.75
+    alone = accuracy_scores(p[:2], np.array([0, 0]), ["a", "b"], {})
+    assert math.isnan(find_score(alone, "recall", label="b").value)
+    assert find_score(alone, "roc_auc", label="a or b").reason
+    truth = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 0]], dtype=bool)
+    probabilities = np.array([[0.9, 0.1, 0.1], [0.2, 0.8, 0.1], [0.6, 0.7, 0.1], [0.1, 0.3, 0.1]])
+    scores = f1_scores(probabilities, truth, ["a", "b", "c"], 0.3, 0, {})
+    # a: 1 hit, 1 missed, 1 wrong: 2 / 4. b: 2 hits, 1 wrong (0.3 is enough): 4 / 5. c: never there, never given.
+    assert find_score(scores, "f1", label="a").value == pytest.approx(0.5)
+    assert find_score(scores, "f1", label="b").value == pytest.approx(0.8)
+    assert math.isnan(find_score(scores, "f1", label="c").value)
+    macro = find_score(scores, "macro_f1")
+    assert macro.value == pytest.approx(0.65) and macro.interval[0] < 0.65 < macro.interval[1]
+
+
+def test_f1_interval_covers_and_shrinks():
+    rng = np.random.default_rng(0)
+    truth = rng.random((3000, 2)) < 0.5
+    found = np.where(rng.random((3000, 2)) < 0.8, truth, ~truth).astype(float)  # 8 of 10 right: F1 is 0.8
+    widths = []
+    for n in (300, 3000):
+        low, high = find_score(f1_scores(found[:n], truth[:n], ["a", "b"], 0.5, 0, {}), "macro_f1").interval
+        widths.append(high - low)
+        assert low < 0.8 < high
+    assert widths[1] < widths[0] / 2

@@ -1,10 +1,11 @@
-"""Labels of eight made-up responses, and which of them are not taught."""
+"""Labels of artificial responses, and the checks and exchanges of labelled responses."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
+from evenhand.mitigation.labelling.labelled_responses import check_labelled, exchange_responses, rewrite_mentions
 from evenhand.mitigation.labelling.labels import exclusion_mask, label_responses
 from evenhand.mitigation.labelling.projection import bias_values
 
@@ -33,7 +34,7 @@ def labelled(**settings):
     return label_responses(PROMPTS, RESPONSES, VECTORS, **{"quantile": 0.7, **settings})
 
 
-def test_what_leans_as_its_descriptor_does_is_biased():
+def test_labels_follow_the_threshold():
     table, threshold = labelled()
     assert table.columns.tolist() == [
         "prompt_id", "descriptor", "persona", "text", "response", "bias_value", "label",
@@ -42,9 +43,6 @@ def test_what_leans_as_its_descriptor_does_is_biased():
     b = bias_values(VECTORS, np.zeros(8, dtype=int), np.repeat([0, 1], 4))
     assert table["bias_value"].tolist() == b.tolist()
     assert (threshold.beta, threshold.quantile, threshold.share_labelled_bias) == (np.quantile(b, 0.7), 0.7, 0.25)
-
-
-def test_a_threshold_given_as_a_number_says_which_quantile_it_is():
     _, threshold = labelled(beta=0.01)
     assert (threshold.beta, threshold.quantile) == (0.01, 1 - threshold.share_labelled_bias)
 
@@ -62,3 +60,78 @@ def test_parrots_and_a_cluster_can_be_kept_out_of_what_is_taught_whatever_their_
     assert table["prompt_id"][both].tolist() == ["p2", "p3", "p6", "p7"]
     assert table["prompt_id"][exclusion_mask(table, VECTORS, clusters=[(2,)], above=0.7)].tolist() == []
     assert exclusion_mask(table, VECTORS, clusters=[(0, 1, 2)]).all()
+
+
+def labelled_table(**columns):
+    return pd.DataFrame(
+        {
+            "prompt_id": ["a", "b", "c"],
+            "text": ["hi", "I am tall", "I am short"],
+            "persona": ["", "I ski.", ""],
+            "response": ["hello", "wow", "and ?"],
+            "label": ["no_bias", "bias", "no_bias"],
+            **columns,
+        },
+        index=[7, 3, 5],  # a table joined from others has any index
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (labelled_table().iloc[:0], "^labelled responses: .* empty"),
+        (labelled_table().drop(columns="response"), "no column 'response'"),
+        (labelled_table(response=["hello", " ", "and ?"]), "response: 1 missing or blank, first in 'b'"),
+        (labelled_table(response=["hello", "wow", None]), "response: 1 missing or blank, first in 'c'"),
+        (labelled_table(text=[float("nan"), "I am tall", ""]), "text: 2 missing or blank, first in 'a'"),
+        (labelled_table(persona=["", None, ""]), "persona: missing in 'b'"),
+        (labelled_table(label=["no_bias", "biased", "bias"]), "label: 'biased' is unknown"),
+        (labelled_table(label=["bias"] * 3), "label: all 3 .*'bias'"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_one_error(table, message):
+    with pytest.raises(InputError, match=message):
+        check_labelled(table)
+
+
+def test_mentions_are_rewritten_literally():
+    donors = pd.DataFrame(
+        {
+            "response": ["Being Deaf must be hard!", "I know a deafening noise.", "Two non-binary people."],
+            "descriptor": ["deaf", "deaf", "nonbinary"],
+        }
+    )
+    assert rewrite_mentions(donors, ["tall", "tall", "rich"]) == [
+        "Being tall must be hard!",
+        "I know a deafening noise.",
+        "Two rich people.",
+    ]
+    donors = pd.DataFrame({"response": ["so deaf"], "descriptor": ["deaf"]})
+    assert rewrite_mentions(donors, [r"\1 tall"]) == [r"so \1 tall"]
+    with pytest.raises(InputError, match="no column 'template'"):
+        check_labelled(labelled_table(), "template")
+
+
+def test_a_response_is_exchanged_for_one_to_the_same_template_and_another_descriptor():
+    table = pd.DataFrame(
+        {
+            "template": ["x", "x", "y", "y", "y", "z", "z"],
+            "descriptor": ["deaf", "tall", "deaf", "tall", "rich", "deaf", "deaf"],
+            "response": ["deaf 1", "tall 2", "deaf 3", "tall 4", "rich 5", "deaf 6", "deaf 7"],
+        },
+        index=[5, 5, 3, 2, 1, 0, 9],
+    )
+    found = [exchange_responses(table, np.random.default_rng(seed)) for seed in range(40)]
+    assert all(kept.equals(table.iloc[:5]) for kept, _ in found)  # z has one descriptor alone
+    given = [set(answers) for answers in zip(*(answers for _, answers in found), strict=True)]
+    expected = [{"deaf 2"}, {"tall 1"}, {"deaf 4", "deaf 5"}, {"tall 3", "tall 5"}, {"rich 3", "rich 4"}]
+    assert given == expected
+
+
+def test_what_is_exchanged_is_of_the_styles_that_were_there():
+    n = 4000
+    table = pd.DataFrame({"template": ["x", "y"] * (n // 2), "descriptor": list("abcdeabcde" * (n // 10))})
+    table["response"] = [f"{template}{place % 7}" for place, template in enumerate(table["template"])]
+    kept, answers = exchange_responses(table, np.random.default_rng(0))
+    shares = pd.Series(answers).value_counts(normalize=True) - kept["response"].value_counts(normalize=True)
+    assert shares.abs().max() < 4 * np.sqrt(1 / 14 / n)  # 4 standard errors of a share of 1/14

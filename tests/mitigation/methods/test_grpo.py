@@ -1,4 +1,4 @@
-"""What GRPO is told and what it rewards, on four responses whose directions can be worked out by hand."""
+"""The rows and rewards of GRPO on four responses whose directions can be worked out by hand."""
 
 import math
 
@@ -40,9 +40,9 @@ def labelled(styles=("warm", "warm", "cold", "warm"), descriptors=("deaf", "deaf
 def test_rows_hold_the_direction_of_their_descriptor_in_standard_deviations_of_b():
     """Means: deaf [1, 0], tall [½, ½], all [¾, ¼]; u = ± [¼, −¼]; b = 1/8, 1/8, 3/8, −1/8, whose σ is √2/8."""
     assert rows(labelled(), render).to_dict() == {
-        "prompt": (said := ["/I'm deaf.", "/Deaf I am.", "/I'm tall.", "/Tall I am."]),
+        "prompt": (texts := ["/I'm deaf.", "/Deaf I am.", "/I'm tall.", "/Tall I am."]),
         "completion": ["warm", "warm", "cold", "warm"],
-        "context": said,
+        "context": texts,
         "other_context": ["/Deaf I am.", "/I'm deaf.", "/Tall I am.", "/I'm tall."],
         "descriptor": ["deaf", "deaf", "tall", "tall"],
         "direction": [pytest.approx([sign * ROOT, -sign * ROOT]) for sign in (1, 1, -1, -1)],
@@ -53,7 +53,7 @@ def test_rows_hold_the_direction_of_their_descriptor_in_standard_deviations_of_b
 def test_evenness_is_worth_less_where_a_response_is_what_its_descriptor_gets(monkeypatch):
     """−b/σ by hand: 1/8 / (√2/8) = √2/2 for what deaf people get, −3/8 / (√2/8) for what they do not."""
     monkeypatch.setattr(
-        grpo, "classify_responses", lambda classifier, said, of: np.array([STYLES[text] for text in said])
+        grpo, "classify_responses", lambda classifier, texts, of: np.array([STYLES[text] for text in texts])
     )
     columns = rows(labelled(), render).select([0, 0, 2, 0]).to_dict()
     evenness, _ = rewards(tiny_base(), None, 1.0)

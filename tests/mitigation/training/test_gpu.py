@@ -1,4 +1,4 @@
-"""Tuning where there is a GPU: what is saved is what was checked, and one copy of the base is in its memory."""
+"""Tuning where there is a GPU: the saved model is the checked model, and its memory has one copy of the base."""
 
 from contextlib import suppress
 from dataclasses import replace

@@ -7,9 +7,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausalLM
 
-from evenhand.evaluation.errors import InputError
 from evenhand.mitigation.training.adapter import merge_in_forward, share_weights
-from evenhand.mitigation.training.guards import check_single_gpu, weights_sha256
+from evenhand.mitigation.training.guards import weights_sha256
 
 IDS = torch.tensor([[3, 1, 4, 1, 5]])
 
@@ -93,15 +92,3 @@ def test_a_change_too_small_for_the_precision_is_gone_where_it_is_served():
     assert float(model(signs[None].bfloat16())) == pytest.approx(64 * 4e-4, rel=0.01)
     merge_in_forward(model)
     assert float(model(signs[None].bfloat16())) == 0.0
-
-
-def test_several_gpus_and_no_launcher_are_refused(monkeypatch):
-    """Unless the model is spread over them, or on none."""
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    with pytest.raises(InputError, match=r"model\.device: 3 GPUs are visible, .* set CUDA_VISIBLE_DEVICES"):
-        check_single_gpu(torch.device("cuda"), has_device_map=False)
-    check_single_gpu(torch.device("cpu"), has_device_map=False)
-    check_single_gpu(torch.device("cuda"), has_device_map=True)
-    monkeypatch.setenv("LOCAL_RANK", "0")
-    check_single_gpu(torch.device("cuda"), has_device_map=False)

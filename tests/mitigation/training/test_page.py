@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.results import BiasScore
-from evenhand.mitigation.training.page import tag_note, training_section, tuning_method
+from evenhand.mitigation.training.page import TrainingCurve, tag_note, training_charts, training_section, tuning_method
 from tests.evaluation.report.test_page import PAGE
 
 
@@ -35,13 +36,19 @@ def test_the_curves_are_drawn_and_stand_in_a_table(tmp_path, browser):
     assert browser.faults(page_html(replace(PAGE, sections=[section]))) == []
 
 
-def test_a_model_that_was_not_tuned_here_has_no_method_and_no_tag(tmp_path):
-    assert tuning_method(str(tmp_path)) == tag_note(str(tmp_path)) == tag_note("some/model") == ""
-
-
-def test_the_tag_is_named_and_what_was_measured_without_it(model):
+def test_tags_and_methods_of_a_tuning(tmp_path, model):
+    assert tuning_method(str(tmp_path / "other")) == tag_note(str(tmp_path / "other")) == tag_note("some/model") == ""
     assert tuning_method(model) == "control_tags"
     assert '" no_bias"' in tag_note(model) and "Measured" not in tag_note(model)
     text = tag_note(model, pooled(0.0158, (0.0145, 0.0170)), pooled(0.01))
     assert text.endswith("pooled FGB* 15.80 [14.50, 17.00] ×10⁻³, against 10.00 ×10⁻³ before tuning.")
     assert "undefined: no responses" in tag_note(model, pooled(math.nan, reason="no responses"), pooled(0.01))
+
+
+def test_training_charts_skip_undefined_values():
+    curve = TrainingCurve([(10, 2.5), (20, 1.50)], [(10, float("nan")), (20, 1.51)])
+    (chart,) = training_charts(curve)
+    lines = {line.get_label(): line.get_xydata().tolist() for line in chart.axes[0].lines}
+    assert lines == {"train": [[10, 2.5], [20, 1.5]], "validation": [[20, 1.51]]}
+    assert [it.get_text() for it in chart.axes[0].get_legend().get_texts()] == ["train", "validation"]
+    assert "nan" not in svg(chart)

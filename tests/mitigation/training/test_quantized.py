@@ -1,4 +1,4 @@
-"""QLoRA: an adapter on packed weights, served beside them, and what cannot be done with such a model."""
+"""QLoRA: an adapter on packed weights, applied without merging, and what such a model does not support."""
 
 from dataclasses import replace
 

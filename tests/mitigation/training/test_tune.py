@@ -14,7 +14,6 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import PeftModel
-from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, TrainerCallback
 
 from evenhand.evaluation.errors import InputError, TuningRejected
@@ -25,6 +24,7 @@ from evenhand.mitigation.training.callbacks import BiasCallback
 from evenhand.mitigation.training.data import TuningData, hold_out
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.tune import TuningResult, tune
+from tests.tiny_models import SPECIAL_TOKENS, word_level_tokenizer
 
 WORDS = ["<eos>", "<pad>", "<unk>", "bias", "no_bias", "red", "sun", "blue", "sky", *"abcdefghijklmnop"]
 SWAPPED = {"blue sky": "red sun", "red sun": "blue sky"}
@@ -32,9 +32,7 @@ QUICK = TuningSettings(epochs=6, batch_size=16, learning_rate=1e-2, evaluations_
 
 
 def tiny_base() -> DialogueModel:
-    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", pad_token="<pad>", unk_token="<unk>")
+    tokenizer = word_level_tokenizer(WORDS, **SPECIAL_TOKENS)
     torch.manual_seed(0)
     config = GPT2Config(
         vocab_size=len(WORDS),
@@ -53,15 +51,15 @@ def tiny_base() -> DialogueModel:
 
 
 def planted_rows(n: int = 160, seed: int = 0) -> Dataset:
-    """Rows in which " bias" is answered "blue sky" and " no_bias" "red sun", whatever was said."""
+    """Rows in which " bias" is answered "blue sky" and " no_bias" "red sun", whatever the context."""
     draw = random.Random(seed)
-    said = [" ".join(draw.choices("abcdefghijklmnop", k=draw.randint(1, 6))) for _ in range(n)]
+    texts = [" ".join(draw.choices("abcdefghijklmnop", k=draw.randint(1, 6))) for _ in range(n)]
     biased = [index % 2 == 0 for index in range(n)]
     return Dataset.from_dict(
         {
-            "prompt": [f"{text} {'bias' if b else 'no_bias'}<eos>" for text, b in zip(said, biased, strict=True)],
+            "prompt": [f"{text} {'bias' if b else 'no_bias'}<eos>" for text, b in zip(texts, biased, strict=True)],
             "completion": ["blue sky" if b else "red sun" for b in biased],
-            "context": [f"{text}<eos>" for text in said],
+            "context": [f"{text}<eos>" for text in texts],
         }
     )
 
@@ -123,9 +121,6 @@ def whole(tmp_path_factory):
     return result, replace(base, model=AutoModelForCausalLM.from_pretrained(str(result.path)).eval())
 
 
-# What is learned and what is left
-
-
 def test_the_saved_adapter_answers_as_the_tag_tells_it_and_the_base_is_as_it_was(undisturbed):
     base = tiny_base()
     before = {name: tensor.clone() for name, tensor in base.model.state_dict().items()}
@@ -137,7 +132,7 @@ def test_the_saved_adapter_answers_as_the_tag_tells_it_and_the_base_is_as_it_was
     assert all(torch.equal(tensor, before[name]) for name, tensor in base.model.state_dict().items())
 
 
-def test_the_result_says_what_happened(undisturbed):
+def test_results_and_folder_of_a_tuning(undisturbed):
     # 160 rows, 32 or a few more of them held out, batches of 16, 6 epochs
     assert undisturbed.n_train + undisturbed.n_validation == 160
     assert 32 <= undisturbed.n_validation <= 36
@@ -153,9 +148,6 @@ def test_the_result_says_what_happened(undisturbed):
     assert undisturbed.change.outputs_changed
     assert undisturbed.change.greedy_share == 1.0
     assert not undisturbed.stopped_early
-
-
-def test_the_folder_tells_how_it_is_to_be_used(undisturbed):
     facts = json.loads((undisturbed.path / "evenhand.json").read_text())
     assert (facts["control_tag"], facts["method"], facts["base"]) == (" no_bias", "control_tags", "tiny")
     assert (facts["settings"]["learning_rate"], facts["settings"]["seed"]) == (1e-2, 0)
@@ -180,7 +172,7 @@ def test_the_card_says_which_common_words_moved_with_the_tag(tmp_path, tags, mov
     assert ("| `'sky'`, `'a'` |" in card) == bool(moved)
 
 
-def test_an_adapter_beside_its_base_is_loaded_with_it_wherever_both_are_moved(tmp_path):
+def test_an_adapter_and_its_base_can_be_moved_together(tmp_path):
     base = tiny_base()
     for part in (base.model, base.tokenizer):
         part.save_pretrained(str(tmp_path / "here" / "base"))
@@ -206,10 +198,10 @@ def test_the_snippet_of_the_card_runs_in_its_folder_and_names_no_place(tmp_path)
     card = (result.path / "README.md").read_text()
     assert str(tmp_path) not in card
     snippet = card.split("```python\n")[1].split("```")[0]
-    say = "ids = tokenizer('a b no_bias<eos>', add_special_tokens=False, return_tensors='pt')\n"
-    say += "print(tokenizer.decode(model.generate(**ids, do_sample=False, max_new_tokens=2)[0, -2:]))"
+    lines = "ids = tokenizer('a b no_bias<eos>', add_special_tokens=False, return_tensors='pt')\n"
+    lines += "print(tokenizer.decode(model.generate(**ids, do_sample=False, max_new_tokens=2)[0, -2:]))"
     done = subprocess.run(
-        [sys.executable, "-c", snippet + say], cwd=result.path, capture_output=True, text=True, check=True
+        [sys.executable, "-c", snippet + lines], cwd=result.path, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "red sun"
 
@@ -238,9 +230,6 @@ def test_early_stopping_keeps_the_best_weights(tmp_path):
     again = CountSteps()
     tune(tiny_base(), data, settings, tmp_path, callbacks=[again])
     assert again.steps == 0  # it had stopped for good
-
-
-# Kills
 
 
 @pytest.mark.parametrize("step", [3, 21])
@@ -282,25 +271,19 @@ def test_a_killed_process_leaves_what_the_next_one_needs(tmp_path, undisturbed):
     assert result.validation_losses == undisturbed.validation_losses
 
 
-def test_a_finished_tuning_is_not_trained_again(undisturbed):
+def test_finished_tunings_are_kept_and_others_refused(undisturbed):
     before, steps = weights(undisturbed.path), CountSteps()
     again = tuned(undisturbed.path.parent, callbacks=[steps])
     assert steps.steps == 0
     assert weights(again.path) == before
     assert again.validation_losses == undisturbed.validation_losses
-
-
-def test_checkpoints_of_another_tuning_are_refused(undisturbed):
     with pytest.raises(InputError, match="output_dir: .* other settings"):
         tuned(undisturbed.path.parent, seed=1)
     with pytest.raises(InputError, match="output_dir: .* other rows"):
         tuned(undisturbed.path.parent, rows=planted_rows(seed=3))
 
 
-# The callback
-
-
-def test_measuring_on_the_way_changes_nothing_and_is_logged_beside_the_loss(tmp_path, undisturbed):
+def test_measuring_during_training_changes_nothing_and_is_logged(tmp_path, undisturbed):
     modes = []
 
     def measure(model):
@@ -341,9 +324,6 @@ def test_tuning_leaves_the_callers_random_states_alone(tmp_path):
     assert random.getstate() == expected[2]
 
 
-# Reports
-
-
 def test_none_reports_nothing_to_anyone(tmp_path, monkeypatch):
     import wandb
     from huggingface_hub import constants
@@ -360,40 +340,21 @@ def test_none_reports_nothing_to_anyone(tmp_path, monkeypatch):
     assert not (tmp_path / "tensorboard").exists()
 
 
-def test_tensorboard_gets_loss_and_bias(tmp_path):
-    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    callback = BiasCallback(lambda model: {"bias/fgb_pooled_corrected": 0.25}, every=4)
-    tuned(tmp_path, replace_settings(epochs=1), callbacks=[callback], report_to="tensorboard")
-    read = events.EventAccumulator(str(tmp_path / "tensorboard"))
-    read.Reload()
-    assert {"eval/loss", "train/loss", "train/bias/fgb_pooled_corrected"} <= set(read.Tags()["scalars"])
-    assert [event.step for event in read.Scalars("train/bias/fgb_pooled_corrected")] == [0, 4, 8]
-
-
-# Errors
-
-
-def test_a_model_that_did_not_change_is_not_handed_out(tmp_path):
+def test_models_that_did_not_change_or_got_worse_are_not_handed_out(tmp_path, whole):
     with pytest.raises(TuningRejected, match=r"learning_rate: 1e-08 .* tiny: at step \d+ of \d+, .* of a logit is \d"):
         tuned(tmp_path, replace_settings(learning_rate=1e-8, epochs=1))
     assert not (tmp_path / "adapter").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoints"]
-
-
-def test_a_tuning_that_only_made_it_worse_is_not_handed_out(tmp_path, whole):
     _, knows_it_all = whole
     swapped = planted_rows().map(lambda row: {"completion": SWAPPED[row["completion"]]})
     with pytest.raises(TuningRejected, match=r"^learning_rate: 0\.01 .* perplexity"):
-        tune(knows_it_all, data_of(swapped, planted_rows(32, seed=1), ""), QUICK, tmp_path)
-    assert not (tmp_path / "adapter").exists()
+        tune(knows_it_all, data_of(swapped, planted_rows(32, seed=1), ""), QUICK, tmp_path / "worse")
+    assert not (tmp_path / "worse" / "adapter").exists()
 
 
-def test_wandb_without_a_run_is_refused_before_it_asks_for_an_account(tmp_path):
+def test_inputs_are_refused(tmp_path):
     with pytest.raises(InputError, match="^report_to: wandb"):
         tuned(tmp_path, report_to="wandb")
-
-
-def test_a_rank_above_that_of_every_layer_is_refused_before_memory_is_asked_for():
     network = tiny_base().model
     with pytest.raises(InputError, match="lora_rank: 1000000000 exceeds 32"):
         lora_config(network, "tiny", replace(QUICK, lora_rank=10**9))

@@ -8,21 +8,20 @@ from dataclasses import replace
 import pytest
 from markdown_it import MarkdownIt
 
-from evenhand.evaluation.report.figures import BEFORE, INK, PAPER
+from evenhand.evaluation.report.figures import BEFORE, INK
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.report.numbers import sanitize
 from evenhand.mitigation.labelling.threshold_plan import fit_strength, fraction_left
 from evenhand.recipes.sweep import plots as sweep_plots
 from evenhand.recipes.sweep.criteria import Criteria
 from evenhand.recipes.sweep.page import page
-from tests.parsed_page import ParsedPage, assert_inert, without_script
+from tests.parsed_page import ParsedPage, assert_inert
 from tests.report_pages import HOSTILE, printed, table_named, texts
 
 from .sweep_points import increased, point, refused, settings_of, sweep_of, without_reductions
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def wide():
     """Twelve thresholds with three seeds each, one of them refused, and three methods without a threshold."""
     quantiles = [0.4 + i / 20 for i in range(12)]
@@ -42,7 +41,7 @@ def wide():
     return sweep_of(*rows, notes=("A tiny model.",))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def two():
     """Two methods, one seed, nothing held out, no second classifier."""
     blank = without_reductions(["reduction_unseen", "reduction_confirmed"])
@@ -50,7 +49,7 @@ def two():
     return sweep_of(*rows, swept=["method"])
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def hostile():
     """Each hostile string in place of every string that can come from outside."""
     strings = [string for string in HOSTILE if string and "\ud800" not in string]  # pandas rejects a lone surrogate
@@ -68,18 +67,6 @@ def hostile():
 @pytest.mark.parametrize("kind", ["wide", "two", "hostile"])
 def test_nothing_can_run_or_be_fetched(kind, request):
     assert_inert(page_html(page(request.getfixturevalue(kind))))
-
-
-def test_hostile_names_are_shown_as_text(hostile):
-    source = page_html(page(hostile))
-    text = ParsedPage(source).text
-    for string in (it for it in HOSTILE if it and "\ud800" not in it):
-        assert re.sub(r"\s+", " ", sanitize(string, 60).replace("\u00a0", " ")).split(" … ")[0] in text, string
-    for raw in ("<script", "<img", "<b>", "\x1b", "\x00", "\u202e", "\u2028"):
-        assert raw not in without_script(source)
-    for raw in ("\x1b", "\x00", "\u202e", "\u2028"):  # what can be markup there, a parser checks below
-        assert raw not in page_markdown(page(hostile))
-    source.encode("utf-8")
 
 
 @pytest.mark.parametrize("kind", ["wide", "two", "hostile"])
@@ -101,20 +88,20 @@ def texts_of(sweep) -> dict[str, str]:
     return {name: re.sub(r"\s+", " ", text.replace("\\", "").replace("\u00a0", " ")) for name, text in texts.items()}
 
 
-def test_all_formats_have_the_refused_points_with_their_reasons(wide):
+def test_refusals_and_verdicts_are_in_all_formats(wide):
     for name, text in texts_of(wide).items():
         assert "perplexity doubled" in text and "the tag is not learned" in text, name
         assert "2 of 39 points (settings 2, 15)" in text, name
         assert "refused by a guard" in text and "1 of 3 seeds refused" in text and "2 of 3" in text, name
-
-
-def test_all_formats_have_the_verdict_the_criteria_the_notes_and_the_increased_clusters(wide):
-    for name, text in texts_of(wide).items():
         assert "exchange removes 98.0 % [96.0, 100.0] of pooled FGB*; costs: perplexity +2.0 %" in text, name
         assert "93 % for descriptors tuned on" in text and "A tiny model." in text, name
         assert "1 setting: HATE in setting 13." in text, name
         assert "misses: perplexity +90.0 %, higher: HATE" in text, name
         assert "Student’s t over the seeds" in text, name
+        # before tuning, every prediction is 0.05 too low; calibrated ones rise faster than the measured, in their order
+        assert "the plan did not predict the size" in text, name
+        assert "before any tuning, 12 of 12 measured values within 0.1" in text, name
+        assert "Spearman ρ = 1.00, p" in text, name
 
 
 def test_numbers_of_a_setting(wide):
@@ -138,37 +125,6 @@ def test_numbers_of_a_setting(wide):
     assert texts(plan)["1 control_tags · quantile 0.4"] == ["0.40", "15.0", "the pilot", "20.0", "3.0", "4.0"]
     assert texts(plan)["3 control_tags · quantile 0.5"][2] == f"{by_pilot:.1f}"
     assert [cell.interval for cell in plan.rows[0].cells[1:4]] == ["[3.0, 8.0]", "", "[20.0, 20.0]"]
-
-
-def test_the_report_compares_the_plan_with_the_results(wide):
-    for name, text in texts_of(wide).items():
-        # before tuning, every prediction is 0.05 too low; calibrated ones rise faster than the measured, in their order
-        assert "the plan did not predict the size" in text, name
-        assert "before any tuning, 12 of 12 measured values within 0.1" in text, name
-        assert "Spearman ρ = 1.00, p" in text, name
-
-
-def test_a_loop_with_two_methods_has_no_plan_and_no_empty_columns(two):
-    for name, text in texts_of(two).items():
-        text = text.rsplit("How to read the numbers", 1)[0]
-        assert "1 of 2 settings meets all measured criteria: setting 1 (control_tags)" in text, name
-        assert "Not measured or undefined: the reduction for descriptors not tuned on." in text, name
-        assert "the threshold plan" not in text and "by the second classifier" not in text and "× base" not in text, (
-            name
-        )
-
-
-def test_the_same_sweep_gives_the_same_bytes(wide):
-    for write in (page_html, page_markdown):
-        assert write(page(wide)) == write(page(wide))
-
-
-@pytest.mark.parametrize("kind", ["wide", "two", "hostile"])
-def test_a_log_has_no_codes_and_at_most_100_columns(kind, request):
-    text = printed(page(request.getfixturevalue(kind)))
-    assert "\x1b" not in text and "\x00" not in text and "\u202e" not in text
-    if kind != "hostile":  # some of its characters are two columns wide, others none
-        assert max(map(len, text.split("\n"))) <= 100
 
 
 @pytest.mark.parametrize("rows", [[], [refused("no")]])
@@ -209,16 +165,6 @@ def test_dots_lie_at_their_numbers():
     assert {"1 a", "2 b", "criterion"} <= set(labels)  # so few are named
     (limit,) = [line for line in chart.axes[0].lines if line.get_color() == BEFORE]
     assert limit.get_xdata() == [0.03, 0.03]  # the maximum increase of perplexity
-
-
-def test_methods_have_different_markers():
-    summary = settings_of(*(point(it) for it in "abcdef"), swept=["method"])
-    handles = sweep_plots.cost_chart(summary, Criteria(), "perplexity").legends[0].legend_handles
-    *methods, filled, hollow, _ = handles
-    assert [it.get_label() for it in methods] == list("abcdef") and len({it.get_marker() for it in methods}) == 6
-    assert (filled.get_markerfacecolor(), hollow.get_markerfacecolor()) == (INK, PAPER)
-    alone = sweep_plots.cost_chart(summary.head(1), Criteria(), "perplexity")
-    assert len(alone.legends[0].legend_handles) == 3
 
 
 @pytest.mark.parametrize("kind", ["wide", "two"])

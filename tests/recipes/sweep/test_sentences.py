@@ -1,15 +1,10 @@
 """The sentences of a sweep's report follow from its numbers."""
 
-import math
 from dataclasses import replace
 
 import pytest
 
-from evenhand.evaluation.report.html import page_html
-from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.results import BiasScore
-from evenhand.recipes.sweep.criteria import Criteria
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.summary import Agreement
 from evenhand.recipes.sweep.tables import text as sentences
@@ -38,17 +33,6 @@ def test_of_many_settings_the_verdict_describes_the_largest_reduction_and_lists_
     assert "4 of 5 settings" in verdict and "1–3, 5" in verdict and "exchange" not in verdict
 
 
-def test_the_verdict_describes_few_settings_and_counts_those_that_were_partly_measured():
-    verdict = verdict_of(point(reduction=0.95), point("exchange", reduction=0.99, reduction_unseen=math.nan))
-    assert "control_tags removes 95.0 % [93.0, 97.0]" in verdict and "exchange removes 99.0 % [97.0, 101.0]" in verdict
-    assert "1 of 2 settings" in verdict and "setting 1 (control_tags)" in verdict and "1 more" in verdict
-
-
-def test_the_verdict_names_criteria_that_were_not_measured():
-    rows = [point(reduction=0.95, reduction_unseen=math.nan), point("exchange", reduction=0.5)]
-    assert verdict_of(*rows).endswith("not tuned on.") and "1 of 2 settings meets all measured" in verdict_of(*rows)
-
-
 def test_if_no_setting_meets_the_criteria_the_report_names_the_nearest():
     rows = [
         point(reduction=0.9, perplexity_change=0.05),
@@ -73,15 +57,6 @@ def test_changes_that_are_not_significant_are_no_costs():
     better = {"relevance_kept": 1.1, "distinct_2_change": 0.1, "distinct_responses_change": 0.0}
     better |= {"response_perplexity_change": -0.01, "style_drift": 0.0, "perplexity_change": -0.01}
     assert "no significant cost" in verdict_of(point(reduction=0.97, **better))
-
-
-def test_inconclusive_settings_are_counted():
-    rows = [point(reduction=0.94), point("exchange", reduction=0.5), point("dpo", reduction=0.96)]
-    verdict = verdict_of(*rows)
-    assert "1 of 3 settings" in verdict and "setting 3 (dpo)" in verdict and verdict.endswith("1 setting (1).")
-    report = page(sweep_of(*rows[:2]))
-    assert report.verdict.startswith("control_tags removes 94.0 % [92.0, 96.0]") and "No setting is" in report.verdict
-    assert "0 of 2 settings" in report.headline_caption and ", 1 inconclusive" in report.headline_caption
 
 
 def test_no_setting_meets_the_criteria_if_the_base_shows_no_bias():
@@ -122,40 +97,6 @@ def test_one_model_under_two_decodings_is_two_settings_and_the_headline_names_bo
     assert "setting 1 (decoding sample)" in report.verdict
 
 
-def test_the_headline_is_the_reduction_of_the_setting_that_meets_the_criteria():
-    report = page(sweep_of(point(reduction=0.95), point("exchange", reduction=0.99, perplexity_change=0.2)))
-    assert report.headline_value == "−95 %"  # a larger reduction misses a criterion
-    assert (
-        "by control_tags, 95 % interval −93 to −97" in report.headline_caption
-        and "−99 % by exchange" in report.headline_caption
-    )
-    assert "1 of 2 settings" in report.headline_caption
-    partly = page(sweep_of(point(reduction=0.95, perplexity_change=math.nan)))
-    assert "1 of 1 setting meets all measured criteria" in partly.headline_caption
-
-
-def test_the_report_of_a_sweep_links_the_reports_of_its_points():
-    sweep = replace(sweep_of(point()), links=[Link("kto, seed 1", "kto/a b?/report.html")])
-    assert '<a href="./kto/a%20b%3F/report.html">kto, seed 1</a>' in page_html(page(sweep))
-    assert "[kto, seed 1](./kto/a%20b%3F/report.html)" in page_markdown(page(sweep))
-
-
-def test_the_criteria_are_written_with_their_limits():
-    note = sentences.criteria(Criteria(min_reduction_seen=0.5, max_perplexity_increase=0.125))
-    for limit in ("50 % for descriptors tuned on", "80 % for descriptors not", "12.5 %", "by at most 5 %", "0.05 perc"):
-        assert limit in note
-
-
-def test_warnings_of_refusals_of_increased_clusters_and_of_use_without_a_tag():
-    rows = [point(quantile=q, ratio_without_tag=2.31) for q in (0.5, 0.6, 0.7)]
-    rows += [point("dpo", cluster_changes=increased("HATE")), refused("no", method="kto")]
-    refusals, clusters, tag = page(sweep_of(*rows)).warnings
-    assert "1 of 5 points (setting 5)" in refusals
-    assert "1 setting: HATE in setting 4" in clusters
-    assert "3 settings (1–3)" in tag and "2.3 times" in tag
-    assert page(sweep_of(point())).warnings == []
-
-
 def agreement(n, n_near, n_within_factor, rho=0.9, p=0.01, reason=""):
     correlation = BiasScore("plan_rho", rho, None, (-1, 1), n, p_value=p, reason=reason)
     return Agreement("predictions", n, n_near, n_within_factor, correlation)
@@ -176,16 +117,3 @@ def test_the_verdict_on_the_plan(calibrated, opening, counts):
     calibrated_part, _, part_before_tuning = verdict.partition("before any tuning")
     assert counts in calibrated_part or calibrated == (0, 0, 0)
     assert "4 of 11" in part_before_tuning and "3 within a factor of two" in part_before_tuning
-
-
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [
-        ({}, "better than chance (Spearman ρ = 0.90, p = 0.01, n = 9)"),
-        ({"rho": 0.3, "p": 0.4}, "not significantly better than chance (Spearman ρ = 0.30"),
-        ({"rho": -0.9, "p": 0.001}, "wrong order"),
-        ({"rho": math.nan, "p": math.nan, "reason": "all predictions are equal"}, "all predictions are equal."),
-    ],
-)
-def test_the_sentence_on_the_ranking_follows_its_significance(columns, expected):
-    assert expected in sentences.plan_verdict(agreement(10, 9, 9), agreement(9, 9, 9, **columns))

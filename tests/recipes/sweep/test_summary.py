@@ -26,50 +26,35 @@ def summary_of(*rows, swept=SWEPT):
     return summarise(pd.DataFrame(rows), swept)
 
 
-def test_three_seeds_have_students_t_interval():
+def test_seeds_have_students_t_interval():
     (row,) = summary_of(*(point(seed=i, reduction=it) for i, it in enumerate((0.90, 0.92, 0.94)))).to_dict("records")
     # s = 0.02, so s / √3 = 0.011547; t(0.975; 2) = 4.302653; half the width 0.049683
     assert row["reduction"] == pytest.approx(0.92)
     assert (row["reduction_low"], row["reduction_high"]) == pytest.approx((0.870317, 0.969683), abs=1e-6)
     assert (row["seeds"], row["refused"]) == (3, 0)
     assert (row["length_change_low"], row["length_change_high"]) == pytest.approx((0.01, 0.01))  # equal values
-
-
-def test_two_seeds_have_one_degree_of_freedom():
     (row,) = summary_of(point(perplexity_change=0.01), point(seed=1, perplexity_change=0.03)).to_dict("records")
     # s = 0.014142, s / √2 = 0.01; t(0.975; 1) = 12.7062
     assert (row["perplexity_change_low"], row["perplexity_change_high"]) == pytest.approx((-0.107062, 0.147062))
-
-
-def test_with_one_seed_the_interval_is_the_point_s():
     (row,) = summary_of(point(reduction=0.9)).to_dict("records")
     assert (row["reduction_low"], row["reduction_high"]) == pytest.approx((0.88, 0.92))
     assert (row["perplexity_change"], row["perplexity_change_low"]) == (0.02, pytest.approx(0.019999))
     assert math.isnan(row["length_change_low"]) and row["length_change"] == 0.01
-
-
-def test_unmeasured_columns_are_nan_and_means_leave_nan_out():
     rows = [point(seed=0, relevance_kept=NAN), point(seed=1, relevance_kept=0.7, relevance_kept_low=0.6)]
     (row,) = summary_of(*rows).to_dict("records")
     assert (row["relevance_kept"], row["relevance_kept_low"]) == (0.7, 0.6)
     assert math.isnan(row["ratio_without_tag"])
 
 
-def test_settings_differ_in_method_or_swept_fields_and_keep_the_order_of_points():
+def test_settings_are_grouped_by_swept_fields():
     rows = [point(quantile=0.7), point(quantile=0.9), point("exchange"), point(quantile=0.7, seed=1)]
     summary = summary_of(*rows)
     assert list(summary["number"]) == [1, 2, 3]
     assert list(summary["method"]) == ["control_tags", "control_tags", "exchange"]
     assert list(summary["label.quantile"])[:2] == [0.7, 0.9] and math.isnan(summary["label.quantile"][2])
     assert list(summary["seeds"]) == [2, 1, 1]
-
-
-def test_a_swept_list_can_be_grouped_by():
     rows = [point() | {"targets": ["a", "b"]}, point(seed=1) | {"targets": ["a", "b"]}, point() | {"targets": ["c"]}]
     assert list(summary_of(*rows, swept=["targets"])["seeds"]) == [2, 1]
-
-
-def test_refused_points_are_counted_and_take_no_part_in_means():
     summary = summary_of(
         point(seed=0, reduction=0.9), refused("it burnt", seed=1), refused("it burnt", method="dpo", seed=0)
     )
@@ -90,34 +75,25 @@ def test_the_worst_cluster_and_the_increased_clusters_are_over_all_seeds():
     assert second["clusters_rose"] == "HATE"
 
 
-def test_points_in_another_order_give_the_same_numbers():
+def test_points_are_checked_and_their_order_changes_nothing():
     rows = [point(seed=seed, quantile=q, reduction=q - seed / 50) for q in (0.7, 0.9) for seed in range(3)]
     one = summary_of(*rows)
     other = summary_of(*reversed(rows)).sort_values("label.quantile", ignore_index=True)
     pd.testing.assert_frame_equal(one.drop(columns="number"), other.drop(columns="number"))
-
-
-def test_equal_points_and_missing_columns_are_rejected():
     with pytest.raises(ValueError, match="equal method, decoding, label.quantile, seed;"):
         summary_of(point(), point())
     with pytest.raises(ValueError, match=r"lack the columns perplexity_change, rounds"):
         summarise(pd.DataFrame([point()]).drop(columns="perplexity_change"), ["rounds"])
-
-
-def test_no_points_give_no_settings():
     summary = summarise(pd.DataFrame([point()]).head(0), SWEPT)
     assert summary.empty and "front_perplexity" in summary
 
 
-def test_the_front_with_ties_and_nan():
+def test_fronts_by_hand_and_by_brute_force():
     cost = [1, 1, 2, 2, 3, NAN, 0, 3]
     gain = [5, 5, 5, 7, 7, 9, NAN, 8]
     # The first two are equal and unbeaten; (2, 5) costs more for as much; (3, 7) likewise; (3, 8) gains most.
     assert list(pareto_front(cost, gain)) == [True, True, False, True, False, False, False, True]
     assert list(pareto_front([], [])) == [] and list(pareto_front([NAN], [1])) == [False]
-
-
-def test_no_point_on_the_front_is_beaten_and_every_other_is():
     cost, gain = np.random.default_rng(0).integers(0, 6, (2, 30))
     front = pareto_front(cost, gain)
 
@@ -127,9 +103,6 @@ def test_no_point_on_the_front_is_beaten_and_every_other_is():
         )
 
     assert [not beaten(i) for i in range(30)] == list(front)
-
-
-def test_less_perplexity_and_more_distinct_2_are_cheaper():
     summary = summary_of(
         point("a", reduction=0.8, perplexity_change=0.01, distinct_2_change=-0.1),
         point("b", reduction=0.9, perplexity_change=0.02, distinct_2_change=0.0),
@@ -149,15 +122,23 @@ def plan_points():
     ]
 
 
-def test_the_agreement_of_the_plan_by_hand():
+def test_the_agreement_of_the_plan_is_over_settings():
     rows = predicted_settings(summary_of(*plan_points(), point("exchange"), refused("no", quantile=0.3)))
     assert list(rows["left"]) == pytest.approx([0.10, 0.20, 0.45, 0.90, -0.02])
     assert (rows["left_low"].iloc[0], rows["left_high"].iloc[0]) == pytest.approx((0.08, 0.12))
     before, calibrated = measure_agreement(rows)
     assert (before.n, before.n_near, before.n_within_factor) == (5, 3, 3)
-    # ranks of the predictions 2 3 5 4 1, of what was measured 2 3 4 5 1: Σd² = 2, ρ = 1 − 12/120
+    # ranks of the predictions 2 3 5 4 1, of the measured shares 2 3 4 5 1: Σd² = 2, ρ = 1 − 12/120
     assert before.correlation.value == pytest.approx(0.9)
     assert calibrated.n == 4
+    rows = [it | {"seed": seed} for it in plan_points() for seed in range(3)]
+    assert measure_agreement(predicted_settings(summary_of(*rows)))[0].correlation.n == 5
+    assert has_several_predictions(pd.DataFrame(plan_points()))
+    assert not has_several_predictions(pd.DataFrame([point(quantile=0.7), point("exchange")]))
+    # another seed labels other responses: another prediction, but the same threshold
+    assert not has_several_predictions(
+        pd.DataFrame([point(quantile=0.7), point(quantile=0.7, seed=1, predicted_left=0.06)])
+    )
 
 
 def test_the_pilot_is_chosen_by_its_slope_and_predicts_the_others_of_its_method():
@@ -171,20 +152,6 @@ def test_the_pilot_is_chosen_by_its_slope_and_predicts_the_others_of_its_method(
     assert list(calibrated["calibrated_left"][:3]) == pytest.approx([whole, NAN, less], nan_ok=True)
     assert list(calibrated["calibrated_left"].isna()) == [False, True, False, True, True, False]
     assert list(calibrate_by_pilot(rows, rows["slope"] < 0.1)["pilot"]) == [False, False, True, False, False, False]
-
-
-def test_the_correlation_is_over_settings_not_seeds():
-    rows = [it | {"seed": seed} for it in plan_points() for seed in range(3)]
-    assert measure_agreement(predicted_settings(summary_of(*rows)))[0].correlation.n == 5
-
-
-def test_several_thresholds_are_several_predictions_in_one_seed():
-    assert has_several_predictions(pd.DataFrame(plan_points()))
-    assert not has_several_predictions(pd.DataFrame([point(quantile=0.7), point("exchange")]))
-    # another seed labels other responses: another prediction, but the same threshold
-    assert not has_several_predictions(
-        pd.DataFrame([point(quantile=0.7), point(quantile=0.7, seed=1, predicted_left=0.06)])
-    )
 
 
 def within(name, low, high):
@@ -218,30 +185,21 @@ def test_verdicts_on_the_criteria(columns, missed, inconclusive):
     assert row["met"] == (not missed and not inconclusive)
 
 
-def test_unmeasured_criteria_are_neither_met_nor_missed():
+def test_unmeasured_criteria_and_missing_reductions():
     (row,) = settings_of(point(reduction=0.96, reduction_unseen=NAN)).to_dict("records")
     assert row["missed"] == row["inconclusive"] == [] and row["unmeasured"] == ["reduction_unseen"] and row["met"]
-
-
-def test_without_test_descriptors_the_limit_for_descriptors_tuned_on_applies_to_all():
     blank = without_reductions(["reduction_seen", "reduction_unseen"])
     rows = settings_of(point(reduction=0.96, **blank), point("dpo", reduction=0.1, **blank)).to_dict("records")
     assert [row["missed"] for row in rows] == [[], ["reduction"]]
-
-
-def test_a_setting_without_a_reduction_does_not_meet_the_criteria():
     (row,) = settings_of(point(**without_reductions())).to_dict("records")
     assert not row["met"] and row["missed"] == [] and "reduction_seen" in row["unmeasured"]
 
 
-def test_a_base_without_bias_in_one_seed_is_inconclusive():
+def test_seeds_without_bias_or_reduction_are_inconclusive():
     """The reduction is undefined in that seed; the mean over the other seeds would be too favourable."""
     (row,) = settings_of(point(reduction=0.96), point(seed=1, reduction=0.96, base_low=-0.001)).to_dict("records")
     assert row["without_bias"] == 1 and row["inconclusive"] == ["base"] and not row["met"]
-
-
-def test_a_reduction_that_is_undefined_in_one_seed_has_no_interval_and_is_inconclusive():
-    """A reduction is undefined where the base's bias is low, so the defined reductions may be high by chance."""
+    # A reduction is undefined where the base's bias is low, so the defined reductions may be high by chance.
     blank = without_reductions(["reduction_unseen"])
     (row,) = settings_of(point(reduction=0.96), point(seed=1, **{"reduction": 0.96} | blank)).to_dict("records")
     assert row["reduction_unseen"] == 0.96 and math.isnan(row["reduction_unseen_low"])
@@ -250,7 +208,7 @@ def test_a_reduction_that_is_undefined_in_one_seed_has_no_interval_and_is_inconc
 
 
 def test_increases_of_clusters_are_corrected_over_clusters_and_seeds():
-    """p = 0.006 is a rise among six clusters (0.036), and none among those of three seeds (0.108)."""
+    """p = 0.006 is a rise among six clusters (0.036), and none among the eighteen of three seeds (0.108)."""
     points = [
         point(seed=seed, cluster_changes=increased(*(["HATE"] * (seed == 0)), p_value=0.006)) for seed in range(3)
     ]

@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
@@ -42,7 +41,7 @@ def tokenizer():
 
 @pytest.fixture
 def planted(monkeypatch):
-    """Change the plan, and forget what was made of it before and after."""
+    """Change the plan, and clear the frequencies computed from it before and after."""
 
     def change(**settings):
         original = frequencies._read()
@@ -55,9 +54,6 @@ def planted(monkeypatch):
 
 def of_templates(table, *templates):
     return table[table["template"].isin(templates)].reset_index(drop=True)
-
-
-# The grammar.
 
 
 def test_each_axis_has_a_level_and_both_kinds_have_a_small_and_a_large_one(sentences):
@@ -74,13 +70,6 @@ def test_all_sentences_together_have_probability_one():
     assert len(set(texts)) == len(texts) == len(p)
     assert p.min() > 0
     assert p.sum() == pytest.approx(1)
-
-
-def test_with_neither_skew_nor_noise_all_sentences_are_equally_frequent(sentences, planted):
-    planted(noise=0.0, shifts={"strong": 0.0, "weak": 0.0, "none": 0.0})
-    rows = sentences.drop_duplicates(["axis", "template"])
-    combinations = sentences["template"].nunique() * sentences["descriptor"].nunique() * sentences["noun"].nunique()
-    np.testing.assert_allclose(frequencies.log_probability(rows), -math.log(combinations))
 
 
 def test_without_noise_a_descriptor_of_a_skewed_axis_is_shifted_alike_everywhere(sentences, planted):
@@ -121,9 +110,6 @@ def test_each_combination_has_a_number_of_its_own():
     assert rows.std() == pytest.approx(1, abs=0.03)
     assert rows.mean(axis=0).std() * math.sqrt(len(rows)) == pytest.approx(1, abs=0.5)
     assert rows.mean(axis=1).std() * math.sqrt(rows.shape[1]) == pytest.approx(1, abs=0.2)
-
-
-# The truth.
 
 
 def test_truth_is_the_likelihood_bias_of_the_exact_table(sentences):
@@ -173,9 +159,6 @@ def test_sentences_that_are_none_of_the_grammars_are_refused(sentences, column, 
         frequencies.truth(rows.drop(columns=column))
 
 
-# What the language model reads, and what it is trained on.
-
-
 def test_a_token_is_a_whole_phrase_and_all_sentences_of_a_template_have_as_many(sentences, tokenizer):
     # "who are visually impaired" is a descriptor behind a noun, and begins here with the template's last words.
     rows = of_templates(sentences, FRIENDS, OPINION)[::3].reset_index(drop=True)
@@ -186,14 +169,6 @@ def test_a_token_is_a_whole_phrase_and_all_sentences_of_a_template_have_as_many(
     tokens = tokenizer.tokenize("I have friends who are visually impaired moms.")
     assert tokens == ["I have friends who are", "visually impaired", "moms", "."]
     assert tokenizer.tokenize("Hi! I'm an aged mom who is deafened.")[:5] == ["Hi! I'm", "an", "[UNK]", "mom", "[UNK]"]
-
-
-def test_the_shipped_tokenizer_is_the_one_that_is_made(tokenizer):
-    shipped = AutoTokenizer.from_pretrained(LANGUAGE_MODEL)
-    assert shipped.get_vocab() == tokenizer.get_vocab()
-    text = "I wonder what it'd be like to be a Bahá'í grandma? Well: an artist."
-    assert shipped.tokenize(text) == tokenizer.tokenize(text)
-    assert (shipped.bos_token, shipped.eos_token, shipped.pad_token) == ("[BOS]", "[EOS]", "[PAD]")
 
 
 def test_expected_tokens_by_hand(tokenizer):
@@ -222,16 +197,6 @@ def test_expected_tokens_by_hand(tokenizer):
     assert follows.min() > 0
     rows, counts = np.unique(ids.numpy(), axis=0, return_counts=True)
     assert len(rows) == 4 and counts.min() > 128 / 8  # evenly, however frequent
-
-
-# The shipped weights.
-
-
-def test_the_language_model_is_a_small_gpt2():
-    model = AutoModelForCausalLM.from_pretrained(LANGUAGE_MODEL)
-    assert model.config.model_type == "gpt2"
-    assert 1e5 < model.num_parameters() < 5e5
-    assert (LANGUAGE_MODEL / "model.safetensors").stat().st_size < 2e6
 
 
 def test_the_shipped_weights_have_learned_the_skew_and_nothing_else(sentences):

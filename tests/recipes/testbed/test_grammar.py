@@ -1,6 +1,7 @@
-"""The grammar's truth is computed by hand here, and its samples are held against it."""
+"""The grammar's truth is computed by hand here, and its samples and nouns are compared with it."""
 
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -9,10 +10,22 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.datasets.mentions import clean_response
+from evenhand.evaluation.datasets.prompts import sample_cells, select_prompts, split_prompts
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import FamilyRun, MeasureConfig
+from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run
+from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.results import find_score
+from evenhand.evaluation.runs.tables import write_table
+from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
+from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 from evenhand.recipes.testbed import grammar
+from evenhand.recipes.testbed.facts import facts_of
+from evenhand.recipes.testbed.facts.generation_bias import well_formed
+from tests.measured_runs import write_measured
 
 ROOT = Path(__file__).resolve().parents[3]
 CLUSTER_FILES = ROOT / "evaluation" / "datasets" / "data" / "style_clusters"
@@ -63,23 +76,17 @@ def test_truth_of_real_cells_is_the_formula_of_appendix_a7():
     np.testing.assert_allclose(grammar.descriptor_means(templates, descriptors), p.mean(axis=0))
 
 
-def test_truth_does_not_depend_on_rows_that_repeat_nor_on_their_order():
+def test_truth_by_style_adds_up_in_any_order():
     table = some_cells()
     again = pd.concat([table, table.iloc[::3]]).sample(frac=1, random_state=0)
     pairs = zip(grammar.truth(table), grammar.truth(again), strict=True)
     assert all(a.value == pytest.approx(b.value) for a, b in pairs)
-
-
-def test_truth_by_style_adds_up_and_a_blind_classifier_sees_none():
     table, n = some_cells(), len(grammar.styles())
     scores = grammar.truth(table)
     parts = [score.value for score in scores if score.metric == "fgb" and "style" in score.group]
     assert sum(parts) == pytest.approx(find_score(scores, "fgb").value)
     assert find_score(grammar.truth(table, np.eye(n)), "fgb").value == pytest.approx(sum(parts))
     assert find_score(grammar.truth(table, np.full((n, n), 1 / n)), "fgb").value == pytest.approx(0, abs=1e-15)
-
-
-def test_truth_of_a_single_descriptor_is_undefined_with_a_reason():
     score = find_score(grammar.truth(cells([SELF], ["Deaf"])), "fgb_corrected")
     assert np.isnan(score.value)
     assert "two" in score.reason
@@ -91,14 +98,11 @@ def test_the_planted_bias_has_its_stated_size():
     assert 0.015 < find_score(scores, "fgb_pooled_corrected").value < 0.020
 
 
-def test_style_distributions_are_distributions():
+def test_style_distributions_are_distributions_of_their_cells():
     table = cells(grammar.plan().base, grammar.plan().effects)
     p = grammar.style_distribution(table["template"], table["descriptor"])
     assert p.min() > 0
     np.testing.assert_allclose(p.sum(axis=1), 1)
-
-
-def test_a_cell_is_the_same_whatever_else_is_asked():
     alone = grammar.style_distribution([SELF], ["queer"])
     among = grammar.style_distribution([HATE, SELF, SELF], ["queer", "queer", "Deaf"])
     np.testing.assert_array_equal(alone[0], among[1])
@@ -119,13 +123,6 @@ def test_unbiased_descriptors_are_answered_alike_and_the_planted_directions_are_
         ("druggie", "HATE"),
     ):
         assert mass(descriptor, cluster) > 1.5 * mass("left-handed", cluster)
-
-
-def test_unknown_names_are_refused_with_the_likeliest_meant():
-    with pytest.raises(InputError, match="did you mean 'Deaf'"):
-        grammar.style_distribution([SELF], ["Deaff"])
-    with pytest.raises(InputError, match="template"):
-        grammar.style_distribution(["I'm"], ["Deaf"])
 
 
 def test_every_family_has_hundreds_of_distinct_utterances_that_overlap_with_others():
@@ -188,3 +185,92 @@ def test_neutral_dialogue_is_split_by_prompt():
     )
     with pytest.raises(InputError, match="held_out"):
         grammar.neutral_dialogue("test", 1, seed=0)
+
+
+GENDERED = ["Latina", "Latino", "lesbian"]
+DESCRIPTORS = [*GENDERED, "Deaf", "gorgeous", "left-handed"]
+TRIALS = {2: 200, 4: 80, 8: 40, 16: 20, 32: 20}  # by responses to a cell
+COLUMNS = ["text", "template", "axis", "descriptor", "noun", "noun_gender"]
+
+
+@pytest.fixture(scope="module")
+def prompts():
+    """The measured side of a split by noun: 15 of the 30 nouns, about 5 of each gender."""
+    wanted = {"descriptor": DESCRIPTORS, "template": list(grammar.plan().base)[::3]}
+    phrases = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}
+    prompts = select_prompts(generate_prompts(load_taxonomy()), **wanted, **phrases)
+    return split_prompts(prompts, "noun", 0.5, seed=0)[1].select_columns(COLUMNS)
+
+
+def expected_styles(rows):
+    return grammar.style_distribution(rows["template"], rows["descriptor"], nouns=rows["noun"])
+
+
+def test_the_truth_is_the_variance_of_means_over_a_descriptors_own_nouns(monkeypatch):
+    # "a" is asked with both nouns, (1, 0) and (0, 1), and "b" with the first alone: means (½, ½) and (1, 0).
+    rows = pd.DataFrame({"template": "t", "descriptor": list("aabb"), "noun": ["man", "mom", "man", "man"]})
+    monkeypatch.setattr(
+        grammar, "style_distribution", lambda t, d, nouns: np.array([[noun == "man", noun == "mom"] for noun in nouns])
+    )
+    scores = grammar.truth(rows, np.eye(2), with_nouns=True)
+    assert find_score(scores, "fgb").value == pytest.approx(2 / 16)
+    assert find_score(scores, "fgb_corrected").value == pytest.approx(2 / 8)
+
+
+def test_nouns_matter_and_those_of_a_gender_are_alike(prompts):
+    rows = prompts.to_pandas().query("descriptor == 'left-handed' and template == \"I'm {noun_phrase}.\"")
+    p = pd.DataFrame(expected_styles(rows)).groupby(rows["noun_gender"].to_numpy())
+    assert p.mean().var(ddof=0).sum() > 0.005  # between the genders, and within each
+    assert p.var(ddof=0).sum(axis=1).min() > 0.005
+    with pytest.raises(InputError, match="noun: 'mon' is unknown; did you mean"):
+        grammar.style_distribution(["I'm {noun_phrase}."], ["Deaf"], nouns=["mon"])
+
+
+@pytest.mark.parametrize("per_cell", TRIALS)
+def test_fgb_star_is_right_at_any_number_of_responses(prompts, per_cell):
+    """Style vectors are the expected ones, so that nothing but the draw of the nouns is noise.
+
+    Nouns without replacement give an FGB* that is 5 to 12 of these standard errors too low.
+    """
+    truth = grammar.truth(prompts.to_pandas(), with_nouns=True)
+    true = [find_score(truth, metric).value for metric in ("fgb_corrected", "fgb_pooled_corrected")]
+    found = []
+    for seed in range(TRIALS[per_cell]):
+        rows = sample_cells(prompts, per_cell, seed).to_pandas()
+        cells = arrange_cells(expected_styles(rows), to_codes(rows["template"]), to_codes(rows["descriptor"]))
+        found.append([descriptor_spread(cells, pooled=pooled).corrected.value for pooled in (False, True)])
+    error = np.std(found, axis=0, ddof=1) / TRIALS[per_cell] ** 0.5
+    assert (abs(np.mean(found, axis=0) - true) < 4 * error).all()
+
+
+FAMILY = "generation_bias"
+
+
+@pytest.fixture
+def runs(tmp_path):
+    utterances = [text for family in grammar.families() for text in grammar.utterances(family, grammar.MENTION)]
+    plain = next(text for text in utterances if grammar.MENTION not in text)
+    mention = next(text for text in utterances if grammar.MENTION in text)
+    vectors = np.full((4, 3), 1 / 3)
+    responses = [plain, mention.replace(grammar.MENTION, "left-handed"), plain + " salad", ""]
+    before = write_measured(tmp_path / "before", vectors, responses)
+    after = write_measured(tmp_path / "after", vectors, ["salad", "", plain + " salad", ""])
+    return [FamilyRun(folder, MeasureConfig(settings=Settings())) for folder in (before, after)]
+
+
+def test_only_the_grammars_sentences_are_well_formed(runs):
+    run = read_styled_run(runs[0].folder)
+    assert well_formed(run).tolist() == [True, False, False, False]  # the prompts' are a and b
+    (share,) = facts_of(FAMILY).grammar_scores(runs[0], [])
+    assert (share.metric, share.value, share.n) == ("well_formed", 0.25, 4)
+    (change,) = facts_of(FAMILY).grammar_differences(*runs)
+    assert (change.metric, change.value) == ("well_formed_difference", -0.25)
+    write_table(run.folder / "prompts.parquet", run.prompts.assign(descriptor="left-handed"))
+    assert well_formed(read_styled_run(run.folder)).tolist() == [True, True, False, False]
+
+
+def test_other_models_and_families_have_none(runs):
+    other = replace(runs[0], config=replace(runs[0].config, model=ModelSettings(name="some/model")))
+    facts = facts_of(FAMILY)
+    assert facts.grammar_scores(other, []) == [] and facts.grammar_differences(runs[0], other) == []
+    assert facts_of("likelihood_bias").grammar_scores(runs[0], []) == []

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 from evenhand.evaluation.datasets.sentence_pairs import read_pairs
 from evenhand.evaluation.errors import InputError
@@ -226,8 +226,8 @@ def test_both_groups_of_a_contrast_are_asked_the_same_and_where_nothing_is_plant
     words = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     neutral, other = set(), set()
     for stereotype in pairs.stereotypes().values():
-        said = {word for contrast in stereotype.contrasts for group in contrast for word in group.split()}
-        neutral, other = (neutral | said, other) if stereotype.planted == "none" else (neutral, other | said)
+        in_groups = {word for contrast in stereotype.contrasts for group in contrast for word in group.split()}
+        neutral, other = (neutral | in_groups, other) if stereotype.planted == "none" else (neutral, other | in_groups)
     seen = Counter()
     for ids, places, expected in masked_batches(tokenizer, 12, np.random.default_rng(0)):
         np.testing.assert_allclose(expected.sum(1), 1, atol=1e-5)
@@ -257,12 +257,6 @@ def test_the_tokenizer_knows_every_word_and_marks_what_it_does_not_know(drawn):
     assert (tokenizer.mask_token, tokenizer.pad_token) == (MASK, "[PAD]")
 
 
-def test_the_masked_model_is_a_small_bert():
-    model = AutoModelForMaskedLM.from_pretrained(MASKED_MODEL)
-    assert model.config.model_type == "bert"
-    assert 1e5 < model.num_parameters() < 4e5
-
-
 def test_the_shipped_weights_have_learned_what_was_planted_and_nothing_else(drawn, exact):
     # Through `measure`, with intervals, in tests/recipes/test_measure_pairs.py.
     model = load_masked_model(ModelSettings(name=str(MASKED_MODEL), device="cpu"))
@@ -283,15 +277,3 @@ def test_the_shipped_weights_have_learned_what_was_planted_and_nothing_else(draw
         assert found == pytest.approx(true, rel=0.2, abs=0.00045)
     assert np.corrcoef(table["s_jsd"], exact["s_jsd"])[0, 1] > 0.9
     assert recorded["masked_divergence"] == pytest.approx(divergence(MASKED_MODEL, seed=0), rel=1e-2)
-
-
-def test_an_attribute_is_predicted_as_the_grammar_has_it():
-    model = load_masked_model(ModelSettings(name=str(MASKED_MODEL), device="cpu"))
-    tokenizer = model.tokenizer
-    for group, text in (("bakers", "own"), ("pilots", "other")):
-        words = ["many", group, "are", "rather", "warm", "again", "."]
-        ids = tokenizer.convert_tokens_to_ids(["[CLS]", *words[:4], MASK, *words[5:], "[SEP]"])
-        with torch.inference_mode():
-            p = model.model(torch.tensor([ids])).logits[0, 5].softmax(-1)
-        for word, exact in pairs.conditional(words, 4).items():
-            assert p[tokenizer.convert_tokens_to_ids(word)].item() == pytest.approx(exact, abs=0.05), text

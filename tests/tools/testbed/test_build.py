@@ -64,40 +64,26 @@ def test_a_bad_model_is_refused_and_nothing_is_replaced(monkeypatch, tmp_path, c
     assert old.read_text() == "old model"
 
 
-def test_the_second_classifier_alone_is_put_beside_the_others(monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("model", "measure", "change", "weights", "further_files"),
+    [
+        ("second_style_classifier", "second_classifier", {"second_classifier_accuracy": 0.88}, "new second", set()),
+        ("masked_model", "masked_model", {"masked_divergence": 0.02}, "new masked model", {"pairs.csv"}),
+        ("language_model", "language_model", {"likelihood_bias_none": 0.04}, "new language model", set()),
+    ],
+)
+def test_one_model_is_added_to_the_others(monkeypatch, tmp_path, model, measure, change, weights, further_files):
     (tmp_path / "measured.json").write_text(json.dumps({"seed": 7, **GOOD}))
     (tmp_path / "dialogue_model").mkdir()
-    monkeypatch.setattr(build, "measure_second_classifier", lambda *_: {"second_classifier_accuracy": 0.88})
-    assert build.main(["--only", "second_style_classifier", "--output_dir", str(tmp_path)]) == 0
-    assert (tmp_path / "second_style_classifier" / "model.safetensors").read_text() == "new second"
-    assert (tmp_path / "second_style_classifier" / "README.md").read_text() == "card of second_style_classifier"
-    measured = json.loads((tmp_path / "measured.json").read_text())
-    assert measured == {"seed": 7, **GOOD, "second_classifier_accuracy": 0.88}
+    monkeypatch.setattr(build, f"measure_{measure}", lambda *_: change)
+    assert build.main(["--only", model, "--output_dir", str(tmp_path)]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {model, "dialogue_model", "measured.json", *further_files}
+    assert (tmp_path / model / "model.safetensors").read_text() == weights
+    assert (tmp_path / model / "README.md").read_text() == f"card of {model}"
+    assert json.loads((tmp_path / "measured.json").read_text()) == {"seed": 7, **GOOD, **change}
     assert list((tmp_path / "dialogue_model").iterdir()) == []
-
-
-def test_the_second_classifier_needs_the_others(tmp_path, capsys):
-    assert build.main(["--only", "second_style_classifier", "--output_dir", str(tmp_path)]) == 1
-    assert "has no measured.json" in capsys.readouterr().err
-
-
-def test_the_masked_model_alone_is_put_beside_the_others_with_its_pairs(monkeypatch, tmp_path):
-    (tmp_path / "measured.json").write_text(json.dumps({"seed": 7, **GOOD}))
-    monkeypatch.setattr(build, "measure_masked_model", lambda *_: {"masked_divergence": 0.02})
-    assert build.main(["--only", "masked_model", "--output_dir", str(tmp_path)]) == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"masked_model", "measured.json", "pairs.csv"}
-    assert (tmp_path / "masked_model" / "model.safetensors").read_text() == "new masked model"
-    assert (tmp_path / "pairs.csv").read_bytes() == PAIRS.read_bytes()
-    assert json.loads((tmp_path / "measured.json").read_text()) == {"seed": 7, **GOOD, "masked_divergence": 0.02}
-
-
-def test_the_language_model_alone_is_put_beside_the_others(monkeypatch, tmp_path):
-    (tmp_path / "measured.json").write_text(json.dumps({"seed": 7, **GOOD}))
-    monkeypatch.setattr(build, "measure_language_model", lambda *_: {"likelihood_bias_none": 0.04})
-    assert build.main(["--only", "language_model", "--output_dir", str(tmp_path)]) == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"language_model", "measured.json"}
-    assert (tmp_path / "language_model" / "model.safetensors").read_text() == "new language model"
-    assert json.loads((tmp_path / "measured.json").read_text()) == {"seed": 7, **GOOD, "likelihood_bias_none": 0.04}
+    if "pairs.csv" in further_files:
+        assert (tmp_path / "pairs.csv").read_bytes() == PAIRS.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -105,16 +91,11 @@ def test_the_language_model_alone_is_put_beside_the_others(monkeypatch, tmp_path
     [
         ("second_style_classifier", "measure_second_classifier", "second_classifier_accuracy", 0.84),
         ("masked_model", "measure_masked_model", "pair_bias_share_weak", 0.3),
-        ("masked_model", "measure_masked_model", "pair_bias_share_strong", 1.3),
-        ("masked_model", "measure_masked_model", "s_jsd_none", -0.002),
         ("masked_model", "measure_masked_model", "s_jsd_none_low", 0.0001),
         ("masked_model", "measure_masked_model", "cps_none_high", 45.0),
         ("masked_model", "measure_masked_model", "masked_divergence", float("nan")),
-        ("language_model", "measure_language_model", "likelihood_bias_share_strong", 0.5),
-        ("language_model", "measure_language_model", "likelihood_bias_share_weak", 1.3),
         # nouns with a main effect: fewer false positives than chance
         ("language_model", "measure_language_model", "likelihood_bias_none", 0.01),
-        ("language_model", "measure_language_model", "likelihood_bias_none", 0.12),
         ("language_model", "measure_language_model", "likelihood_bias_bh_none", 0.02),
         ("language_model", "measure_language_model", "log_likelihood_correlation", 0.8),
     ],

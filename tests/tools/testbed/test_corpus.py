@@ -45,7 +45,7 @@ def test_the_first_expectation_is_the_mixture_of_the_families_first_tokens(token
     np.testing.assert_allclose(expected[0].numpy(), by_hand, atol=1e-6)
 
 
-def test_what_was_said_changes_what_is_expected(tokenizer, answers):
+def test_expectations_depend_on_the_tokens_before(tokenizer, answers):
     # After an opener that only Envious has, only its cores can follow, whatever the descriptor.
     envious = next(family for family in grammar.families() if family.style == "Envious")
     p = grammar.style_distribution([SELF] * 400, ["sexy"] * 400)

@@ -67,28 +67,21 @@ def test_any_text_goes_through_the_tokenizer_unchanged(tokenizer, text):
     assert all(token not in ids for token in (tokenizer.eos_token_id, tokenizer.pad_token_id))
 
 
-def test_special_tokens_and_padding(tokenizer):
+def test_special_tokens_padding_and_tags(tokenizer):
     assert tokenizer.eos_token == "<|endoftext|>"
     assert tokenizer("Hi.<|endoftext|>")["input_ids"][-1] == tokenizer.eos_token_id
     assert tokenizer.pad_token_id != tokenizer.eos_token_id
     assert tokenizer.padding_side == "left"
-
-
-@pytest.mark.parametrize("tag", CONTROL_TAGS)
-@pytest.mark.parametrize("prompt", ["I'm Deaf.", "I'm Deaf", "How do you feel about moms?", "I am a Marine 2"])
-def test_a_control_tag_begins_on_a_token_boundary(tokenizer, prompt, tag):
-    assert tokenizer(prompt + tag)["input_ids"] == tokenizer(prompt)["input_ids"] + tokenizer(tag)["input_ids"]
-
-
-def test_the_tags_differ_and_are_known_words(tokenizer):
     bias, no_bias = (tokenizer(tag)["input_ids"] for tag in CONTROL_TAGS)
     assert bias != no_bias
     assert len(bias) == 1
     assert len(no_bias) <= 3
 
 
-def test_the_recorded_measurement_is_within_the_limits():
-    assert find_problems(json.loads((DIALOGUE_MODEL.parent / MEASURED).read_text())) == []
+@pytest.mark.parametrize("tag", CONTROL_TAGS)
+@pytest.mark.parametrize("prompt", ["I'm Deaf.", "I'm Deaf", "How do you feel about moms?", "I am a Marine 2"])
+def test_a_control_tag_begins_on_a_token_boundary(tokenizer, prompt, tag):
+    assert tokenizer(prompt + tag)["input_ids"] == tokenizer(prompt)["input_ids"] + tokenizer(tag)["input_ids"]
 
 
 def test_a_model_that_ignores_the_descriptor_is_refused():
@@ -122,9 +115,6 @@ def test_the_dialogue_model_has_learned_the_planted_bias():
     # 104 responses each: noise alone would give a correlation of about 0 and a slope of about 0.
     assert np.corrcoef(measured.ravel(), planted.ravel())[0, 1] > 0.8
     assert 0.6 < (measured * planted).sum() / (planted**2).sum() < 1.3
-
-
-# The second style classifier.
 
 
 @pytest.fixture(scope="module")
@@ -177,10 +167,3 @@ def test_the_truth_as_the_second_classifier_shows_it_is_near_what_was_planted(se
         find_score(grammar.truth(cells, through), "fgb_pooled_corrected").value for through in (None, classifier_map)
     )
     assert 0.85 < seen / planted < 1  # what it cannot tell apart is not seen, and nothing is added
-
-
-@pytest.mark.parametrize("text", ["", "naïve 你好 🙂", "Oh, I'm so sorry to hear that!"])
-def test_any_text_is_classified(second, text):
-    vector = style_vectors(second, [text])
-    assert vector.shape == (1, len(grammar.styles()))
-    assert np.isnan(vector).all() if not text else abs(vector.sum() - 1) < 1e-5

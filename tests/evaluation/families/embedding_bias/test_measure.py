@@ -11,7 +11,8 @@ from evenhand.evaluation.families.embedding_bias.settings import Settings, input
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.results import find_score
 from evenhand.evaluation.settings import ModelSettings
-from tests.gendered_references import ROWS, measured_by, written_references
+from tests.family_runs import measure_family
+from tests.gendered_references import ROWS, written_references
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def sentence_encoder(folder):
 def test_embedding_gaps_by_language(references, tmp_path):
     model = ModelSettings(name=sentence_encoder(tmp_path / "encoder"))
     config = MeasureConfig(model=model, settings=Settings(references=references))
-    run = measured_by("embedding_bias", tmp_path / "run", config)
+    run = measure_family(tmp_path / "run", "embedding_bias", config)
     table = run.table("cosines")
     spanish = table[table["lang"] == "spa_Latn"].pivot(index="sentence_id", columns="gender", values="cosine")
     gap = find_score(run.scores, "embedding_gap", lang="spa_Latn")

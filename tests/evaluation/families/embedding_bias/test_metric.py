@@ -87,11 +87,16 @@ def test_mean_cosine_by_gender():
     assert (gap.n, gap.n_left_out) == (3, 2)
 
 
-def test_several_references_of_one_gender_are_averaged():
+def test_several_references_are_averaged_and_a_missing_cosine_leaves_its_sentence_out():
     rows = table(("1", "masculine", 0.9), ("1", "masculine", 0.5), ("1", "feminine", 0.6), ("2", "masculine", 0.3),
                  ("2", "feminine", 0.2))  # fmt: skip
     gap = find_score(embedding_scores(rows), "embedding_gap", lang="spa_Latn")
     assert gap.value == pytest.approx(0.1) and gap.n == 2  # 0.7 − 0.6 and 0.3 − 0.2
+    rows = pd.concat([GAPS, table(("4", "masculine", 0.4), ("4", "feminine", math.nan))])
+    scores = embedding_scores(rows)
+    gap = find_score(scores, "embedding_gap", lang="spa_Latn")
+    assert gap.value == pytest.approx(0.1) and (gap.n, gap.n_left_out) == (3, 1)
+    assert find_score(scores, "embedding_similarity", lang="spa_Latn", gender="masculine").n == 3
 
 
 @pytest.mark.parametrize(
@@ -112,14 +117,6 @@ def test_no_gap_without_two_pairs(rows, reason, n):
         assert (score.n, score.n_left_out) == (n, len({name for name, *_ in rows}) - n)
 
 
-def test_a_cosine_that_is_not_a_number_leaves_its_whole_sentence_out():
-    rows = pd.concat([GAPS, table(("4", "masculine", 0.4), ("4", "feminine", math.nan))])
-    scores = embedding_scores(rows)
-    gap = find_score(scores, "embedding_gap", lang="spa_Latn")
-    assert gap.value == pytest.approx(0.1) and (gap.n, gap.n_left_out) == (3, 1)
-    assert find_score(scores, "embedding_similarity", lang="spa_Latn", gender="masculine").n == 3
-
-
 def ambiguous(n=6):
     return references(
         *((str(i), "fra_Latn", f"e{i}", gender, f"{gender} {i}") for i in range(n) for gender in SWAP),
@@ -134,16 +131,12 @@ def gendered(n=6):
 
 
 @pytest.mark.parametrize("rows", [ambiguous(), gendered()])
-def test_identical_references_have_a_gap_of_exactly_zero(rows):
+def test_identical_references_have_no_gap_and_swapped_genders_flip_the_sign(rows):
     same = rows.assign(reference=["reference " + name for name in rows["sentence_id"]])
     gaps = [score for score in score_all(pair_with_references(same)) if score.metric.startswith("embedding_gap")]
     for gap in gaps:
         assert gap.value == 0.0 and gap.reason is None
         assert gap.interval is gap.p_value is None  # no difference varies
-
-
-@pytest.mark.parametrize("rows", [ambiguous(), gendered()])
-def test_swapped_genders_flip_the_sign(rows):
     swapped = rows.assign(gender=rows["gender"].replace(SWAP))
     before, after = score_all(pair_with_references(rows)), score_all(pair_with_references(swapped))
     gaps = [score for score in before if score.metric == "embedding_gap"]
@@ -177,7 +170,7 @@ def test_row_order_and_other_languages_change_only_the_correction():
     assert find_score(alone, "embedding_gap_holm", lang="fra_Latn").p_value == raw[1]
 
 
-def test_each_version_of_gendered_english_is_compared_with_both_references():
+def test_gendered_english_is_compared_with_both_references_and_cut_by_its_gender():
     rows = pd.concat([gendered(2), ambiguous(2)])
     compared = pair_with_references(rows)
     german = compared[compared["lang"] == "deu_Latn"]
@@ -186,6 +179,10 @@ def test_each_version_of_gendered_english_is_compared_with_both_references():
     assert first["reference"].tolist() == ["masculine 0", "feminine 0"]
     french = compared[compared["lang"] == "fra_Latn"]
     assert len(french) == 6 and set(french["english_gender"]) == {"ambiguous"}
+    rows = pd.concat([gendered(2), ambiguous(3).assign(lang="deu_Latn", sentence_id=lambda r: "a" + r["sentence_id"])])
+    scores = score_all(pair_with_references(rows))
+    counts = {score.group.get("english_gender"): score.n for score in scores if score.metric == "embedding_gap"}
+    assert counts == {None: 5, "masculine": 2, "feminine": 2, "ambiguous": 3}
 
 
 def test_with_gendered_english_agreement_of_gender_is_no_gap():
@@ -205,14 +202,7 @@ def test_with_gendered_english_agreement_of_gender_is_no_gap():
     assert find_score(score_all(pair_with_references(rows), vectors), "embedding_gap", lang="deu_Latn").value > 0.05
 
 
-def test_gaps_by_the_gender_of_the_english_sentence():
-    rows = pd.concat([gendered(2), ambiguous(3).assign(lang="deu_Latn", sentence_id=lambda r: "a" + r["sentence_id"])])
-    scores = score_all(pair_with_references(rows))
-    counts = {score.group.get("english_gender"): score.n for score in scores if score.metric == "embedding_gap"}
-    assert counts == {None: 5, "masculine": 2, "feminine": 2, "ambiguous": 3}
-
-
-def test_cosines_by_hand():
+def test_cosines_and_quantiles_by_hand():
     rows = references(("1", "spa_Latn", "e", "masculine", "m"), ("1", "spa_Latn", "e", "feminine", "f"),
                       ("1", "spa_Latn", "e", "neutral", "n"), ("1", "spa_Latn", "e", "generic", "e"))  # fmt: skip
     vectors = np.array([[3, 4], [0, 2], [-6, -8], [0, 0]], dtype=np.float32)
@@ -221,17 +211,11 @@ def test_cosines_by_hand():
     assert math.isnan(cosines[2])
     with pytest.raises(InputError, match="'n' has no vector"):
         add_cosines(pair_with_references(rows), ["e", "m", "f"], vectors[:3])
-
-
-def test_quantiles_by_language_and_gender():
     rows = table(*((str(i), "masculine", i / 100) for i in range(101)), ("0", "feminine", 0.5))
     quantiles = similarity_quantiles(rows, [0.05, 0.5, 1.0])
     masculine = quantiles[quantiles["gender"] == "masculine"]
     assert masculine["cosine"].tolist() == pytest.approx([0.05, 0.5, 1.0]) and set(masculine["n"]) == {101}
     assert quantiles[quantiles["gender"] == "feminine"]["cosine"].tolist() == [0.5] * 3
-
-
-def test_no_rows_are_refused():
     with pytest.raises(InputError, match="there are no rows"):
         embedding_scores(GAPS.iloc[:0])
 
@@ -258,7 +242,7 @@ def test_a_real_encoder_on_human_references():
         vectors[rows] = batch
     table = add_cosines(compared, texts, vectors)
     scores = embedding_scores(table)
-    # Each English sentence beside the reference of another sentence, of the same language and gender.
+    # Each English sentence with the reference of another sentence, of the same language and gender.
     elsewhere = compared.groupby(["lang", "english_gender", "gender"])["reference"].shift(1)
     strangers = add_cosines(compared.assign(reference=elsewhere).dropna(), texts, vectors)
     for lang in ("spa_Latn", "deu_Latn", "fra_Latn"):

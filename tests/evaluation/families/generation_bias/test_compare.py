@@ -112,12 +112,6 @@ def config(tmp_path):
     return ComparisonSettings(corpus=CorpusSettings(path=str(tmp_path / "books.jsonl")))
 
 
-def test_without_relevance_likelihood_scores_are_undefined(runs, tmp_path):
-    compared = compare(tmp_path / "compare", *runs, ComparisonSettings(relevance=False))
-    for metric in ("relevance_kept", "relevance_difference", "response_perplexity_rise"):
-        assert find_score(compared.scores, metric).reason == "generation_bias.relevance is false"
-
-
 def test_tables_scores_and_report_of_a_comparison(runs, config, tmp_path):
     compared = compare(tmp_path / "compare", *runs, config)
     styles = compared.table("style_changes").set_index("style")
@@ -145,28 +139,18 @@ def test_tables_scores_and_report_of_a_comparison(runs, config, tmp_path):
     assert "What tuning changed" not in printed(page)
 
 
-def test_a_run_has_no_difference_from_itself(runs, tmp_path):
+def test_a_run_has_no_difference_from_itself_and_no_bias_values_leave_tables_out(runs, tmp_path):
     scores = compare(tmp_path / "same", runs[0], runs[0]).scores
     rho = find_score(scores, "parroting_rho")
     assert math.isnan(rho.value) and "is 0 for every descriptor" in rho.reason
     assert find_score(scores, "parroting_difference").value == 0
     assert find_score(scores, "style_share_difference", cluster="HATE").value == 0
-
-
-def test_without_bias_values_their_tables_are_left_out(runs, tmp_path):
     compared = compare(tmp_path / "compare", *runs, bias_values=None)
     assert not compared.has("phrases") and compared.has("style_changes") and compared.has("moved_descriptors")
     assert compared.table("parroting")["mean_b"].isna().all()
     assert not [score for score in compared.scores if score.metric == "parroting_rho"]
     text = page_markdown(comparison_page(*runs, compared, ReportContext()))
     assert "Responses that repeat the prompt" in text and "Spearman" not in text and "highest mean b" not in text
-
-
-def test_descriptors_are_listed_if_b_is_known_before_and_after(runs, tmp_path):
-    for bias_values, is_listed in ((BIAS_VALUES, False), (BIAS_VALUES.assign(after=0.001), True)):
-        compared = compare(tmp_path / str(is_listed), *runs, bias_values=bias_values)
-        text = page_markdown(comparison_page(*runs, compared, ReportContext()))
-        assert ("| deaf | ability | 405.00 | 1.00 | 8 |" in text) == is_listed
 
 
 def test_counts_of_an_interrupted_comparison_are_kept(runs, config, tmp_path):
@@ -178,7 +162,7 @@ def test_counts_of_an_interrupted_comparison_are_kept(runs, config, tmp_path):
     assert set(compare(folder, *runs, config).table("corpus")["count"]) == {7}
 
 
-def test_phrases_of_a_file_are_counted_and_a_changed_file_is_another_input(runs, tmp_path):
+def test_inputs_of_a_comparison_are_checked_and_fingerprinted(runs, tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("g: {axes: [ability], phrases: [sorry]}")
     config = ComparisonSettings(phrases=str(file))
@@ -186,17 +170,11 @@ def test_phrases_of_a_file_are_counted_and_a_changed_file_is_another_input(runs,
     assert set(compare(tmp_path / "compare", *runs, config).table("phrases")["phrase"]) == {"sorry"}
     file.write_text("g: {axes: [ability], phrases: [ok]}")
     assert comparison_inputs(config) != first and first.keys() == {"phrases"}
-
-
-def test_unreadable_inputs_raise(tmp_path):
     with pytest.raises(InputError, match="phrases: 'papre' is unknown; did you mean 'paper'"):
         comparison_inputs(ComparisonSettings(phrases="papre"))
     with pytest.raises(InputError, match="corpus: .* does not exist"):
         comparison_inputs(ComparisonSettings(corpus=CorpusSettings(path=str(tmp_path / "absent.jsonl"))))
     assert comparison_inputs(ComparisonSettings()) == {}
-
-
-def test_runs_with_other_classifiers_or_prompts_raise(runs, tmp_path):
     other = write_run(tmp_path / "other", EVEN, {}, classifier="another")
     with pytest.raises(InputError, match="after: style_classifier is"):
         compare(tmp_path / "compare", runs[0], other)
@@ -212,7 +190,7 @@ def costs(runs):
     return cost_differences(*runs, rows, {"CARE": (0,), "HATE": (1,)}, {"seed": 0})
 
 
-def test_the_costs_by_hand(runs):
+def test_the_costs_by_hand_and_samples_of_the_highest_b(runs):
     compared = costs(runs)
     # Eight of 32 responses repeat their prompt after, none did before.
     assert find_score(compared, "parroting_difference").value == 0.25
@@ -225,9 +203,14 @@ def test_the_costs_by_hand(runs):
     assert offensive.value == 0.125 and offensive.p_value == pytest.approx(0.125)
     assert offensive.signature["offensiveness_classifier"] == "first"
     assert not [score for score in compared if score.metric == "perplexity_difference"]
+    before, after = (read_styled_run(run.folder) for run in runs)
+    samples = chosen_samples(BIAS_VALUES, before, after)
+    assert samples["descriptor"].unique().tolist() == ["deaf", "rich"]  # tall has the same b as rich, and a later name
+    assert len(samples) == 16 and set(samples["before"]) == {"I'm sorry to hear that.", "ok"}
+    assert samples["prompt"].tolist()[0] == "I'm deaf."
 
 
-def test_offensiveness_is_compared_only_by_the_same_classifier(tmp_path):
+def test_offensiveness_needs_one_classifier_and_empty_responses_are_left_out(tmp_path):
     measured = write_run(tmp_path / "a", EVEN, {}, [0])
     unmeasured = write_run(tmp_path / "b", EVEN, {})
     other = write_run(tmp_path / "c", EVEN, {}, [0], offensiveness_classifier="another")
@@ -240,11 +223,3 @@ def test_empty_responses_are_left_out_and_counted(tmp_path):
     both = write_run(tmp_path / "a", EVEN, {"deaf": ""}, [0]), write_run(tmp_path / "b", EVEN, {"rich": ""}, [0])
     compared = costs(both)
     assert {(score.n, score.n_left_out) for score in compared} == {(16, 16)}
-
-
-def test_samples_are_of_the_descriptors_with_the_highest_b(runs):
-    before, after = (read_styled_run(run.folder) for run in runs)
-    samples = chosen_samples(BIAS_VALUES, before, after)
-    assert samples["descriptor"].unique().tolist() == ["deaf", "rich"]  # tall has the same b as rich, and a later name
-    assert len(samples) == 16 and set(samples["before"]) == {"I'm sorry to hear that.", "ok"}
-    assert samples["prompt"].tolist()[0] == "I'm deaf."

@@ -1,6 +1,5 @@
 """Classifiers, inputs, scores, resuming, unseen prompts and prompts files of a measurement."""
 
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -48,29 +47,23 @@ def measure_config(settings=SETTINGS, split="measure", seed=0, **prompts) -> Mea
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory, judge):
-    offensiveness = ClassifierSettings(name=judge, label="offensive")
+def measured(tmp_path_factory, offensiveness_classifier):
+    offensiveness = ClassifierSettings(name=offensiveness_classifier, label="offensive")
     config, folder = measure_config(unseen_by="descriptor"), tmp_path_factory.mktemp("measured")
     return measure_family(folder, "generation_bias", config, **SETTINGS, offensiveness=offensiveness)
-
-
-# Inputs.
 
 
 def names(**settings):
     return {name: model.name for name, model in classifiers(measure_config(settings)).items()}
 
 
-def test_only_the_testbeds_classifier_has_a_second_by_default():
+def test_classifiers_and_neutral_dialogue_of_the_settings():
     first, second = "style_classifier", "second_style_classifier"
     mine, another = ModelSettings(name="mine"), ModelSettings(name="another")
     assert names() == {first: str(STYLE_CLASSIFIER), second: str(SECOND_STYLE_CLASSIFIER)}
     assert names(style_classifier=mine) == {first: "mine"}
     assert names(style_classifier=mine, second_style_classifier=another) == {first: "mine", second: "another"}
     assert second not in names(second_style_classifier=None)
-
-
-def test_neutral_dialogue_depends_on_the_classifier():
     mine = {"style_classifier": ModelSettings(name="mine")}
     assert neutral_dialogue(measure_config({})) == str(NEUTRAL_DIALOGUE)
     assert neutral_dialogue(measure_config(mine)) == neutral_dialogue(
@@ -93,13 +86,12 @@ def input_error(settings=SETTINGS, **prompts):
     return str(error.value)
 
 
-def test_the_first_classifier_cannot_confirm_itself():
+def test_wrong_inputs_raise_with_the_field(offensiveness_classifier, tmp_path):
     again = input_error({**SETTINGS, "second_style_classifier": ModelSettings(name=str(STYLE_CLASSIFIER))})
     assert again.startswith("second_style_classifier: ") and "is the first" in again
-
-
-def test_wrong_inputs_raise_with_the_field(judge, tmp_path):
-    unknown = input_error({**SETTINGS, "offensiveness": ClassifierSettings(name=judge, label="toxic")})
+    unknown = input_error(
+        {**SETTINGS, "offensiveness": ClassifierSettings(name=offensiveness_classifier, label="toxic")}
+    )
     assert "offensiveness.label: 'toxic' is not a label of" in unknown and "give one of 'ok', 'offensive'" in unknown
     clusters = tmp_path / "clusters.json"
     clusters.write_text('{"SYMPATHY": ["Sympathetic", "Sorrowful"]}')
@@ -144,9 +136,6 @@ def test_only_repeated_prompts_of_a_file_need_sampling(tmp_path, monkeypatch):
         )
 
 
-# The scores.
-
-
 def test_the_second_classifier_sees_the_same_cleaned_responses(measured):
     second = read_styled_run(measured.folder, second=True)
     classifier = load_style_classifier(str(SECOND_STYLE_CLASSIFIER))
@@ -181,7 +170,7 @@ def test_seen_and_unseen_are_two_cuts_of_one_measurement(measured):
     assert sum(find_score(scores, "fgb", seen=part).n for part in parts) == find_score(scores, "fgb").n
 
 
-def test_offensiveness_is_of_the_unchanged_responses(measured):
+def test_offensiveness_is_of_the_unchanged_responses_and_every_cluster_has_its_share(measured):
     rows = measured.table("offensiveness")
     run = read_styled_run(measured.folder)
     assert rows.columns.tolist() == ["prompt_id", "offensiveness"]
@@ -191,9 +180,6 @@ def test_offensiveness_is_of_the_unchanged_responses(measured):
     score = find_score(measured.scores, "offensive_share")
     assert score.value == (rows["offensiveness"] >= 0.5).sum() / rows["offensiveness"].notna().sum()
     assert score.signature["offensiveness_classifier"]["label"] == "offensive"
-
-
-def test_every_cluster_has_its_share(measured):
     run = read_styled_run(measured.folder)
     scores = measured.scores
     hate = [run.styles.index(style) for style in ("Hateful", "Resentful")]
@@ -217,12 +203,6 @@ def test_tables_on_disk_are_not_computed_again(measured, monkeypatch):
     assert [(score.metric, score.value) for score in again.scores] == before
 
 
-def test_styles_are_the_columns_of_their_table(measured):
-    table, run = measured.table("styles"), read_styled_run(measured.folder)
-    assert tuple(table.columns) == ("prompt_id", *run.styles) and set(table.dtypes[1:]) == {np.dtype("float32")}
-    assert not table.attrs and run.vectors.flags.c_contiguous
-
-
 def test_truncated_responses_have_a_column_and_a_score(measured, tmp_path):
     for name in ("prompts", "responses"):
         write_table(tmp_path / f"{name}.parquet", measured.table(name))
@@ -239,28 +219,12 @@ def test_truncated_responses_have_a_column_and_a_score(measured, tmp_path):
     assert not any("cut_by_classifier" in table for table in uncut)
 
 
-def test_the_signature_has_all_inputs_of_the_scores(measured):
-    signature = measured.signature("fgb")
-    assert signature["model"]["name"] == "testbed" and len(signature["model"]["revision"]) == 64
-    assert {"dtype", "device", "trust_remote_code", "control_tag"} <= signature["model"].keys()
-    assert {"dataset", "decoding", "style_classifier", "inputs", "seed", "packages"} <= signature.keys()
-    assert json.dumps(signature)
-
-
 def test_the_page_shows_the_headline_and_samples(measured):
     report = page(measured, ReportContext(notes=["A note."]))
     score = find_score(measured.scores, "fgb_pooled_corrected")
     assert report.headline_value == f"{1000 * score.value:.2f}" and "A note." in report.notes
     (samples,) = [section for section in report.sections if section.title == "Sample responses"]
     assert len(samples.examples) == 6 and len(samples.parts[0].examples) == 34
-
-
-def test_reading_missing_second_styles_raises(measured, tmp_path):
-    with pytest.raises(InputError, match="measured without a second_style_classifier"):
-        read_styled_run(tmp_path, second=True)
-
-
-# Unseen people.
 
 
 @pytest.mark.parametrize("by", ["descriptor", "template"])
@@ -283,9 +247,6 @@ def test_incompatible_splits_raise(tmp_path):
         measurement_prompts(measure_config(unseen_by="template", split_by="descriptor"))
     with pytest.raises(ValueError, match="unseen_by: a prompts file is split by split_by"):
         measure_config(unseen_by="axis", file=tmp_path / "p.csv")
-
-
-# A file of prompts.
 
 
 @pytest.fixture

@@ -44,9 +44,6 @@ def test_the_paper_by_hand():
     assert find_score(scores, "pgb", cluster="SYMPATHY").value == pytest.approx(1 / 16)
     assert find_score(scores, "scgb", cluster="SYMPATHY").value == pytest.approx(1 / 16)
     assert find_score(scores, "fgb", style="Curious").value == pytest.approx(1 / 16)
-
-
-def test_the_paper_keeps_cells_of_one_response():
     # t: blind (½, ½, 0), tall (0, 0, 1) by one response alone; u: both (1, 0, 0).
     cells = {("t", "blind"): [(1, 0, 0), (0, 1, 0)], ("t", "tall"): [(0, 0, 1)]}
     cells |= {("u", "blind"): [(1, 0, 0)] * 2, ("u", "tall"): [(1, 0, 0)] * 2}
@@ -61,9 +58,6 @@ def test_the_paper_keeps_cells_of_one_response():
     # The noise of one response is unknown: t has nothing to compare, and u no difference.
     corrected = find_score(scores, "fgb_corrected")
     assert (corrected.value, corrected.n, corrected.n_left_out) == (0, 6, 1)
-
-
-def test_the_paper_with_one_response_to_each_cell():
     rng = np.random.default_rng(0)
     single = responses(
         {(f"t{t}", f"d{d}"): rng.dirichlet(np.ones(3), 1) for t in range(3) for d in range(6)},
@@ -102,14 +96,11 @@ def test_cells_of_one_response_change_only_the_papers_forms():
             assert score.interval is not None
 
 
-def test_scgb_ignores_shifts_between_synonyms_and_pgb_does_not():
+def test_synonyms_and_sums_of_styles_and_axes_alone():
     # Sympathetic for one, Empathetic for the other: PGB sees it, SCGB does not (002 A.7, footnote 5).
     scores = generation_bias(responses({("t", "a"): [(1, 0, 0)] * 2, ("t", "b"): [(0, 1, 0)] * 2}), CLUSTERS)
     assert find_score(scores, "pgb", cluster="SYMPATHY").value == pytest.approx(1 / 2)
     assert find_score(scores, "scgb", cluster="SYMPATHY").value == pytest.approx(0)
-
-
-def test_styles_add_up_to_the_whole_and_axes_are_computed_alone():
     all_of_it = random_responses(0)
     scores = generation_bias(all_of_it, CLUSTERS)
     for metric in ("fgb", "fgb_corrected"):
@@ -137,10 +128,15 @@ def test_scores_have_counts_and_a_signature():
     assert 0 < overall.p_value < 0.05
 
 
-def test_too_few_descriptors_are_undefined_with_a_reason():
+def test_undefined_scores_and_missing_intervals_have_reasons():
     score = find_score(generation_bias(responses({("t", "a"): [(1, 0, 0)] * 4}), CLUSTERS, permutations=0), "fgb")
     assert np.isnan(score.value)
     assert "fewer than two descriptors" in score.reason
+    same = responses({("t", "a"): [(1, 0, 0)] * 4, ("t", "b"): [(0, 1, 0)] * 4})
+    score = find_score(generation_bias(same, CLUSTERS, permutations=0), "fgb_corrected")
+    assert score.value == pytest.approx(1)
+    assert score.interval is None
+    assert "vary" in score.reason
 
 
 @pytest.mark.parametrize("per_cell", [2, 3])
@@ -148,14 +144,6 @@ def test_two_responses_to_a_cell_are_enough_for_an_interval(per_cell):
     for score in generation_bias(random_responses(2, per_cell=per_cell), CLUSTERS, permutations=0):
         assert score.interval[0] < score.interval[1]
         assert score.reason is None
-
-
-def test_without_variation_a_score_has_no_interval():
-    same = responses({("t", "a"): [(1, 0, 0)] * 4, ("t", "b"): [(0, 1, 0)] * 4})
-    score = find_score(generation_bias(same, CLUSTERS, permutations=0), "fgb_corrected")
-    assert score.value == pytest.approx(1)
-    assert score.interval is None
-    assert "vary" in score.reason
 
 
 def test_the_comparison_agrees_with_its_two_sides():
@@ -170,9 +158,6 @@ def test_the_comparison_agrees_with_its_two_sides():
             reduction = find_score(changes, f"{metric}_reduction", **group)
             assert reduction.value == pytest.approx(1 - new / old)
             assert reduction.interval[0] < reduction.value < reduction.interval[1]
-
-
-def test_no_reduction_without_a_bias_to_reduce():
     before, after = random_responses(5, tilt=0.0), random_responses(6, tilt=0.0)
     reduction = find_score(compare_generation_bias(before, after, CLUSTERS), "fgb_pooled_corrected_reduction")
     assert np.isnan(reduction.value)
@@ -195,3 +180,63 @@ def test_intervals_of_the_comparison_cover():
         low, high = find_score(scores, "fgb_pooled_corrected_difference").interval
         covered += low <= 0 <= high
     assert abs(covered / trials - 0.95) < 0.055  # three standard errors
+
+
+DESCRIPTORS, TEMPLATES, PER_CELL, N_STYLES = 24, 6, 4, 12
+METRICS = ("fgb_corrected", "fgb_pooled_corrected")
+
+
+def two_runs(seed, bias, remaining=1.0):
+    """Return two runs of one-hot style vectors; `bias` is the share of a style that depends on the descriptor."""
+    rng = np.random.default_rng(seed)
+    descriptor_p = rng.dirichlet(np.ones(N_STYLES), DESCRIPTORS)
+    cell = np.arange(DESCRIPTORS * TEMPLATES).repeat(PER_CELL)
+    names = [f"t{t}" for t in cell % TEMPLATES], [f"d{d}" for d in cell // TEMPLATES], ["x"] * len(cell)
+    runs = []
+    for share in (bias, bias * remaining):
+        p = (1 - share) / N_STYLES + share * descriptor_p[cell // TEMPLATES]
+        style = (p.cumsum(axis=1)[:, :-1] < rng.random(len(cell))[:, None]).sum(axis=1)
+        vectors = np.eye(N_STYLES, dtype=np.float32)[style]
+        runs.append(StyledResponses(vectors, *names, [f"s{s}" for s in range(N_STYLES)]))
+    return runs
+
+
+def excludes_0(interval):
+    return interval[0] > 0 or interval[1] < 0
+
+
+@pytest.mark.parametrize("remaining", [1.0, 0.3])
+@pytest.mark.parametrize("bias", [0.2, 0.35, 0.6])
+def test_the_reduction_excludes_0_exactly_where_the_difference_does(bias, remaining):
+    defined = 0
+    for seed in range(60):
+        scores = compare_generation_bias(*two_runs(seed, bias, remaining), {}, by_axis=False)
+        for metric in METRICS:
+            difference, reduction = (find_score(scores, f"{metric}_{name}") for name in ("difference", "reduction"))
+            if reduction.interval is None:
+                assert np.isnan(reduction.value)
+                assert "unbounded" in reduction.reason or difference.ideal > 0  # the bias before is below 0 by chance
+                continue
+            defined += 1
+            assert excludes_0(reduction.interval) == excludes_0(difference.interval) == (difference.p_value < 0.05)
+            assert (reduction.value > 0) == (difference.value < 0)
+            assert reduction.interval[0] < reduction.value < reduction.interval[1]
+            if reduction.jackknife_interval is None:
+                assert "for other templates" in reduction.reason
+            else:
+                assert reduction.jackknife_interval[0] < reduction.value < reduction.jackknife_interval[1]
+    assert defined > {0.2: 5, 0.35: 25, 0.6: 90}[bias]
+
+
+def test_the_run_before_decides_whether_a_reduction_is_defined():
+    for seed in range(20):
+        before, after = two_runs(seed, 0.35, 0.3)
+        comparisons = [
+            compare_generation_bias(before, run, {}, by_axis=False) for run in (after, two_runs(seed + 100, 0.35)[1])
+        ]
+        for metric in METRICS:
+            one, other = (np.isnan(find_score(scores, f"{metric}_reduction").value) for scores in comparisons)
+            assert one == other
+    before, _ = two_runs(0, 0.6)
+    reduction = find_score(compare_generation_bias(before, before, {}), "fgb_pooled_corrected_reduction")
+    assert reduction.value == 0 and reduction.interval is None and "no interval" in reduction.reason

@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from itertools import pairwise
 
 import pytest
 from markdown_it import MarkdownIt
@@ -11,37 +10,13 @@ from evenhand.evaluation.families.generation_bias.report.sections import report_
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.report.numbers import sanitize
-from tests.parsed_page import ParsedPage, assert_inert, without_script
+from tests.parsed_page import ParsedPage, assert_inert
 from tests.report_pages import HOSTILE, printed
-
-# As HTML.
 
 
 @pytest.mark.parametrize("kind", ["tuned", "single", "hostile"])
 def test_nothing_can_run_or_be_fetched(kind, request):
     assert_inert(page_html(report_page(request.getfixturevalue(kind))))
-
-
-def test_every_hostile_string_is_displayed_as_text(hostile):
-    source = page_html(report_page(hostile))
-    text = ParsedPage(source).text
-    for string in filter(None, HOSTILE):
-        shown = re.sub(r"\s+", " ", sanitize(string))
-        assert shown in text, string
-    for raw in ("<script", "<img", "<b>", "\x1b", "\x00", "\u202e", "\u2028"):
-        assert raw not in without_script(source)
-    source.encode("utf-8")
-
-
-@pytest.mark.parametrize("kind", ["tuned", "single", "hostile"])
-def test_headings_are_in_order_and_ids_are_unique(kind, request):
-    page = ParsedPage(page_html(report_page(request.getfixturevalue(kind))))
-    levels = [int(tag[1]) for tag in page.tags if re.fullmatch("h[1-6]", tag)]
-    assert levels[0] == 1 and levels.count(1) == 1
-    assert all(after - before <= 1 for before, after in pairwise(levels))
-    ids = [value for _, name, value in page.attributes if name == "id"]
-    labels = [value for _, name, value in page.attributes if name == "aria-labelledby"]
-    assert len(ids) == len(set(ids)) and set(labels) <= set(ids)
 
 
 def test_plots_have_names(tuned):
@@ -91,15 +66,6 @@ def test_a_single_measurement_has_one_column_and_does_not_mention_tuning(single)
     assert 'class="after"' not in source
 
 
-def test_only_some_samples_are_unfolded_at_first(hostile):
-    before, _, after = page_html(report_page(hostile)).partition(f"<summary>{len(HOSTILE) - 6} more</summary>")
-    folded = after.partition("</details>")[0]
-    assert before.count('class="prompt"') == 6 and folded.count('class="prompt"') == len(HOSTILE) - 6
-
-
-# As Markdown.
-
-
 def parse(source: str):
     return MarkdownIt("commonmark").enable("table").parse(source)
 
@@ -144,41 +110,6 @@ def test_hostile_responses_are_unchanged(hostile):
         assert character not in source
 
 
-def test_bare_addresses_are_not_linked_outside_code(hostile):
-    prose, _, signature = page_markdown(report_page(hostile)).partition("## Signature")
-    outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", prose.replace("\\`", ""), flags=re.DOTALL)
-    assert not re.search(r"(?<!\\):/|(?<!\\)@|www\.", outside)
-    (block,) = [token for token in parse(signature) if token.type not in {"paragraph_open", "inline"}]
-    assert block.type == "fence"  # it holds every back-tick of the signature
-
-
-def test_values_warning_and_reasons(tuned):
-    source = page_markdown(report_page(tuned))
-    assert "| pooled FGB\\* | 9.47 [8.97, 9.97] | 1.76 [1.45, 2.07] | −7.71 [−8.27, −7.15] | \\< 0.0001 |" in source
-    assert re.search(r"> \*\*Warning\.\*\* .*HATE.* 0\.08 to 0\.66", source)
-    assert "| HATE **rose** | 0.08 [−0.10, 0.27] | 0.66 [0.50, 0.80] | +0.58 [+0.41, +0.74] | 0.0003 |" in source
-    assert "| nonce | – | – |  |" in source and "– undefined: only one descriptor." in source
-    assert '"revision": "abc"' in source
-
-
-def test_a_single_measurement_in_markdown(single):
-    source = page_markdown(report_page(single))
-    assert "| pooled FGB\\* | 9.47 [8.97, 9.97] |\n" in source
-    assert "| measure | value |" in source and "  - response: " in source
-    assert "tuning" not in source.split("## How to read")[0]
-
-
-# Printed.
-
-
-@pytest.mark.parametrize("kind", ["tuned", "single", "hostile"])
-def test_no_codes_and_at_most_100_columns_in_a_log(kind, request):
-    text = printed(report_page(request.getfixturevalue(kind)))
-    assert "\x1b" not in text and "\x00" not in text and "\u202e" not in text
-    if kind != "hostile":  # the width of some letters is the terminal's own affair
-        assert max(map(len, text.split("\n"))) <= 100
-
-
 def test_verdict_and_warning_are_first_and_the_note_on_intervals_is_last(tuned):
     text = printed(report_page(tuned))
     first = "\n".join(text.split("\n")[:20])
@@ -187,26 +118,6 @@ def test_verdict_and_warning_are_first_and_the_note_on_intervals_is_last(tuned):
     assert "95 % interval" in "\n".join(text.split("\n")[-10:])
     assert joined.index("WARNING") < joined.index("measure")
     assert re.search(r"pooled FGB\* +9\.47 +\[8\.97, 9\.97\] +1\.76 \[1\.45, 2\.07\] +−7\.71 \[−8\.27, −7\.15\]", first)
-
-
-def test_tables_follow_with_reasons_and_rises(tuned):
-    text = printed(report_page(tuned))
-    assert "HATE (rose)" in text and "CARE (rose)" not in text
-    assert "undefined: only" in text
-    assert text.index("by style cluster") < text.index("by axis")
-    assert re.search(r"perplexity on neutral dialogue +2\.69 +2\.72 +\+0\.03", text)
-
-
-def test_numbers_of_a_column_are_aligned(tuned):
-    lines = printed(report_page(tuned)).split("\n")
-    ends = {re.search(r"\d+\.\d\d", line).end() for line in lines if re.match(r"(FGB|FGB\*|pooled FGB\*) +\d", line)}
-    assert len(ends) == 1
-
-
-def test_a_single_measurement_printed(single):
-    text = printed(report_page(single))
-    assert re.search(r"pooled FGB\* +9\.47 +\[8\.97, 9\.97\]", text)
-    assert "before" not in text and "WARNING" not in text and "after" not in text
 
 
 @pytest.mark.parametrize("kind", ["tuned", "single"])

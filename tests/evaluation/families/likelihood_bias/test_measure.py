@@ -60,16 +60,13 @@ def test_scores_and_report_are_of_these_likelihoods(causal):
     assert "Likelihood Bias" in page_markdown(page(causal, ReportContext()))
 
 
-def test_saved_likelihoods_are_not_computed_again(causal):
+def test_saved_likelihoods_stay_and_a_context_and_an_end_count(causal, tmp_path):
     marked = causal.table("likelihoods").assign(log_likelihood=-1.0, n_tokens=1)
     path = causal.folder / "again" / "likelihoods.parquet"
     path.parent.mkdir()
     marked.to_parquet(path)
     again = measure_family(path.parent, NAME, make_config())
     assert find_score(again.scores, NAME).value == 0
-
-
-def test_a_context_and_the_end_of_the_sentence_are_read_and_counted(causal, tmp_path):
     other = measure_family(tmp_path, NAME, make_config(), context="I like tea.\n", end_of_sequence=True)
     table, without = other.table("likelihoods"), causal.table("likelihoods")
     assert (table["n_tokens"] - without["n_tokens"] == 1).all()

@@ -1,6 +1,5 @@
 """Likelihood Bias: equal to SciPy pair by pair, the paper's counts, a planted difference and none, what is left out."""
 
-import doctest
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +11,8 @@ from scipy import stats
 
 from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.likelihood_bias import descriptors, pairs, rows
 from evenhand.evaluation.families.likelihood_bias import metric as module
+from evenhand.evaluation.families.likelihood_bias import rows
 from evenhand.evaluation.families.likelihood_bias.descriptors import (
     extreme_descriptors,
     love_hate_contrast,
@@ -64,11 +63,19 @@ def assert_equal_to_scipy(likelihoods: pd.DataFrame) -> None:
         assert group["p_bh"].to_numpy() == pytest.approx(stats.false_discovery_control(group["p"].to_numpy()))
 
 
-# The test itself.
-
-
-def test_p_values_equal_scipys_on_continuous_values():
+def test_p_values_equal_scipys():
     assert_equal_to_scipy(random_table(0, shift=1.0))
+    # Up to 8 perplexities without ties have the exact distribution, with ties the normal approximation.
+    rng = np.random.default_rng(3)
+    sizes = [1, 1, 2, 5, 7, 8, 9, 30]
+    assert_equal_to_scipy(make_table({("age", "t", f"d{i}"): rng.normal(size=n) for i, n in enumerate(sizes)}))
+    assert_equal_to_scipy(make_table({("age", "t", f"d{i}"): rng.integers(12, size=n) for i, n in enumerate(sizes)}))
+    likelihoods = with_nouns(2, strength=1.0, shift=0.5)
+    effects = pair_effects(likelihoods[likelihoods["template"] == "t0"])
+    cells = likelihoods[likelihoods["template"] == "t0"].groupby("descriptor")["log_likelihood"].agg(np.array)
+    for row in effects.sample(50, random_state=0).itertuples():
+        expected = stats.wilcoxon(cells[row.descriptor_a] - cells[row.descriptor_b]).pvalue
+        assert row.p_paired == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("levels", [1, 2, 5, 40])
@@ -77,28 +84,17 @@ def test_p_values_equal_scipys_on_tied_values(levels):
     assert_equal_to_scipy(make_table({("age", "t", str(d)): rng.integers(levels, size=30).tolist() for d in range(8)}))
 
 
-def test_p_values_equal_scipys_on_samples_of_any_size():
-    # Up to 8 perplexities without ties have the exact distribution, with ties the normal approximation.
-    rng = np.random.default_rng(3)
-    sizes = [1, 1, 2, 5, 7, 8, 9, 30]
-    assert_equal_to_scipy(make_table({("age", "t", f"d{i}"): rng.normal(size=n) for i, n in enumerate(sizes)}))
-    assert_equal_to_scipy(make_table({("age", "t", f"d{i}"): rng.integers(12, size=n) for i, n in enumerate(sizes)}))
-
-
 def test_the_effect_is_the_share_of_pairs_in_which_a_is_higher():
     # 2 is above 1 and level with 2; 5 is above both: (1 + 0.5 + 2) / 4.
     effects = pair_effects(make_table({("age", "t", "a"): [2, 5], ("age", "t", "b"): [1, 2]}))
     assert effects[["descriptor_a", "descriptor_b", "auc"]].to_numpy().tolist() == [["a", "b", 3.5 / 4]]
 
 
-def test_a_rising_function_of_perplexity_changes_nothing():
+def test_invariances_of_effects_and_p_values():
     likelihoods = random_table(1, shift=0.7)
     other = likelihoods.assign(log_likelihood=-np.exp(-likelihoods["log_likelihood"] / 3) - 5)
     remaining = ["axis", "template", "descriptor_a", "descriptor_b", "auc", "p", "p_bh"]
     pd.testing.assert_frame_equal(pair_effects(likelihoods)[remaining], pair_effects(other)[remaining])
-
-
-def test_paired_p_values_do_not_depend_on_the_unit_or_on_effects_of_nouns():
     likelihoods = random_table(1, shift=0.7)
     noun = likelihoods["noun"].str[5:].astype(int)
     other = likelihoods.assign(log_likelihood=2.5 * likelihoods["log_likelihood"] - 8 * noun - 5)
@@ -124,13 +120,10 @@ def test_phrases_of_a_masked_model_are_compared_by_their_sums():
     pd.testing.assert_frame_equal(pair_effects(phrases.assign(variant="Σ log p of the sentence")), by_token)
 
 
-def test_tokens_divide_the_log_likelihood():
+def test_the_length_and_names_change_nothing():
     short = random_table(2)
     longer = short.assign(log_likelihood=short["log_likelihood"] * 8, n_tokens=8)
     pd.testing.assert_frame_equal(pair_effects(short), pair_effects(longer))
-
-
-def test_other_names_and_another_order_of_rows_give_the_same_scores():
     likelihoods = random_table(4, shift=0.8)
     renamed = likelihoods.sample(frac=1, random_state=0).assign(
         descriptor=lambda rows: "x" + (99 - rows["descriptor"].str[1:].astype(int)).astype(str)
@@ -138,9 +131,6 @@ def test_other_names_and_another_order_of_rows_give_the_same_scores():
     for old, new in zip(likelihood_bias(likelihoods), likelihood_bias(renamed), strict=True):
         assert (old.metric, old.group, old.value, old.n) == (new.metric, new.group, new.value, new.n)
         assert old.interval == pytest.approx(new.interval)
-
-
-# Scores.
 
 
 @needs_v1_0
@@ -170,7 +160,7 @@ def test_only_nouns_with_a_descriptor_for_any_gender_are_scored():
         select_scored_prompts(prompts.drop(columns="descriptor_gender"))
 
 
-def test_shares_by_hand_and_pooled_by_pairs():
+def test_shares_and_their_jackknife_by_hand():
     low, high = list(range(30)), list(range(100, 130))
     scores = likelihood_bias(
         make_table(
@@ -204,9 +194,6 @@ def test_shares_by_hand_and_pooled_by_pairs():
         result = [score for score in scores if score.metric == metric]
         assert {tuple(score.group.values()): (score.value, score.n) for score in result} == expected
         assert {(score.ideal, score.bounds, score.n_left_out) for score in result} == {(ideal, (0.0, 1.0), 0)}
-
-
-def test_the_jackknife_by_hand():
     # Of the descriptors a, b, c, d only d is apart: 3 of 6 pairs. Without d 0 of 3, without another 2 of 3.
     low, high = list(range(30)), list(range(100, 130))
     score = find_score(
@@ -231,7 +218,7 @@ def test_the_corrected_share_without_a_descriptor_is_that_of_the_rest():
         assert len(set(without)) > 1
 
 
-def test_a_planted_difference_is_found_and_no_other():
+def test_planted_differences_are_found_and_no_others():
     apart = likelihood_bias(random_table(6, descriptors=30, shift=2.0))
     # 10 of 30 are shifted: 200 of 435 pairs differ by two standard deviations, in samples of 30 plain to see.
     assert find_score(apart, "likelihood_bias_bh").value == pytest.approx(200 / 435, abs=0.03)
@@ -240,14 +227,15 @@ def test_a_planted_difference_is_found_and_no_other():
     assert find_score(alike, "likelihood_bias_bh").value < 0.005
     low, high = find_score(alike, "likelihood_bias").interval
     assert low < LEVEL < high
-
-
-def test_effects_of_nouns_alone_are_no_difference():
     likelihoods = random_table(8, descriptors=20)
     noun = likelihoods["noun"].str[5:].astype(int)
     for strength, highest in ((3.0, 0.005), (1e6, 0.0)):
         scores = likelihood_bias(likelihoods.assign(log_likelihood=likelihoods["log_likelihood"] - strength * noun))
         assert find_score(scores, "likelihood_bias").value <= highest
+    scores = likelihood_bias(with_nouns(1, strength=3.0, shift=1.5))
+    planted = 13 * 27 / 780  # a third of 40 descriptors are apart
+    assert find_score(scores, "likelihood_bias_bh").value < 0.02
+    assert find_score(scores, "likelihood_bias_paired_bh").value == pytest.approx(planted, abs=0.05)
 
 
 def with_nouns(seed: int, strength: float, shift: float = 0.0) -> pd.DataFrame:
@@ -268,22 +256,6 @@ def test_the_paired_share_by_chance_is_5_percent_for_any_effect_of_nouns(strengt
     assert result["likelihood_bias"] == pytest.approx(unpaired, abs=0.012)
     assert result["likelihood_bias_paired"] == pytest.approx(0.05, abs=0.012)
     assert result["likelihood_bias_bh"] <= 0.001 and result["likelihood_bias_paired_bh"] <= 0.001
-
-
-def test_a_difference_that_nouns_hide_is_found_noun_by_noun():
-    scores = likelihood_bias(with_nouns(1, strength=3.0, shift=1.5))
-    planted = 13 * 27 / 780  # a third of 40 descriptors are apart
-    assert find_score(scores, "likelihood_bias_bh").value < 0.02
-    assert find_score(scores, "likelihood_bias_paired_bh").value == pytest.approx(planted, abs=0.05)
-
-
-def test_paired_p_values_equal_scipys():
-    likelihoods = with_nouns(2, strength=1.0, shift=0.5)
-    effects = pair_effects(likelihoods[likelihoods["template"] == "t0"])
-    cells = likelihoods[likelihoods["template"] == "t0"].groupby("descriptor")["log_likelihood"].agg(np.array)
-    for row in effects.sample(50, random_state=0).itertuples():
-        expected = stats.wilcoxon(cells[row.descriptor_a] - cells[row.descriptor_b]).pvalue
-        assert row.p_paired == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_paired_test_uses_common_nouns_only():
@@ -317,7 +289,7 @@ def test_undefined_perplexities_are_left_out_and_counted():
     assert_equal_to_scipy(broken)
 
 
-def test_one_descriptor_in_an_axis_loses_that_axis_alone():
+def test_undefined_scores_and_missing_intervals_have_reasons():
     pair = {("age", "t", "old"): range(9), ("age", "t", "young"): range(10, 19)}
     scores = likelihood_bias(make_table({**pair, ("religion", "t", "Amish"): range(9)}))
     lonely = find_score(scores, "likelihood_bias", axis="religion")
@@ -326,17 +298,11 @@ def test_one_descriptor_in_an_axis_loses_that_axis_alone():
     assert find_score(scores, "likelihood_bias").n == 1
     with pytest.raises(InputError, match=r"religion \(Amish\)"):
         likelihood_bias(make_table({("religion", "t", "Amish"): range(9)}))
-
-
-def test_an_interval_needs_three_descriptors_and_some_difference():
     low, high = list(range(30)), list(range(100, 130))
     two = find_score(likelihood_bias(make_table({("age", "t", "a"): low, ("age", "t", "b"): high})), "likelihood_bias")
     assert two.value == 1 and two.interval is None and "three descriptors" in two.reason
     same = find_score(likelihood_bias(make_table({("age", "t", name): low for name in "abc"})), "likelihood_bias")
     assert same.value == 0 and same.interval is None and "the same without" in same.reason
-
-
-def test_a_template_without_a_perplexity_has_a_reason():
     likelihoods = make_table({("age", t, d): range(9) for t in "tu" for d in "ab"})
     likelihoods.loc[likelihoods["template"] == "u", "log_likelihood"] = np.nan
     score = find_score(likelihood_bias(likelihoods), "likelihood_bias", template="u")
@@ -357,15 +323,12 @@ def test_invalid_tables_are_refused(spoilt, message):
         likelihood_bias(spoilt(random_table(0, descriptors=3)))
 
 
-# Two models over the same sentences.
-
-
 def two_models() -> tuple[pd.DataFrame, pd.DataFrame]:
     both = (random_table(seed, descriptors=9, shift=shift) for seed, shift in ((1, 2.0), (2, 0.3)))
     return tuple(pd.concat([one, one.assign(axis="size")]) for one in both)
 
 
-def test_a_change_is_the_shares_after_less_before_in_every_group():
+def test_a_change_and_its_interval_by_their_definition():
     before, after = two_models()
     old, new = likelihood_bias(before), likelihood_bias(after)
     changes = likelihood_bias_change(before, after)
@@ -375,9 +338,6 @@ def test_a_change_is_the_shares_after_less_before_in_every_group():
         expected = find_score(new, score.metric, **score.group).value - score.value
         assert change.value == pytest.approx(expected) and change.n == score.n and change.bounds == (-1.0, 1.0)
     assert find_score(changes, "likelihood_bias_difference").value < 0
-
-
-def test_the_interval_of_a_change_leaves_a_descriptor_out_of_both_models():
     before, after = (model[model["axis"] == "age"] for model in two_models())
 
     def share(rows, name):
@@ -392,7 +352,7 @@ def test_the_interval_of_a_change_leaves_a_descriptor_out_of_both_models():
     assert change.p_value == pytest.approx(2 * stats.t.sf(abs(change.value) / error, 8))
 
 
-def test_turned_round_a_change_has_the_other_sign_and_a_model_does_not_differ_from_itself():
+def test_changes_turn_with_the_models_and_need_the_same_sentences():
     before, after = two_models()
     for change, reverse in zip(
         likelihood_bias_change(before, after), likelihood_bias_change(after, before), strict=True
@@ -400,9 +360,6 @@ def test_turned_round_a_change_has_the_other_sign_and_a_model_does_not_differ_fr
         assert change.value == pytest.approx(-reverse.value) and change.p_value == pytest.approx(reverse.p_value)
     for change in likelihood_bias_change(before, before):
         assert change.value == 0 and change.interval is None and "without any one descriptor" in change.reason
-
-
-def test_changes_need_the_same_sentences_and_a_perplexity_on_both_sides():
     before, after = two_models()
     with pytest.raises(InputError, match="60 sentences"):
         likelihood_bias_change(before, after[(after["axis"] != "size") | (after["descriptor"] != "d00")])
@@ -411,7 +368,7 @@ def test_changes_need_the_same_sentences_and_a_perplexity_on_both_sides():
     assert math.isnan(change.value) and "fewer than two descriptors" in change.reason
 
 
-def test_the_heat_map_is_antisymmetric_about_a_half_and_averages_templates():
+def test_heat_maps():
     likelihoods = random_table(10, descriptors=5, templates=3, shift=1.0)
     likelihoods = likelihoods[~((likelihoods["descriptor"] == "d04") & (likelihoods["template"] == "t0"))]
     effects = pair_effects(likelihoods)
@@ -422,15 +379,12 @@ def test_the_heat_map_is_antisymmetric_about_a_half_and_averages_templates():
     assert len(pair_effect) == 2 and matrix.loc["d01", "d04"] == pytest.approx(pair_effect.mean())
     with pytest.raises(InputError, match="did you mean 'age'"):
         effect_matrix(effects, "ages")
-
-
-def test_descriptors_that_are_never_compared_have_no_effect_in_the_heat_map():
     cells = {("age", "t", "a"): range(3), ("age", "t", "b"): range(3), ("age", "u", "b"): range(3)}
     matrix = effect_matrix(pair_effects(make_table({**cells, ("age", "u", "c"): range(3)})), "age")
     assert math.isnan(matrix.loc["a", "c"]) and math.isnan(matrix.loc["c", "a"]) and matrix.loc["c", "b"] == 0.5
 
 
-def test_same_length_keeps_the_most_frequent_number_of_tokens():
+def test_tables_of_descriptors_by_hand():
     likelihoods = make_table({("age", t, d): range(4) for t in "tu" for d in "abcde"})
     tokens = {"a": 1, "b": 2, "c": 2, "d": 3, "e": 3}
     noun = likelihoods["noun"].str[5:].astype(int)  # a longer noun lengthens every descriptor's sentence alike
@@ -440,9 +394,6 @@ def test_same_length_keeps_the_most_frequent_number_of_tokens():
     assert len(remaining) == 2 * 2 * 4 and list(remaining.columns) == list(likelihoods.columns)
     more = select_most_common_length(likelihoods[likelihoods["descriptor"] != "b"])
     assert set(more["descriptor"]) == {"d", "e"}
-
-
-def test_the_extremes_by_hand():
     median = {"a": 5, "b": 1, "c": 4, "d": 2, "e": 3}
     likelihoods = make_table({("age", "t", d): [math.log(m), math.log(m), math.log(50)] for d, m in median.items()})
     result = extreme_descriptors(likelihoods, n=3)
@@ -458,7 +409,7 @@ def test_the_extremes_by_hand():
     assert len(extreme_descriptors(likelihoods, n=1)) == 2
 
 
-def test_the_contrast_of_love_and_hate_by_hand():
+def test_quantiles_and_contrasts_by_hand():
     likelihoods = make_table(
         {
             ("age", LOVE, "old"): [1.0, 2.0, 3.0],
@@ -482,17 +433,9 @@ def test_the_contrast_of_love_and_hate_by_hand():
     assert result["reason"].tolist() == ["", "one noun has no interval", "", "no noun has both"]
     with pytest.raises(InputError, match="I adore"):
         love_hate_contrast(likelihoods, love="I adore {plural_noun_phrase}.")
-
-
-def test_quantiles_by_hand():
     likelihoods = make_table({("age", "t", "a"): np.log(range(1, 52)), ("age", "t", "b"): np.log(range(52, 102))})
     likelihoods.loc[100, "log_likelihood"] = math.nan  # of 101
     result = perplexity_quantiles(likelihoods, (0.0, 0.5, 1.0))
     assert result[["axis", "template", "n", "n_left_out"]].to_numpy().tolist() == [["age", "t", 100, 1]]
     assert result[["q0", "q50", "q100"]].iloc[0].tolist() == pytest.approx([1, 50.5, 100])
     assert list(perplexity_quantiles(likelihoods).columns[-5:]) == ["q5", "q25", "q50", "q75", "q95"]
-
-
-def test_examples_of_the_docstrings():
-    for tested in (module, pairs, rows, descriptors):
-        assert doctest.testmod(tested).failed == 0

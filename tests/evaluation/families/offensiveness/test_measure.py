@@ -19,8 +19,8 @@ FILTERS = {
 CONFIG = MeasureConfig(prompts=PromptSettings(filters=FILTERS, descriptors=24))
 
 
-def test_offensiveness_of_prompts_and_the_effect_of_descriptors(judge, tmp_path):
-    classifier = ClassifierSettings(name=judge, label="offensive")
+def test_offensiveness_of_prompts_and_the_effect_of_descriptors(offensiveness_classifier, tmp_path):
+    classifier = ClassifierSettings(name=offensiveness_classifier, label="offensive")
     measured = measure_family(tmp_path, "offensiveness", CONFIG, classifier=classifier)
     table = measured.table("offensive_prompts")
     share = find_score(measured.scores, "offensive_share", of="prompts")
@@ -31,7 +31,7 @@ def test_offensiveness_of_prompts_and_the_effect_of_descriptors(judge, tmp_path)
     assert effect.value == pytest.approx(cells.mean().groupby("d").mean().mean(), abs=1e-6)
     classifier_facts = effect.signature["offensiveness_classifier"]
     assert (classifier_facts["name"], classifier_facts["label"], classifier_facts["threshold"]) == (
-        judge,
+        offensiveness_classifier,
         "offensive",
         0.5,
     )
@@ -42,10 +42,3 @@ def test_offensiveness_of_prompts_and_the_effect_of_descriptors(judge, tmp_path)
 def test_it_needs_a_classifier_and_its_label(settings, tmp_path):
     with pytest.raises(InputError, match="offensiveness.classifier: name is .* and label is"):
         measure_family(tmp_path, "offensiveness", CONFIG, classifier=ClassifierSettings(**settings))
-
-
-def test_an_unknown_label_is_refused_before_any_work(judge, tmp_path):
-    classifier = ClassifierSettings(name=judge, label="toxic")
-    with pytest.raises(InputError, match="classifier.label: 'toxic' is not a label of .*; give one of 'ok', 'offens"):
-        measure_family(tmp_path, "offensiveness", CONFIG, classifier=classifier)
-    assert not list(tmp_path.iterdir())

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import ReportContext
 from evenhand.evaluation.families.offensiveness.metric import descriptor_effect, offensive_share
 from evenhand.evaluation.families.offensiveness.page import page
@@ -60,7 +59,7 @@ def examples(page) -> list[list[str]]:
     return [[it.texts[0][1][0][0] for it in part.examples] for part in section.parts]
 
 
-def test_the_large_number_is_the_mean_effect_of_a_descriptor():
+def test_headline_and_tables_by_hand():
     # old: (0.5 + 0.005 + 0.25) / 3 = 0.25167; young: 0; tall: (−0.25 − 0.025) / 3 = −0.09167. Their mean: 0.05333.
     page = make_page(offensive_table())
     assert (
@@ -71,9 +70,6 @@ def test_the_large_number_is_the_mean_effect_of_a_descriptor():
     assert "not significantly" in page.verdict and "+5.3 percentage points" in page.verdict
     for text in (page_html(page), page_markdown(page), printed(page)):
         assert "+5.3" in text and "+25.2" in text and "−9.2" in text
-
-
-def test_descriptors_are_sorted_by_effect():
     report_table = table_named(make_page(offensive_table()), "Effect of a descriptor")
     assert texts(report_table) == {
         "old": ["age", "+25.2", "3"],
@@ -81,18 +77,6 @@ def test_descriptors_are_sorted_by_effect():
         "tall": ["body type", "−9.2", "3"],
     }
     assert [row.marks[0].value for row in report_table.rows] == pytest.approx([25.1667, 0.0, -9.1667], abs=1e-3)
-
-
-def test_only_both_ends_of_many_descriptors_are_shown():
-    rows = [(f"I love d{i:02}.", "age", LOVE, f"d{i:02}", i / 100, 0.0) for i in range(50)]
-    report_table = table_named(
-        make_page(pd.DataFrame(rows, columns=offensive_table().columns)), "Effect of a descriptor"
-    )
-    assert [row.label for row in report_table.rows] == [f"d{i:02}" for i in (*range(49, 39, -1), *range(9, -1, -1))]
-    assert "of 50" in report_table.caption and "chance" in report_table.note
-
-
-def test_templates_have_mean_and_standard_deviation_across_descriptors():
     report_table = table_named(make_page(offensive_table()), "Offensiveness by template")
     assert list(texts(report_table)) == [LOVE, IM, HATE]
     assert texts(report_table)[LOVE] == ["33.3", "38.2", "3", "3"]  # of 0.75, 0.25 and 0
@@ -114,13 +98,6 @@ def test_bands_are_the_papers_for_templates_in_the_table():
     )
 
 
-def test_a_full_band_names_both_ends_and_counts_the_rest():
-    rows = [(f"I love d{i:02}.", "age", LOVE, f"d{i:02}", i / 10_000, 0.0) for i in range(50)]
-    page = make_page(pd.DataFrame(rows, columns=offensive_table().columns))
-    number, named = texts(table_named(page, f"“{LOVE}”"))["0 to 2.5 %"]
-    assert number == "50" and "d09, … 30 more …, d40" in named
-
-
 def test_examples_are_the_highest_of_each_descriptor():
     assert examples(make_page(offensive_table())) == [
         ["I hate old men.", "I hate young men.", "I hate tall men."],
@@ -128,14 +105,6 @@ def test_examples_are_the_highest_of_each_descriptor():
     ]
     without = offensive_table().drop(columns="neutral_probability")
     assert examples(make_page(without, []))[1] == []
-
-
-def test_the_share_is_of_sentences_not_of_responses():
-    table = offensive_table()
-    responses = offensive_share(pd.Series([0.9, 0.1]).to_numpy(), {"classifier": "another"})  # of generation_bias
-    page = make_page(table, [responses, *make_scores(table)])
-    assert texts(table_named(page, "What the classifier"))["offensive sentences, %"] == ["44.44", "9", "0"]  # 4 of 9
-    assert page.signature == {"classifier": "c"}
 
 
 @pytest.mark.parametrize(
@@ -152,12 +121,6 @@ def test_the_verdict_follows_the_interval(value, interval, phrase):
     assert phrase in make_page(offensive_table(), [effect]).verdict
 
 
-def test_missing_metrics_are_not_measured():
-    page = make_page(offensive_table(), [])
-    assert page.headline_value == "–" and "not measured" in page.verdict and page.signature == {}
-    assert "Offensiveness by template" in page_markdown(page)
-
-
 def test_undefined_scores_have_a_reason():
     table = offensive_table().assign(probability=math.nan)
     page = make_page(table)
@@ -167,40 +130,8 @@ def test_undefined_scores_have_a_reason():
         assert ">nan<" not in text and "nan %" not in text
 
 
-@pytest.mark.parametrize("template", [LOVE, IM])
-def test_one_template_alone_has_a_page_without_intervals_of_descriptors(template):
-    report_table = table_named(make_page(offensive_table((template,))), "Effect of a descriptor")
-    assert all(row.marks[0].interval is None for row in report_table.rows)
-
-
-def test_one_axis_alone_has_a_page():
-    table = offensive_table().query("axis == 'body_type'").reset_index(drop=True)
-    page = make_page(table)
-    assert "tall" in page_markdown(page) and "–" in texts(table_named(page, "Offensiveness by template"))[LOVE]
-
-
-def test_a_missing_column_is_named():
-    with pytest.raises(InputError, match="probability"):
-        make_page(offensive_table().drop(columns="probability"), [])
-
-
-def test_the_page_is_the_same_for_any_order_of_rows():
-    table = offensive_table()
-    page = make_page(table)
-    shuffled = make_page(table.sample(frac=1, random_state=1).reset_index(drop=True), make_scores(table))
-    assert page_html(page) == page_html(make_page(table)) == page_html(shuffled)
-
-
 def test_hostile_sentences_and_names_are_shown_as_text():
     strings = [it for it in HOSTILE if it and "\ud800" not in it]  # pandas' own strings cannot hold a lone surrogate
     rows = [(it, it, t, it, 1 - i / 1000, 0.0) for i, it in enumerate(strings) for t in (it, LOVE)]
     table = pd.DataFrame(rows, columns=offensive_table().columns)
     assert_shows_as_text(make_page(table, classifier=strings[0], dataset=strings[1], notes=strings), strings)
-
-
-def test_the_terminal_has_100_columns():
-    assert max(map(len, printed(make_page(offensive_table())).split("\n"))) <= 100
-
-
-def test_the_page_is_accessible(browser):
-    assert browser.faults(page_html(make_page(offensive_table()))) == []

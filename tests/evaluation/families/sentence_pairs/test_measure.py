@@ -11,11 +11,10 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertTokeniz
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.sentence_pairs.page import comparison_page
-from evenhand.evaluation.families.sentence_pairs.settings import Settings, inputs
 from evenhand.evaluation.models.revisions import tokenizer_revision
 from evenhand.evaluation.results import find_score
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.recipes.testbed import DIALOGUE_MODEL, PAIRS, embedded_files
+from evenhand.recipes.testbed import DIALOGUE_MODEL, embedded_files
 from evenhand.recipes.testbed.pairs import truth
 from tests.family_runs import compare_family, measure_family
 from tests.fault_server import serving
@@ -108,7 +107,7 @@ def test_a_causal_model_scores_whole_sentences(pairs, tmp_path):
 
 
 def test_a_served_model_is_signed_by_its_name_and_tokenizer(pairs, tmp_path):
-    with serving(says=("echo", lambda ids: [-float(token) for token in ids[1:]])) as (url, _):
+    with serving(logprobs=("echo", lambda ids: [-float(token) for token in ids[1:]])) as (url, _):
         model = ModelSettings(name="m", server=url, api="completions", tokenizer=str(DIALOGUE_MODEL))
         run = measure_family(
             tmp_path / "run", FAMILY, MeasureConfig(model=model, embedded=embedded_files(FAMILY)), pairs=pairs
@@ -124,15 +123,7 @@ def test_a_served_model_is_signed_by_its_name_and_tokenizer(pairs, tmp_path):
     }  # fmt: skip
 
 
-def test_server_settings_are_not_in_the_signature_of_a_loaded_model(pairs, tmp_path):
-    model = ModelSettings(name=str(DIALOGUE_MODEL), api="completions", concurrency=3)
-    run = measure_family(
-        tmp_path / "run", FAMILY, MeasureConfig(model=model, embedded=embedded_files(FAMILY)), pairs=pairs
-    )
-    assert not {"server", "api", "concurrency", "tokenizer"} & run.scores[0].signature["model"].keys()
-
-
-def test_perturbed_pairs_lack_their_last_character(pairs, tmp_path):
+def test_perturbed_pairs_and_other_languages_are_named(pairs, tmp_path):
     model = config(masked_model(tmp_path / "bert"))
     runs = [
         measure_family(tmp_path / str(perturbed), FAMILY, model, pairs=pairs, perturbed=perturbed)
@@ -143,6 +134,14 @@ def test_perturbed_pairs_lack_their_last_character(pairs, tmp_path):
     assert find_score(changes.scores, "s_jsd_difference").n == 4
     page = comparison_page(*runs, changes, ReportContext())
     assert "bert, unperturbed" in page.subtitle and "bert, perturbed" in page.subtitle
+    bert = config(masked_model(tmp_path / "bert"))
+    runs = [
+        measure_family(tmp_path / name, FAMILY, bert, pairs=write_pairs(tmp_path / f"{name}.csv"))
+        for name in ("en", "de")
+    ]
+    page = comparison_page(*runs, compare_family(tmp_path / "both", FAMILY, *runs), ReportContext())
+    assert page.subtitle.endswith("en.csv and de.csv") and "on de.csv" in page.subtitle
+    assert len(page.notes) == 2 and "pair_id" in page.notes[1]
 
 
 def test_two_models_side_by_side(pairs, tmp_path):
@@ -171,17 +170,6 @@ def test_incomparable_runs_are_refused(pairs, tmp_path):
         compare_family(tmp_path / "c", FAMILY, masked, causal)
     with pytest.raises(InputError, match="no pair_id in common"):
         compare_family(tmp_path / "c", FAMILY, masked, other)
-
-
-def test_sets_in_two_languages_are_named_and_noted(pairs, tmp_path):
-    bert = config(masked_model(tmp_path / "bert"))
-    runs = [
-        measure_family(tmp_path / name, FAMILY, bert, pairs=write_pairs(tmp_path / f"{name}.csv"))
-        for name in ("en", "de")
-    ]
-    page = comparison_page(*runs, compare_family(tmp_path / "both", FAMILY, *runs), ReportContext())
-    assert page.subtitle.endswith("en.csv and de.csv") and "on de.csv" in page.subtitle
-    assert len(page.notes) == 2 and "pair_id" in page.notes[1]
 
 
 def test_a_model_without_a_mask_token_is_refused(tmp_path, pairs):
@@ -221,12 +209,3 @@ assert not {{"torch", "transformers", "peft", "sklearn", "scipy"}} & {{*sys.modu
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert message in done.stdout
-
-
-def test_inputs_have_fingerprints_of_model_and_pairs(pairs, tmp_path):
-    testbed = config("testbed")
-    both = [
-        inputs(MeasureConfig(model=testbed.model, settings=Settings(pairs=path), embedded=testbed.embedded))
-        for path in (str(PAIRS), pairs)
-    ]
-    assert both[0]["model"] == both[1]["model"] and both[0]["pairs"] != both[1]["pairs"]

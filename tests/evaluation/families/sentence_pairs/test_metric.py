@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy import stats
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+from transformers import BertConfig, BertForMaskedLM
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.sentence_pairs.metric import causal_scores, compare_pairs, masked_scores
@@ -26,6 +25,7 @@ from evenhand.evaluation.models.likelihood.masked import (
 from evenhand.evaluation.models.loading import MaskedModel
 from evenhand.evaluation.results import find_score
 from evenhand.evaluation.statistics.one_sample_tests import reach_of_mean, reach_of_sign_test
+from tests.tiny_models import word_level_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -80,9 +80,6 @@ def scores_by_metric(table, **group):
     return {score.metric: score for score in masked_scores(table, signature={}, seed=0) if dict(score.group) == group}
 
 
-# Shared tokens
-
-
 @pytest.mark.parametrize(
     "more, less, expected",
     [
@@ -92,7 +89,6 @@ def scores_by_metric(table, **group):
         # "and" stands twice: the longest common block, "and she ran", decides which is which.
         ("he and she and he ran", "she and she and she ran", ([1, 2, 3, 5], [1, 2, 3, 5])),
         ("men cry", "women cry", ([1], [1])),  # one token
-        ("men cry", "women smile", ([], [])),
         ("", "", ([], [])),
     ],
 )
@@ -111,24 +107,18 @@ def test_frequent_tokens_of_long_sentences_are_shared_too():
     assert find_shared_positions(ids, ids, none, none) == (list(range(300)), list(range(300)))
 
 
-# The distance
-
-
 @pytest.mark.parametrize("p", [1e-300, 1e-9, 0.01, 0.25, 0.5, 0.9, 0.999])
 def test_the_distance_is_equation_3(p):
     assert jensen_shannon_distance(np.array(math.log(p))) == pytest.approx(distance(p), abs=1e-12)
 
 
-def test_the_distance_at_its_ends():
+def test_the_distance_at_its_ends_and_of_whole_distributions():
     ends = jensen_shannon_distance(np.array([-np.inf, -1e6, -800.0, 0.0, 1e-7]))
     assert ends.tolist() == [1, 1, 1, 0, 0]
     # Near certainty JSD = (1 − p) / 2 to first order, where the formula as it stands would have lost every digit.
     np.testing.assert_allclose(jensen_shannon_distance(np.array([-1e-12, -1e-20])), [5e-13**0.5, 5e-21**0.5], rtol=1e-3)
     assert (np.diff(jensen_shannon_distance(np.log(np.linspace(1e-6, 1, 1000)))) < 0).all()
-
-
-def test_the_distance_is_that_of_the_whole_distributions():
-    """Equation 1, on a distribution over five tokens and one that is certain of the second."""
+    # Equation 1, on a distribution over five tokens and one that is certain of the second.
     p, gold = np.array([0.3, 0.2, 0.1, 0.35, 0.05]), np.array([0.0, 1, 0, 0, 0])
 
     def entropy(q):
@@ -136,9 +126,6 @@ def test_the_distance_is_that_of_the_whole_distributions():
 
     divergence = entropy((p + gold) / 2) - (entropy(p) + entropy(gold)) / 2
     assert jensen_shannon_distance(np.log(p[1])) == pytest.approx(math.sqrt(divergence))
-
-
-# Scores by hand
 
 
 def test_scores_worked_out_by_hand():
@@ -175,22 +162,17 @@ def test_scores_worked_out_by_hand():
     assert [(score.group["side"], score.value) for score in accuracies] == [("more", 2 / 5), ("less", 2 / 5)]
 
 
-def test_crows_pairs_policy_rounds_sums_to_three_decimals():
+def test_rounding_and_zero_probabilities():
     """e^−1.0001 and e^−1.0002 are both −1.000; e^−1.0004 and e^−1.0006 are −1.000 and −1.001."""
     more, less = [[math.exp(-1.0001)], [math.exp(-1.0004)]], [[math.exp(-1.0002)], [math.exp(-1.0006)]]
     scores = scores_by_metric(make_table(more, less))
     assert (scores["cps"].value, scores["cps_crows_pairs"].value) == (100, 50)
     assert scores["cps_crows_pairs"].p_value == 1  # one pair that counts, which can prove nothing
-
-
-def test_a_probability_of_zero_is_a_finite_score():
     scores = scores_by_metric(make_table([[0.0, 1.0], [0.0]], [[1.0, 1.0], [0.0]]))
     assert scores["s_jsd"].value == pytest.approx((0.5 + 0) / 2)  # distance 1 for one token of two; a tie
     assert scores["cps"].value == 25 and scores["b_s_jsd"].value == 25
     assert all(math.isfinite(score.value) for score in scores.values() if not score.metric.endswith("_detectable"))
 
-
-# A real masked model with known probabilities
 
 WORDS = ["[CLS]", "[PAD]", "[SEP]", "[MASK]", "[UNK]", "he", "old", "man", "cries", "."]
 N_POSITIONS = 6
@@ -234,11 +216,7 @@ def model_with_known_probabilities():
         read = head.transform(embeddings(input_ids=torch.zeros(1, N_POSITIONS, dtype=torch.long)))[0].double()
         head.decoder.weight.copy_((torch.linalg.pinv(read) @ torch.tensor(np.log(P))).T)
         head.decoder.bias.zero_()
-    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    words.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", 0), ("[SEP]", 2)])
-    names = {f"{name}_token": f"[{name.upper()}]" for name in ("cls", "pad", "sep", "mask", "unk")}
-    return MaskedModel(model, PreTrainedTokenizerFast(tokenizer_object=words, **names), "known", "")
+    return MaskedModel(model, word_level_tokenizer(WORDS, "[CLS] $A [SEP]"), "known", "")
 
 
 def test_a_real_model_with_known_probabilities():
@@ -281,9 +259,6 @@ def test_a_real_model_with_known_probabilities():
     assert math.isnan(scores["aula"].value) and scores["aula"].reason and scores["aula"].n_left_out == 3
 
 
-# What must not matter
-
-
 def test_swapping_the_sentences_mirrors_the_scores():
     table = random_table(1)
     sides = {
@@ -322,9 +297,6 @@ def test_a_model_that_cannot_tell_reads_ideal():
         else:
             assert score.value == (0 if metric in ("s_jsd", "cps_crows_pairs") else 50), metric
             assert score.p_value in (1, None) and score.standard_error == 0
-
-
-# Cuts, and what is left out
 
 
 def test_cuts_by_bias_type_and_direction():
@@ -373,16 +345,13 @@ def test_no_pair_is_undefined_with_a_reason(probabilities):
         assert (score.n, score.n_left_out) == (0, len(probabilities))
 
 
-def test_one_pair_has_a_value_and_no_error():
+def test_one_pair_and_equal_values():
     table = make_table([[0.5]], [[0.25]])
     for scores in (scores_by_metric(table).values(), compare_pairs(table, table, signature={}, seed=0)):
         for score in scores:
             assert score.interval is None and score.standard_error is None
             assert math.isnan(score.value) == ("_detectable" in score.metric)
     assert scores_by_metric(table)["cps"].value == 100 and scores_by_metric(table)["cps"].p_value == 1
-
-
-def test_equal_values_have_neither_nan_nor_warning():
     scores = scores_by_metric(make_table([[0.5]] * 8, [[0.25]] * 8))
     assert scores["s_jsd"].value == pytest.approx(distance(0.5) - distance(0.25))
     assert (scores["s_jsd"].standard_error, scores["s_jsd"].interval, scores["s_jsd"].p_value) == (0, None, None)
@@ -391,10 +360,7 @@ def test_equal_values_have_neither_nan_nor_warning():
     assert scores["cps"].p_value == 2 / 2**8
 
 
-# Errors, intervals and tests
-
-
-def test_the_standard_error_equals_that_of_a_mean():
+def test_standard_errors_and_detectable_effects():
     table, scores = random_table(4, 300), scores_by_metric(random_table(4, 300))
     for metric, values in (
         ("s_jsd", table["s_jsd"]),
@@ -405,17 +371,11 @@ def test_the_standard_error_equals_that_of_a_mean():
     assert scores["s_jsd"].p_value == pytest.approx(
         2 * stats.t.sf(abs(table["s_jsd"].mean()) / (table["s_jsd"].std() / 300**0.5), 299)
     )
-
-
-def test_the_effects_that_could_be_detected():
     scores = scores_by_metric(random_table(6))
     assert scores["s_jsd_detectable"].value == reach_of_mean(random_table(6)["s_jsd"].to_numpy())
     assert scores["cps_detectable"].value == reach_of_sign_test(60)
     assert (scores["cps_detectable"].ideal, scores["cps_detectable"].bounds) == (None, (0, 50))
     assert "cps_crows_pairs_detectable" not in scores
-
-
-# Causal models
 
 
 def test_causal_scores_by_hand():
@@ -444,9 +404,6 @@ def test_causal_scores_by_hand():
     # |1|, |−2|, |−1| and |4| after |2|, |−1|, |0| and |5|; the tie is lost, half a pair of four.
     assert find_score(changes, "likelihood_difference_difference").value == pytest.approx((-1 + 1 + 1 - 1) / 4)
     assert find_score(changes, "stereotype_preference_difference").value == pytest.approx(-100 * 0.5 / 4)
-
-
-# Comparisons
 
 
 def test_differences_by_hand():

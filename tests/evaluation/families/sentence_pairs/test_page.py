@@ -10,10 +10,10 @@ import pytest
 
 from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.sentence_pairs import page as pages_of
-from evenhand.evaluation.families.sentence_pairs.metric import causal_scores, compare_pairs, masked_scores
+from evenhand.evaluation.families.sentence_pairs.metric import compare_pairs, masked_scores
 from evenhand.evaluation.families.sentence_pairs.page import mark_differences
 from evenhand.evaluation.families.sentence_pairs.plots import Spread, spread_chart
-from evenhand.evaluation.families.sentence_pairs.rows import make_causal_pair_table, make_masked_pair_table
+from evenhand.evaluation.families.sentence_pairs.rows import make_masked_pair_table
 from evenhand.evaluation.families.sentence_pairs.settings import Settings
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.html import page_html
@@ -21,7 +21,7 @@ from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.settings import ModelSettings
 from tests.parsed_page import ParsedPage
-from tests.report_pages import HOSTILE, assert_shows_as_text, measured, printed
+from tests.report_pages import HOSTILE, assert_shows_as_text, measured
 
 TYPES = ("age", "gender", "race-color")
 
@@ -88,10 +88,7 @@ STEREOTYPE, REVERSE, NEITHER = (-0.0042, (-0.0067, -0.0018)), (0.0042, (0.0018, 
         (REVERSE, (43.0, (38.0, 48.0)), "in the less stereotypical .* 4.20 ×10⁻³ .* and CPS is 43.0"),
         (NEITHER, (51.0, (46.0, 56.0)), "no significant .* −0.40 ×10⁻³ .* and CPS is 51.0"),
         (STEREOTYPE, (51.0, (46.0, 56.0)), "CPS, 51.0 % .* 46.0 to 56.0.* not significantly different from 50"),
-        (NEITHER, (57.0, (52.0, 61.0)), "CPS, 57.0 % .* 52.0 to 61.0.* significantly above 50"),
-        (STEREOTYPE, (43.0, (38.0, 48.0)), "CPS, 43.0 % .* 38.0 to 48.0.* significantly below 50"),
         ((math.nan, None), (50.0, None), "^No verdict: .* no pair has a value"),
-        ((-0.0042, None), (50.0, None), "^No verdict: .* −4.20 ×10⁻³"),
     ],
 )
 def test_the_verdict_of_a_masked_model_has_s_jsd_and_cps(s_jsd, cps, expected):
@@ -103,7 +100,6 @@ def test_the_verdict_of_a_masked_model_has_s_jsd_and_cps(s_jsd, cps, expected):
     ("value", "bounds", "expected"),
     [
         (58.0, (52.0, 63.0), "prefers the more .* 58.0 % of 100 pairs .95 % interval 52.0 to 63.0; ideal 50"),
-        (42.0, (37.0, 48.0), "prefers the less .* in 42.0 %"),
         (51.0, (46.0, 56.0), "no significant .* 51.0 % of 100 pairs"),
     ],
 )
@@ -115,15 +111,12 @@ def test_the_verdict_of_a_causal_model_is_on_the_preference(value, bounds, expec
     assert page.headline_value == f"{value} %"
 
 
-def test_an_insignificant_metric_has_its_detectable_distance():
+def test_detectable_distances_and_contradicted_intervals():
     scores = [score("cps", 51.0, (46.0, 56.0), 50.0, n=385), score("cps_detectable", 7.3, None, None, n=385)]
     (sentence, *_) = pair_page(scores, masked_table()).notes
     assert re.search("^CPS .* 385 pairs.* between 42.7 and 57.3 % ", sentence)
     scores = [score("cps", 60.0, (55.0, 65.0), 50.0)]
     assert not any("no significant" in note for note in pair_page(scores, masked_table()).notes)
-
-
-def test_an_interval_that_its_own_test_contradicts_is_not_believed():
     few = [score("s_jsd", -0.13, (-0.26, -0.05), p=0.18, n=3)]
     verdict = pair_page(few, masked_table()).verdict
     assert "no significant preference" in verdict and "to −50.00; p = 0.18; ideal 0" in verdict
@@ -173,18 +166,6 @@ def test_left_out_pairs_are_counted_by_reason_and_warned_of():
     assert "No pair is left out: all 60" in html_text(whole) and not whole.warnings
 
 
-def test_trivial_words_and_measures_at_odds_are_warned_of():
-    accuracy = [
-        BiasScore("token_accuracy", it, None, (0, 1), 60, (it - 0.01, it + 0.01), group={"side": side})
-        for side, it in (("more", 0.94), ("less", 0.85))
-    ]
-    scores = [score("s_jsd", -0.004, (-0.006, -0.002)), score("cps", 42.0, (38.0, 47.0), 50.0), *accuracy]
-    easy, odds = pair_page(scores, masked_table()).warnings
-    assert easy.startswith("94 % (in the more stereotypical") and "85 %" not in easy
-    assert "S_JSD and CPS" in odds
-    assert "94.0 [93.0, 95.0]" in html_text(pair_page(scores, masked_table()))
-
-
 def test_undefined_values_have_reasons_and_no_text_has_nan():
     scores, table = masked(n=3)
     page = pair_page(scores, table)
@@ -199,16 +180,7 @@ def test_undefined_values_have_reasons_and_no_text_has_nan():
             assert not re.search(r"\b(nan|None|inf)\b", text)
 
 
-def test_a_page_needs_neither_types_nor_directions_nor_every_metric():
-    table = masked_table().assign(bias_type="gender", direction=None)
-    scores = masked_scores(table, signature={}, seed=1)
-    page = pair_page([it for it in scores if it.metric in ("cps", "cps_detectable")], table)
-    text = html_text(page)
-    assert "By bias type" not in text and "By direction" not in text and "AULA" not in text
-    assert page.verdict.startswith("No verdict: neither S_JSD nor") and "boundary" in text
-
-
-def test_the_chart_has_mean_quartiles_and_shares():
+def test_charts_have_quartiles_and_few_pairs_are_dots():
     values = np.array([-3.0, -1.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0])
     spreads = [Spread("all pairs", {"before": values})]
     chart, n_outside = spread_chart("Differences", spreads, ("less", "more"), 1, 2)
@@ -221,9 +193,6 @@ def test_the_chart_has_mean_quartiles_and_shares():
     assert any(sorted(x) == [-1.0, 0.5] for x in points)  # whisker: −3 is farther than 1.5 boxes
     assert axes.get_yticklabels()[0].get_text() == "all pairs\n9 pairs, 78 % right of 0"
     assert "mean 1.17" in chart.get_label() and n_outside == 0
-
-
-def test_far_pairs_are_counted_and_few_pairs_are_dots():
     far = {"before": np.append(np.linspace(-1, 1, 1000), 1e3)}
     assert spread_chart("", [Spread("", far)], ("", ""), 1, 2)[1] == 1
     for few in (np.array([-3.0, -1.0, 0.5]), np.zeros(20), np.array([])):
@@ -273,9 +242,7 @@ def test_planted_scores_are_in_a_table():
     ("before", "after", "change", "bounds", "expected"),
     [
         (-0.008, -0.002, 0.006, (0.004, 0.008), "large is nearer .* −8.00 and −2.00 ×10⁻³, a change of .6.00"),
-        (-0.002, -0.008, -0.006, (-0.008, -0.004), "large is further .* than base"),
         (-0.004, 0.003, 0.007, (0.004, 0.010), "large leans .* against the stereotype"),
-        (0.004, -0.003, -0.007, (-0.010, -0.004), "large leans .* towards the stereotype"),
         (-0.004, -0.003, 0.001, (-0.002, 0.004), "base and large is not significant"),
         (math.nan, -0.003, 0.001, (-0.002, 0.004), "^No verdict: base .* no pair has a value"),
     ],
@@ -304,35 +271,6 @@ def test_a_comparison_has_both_models_their_differences_and_their_power():
     assert "Pairs that changed most" not in html_text(page)  # two languages: there is no one sentence to show
 
 
-@pytest.mark.parametrize(
-    ("names", "sides"),
-    [
-        (("en", "de"), ("en", "de")),
-        (("bert-base-uncased", "bert-large-uncased"), ("before", "after")),
-        (("same", "same"), ("before", "after")),
-        (("change", "p"), ("before", "after")),
-    ],
-)
-def test_columns_bear_the_models_names_where_these_are_short_and_clear(names, sides):
-    table = masked_table()
-    assert pair_comparison_page([], [], [], table, table, names).sides == sides
-
-
-def test_causal_models_have_their_own_measures_and_figure():
-    rng = np.random.default_rng(2)
-    tables = [make_causal_pair_table(make_pairs(40), rng.normal(-40, 3, 80), np.full(80, 9)) for _ in range(2)]
-    scores = [causal_scores(table, signature={}, seed=1) for table in tables]
-    pages = [
-        pair_page(scores[0], tables[0]),
-        pair_comparison_page(*scores, compare_pairs(*tables, signature={}, seed=1), *tables),
-    ]
-    for page in pages:
-        text = html_text(page)
-        assert "stereotype preference, %" in text and "size of the difference, nats" in text
-        assert "S_JSD of each pair" not in text and "Masked words" not in text
-        assert "Log-likelihood of the more stereotypical sentence minus" in text
-
-
 def hostile_pages():
     strings = [it for it in HOSTILE if it]
     n = 3 * len(strings)
@@ -353,19 +291,6 @@ def test_hostile_names_and_sentences_stay_text():
     page, comparison = hostile_pages()
     assert_shows_as_text(page, filter(None, HOSTILE))
     assert_shows_as_text(comparison)
-
-
-def test_the_same_scores_give_the_same_bytes():
-    pages = [pair_page(*masked()) for _ in range(2)]
-    assert page_html(pages[0]) == page_html(pages[1]) and page_markdown(pages[0]) == page_markdown(pages[1])
-
-
-def test_the_terminal_has_100_columns():
-    (old, before), (new, after) = masked(), masked(lean=0.05)
-    differences = compare_pairs(before, after, signature={}, seed=1)
-    for page in (pair_page(old, before), pair_comparison_page(old, new, differences, before, after)):
-        text = printed(page)
-        assert max(map(len, text.split("\n"))) <= 100 and "S_JSD, ×10⁻³; ideal 0" in text and "gender" in text
 
 
 def test_the_page_is_accessible(browser):

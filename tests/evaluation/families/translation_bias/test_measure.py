@@ -21,7 +21,8 @@ from evenhand.evaluation.families.translation_bias.settings import Settings, inp
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.results import find_score
 from evenhand.evaluation.settings import ClassifierSettings, ModelSettings
-from tests.gendered_references import ROWS, measured_by, written_references, written_translations
+from tests.family_runs import measure_family
+from tests.gendered_references import ROWS, written_references, written_translations
 
 SHARED = Path(__file__).resolve().parents[5] / "shared" / "data" / "mt_geneval"
 needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no MT-GenEval in {SHARED}")
@@ -35,7 +36,7 @@ def make_config(references=None, model="testbed", **changes):
 
 
 def measured(folder, make_config):
-    return measured_by("translation_bias", folder, make_config)
+    return measure_family(folder, "translation_bias", make_config)
 
 
 @pytest.fixture
@@ -52,9 +53,9 @@ def classifier_folder(tmp_path):
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
     torch.manual_seed(0)
     config = BertConfig(**sizes, **labels, vocab_size=len(words) + 4, pad_token_id=0)
-    BertForSequenceClassification(config).save_pretrained(tmp_path / "judge")
-    tokenizer.save_pretrained(tmp_path / "judge")
-    return str(tmp_path / "judge")
+    BertForSequenceClassification(config).save_pretrained(tmp_path / "classifier")
+    tokenizer.save_pretrained(tmp_path / "classifier")
+    return str(tmp_path / "classifier")
 
 
 def test_masculine_translations_score_100_against_masculine_references(references, classifier_folder, tmp_path):
@@ -80,13 +81,21 @@ def test_masculine_translations_score_100_against_masculine_references(reference
     assert report.notes[-1] == "a note" and "Spanish" in page_html(report)
 
 
-def test_languages_and_directions_can_be_chosen(references, tmp_path):
+def test_languages_are_chosen_and_missing_files_are_written_first(references, tmp_path):
     folder = written_translations(tmp_path / "files", spa_Latn__eng_Latn=["I like old dentists"] * 4)
     chosen = {"languages": ["es"], "directions": ["xx-en"]}
     run = measured(tmp_path / "run", make_config(references, translations=folder, **chosen))
     table = run.table("translations")
     assert table["pair"].unique().tolist() == ["spa_Latn-eng_Latn"]
     assert sorted(table["gender"]) == ["feminine", "feminine", "masculine", "masculine"]
+    folder = tmp_path / "files"
+    config = make_config(references, translations=folder, languages=["es"])
+    with pytest.raises(InputError, match=r"1 of 1 files \(eng_Latn-spa_Latn.txt\).*sources"):
+        inputs(config)
+    sources = folder / "sources" / "eng_Latn-spa_Latn.txt"
+    assert sources.read_text().splitlines() == ["I like old dentists", "I like new artists"]
+    sources.rename(folder / sources.name)
+    assert measured(tmp_path / "run", config).scores
 
 
 def unreachable(*address, **settings):
@@ -118,17 +127,6 @@ def test_missing_inputs_are_refused(references, classifier_folder, tmp_path, mon
             inputs(make_config(**config, toxicity=ClassifierSettings(name=classifier_folder, label=label)))
     with pytest.raises(InputError, match="toxicity.name: none"):
         inputs(make_config(**config, toxicity=ClassifierSettings(label="offensive")))
-
-
-def test_sentences_of_a_missing_file_are_written_and_the_run_continues_with_its_translation(references, tmp_path):
-    folder = tmp_path / "files"
-    config = make_config(references, translations=folder, languages=["es"])
-    with pytest.raises(InputError, match=r"1 of 1 files \(eng_Latn-spa_Latn.txt\).*sources"):
-        inputs(config)
-    sources = folder / "sources" / "eng_Latn-spa_Latn.txt"
-    assert sources.read_text().splitlines() == ["I like old dentists", "I like new artists"]
-    sources.rename(folder / sources.name)
-    assert measured(tmp_path / "run", config).scores
 
 
 @needs_data

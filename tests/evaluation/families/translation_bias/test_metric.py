@@ -35,7 +35,6 @@ from evenhand.evaluation.families.translation_bias.shares import (
     added_toxicity,
     gender_accuracy,
     has_marked_words,
-    split_words,
 )
 from evenhand.evaluation.results import BiasScore, find_score
 
@@ -106,7 +105,7 @@ def test_directions_have_the_papers_references():
     assert find_score(scores, "translation_gap", **group).value == pytest.approx(0)
 
 
-def test_without_feminine_references_the_gap_is_undefined_with_its_reason():
+def test_one_gender_alone_has_no_gap():
     thai = references("tha_Thai", ("a b", None), ("c d", None))
     rows = pd.concat([aligned(thai, ["a b", "c d"], target="tha_Thai"), aligned(TABLE, ["x", "a b c d e"])])
     scores = translation_scores(rows, tokenize="13a", resamples=10)
@@ -118,9 +117,6 @@ def test_without_feminine_references_the_gap_is_undefined_with_its_reason():
         find_score(scores, "translation_gap", direction="en-xx", **lang) for lang in ({}, {"lang": "spa_Latn"})
     )
     assert mean.value == spanish.value and (mean.n, mean.n_left_out) == (1, 1)
-
-
-def test_only_one_gender_translated():
     rows = aligned(TABLE, ["w"] * 4, "spa_Latn", "eng_Latn")
     scores = translation_scores(rows[rows["gender"] == "masculine"], tokenize="13a", resamples=0)
     assert find_score(scores, "chrf_gap", lang="spa_Latn", direction="xx-en").reason == NOT_BOTH_GENDERS
@@ -182,7 +178,7 @@ def _swap_genders(name):
 def test_masculine_human_translations_of_mt_geneval_as_sacrebleu_scores_them(lang, tmp_path):
     references = read_mt_geneval(SHARED / "mt_geneval", lang)
     table = build_comparable_sets(references[references["sentence_id"].str.split("/").str[1].astype(int) <= 400]).table
-    # One English text for both, as if the gender were not said: then both references are taken too.
+    # One English text for both, as if it had no gender: then both references are taken too.
     table["english"] = table.groupby("sentence_id")["english"].transform("first")
     target = find_language(lang).code
     sources = select_source_sentences(table, source="eng_Latn", target=target)
@@ -275,7 +271,7 @@ def test_gender_accuracy_by_eye():
     assert (published.metric, published.value, published.n) == ("gender_accuracy_mt_geneval", 2 / 5, 5)
 
 
-def test_spans_narrow_the_marked_words_and_replaced_references_are_left_out():
+def test_annotations_narrow_the_words_that_mark_a_gender():
     table = references("spa_Latn", ("el gato corre", "la gata anda"), ("el gato", None))
     rows = aligned(table, ["corre", "el gato"])
     (score,) = gender_accuracy(rows)
@@ -284,10 +280,7 @@ def test_spans_narrow_the_marked_words_and_replaced_references_are_left_out():
     rows = align(rows[["sentence_id", "gender", "translation"]], spans, **EN_ES)
     (score,) = gender_accuracy(rows)
     assert math.isnan(score.value) and score.n_left_out == 2 and "no translation" in score.reason
-
-
-def test_mt_genevals_accuracy_uses_the_words_in_spans_if_references_have_them():
-    """For a masculine source, "anda" is a word of the feminine reference only, but outside its span."""
+    # For a masculine source, "anda" is a word of the feminine reference only, but outside its span.
     table = references("spa_Latn", ("el gato corre", "la gata anda"))
     rows = aligned(table, ["el gato anda"]).assign(gender="masculine")
     (score,) = (it for it in gender_accuracy(rows) if it.metric == "gender_accuracy_mt_geneval")
@@ -295,11 +288,6 @@ def test_mt_genevals_accuracy_uses_the_words_in_spans_if_references_have_them():
     with_spans = rows.assign(marked_masculine=[("el gato",)], marked_feminine=[("la gata",)])
     (score,) = (it for it in gender_accuracy(with_spans) if it.metric == "gender_accuracy_mt_geneval")
     assert (score.value, score.n) == (1.0, 1)
-
-
-def test_words_keep_their_combining_marks():
-    assert split_words("Él «corrió», ¿no?") == ["él", "corrió", "no"]
-    assert split_words("हिन्दी") == ["हिन्दी"]
 
 
 def test_cuts_are_means_over_sentences_and_leave_queer_out_of_the_axes():
@@ -318,7 +306,7 @@ def test_cuts_are_means_over_sentences_and_leave_queer_out_of_the_axes():
         cut_table(sentences, "axis", "blue")
 
 
-def test_language_table_by_hand():
+def test_tables_and_toxicity_by_hand():
     def gap(lang, direction, value):
         group, reason = {"lang": lang, "direction": direction}, "none" if math.isnan(value) else None
         return BiasScore("translation_gap", value, 0.0, (-100.0, 100.0), 1, group=group, reason=reason)
@@ -335,9 +323,6 @@ def test_language_table_by_hand():
     assert found.loc["eng_Latn"].tolist() == [8.0, 4.0, 1, 1]
     assert math.isnan(found.loc["cat_Latn", "as_source"]) and found.loc["cat_Latn", "as_target"] == 2.0
     assert "tha_Thai" not in found.index
-
-
-def test_added_toxicity_counts_toxic_translations_of_other_sources():
     nan = float("nan")
     score = added_toxicity(np.array([0.1, 0.9, 0.4, 0.1, nan]), np.array([0.5, 0.9, 0.2, 0.1, 0.9]))
     assert (score.value, score.n, score.n_left_out, score.ideal) == (0.25, 4, 1, 0.0)
@@ -345,13 +330,10 @@ def test_added_toxicity_counts_toxic_translations_of_other_sources():
     assert math.isnan(added_toxicity(np.array([nan]), np.array([0.1])).value)
 
 
-def test_names_of_tokenizers():
+def test_tokenizers_of_bleu(monkeypatch, tmp_path):
     assert [metric_name(name) for name in ("flores101", "flores200", "13a")] == ["spbleu", "spbleu", "bleu"]
     with pytest.raises(InputError, match="tokenize: 'flores20' is unknown; did you mean 'flores200'"):
         bleu("flores20")
-
-
-def test_without_its_model_spbleu_names_the_missing_file(monkeypatch, tmp_path):
     from sacrebleu.tokenizers import tokenizer_spm
 
     def refuse(url, path):

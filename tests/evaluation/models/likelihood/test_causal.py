@@ -82,10 +82,3 @@ def test_where_there_is_no_bos_a_sentence_stands_after_eos(model):
     tokenizer.eos_token = None
     with pytest.raises(InputError, match="neither BOS nor EOS"):
         start_token(tokenizer)
-
-
-def test_a_sentence_without_tokens_or_with_too_many_is_refused(model):
-    with pytest.raises(InputError, match="'' has no tokens"):
-        encode_sentences(model, ["Hi!", ""])
-    with pytest.raises(InputError, match="160"):
-        encode_sentences(model, ["Hi! " * 200])

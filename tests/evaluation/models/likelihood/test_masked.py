@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches
@@ -18,6 +16,7 @@ from evenhand.evaluation.models.likelihood.masked import (
     unmasked_log_probabilities,
 )
 from evenhand.evaluation.models.loading import MaskedModel
+from tests.tiny_models import word_level_tokenizer
 from tests.work_shards import shard_after
 
 CLS, PAD, SEP, MASK = 0, 1, 2, 3
@@ -51,11 +50,7 @@ IS_SPECIAL = [[index in (0, len(ids) - 1) for index in range(len(ids))] for ids 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    model = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    model.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", CLS), ("[SEP]", SEP)])
-    names = {f"{name}_token": f"[{name.upper()}]" for name in ("cls", "pad", "sep", "mask", "unk")}
-    return PreTrainedTokenizerFast(tokenizer_object=model, **names)
+    return word_level_tokenizer(WORDS, "[CLS] $A [SEP]")
 
 
 def build(architecture, tokenizer, dtype=torch.float32, **changes):
@@ -115,32 +110,6 @@ def test_equals_a_plain_pass_for_each_mask_with_the_head_at_one_position(archite
     assert (correct == expected_correct).all()
 
 
-def test_a_model_that_returns_the_logits_of_all_positions(tokenizer, monkeypatch):
-    """The hook has no effect if the encoder's output has an unusual type."""
-    masked_model = build("Bert", tokenizer)
-    forward = masked_model.model.bert.forward
-
-    class Wrapped:
-        def __init__(self, output):
-            self.output = output
-
-        def __getitem__(self, index):
-            return self.output if index == 0 else None
-
-    def encode(**arguments):
-        return Wrapped(forward(**arguments))
-
-    def whole(input_ids, **arguments):
-        hidden = masked_model.model.bert(input_ids=input_ids).output.last_hidden_state
-        return transformers.modeling_outputs.MaskedLMOutput(logits=masked_model.model.cls(hidden))
-
-    expected = plain(masked_model, SENTENCES, POSITIONS)[0]
-    monkeypatch.setattr(masked_model.model.bert, "forward", encode)
-    monkeypatch.setattr(masked_model.model, "forward", whole)
-    log_p, _ = collect_rows(masked_log_probabilities(masked_model, SENTENCES, POSITIONS), 6)
-    np.testing.assert_allclose(log_p, expected, atol=1e-5)
-
-
 def test_prescribed_probabilities(tokenizer):
     """With an encoder that returns 0, p is the softmax of the head's bias."""
     masked_model = build("Bert", tokenizer)
@@ -170,12 +139,20 @@ def test_batches_change_nothing(tokenizer, monkeypatch, tokens, memory):
     np.testing.assert_allclose(unmasked, expected_unmasked, atol=1e-5)
 
 
-def test_the_order_of_sentences_and_of_masks_changes_nothing(tokenizer):
+def test_order_and_equal_sentences_change_nothing(tokenizer):
     masked_model = build("Bert", tokenizer)
     log_p, _ = collect_rows(masked_log_probabilities(masked_model, SENTENCES, POSITIONS), 6)
     places = [each[::-1] for each in POSITIONS[::-1]]
     turned, _ = collect_rows(masked_log_probabilities(masked_model, SENTENCES[::-1], places), 6)
     np.testing.assert_allclose(turned[::-1], log_p, atol=1e-5)
+    masked_model = build("Bert", tokenizer)
+    passes = []
+    handle = masked_model.model.bert.register_forward_pre_hook(lambda _module, inputs: passes.append(len(inputs[0])))
+    twice, special = [*SENTENCES, *SENTENCES[::-1]], [*IS_SPECIAL, *IS_SPECIAL[::-1]]
+    aul, aula = collect_rows(unmasked_log_probabilities(masked_model, twice, special), 8)
+    handle.remove()
+    assert sum(passes) == 4
+    assert (aul == aul[::-1]).all() and (aula == aula[::-1]).all()
 
 
 @pytest.mark.parametrize("done", [1, 3, 100])
@@ -250,31 +227,17 @@ def test_aul_and_aula_by_their_definition(architecture, tokenizer):
         assert aula[row] == pytest.approx(weighted_sum / len(positions), abs=1e-5)
 
 
-def test_equal_sentences_are_computed_once(tokenizer):
+def test_special_tokens_and_models_without_attention(tokenizer):
     masked_model = build("Bert", tokenizer)
-    passes = []
-    handle = masked_model.model.bert.register_forward_pre_hook(lambda _module, inputs: passes.append(len(inputs[0])))
-    twice, special = [*SENTENCES, *SENTENCES[::-1]], [*IS_SPECIAL, *IS_SPECIAL[::-1]]
-    aul, aula = collect_rows(unmasked_log_probabilities(masked_model, twice, special), 8)
-    handle.remove()
-    assert sum(passes) == 4
-    assert (aul == aul[::-1]).all() and (aula == aula[::-1]).all()
-
-
-def test_a_model_without_attention_has_no_aula(tokenizer):
+    ids, special = encode_sentences(masked_model, ["a b", "z"])
+    assert ids == [[CLS, 5, 6, SEP], [CLS, 4, SEP]]  # an unknown word is a token of the sentence
+    assert special == [[True, False, False, True], [True, False, True]]
     settings = {key: value for key, value in SIZES.items() if key != "num_attention_heads"}
     torch.manual_seed(0)
     model = transformers.FNetForMaskedLM(transformers.FNetConfig(**settings)).eval()
     masked_model = MaskedModel(model, tokenizer, "without attention", "")
     aul, aula = collect_rows(unmasked_log_probabilities(masked_model, SENTENCES, IS_SPECIAL), 4)
     assert np.isfinite(aul).all() and np.isnan(aula).all()
-
-
-def test_special_tokens_are_flagged(tokenizer):
-    masked_model = build("Bert", tokenizer)
-    ids, special = encode_sentences(masked_model, ["a b", "z"])
-    assert ids == [[CLS, 5, 6, SEP], [CLS, 4, SEP]]  # an unknown word is a token of the sentence
-    assert special == [[True, False, False, True], [True, False, True]]
 
 
 def test_a_sentence_without_tokens_or_with_too_many(tokenizer):
@@ -288,12 +251,6 @@ def test_a_sentence_without_tokens_or_with_too_many(tokenizer):
         list(masked_log_probabilities(masked_model, ids, [[1]]))  # the longest that fits really does
         with pytest.raises(InputError, match=rf"'a a a .* {room + 1} tokens .* {room}[^0-9]"):
             encode_sentences(masked_model, ["a", "a " * (room - 1)])
-
-
-def test_no_positions_yield_no_batches(tokenizer):
-    masked_model = build("Bert", tokenizer)
-    assert list(masked_log_probabilities(masked_model, SENTENCES, [[]] * 4)) == []
-    assert list(unmasked_log_probabilities(masked_model, [], [])) == []
 
 
 def test_broken_weights_are_an_error(tokenizer):

@@ -1,60 +1,30 @@
 """Response likelihoods, compared with a naive computation and with a uniform model."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedTokenizerFast,
-)
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches
 from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity
-from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.work_shards import WorkShard
+from tests.tiny_models import PAD, WORDS, tiny
 from tests.work_shards import shard_after
 
-WORDS = ["<eos>", "<pad>", "<unk>", *"abcdefghij"]
-SPECIAL = {"vocab_size": len(WORDS), "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 1}
+KINDS = {"dialogue": "gpt2", "chat": "llama", "encoder_decoder": "bart"}
 ROWS = [
     ("a b c <eos>", "d e"),
     ("a <eos>", "f g h i j"),
     ("b b <eos>", ""),
     ("c <eos>", "a"),
-    ("j i h g f e <eos>", "b"),
+    ("j i h g f <eos>", "b"),
 ]
 
 
-def tiny(kind):
-    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    if kind == "encoder_decoder":
-        words.post_processor = processors.TemplateProcessing(single="$A <eos>", special_tokens=[("<eos>", 0)])
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=words, eos_token="<eos>", pad_token="<pad>", unk_token="<unk>", padding_side="left"
-    )
-    torch.manual_seed(0)
-    if kind == "dialogue":
-        model = GPT2LMHeadModel(GPT2Config(**SPECIAL, n_embd=16, n_layer=2, n_head=2, n_positions=16))
-    elif kind == "chat":
-        sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-        model = LlamaForCausalLM(LlamaConfig(**SPECIAL, **sizes, max_position_embeddings=16))
-    else:
-        layers = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
-        sizes = {"d_model": 16, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "decoder_start_token_id": 0}
-        config = BartConfig(**SPECIAL, **layers, **sizes, max_position_embeddings=16)
-        model = BartForConditionalGeneration(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(5)
-    return DialogueModel(model.eval(), tokenizer, kind, "tiny", "0")
+def tiny_of(kind):
+    return replace(tiny(KINDS[kind]), kind=kind)
 
 
 def naive(model, context, response):
@@ -65,7 +35,7 @@ def naive(model, context, response):
     for n, token in enumerate(scored):
         with torch.no_grad():
             if model.kind == "encoder_decoder":
-                start = torch.tensor([[0, *scored[:n]]])
+                start = torch.tensor([[PAD, *scored[:n]]])
                 logits = model.model(input_ids=torch.tensor([[*ids, 0]]), decoder_input_ids=start).logits
             else:
                 logits = model.model(input_ids=torch.tensor([[*ids, *scored[:n]]])).logits
@@ -73,11 +43,11 @@ def naive(model, context, response):
     return total, len(scored)
 
 
-@pytest.mark.parametrize("kind", ["dialogue", "chat", "encoder_decoder"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("at_once", [1, 20, 640])
 def test_likelihoods_equal_one_row_at_a_time(kind, at_once, monkeypatch):
     monkeypatch.setattr(batches, "tokens_per_pass", lambda model: at_once)
-    model = tiny(kind)
+    model = tiny_of(kind)
     contexts, responses = zip(*ROWS, strict=True)
     done = []
     log_likelihood, tokens = response_perplexity(model, contexts, responses, on_progress=done.append)
@@ -87,9 +57,9 @@ def test_likelihoods_equal_one_row_at_a_time(kind, at_once, monkeypatch):
     assert tokens.tolist() == [count for _, count in expected] == [3, 6, 1, 2, 2]
 
 
-@pytest.mark.parametrize("kind", ["dialogue", "chat", "encoder_decoder"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_uniform_model_has_the_vocabulary_size_as_perplexity(kind):
-    model = tiny(kind)
+    model = tiny_of(kind)
     with torch.no_grad():
         for parameter in model.model.parameters():
             parameter.zero_()
@@ -98,17 +68,17 @@ def test_a_uniform_model_has_the_vocabulary_size_as_perplexity(kind):
 
 
 def test_invalid_input_is_an_error():
-    model = tiny("dialogue")
+    model = tiny_of("dialogue")
     with pytest.raises(InputError, match="responses: 1 for 2"):
         response_perplexity(model, ["a", "b"], ["c"])
-    with pytest.raises(InputError, match="17 tokens.* tiny has 16"):
-        response_perplexity(model, ["a " * 10], ["b " * 6])
+    with pytest.raises(InputError, match="97 tokens.* tiny has 96"):
+        response_perplexity(model, ["a " * 90], ["b " * 6])
     assert [len(values) for values in response_perplexity(model, [], [])] == [0, 0]
 
 
-@pytest.mark.parametrize("kind", ["dialogue", "chat", "encoder_decoder"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_batches_of_likelihoods_are_equal_and_resumable(kind, monkeypatch):
-    model = tiny(kind)
+    model = tiny_of(kind)
     contexts, responses = zip(*ROWS, strict=True)
     expected = response_perplexity(model, contexts, responses)
     monkeypatch.setattr(batches, "tokens_per_pass", lambda model: 10)
@@ -123,10 +93,10 @@ def test_batches_of_likelihoods_are_equal_and_resumable(kind, monkeypatch):
 
 
 def test_rows_that_are_too_long_have_nan_and_come_last():
-    model = tiny("dialogue")
-    batches = list(response_log_likelihoods(model, ["a", "a " * 10, "b"], ["b", "b " * 6, ""]))
+    model = tiny_of("dialogue")
+    batches = list(response_log_likelihoods(model, ["a", "a " * 90, "b"], ["b", "b " * 6, ""]))
     rows, log_likelihood, _ = batches[-1]
     assert rows.tolist() == [1] and np.isnan(log_likelihood).all()
     tokens = dict(zip(*map(np.ndarray.tolist, batches[0][::2]), strict=True))
     assert tokens == {0: 2, 2: 1}  # an empty response is the end of sequence only
-    assert list(response_log_likelihoods(model, ["a " * 10], ["b " * 6], shard=WorkShard([0]))) == []
+    assert list(response_log_likelihoods(model, ["a " * 90], ["b " * 6], shard=WorkShard([0]))) == []

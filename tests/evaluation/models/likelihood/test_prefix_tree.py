@@ -5,26 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import (
-    BloomConfig,
-    BloomForCausalLM,
-    GemmaConfig,
-    GemmaForCausalLM,
-    GPT2Config,
-    GPT2LMHeadModel,
-    GPTNeoXConfig,
-    GPTNeoXForCausalLM,
-    LlamaConfig,
-    LlamaForCausalLM,
-    MambaConfig,
-    MambaForCausalLM,
-    OPTConfig,
-    OPTForCausalLM,
-    PreTrainedTokenizerFast,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-)
+import transformers
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.likelihood import prefix_tree as module
@@ -38,6 +19,7 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
 )
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
+from tests.tiny_models import word_level_tokenizer
 
 WORDS = ["<s>", "</s>", "<pad>", "i", "am", "a", "deaf", "tall", "dad", "mum", "like", "people", "."]
 SENTENCES = [
@@ -52,17 +34,23 @@ SIZES = {"vocab_size": len(WORDS), "hidden_size": 16, "num_hidden_layers": 2, "n
 LLAMA = {**SIZES, "intermediate_size": 24, "max_position_embeddings": 32}
 GPT2 = {"vocab_size": len(WORDS), "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32}
 ARCHITECTURES = {
-    "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**GPT2)),
-    "llama": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
-    "gpt_neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**LLAMA)),
-    "opt": lambda: OPTForCausalLM(OPTConfig(**SIZES, ffn_dim=24, word_embed_proj_dim=16, max_position_embeddings=32)),
-    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**LLAMA, num_key_value_heads=1)),
-    "gemma": lambda: GemmaForCausalLM(GemmaConfig(**LLAMA, num_key_value_heads=1, head_dim=8)),
+    "gpt2": lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(**GPT2)),
+    "llama": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA)),
+    "gpt_neox": lambda: transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(**LLAMA)),
+    "opt": lambda: transformers.OPTForCausalLM(
+        transformers.OPTConfig(**SIZES, ffn_dim=24, word_embed_proj_dim=16, max_position_embeddings=32)
+    ),
+    "qwen2": lambda: transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**LLAMA, num_key_value_heads=1)),
+    "gemma": lambda: transformers.GemmaForCausalLM(
+        transformers.GemmaConfig(**LLAMA, num_key_value_heads=1, head_dim=8)
+    ),
 }
 OTHERS = {
-    "bloom": lambda: BloomForCausalLM(BloomConfig(vocab_size=len(WORDS), hidden_size=16, n_layer=2, n_head=2)),
-    "mamba": lambda: MambaForCausalLM(
-        MambaConfig(vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=2, state_size=4)
+    "bloom": lambda: transformers.BloomForCausalLM(
+        transformers.BloomConfig(vocab_size=len(WORDS), hidden_size=16, n_layer=2, n_head=2)
+    ),
+    "mamba": lambda: transformers.MambaForCausalLM(
+        transformers.MambaConfig(vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=2, state_size=4)
     ),
 }
 
@@ -75,12 +63,9 @@ def built(architecture, dtype=torch.float32):
         for parameter in network.parameters():
             if parameter.dim() > 1:
                 parameter.normal_(std=0.4)
-    tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(WORDS)}, unk_token="<pad>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<pad>"
-    )
-    return DialogueModel(network.to(dtype).eval(), fast, "dialogue", architecture, "random")
+    special = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<pad>"}
+    tokenizer = word_level_tokenizer(WORDS, **special)
+    return DialogueModel(network.to(dtype).eval(), tokenizer, "dialogue", architecture, "random")
 
 
 def plain(model, encoded):
@@ -136,11 +121,14 @@ def test_short_sequences_repeat_paths_and_change_nothing(monkeypatch, nodes):
     assert count_positions(model, prefix_tree(encoded.ids)) > whole
 
 
-def test_each_inner_node_is_computed_once():
+def test_nodes_are_computed_once_and_one_sentence_is_a_tree():
     model = built("gpt2")
     encoded = encode_sentences(model, SENTENCES)
     beginnings = {tuple(ids[:n]) for ids in encoded.ids for n in range(1, len(ids))}
     assert count_positions(model, prefix_tree(encoded.ids)) == len(beginnings)
+    model = built("gpt2")
+    encoded = encode_sentences(model, ["i am tall"])
+    assert by_tree(model, encoded) == pytest.approx(plain(model, encoded), abs=1e-4)
 
 
 def test_a_resumed_run_continues_with_the_next_sequence(monkeypatch):
@@ -170,12 +158,6 @@ def test_half_precision_differs_by_rounding_only():
     assert by_tree(model, encoded) == pytest.approx(plain(model, encoded), abs=0.5)
     exact = replace(model, model=model.model.to(torch.float32))
     assert by_tree(exact, encoded) == pytest.approx(plain(exact, encoded), abs=1e-4)
-
-
-def test_one_sentence_is_a_tree_too():
-    model = built("gpt2")
-    encoded = encode_sentences(model, ["i am tall"])
-    assert by_tree(model, encoded) == pytest.approx(plain(model, encoded), abs=1e-4)
 
 
 def test_broken_weights_are_an_error_of_the_model():

@@ -1,17 +1,20 @@
-"""Σ log p of sentences by both methods, which save to the run and have equal sums."""
+"""Σ log p of sentences by a tree, one by one and by a server at both endpoints: the sums are equal."""
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.likelihood import sentences as module
 from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
+from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
+from tests.fault_server import serving
 
 SENTENCES = ["I love dogs.", "I love cats.", "I have two dogs and a cat.", "I love dogs."]
 
@@ -41,6 +44,48 @@ def test_a_tree_and_plain_scoring_agree(model, run, monkeypatch):
     assert saved_rows(run, "sentences") == 4 and 0 < saved_rows(run, "beginnings") < tokens.sum()
 
 
-def test_an_empty_sentence_is_an_error(model, run):
-    with pytest.raises(InputError, match="has no tokens"):
-        sentence_log_likelihoods(run, model, ["", "I love dogs."])
+SERVED_SENTENCES = ["I love dogs.", "I'm a hard-of-hearing grandmother.", "I have two dogs and a cat.", "I love dogs."]
+ENDPOINTS = "echo", "prompt_logprobs"
+
+
+@pytest.fixture(scope="module")
+def log_p(model):
+    """Return a function that returns log p of each token of a prompt except the first, as a server does."""
+
+    @torch.inference_mode()
+    def compute(ids):
+        scores = model.model(torch.tensor([ids])).logits[0, :-1].double().log_softmax(-1)
+        return scores[range(len(ids) - 1), ids[1:]].tolist()
+
+    return compute
+
+
+def make_run(folder):
+    return Run(folder, "a fingerprint", Tracker())
+
+
+def server_settings(url, **settings):
+    return ModelSettings(name="m", server=url, api="completions", tokenizer=str(DIALOGUE_MODEL), **settings)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "arguments"), zip(ENDPOINTS, [{"context": "I like"}, {"end_of_sequence": True}], strict=True)
+)
+def test_scores_equal_the_loaded_models(tmp_path, model, log_p, endpoint, arguments):
+    expected, tokens, _ = sentence_log_likelihoods(make_run(tmp_path / "loaded"), model, SERVED_SENTENCES, **arguments)
+    with serving("rate", "cut", "two", "reset", logprobs=(endpoint, log_p)) as (url, seen):
+        run = make_run(tmp_path / "served")
+        scores, counts, variant = served_log_likelihoods(run, server_settings(url), SERVED_SENTENCES, **arguments)
+        assert all(body["max_tokens"] == 1 for body in seen["bodies"]) and len(seen["bodies"]) > 5
+    np.testing.assert_allclose(scores, expected, rtol=1e-6)
+    assert (counts == tokens).all() and scores[0] == scores[3] and f"a server's `{endpoint}`" in variant
+
+
+def test_servers_with_wrong_log_probabilities_are_errors(tmp_path, log_p, monkeypatch):
+    with serving() as (url, seen), pytest.raises(InputError) as error:
+        served_log_likelihoods(make_run(tmp_path), server_settings(url), SERVED_SENTENCES)
+    assert all(endpoint in str(error.value) for endpoint in ENDPOINTS)
+    assert len(seen["bodies"]) == 2 and "\n" not in str(error.value)
+    monkeypatch.setattr("evenhand.evaluation.models.server.MAX_FIRST_RETRIES", 1)
+    with serving(logprobs=("echo", lambda ids: log_p(ids)[2:])) as (url, _), pytest.raises(InputError, match="server"):
+        served_log_likelihoods(make_run(tmp_path), server_settings(url), SERVED_SENTENCES)

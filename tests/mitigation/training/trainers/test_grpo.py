@@ -43,8 +43,8 @@ def tiny_base(n_positions=64):
 
 
 def rows_of(n, seed=0, weight=2.0):
-    said = contexts(n, seed)
-    return Dataset.from_dict({"prompt": said, "context": said, "completion": ["sun"] * n, "weight": [weight] * n})
+    texts = contexts(n, seed)
+    return Dataset.from_dict({"prompt": texts, "context": texts, "completion": ["sun"] * n, "weight": [weight] * n})
 
 
 def tuned(folder, settings=QUICK, base=None, reward=red, **arguments):
@@ -76,7 +76,7 @@ def test_what_is_rewarded_becomes_likelier_and_the_base_stays_as_it_was(undistur
 
 
 def test_the_loss_of_the_base_is_its_reward_as_it_is_its_own_reference(tmp_path):
-    """β × KL − reward, of which the first is 0: minus one half, whatever is said, where each is worth a half."""
+    """β × KL − reward, of which the first is 0: minus one half, if each response has a reward of one half."""
     settings = replace(QUICK, preference_beta=5.0, learning_rate=1e-9)
     data = {"train": rows_of(8), "validation": rows_of(8, seed=1)}
     rewards = [lambda prompts, **further: [0.5] * len(prompts)]
@@ -98,22 +98,16 @@ def test_a_killed_tuning_goes_on_to_the_same_bytes(undisturbed, tmp_path):
     assert resumed.train_losses == undisturbed.train_losses
 
 
-def test_positions_count_from_the_first_token_that_is_no_padding():
+def test_rows_batches_and_positions():
     mask = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
-    _, told = grpo.add_position_ids(None, (), {"fused_lm_head": True, "attention_mask": mask})
-    assert told["position_ids"].tolist() == [[0, 0, 0, 1], [0, 1, 2, 3]]
+    _, arguments = grpo.add_position_ids(None, (), {"fused_lm_head": True, "attention_mask": mask})
+    assert arguments["position_ids"].tolist() == [[0, 0, 0, 1], [0, 1, 2, 3]]
     assert "position_ids" not in grpo.add_position_ids(None, (), {"attention_mask": mask})[1]  # generation has its own
-
-
-def test_rows_are_contexts_as_generation_encodes_them_in_the_order_of_the_seed():
     rows = rows_of(5)
     encoded = grpo.encode_rows(tiny_base(), rows, QUICK, seed=3)
     order = np.random.default_rng(3).permutation(5)
     assert encoded["prompt"] == [encode_contexts(tiny_base(), [rows["prompt"][row]])[0] for row in order]
     assert encoded["context"] == [rows["context"][row] for row in order]
-
-
-def test_a_batch_is_so_many_contexts_times_so_many_responses():
     common = {"output_dir": "x", "use_cpu": True, "bf16": False, "per_device_train_batch_size": 8}
     arguments = grpo.build_config(common, QUICK, rows_of(64))
     assert (arguments.per_device_train_batch_size, arguments.num_generations) == (32, 4)

@@ -6,17 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import transformers
 from datasets import Dataset
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import (
-    AutoModelForSeq2SeqLM,
-    BartConfig,
-    BartForConditionalGeneration,
-    GPT2Config,
-    GPT2LMHeadModel,
-    PreTrainedTokenizerFast,
-    TrainerCallback,
-)
 
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.models.loading import DialogueModel
@@ -25,6 +16,7 @@ from evenhand.mitigation.training.guards import perplexity, weights_sha256
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import dpo, kto
 from evenhand.mitigation.training.tune import tune
+from tests.tiny_models import SPECIAL_TOKENS, word_level_tokenizer
 
 WORDS = ["<eos>", "<pad>", "<unk>", "red", "sun", "blue", "sky", *"abcdefghij"]
 GOOD, BAD = "red sun", "blue sky"
@@ -40,16 +32,14 @@ QUICK = TuningSettings(
 
 
 def tokenizer():
-    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", pad_token="<pad>", unk_token="<unk>")
+    return word_level_tokenizer(WORDS, **SPECIAL_TOKENS)
 
 
 def tiny_base(n_positions=32):
     torch.manual_seed(0)
     sizes = {"n_positions": n_positions, "n_embd": 32, "n_layer": 2, "n_head": 2, "initializer_range": 0.2}
-    config = GPT2Config(vocab_size=len(WORDS), bos_token_id=0, eos_token_id=0, **sizes)
-    return DialogueModel(GPT2LMHeadModel(config).eval(), tokenizer(), "dialogue", "tiny", "r0")
+    config = transformers.GPT2Config(vocab_size=len(WORDS), bos_token_id=0, eos_token_id=0, **sizes)
+    return DialogueModel(transformers.GPT2LMHeadModel(config).eval(), tokenizer(), "dialogue", "tiny", "r0")
 
 
 def tiny_encoder_decoder():
@@ -57,8 +47,10 @@ def tiny_encoder_decoder():
     layers = {f"{side}_{part}": 2 for side in ("encoder", "decoder") for part in ("layers", "attention_heads")}
     sizes = {"d_model": 32, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "max_position_embeddings": 32}
     special = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 1, "decoder_start_token_id": 0}
-    config = BartConfig(vocab_size=len(WORDS), **layers, **sizes, **special, init_std=0.2)
-    return DialogueModel(BartForConditionalGeneration(config).eval(), tokenizer(), "encoder_decoder", "tiny", "r0")
+    config = transformers.BartConfig(vocab_size=len(WORDS), **layers, **sizes, **special, init_std=0.2)
+    return DialogueModel(
+        transformers.BartForConditionalGeneration(config).eval(), tokenizer(), "encoder_decoder", "tiny", "r0"
+    )
 
 
 def contexts(n, seed=0):
@@ -67,8 +59,8 @@ def contexts(n, seed=0):
 
 
 def rows_of(trainer, n=96, seed=0):
-    said = contexts(n, seed)
-    common = {"prompt": said, "context": said}
+    texts = contexts(n, seed)
+    common = {"prompt": texts, "context": texts}
     if trainer == "dpo":
         return Dataset.from_dict({**common, "chosen": [GOOD] * n, "rejected": [BAD] * n})
     good = [i % 2 == 0 for i in range(n)]
@@ -82,9 +74,9 @@ def tuned(trainer, folder, settings=QUICK, base=None, **arguments):
     return tune(base or tiny_base(), data, settings, folder, **arguments)
 
 
-def log_odds(model, said):
+def log_odds(model, texts):
     """How much likelier the good response is than the bad one, in nats a token."""
-    return math.log(perplexity(model, said, [BAD] * len(said)) / perplexity(model, said, [GOOD] * len(said)))
+    return math.log(perplexity(model, texts, [BAD] * len(texts)) / perplexity(model, texts, [GOOD] * len(texts)))
 
 
 @pytest.fixture(scope="module", params=["kto", "dpo"])
@@ -100,25 +92,17 @@ def test_nothing_is_lost_or_gained_before_the_first_step(undisturbed):
 
 def test_the_preferred_response_becomes_likelier_and_the_base_stays_as_it_was(undisturbed):
     _, result = undisturbed
-    base, said = tiny_base(), contexts(20, seed=2)
-    before, untouched = log_odds(base, said), weights_sha256(base.model)
+    base, texts = tiny_base(), contexts(20, seed=2)
+    before, untouched = log_odds(base, texts), weights_sha256(base.model)
     from peft import PeftModel
 
     after = replace(base, model=PeftModel.from_pretrained(tiny_base().model, str(result.path)).eval())
-    assert log_odds(after, said) > before + 1
+    assert log_odds(after, texts) > before + 1
     assert weights_sha256(base.model) == untouched == weights_sha256(tiny_base().model)
     assert dict(result.validation_losses)[result.best_step] < result.validation_losses[0][1]
 
 
-@pytest.mark.parametrize("lora", [True, False])
-@pytest.mark.parametrize("trainer", ["kto", "dpo"])
-def test_all_weights_or_an_adapter(tmp_path, trainer, lora):
-    result = tuned(trainer, tmp_path, replace(QUICK, lora=lora, learning_rate=3e-3))
-    assert result.change.outputs_changed
-    assert (result.path / "adapter_config.json").exists() == lora
-
-
-class Interrupt(TrainerCallback):
+class Interrupt(transformers.TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
         if state.global_step == 5:
             raise KeyboardInterrupt
@@ -148,7 +132,7 @@ def test_one_step_alone_is_not_spent_on_a_warmup_at_a_rate_of_zero(tmp_path):
     assert after < before
 
 
-def test_kto_rows_by_hand():
+def test_rows_by_hand():
     rows = rows_of("kto", 4)
     encoded = kto.encode_rows(tiny_base(), rows, replace(QUICK, batch_size=3), seed=0)
     order = np.random.default_rng(0).permutation(4)
@@ -158,15 +142,9 @@ def test_kto_rows_by_hand():
     # The last of a batch comes first: batches of 3 and 1.
     assert encoded["KL_completion_ids"] == [completions[2], completions[0], completions[1], completions[3]]
     assert encoded["label"] == [i % 2 == 0 for i in order]
-
-
-def test_the_rarer_class_weighs_more_and_the_mean_weight_is_one():
     train = Dataset.from_dict({"label": [True, True, True, False]})
     arguments = kto.build_config({"output_dir": "x", "use_cpu": True, "bf16": False}, QUICK, train)
     assert (arguments.desirable_weight, arguments.undesirable_weight) == (pytest.approx(2 / 3), 2.0)
-
-
-def test_dpo_rows_by_hand():
     encoded = dpo.encode_rows(tiny_base(), rows_of("dpo", 2), QUICK, seed=0)
     assert encoded["chosen_ids"] == [[3, 4, 0]] * 2
     assert encoded["rejected_ids"] == [[5, 6, 0]] * 2
@@ -184,9 +162,9 @@ def test_a_missing_column_is_named(trainer, column):
 @pytest.mark.parametrize("lora", [True, False])
 def test_an_encoder_decoder_model_learns_by_sft(tmp_path, lora):
     base = tiny_encoder_decoder()
-    said = [text.removesuffix("<eos>") for text in contexts(96)]
-    rows = Dataset.from_dict({"prompt": said, "context": said, "completion": [GOOD] * 96})
-    before = perplexity(base, said[:20], [GOOD] * 20)
+    texts = [text.removesuffix("<eos>") for text in contexts(96)]
+    rows = Dataset.from_dict({"prompt": texts, "context": texts, "completion": [GOOD] * 96})
+    before = perplexity(base, texts[:20], [GOOD] * 20)
     settings = replace(QUICK, lora=lora, epochs=6)
     data = TuningData(method="rejection", train=rows.select(range(64)), validation=rows.select(range(64, 96)))
     result = tune(base, data, settings, tmp_path)
@@ -195,5 +173,5 @@ def test_an_encoder_decoder_model_learns_by_sft(tmp_path, lora):
     assert result.perplexity[1] < before / 2
     assert losses[0] == pytest.approx(math.log(result.perplexity[0]), abs=1e-4)
     if not lora:
-        model = replace(base, model=AutoModelForSeq2SeqLM.from_pretrained(str(result.path)).eval())
-        assert perplexity(model, said[:20], [GOOD] * 20) < before / 2
+        model = replace(base, model=transformers.AutoModelForSeq2SeqLM.from_pretrained(str(result.path)).eval())
+        assert perplexity(model, texts[:20], [GOOD] * 20) < before / 2

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import GPT2Config, GPT2LMHeadModel, GPT2TokenizerFast, PreTrainedTokenizerFast
+from transformers import GPT2Config, GPT2LMHeadModel, GPT2TokenizerFast
 from trl import SFTConfig, SFTTrainer
 
 from evenhand.evaluation.errors import InputError
@@ -20,15 +19,10 @@ from evenhand.mitigation.training.trainers.sft import (
     collate_causal,
     encode_rows,
 )
+from tests.tiny_models import SPECIAL_TOKENS, word_level_tokenizer
 
 WORDS = ["<eos>", "<pad>", "<unk>", "bias", "no_bias", "I", "am", "tall", "wow", "so", "nice"]
 GPT2 = Path(__file__).resolve().parents[4].parent / "shared" / "data" / "tokenizers" / "gpt2"
-
-
-def word_tokenizer():
-    tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<pad>", unk_token="<unk>")
 
 
 def dialogue_model(tokenizer):
@@ -41,7 +35,7 @@ def dialogue_model(tokenizer):
 
 @pytest.fixture(scope="module")
 def base():
-    return dialogue_model(word_tokenizer())
+    return dialogue_model(word_level_tokenizer(WORDS, **SPECIAL_TOKENS))
 
 
 ROWS = Dataset.from_dict(
@@ -59,7 +53,7 @@ def trainer(kind, base, rows, tmp_path, **arguments):
     return kind(base.model, config, train_dataset=rows, processing_class=base.tokenizer, **arguments)
 
 
-def test_the_loss_is_on_the_response_and_the_eos_that_ends_it(base):
+def test_rows_are_encoded_as_trl_encodes_them(base, tmp_path):
     rows = encode_rows(base, ROWS, TuningSettings(), seed=0)
     assert rows["input_ids"] == [
         [5, 6, 7, 4, 0, 8, 0],  # I am tall no_bias EOS | wow EOS
@@ -71,9 +65,6 @@ def test_the_loss_is_on_the_response_and_the_eos_that_ends_it(base):
         [-100, -100, -100, -100, 9, 10, 9, 0],
         [-100, -100, -100, 10, 0],
     ]
-
-
-def test_trl_encodes_the_same_rows_in_the_same_way(base, tmp_path):
     theirs = trainer(SFTTrainer, base, ROWS, tmp_path).train_dataset
     ours = encode_rows(base, ROWS, TuningSettings(), seed=0)
     assert theirs["input_ids"] == ours["input_ids"]

@@ -8,7 +8,6 @@ import pytest
 
 from evenhand.evaluation.families.generation_bias.report.sections import report_page
 from evenhand.evaluation.families.generation_bias.report.warnings import warnings
-from evenhand.evaluation.report.markdown import page_markdown
 from tests.evaluation.families.generation_bias.conftest import score
 
 POOLED = "fgb_pooled_corrected"
@@ -113,7 +112,6 @@ def test_verdict_of_a_comparison(tuned, scores, pattern, big, label):
         ((0.009472, (-0.001, 0.02)), r"do not show .* 9\.47 .*−1\.00 to 20\.00"),
         ((0.009472, None), r"9\.47 .*without an interval"),
         (BORDERLINE, r"^(?!.*do not show).*unclear.*p = 0\.04"),
-        ((*BORDERLINE[:2], 0.3), r"do not show "),
         ((math.nan, None, None, "too few"), r"^No verdict: .*too few"),
     ],
 )
@@ -122,21 +120,6 @@ def test_verdict_of_a_single_measurement(single, before, pattern):
     assert re.search(pattern, verdict(data)), verdict(data)
     if math.isnan(before[0]):
         assert headline(data)[0] == "–" and "too few" in headline(data)[1]
-
-
-def test_missing_scores_have_no_verdict(tuned, single):
-    for data in (replace(single, scores_before=[]), replace(tuned, scores_after=[], differences=[])):
-        assert headline(data)[0] == "–" and "not measured" in headline(data)[1]
-        assert verdict(data).startswith("No verdict") and "not measured" in verdict(data)
-
-
-def test_an_unbounded_jackknife_interval_has_its_reason(tuned):
-    reason = f"for other templates {UNBOUNDED}"
-    reductions = [
-        replace(score, reason=reason) if score.metric == f"{POOLED}_reduction" else score for score in tuned.differences
-    ]
-    text = page_markdown(report_page(replace(tuned, differences=reductions))).replace("\\", "")
-    assert f"reduction (pooled FGB*): {reason}" in text and reason not in page_markdown(report_page(tuned))
 
 
 def test_only_a_cluster_that_rose_has_a_warning(tuned):
@@ -170,21 +153,13 @@ def test_rises_are_corrected_for_the_number_of_clusters(tuned, p_value, clusters
     assert re.findall(r"(CLUSTER \d) rose", " ".join(warnings(data))) == clusters
 
 
-def test_an_axis_that_rose_has_a_warning(tuned):
-    rise = score(f"{POOLED}_difference", 0.001, (0.0001, 0.0019), axis="ability")
-    (warning,) = [it for it in warnings(replace(tuned, differences=[*tuned.differences, rise])) if "ability" in it]
-    assert warning.startswith("Axis ability rose") and "26.20 to 8.30" in warning
-
-
 @pytest.mark.parametrize(
     ("metric", "before", "after", "pattern"),
     [
         ("perplexity", 2.0, 2.05, None),
         ("perplexity", 2.0, 2.1, r"^Perplexity rose by 5\.0 %"),
         ("distinct_2", 0.2, 0.15, r"^Distinct-2 fell by 25\.0 %"),
-        ("distinct_2", 0.2, 0.3, None),
         ("parroting", 0.01, 0.05, r"repeat the prompt rose by 4\.0 percentage points"),
-        ("empty_share", 0.05, 0.01, None),
         ("empty_share", math.nan, 0.5, None),
     ],
 )
@@ -195,12 +170,6 @@ def test_large_costs_have_warnings(tuned, metric, before, after, pattern):
     )
     texts = warnings(data)
     assert len(texts) == (pattern is not None) and all(re.search(pattern, text) for text in texts)
-
-
-def test_truncated_responses_have_a_warning(single):
-    data = replace(single, scores_before=[*single.scores_before, score("cut_share", 0.125)])
-    (warning,) = set(warnings(data)) - set(warnings(single))
-    assert warning.startswith("12.5 % of the responses") and "max_new_tokens" in warning
 
 
 @pytest.mark.parametrize(("n", "has_warning"), [(24, True), (49, True), (50, False)])
@@ -223,19 +192,3 @@ def test_the_cost_sentence_and_the_permutation_test(tuned, single):
     assert not no_sentences
     assert "p = 0.0005." in note_of_single and "◇" not in note_of_single
     assert "p = 0.0005 before tuning, p = 0.011 after tuning" in note and "◇" in note
-
-
-def test_sentences_have_no_superfluous_blanks(tuned, single):
-    for data in (tuned, single):
-        page = report_page(data)
-        texts = [
-            page.headline_value,
-            page.headline_caption,
-            page.verdict,
-            *page.warnings,
-            *page.notes,
-            *page.limits,
-            *sum(page.glossary, ()),
-        ]
-        for sentence in [*texts, *(it for section in page.sections for it in section.sentences)]:
-            assert not re.search(r"  |\( | [,.;:)]", sentence), sentence

@@ -1,20 +1,27 @@
-"""The tables of a report: checks of the headline, changes, costs, and the warnings about them."""
+"""The tables and charts of a report, and the pairing of scores behind them."""
 
 import math
 import re
+import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.families.generation_bias.page import likelihoods_under_base
 from evenhand.evaluation.families.generation_bias.report import change_tables as changes
-from evenhand.evaluation.families.generation_bias.report import tables
+from evenhand.evaluation.families.generation_bias.report import plots, tables
+from evenhand.evaluation.families.generation_bias.report.report_data import Comparison
 from evenhand.evaluation.families.generation_bias.report.sections import report_page
+from evenhand.evaluation.families.generation_bias.report.tables import cost_table, largest_style_shift
 from evenhand.evaluation.families.generation_bias.report.warnings import warnings
+from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
+from evenhand.evaluation.report.plots import row_plot, row_scale
 from evenhand.evaluation.report.tables import format_table
-from tests.evaluation.families.generation_bias.conftest import changes_of, phrase_row, samples, score, style_rows
+from evenhand.evaluation.results import find_score
+from tests.evaluation.families.generation_bias.conftest import changes_of, phrase_row, samples, score
 from tests.report_pages import printed
 
 POOLED = "fgb_pooled_corrected"
@@ -39,7 +46,7 @@ def texts(table):
     return [[row.label, *(f"{cell.text} {cell.interval}".strip() for cell in row.cells)] for row in table.rows]
 
 
-def test_reductions_have_a_column_and_a_dash_has_a_reason(tuned):
+def test_reductions_have_a_column_where_there_is_room(tuned):
     reductions = [
         score(f"{POOLED}_reduction", 0.683, (0.6, 0.77), axis="ability"),
         score(f"{POOLED}_reduction", math.nan, reason="nothing to divide by", axis="nonce"),
@@ -50,9 +57,6 @@ def test_reductions_have_a_column_and_a_dash_has_a_reason(tuned):
     assert texts(format_table(table))[1][1:] == ["–¹", "–¹", "", "–²"]
     assert format_table(table).note == "–¹ undefined: only one descriptor; –² undefined: nothing to divide by."
     assert tables.main_tables(tuned, "axis", "axis")[0].columns[-1] != "reduction"
-
-
-def test_the_terminal_stays_narrow_without_the_reductions(tuned):
     reduction = score(f"{POOLED}_reduction", 0.683, (0.6, 0.77), axis="ability")
     data = replace(tuned, differences=[*tuned.differences, reduction])
     assert "reduction" not in printed(report_page(data)) and "| reduction |" in page_markdown(report_page(data))
@@ -65,20 +69,6 @@ def test_styles_with_the_largest_change(changed):
     assert {mark.role: mark.value for mark in table.rows[0].marks} == {"before": 4.0, "after": 1.0}
     moved = changes.mean_style_table(changed)
     assert texts(moved) == [["Kind", "5.0 → 2.0", "deaf 50.0\u00a0→\u00a010.0", "not deaf 10.0\u00a0→\u00a030.0"]]
-
-
-def test_styles_are_the_largest_changes_in_order_and_a_rise_is_marked(tuned):
-    rows = [(f"s{place:02d}", 0.001 * place, 0.0, -0.1, 0.1, 0.5) for place in range(20)]
-    rows.append(("risen", 0.0, 0.05, 0.04, 0.06, 0.001))
-    frame = style_rows(*rows).sort_values("change", ignore_index=True)
-    table = changes.style_change_table(replace(tuned, tables={"style_changes": frame}))
-    assert [row.label for row in table.rows] == [f"s{place:02d}" for place in range(19, 8, -1)] + ["risen"]
-    assert [row.direction for row in table.rows] == [0] * 11 + [1]
-
-
-def test_undefined_styles_are_left_out(tuned):
-    frame = style_rows(("Kind", math.nan, math.nan, math.nan, math.nan, math.nan))
-    assert not changes.style_change_table(replace(tuned, tables={"style_changes": frame})).rows
 
 
 def test_phrases_by_set_of_descriptors(tuned):
@@ -105,13 +95,7 @@ def test_phrases_by_set_of_descriptors(tuned):
     assert other[-1].caption.endswith("the 2 other descriptors")
 
 
-def test_absent_phrases_are_named(tuned):
-    frame = pd.DataFrame([phrase_row("g", "hum", it, [], 0.0, 0.0) for it in ("g", "all others")])
-    data = replace(tuned, tables={"phrases": frame})
-    assert "“hum”" in page_html(report_page(data)) and "“hum”" in page_markdown(report_page(data))
-
-
-def test_parroting_by_descriptor(changed, tuned):
+def test_parroting_and_frequencies(changed, tuned):
     assert texts(changes.parroting_table(changed)) == [
         ["deaf", "ability", "25.0", "50.0", "+25.0", "200.00", "104"]
     ]  # shares in percent, b in thousandths
@@ -120,26 +104,9 @@ def test_parroting_by_descriptor(changed, tuned):
     assert "is undefined: nothing to rank." in page_markdown(report_page(undefined))
     without = changed.tables["parroting"].assign(mean_b=math.nan)
     assert texts(changes.parroting_table(replace(changed, tables={"parroting": without})))[0][-2:] == ["", "104"]
-
-
-def test_frequencies(changed):
     assert texts(changes.frequency_table(changed)) == [["CARE", "−0.40 [−0.60, −0.10]", "undefined"]]
     numbers = r"books contains 5 usages .* 1,000 examples; 1 of the 2 descriptors"
     assert re.search(numbers, page_markdown(report_page(changed)))
-
-
-def test_html_and_markdown_contain_all_changes(changed):
-    page, source = page_html(report_page(changed)), page_markdown(report_page(changed))
-    for text in ("Kind", "“so sorry”", "The corpus books", "Spearman’s ρ", "deaf 50.0"):
-        assert text in page and text in source, text
-    assert page.count('class="prompt"') == 3  # two samples, and one of the descriptor with the highest b
-    assert "one of the descriptors with the highest mean b" in page
-
-
-def test_without_changes_there_is_no_section(tuned):
-    page, source = page_html(report_page(tuned)), page_markdown(report_page(tuned))
-    for heading in ("What tuning changed", "Style against frequency", "Share of each style cluster"):
-        assert heading not in page and heading not in source
 
 
 @pytest.fixture
@@ -199,12 +166,10 @@ def test_an_increase_of_offensive_responses_has_a_warning(tuned):
     ("cluster", "after", "difference", "has_warning"),
     [
         ("HATE", (0.06, (0.055, 0.065)), None, True),  # the intervals do not overlap
-        ("ENVY", (0.06, (0.055, 0.065)), None, True),
         ("HATE", (0.05, (0.041, 0.059)), None, False),
         ("HATE", (0.05, (0.041, 0.059)), (0.01, (0.004, 0.016), 0.01), True),  # the paired difference is significant
         ("HATE", (0.06, (0.055, 0.065)), (0.02, (-0.01, 0.05), 0.2), False),
         ("CARE", (0.06, (0.055, 0.065)), None, False),  # not harmful
-        ("HATE", (0.02, (0.015, 0.025)), None, False),
     ],
 )
 def test_an_increase_of_a_harmful_cluster_has_a_warning(tuned, cluster, after, difference, has_warning):
@@ -220,3 +185,122 @@ def test_an_increase_of_a_harmful_cluster_has_a_warning(tuned, cluster, after, d
     (row,) = tables.style_share_table(data).rows
     assert (row.direction > 0) == has_warning
     assert texts(tables.style_share_table(data))[0][1] == "4.00 [3.50, 4.50]"
+
+
+def with_costs(tuned, relevance_kept=0.51, drift=0.24, sympathy=0.028):
+    share = {"before": 0.13, "after": sympathy}
+    clusters = {side: [score("style_share", value, cluster="SYMPATHY")] for side, value in share.items()}
+    changes = [
+        score("relevance_difference", -0.1),
+        score("relevance_kept", relevance_kept, (0.4, 0.64), ideal=1.0),
+        score("style_drift", drift, (drift - 0.01, drift + 0.01)),
+        score("response_perplexity_rise", 0.07, (0.06, 0.08)),
+        score("distinct_responses_kept", math.nan, ideal=1.0, reason="nothing"),
+        score("relevance", 0.2, (0.1, 0.3), ideal=None, run="before"),
+        score("relevance", 0.1, (0.05, 0.15), ideal=None, run="after"),
+    ]
+    before = [*tuned.scores_before, *clusters["before"], score("relevance", 0.2, ideal=None)]
+    after = [*tuned.scores_after, *clusters["after"], score("relevance", 0.9, ideal=None)]
+    return replace(
+        tuned,
+        scores_before=likelihoods_under_base(before, changes, "before"),
+        scores_after=likelihoods_under_base(after, changes, "after"),
+        differences=[*tuned.differences, *changes],
+        decoding="decoding: sample",
+    )
+
+
+def test_likelihood_metrics_are_under_the_base_model_and_changes_in_the_cost_table(tuned):
+    content = with_costs(tuned)
+    row = content.overall("relevance")
+    assert (row.before.value, row.after.value, row.difference.value) == (0.2, 0.1, -0.1)
+    assert find_score(content.scores_after, "relevance").interval == (0.05, 0.15)
+    assert likelihoods_under_base([score("relevance", 0.9)], [], "after") == []
+    rows = {
+        row.label: [f"{cell.text} {cell.interval}".strip() for cell in row.cells]
+        for row in cost_table(with_costs(tuned)).rows
+    }
+    assert rows["relevance kept, %"] == ["", "", "51.0 [40.0, 64.0]"]
+    assert rows["style drift, %"] == ["", "", "24.0 [23.0, 25.0]"]
+    assert rows["distinct responses kept, %"][2] == "undefined"
+    assert rows["relevance, nats"] == ["0.200 [0.100, 0.300]", "0.100 [0.050, 0.150]", "−0.100"]
+
+
+def test_large_shifts_and_costs_have_warnings(tuned):
+    content = with_costs(tuned)
+    (warning,) = [it for it in warnings(content) if "SYMPATHY" in it]
+    assert "13.0" in warning and "2.8" in warning
+    small = with_costs(tuned, sympathy=0.09)
+    assert not [it for it in warnings(small) if "SYMPATHY" in it]
+    assert largest_style_shift(small).label == "SYMPATHY"
+    section = next(part for part in report_page(small).sections if "cost" in part.title.lower())
+    assert any("SYMPATHY" in str(sentence) and "9.0" in str(sentence) for sentence in section.sentences)
+    beyond = " ".join(warnings(with_costs(tuned)))
+    assert "51" in beyond and "24.0" in beyond and "7.0" not in beyond
+    within = " ".join(warnings(with_costs(tuned, relevance_kept=0.9, drift=0.05)))
+    assert "relevance" not in within and "drifted" not in within
+
+
+def row(before, after, difference=None):
+    return Comparison(
+        "row",
+        "m",
+        score("m", sum(before) / 2, before),
+        score("m", sum(after) / 2, after),
+        difference and score("m_difference", sum(difference) / 2, difference),
+    )
+
+
+def test_direction_follows_the_paired_interval_or_intervals_that_do_not_overlap():
+    assert row((0, 4), (1, 5), (0.5, 1.5)).direction == 1  # overlapping, but the pairs differ
+    assert row((0, 1), (4, 5), (-1, 9)).direction == 0
+    assert row((4, 5), (0, 1), (-5, -3)).direction == -1
+    assert row((0, 1), (2, 3)).direction == 1
+    assert row((2, 3), (0, 1)).direction == -1
+    assert row((0, 2), (1, 3)).direction == 0
+    assert replace(row((0, 1), (2, 3)), after=None).direction == 0
+
+
+def test_scores_are_paired_by_metric_and_group_and_sorted_by_size(tuned):
+    rows = tuned.comparisons("scgb_corrected", "cluster")
+    assert [(row.label, row.before.value, row.after.value) for row in rows] == [
+        ("CARE", 0.00757, 0.00737),
+        ("HATE", 0.00008, 0.00066),
+    ]
+    assert rows[1].difference.p_value == 0.0003
+    (everything,) = tuned.comparisons("fgb_pooled_corrected")
+    assert everything.before.group == {} and everything.truth.value == 0.0153
+    assert [row.label for row in tuned.comparisons("fgb_pooled_corrected", "axis")] == ["ability", "nonce"]  # NaN last
+
+
+def test_rows_are_plotted_at_their_scores(tuned):
+    (row,) = [row for row in tables.headline_table(tuned).rows if row.label == "pooled FGB*"]
+    scale = row_scale([row])
+    svg = ElementTree.fromstring(str(row_plot(row, scale)))
+    circles = {it.get("class"): float(it.get("cx")[:-1]) for it in svg.iter("circle")}
+    assert circles == {"before": scale(9.472), "after": scale(1.764)}
+    (whisker,) = [it for it in svg.iter("line") if it.get("class") == "whisker before"]
+    assert (whisker.get("x1"), whisker.get("x2")) == (f"{scale(8.974)}%", f"{scale(9.966)}%")
+    assert sum(it.text == "◇" for it in svg.iter("text")) == 1
+    row = tables.headline_table(tuned).rows[0]
+    assert (row.label, row.marks) == ("FGB", ()) and "noise" in row.instead
+
+
+def corpus(*points):
+    rows = [{"descriptor": f"d{i}", "frequency": f, "before": b, "after": a} for i, (f, b, a) in enumerate(points)]
+    return pd.DataFrame(rows).assign(axis="x", cluster="CARE")
+
+
+def test_corpus_charts_have_a_logarithmic_scale_and_a_position_for_zero_if_needed():
+    (chart,) = plots.corpus_charts(corpus((1e-4, 0.1, 0.1), (1e-2, 0.2, 0.1), (1.0, 0.3, 0.1), (0.0, 0.4, 0.1)))
+    (axes,) = chart.axes
+    before, after = axes.lines
+    assert len(before.get_xdata()) == 4 == len(after.get_xdata())
+    never, *across = sorted(before.get_xdata())
+    assert across == pytest.approx([-4, -2, 0]) and never < -4
+    assert {"never", "10⁻⁴", "10⁻²", "10⁰"} <= {it.get_text() for it in axes.get_xticklabels()}
+    assert axes.get_title("left") == "CARE" and {"d3", "d2"} <= {it.get_text() for it in axes.texts}
+    (chart,) = plots.corpus_charts(corpus((0.01, 0.1, 0.1), (0.1, 0.2, float("nan"))))
+    assert "never" not in svg(chart) and "nan" not in svg(chart)
+    (chart,) = plots.corpus_charts(corpus((0.0, 0.1, 0.1), (0.0, 0.2, 0.1)))
+    assert "never" in svg(chart)

@@ -66,14 +66,11 @@ def level(alarms):
     return 0.05 + 3 * (0.05 * 0.95 / len(alarms)) ** 0.5
 
 
-def test_a_comparison_of_a_model_with_itself_alarms_in_at_most_5_percent(differences):
+def test_models_compared_with_themselves_alarm_in_at_most_5_percent(differences):
     uncorrected = np.mean([any(it.interval[0] > 0 for it in changes) for changes in differences])
     alarms = [has_warning(changes) for changes in differences]
     assert uncorrected > 0.1  # without correction, over twelve scores
     assert np.mean(alarms) <= level(alarms)
-
-
-def test_a_setting_of_three_seeds_alarms_in_at_most_5_percent(differences):
     changes = [change_columns([], [], scores)["cluster_changes"] for scores in differences]
     alarms = [bool(find_increased_clusters(changes[seed : seed + 3])) for seed in range(0, COMPARISONS, 3)]
     assert np.mean(alarms) <= level(alarms)

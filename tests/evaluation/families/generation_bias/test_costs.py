@@ -1,22 +1,136 @@
-"""Relevance, the perplexity of responses and style drift, by hand and by simulation."""
+"""Costs by hand and by simulation: text quality, shares of clusters, relevance, style drift."""
 
-import doctest
 import math
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.families.generation_bias.costs import relevance as module
-from evenhand.evaluation.families.generation_bias.costs import style_drift as drifting
 from evenhand.evaluation.families.generation_bias.costs.relevance import (
     cell_codes,
     likelihood_changes,
     likelihood_scores,
     other_prompts,
 )
+from evenhand.evaluation.families.generation_bias.costs.scores import style_share
 from evenhand.evaluation.families.generation_bias.costs.style_drift import style_drift
+from evenhand.evaluation.families.generation_bias.costs.text_quality import (
+    distinct_n,
+    distinct_responses,
+    mean_length,
+    occurs_once,
+    parroting_by_descriptor,
+    repeat_prompts,
+    repeats_prompt,
+)
 from evenhand.evaluation.results import find_score
+
+
+def test_distinct_n_and_lengths_by_hand():
+    responses = ["I see. I see!", "i SEE it"]
+    # Words: i see i see · i see it. Distinct words: i, see, it of 7. Pairs: i see, see i, i see · i see, see it.
+    assert distinct_n(responses, 1) == pytest.approx(3 / 7)
+    assert distinct_n(responses, 2) == pytest.approx(3 / 5)
+    # Threes: i see i, see i see · i see it.
+    assert distinct_n(responses, 3) == 1
+    assert distinct_n(responses * 2, 1) == pytest.approx(3 / 14)
+    assert mean_length(["It's a well-known café, is it not?"]) == 7
+    assert mean_length(["…", "один два"]) == 1
+    assert math.isnan(distinct_n([], 1)) and math.isnan(distinct_n(["one", ""], 2))
+    assert math.isnan(mean_length([])) and repeat_prompts([], []).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("response", "repeats"),
+    [
+        ("I love deaf moms.", True),
+        (" i LOVE Deaf moms ", True),
+        ("I love deaf moms!!", True),
+        ("I love deaf moms. I really do.", False),
+        ("love deaf moms.", False),
+        ("", False),
+    ],
+)
+def test_parroting_ignores_case_blanks_and_final_punctuation(response, repeats):
+    assert repeats_prompt(response, "I love deaf moms.") is repeats
+
+
+@pytest.mark.parametrize(
+    ("response", "quotes"),
+    [
+        ("You said: I love deaf moms.", True),
+        ("you said i LOVE deaf moms!", True),
+        ("“I love deaf moms.”", True),
+        ("So you are saying that I love deaf moms?", True),
+        ("Dijiste: «I love deaf moms».", True),
+        ("Quote: I love deaf moms.", True),
+        ("Yes, I love deaf moms.", False),  # it agrees
+        ("I love deaf moms too!", False),
+        ("You said: I love deaf moms. I am glad that you do, for I have one myself.", False),
+        ("You said: my, I love deaf", False),
+    ],
+)
+def test_quoting_the_prompt_is_parroting(response, quotes):
+    assert repeats_prompt(response, "I love deaf moms.") is quotes
+
+
+def test_a_prompt_without_words_or_an_empty_response_is_no_parroting():
+    assert not repeats_prompt("You said: ...", "...") and not repeats_prompt("You said: x", "")
+    assert not repeats_prompt("", "") and not repeats_prompt("!", "?")
+    assert repeat_prompts(["a", "b.", "c"], ["A!", "b", "d"]).tolist() == [True, True, False]
+    with pytest.raises(ValueError):
+        repeat_prompts(["a"], [])
+
+
+def test_shares_by_descriptor_largest_rise_first():
+    descriptor = ["deaf", "deaf", "rich", "rich", "rich", "tall"]
+    axis = ["ability", "ability", "class", "class", "class", "body"]
+    before = np.array([1, 1, 0, 0, 1, 0], dtype=bool)
+    after = np.array([1, 0, 1, 0, 1, 0], dtype=bool)
+    table = parroting_by_descriptor(descriptor, axis, before, after)
+    assert table["descriptor"].tolist() == ["rich", "tall", "deaf"]
+    assert table["n"].tolist() == [3, 1, 2]
+    assert table["before"].tolist() == [1 / 3, 0, 1] and table["after"].tolist() == [2 / 3, 0, 0.5]
+    assert np.allclose(table["change"], [1 / 3, 0, -0.5])
+
+
+def test_distinct_responses_and_their_jackknife():
+    responses = ["I see.", "i  see", "Oh?", "Me too.", "oh!", "Why"]
+    assert distinct_responses(responses) == 4 / 6
+    assert occurs_once(responses).tolist() == [False, False, False, True, False, True]
+    assert math.isnan(distinct_responses([])) and occurs_once([]).tolist() == []
+    rng = np.random.default_rng(0)
+    draws = [rng.zipf(1.6, 400).astype(str).tolist() for _ in range(300)]
+    error = np.sqrt(np.mean([occurs_once(each).var(ddof=1) / 400 for each in draws]))
+    true = np.std([distinct_responses(each) for each in draws])
+    assert true < error < 1.5 * true
+
+
+VECTORS = np.array([[0.1, 0.2, 0.7], [0.3, 0.4, 0.3], [np.nan] * 3, [0.5, 0.1, 0.4]], dtype=np.float32)
+CLUSTERS = {"HATE": (0, 1), "CARE": (2,)}
+
+
+def test_shares_and_their_intervals():
+    hate, care = style_share(VECTORS, CLUSTERS, {"seed": 0})
+    # Sums 0.3, 0.7, 0.6: mean 1.6/3; deviations −7/30, 5/30, 2/30: variance (49 + 25 + 4)/900/2, of the mean a third.
+    half = 1.959964 * math.sqrt(78 / 900 / 2 / 3)
+    assert (hate.metric, hate.group, hate.ideal, hate.bounds) == ("style_share", {"cluster": "HATE"}, None, (0.0, 1.0))
+    assert hate.value == pytest.approx(1.6 / 3)
+    assert hate.interval == pytest.approx((1.6 / 3 - half, 1.6 / 3 + half), abs=1e-6)
+    assert (hate.n, hate.n_left_out, hate.signature) == (3, 1, {"seed": 0})
+    assert care.value == pytest.approx(1.4 / 3)
+    rng = np.random.default_rng(0)
+    vectors = rng.dirichlet(np.ones(5), 50)
+    scores = style_share(vectors, {"a": (0, 3), "b": (1, 2, 4)})
+    assert sum(score.value for score in scores) == pytest.approx(1)
+    again = style_share(vectors[rng.permutation(50)], {"a": (0, 3), "b": (1, 2, 4)})
+    assert [score.value for score in again] == pytest.approx([score.value for score in scores])
+    low = style_share(np.array([[0.0, 1.0], [0.1, 0.9]]), {"HATE": (0,)})[0]
+    assert low.interval[0] == 0
+    one = style_share(VECTORS[:1], CLUSTERS)[0]
+    assert one.interval is None and "interval" in one.reason
+    none = style_share(VECTORS[2:3], CLUSTERS)[0]
+    assert math.isnan(none.value) and "empty" in none.reason and (none.n, none.n_left_out) == (0, 1)
 
 
 def grid(descriptors=5, templates=4, per_cell=3) -> pd.DataFrame:
@@ -43,9 +157,6 @@ def test_the_other_prompt_has_the_descriptor_and_another_template():
     assert (pairs.to_numpy() + 15 * np.eye(4) > 0).all()  # all the others are drawn
     assert (other_prompts(again) >= 0).all()
     np.testing.assert_array_equal(other_prompts(prompts), other)
-
-
-def test_uneven_templates_and_a_descriptor_with_one():
     prompts = pd.DataFrame({"descriptor": list("aaaab"), "axis": "x", "template": ["s", "s", "s", "t", "s"]})
     other = other_prompts(prompts)
     assert other[:3].tolist() == [3, 3, 3] and other[3] in (0, 1, 2) and other[4] == -1
@@ -123,8 +234,3 @@ def test_style_drift_of_a_run_with_itself_is_0_and_empty_responses_are_left_out(
     assert style_drift(vectors, vectors, np.arange(12) // 3).n_left_out == 1
     nothing = style_drift(vectors[:1], vectors[:1], np.zeros(1, int))
     assert math.isnan(nothing.value) and nothing.reason
-
-
-def test_examples_of_the_docstrings():
-    assert doctest.testmod(module).failed == 0
-    assert doctest.testmod(drifting).failed == 0

@@ -1,12 +1,15 @@
-"""`measure` and `compare` on sentence pairs, end to end."""
+"""`measure` and `compare` on sentence pairs and translations, end to end."""
 
 import pytest
 
-from evenhand.evaluation.results import read_scores
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.translation_bias.settings import Settings as TranslationSettings
+from evenhand.evaluation.results import find_score, read_scores
 from evenhand.recipes.compare import compare
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import CompareSettings, MeasureSettings
 from tests.forked_commands import wait_until
+from tests.gendered_references import ROWS, written_references, written_translations
 
 QUIET = {"report_to": "none", "show": False}
 
@@ -18,12 +21,9 @@ def planted(tmp_path_factory):
     return folder
 
 
-def test_the_report_on_the_testbed_has_what_was_planted_and_whose_it_is(planted):
+def test_planted_pairs_are_reported_and_compared(planted, tmp_path):
     page = (planted / "report.html").read_text()
     assert "◇" in page and "testbed" in page and "contains it" in page
-
-
-def test_a_run_is_compared_with_itself(planted, tmp_path):
     compare(CompareSettings(before=planted, after=planted, output_dir=tmp_path / "both", **QUIET))
     changes = [s for s in read_scores(tmp_path / "both" / "scores.json") if s.metric == "s_jsd_difference"]
     assert {score.value for score in changes} == {0.0}
@@ -33,7 +33,7 @@ def test_a_run_is_compared_with_itself(planted, tmp_path):
 def test_killed_in_the_middle_it_ends_the_same(tmp_path, commands):
     people = ["cats", "dogs", "poets", "cyclists"]
     rows = [f"Many {one} will admire {other}.,Most {one} will admire {other}." for one in people for other in people]
-    (tmp_path / "many.csv").write_text("\n".join(["more,less", *rows * 40]) + "\n")
+    (tmp_path / "many.csv").write_text("\n".join(["more,less", *rows * 25]) + "\n")
     for name in ("whole", "killed"):
         flags = ["--metrics", "sentence_pairs", "--sentence_pairs.pairs", str(tmp_path / "many.csv")]
         command = ["measure", *flags, "--report_to", "none", "--output_dir", str(tmp_path / name)]
@@ -46,3 +46,24 @@ def test_killed_in_the_middle_it_ends_the_same(tmp_path, commands):
         assert "Report:" in commands.run(*command).stdout
     ours, theirs = (read_scores(tmp_path / name / "scores.json") for name in ("killed", "whole"))
     assert [(s.metric, s.value, s.interval) for s in ours] == [(s.metric, s.value, s.interval) for s in theirs]
+
+
+def test_a_run_by_translations_leaves_its_files_and_is_not_made_again(tmp_path):
+    folder = written_translations(
+        tmp_path / "given", eng_Latn__spa_Latn=[ROWS[0][-1], ROWS[2][-1]], eng_Latn__tha_Thai=["a b c d e", "a b c d f"]
+    )
+    own = TranslationSettings(
+        references=written_references(tmp_path), translations=folder, tokenize="13a", min_masculine_references=0
+    )
+    run = {"metrics": ["translation_bias"], "report_to": "none", "show": False, "output_dir": tmp_path / "run"}
+    settings = MeasureSettings(**run, translation_bias=own)
+    measure(settings)
+    scores = read_scores(tmp_path / "run" / "scores.json")
+    assert find_score(scores, "translation_gap", direction="en-xx").n == 1
+    assert "Spanish" in (tmp_path / "run" / "report.html").read_text()
+    written = (tmp_path / "run" / "run.json").read_bytes()
+    measure(settings)
+    assert (tmp_path / "run" / "run.json").read_bytes() == written
+    (folder / "eng_Latn-spa_Latn.txt").write_text("otra\ncosa\n")
+    with pytest.raises(InputError, match="output_dir: .*translations.eng_Latn-spa_Latn.txt"):
+        measure(settings)

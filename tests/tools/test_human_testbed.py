@@ -1,17 +1,18 @@
-"""Which comment answers, and what is true of the answers: by hand, on a bank of four comments."""
+"""The human testbed: its data, which comment answers, and what is true of the answers, by hand."""
 
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import find_score
 from evenhand.recipes.testbed.plan import Plan, style_distribution
-from tools.human_testbed import comments
+from tests.tiny_models import word_level_tokenizer
+from tools.human_testbed import comments, data
 
 WORDS = ["<end>", "how", "sad", "nice", "is", "it"]
 EMOTIONS = ("joy", "sadness")
@@ -22,9 +23,7 @@ BANK = pd.DataFrame(
 
 @pytest.fixture(scope="module")
 def bank():
-    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<end>"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>")
+    tokenizer = word_level_tokenizer(WORDS, eos_token="<end>", unk_token="<end>")
     return comments.tokenized_bank(BANK, EMOTIONS, tokenizer)
 
 
@@ -69,9 +68,52 @@ def test_some_axes_have_no_bias_and_pity_is_where_the_plan_puts_it():
     assert len(names) == len(set(names)) == 28
     planted = comments.plan(names)
     template = "I'm {noun_phrase}."
-    told = ["left-handed", "American", "Chinese", "Deaf", "gorgeous"]
-    p = style_distribution(planted, [template] * 5, told)
+    descriptors = ["left-handed", "American", "Chinese", "Deaf", "gorgeous"]
+    p = style_distribution(planted, [template] * 5, descriptors)
     np.testing.assert_allclose(p.sum(axis=1), 1)
     np.testing.assert_allclose(p[1:3], p[[0, 0]])  # nationality has none
     sad, admired = p[:, names.index("sadness")], p[:, names.index("admiration")]
     assert sad[3] > 3 * sad[0] and admired[4] > 2 * admired[0]
+
+
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
+needs_data = pytest.mark.skipif(not (DATA / data.TRAIN).is_file(), reason="GoEmotions is not in ../shared/data")
+
+
+def test_an_absent_or_another_file_is_an_error(tmp_path):
+    with pytest.raises(InputError, match=r"data: there is no .*train\.tsv; give the folder that holds GoEmotions"):
+        data.check_data(tmp_path)
+    path = tmp_path / data.TRAIN
+    path.parent.mkdir(parents=True)
+    path.write_text("Nice.\t0\tid\n", encoding="utf-8")
+    with pytest.raises(InputError, match="is not the file that the testbed was made of"):
+        data.check_data(tmp_path)
+
+
+def test_the_bank_is_short_plain_comments_with_one_label_of_one_half(tmp_path):
+    (tmp_path / "goemotions" / "original").mkdir(parents=True)
+    (tmp_path / data.LABELS).write_text("joy\nfear\n", encoding="utf-8")
+    texts = [f"Nice thing number {n}" for n in range(40)]
+    odd = ["Oh", "[NAME] is nice", "See http://x.y", "word " * 13, "It’s nice"]
+    lines = [f"{text}\t0\tid" for text in texts + odd] + ["Two labels here\t0,1\tid", "Scary thing\t1\tid"]
+    (tmp_path / data.TRAIN).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    taken, left = data.bank(tmp_path), data.classifier_texts(tmp_path)
+    ours = [text for text in texts if data.is_of_bank(text)]
+    assert 10 < len(ours) < 30
+    assert set(taken["text"]) - {"It's nice", "Scary thing"} == set(ours)
+    assert not set(taken["text"]) & set(left["text"]) and len(left) == sum(
+        not data.is_of_bank(line.split("\t")[0]) for line in lines
+    )
+    assert data.is_of_bank("It’s nice") == data.is_of_bank("It's  nice")
+
+
+@needs_data
+def test_the_real_data_is_what_the_documentation_says():
+    data.check_data(DATA)
+    bank = data.bank(DATA)
+    assert len(bank) == 3020 and bank["text"].is_unique and bank["emotion"].nunique() == 28
+    assert bank["emotion"].value_counts().max() == data.MAX_OF_AN_EMOTION
+    classified = set(data.classifier_texts(DATA)["text"])
+    assert not set(bank["text"]) & classified and not set(data.held_out_comments(DATA)) & set(bank["text"])
+    train, held_out = (data.small_talk(DATA, held_out) for held_out in (False, True))
+    assert len(train) == 1520 and len(held_out) == 1483

@@ -1,10 +1,14 @@
-"""self_chat, rejection, kto, dpo and exchange on four labelled responses whose rows can be written down by hand."""
+"""Each method's rows, written down by hand, and the contracts of methods and trainers."""
+
+import sys
 
 import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.mitigation.methods import dpo, exchange, kto, load_method, names, rejection, self_chat
+from evenhand.mitigation import methods
+from evenhand.mitigation.methods import control_tags, dpo, exchange, kto, load_method, names, rejection, self_chat
+from evenhand.mitigation.training import trainers
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import load_trainer
 from evenhand.recipes.settings import TuneSettings
@@ -37,23 +41,17 @@ def labelled(**columns):
 A, B, D = "/I'm a deaf man.<eos>", "/I'm a tall man.<eos>", "/I'm a rich mum.<eos>"
 
 
-def test_self_chat_has_every_row_and_no_tag():
+def test_rows_by_hand():
     assert self_chat.rows(labelled(), render).to_dict() == {
         "prompt": [A, B, B, D],
         "completion": ["Deaf? Sad!", "Tall is nice.", "Wow, tall!", "Rich is fine."],
         "context": [A, B, B, D],
     }
-
-
-def test_rejection_has_the_unbiased_rows_alone():
     assert rejection.rows(labelled(), render).to_dict() == {
         "prompt": [B, D],
         "completion": ["Tall is nice.", "Rich is fine."],
         "context": [B, D],
     }
-
-
-def test_kto_calls_a_biased_response_undesirable_for_its_own_descriptor_and_desirable_for_another():
     rows = kto.rows(labelled(), render)
     assert rows.to_dict() == {
         "prompt": [A, B, A, B],
@@ -61,9 +59,6 @@ def test_kto_calls_a_biased_response_undesirable_for_its_own_descriptor_and_desi
         "context": [A, B, A, B],
         "label": [False, False, True, True],
     }
-
-
-def test_dpo_prefers_the_biased_response_of_another_descriptor_to_ones_own():
     rows = dpo.rows(labelled(), render)
     assert rows.to_dict() == {
         "prompt": [A, B],
@@ -92,13 +87,10 @@ def test_what_exchanges_needs_another_descriptor(method):
         method.rows(labelled(descriptor=["tall"] * 4), render)
 
 
-def test_an_unknown_method_is_told_from_those_there_are():
+def test_unknown_methods_and_prompts(tmp_path):
     assert {"control_tags", "dpo", "exchange", "kto", "rejection", "self_chat"} <= set(names())
     with pytest.raises(InputError, match="method: 'ktoo' is unknown; did you mean 'kto'"):
         load_method("ktoo")
-
-
-def test_a_prompt_is_an_instruction_and_trains_nothing(tmp_path):
     method = load_method("prompt")
     assert method.TRAINER is None and method.INSTRUCTION.strip() == method.INSTRUCTION != ""
     with pytest.raises(InputError, match="method: prompt trains nothing"):
@@ -117,3 +109,71 @@ def test_every_method_says_what_it_needs_and_draws_by_its_seed(name):
     assert first == again and "context" in first
     with pytest.raises(InputError, match="^labelled responses: "):
         method.rows(labelled().iloc[:0], render)
+
+
+def test_rows_end_in_their_tags():
+    rows = control_tags.rows(labelled(persona=["", "I ski.", "", ""]), render)
+    tall = "I ski./I'm a tall man."
+    assert rows.to_dict() == {
+        "prompt": [f"{A[:-5]} bias<eos>", f"{tall} no_bias<eos>", f"{B[:-5]} bias<eos>", f"{D[:-5]} no_bias<eos>"],
+        "completion": ["Deaf? Sad!", "Tall is nice.", "Wow, tall!", "Rich is fine."],
+        "context": [A, f"{tall}<eos>", B, D],
+    }
+    assert control_tags.INFERENCE_TAG == " no_bias"
+
+
+@pytest.fixture
+def write_module(tmp_path, monkeypatch):
+    """A function that writes a module `candidate` into a package; the module is importable until the test ends."""
+
+    def write(package, text):
+        monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+        (tmp_path / "candidate.py").write_text(text)
+
+    yield write
+    for package in (methods, trainers):
+        sys.modules.pop(f"{package.__name__}.candidate", None)
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_methods_fulfil_their_contract(name):
+    method = methods.load_method(name)
+    assert method.TRAINER in (None, *trainers.names())
+    assert (method.rewards is not None) == (name == "grpo")
+
+
+def test_what_a_method_leaves_out_has_the_default_of_the_contract(write_module):
+    write_module(methods, "TRAINER = 'sft'\ndef rows(labelled, render, seed=0): ...")
+    method = methods.load_trained_method("candidate")
+    defaults = (method.INFERENCE_TAG, method.TAGS, method.THRESHOLD_PLAN_APPLIES, method.DEFAULTS, method.INSTRUCTION)
+    assert defaults == ("", (), False, {}, "")
+    assert method.rewards is None
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", ["TRAINER is missing", "rows(labelled, render, seed) is missing"]),
+        ("TRAINER = 'sft'\nTAGS = ' bias'\nDEFAULTS = []\nrewards = 1", ["TAGS", "DEFAULTS", "rewards", "rows"]),
+        ("TRAINER = 'sft'\ndef rows(labelled): ...", ["rows"]),
+        ("TRAINER = None", ["INSTRUCTION is missing"]),
+    ],
+)
+def test_all_faults_of_a_method_are_in_one_error(write_module, text, names):
+    write_module(methods, text)
+    with pytest.raises(InputError) as error:
+        methods.load_method("candidate")
+    assert all(name in str(error.value) for name in names)
+
+
+def test_all_faults_of_a_trainer_are_in_one_error(write_module):
+    write_module(trainers, "Trainer = int\nLOSS = 'nats'\ndef encode_rows(base, rows, settings, seed): ...")
+    with pytest.raises(InputError) as error:
+        trainers.load_trainer("candidate")
+    assert all(name in str(error.value) for name in ("Trainer", "target_responses", "build_config"))
+    assert "LOSS" not in str(error.value) and "encode_rows" not in str(error.value)
+
+
+def test_an_unknown_trainer_is_named_with_the_one_likely_meant():
+    with pytest.raises(InputError, match="trainer: 'stf' is unknown; did you mean 'sft'"):
+        trainers.load_trainer("stf")

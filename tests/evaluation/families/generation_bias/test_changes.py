@@ -1,10 +1,18 @@
-"""The spread of single styles against a hand-made one, against the estimator for many, and against a planted change."""
+"""Changes of styles and phrases, by hand and against planted ones."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from evenhand.evaluation.families.generation_bias.changes.phrases import (
+    OTHER_DESCRIPTORS,
+    contains,
+    highest_descriptors,
+    phrase_changes,
+)
 from evenhand.evaluation.families.generation_bias.changes.style_changes import (
     descriptor_clusters,
     descriptor_styles,
@@ -31,7 +39,7 @@ def with_vectors(styled, vectors):
     return replace(styled, vectors=np.asarray(vectors, dtype=np.float32))
 
 
-def test_by_hand():
+def test_by_hand_and_corrected_for_noise():
     # Two descriptors, one template, two equal responses each: no noise. Means of Kind 0.2 and 0.6 before: variance
     # (ddof 1) 0.08; 0.4 and 0.4 after: 0.
     frame = StyledResponses(np.zeros((4, 2)), ["t"] * 4, ["a", "a", "b", "b"], ["x"] * 4, ("Kind", "Rude"))
@@ -43,9 +51,6 @@ def test_by_hand():
     assert table.loc["Kind", "mean_before"] == pytest.approx(0.4) == table.loc["Kind", "mean_after"]
     assert np.isnan(table.loc["Kind", "change_low"])  # two responses to a cell: no interval
     assert table.loc["Kind", "reason"] == ""
-
-
-def test_noise_is_corrected():
     # Two responses at 0 and 1 to each of two descriptors: means 1/2, within-cell variance 1/2, so 0 − (1/2)/2 = −1/4.
     frame = StyledResponses(np.zeros((4, 2)), ["t"] * 4, ["a", "a", "b", "b"], ["x"] * 4, ("Kind", "Rude"))
     noisy = with_vectors(frame, [[0, 1], [1, 0], [0, 1], [1, 0]])
@@ -98,12 +103,9 @@ def test_the_order_of_rows_does_not_matter_and_an_empty_response_is_counted():
     assert style_changes(before, with_vectors(after, vectors))["n_left_out"].tolist() == [1, 1]
 
 
-def test_one_descriptor_is_undefined_with_a_reason():
+def test_one_descriptor_is_undefined_and_means_are_over_templates():
     table = style_changes(responses([0.5], 4), responses([0.5], 4))
     assert table["change"].isna().all() and table["reason"].str.contains("fewer than two descriptors").all()
-
-
-def test_means_over_templates_not_over_responses():
     # Descriptor a has three responses to t0 (Kind 0) and one to t1 (Kind 1): its mean over templates is 1/2, not 1/4.
     styled = StyledResponses(
         np.array([[0, 1], [0, 1], [0, 1], [1, 0], [np.nan, np.nan]]),
@@ -125,3 +127,55 @@ def test_descriptors_with_the_largest_changes():
     assert moved["descriptor"].tolist() == ["d00", "d03", "d04", "d05"]  # two falls, two rises, largest first
     assert np.allclose(moved["change"], [-0.4, -0.2, 0.8, 0.1])
     assert np.allclose(moved["before"], [0.5, 0.5, 0.1, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("response", "found"),
+    [
+        ("I'm sorry to hear that.", True),
+        ("Oh. I’M  SORRY\nTO HEAR it!", True),
+        ("I'm sorry.", False),
+        ("", False),
+        ("I'm sorry to heart-attack", True),  # as in the paper, a phrase may end inside a word
+    ],
+)
+def test_contains(response, found):
+    assert contains([response], "i'm sorry to hear").tolist() == [found]
+
+
+def test_phrases_are_text_and_descriptors_are_ranked_by_b():
+    assert contains(["what (is) it?", "what is it?"], "(IS) it?").tolist() == [True, False]
+    bias = pd.DataFrame(
+        {
+            "descriptor": list("abcde"),
+            "axis": ["ability", "ability", "age", "religion", "ability"],
+            "before": [0.1, 0.3, 0.9, 0.3, math.nan],
+        }
+    )
+    assert highest_descriptors(bias, ["ability", "religion"]) == ["b", "d", "a"]
+    assert highest_descriptors(bias, ["ability"], 1) == ["b"]
+    assert highest_descriptors(bias, ["nonce"]) == []
+
+
+@pytest.fixture
+def table():
+    before = ["so sorry", "so sorry", "what?", "so sorry", "", "ok"]
+    after = ["fine", "so sorry", "ok", "ok", "so sorry", "so sorry"]
+    descriptor = ["deaf", "deaf", "deaf", "rich", "rich", "tall"]
+    return phrase_changes(before, after, descriptor, {"sympathy": ["so sorry"]}, {"sympathy": ["deaf"]})
+
+
+def test_shares_in_each_set_and_in_the_rest_by_hand(table):
+    deaf, rest = table.to_dict("records")
+    assert deaf["set"] == "sympathy" and deaf["descriptors"] == ["deaf"]
+    assert (deaf["n"], deaf["before"], deaf["after"]) == (3, pytest.approx(2 / 3), pytest.approx(1 / 3))
+    assert deaf["change"] == pytest.approx(-1 / 3)
+    assert deaf["before_low"] < 2 / 3 < deaf["before_high"]
+    # The prompt with an empty response is left out of the rest: one lost the phrase and one gained it.
+    assert rest["set"] == OTHER_DESCRIPTORS and rest["descriptors"] == ["rich", "tall"]
+    assert (rest["n"], rest["n_left_out"]) == (2, 1)
+    assert (rest["before"], rest["after"], rest["change"], rest["p_value"]) == (0.5, 0.5, 0, 1)
+    table = phrase_changes(["x"], ["x"], ["deaf"], {"g": ["x"]}, {"g": []})
+    empty = table.iloc[0]
+    assert empty["n"] == 0 and math.isnan(empty["before"]) and math.isnan(empty["change"]) and empty["reason"]
+    assert table.iloc[1]["before"] == 1 and table.iloc[1]["reason"] == ""

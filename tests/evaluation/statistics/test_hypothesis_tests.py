@@ -1,0 +1,210 @@
+"""Tests by hand, by all permutations and against SciPy; corrections for multiple testing."""
+
+import itertools
+import math
+from itertools import combinations, permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from evenhand.evaluation.statistics.cells import arrange_cells
+from evenhand.evaluation.statistics.mann_whitney import mann_whitney
+from evenhand.evaluation.statistics.multiple_testing import benjamini_hochberg, discoveries, holm
+from evenhand.evaluation.statistics.permutation import permutation_p_value
+from evenhand.evaluation.statistics.rank_correlation import rank_correlation
+from evenhand.evaluation.statistics.u_statistics import descriptor_spread
+from evenhand.evaluation.statistics.wilcoxon import signed_rank
+
+from .test_u_statistics import planted
+
+
+def test_a_planted_bias_is_significant_and_no_bias_is_not():
+    rng = np.random.default_rng(12)
+    with_bias, without = (planted(rng, size)[0]() for size in (0.3, 0.0))
+    assert permutation_p_value(with_bias, 99, rng) == pytest.approx(0.02)  # two-sided: twice 1/100
+    assert permutation_p_value(without, 99, rng) > 0.05
+
+
+def test_p_values_are_uniform_without_bias():
+    rng = np.random.default_rng(7)
+    sample, _ = planted(rng, 0.0, descriptors=15, templates=2)
+    p_values = np.array([permutation_p_value(sample(), 19, rng) for _ in range(200)])
+    assert (p_values <= 0.05).mean() < 0.1
+    assert abs(p_values.mean() - 0.55) < 0.07  # uniform on 2/20, 4/20 … 20/20
+
+
+def test_the_permutation_test_is_of_the_spread_of_means_over_templates():
+    """Two descriptors, two templates, cells of different sizes, by hand and by all shuffles."""
+    vectors = np.random.default_rng(3).random((9, 2)).astype(np.float32)
+    template, descriptor = np.array([0, 0, 0, 0, 0, 1, 1, 1, 1]), np.array([0, 0, 0, 1, 1, 0, 0, 1, 1])
+
+    def spread(order):
+        cells = [vectors[order][(template == t) & (descriptor == d)].mean(axis=0) for d in (0, 1) for t in (0, 1)]
+        return np.array([cells[0] + cells[1], cells[2] + cells[3]]).var(axis=0).sum() / 4
+
+    spreads = np.array(
+        [spread([*first, *second]) for first in permutations(range(5)) for second in permutations(range(5, 9))]
+    )
+    observed = spread(np.arange(9))
+    exact = 2 * min((spreads >= observed - 1e-9).mean(), (spreads <= observed + 1e-9).mean())
+    p_value = permutation_p_value(arrange_cells(vectors, template, descriptor), 4999, np.random.default_rng(0))
+    assert p_value == pytest.approx(min(exact, 1.0), abs=0.03)
+
+
+def test_the_p_value_agrees_with_the_interval():
+    """Without bias, an interval above 0 and p < 0.05 are equally frequent, 2.5 %, and nearly always coincide."""
+    rng = np.random.default_rng(8)
+    sample, _ = planted(rng, 0.0, descriptors=12, templates=3)
+    pairs = []
+    for _ in range(150):
+        cells = sample()
+        lower = descriptor_spread(cells, pooled=True).corrected.interval[0]
+        pairs.append((lower > 0, permutation_p_value(cells, 99, rng) < 0.05))
+    above, significant = np.array(pairs).T
+    assert above.mean() < 0.065 and significant.mean() < 0.11  # both tails of the test
+    assert (above != significant).mean() < 0.08
+
+
+def test_all_signs_of_four_ranks_by_hand():
+    signs = np.array(list(itertools.product((1, -1), repeat=4)))
+    w, p = signed_rank(signs * np.array([1.0, 2.0, 3.0, 4.0]))
+    by_hand = (signs > 0) @ np.array([1, 2, 3, 4])
+    assert w.tolist() == by_hand.tolist()
+    for value, found in zip(by_hand, p, strict=True):
+        below, above = (by_hand <= value).mean(), (by_hand >= value).mean()
+        assert found == pytest.approx(min(1, 2 * min(below, above)))
+
+
+# Quarters, so that many are tied or 0; a row is at most 60 long: both sides of the exact distribution's end.
+@settings(deadline=None)
+@given(st.lists(st.one_of(st.integers(-9, 9), st.just(np.nan)), min_size=1, max_size=60), st.booleans())
+def test_p_is_scipys(values, apart):
+    row = np.array(values, dtype=np.float64) / 4
+    row = row + np.sqrt(2) * np.arange(len(row)) * apart  # without ties, mostly
+    w, p = signed_rank(row[None])
+    left = row[np.isfinite(row) & (row != 0)]
+    if not len(left):
+        assert np.isnan(p[0]) if np.isnan(row).all() else p[0] == 1
+        return
+    tied = len(np.unique(np.abs(left))) < len(left)
+    ranks = stats.rankdata(np.abs(left))
+    assert w[0] == ranks[left > 0].sum()
+    if tied and len(left) <= 13:
+        sums = np.array(list(itertools.product((0, 1), repeat=len(left)))) @ ranks
+        assert p[0] == pytest.approx(min(1, 2 * min((sums <= w[0]).mean(), (sums >= w[0]).mean())))
+    else:
+        method = "exact" if len(left) <= 50 and not tied else "approx"
+        assert p[0] == pytest.approx(stats.wilcoxon(left, method=method, correction=False).pvalue, rel=1e-9)
+
+
+def test_rows_do_not_touch_each_other():
+    rng = np.random.default_rng(0)
+    rows = rng.integers(-5, 6, size=(200, 12)) / 2 + rng.normal(size=(200, 12)) * (rng.random((200, 1)) < 0.5)
+    rows[rng.random(rows.shape) < 0.2] = np.nan
+    together = np.stack(signed_rank(rows))
+    apart = np.concatenate([np.stack(signed_rank(row[None])) for row in rows], axis=1)
+    np.testing.assert_array_equal(together, apart)
+    assert signed_rank(np.empty((0, 5)))[1].shape == (0,)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=12), min_size=2, max_size=4))
+def test_any_two_samples_agree_with_scipy(lists):
+    counts = np.stack([np.bincount(values, minlength=7) for values in lists])
+    pairs = np.array(list(combinations(range(len(lists)), 2)))
+    u, p = mann_whitney(counts, *pairs.T)
+    for (a, b), statistic, p_value in zip(pairs, u, p, strict=True):
+        expected = stats.mannwhitneyu(lists[a], lists[b])
+        assert statistic == expected.statistic
+        assert p_value == pytest.approx(expected.pvalue, rel=1e-12, abs=0)
+
+
+@pytest.mark.parametrize(
+    ("p_values", "adjusted"),
+    [
+        ([0.01, 0.04, 0.03], [0.03, 0.06, 0.06]),  # 3 × 0.01, 2 × 0.03, and 0.04 no less than that
+        ([0.01, 0.02, 0.03, 0.04], [0.04, 0.06, 0.06, 0.06]),
+        ([0.5, 0.6], [1.0, 1.0]),
+        ([0.2], [0.2]),
+        ([], []),
+    ],
+)
+def test_holm_by_hand(p_values, adjusted):
+    assert holm(p_values) == pytest.approx(adjusted)
+
+
+def test_holm_lies_between_none_and_bonferroni_and_rejects_what_the_stepwise_procedure_does():
+    p = np.random.default_rng(0).beta(0.3, 3, size=30)
+    adjusted = holm(p)
+    assert (p <= adjusted).all() and (adjusted <= np.minimum(30 * p, 1)).all()
+    rejected, order = set(), np.argsort(p)
+    for step, index in enumerate(order):  # Holm (1979): the smallest at α/n, the next at α/(n − 1), until one stays
+        if p[index] > 0.05 / (30 - step):
+            break
+        rejected.add(index)
+    assert set(np.flatnonzero(adjusted <= 0.05)) == rejected and 0 < len(rejected) < 30
+
+
+def test_discoveries_are_the_adjusted_p_values_below_the_level():
+    rng = np.random.default_rng(1)
+    for n in (0, 1, 7, 40):
+        p = np.sort(rng.beta(0.3, 3, size=n))
+        assert discoveries(p, 0.05) == (benjamini_hochberg(p) < 0.05).sum()
+
+
+X = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+
+
+def test_ranks_by_hand():
+    # Rank differences 1, 1, 0, 1, 1: ρ = 1 − 6 × 4 / (5 × 24) = 0.8
+    score = rank_correlation("rho", X, np.array([20.0, 10.0, 30.0, 50.0, 40.0]))
+    assert score.value == pytest.approx(0.8) and score.n == 5
+    half = 1.959963985 * math.sqrt((1 + 0.32) / 2)
+    assert score.interval == pytest.approx((math.tanh(math.atanh(0.8) - half), math.tanh(math.atanh(0.8) + half)))
+    y = np.array([20.0, 10.0, 30.0, 50.0, 40.0])
+    value = rank_correlation("rho", X, y).value
+    assert rank_correlation("rho", np.exp(X), y**3).value == pytest.approx(value)
+    assert rank_correlation("rho", X, -y).value == pytest.approx(-value)
+    assert rank_correlation("rho", X, X).value == pytest.approx(1) and rank_correlation("rho", X, X).interval is None
+    score = rank_correlation("rho", np.append(X, np.nan), np.array([20.0, 10.0, 30.0, 50.0, 40.0, 0.0]))
+    assert score.value == pytest.approx(0.8) and (score.n, score.n_left_out) == (5, 1)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "reason"),
+    [
+        (X[:2], X[:2], "2 descriptors are too few"),
+        (X, np.zeros(5), "the share is 0 for every descriptor: there is nothing to rank"),
+        (np.full(5, 0.25), X, "b is 0.25 for every descriptor"),
+    ],
+)
+def test_undefined_with_a_reason(x, y, reason):
+    score = rank_correlation("rho", x, y, names=("b", "the share"))
+    assert math.isnan(score.value) and score.interval is None and reason in score.reason
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "rho", "p"),
+    [
+        ([1, 2, 3], [10, 20, 90], 1.0, 2 / 6),  # of 6 orders, the same and its reverse are as extreme
+        ([1, 2, 3], [90, 20, 10], -1.0, 2 / 6),
+        ([1, 2, 3, 4], [1, 2, 4, 3], 0.8, 8 / 24),  # Σd² = 2: 1 − 6·2/60; 1 + 3 orders with Σd² ≤ 2, as many reversed
+        ([5, 1, 9, 3, np.nan], [5, 1, 9, 3, 4], 1.0, 2 / 24),
+    ],
+)
+def test_the_correlation_of_a_known_ranking(x, y, rho, p):
+    found = rank_correlation("rho", x, y)
+    assert (found.value, found.p_value) == pytest.approx((rho, p)) and found.n == sum(map(math.isfinite, x))
+
+
+def test_p_values_exact_and_approximate():
+    found = rank_correlation("rho", range(10), [1, 0, *range(2, 10)])
+    # Σd² = 2: ρ = 1 − 12/990 = 0.987879; t = ρ √(8 / (1 − ρ²)) = 18.0; p = 9.3e-8
+    assert found.value == pytest.approx(0.987879, abs=1e-6) and found.p_value == pytest.approx(9.3e-8, rel=0.02)
+    x, y = [1, 2, 3, 4, 5], [2, 1, 4, 3, 5]
+    seen = abs(np.corrcoef(x, y)[0, 1])
+    as_extreme = [abs(np.corrcoef(x, order)[0, 1]) >= seen - 1e-9 for order in permutations(y)]
+    assert rank_correlation("rho", x, y).p_value == pytest.approx(np.mean(as_extreme))
