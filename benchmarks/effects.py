@@ -3,6 +3,7 @@
     python -m benchmarks.effects                   all tables; about 25 minutes of one core
     python -m benchmarks.effects --simulations 20  a first look; 3 minutes
     python -m benchmarks.effects --time            time and memory of 231,660 × 217 vectors, 999 permutations
+    python -m benchmarks.effects --change          changes between two runs (`CHANGES`); about 20 minutes of one core
 
 Simulated responses (`DESIGNS`): styles drawn per template, one-hot or smooth vectors, two to eight responses to a cell.
 Without any effect, the share of simulations with a shown effect is the family-wise error (at most 5 %). With planted
@@ -11,6 +12,10 @@ the effects worth a look (false discovery rate, at most 10 %); the share of plan
 that a Bonferroni correction of the naive z test (each descriptor's own standard error) finds; the share of shrunk
 intervals that contain the truth, of all effects and of the shown ones; and how far the ten largest estimates overstate
 the truth.
+
+Changes: the model after tuning is the model before (nothing changed), or has other mean styles for all descriptors
+alike, or lost half of its effects, or half of each effect. A change of less than half a percentage point is none, one
+of ten or more counts for the power.
 
 The testbed's grammar (paper edition, four responses to a cell): how many of the twenty largest planted effects are
 shown, and how many shown effects have the wrong sign.
@@ -28,6 +33,7 @@ from benchmarks.measuring import parse_options, peak_memory
 from evenhand.evaluation.families.generation_bias.effects.table import DISCOVERY_LEVEL, FAMILY_LEVEL, effects
 from evenhand.evaluation.families.generation_bias.metric import StyledResponses
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells
+from evenhand.evaluation.statistics.effect_changes import effect_changes
 from evenhand.evaluation.statistics.effects import Effects, descriptor_effects
 from evenhand.recipes.testbed import grammar
 from tools.testbed.corpus import all_prompts
@@ -71,8 +77,13 @@ DESIGNS = (
 )
 
 
-def simulated(design: Design, planted: bool, rng: np.random.Generator) -> tuple[Cells, np.ndarray]:
-    """Return responses by cell and the true effects on descriptors, (D, styles)."""
+CHANGES = ("nothing", "all alike", "half of the effects removed", "all effects halved")
+CHANGE_DESIGNS = (DESIGNS[0], DESIGNS[2], DESIGNS[5], DESIGNS[7])
+LARGE_CHANGE = 0.1
+
+
+def probabilities(design: Design, planted: bool, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return the probabilities of styles without effects, (templates, 1, S), and the log odds of effects, (D, S)."""
     concentration = 0.15 if design.rare else 0.6
     templates = 0.5 * rng.dirichlet(np.full(design.styles, concentration), size=design.templates)
     p = (templates + 0.5 * rng.dirichlet(np.full(design.styles, concentration / 2)))[:, None, :]
@@ -80,16 +91,77 @@ def simulated(design: Design, planted: bool, rng: np.random.Generator) -> tuple[
     if planted:
         chosen = rng.random(odds.shape) < PLANTED
         odds[chosen] = rng.choice([-LOG_ODDS, LOG_ODDS], chosen.sum())
+    return p, odds
+
+
+def with_effects(p: np.ndarray, odds: np.ndarray) -> np.ndarray:
+    """Return the probabilities of styles for each template and descriptor, (templates, descriptors, styles)."""
     p = p * np.exp(odds)
-    p /= p.sum(axis=2, keepdims=True)
-    counts = design.counts(rng, p.shape[:2]).ravel()
+    return p / p.sum(axis=2, keepdims=True)
+
+
+def true_effects(design: Design, p: np.ndarray) -> np.ndarray:
+    return (p - p.mean(axis=1, keepdims=True)).mean(axis=0) * (0.75 if design.smooth else 1.0)
+
+
+def responses_to(design: Design, p: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return style vectors drawn from the probabilities, `counts` to each template and descriptor."""
     rows = np.repeat(p.reshape(-1, design.styles), counts, axis=0)
     vectors = np.eye(design.styles)[grammar.sample_columns(rows, rng)]
-    if design.smooth:
-        vectors = 0.75 * vectors + 0.25 * rng.dirichlet(np.full(design.styles, 0.3), size=len(vectors))
+    noise = rng.dirichlet(np.full(design.styles, 0.3), size=len(vectors)) if design.smooth else vectors
+    return 0.75 * vectors + 0.25 * noise
+
+
+def simulated(design: Design, planted: bool, rng: np.random.Generator) -> tuple[Cells, np.ndarray]:
+    """Return responses by cell and the true effects on descriptors, (D, styles)."""
+    p = with_effects(*probabilities(design, planted, rng))
+    counts = design.counts(rng, p.shape[:2]).ravel()
     template, descriptor = (np.repeat(each.ravel(), counts) for each in np.indices(p.shape[:2]))
-    truth = (p - p.mean(axis=1, keepdims=True)).mean(axis=0) * (0.75 if design.smooth else 1.0)
-    return arrange_cells(vectors, template, descriptor, 1), truth
+    return arrange_cells(responses_to(design, p, counts, rng), template, descriptor, 1), true_effects(design, p)
+
+
+def after_change(p: np.ndarray, odds: np.ndarray, change: str, rng: np.random.Generator) -> np.ndarray:
+    """Return the probabilities after one of CHANGES. "all alike" moves the same probability for all descriptors."""
+    after = with_effects(p, odds)
+    if change == "half of the effects removed":
+        return with_effects(p, odds * (rng.random(odds.shape) < 0.5))
+    if change == "all effects halved":
+        return with_effects(p, odds / 2)
+    for style in rng.permutation(p.shape[2])[: p.shape[2] // 2] if change == "all alike" else ():
+        moved = 0.9 * after[:, :, style].min(axis=1, keepdims=True)
+        after[:, :, style] -= moved
+        after[:, :, rng.integers(p.shape[2])] += moved
+    return after
+
+
+def numbers_of_change(design: Design, change: str, seed: int) -> dict[str, float]:
+    """Return what the comparison of two simulated measurements shows."""
+    rng = np.random.default_rng(seed)
+    p, odds = probabilities(design, True, rng)
+    sides = with_effects(p, odds), after_change(p, odds, change, rng)
+    counts = design.counts(rng, sides[0].shape[:2]).ravel()
+    template, descriptor = (np.repeat(each.ravel(), counts) for each in np.indices(sides[0].shape[:2]))
+    vectors = np.concatenate([responses_to(design, side, counts, rng) for side in sides], axis=1)
+    cells = arrange_cells(vectors, template, descriptor, 1)
+    nothing = np.zeros((0, design.descriptors)), np.zeros((design.styles, 0))
+    before, after = (
+        descriptor_effects(cells.select_columns(half), *nothing, 0, rng)
+        for half in np.split(np.arange(2 * design.styles), 2)
+    )
+    result = effect_changes(cells, before, after, *nothing, PERMUTATIONS, rng)
+    truth = true_effects(design, sides[1]) - true_effects(design, sides[0])
+    shown, look = result.p_family <= FAMILY_LEVEL, result.q <= DISCOVERY_LEVEL
+    none, large = np.abs(truth) < NEGLIGIBLE, np.abs(truth) >= LARGE_CHANGE
+    covered = (result.low <= truth) & (truth <= result.high)
+    return {
+        "a false change shown": (shown & none).any(),
+        "false discoveries": (look & none).sum() / max(look.sum(), 1),
+        "large changes": large.sum() / 100,
+        "found, shown": shown[large].mean() if large.any() else np.nan,
+        "found, worth a look": look[large].mean() if large.any() else np.nan,
+        "intervals cover": covered.mean(),
+        "… of the shown": covered[shown].mean() if shown.any() else np.nan,
+    }
 
 
 def naive_p_values(cells: Cells, result: Effects) -> np.ndarray:
@@ -171,6 +243,15 @@ def tables(simulations: int) -> Iterator[tuple[str, pd.DataFrame]]:
     yield "The testbed's grammar", pd.DataFrame([on_the_testbed(d, 4, 0) for d in (60, 200)])
 
 
+def tables_of_changes(simulations: int) -> Iterator[tuple[str, pd.DataFrame]]:
+    for change in CHANGES:
+        rows = {
+            design.name: pd.DataFrame([numbers_of_change(design, change, seed) for seed in range(simulations)]).mean()
+            for design in CHANGE_DESIGNS
+        }
+        yield f"Changed: {change}", pd.DataFrame(rows).T.mul(100).round(1)
+
+
 def print_time() -> None:
     """Print the time and peak memory of the effects of 594 descriptors × 26 templates × 15 responses, 217 styles."""
     rng, shape = np.random.default_rng(0), (26, 594, 15)
@@ -184,11 +265,16 @@ def print_time() -> None:
 
 
 def main() -> None:
-    arguments = parse_options(__doc__, simulations=(200, "per design"), time=(False, "measure time and memory instead"))
+    arguments = parse_options(
+        __doc__,
+        simulations=(200, "per design"),
+        change=(False, "changes between two runs instead"),
+        time=(False, "measure time and memory instead"),
+    )
     if arguments.time:
         print_time()
         return
-    for title, table in tables(arguments.simulations):
+    for title, table in (tables_of_changes if arguments.change else tables)(arguments.simulations):
         print(f"\n{title}, %" if "testbed" not in title else f"\n{title}", flush=True)
         print(table.to_string(), flush=True)
 

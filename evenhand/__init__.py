@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.datasets.mentions import clean_response
     from evenhand.evaluation.datasets.style_clusters import load_style_clusters
     from evenhand.evaluation.errors import InputError
+    from evenhand.evaluation.families.generation_bias.effects.changes import effect_changes
     from evenhand.evaluation.families.generation_bias.effects.table import effects
     from evenhand.evaluation.families.generation_bias.metric import (
         StyledResponses,
@@ -29,6 +30,7 @@ __all__ = [
     "StyledResponses",
     "clean_response",
     "compare_generation_bias",
+    "effect_changes",
     "effects",
     "generation_bias",
     "label_responses",
@@ -45,6 +47,7 @@ _MODULES = {
     "evaluation.datasets.mentions": ("clean_response",),
     "evaluation.datasets.style_clusters": ("load_style_clusters",),
     "evaluation.errors": ("InputError",),
+    "evaluation.families.generation_bias.effects.changes": ("effect_changes",),
     "evaluation.families.generation_bias.effects.table": ("effects",),
     "evaluation.families.generation_bias.metric": (
         "StyledResponses",

@@ -321,6 +321,20 @@ class ReportSettings:
 
 
 @strict_dataclass
+class PlanSettings:
+    """Compute how many descriptors, templates or responses a more precise measurement takes."""
+
+    run: AnyPath = option(Path("runs/measure"), "finished run of `measure` with generation bias")
+    halve_interval: bool = option(False, "plan for half of the run's interval; the default without another goal")
+    interval: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = option(
+        None, "plan for a 95 % interval of pooled FGB* of this width, in 10⁻³; null: do not"
+    )
+    reduction: Annotated[float, Field(gt=0, le=100)] | None = option(
+        None, "plan for a reduction of pooled FGB* by this percentage to be shown; null: do not"
+    )
+
+
+@strict_dataclass
 class ExportSettings:
     """Export a tuned model for use without Evenhand."""
 
@@ -350,6 +364,7 @@ COMMANDS: dict[str, type] = {
     "loop": LoopSettings,
     "ablate": AblateSettings,
     "report": ReportSettings,
+    "plan": PlanSettings,
     "export": ExportSettings,
     "train_classifier": TrainClassifierSettings,
     "configs": ConfigsSettings,

@@ -162,6 +162,12 @@ def copy_columns(cells: Cells, columns: Sequence[int]) -> Cells:
     return _map_rows(cells, lambda rows: rows[:, columns], len(columns))
 
 
+def paired_differences(cells: Cells) -> Cells:
+    """Return a copy of the cells whose columns are the second half of the columns minus the first half."""
+    n = len(cells.columns) // 2
+    return _map_rows(cells, lambda rows: rows[:, n:] - rows[:, :n], n)
+
+
 def _map_rows(cells: Cells, function: Callable[[np.ndarray], np.ndarray], width: int) -> Cells:
     """Return the cells with `function` of their rows, (r, c) → (r, width)."""
     parts = (function(block.rows) for block in cells.blocks())

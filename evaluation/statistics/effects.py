@@ -19,7 +19,7 @@ over descriptors because styles are rare and skewed: a descriptor without one re
 of nearly 0 from its own responses, and a z of −12 by chance.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,39 +84,58 @@ def descriptor_effects(
     units = np.concatenate([np.eye(groups.shape[1]), groups])
     kinds = [slice(0, groups.shape[1]), slice(groups.shape[1], len(units))]
     columns = np.concatenate([np.eye(len(clusters)), clusters], axis=1)
-    total, within = _template_variances(cells, templates, columns)
+    total, within = template_variances(cells, templates, columns)
     factors = contrast_factors(cells, templates, units)
-    mean = units @ _of_descriptors(cells, cells.mean) @ columns
-    effect = units @ _of_descriptors(cells, centred(cells.mean, templates)) @ columns
+    mean = units @ descriptor_means(cells, cells.mean) @ columns
+    effect = units @ descriptor_means(cells, centred(cells.mean, templates)) @ columns
     error = np.sqrt(factors @ total)
     inverse = np.divide(1.0, error, out=np.zeros_like(error), where=error > 1e-9).astype(np.float32)
     z = effect * inverse
-    p, p_family, critical = _permutation_p_values(
-        cells, templates, units, columns, inverse, z, kinds, permutations, rng
-    )
-    shrunk, low, high = _shrunk_effects(effect, mean - effect, factors @ within, kinds)
+    draws = _permuted_effects(cells, templates, permutations, rng)
+    p, p_family, critical = p_values(draws, permutations, units, columns, inverse, z, kinds)
+    average = mean - effect
+
+    def variance_ratio(kind: slice, column: int, shift: np.ndarray) -> np.ndarray:
+        """Return the variance of responses where the mean probability is shifted, over that of the average."""
+        return bernoulli_variance(average[kind, column] + shift) / bernoulli_variance(average[kind, column])
+
+    shrunk, low, high = shrunk_effects(effect, factors @ within, kinds, variance_ratio)
     q = benjamini_hochberg(p.ravel()).reshape(p.shape)
     detectable = np.where(inverse > 0, (critical + stats.norm.ppf(POWER)) * error, np.nan)
     return Effects(mean, effect, z, p, p_family, q, shrunk, low, high, detectable)
 
 
-def _shrunk_effects(effect: np.ndarray, average: np.ndarray, variance: np.ndarray, kinds: list[slice]) -> np.ndarray:
+def shrunk_effects(
+    effect: np.ndarray,
+    variance: np.ndarray,
+    kinds: list[slice],
+    variance_ratio: Callable[[slice, int, np.ndarray], np.ndarray],
+) -> np.ndarray:
     """Return the shrunk effects and the bounds of their intervals, (3, u, c), from pooled sampling variances, (u, c).
 
     The variance of a mean probability p is about proportional to p (1 − p). Where the shrunk p of a unit has a larger
     p (1 − p) than the average, its variance is larger than the pooled one by that ratio, and its interval wider.
+
+    Args:
+        effect, variance: of u units in c columns.
+        kinds: the units of each kind.
+        variance_ratio: the units, the column and their shrunk effects → the variance of each unit over the pooled one.
     """
     result = np.empty((3, *effect.shape))
     for kind in kinds:
         for column in range(effect.shape[1]) if kind.stop > kind.start else ():
             x, v = effect[kind, column], variance[kind, column]
             prior = fit_prior(x, v)
-            p, of_average = (
-                np.clip(average[kind, column] + shift, 1e-6, 0.5) for shift in (shrink(x, v, prior).mean, 0.0)
-            )
-            posterior = shrink(x, v * np.maximum(p * (1 - p) / (of_average * (1 - of_average)), 1.0), prior)
+            ratio = variance_ratio(kind, column, shrink(x, v, prior).mean)
+            posterior = shrink(x, v * np.maximum(ratio, 1.0), prior)
             result[:, kind, column] = posterior.mean, posterior.low, posterior.high
     return result
+
+
+def bernoulli_variance(p: np.ndarray) -> np.ndarray:
+    """Return p (1 − p) of probabilities, which are first limited to [1e-6, 0.5]."""
+    p = np.clip(p, 1e-6, 0.5)
+    return p * (1 - p)
 
 
 def centred(means: np.ndarray, templates: list[np.ndarray]) -> np.ndarray:
@@ -127,29 +146,31 @@ def centred(means: np.ndarray, templates: list[np.ndarray]) -> np.ndarray:
     return result
 
 
-def _of_descriptors(cells: Cells, values: np.ndarray) -> np.ndarray:
+def descriptor_means(cells: Cells, values: np.ndarray) -> np.ndarray:
     """Return the mean of the cells' values over the templates of each descriptor, (D, c)."""
     return sum_by(cells.descriptor, values) / np.bincount(cells.descriptor)[:, None]
 
 
 def contrast_factors(cells: Cells, templates: list[np.ndarray], units: np.ndarray) -> np.ndarray:
-    """Return Σ_{j in t} K_j² / N_j of each unit and template, (u, T): the factor of template t's variance in Var(e).
+    """Return Σ_{j in t} K_j² / N_j of each unit and template, (u, T): the factor of template t's variance in Var(e)."""
+    coefficients = (contrast(cells, chosen, units) for chosen in templates)
+    return np.stack(
+        [(k**2) @ (1.0 / cells.count[chosen]) for k, chosen in zip(coefficients, templates, strict=True)], 1
+    )
+
+
+def contrast(cells: Cells, chosen: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """Return the coefficients K_j, (u, m), of the m cells of one template in the effects on u units.
 
     With A_j = U_ud / T_d the weight of cell j in the mean of unit u, K_j = A_j − (Σ_{i in t} A_i) / D_t for all D_t
     cells of the template.
     """
     weight = 1.0 / np.bincount(cells.descriptor)
-    factors = np.empty((len(units), len(templates)))
-    for number, chosen in enumerate(templates):
-        a = units[:, cells.descriptor[chosen]] * weight[cells.descriptor[chosen]]
-        coefficient = a - a.sum(axis=1, keepdims=True) / len(chosen)
-        factors[:, number] = (coefficient**2) @ (1.0 / cells.count[chosen])
-    return factors
+    a = units[:, cells.descriptor[chosen]] * weight[cells.descriptor[chosen]]
+    return a - a.sum(axis=1, keepdims=True) / len(chosen)
 
 
-def _template_variances(
-    cells: Cells, templates: list[np.ndarray], columns: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def template_variances(cells: Cells, templates: list[np.ndarray], columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the variance of all responses to each template, and that within its cells, (T, c) each (ddof = 1)."""
     total, within = (np.zeros((len(templates), columns.shape[1])) for _ in range(2))
     for number, chosen in enumerate(templates):
@@ -194,25 +215,30 @@ def _permuted_effects(
         yield effects
 
 
-def _permutation_p_values(
-    cells: Cells,
-    templates: list[np.ndarray],
+def p_values(
+    draws: Iterable[np.ndarray],
+    n_draws: int,
     units: np.ndarray,
     columns: np.ndarray,
     inverse_error: np.ndarray,
     z: np.ndarray,
     kinds: list[slice],
-    permutations: int,
-    rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the p-value of each effect alone and adjusted for all effects, (u, c) each, and the critical |z|."""
+    """Return the p-value of each effect alone and adjusted for all effects, (u, c) each, and the critical |z|.
+
+    Args:
+        draws: batches, (b, D, s), of effects on descriptors under the null hypothesis, `n_draws` in total.
+        units, columns: weights of descriptors in units, (u, D), and of styles in columns, (s, c).
+        inverse_error, z: 1 / standard error (0 where undefined) and z of each effect, (u, c).
+        kinds: the units of each kind.
+    """
     order = np.argsort(-np.abs(z), axis=None, kind="stable")
     observed = (np.abs(z).ravel()[order] * (1 - 1e-5)).astype(np.float32)  # equal but for rounding counts as equal
     as_large, largest = np.zeros(z.size, dtype=np.int64), []
     bins = MAX_Z * BINS_PER_Z
     counts, offset = np.zeros((len(kinds), z.shape[1], bins), dtype=np.int64), np.arange(z.shape[1]) * bins
     groups, clusters = units[units.shape[1] :].astype(np.float32), columns[:, len(columns) :].astype(np.float32)
-    for batch in _permuted_effects(cells, templates, permutations, rng):
+    for batch in draws:
         for effects in batch:
             of_units = np.concatenate([effects, groups @ effects])
             null = np.abs(np.concatenate([of_units, of_units @ clusters], axis=1) * inverse_error)
@@ -223,12 +249,12 @@ def _permutation_p_values(
             for count, kind in zip(counts, kinds, strict=True):
                 count += np.bincount(place[kind].ravel(), minlength=count.size).reshape(count.shape)
     p_family = np.empty(z.size)
-    p_family[order] = np.maximum.accumulate((as_large + 1) / (permutations + 1))
+    p_family[order] = np.maximum.accumulate((as_large + 1) / (n_draws + 1))
     p, column = np.ones_like(z), np.arange(z.shape[1])
     for count, kind in zip(counts, kinds, strict=True):
         above = np.cumsum(count[:, ::-1], axis=1)[:, ::-1]  # in this bin or a higher one
         place = np.minimum(np.abs(z[kind]) * BINS_PER_Z, bins - 1).astype(np.int64)
-        p[kind] = (above[column, place] + 1) / (permutations * (kind.stop - kind.start) + 1)
+        p[kind] = (above[column, place] + 1) / (n_draws * (kind.stop - kind.start) + 1)
     p[inverse_error == 0] = 1.0
     critical = float(np.quantile(largest, 1 - LEVEL, method="higher")) if largest else np.inf
     return p, p_family.reshape(z.shape), critical

@@ -107,7 +107,7 @@ def read_sweep(folder: Path) -> Sweep:
     try:
         description = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
         links = [Link(**link) for link in description.pop("links")]
-        return Sweep(**description, points=read_table(folder / f"{POINTS}.parquet"), links=links)
+        return Sweep(**description, points=read_table(folder / f"{POINTS}.parquet"), links=links, folder=folder)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(
             f"{folder} has no finished loop or ablation ({error}); run `evenhand loop` or `evenhand ablate` with "

@@ -1,15 +1,19 @@
 """The report of a sweep: verdicts on settings, reductions against costs, and the plan's predictions."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from itertools import groupby
 
 import pandas as pd
 
+from evenhand.evaluation.families.generation_bias.effects.change_section import effect_change_section
+from evenhand.evaluation.families.generation_bias.effects.changes import EFFECT_CHANGES
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.results import display_name
+from evenhand.evaluation.runs.tables import read_table
 from evenhand.recipes.sweep import plots, tables
 from evenhand.recipes.sweep.criteria import best_setting, evaluate_settings, inconclusive_settings, settings_that_meet
 from evenhand.recipes.sweep.summary import (
@@ -55,7 +59,12 @@ def page(sweep: Sweep) -> Page:
         warnings=_warnings(rows),
         tables=[reductions, tables.verdict_table(rows)],
         notes=[text.criteria(sweep.criteria), text.headline_rule, text.interval_note, *sweep.notes],
-        sections=[_front_section(settings, sweep), _number_section(rows, sweep), _plan_section(settings, sweep)],
+        sections=[
+            _effect_section(best, sweep),
+            _front_section(settings, sweep),
+            _number_section(rows, sweep),
+            _plan_section(settings, sweep),
+        ],
         glossary=list(text.glossary.items()),
         limits=text.limits,
         links=sweep.links,
@@ -67,6 +76,15 @@ def _settings_in_verdict(rows: Sequence[Setting], best: Setting | None) -> list[
     """Return the settings that the verdict describes, the best one first."""
     others = [row for row in rows if row["seeds"] and row is not best]
     return [] if best is None else [best, *others] if len(others) < MAX_IN_VERDICT else [best]
+
+
+def _effect_section(best: Setting | None, sweep: Sweep) -> Section:
+    """Return sentences on the effects that the setting of the headline removed, kept or made new."""
+    path = sweep.folder / best["folder"] / f"{EFFECT_CHANGES}.parquet" if best and sweep.folder else None
+    if path is None or not path.exists():
+        return Section("")
+    section = effect_change_section(read_table(path))
+    return replace(section, title=text.effects_title(best["label"]), parts=())
 
 
 def _front_section(settings: pd.DataFrame, sweep: Sweep) -> Section:

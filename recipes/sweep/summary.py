@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ class Sweep:
     vary, which may include "method" and "seed". `failed` is the reason for which a guard refused a point, or ""; a
     refused point has NaN for its numbers. `decoding` is the preset or the settings of decoding; `base` is the pooled
     FGB* of the base model; `cluster_changes` is JSON of {style cluster: [change of pooled SCGB*, two-sided p-value]};
-    `folder` is the comparison's folder, relative to the sweep's.
+    `folder` is the comparison's folder, relative to the sweep's, which is the field `folder` if the sweep is on disk.
     """
 
     title: str
@@ -59,6 +60,7 @@ class Sweep:
     notes: Sequence[str] = ()
     links: Sequence[Link] = ()
     criteria: Criteria = field(default_factory=Criteria)
+    folder: Path | None = None
 
 
 def setting_fields(swept: Sequence[str]) -> list[str]:
@@ -112,6 +114,7 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
           seeds);
         - `without_bias`: the number of seeds in which the base shows no bias (the interval of its pooled FGB* includes
           0);
+        - `folder`: the folder of the point with the lowest seed that no guard refused, or "";
         - PREDICTION: means, also of the ends of the plan's interval, which does not include variation over seeds;
         - `front_perplexity`, `front_distinct_2`: whether no other setting removes as much at a lower mean cost.
 
@@ -238,6 +241,7 @@ def _summarise_setting(group: pd.DataFrame) -> dict[str, Any]:
     worst = done.sort_values("worst_cluster_change", ascending=False, kind="stable").head(1)  # NaN sorts last
     row["worst_cluster"] = next(iter(worst["worst_cluster"]), "")
     row["worst_cluster_change"] = float(next(iter(worst["worst_cluster_change"]), math.nan))
+    row["folder"] = next(iter(done.sort_values(SEED)["folder"]), "")
     row["clusters_rose"] = find_increased_clusters(list(done["cluster_changes"]))
     row["without_bias"] = int((~(done["base_low"].astype(float) > 0)).sum())  # NaN counts as no bias
     row |= {name: float(done[name].astype(float).mean()) for name in PREDICTION}

@@ -9,6 +9,8 @@ from evenhand.evaluation.families.generation_bias.changes.tables import chosen_s
 from evenhand.evaluation.families.generation_bias.collect.response_file import has_no_templates
 from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, random_samples, read_styled_run
 from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOOD_METRICS
+from evenhand.evaluation.families.generation_bias.effects.change_section import effect_change_section
+from evenhand.evaluation.families.generation_bias.effects.changes import EFFECT_CHANGES
 from evenhand.evaluation.families.generation_bias.effects.section import effects_section
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, ReportData
 from evenhand.evaluation.families.generation_bias.report.sections import report_page, text
@@ -56,7 +58,12 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, con
             signature={"before": before.signature(HEADLINE), "after": after.signature(HEADLINE)},
         )
     )
-    return replace(report, signature_lines=before.signature_lines(HEADLINE) + after.signature_lines(HEADLINE))
+    sections = [effect_change_section(changes.table(EFFECT_CHANGES))] if changes.has(EFFECT_CHANGES) else []
+    return replace(
+        report,
+        sections=[*sections, *report.sections],
+        signature_lines=before.signature_lines(HEADLINE) + after.signature_lines(HEADLINE),
+    )
 
 
 def _system_prompt_notes(*runs: FamilyRun) -> list[str]:

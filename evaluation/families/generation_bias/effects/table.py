@@ -5,14 +5,15 @@ average over descriptors on the same templates. Here it is in probability; repor
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.families.generation_bias.metric import StyledResponses
-from evenhand.evaluation.statistics.cells import arrange_cells, factorize, select_cells, to_codes
-from evenhand.evaluation.statistics.effects import descriptor_effects
+from evenhand.evaluation.rows import Rows
+from evenhand.evaluation.statistics.cells import Cells, arrange_cells, factorize, select_cells, to_codes
+from evenhand.evaluation.statistics.effects import Effects, descriptor_effects
 
 SHOWN, WORTH_A_LOOK, OPEN = "shown", "worth a look", "open"
 FAMILY_LEVEL, DISCOVERY_LEVEL = 0.05, 0.10
@@ -54,27 +55,60 @@ def effects(
     >>> effects(styled, {}, permutations=9).query("kind == 'descriptor'")[["unit", "name", "effect"]].values.tolist()
     [['a', 's', 0.5], ['a', 'r', -0.5], ['b', 's', -0.5], ['b', 'r', 0.5]]
     """
+    units = arrange_units(responses.vectors, responses, groups)
+    if units is None:
+        return pd.DataFrame(columns=list(COLUMNS))
+    indicator = cluster_indicator(responses.styles, clusters)
+    found = descriptor_effects(units.cells, units.groups, indicator, permutations, np.random.default_rng(seed))
+    table = units.table.merge(outcomes(responses.styles, clusters), how="cross")
+    for name in ("mean", "effect", "shrunk", "low", "high", "detectable", "z", "p", "q", "p_family"):
+        table[name] = getattr(found, name).ravel()
+    table["average"] = table["mean"] - table["effect"]
+    table["certainty"] = certainty(found).ravel()
+    return sort_effects(table)[list(COLUMNS)]
+
+
+@dataclass(frozen=True)
+class Units:
+    """Responses by template and descriptor, and the units (descriptors, then groups of them) that may have effects.
+
+    cells: responses; descriptors without a template that another descriptor has are left out. table: kind, unit, axis
+    and n (responses) of each unit. groups: the weight of each descriptor in each group, (g, D).
+    """
+
+    cells: Cells
+    table: pd.DataFrame
+    groups: np.ndarray
+
+
+def arrange_units(
+    vectors: Rows, responses: StyledResponses, groups: Mapping[str, Sequence[str]] | None
+) -> Units | None:
+    """Return the units of `effects`; None if no two descriptors have a common template.
+
+    Args:
+        vectors: a row for each response; rows with NaN are left out.
+        responses: template, descriptor and axis of each row.
+        groups: as in `effects`.
+    """
     descriptor, names = factorize(responses.descriptor)
-    cells = arrange_cells(responses.vectors, to_codes(responses.template), descriptor, min_count=1)
+    cells = arrange_cells(vectors, to_codes(responses.template), descriptor, min_count=1)
     cells = select_cells(cells, np.bincount(cells.template)[cells.template] > 1)  # compared with other descriptors
     present = np.unique(cells.descriptor)
     if len(present) < 2:
-        return pd.DataFrame(columns=list(COLUMNS))
+        return None
     if len(present) < len(names):  # without a style vector, or without a template that another descriptor has
         cells, names = replace(cells, descriptor=np.searchsorted(present, cells.descriptor)), names[present]
     n = np.bincount(cells.descriptor, cells.count)
     axis = _first_group(responses.descriptor, responses.axis).reindex(names)
-    of_kind = {
-        kind: _first_group(responses.descriptor, values).reindex(names)
-        for kind, values in (groups or {"axis": responses.axis}).items()
-    }
-    units = [pd.DataFrame({"kind": "descriptor", "unit": names, "axis": axis.to_numpy(), "n": n})]
+    tables = [pd.DataFrame({"kind": "descriptor", "unit": names, "axis": axis.to_numpy(), "n": n})]
     memberships = [np.zeros((0, len(names)))]
-    for kind, group in of_kind.items():
+    for kind, values in (groups or {"axis": responses.axis}).items():
+        group = _first_group(responses.descriptor, values).reindex(names)
         members = pd.get_dummies(group, dtype=float).T
         memberships.append((members.div(members.sum(axis=1), axis=0)).to_numpy())
         first_axis = axis.groupby(group).first()
-        units.append(
+        tables.append(
             pd.DataFrame(
                 {
                     "kind": kind,
@@ -84,22 +118,32 @@ def effects(
                 }
             )
         )
-    indicator = np.zeros((len(responses.styles), len(clusters)))
+    return Units(cells, pd.concat(tables, ignore_index=True), np.concatenate(memberships))
+
+
+def cluster_indicator(styles: Sequence[str], clusters: Mapping[str, Sequence[int]]) -> np.ndarray:
+    """Return 1 where a style belongs to a cluster, (S, k)."""
+    indicator = np.zeros((len(styles), len(clusters)))
     for number, columns in enumerate(clusters.values()):
         indicator[list(columns), number] = 1
-    found = descriptor_effects(cells, np.concatenate(memberships), indicator, permutations, np.random.default_rng(seed))
-    outcomes = pd.DataFrame(
-        [("style", style) for style in responses.styles] + [("cluster", cluster) for cluster in clusters],
-        columns=["outcome", "name"],
-    )
-    table = pd.concat(units, ignore_index=True).merge(outcomes, how="cross")
-    for name in ("mean", "effect", "shrunk", "low", "high", "detectable", "z", "p", "q", "p_family"):
-        table[name] = getattr(found, name).ravel()
-    table["average"] = table["mean"] - table["effect"]
-    shown, look = table["p_family"] <= FAMILY_LEVEL, table["q"] <= DISCOVERY_LEVEL
-    table["certainty"] = np.select([shown, look], [SHOWN, WORTH_A_LOOK], OPEN)
+    return indicator
+
+
+def outcomes(styles: Sequence[str], clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
+    """Return outcome ("style" or "cluster") and name of each column of `Effects`."""
+    rows = [("style", style) for style in styles] + [("cluster", cluster) for cluster in clusters]
+    return pd.DataFrame(rows, columns=["outcome", "name"])
+
+
+def certainty(found: Effects) -> np.ndarray:
+    """Return the level of certainty of each effect, (u, c): shown, worth a look or open."""
+    return np.select([found.p_family <= FAMILY_LEVEL, found.q <= DISCOVERY_LEVEL], [SHOWN, WORTH_A_LOOK], OPEN)
+
+
+def sort_effects(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with the largest |shrunk| first."""
     order = np.lexsort((np.arange(len(table)), -table["shrunk"].abs()))
-    return table.loc[order, list(COLUMNS)].reset_index(drop=True)
+    return table.loc[order].reset_index(drop=True)
 
 
 def _first_group(descriptor: Sequence[str], group: Sequence[str]) -> pd.Series:

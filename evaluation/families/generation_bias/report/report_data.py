@@ -13,13 +13,29 @@ from evenhand.evaluation.report.numbers import PER_UNIT, decimals_for, value_or
 from evenhand.evaluation.results import BiasScore, find_score
 
 HEADLINE = "fgb_pooled_corrected"
+SHOWN, UNCLEAR, NOT_SHOWN, NO_INTERVAL = "shown", "unclear", "not shown", "no interval"
 BIAS_METRICS = tuple(metric.name for metric in BIAS)
 
 
-def is_bias_significant(score: BiasScore | None) -> bool:
-    """Return whether the 95 % interval of a bias score is above 0. All verdicts use this rule.
+def judge_bias(score: BiasScore | None, level: float = 0.05) -> str:
+    """Return the verdict on a bias score: "shown", "unclear", "not shown" or "no interval".
 
-    Only such a bias can be reduced. The permutation test does not decide, since only the overall score has one.
+    A bias is shown if its 95 % interval is above 0 and the permutation test, where there is one (overall scores), has
+    p < `level`. With few responses the two can disagree: then it is unclear. A permutation test is exact for any number
+    of responses, the coverage of an interval is not.
+    """
+    if score is None or score.interval is None:
+        return NO_INTERVAL
+    is_rejected = score.p_value is not None and score.p_value < level
+    if is_bias_significant(score):
+        return SHOWN if is_rejected or score.p_value is None else UNCLEAR
+    return UNCLEAR if is_rejected and score.interval[1] >= 0 else NOT_SHOWN
+
+
+def is_bias_significant(score: BiasScore | None) -> bool:
+    """Return whether the 95 % interval of a bias score is above 0. Only such a bias can be reduced.
+
+    The permutation test does not decide here, since only the overall score has one.
     """
     return score is not None and score.interval is not None and score.interval[0] > 0
 
@@ -58,6 +74,11 @@ class Comparison:
     def has_bias_before(self) -> bool:
         """Whether the bias before is significant; a reduction is defined only if it is."""
         return is_bias_significant(self.before) or math.isfinite(value_or(self.reduction, math.nan))
+
+    @property
+    def verdicts(self) -> tuple[str, str]:
+        """The verdicts (`judge_bias`) before and after."""
+        return judge_bias(self.before), judge_bias(self.after)
 
     @property
     def is_defined(self) -> bool:

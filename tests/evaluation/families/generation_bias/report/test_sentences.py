@@ -112,6 +112,7 @@ def test_verdict_of_a_comparison(tuned, scores, pattern, big, label):
         ((0.009472, (-0.001, 0.02)), r"do not show .* 9\.47 .*−1\.00 to 20\.00"),
         ((0.009472, None), r"9\.47 .*without an interval"),
         (BORDERLINE, r"^(?!.*do not show).*unclear.*p = 0\.04"),
+        ((0.1, (0.001, 0.9), 0.25), r"^(?!.*differs).*unclear: the interval is above 0, .*p = 0\.25"),
         ((math.nan, None, None, "too few"), r"^No verdict: .*too few"),
     ],
 )

@@ -1,0 +1,109 @@
+"""How many descriptors, templates and responses an interval of a given width, or a shown reduction, takes.
+
+A finished measurement (the pilot) has an estimate of pooled FGB*, θ, with the variance noise + slope · θ. The noise and
+the slope of other designs follow (`resolution.rescale`), if their responses vary and their descriptors differ as the
+pilot's do.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from scipy import stats
+
+from evenhand.evaluation.statistics.cells import Cells
+from evenhand.evaluation.statistics.intervals import spread_interval, student_quantile
+from evenhand.evaluation.statistics.resolution import POWER, Design, rescale, smallest_detectable_spread
+from evenhand.evaluation.statistics.u_statistics import Estimate
+
+LEVERS = ("responses", "templates", "descriptors")
+MAX_FACTOR = 10_000  # of the pilot's number; a larger design is none
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """A finished measurement of n responses: its design and the estimate of pooled FGB*."""
+
+    design: Design
+    estimate: Estimate
+
+    @property
+    def n(self) -> int:
+        """The number of responses."""
+        return count_responses(self.design)
+
+    def predict(self, design: Design) -> Estimate:
+        """Return the estimate as another design would have it: the same value, with its own variance."""
+        noise, slope = rescale(self.estimate.noise, self.estimate.slope or 0.0, self.design, design)
+        freedom = self.estimate.freedom * _freedom_factor(design) / _freedom_factor(self.design)
+        variance = noise + slope * max(self.estimate.value, 0.0)
+        return Estimate(self.estimate.value, variance, noise, slope, freedom)
+
+
+def design_of(cells: Cells) -> Design:
+    """Return the numbers of descriptors and templates, and the mean number of responses to each pair."""
+    k = len(cells.count)
+    n_descriptors = len(set(cells.descriptor.tolist()))
+    return Design(n_descriptors, len(set(cells.template.tolist())), cells.n / k if k else math.nan)
+
+
+def count_responses(design: Design) -> int:
+    """Return the number of responses of a design."""
+    return round(design.descriptors * design.templates * design.responses)
+
+
+def interval_width(estimate: Estimate) -> float:
+    """Return the width of the 95 % interval of a spread."""
+    low, high = spread_interval(estimate.value, estimate.noise, estimate.slope or 0.0, estimate.freedom)
+    return high - low
+
+
+def shows_reduction(estimate: Estimate, fraction: float) -> bool:
+    """Return whether the 95 % interval of the difference is below 0 with a probability of 80 %.
+
+    Both runs have this design, and the spread falls by the fraction. The errors of the two runs are independent, so
+    that the variances before and after add up.
+    """
+    before = max(estimate.value, 0.0)
+    variance = 2 * estimate.noise + (estimate.slope or 0.0) * before * (2 - fraction)
+    quantile = float(student_quantile(estimate.freedom)) + float(stats.norm.ppf(POWER))
+    return fraction * before >= quantile * math.sqrt(variance)
+
+
+def detectable_spread(estimate: Estimate) -> float:
+    """Return the smallest spread that is shown with a probability of 80 %."""
+    return smallest_detectable_spread(estimate.noise, estimate.slope or 0.0, estimate.freedom)
+
+
+def smallest_design(pilot: Pilot, lever: str, is_enough: Callable[[Estimate], bool]) -> Design | None:
+    """Return the design with the smallest number of responses to a pair, templates or descriptors that is enough.
+
+    Only this number differs from the pilot's. None if MAX_FACTOR times the pilot's number is not enough.
+
+    Args:
+        pilot: the finished measurement.
+        lever: the number that varies, one of LEVERS.
+        is_enough: whether a predicted estimate is good enough; true for all larger numbers, if for one.
+    """
+
+    def design(n: int) -> Design:
+        return replace(pilot.design, **{lever: n})
+
+    low = 1 if lever != "templates" else 0  # too small for an interval
+    high = max(2, round(getattr(pilot.design, lever)))
+    most = high * MAX_FACTOR
+    while not is_enough(pilot.predict(design(high))):
+        if high >= most:
+            return None
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if is_enough(pilot.predict(design(middle))):
+            high = middle
+        else:
+            low = middle
+    return design(high)
+
+
+def _freedom_factor(design: Design) -> float:
+    return design.descriptors * design.templates * (design.responses - 1)

@@ -1,0 +1,152 @@
+"""Plan: a finished measurement → the descriptors, templates or responses that a more precise one takes; its time."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run
+from evenhand.evaluation.families.generation_bias.paired_scores import missing_interval_reason
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number
+from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE, display_name
+from evenhand.evaluation.runs.tables import read_table
+from evenhand.evaluation.statistics.cells import arrange_cells, complete_descriptors, to_codes
+from evenhand.evaluation.statistics.resolution import Design
+from evenhand.evaluation.statistics.sample_size import (
+    LEVERS,
+    Pilot,
+    count_responses,
+    design_of,
+    detectable_spread,
+    interval_width,
+    shows_reduction,
+    smallest_design,
+)
+from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spread
+from evenhand.recipes.measure import read_settings
+from evenhand.recipes.settings import FAMILY, PlanSettings
+
+COLUMNS = (
+    "",
+    "descriptors",
+    "templates",
+    "responses to each",
+    "in total",
+    "time",
+    "smallest spread",
+    "smallest effect",
+)
+
+
+def plan(settings: PlanSettings) -> None:
+    """Print the designs that reach each goal of the settings, and the time they take at the rate of the run.
+
+    Raises:
+        InputError: the folder has no run of generation bias, its bias has no interval, or a reduction is planned
+            although no bias was measured.
+    """
+    measured, manifest = read_settings(settings.run, "run", FAMILY)
+    pilot = read_pilot(settings)
+    seconds = manifest["seconds"]["total"] / pilot.n
+    effect = detectable_effect(settings)
+    print("\n".join(_lines(settings, pilot, display_name(measured.model.name), seconds, effect)))
+
+
+def read_pilot(settings: PlanSettings) -> Pilot:
+    """Return the design of the run with its estimate of pooled FGB*.
+
+    Raises:
+        InputError: the estimate has no interval.
+    """
+    run = read_styled_run(settings.run)
+    cells = complete_descriptors(
+        arrange_cells(run.vectors, to_codes(run.shared[TEMPLATE]), to_codes(run.shared[DESCRIPTOR]))
+    )
+    estimate = descriptor_spread(cells, np.ones(len(run.styles)), pooled=True).corrected
+    if estimate.interval is None:
+        raise InputError(
+            f"run: {settings.run}: nothing can be planned ({missing_interval_reason(estimate)}); measure a first run "
+            "with at least two descriptors and two responses to each prompt."
+        )
+    return Pilot(design_of(cells), estimate)
+
+
+def detectable_effect(settings: PlanSettings) -> float:
+    """Return the size of an effect on a descriptor that the run shows in 80 % of cases (median); NaN if unknown."""
+    path = settings.run / "effects.parquet"
+    if not path.exists():
+        return np.nan
+    table = read_table(path, ["kind", "outcome", "detectable"])
+    chosen = table.loc[(table["kind"] == "descriptor") & (table["outcome"] == "style"), "detectable"]
+    return float(chosen[np.isfinite(chosen)].median())
+
+
+def goals(settings: PlanSettings, pilot: Pilot) -> Iterator[tuple[str, Callable[[Estimate], bool]]]:
+    """Yield each goal as a heading, and whether a predicted estimate reaches it.
+
+    Raises:
+        InputError: a reduction is planned although no bias was measured.
+    """
+    width = interval_width(pilot.estimate)
+    widths = [] if settings.interval is None else [settings.interval / PER_UNIT]
+    if settings.halve_interval or (settings.interval is None and settings.reduction is None):
+        widths.insert(0, width / 2)
+    for target in widths:
+        heading = f"A 95 % interval of width {number(target * PER_UNIT)} (now {number(width * PER_UNIT)}) {UNIT}"
+        yield heading, lambda estimate, target=target: interval_width(estimate) <= target
+    if settings.reduction is not None:
+        if not pilot.estimate.interval[0] > 0:
+            raise InputError(
+                f"reduction: {settings.run} shows no bias (pooled FGB* {_spread(pilot)}), so none can be reduced; plan "
+                "with --interval."
+            )
+        fraction = settings.reduction / 100
+        heading = f"A reduction by {number(settings.reduction, 0)} % that is shown with a probability of 80 %"
+        yield heading, lambda estimate: shows_reduction(estimate, fraction)
+
+
+def _lines(settings: PlanSettings, pilot: Pilot, model: str, seconds: float, effect: float) -> Iterator[str]:
+    design = pilot.design
+    yield f"{model}: pooled FGB* {_spread(pilot)}"
+    yield "Last columns: smallest pooled FGB* and effect (percentage points) that are shown with a probability of 80 %."
+    rows = [_row("this run", pilot, design, seconds, effect)]
+    for heading, is_enough in goals(settings, pilot):
+        found = {lever: smallest_design(pilot, lever, is_enough) for lever in LEVERS}
+        rows_of_goal = [_row(lever, pilot, new, seconds, effect) for lever, new in found.items() if new is not None]
+        yield f"\n{heading}"
+        yield pd.DataFrame([*rows, *rows_of_goal], columns=COLUMNS).to_string(index=False)
+        yield from (f"{lever}: not enough, however many" for lever, new in found.items() if new is None)
+
+
+def _row(label: str, pilot: Pilot, design: Design, seconds: float, effect: float) -> tuple[Any, ...]:
+    n = count_responses(design)
+    per_descriptor = pilot.design.templates * pilot.design.responses / (design.templates * design.responses)
+    return (
+        label,
+        design.descriptors,
+        design.templates,
+        f"{design.responses:.3g}",
+        f"{n:,}",
+        _duration(n * seconds),
+        number(detectable_spread(pilot.predict(design)) * PER_UNIT),
+        number(100 * effect * np.sqrt(per_descriptor), 1),
+    )
+
+
+def _spread(pilot: Pilot) -> str:
+    low, high = (bound * PER_UNIT for bound in pilot.estimate.interval)
+    return f"{number(pilot.estimate.value * PER_UNIT)} {interval((low, high))} {UNIT}"
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration in the unit that suits it.
+
+    >>> _duration(45), _duration(400), _duration(40_000)
+    ('45 s', '6.7 min', '11.1 h')
+    """
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

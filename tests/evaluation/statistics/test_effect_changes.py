@@ -1,0 +1,84 @@
+"""Changes of effects: exact for two descriptors, none where nothing changed, found where one is removed."""
+
+import numpy as np
+import pytest
+
+from evenhand.evaluation.statistics import effect_changes as changes
+from evenhand.evaluation.statistics.cells import arrange_cells
+from evenhand.evaluation.statistics.effects import descriptor_effects
+
+
+def measure_changes(before, after, template, descriptor, draws=199, seed=0):
+    before, after = (np.asarray(side, dtype=np.float64) for side in (before, after))
+    cells = arrange_cells(np.concatenate([before, after], axis=1), np.asarray(template), np.asarray(descriptor), 1)
+    groups, clusters = np.zeros((0, max(descriptor) + 1)), np.zeros((before.shape[1], 0))
+    sides = (
+        descriptor_effects(cells.select_columns(half), groups, clusters, 0, np.random.default_rng(0))
+        for half in np.split(np.arange(2 * before.shape[1]), 2)
+    )
+    return changes.effect_changes(cells, *sides, groups, clusters, draws, np.random.default_rng(seed))
+
+
+def test_two_descriptors_by_hand():
+    # D is 1, 1 for the first descriptor and 0, 0 for the second: residuals ½, ½, −½, −½, change (1 − 0) / 2.
+    # Variance: Σ r² / 3 = 1/3, times Σ K² / N = 2 · ¼ / 2. Of 16 patterns of signs, 2 give a change as large.
+    result = measure_changes([[0.0]] * 4, [[1.0], [1.0], [0.0], [0.0]], [0] * 4, [0, 0, 1, 1], draws=3999)
+    assert result.effect.ravel().tolist() == [0.5, -0.5]
+    assert result.z.ravel() == pytest.approx([0.5 * 12**0.5, -0.5 * 12**0.5], rel=1e-5)
+    assert result.p_family.ravel() == pytest.approx([2 / 16] * 2, abs=0.02)
+    assert result.p.ravel() == pytest.approx([2 / 16] * 2, abs=0.02)
+
+
+def responses(rng, p, per_cell):
+    """Return one-hot styles of p, (templates, descriptors, styles)."""
+    rows = np.repeat(p.reshape(-1, p.shape[2]), per_cell, axis=0)
+    return np.eye(p.shape[2])[(rows.cumsum(axis=1) < rng.random((len(rows), 1))).sum(axis=1)]
+
+
+def design(p, per_cell):
+    return (np.repeat(each.ravel(), per_cell).tolist() for each in np.indices(p.shape[:2]))
+
+
+def two_models(removed):
+    """Return probabilities before and after: style 0 loses with all descriptors; descriptor 7 has an effect before."""
+    before = np.tile([0.35, 0.3, 0.25, 0.1], (10, 12, 1))
+    after = before + np.array([-0.2, 0.1, 0.1, 0.0])
+    before[:, 7] += [-0.3, -0.15, -0.1, 0.55]
+    after[:, 7] += np.zeros(4) if removed else [-0.1, -0.25, -0.2, 0.55]
+    return before, after
+
+
+def test_a_removed_effect_is_found_and_nothing_else():
+    rng, (before, after) = np.random.default_rng(5), two_models(removed=True)
+    template, descriptor = design(before, 4)
+    result = measure_changes(responses(rng, before, 4), responses(rng, after, 4), template, descriptor)
+    found = np.argwhere(result.p_family <= 0.05)
+    assert [7, 3] in found.tolist() and set(found[:, 0]) == {7}
+    assert result.low[7, 3] < -0.55 * 11 / 12 < result.high[7, 3]
+
+
+def test_where_all_change_alike_a_false_change_is_shown_in_one_of_twenty():
+    wrong, shape = 0, (5, 10, 4)
+    before, after = (np.broadcast_to(p, shape) for p in ([0.08, 0.02, 0.1, 0.8], [0.01, 0.02, 0.37, 0.6]))
+    template, descriptor = design(before, 2)
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        sides = (responses(rng, side, 2) for side in (before, after))
+        wrong += bool((measure_changes(*sides, template, descriptor, 39, seed).p_family <= 0.05).any())
+    assert wrong <= 11  # of 100 with probability 0.05: more with a probability of 0.4 %
+
+
+def test_batches_and_swapped_runs(monkeypatch):
+    rng, (before, after) = np.random.default_rng(1), two_models(removed=False)
+    sides, cells = [responses(rng, side, 2) for side in (before, after)], list(design(before, 2))
+    whole, swapped = measure_changes(*sides, *cells), measure_changes(*sides[::-1], *cells)
+    np.testing.assert_allclose(swapped.effect, -whole.effect, atol=1e-12)
+    np.testing.assert_allclose(swapped.p_family, whole.p_family)
+    monkeypatch.setattr(changes, "NUMBERS_IN_BATCH", 100)
+    assert (measure_changes(*sides, *cells).p_family == whole.p_family).all()
+
+
+def test_what_never_changes_has_no_test():
+    vectors = np.eye(2)[[0, 1, 1, 0]]
+    result = measure_changes(vectors, vectors, [0] * 4, [0, 0, 1, 1])
+    assert (result.effect == 0).all() and (result.p_family == 1).all() and np.isnan(result.detectable).all()
