@@ -162,8 +162,7 @@ class PromptSettings:
         lambda: dict(DEFAULT_FILTERS), "{column: values} of the prompts to use; noun_phrase_type has a default"
     )
     split_by: str | None = option(
-        None,
-        "column whose values the two sides of the split do not share; null: noun, or none for a file",
+        None, "column whose values the two sides of the split do not share; null: noun, or none for a file"
     )
     train_fraction: Fraction = option(0.5, "share of the values of split_by for training")
     unseen_by: Literal["descriptor", "axis", "template"] | None = option(

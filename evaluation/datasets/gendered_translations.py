@@ -32,14 +32,7 @@ LANGUAGES = Path(__file__).parent / "data" / "languages_50.csv"
 MIN_MASCULINE_REFERENCES = 100  # paper 004, §4.1
 # Gender → MMHB's column of references; `both` has translations that fit either gender.
 MMHB_GENDERS = {MASCULINE: "masculine", FEMININE: "feminine", NEUTRAL: "both"}
-MMHB_COLUMNS = (
-    "sentence_eng",
-    "pattern_id_main",
-    "noun_id_main",
-    "desc_id_main",
-    "lang",
-    *MMHB_GENDERS.values(),
-)
+MMHB_COLUMNS = ("sentence_eng", "pattern_id_main", "noun_id_main", "desc_id_main", "lang", *MMHB_GENDERS.values())
 MARK = re.compile(r"</?\s*([MF])\s*>", re.IGNORECASE)
 MARKED_SPAN = re.compile(r"<\s*([MF])\s*>(.*?)<\s*/\s*\1\s*>", re.IGNORECASE)
 

@@ -212,13 +212,7 @@ def _noun_phrases(taxonomy: Taxonomy) -> Iterator[tuple[str, ...]]:
         for noun in taxonomy.nouns:
             if term.gender in (None, noun.gender):
                 words = (noun.singular, noun.plural, noun.gender)
-                yield (
-                    *metadata,
-                    *words,
-                    f"{phrase} {noun.singular}",
-                    f"{term.text} {noun.plural}",
-                    "descriptor_noun",
-                )
+                yield (*metadata, *words, f"{phrase} {noun.singular}", f"{term.text} {noun.plural}", "descriptor_noun")
 
     for entry in taxonomy.standalone:
         preference = entry.preference or NO_PREFERENCE

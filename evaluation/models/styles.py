@@ -8,12 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import (
-    AutoModelForSequenceClassification,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import (

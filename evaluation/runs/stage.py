@@ -29,10 +29,7 @@ MAX_DIFFERENCES_SHOWN = 5
 
 @contextmanager
 def stage(
-    command: str,
-    config: Any,
-    inputs: Mapping[str, Any] | None = None,
-    recomputable: Mapping[str, str] | None = None,
+    command: str, config: Any, inputs: Mapping[str, Any] | None = None, recomputable: Mapping[str, str] | None = None
 ) -> Iterator[Run | None]:
     """Yield a Run to fill, or None if the same stage with the same settings and inputs is finished.
 
