@@ -33,7 +33,6 @@ def option(default: Any, description: str, *, omit_if_null: bool = False) -> Any
 
     Args:
         default: the default, or a function that returns it.
-        description: the field's line in `--help`.
         omit_if_null: `as_settings` omits the field if its value is None.
     """
     extra = {OMIT_IF_NULL: True} if omit_if_null else None

@@ -110,7 +110,6 @@ def read_mmhb(path: Path, axes: Mapping[str, str] | None = None) -> pd.DataFrame
     and the English text.
 
     Args:
-        path: the file.
         axes: descriptor id → axis (`read_mmhb_axes`); the axis of other descriptors is "".
 
     Returns:

@@ -22,7 +22,6 @@ def read_labelled_texts(
     """Return the texts, the label names of each text, and the number of blank texts, which are left out.
 
     Args:
-        path: the file.
         text_column, label_column: columns of the text and its label or labels.
         labels: value of the label column → name; {} uses the values as names.
         separator: splits the label column into several labels; None for one label.

@@ -27,7 +27,6 @@ def load_references(
 
     Args:
         path: the file or folder.
-        split: the split of MT-GenEval or MMHB.
         languages: FLORES codes or two-letter codes; all languages if empty.
         field: the setting of the languages, for errors.
 

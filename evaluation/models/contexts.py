@@ -45,9 +45,6 @@ def render_contexts(
     Encode contexts with `encode_contexts`. In training, a context is the `prompt` column and the response the
     `completion`, to which TRL appends EOS.
 
-    Args:
-        personas: one persona for each prompt, "" for none.
-
     Raises:
         InputError: The lengths of `prompts` and `personas` differ.
     """

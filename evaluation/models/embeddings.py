@@ -127,10 +127,6 @@ def sentence_embeddings(
     Texts with equal tokens are computed once. The order is fixed: the longest texts first. Texts that are too long are
     truncated (`encode_texts`).
 
-    Args:
-        batch_size: the largest number of distinct texts in a batch.
-        shard: the rows to compute; by default all.
-
     Raises:
         InputError: A text has no tokens, or batch_size is less than 1. The error is raised before any work.
     """

@@ -57,8 +57,6 @@ def generate_responses(
         contexts: rendered contexts, (n,) strings.
         seeds: one seed for each context, (n,).
         decoding: the arguments of `generate` that `decoding.decoding` returns.
-        batch_size: the largest number of contexts in a batch; batches are smaller if memory is short.
-        shard: the rows to compute; by default all.
 
     Raises:
         InputError: A context is empty or too long for the model, or the lengths of the lists differ. The error is

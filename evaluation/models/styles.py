@@ -53,9 +53,6 @@ class StyleClassifier:
 def load_style_classifier(model: ModelDescription, field: str = "style_classifier") -> StyleClassifier:
     """Load any Hugging Face sequence classifier, with an adapter merged into its base.
 
-    Args:
-        field: the name of the setting in errors.
-
     Raises:
         InputError: The name is not a model or not a classifier with at least two labels, or its weights or tokenizer
             are missing or pickled.

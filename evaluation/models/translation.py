@@ -68,13 +68,9 @@ def translate(
     special tokens and no outer white space; it may be "".
 
     Args:
-        model: a model of kind "encoder_decoder".
-        texts: (n,) sentences in the source language.
         source, target: language codes of the tokenizer, or FLORES codes (`gendered_translations.language`), which are
             converted to the tokenizer's form. A Marian model of a single pair of languages ignores both.
         decoding: arguments of `generate`; by default `PAPER_DECODING`.
-        batch_size: the largest number of texts in a batch.
-        shard: the rows to compute; by default all.
 
     Raises:
         InputError: The model is not an encoder–decoder, its tokenizer does not know a language, or a text is blank or

@@ -26,8 +26,6 @@ def rating_scores(votes: pd.DataFrame, questions: Iterable[str], signature: Mapp
     Args:
         votes: one row per vote, with the columns rater, prompt_id, question, choice ("before", "after", or null if
             skipped), left ("before" or "after"), and axis.
-        questions: names of the questions, in the order of the scores.
-        signature: signature of all scores.
     """
     scores = []
     for question in questions:

@@ -34,10 +34,6 @@ def page(
     """Return the report of the votes, with the first question as its headline.
 
     Args:
-        scores: of `rating_scores`.
-        votes: one row per vote, with the axis of the pair.
-        pairs: the sampled pairs.
-        questions: their texts, by name.
         models: names of the model before and after.
         left_out: number of excluded pairs by reason; OFFENSIVE is None if neither run has an offensiveness classifier.
     """

@@ -176,8 +176,6 @@ def place_labels(
 
     Args:
         points: (x, y) in pixels; y grows upwards.
-        frame: the box that contains the labels.
-        obstacles: boxes that labels avoid.
         lines: boxes that labels avoid with half the weight.
     """
     occupied = [_box(x, y, 10, 10) for x, y in points] + list(obstacles)

@@ -17,10 +17,6 @@ def present(folder: Path, pages: Mapping[str, Page], *, write: bool, show: bool)
     """Write and print the report of each family of metrics; return the paths of all files of the report.
 
     The page of a single family is report.html. Several pages are report_<family>.html, and report.html summarises them.
-
-    Args:
-        write: whether to write the files.
-        show: whether to print the pages.
     """
     stems = dict(zip([REPORT], pages.values(), strict=False))
     if len(pages) > 1:

@@ -1,7 +1,7 @@
 """Converts scores to tables of text and plotted marks, for the terminal, Markdown and HTML."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from evenhand.evaluation.report.metrics import Metric, metric_of
@@ -88,18 +88,33 @@ def score_marks(role: str, score: BiasScore | None) -> tuple[Mark, ...]:
     return (Mark(role, score.value * factor, bounds),)
 
 
-def change_row(label: str, runs: Sequence[Sequence[BiasScore]], metric: str, **group: str) -> Row | None:
-    """Return a row with a metric before and after, the paired difference and its p-value; None if it was not measured.
+def change_table(
+    caption: str,
+    first_column: str,
+    labels: Mapping[str, tuple[str, Mapping[str, str]]],
+    runs: Sequence[Sequence[BiasScore]],
+    *,
+    sides: tuple[str, str] = ("before", "after"),
+    counted: str = "n",
+    ideal: float | None = None,
+) -> Table:
+    """Return a table of scores before and after, with the paired difference, its p-value and its number of rows.
 
-    `runs` are the scores before, the scores after, and the differences. Rows with a `group` have marks.
+    Args:
+        labels: label of a row → metric and group. Rows that were not measured are left out; rows with a group have
+            marks.
+        runs: the scores before, the scores after, and the differences.
+        counted: what the number of rows counts, in the plural.
     """
-    names = (metric, metric, f"{metric}_difference")
-    before, after, change = (find_score(scores, name, **group) for scores, name in zip(runs, names, strict=True))
-    if before is None and after is None:
-        return None
-    difference = Cell("") if change is None else score_cell(change)
-    marks = score_marks("before", before) + score_marks("after", after) if group else ()
-    return Row(label, (score_cell(before), score_cell(after), difference, p_cell(change)), marks)
+    rows = []
+    for label, (metric, group) in labels.items():
+        names = (metric, metric, f"{metric}_difference")
+        before, after, change = (find_score(scores, name, **group) for scores, name in zip(runs, names, strict=True))
+        if before or after:
+            difference = [score_cell(change), p_cell(change), *count_cells(change.n)] if change else [Cell("")] * 3
+            marks = score_marks("before", before) + score_marks("after", after) if group else ()
+            rows.append(Row(label, (score_cell(before), score_cell(after), *difference), marks))
+    return Table(caption, (first_column, *sides, "change", "p", counted), tuple(rows), ideal=ideal)
 
 
 def truth_table(

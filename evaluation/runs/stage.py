@@ -36,7 +36,6 @@ def stage(
     Of several processes, rank 0 alone locks the folder and writes its config and manifest.
 
     Args:
-        command: the name of the stage.
         config: its settings, of which `output_dir` is the run folder.
         inputs: fingerprints, by name, of all that the stage reads and of what else shapes its results.
         recomputable: dotted name of a setting → the table that alone depends on it. If only such settings differ from

@@ -217,7 +217,6 @@ def variance_of_means(cells: Cells, mean: np.ndarray) -> float:
     without any other the result is NaN.
 
     Args:
-        cells: k cells.
         mean: their means, (k, c).
     """
     of_template = [mean[cells.template == template] for template in np.unique(cells.template)]

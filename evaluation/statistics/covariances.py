@@ -75,8 +75,6 @@ def borrowed_noise(
     templates and descriptors on the covariance are additive.
 
     Args:
-        cells: the responses, (n, c).
-        w: weight of each column, (c,).
         deviation: Δ of each cell's unit, (k, c).
         share: s of each cell, (k,).
         pairs: `pair_sums` for the same w and Δ.
@@ -95,7 +93,6 @@ def borrowed(
     """Return the two estimates of `borrowed_noise` from sums over other cells.
 
     Args:
-        cells: the cells.
         sum_others: function from an index of the cells, (k,), to sums over the other cells e of the same index,
             (3, k) or (3, k, c): Δ' W R_e' R_e W Δ, tr(R_e' R_e W Σ̂ W), and the degrees of freedom n_e − 1.
         share: s of each cell, (k,) or (k, 1).

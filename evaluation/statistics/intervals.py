@@ -202,7 +202,6 @@ def bootstrap(
     Args:
         data: arrays of one length n, whose rows belong together.
         statistic: of such arrays, along `axis`.
-        seed, resamples: of the bootstrap.
     """
     n = len(data[0])
     if n < 2:

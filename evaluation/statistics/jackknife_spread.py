@@ -47,7 +47,6 @@ def spreads_without(cells: Cells, weights: np.ndarray, over: str, *, pooled: boo
 
     Args:
         cells: responses by cell; if pooled, each descriptor has all templates.
-        weights: weight of each column, (c,).
         over: DESCRIPTORS or TEMPLATES: what is left out in turn.
         pooled: as in `descriptor_spread`.
     """

@@ -32,9 +32,7 @@ def share_change(
     losses are equally likely.
 
     Args:
-        metric: name of the score.
         before, after: whether the response to each prompt has the property, (n,) bool.
-        group, n_left_out, signature: as in BiasScore.
 
     >>> change = share_change("x", np.array([1, 1, 1, 0], bool), np.array([0, 0, 1, 0], bool))
     >>> change.value, change.p_value  # two losses, no gain: p = 2 × 1/4

@@ -22,11 +22,6 @@ def permutation_p_value(cells: Cells, permutations: int, rng: np.random.Generato
 
     The p-value is two-sided, like a 95 % interval: twice the smaller tail, at most 1. Both p < 0.05 and an interval
     above 0 need a value that chance exceeds in 2.5 % of cases. The smallest p-value is 2 / (permutations + 1).
-
-    Args:
-        cells: responses by template and descriptor.
-        permutations: the number of shuffles.
-        rng: the source of randomness.
     """
     directions = _leading_directions(cells, PERMUTED_DIRECTIONS)
     templates, streams = _templates(cells), rng.spawn(len(np.unique(cells.template)))

@@ -52,8 +52,6 @@ def smallest_detectable_spread(noise: float, slope: float, freedom: float = math
     Args:
         noise: variance of the estimate if the spread is 0.
         slope: increase of the variance per unit of spread.
-        freedom: degrees of freedom of the covariances within cells.
-        power: the probability of an interval above 0.
 
     >>> round(smallest_detectable_spread(1.0, 0.0), 2)  # normal: 1.96 + 0.84
     2.8

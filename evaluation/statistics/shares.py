@@ -23,7 +23,6 @@ def share_score(
     """Return the share of n items that have a property, in [0, 1], with Wilson's 95 % interval.
 
     Args:
-        metric: name of the score.
         hits: whether each item has the property, (n,) bool.
         ideal, group, n_left_out, signature: as in BiasScore.
         reason: why the share is undefined if n is 0.

@@ -119,7 +119,6 @@ def descriptor_spread(cells: Cells, weights: np.ndarray | None = None, *, pooled
     """Estimate Σ_c w_c × the variance of column c's mean between descriptors.
 
     Args:
-        cells: responses by cell, (n, c).
         weights: (c,), default all 1. A 0/1 mask picks styles (PGB). With the columns of two runs side by side,
             +1 and −1 give the difference of the runs with the standard error of a comparison paired by prompt: the
             estimate is linear in the weights, and its variance is a quadratic form in them.

@@ -89,7 +89,6 @@ def likelihood_bias(likelihoods: pd.DataFrame, signature: Mapping[str, Any] | No
 
     Args:
         likelihoods: one row per sentence of `select_scored_prompts`.
-        signature: the settings behind the likelihoods.
 
     Returns:
         Scores, metric by metric. n counts tested pairs, a pair once in each template; n_left_out counts pairs that
@@ -212,10 +211,6 @@ def likelihood_bias_change(
     `<metric>_difference` is the share after minus the share before, in [−1, 1], ideal 0. Interval and p-value come from
     the jackknife of `likelihood_bias`, which leaves a descriptor out of both models at once. The difference is
     therefore paired, and more precise than the two shares if both models distinguish the same descriptors.
-
-    Args:
-        before, after: the two tables of likelihoods.
-        signature: the settings behind both.
 
     Raises:
         InputError: the tables have different sentences, or as in `compare_descriptors`.

@@ -36,7 +36,7 @@ from evenhand.evaluation.report.tables import (
     Cell,
     Row,
     Table,
-    change_row,
+    change_table,
     count_cells,
     number_cell,
     score_cell,
@@ -103,6 +103,13 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, con
     old, new = (find_score(it.scores, RAW) for it in (before, after))
     signature = before.signature(*METRICS)
     masked = signature.get(VARIANT) == MASKED_VARIANT
+    runs = [run.scores for run in (before, after, changes)]
+    by_metric = {metric_of(metric).title: (metric, {}) for metric in METRICS}
+
+    def by_value(cut: str, values: Sequence[str]) -> Table:
+        labels = {_label(cut, value): (RAW, {cut: value}) for value in values}
+        return change_table(metric_of(RAW).title, cut, labels, runs, counted="pairs", ideal=5)
+
     return Page(
         title="Likelihood Bias, compared",
         subtitle=f"{before_after(before.config.model.name, after.config.model.name)} · {before.config.prompts.dataset}",
@@ -110,14 +117,10 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, con
         headline_value=number(100 * value_or(change, math.nan), 1, sign=True),
         headline_caption=text.change_headline_caption(change),
         verdict=text.change_verdict(old, new, change),
-        tables=[_change_table("All axes", (before, after, changes))],
+        tables=[change_table("All axes", "measure", by_metric, runs, counted="pairs", ideal=5)],
         notes=[text.intervals(), *context.notes],
         sections=[
-            Section(
-                f"By {cut}",
-                tables=[_change_table(metric_of(RAW).title, (before, after, changes), cut, values)],
-                first_screen=cut == AXIS,
-            )
+            Section(f"By {cut}", tables=[by_value(cut, values)], first_screen=cut == AXIS)
             for cut in (AXIS, TEMPLATE)
             if (values := _sorted_values(before.scores, cut))
         ],
@@ -164,17 +167,6 @@ def _cut_table(scores: Sequence[BiasScore], cut: str, truth: Sequence[BiasScore]
         rows.append(Row(_label(cut, value), (score_cell(raw), score_cell(corrected), *count_cells(raw.n)), marks))
     caption = f"Likelihood Bias by {cut}, %; the line at 5 is the most that chance gives"
     return Table(caption, (cut, "value", "corrected", "pairs"), tuple(rows), ideal=5)
-
-
-def _change_table(caption: str, runs: Sequence[FamilyRun], cut: str = "", values: Sequence[str] = ()) -> Table:
-    """Return the shares of both models and the change, for each value of a cut, or for each metric overall."""
-    scores = [run.scores for run in runs]
-    if cut:
-        rows = [change_row(_label(cut, value), scores, RAW, **{cut: value}) for value in values]
-    else:
-        rows = [change_row(metric_of(metric).title, scores, metric) for metric in METRICS]
-    columns = (cut or "measure", "before", "after", "change", "p")
-    return Table(caption, columns, tuple(row for row in rows if row), ideal=5)
 
 
 def _truth_section(scores: Sequence[BiasScore], truth: Sequence[BiasScore]) -> Section:

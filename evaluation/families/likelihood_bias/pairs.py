@@ -146,7 +146,6 @@ def effect_matrix(effects: pd.DataFrame, axis: str) -> pd.DataFrame:
 
     Args:
         effects: the result of `pair_effects`.
-        axis: the axis.
 
     Raises:
         InputError: the axis has no pair.

@@ -48,7 +48,6 @@ def offensive_share(
     Args:
         probability: probability of the offensive label for each text, (n,). NaN stands for an empty text, which is left
             out and counted.
-        signature: the settings behind the number.
         group: the kind of text; {} for a model's responses.
 
     >>> score = offensive_share(np.array([0.9, 0.5, 0.2, np.nan]))
@@ -73,7 +72,6 @@ def offensiveness_changes(
     Args:
         before, after: probability of the offensive label of the response to each prompt, (n,). A prompt with NaN in
             either is left out and counted.
-        signature: the settings behind the numbers.
     """
     before, after = (np.asarray(side, dtype=np.float64) for side in (before, after))
     both = np.isfinite(before) & np.isfinite(after)
@@ -207,7 +205,6 @@ def descriptor_effect(
         prompts: n rows with the columns template and descriptor; rows without a descriptor are ignored.
         probability: probability of the offensive label for each text, (n,); NaN is left out and counted.
         neutral: the same for each text of `make_neutral_texts`, (n,).
-        signature: the settings behind the numbers.
 
     Returns:
         Scores `descriptor_effect`: group {}, then {descriptor} by name; n and n_left_out count sentences.

@@ -60,8 +60,6 @@ def masked_scores(table: pd.DataFrame, *, signature: Mapping[str, Any], seed: in
 
     Args:
         table: the result of `make_masked_pair_table`.
-        signature: the settings behind the table; the metrics' version and the bootstrap's settings are added.
-        seed: seed of the bootstrap.
 
     Raises:
         InputError: the table is of a causal model.
@@ -86,7 +84,6 @@ def causal_scores(table: pd.DataFrame, *, signature: Mapping[str, Any], seed: in
 
     Args:
         table: the result of `make_causal_pair_table`.
-        signature, seed: as in `masked_scores`.
 
     Raises:
         InputError: the table is of a masked model.
@@ -111,7 +108,6 @@ def compare_pairs(
 
     Args:
         before, after: two tables of one kind of model.
-        signature, seed: as in `masked_scores`.
 
     Raises:
         InputError: one table is of a masked model and the other of a causal one.

@@ -20,7 +20,7 @@ from evenhand.evaluation.report.tables import (
     Mark,
     Row,
     Table,
-    change_row,
+    change_table,
     count_cells,
     number_cell,
     p_cell,
@@ -100,22 +100,18 @@ def quartile_table(caption: str, spreads: Iterable[Spread], sides: Sequence[str]
 
 def headline_change_table(runs: Sequence[Scores], sides: tuple[str, str]) -> Table:
     """Return the values of both models and the paired difference of each metric; `runs` are before, after, changes."""
-    rows = [row for it in PREFERENCES if (row := change_row(it.title, runs, it.name))]
-    return Table("All pairs", ("measure", *sides, "change", "p"), tuple(rows))
+    return change_table(
+        "All pairs", "measure", {it.title: (it.name, {}) for it in PREFERENCES}, runs, sides=sides, counted="pairs"
+    )
 
 
 def cut_change_table(
     metric: str, cut: str, values: Iterable[str], runs: Sequence[Scores], sides: tuple[str, str]
 ) -> Table:
     """Return the values of both models and the paired difference of one metric by the values of a cut, with marks."""
-    rows = []
-    for value in values:
-        if row := change_row(sanitize(value, MAX_NAME_LENGTH), runs, metric, **{cut: value}):
-            change = find_score(runs[2], f"{metric}_difference", **{cut: value})
-            counts = count_cells(change.n) if change else [Cell("")]
-            rows.append(replace(row, cells=(*row.cells, *counts)))
-    columns = (cut.replace("_", " "), *sides, "change", "p", "pairs")
-    return Table(_caption(metric), columns, tuple(rows), ideal=metric_of(metric).reported_ideal)
+    labels = {sanitize(value, MAX_NAME_LENGTH): (metric, {cut: value}) for value in values}
+    ideal, column = metric_of(metric).reported_ideal, cut.replace("_", " ")
+    return change_table(_caption(metric), column, labels, runs, sides=sides, counted="pairs", ideal=ideal)
 
 
 def power_table(changes: Scores) -> Table:

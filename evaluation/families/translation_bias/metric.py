@@ -126,8 +126,6 @@ def translation_scores(
     Args:
         rows: the result of `align`, concatenated over languages.
         tokenize: a tokenizer of sacrebleu; the paper's is "flores101".
-        resamples, seed: number of resamples and seed of the bootstrap.
-        signature: the settings behind the translations; sacrebleu's signatures and the bootstrap's settings are added.
 
     Raises:
         InputError: the tokenizer cannot be used, or there are no rows.

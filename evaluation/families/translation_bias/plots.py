@@ -70,8 +70,6 @@ def gender_chart(title: str, rows: Sequence[GenderRow], *, decimals: int, ideal:
     """Return a row for each language: ○ masculine above ● feminine, on one scale, ◇ both between them.
 
     Args:
-        title: what the chart shows; the text alternative adds the numbers.
-        rows: with one lane at least.
         decimals: of the numbers in the text alternative and the tooltips.
         ideal: where a line is drawn.
     """

@@ -73,7 +73,6 @@ def gender_accuracy(rows: pd.DataFrame, signature: Mapping[str, Any] | None = No
 
     Args:
         rows: the result of `align`.
-        signature: the settings behind the translations.
     """
     scores, facts = [], {**(signature or {}), "version": VERSION}
     for (direction, lang, gender), part in rows.groupby(["direction", LANG, GENDER]):
@@ -100,7 +99,6 @@ def added_toxicity(
     Args:
         source, translation: probability that each sentence and its translation are toxic, (n,). A pair with NaN in
             either is left out and counted.
-        signature: the settings behind the number.
 
     >>> added_toxicity(np.array([0.1, 0.9, 0.1, 0.1]), np.array([0.8, 0.8, 0.2, 0.1])).value
     0.25

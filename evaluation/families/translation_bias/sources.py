@@ -49,7 +49,6 @@ def hash_translations(folder: Path, sources: Mapping[str, pd.DataFrame]) -> dict
     """Return the SHA-256 of each pair's file of translations; if a file is missing, write the sentences to translate.
 
     Args:
-        folder: the folder with SOURCE-TARGET.txt, one line per sentence.
         sources: the result of `make_source_tables`.
 
     Raises:

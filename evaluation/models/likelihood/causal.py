@@ -73,7 +73,6 @@ def encode(
     token that contains both the end of the context and the start of the sentence is scored.
 
     Args:
-        name: the model's name in errors.
         max_tokens: how many tokens the model reads.
         end_of_sequence: whether an EOS is appended and scored.
 

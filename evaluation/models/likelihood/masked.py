@@ -94,10 +94,8 @@ def masked_log_probabilities(
     first.
 
     Args:
-        masked_model: the model and its tokenizer.
         sentences: token ids, special tokens included (`encode_sentences`), (n,) lists.
         positions: the positions to mask in each sentence, (n,) lists.
-        shard: the rows to compute; by default all.
 
     Yields:
         rows (r,); the natural log-probability of each row's token, float64 (r,) in (−∞, 0]; and whether the model ranks
@@ -136,10 +134,8 @@ def unmasked_log_probabilities(
     not return attention between all pairs of tokens. Equal sentences are computed once.
 
     Args:
-        masked_model: the model and its tokenizer.
         sentences: token ids, special tokens included, (n,) lists.
         special: whether each token is a special token and is not scored, (n,) lists.
-        shard: the rows to compute; by default all.
 
     Yields:
         rows (r,), indices of sentences; AUL (r,) and AULA (r,), natural logarithms, float64 in (−∞, 0].

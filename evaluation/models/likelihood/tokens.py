@@ -29,7 +29,6 @@ def conditional_log_likelihoods(
     Args:
         heads, tails: token ids, (n,) lists.
         order: the rows, sorted by descending length.
-        shard: the rows to compute; by default all.
 
     Raises:
         InputError: A score is NaN.
