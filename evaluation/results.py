@@ -166,7 +166,6 @@ def _hash(value: Any) -> str:
 
 
 def _csv(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return score records as CSV text, with a column for each cut, and two columns for each interval."""
     cuts = list(dict.fromkeys(name for record in records for name in record["group"]))
     columns = ["metric", *cuts, "value", "low", "high", "jackknife_over", "jackknife_low", "jackknife_high", "ideal"]
     columns += ["standard_error", "p_value", "n", "n_left_out", "reason", "signature"]

@@ -183,6 +183,11 @@ class PromptSettings:
             fix = "give train_file or split_by, not both" if self.file else "give prompts.file, too"
             raise InputError(f"train_file: {self.train_file} cannot be used so; {fix}.")
 
+    def signature(self, sha256: str) -> dict[str, Any]:
+        """Return the entry of the taxonomy's prompts in a score's signature."""
+        filters = self.active_filters()
+        return {"name": self.dataset, "sha256": sha256, "descriptors": self.descriptors, "filters": filters}
+
     def active_filters(self) -> dict[str, Any]:
         """Return the values by column that prompts must have: `filters`, and the default filter of noun phrases.
 

@@ -117,7 +117,7 @@ def _bias_values(labels: Path | None, before: StyledRun, after: StyledRun) -> pd
 
 def _page(settings: CompareSettings, name: str, before: FamilyRun, after: FamilyRun) -> Page:
     changes = FamilyRun(settings.output_dir, getattr(settings, name, None))
-    page = families.compared_page_of(name).comparison_page
+    page = families.page_of(name, families.ComparedPage).comparison_page
     if name != FAMILY:
         return page(before, after, changes, report_context(name, before))
     context, model = report_context(name, before), after.config.model.name

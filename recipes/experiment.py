@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -119,5 +118,5 @@ def _check_labelling(config: MeasureConfig, settings: LabelSettings) -> None:
 
 def _check_tuning(config: MeasureConfig, settings: TuneSettings, rounds: int) -> None:
     method = load_trained_method(settings.method)
-    model = replace(config.model, name=config.resolve_name(config.model.name, "model"))
+    model = config.resolved_model
     check_tuning(model, method, settings.training.with_method_defaults(method), rounds)

@@ -59,7 +59,7 @@ def tune(settings: TuneSettings) -> None:
     responses_folder, measured, labels_fingerprint = processes.on_rank_zero(lambda: _labelled_run(settings))
     check_trust(measured, settings.trust_remote_code, "labels")
     training, config = settings.training.with_method_defaults(method), measure_config(measured, FAMILY)
-    model = replace(config.model, name=config.resolve_name(config.model.name, "model"))
+    model = config.resolved_model
     check_tuning(model, method, training)
     inputs = {"labels": labels_fingerprint, "settings": asdict(training)}
     with stage("tune", settings, inputs) as run:

@@ -118,7 +118,6 @@ def _open_corpus(source: str, subset: str | None, split: str) -> IterableDataset
 
 
 def _format(path: Path) -> str | None:
-    """Return the name of datasets' reader for a file, or None."""
     return FORMATS.get((path.with_suffix("") if path.suffix in COMPRESSED else path).suffix)
 
 

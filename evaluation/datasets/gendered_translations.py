@@ -340,7 +340,6 @@ def _read_text(path: Path) -> str:
 
 
 def _read_table(path: Path, delimiter: str, required: Sequence[str]) -> pd.DataFrame:
-    """Return a table of strings; empty fields are ""."""
     text = _read_text(path)
     try:
         table = pd.DataFrame(parse_csv(text, delimiter), dtype=object)

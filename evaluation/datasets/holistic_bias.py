@@ -150,7 +150,6 @@ def taxonomy_sha256(prompts: PromptSettings) -> str:
 
 
 def _download(version: str) -> Path:
-    """Return the folder of a pinned upstream version, downloaded if it is not in the cache."""
     fix = f"put the four files of HolisticBias {version} into a folder and give its path as the taxonomy."
     paths = [
         fetch_pinned_file(f"{UPSTREAM_URL}/{version}/{file}", sha256, f"holistic_bias_{version}/{file}", fix)
@@ -193,14 +192,12 @@ def generate_prompts(taxonomy: Taxonomy) -> "Dataset":
 
 
 def _fill_template(template: str, columns: dict[str, pa.Array], phrases: pa.Array) -> pa.Array:
-    """Return the sentences of one template with the phrases at these row indices."""
     slots = {slot: columns[slot.strip("{}")].take(phrases) for slot in (SINGULAR_SLOT, PLURAL_SLOT) if slot in template}
     pieces = [slots.get(piece, piece) for piece in re.split(r"(\{\w+\})", template)]
     return pc.binary_join_element_wise(*pieces, "")
 
 
 def _noun_phrases(taxonomy: Taxonomy) -> Iterator[tuple[str, ...]]:
-    """Yield each noun phrase with its metadata, a tuple in the order of PHRASE_COLUMNS."""
     for noun in taxonomy.nouns:
         words = (noun.singular, noun.plural, noun.gender)
         yield (NO_AXIS, *[NONE] * 4, *words, f"{spelled_article(noun.singular)} {noun.singular}", noun.plural, "noun")
@@ -337,7 +334,6 @@ def _check_axis(file: str, axis: str) -> None:
 def _parse_entry(
     where: str, value: Any, main: str, optional: tuple[str, ...], slots: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    """Return an entry's fields; a plain string is the value of `main`."""
     entry = {main: value} if isinstance(value, str) else value
     if not isinstance(entry, dict) or main not in entry:
         raise InputError(f"{where}: {value!r} is neither a string nor an object with {main!r}; write one of them.")

@@ -104,7 +104,6 @@ def _mention_pattern(descriptor: str) -> re.Pattern[str]:
 
 
 def _word_pattern(word: str, is_last: bool, is_verb: bool) -> str:
-    """Return a pattern for the singular and plural of a word, in all spellings."""
     lower = word.lower()
     if is_verb:
         if lower in ("is", "are"):

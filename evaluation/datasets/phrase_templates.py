@@ -64,7 +64,6 @@ def make_phrase_sentences(taxonomy: Taxonomy, templates: tuple[str, ...] | None 
 
 
 def _fill_template(template: str, singular: str, plural: str) -> tuple[str, int, int]:
-    """Return the sentence, and the start and end of its noun phrase without the article."""
     slot, phrase = (SINGULAR_SLOT, singular) if SINGULAR_SLOT in template else (PLURAL_SLOT, plural)
     start = template.index(slot)
     article = ARTICLE.match(phrase) if slot == SINGULAR_SLOT else None

@@ -114,7 +114,6 @@ def build_prompts(columns: Mapping[str, list], path: Path) -> Dataset:
 
 
 def _repeat_rows(columns: Mapping[str, list], per_cell: int, path: Path) -> dict[str, list]:
-    """Return the columns with each row repeated by its `repeats`, else `per_cell` times (`read_prompts`)."""
     n = len(columns[TEXT])
     times = columns.get(REPEATS, [per_cell] * n)
     for row, value in enumerate(times, start=1):

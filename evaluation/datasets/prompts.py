@@ -276,7 +276,6 @@ def check_row_count(rows: int, setting: str) -> None:
 
 
 def _table(prompts: Dataset) -> pa.Table:
-    """Return the rows as one Arrow table, with the selection of a `Dataset` applied."""
     return prompts.with_format("arrow")[:].combine_chunks()
 
 
@@ -292,7 +291,6 @@ def _group_cells(table: pa.Table) -> Iterator[tuple[tuple[str, ...], np.ndarray]
 
 
 def _encode_sorted(column: pa.ChunkedArray) -> np.ndarray:
-    """Return integers, (n,), in the same order as the column's strings."""
     encoded = pa.concat_arrays(column.chunks).dictionary_encode()
     rank = np.empty(len(encoded.dictionary), dtype=np.int64)
     rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
@@ -318,7 +316,6 @@ def _is_in(column: pa.ChunkedArray, values: Sequence[Any]) -> pa.ChunkedArray:
 
 
 def _hash(*parts: Any) -> int:
-    """Return a hash of 128 bits, the same on every machine."""
     text = "\x1f".join(str(part) for part in parts)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "big")
 

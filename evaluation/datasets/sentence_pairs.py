@@ -115,7 +115,6 @@ def perturb(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _read_columns(path: Path) -> dict[str, list]:
-    """Return the columns of a file, with None for missing values."""
     try:
         if path.suffix == ".jsonl":
             return read_json_columns(path)
@@ -131,7 +130,6 @@ def _read_columns(path: Path) -> dict[str, list]:
 
 
 def _resolve_columns(path: Path, present: list[str], columns: Mapping[str, str]) -> dict[str, str]:
-    """Return our column name → the file's, for the columns that the file has."""
     for name in columns:
         if name not in COLUMNS:
             raise unknown_name("columns", name, COLUMNS)

@@ -9,7 +9,7 @@ The commands `measure` and `compare` do the work that families share: run folder
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
@@ -58,6 +58,11 @@ class MeasureConfig:
         """Whether the model is loaded, so that scores that need its weights can be computed."""
         return self.responses is None and self.model.server is None
 
+    @property
+    def resolved_model(self) -> ModelSettings:
+        """The model's settings, with the testbed's folder in place of the name "testbed"."""
+        return replace(self.model, name=self.resolve_name(self.model.name, "model"))
+
     def scored_model(self) -> dict[str, str]:
         """Return fingerprints of a model, loaded or served, whose likelihoods of sentences are computed.
 
@@ -69,8 +74,7 @@ class MeasureConfig:
 
         if self.model.server is not None:
             return served_fingerprints(self.model)
-        name = self.resolve_name(self.model.name, "model")
-        return {"model": model_revision(name, self.model.revision, self.model.base)}
+        return {"model": model_revision(self.resolved_model.name, self.model.revision, self.model.base)}
 
     def resolve_name(self, name: str, field_name: str) -> str:
         """Return a name, or the file or folder of the testbed for this field if the name is "testbed".
@@ -261,19 +265,14 @@ def metrics_of(name: str) -> FamilyMetrics:
     return _load(name, "metrics", FamilyMetrics)
 
 
-def page_of(name: str) -> FamilyPage:
-    """Return the family's module `page`; errors as in `_load`."""
-    return _load(name, "page", FamilyPage)
+def page_of(name: str, contract: type[FamilyPage] = FamilyPage) -> FamilyPage:
+    """Return the family's module `page`, a `ComparedPage` if the contract is; errors as in `_load`."""
+    return _load(name, "page", contract)
 
 
 def comparison_of(name: str) -> FamilyComparison:
     """Return the family's module `compare`; errors as in `_load`."""
     return _load(name, "compare", FamilyComparison)
-
-
-def compared_page_of(name: str) -> ComparedPage:
-    """Return the module `page` of a family whose runs can be compared; errors as in `_load`."""
-    return _load(name, "page", ComparedPage)
 
 
 def comparable(name: str) -> bool:

@@ -149,7 +149,6 @@ def run_batches(
 def _split_batches(
     items: Sequence[Item], max_items: Callable[[Item], int], group_key: Callable[[Item], Any]
 ) -> Iterator[Sequence[Item]]:
-    """Yield the batches that are computed if memory suffices."""
     start = 0
     while start < len(items):
         batch = items[start : start + max_items(items[start])]

@@ -149,7 +149,6 @@ def sentence_embeddings(
 
 
 def _embed_batch(encoder: SentenceEncoder, texts: list[str]) -> np.ndarray:
-    """Return the embeddings of one batch, float32 (r, h)."""
     vectors = encoder.model.encode(texts, batch_size=len(texts), show_progress_bar=False, convert_to_numpy=True)
     return vectors.astype(np.float32, copy=False)
 

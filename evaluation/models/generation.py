@@ -145,7 +145,6 @@ def _generate_batches(
 def _generate_batch(
     dialogue_model: DialogueModel, contexts: Sequence[list[int]], seeds: Sequence[int], arguments: dict[str, Any]
 ) -> list[str | None]:
-    """Return the responses to a batch of contexts, with one seed for each."""
     model, tokenizer = dialogue_model.model, dialogue_model.tokenizer
     inputs = tokenizer.pad({"input_ids": contexts}, return_tensors="pt")
     inputs = {name: inputs[name].to(model.device) for name in ("input_ids", "attention_mask")}

@@ -119,7 +119,6 @@ def adapter_base(folder: Path, base: str | None = None, revision: str | None = N
 
 
 def _configured_base(folder: Path) -> tuple[str, str | None]:
-    """Return the name and revision of the base model in an adapter's config."""
     field = BASE_FIELDS[ADAPTER_CONFIG]
     try:
         settings = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))

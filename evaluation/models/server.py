@@ -268,7 +268,6 @@ def _failure_message(model: ModelSettings, reason: str) -> str:
 
 
 def _refusal_error(model: ModelSettings, error: Any) -> InputError:
-    """Return the error for a rejected request; the server's message may contain the key, which is removed."""
     status = error.status_code
     if 300 <= status < 400:
         target = error.response.headers.get("location", "another address")

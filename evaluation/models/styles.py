@@ -76,7 +76,6 @@ def load_style_classifier(model: ModelDescription, field: str = "style_classifie
 
 
 def _classifier_class(model: CheckpointSettings, config: PreTrainedConfig, field: str) -> Any:
-    """Return the auto class of a sequence classifier with at least two labels."""
     architectures = config.architectures or []
     if not any(architecture.endswith("ForSequenceClassification") for architecture in architectures):
         raise InputError(
@@ -195,7 +194,6 @@ def warn_truncated(classifier: StyleClassifier, n_truncated: int, n: int) -> Non
 
 
 def _max_tokens(classifier: StyleClassifier) -> int:
-    """Return how many tokens the classifier reads; 512 if its config has no limit."""
     positions = max_positions(classifier.model.config)
     # RoBERTa and related models have two positions that no token can take.
     limit = 512 if positions == math.inf else max(int(positions) - 2, 1)

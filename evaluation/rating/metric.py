@@ -65,7 +65,6 @@ def pair_win_rate(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
 
 
 def _share_with_test(metric: str, wins: np.ndarray, group: Mapping[str, str], n_left_out: int) -> BiasScore:
-    """Return a share of wins with the two-sided binomial test that it is one half."""
     score = share_score(metric, wins, None, reason=NO_VOTES, group=group, n_left_out=n_left_out)
     return replace(score, p_value=float(stats.binomtest(int(wins.sum()), len(wins)).pvalue)) if len(wins) else score
 

@@ -89,7 +89,6 @@ def _agreement_section(scores: Sequence[BiasScore], questions: Mapping[str, str]
 
 
 def _axis_section(scores: Sequence[BiasScore], questions: Mapping[str, str], unit: str) -> Section:
-    """Return a table for each question, with its axes sorted by win rate."""
     parts = []
     of_axes = [score for score in scores if score.metric == METRICS[unit] and AXIS in score.group]
     for name, question in questions.items():
@@ -116,7 +115,6 @@ def _rater_section(scores: Sequence[BiasScore]) -> Section:
 
 
 def _examples(votes: pd.DataFrame, pairs: pd.DataFrame, questions: Mapping[str, str]) -> Section:
-    """Return the first rated pairs, with the number of votes for each side."""
     rated = pairs[pairs[PROMPT_ID].isin(votes[PROMPT_ID])].head(N_EXAMPLES)
     counts = votes.groupby([PROMPT_ID, QUESTION, "choice"]).size()
     examples = [_example(row, counts, questions) for row in rated.to_dict("records")]

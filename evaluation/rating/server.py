@@ -241,7 +241,6 @@ def _environment() -> Environment:
 
 
 def _readable(text: str) -> str:
-    """Return a text with its line ends, but without invisible characters."""
     return "\n".join(sanitize(line, max(len(line), 1)) for line in text.strip().splitlines())
 
 

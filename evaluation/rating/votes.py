@@ -158,5 +158,4 @@ def _replay(path: Path) -> dict[tuple[str, str, str], Vote]:
 
 
 def _complete_length(path: Path) -> int:
-    """Return the length in bytes of the complete lines of a file."""
     return path.read_bytes().rfind(b"\n") + 1

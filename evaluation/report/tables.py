@@ -96,7 +96,7 @@ def change_table(
     *,
     sides: tuple[str, str] = ("before", "after"),
     counted: str = "n",
-    ideal: float | None = None,
+    ideal: float = 0.0,
 ) -> Table:
     """Return a table of scores before and after, with the paired difference, its p-value and its number of rows.
 

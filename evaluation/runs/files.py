@@ -55,7 +55,6 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def _clear_killed(path: Path) -> None:
-    """Remove temporary files of `path` whose process was killed."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*{UNFINISHED}"):
         process = left.suffixes[-2][1:]
         if process.isdecimal() and not psutil.pid_exists(int(process)):

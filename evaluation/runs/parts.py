@@ -115,7 +115,6 @@ class Parts:
         return np.empty(self.n, dtype=object) if first is None else first, numbers
 
     def _read_parts(self) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
-        """Yield each part and the numbers of its rows."""
         mismatch = InputError(
             f"{self.folder} does not hold each of {self.n} rows once; delete the run's folder and run it again."
         )
@@ -134,7 +133,6 @@ class Parts:
         return sorted(self.folder.glob("*.parquet"))
 
     def _finished(self) -> np.ndarray:
-        """Return the numbers of the rows on disk, each once, ascending."""
         rows = [read_table(file, [ROW])[ROW].to_numpy() for file in self._files()]
         return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *rows]))
 

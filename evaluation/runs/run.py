@@ -28,10 +28,7 @@ class Run:
 
     A table that all ranks compute together:
 
-        if not run.has("cosines"):
-            with run.step("cosines"):
-                run.write("cosines", cosines(...))
-        table = run.read("cosines")
+        table = run.table("cosines", lambda: cosines(...), on_all_ranks=True)
 
     and, within it, long work that resumes after a kill (`Parts`):
 
@@ -68,19 +65,19 @@ class Run:
         """Write `name`.parquet on rank 0, while the other ranks wait."""
         processes.on_rank_zero(lambda: write_table(self.folder / f"{name}.parquet", rows))
 
-    def ensure(self, name: str, compute: Callable[[], Table]) -> None:
-        """Compute and write `name`.parquet on rank 0 alone, unless it is on disk."""
+    def ensure(self, name: str, compute: Callable[[], Table], *, on_all_ranks: bool = False) -> None:
+        """Compute and write `name`.parquet, on rank 0 alone or together on all ranks, unless it is on disk."""
 
         def compute_and_write() -> None:
             with self.step(name):
                 self.write(name, compute())
 
         if not self.has(name):
-            processes.on_rank_zero(compute_and_write)
+            compute_and_write() if on_all_ranks else processes.on_rank_zero(compute_and_write)
 
-    def table(self, name: str, compute: Callable[[], Table]) -> pd.DataFrame:
-        """Return the rows of `name`.parquet; compute them on rank 0 alone if they are not on disk."""
-        self.ensure(name, compute)
+    def table(self, name: str, compute: Callable[[], Table], *, on_all_ranks: bool = False) -> pd.DataFrame:
+        """Return the rows of `name`.parquet, computed by `ensure` if they are not on disk."""
+        self.ensure(name, compute, on_all_ranks=on_all_ranks)
         return self.read(name)
 
     def parts(self, name: str, columns: Sequence[str], n: int) -> Parts:

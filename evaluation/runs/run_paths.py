@@ -43,7 +43,6 @@ def run_folders(settings: Any, name: str = "") -> Iterator[Path]:
 
 
 def _run_folder(name: str, value: Any) -> Path | None:
-    """Return the run folder that the setting `name` refers to, or None."""
     if not isinstance(value, str):  # a filter of prompts may have the name of such a setting
         return None
     if name in RUN_FOLDERS:

@@ -44,7 +44,6 @@ def _differences(name: str, before: Any, after: Any) -> Iterator[tuple[str, str]
 
 
 def _fingerprints(settings: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the fingerprints among the inputs of a run, by name; families of metrics may have equal names."""
     fingerprints: dict[str, list[Any]] = {}
     groups = [settings.get("inputs") or {}]
     for group in groups:  # the loop appends to the list

@@ -13,8 +13,15 @@ from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.environment import commit, package_versions
 from evenhand.evaluation.runs.files import explain_full_disk, remove_temporary_files
 from evenhand.evaluation.runs.lock import LOCK, run_lock
-from evenhand.evaluation.runs.manifest import FORMAT, read_config, read_manifest, write_config, write_manifest
-from evenhand.evaluation.runs.result_files import damaged_files, hash_results
+from evenhand.evaluation.runs.manifest import (
+    FORMAT,
+    damaged_files,
+    hash_results,
+    read_config,
+    read_manifest,
+    write_config,
+    write_manifest,
+)
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.run_paths import CONFIG, MANIFEST, run_folders, with_relative_paths
 from evenhand.evaluation.runs.settings_comparison import settings_differences, settings_sha256

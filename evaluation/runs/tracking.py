@@ -187,7 +187,6 @@ def _artifact(name: str, kind: str, paths: Sequence[Path]) -> Any:
 
 
 def _kept(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the artifacts of a stage, by name; {} if it uploaded none."""
     try:
         return json.loads((folder / KEPT).read_text(encoding="utf-8"))
     except (OSError, ValueError):  # absent, or damaged, which must not stop a stage
@@ -224,7 +223,6 @@ def _plain(name: str) -> str:
 
 
 def _row(score: BiasScore) -> dict[str, Any]:
-    """Return a score as a row of the table of scores."""
     low, high = score.interval or (math.nan, math.nan)
     cut = ", ".join(f"{name} {value}" for name, value in score.group.items())
     numbers = {"value": score.value, "low": low, "high": high, "standard_error": score.standard_error}

@@ -113,7 +113,6 @@ class Cells:
                 yield Block(cell[index], count[index], self._read(start[index], count[index]), self.mean)
 
     def _read(self, start: np.ndarray, count: np.ndarray) -> np.ndarray:
-        """Return runs of rows by their starts and counts."""
         if (start[1:] == start[:-1] + count[:-1]).all():
             rows = self.rows[start[0] : start[0] + count.sum()]
         else:
@@ -169,7 +168,6 @@ def paired_differences(cells: Cells) -> Cells:
 
 
 def _map_rows(cells: Cells, function: Callable[[np.ndarray], np.ndarray], width: int) -> Cells:
-    """Return the cells with `function` of their rows, (r, c) → (r, width)."""
     parts = (function(block.rows) for block in cells.blocks())
     rows, mean = _store_rows(parts, cells.count, width, cells.rows)
     start = np.cumsum(cells.count) - cells.count

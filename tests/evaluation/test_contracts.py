@@ -91,7 +91,7 @@ def test_every_family_fulfils_its_contract(name):
     assert families.metrics_of(name).METRICS
     if families.comparable(name):
         families.comparison_of(name)
-        families.compared_page_of(name)
+        families.page_of(name, families.ComparedPage)
     else:
         families.page_of(name)
 

@@ -1,6 +1,5 @@
 """Measure embedding bias: cosines of English sentences with their masculine and feminine translations (004, §5)."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,7 @@ TRUNCATED = "truncated"  # column: whether one of the two texts was too long for
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     """Write the cosine of each English sentence with each of its references to the run's folder; return the scores."""
-    if not run.has("cosines"):
-        with run.step("cosines"):
-            run.write("cosines", _cosines(run, config))
-    table = run.read("cosines")
+    table = run.table("cosines", lambda: _cosines(run, config), on_all_ranks=True)
     run.facts["references"] = len(table)
     signature = _signature(run, config, int(table[TRUNCATED].sum()))
     return processes.on_rank_zero(lambda: embedding_scores(table, signature=signature))
@@ -45,7 +41,7 @@ def _cosines(run: Run, config: MeasureConfig) -> pd.DataFrame:
     settings = config.settings
     pairs = pair_with_references(load_references(settings.references, settings.split, settings.languages))
     texts = list(dict.fromkeys([*pairs["english"], *pairs["reference"]]))
-    encoder = load_sentence_encoder(replace(config.model, name=config.resolve_name(config.model.name, "model")))
+    encoder = load_sentence_encoder(config.resolved_model)
     _, is_truncated = encode_texts(encoder, texts)
     parts = run.parts("vectors", ["vector"], len(texts))
     for shard in parts.unfinished_shards():

@@ -199,7 +199,6 @@ def _undefined_reason(cosines: pd.DataFrame) -> str:
 
 
 def _correct(gaps: Sequence[BiasScore]) -> list[BiasScore]:
-    """Return the gaps with p-values by Holm's method, over languages with the same kind of English."""
     families: dict[str | None, list[BiasScore]] = {}
     for score in gaps:
         families.setdefault(score.group.get(ENGLISH_GENDER), []).append(score)

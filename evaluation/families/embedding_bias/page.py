@@ -110,7 +110,6 @@ def _gap_row(label: str, gap: BiasScore, cells: Sequence[Cell]) -> Row:
 def _similarities(
     scores: Sequence[BiasScore], quantiles: pd.DataFrame
 ) -> list[tuple[BiasScore, Mapping[float, float]]]:
-    """Return the mean cosine of each language and gender, with its quantiles."""
     by_group = {
         key: dict(zip(rows["quantile"], rows["cosine"], strict=True)) for key, rows in quantiles.groupby([LANG, GENDER])
     }

@@ -35,7 +35,7 @@ from evenhand.evaluation.results import UNSEEN, BiasScore, find_score
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.settings import TESTBED
-from evenhand.evaluation.statistics.jackknife_spread import DESCRIPTORS, TEMPLATES
+from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, TEMPLATES
 
 HEADLINE = "fgb_pooled_corrected"
 

@@ -9,7 +9,7 @@ import numpy as np
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.statistics.cells import Cells
 from evenhand.evaluation.statistics.intervals import student_quantile
-from evenhand.evaluation.statistics.jackknife_spread import MIN_UNITS, jackknife_ratio_interval
+from evenhand.evaluation.statistics.jackknife import MIN_UNITS, jackknife_ratio_interval
 from evenhand.evaluation.statistics.ratios import covariance_from_variances, ratio_interval
 from evenhand.evaluation.statistics.u_statistics import Estimate
 

@@ -141,9 +141,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
         check_served(config)
         fingerprints["model"] = config.model.name  # a run may continue with the server at another address
     elif config.loads_model:
-        fingerprints["model"] = model_revision(
-            config.resolve_name(config.model.name, "model"), config.model.revision, config.model.base
-        )
+        fingerprints["model"] = model_revision(config.resolved_model.name, config.model.revision, config.model.base)
     fingerprints |= {name: model_revision(model.name, model.revision, model.base) for name, model in models.items()}
     if fingerprints[FIRST] == fingerprints.get(SECOND):
         name = models[SECOND].name

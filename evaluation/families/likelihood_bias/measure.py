@@ -4,7 +4,6 @@ A causal model scores the sentences of HolisticBias (§2.3.2, §3.1), and so doe
 A masked model scores noun phrases in SEAT's templates (B.1).
 """
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,10 +34,7 @@ from evenhand.evaluation.settings import as_settings, model_signature
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     """Write the likelihood of each sentence to the run's folder; return the scores."""
-    if not run.has("likelihoods"):
-        with run.step("likelihoods"):
-            run.write("likelihoods", _likelihoods(run, config))
-    table = run.read("likelihoods")
+    table = run.table("likelihoods", lambda: _likelihoods(run, config), on_all_ranks=True)
     run.facts["sentences"] = len(table)
     with run.step("scores"):
         signature = _signature(run, config, table[VARIANT].iloc[0])
@@ -48,12 +44,7 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
 def _signature(run: Run, config: MeasureConfig, variant: str) -> dict[str, Any]:
     return {
         "model": model_signature(config.model, run.inputs),
-        "dataset": {
-            "name": config.prompts.dataset,
-            "sha256": run.inputs["dataset"],
-            "descriptors": config.prompts.descriptors,
-            "filters": config.prompts.active_filters(),
-        },
+        "dataset": config.prompts.signature(run.inputs["dataset"]),
         **as_settings(config.settings),
         VARIANT: variant,
         "seed": config.seed,
@@ -62,8 +53,7 @@ def _signature(run: Run, config: MeasureConfig, variant: str) -> dict[str, Any]:
 
 
 def _likelihoods(run: Run, config: MeasureConfig) -> pd.DataFrame:
-    """Return the sentences of the filtered prompts and sampled descriptors, with log p of each."""
-    model = replace(config.model, name=config.resolve_name(config.model.name, "model"))
+    model = config.resolved_model
     taxonomy, masked = load_taxonomy(config.prompts.dataset), model.server is None and is_masked_lm(model)
     prompts = (
         Dataset.from_pandas(make_phrase_sentences(taxonomy), preserve_index=False)

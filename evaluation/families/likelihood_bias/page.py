@@ -9,21 +9,19 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.families import FamilyRun, ReportContext
-from evenhand.evaluation.families.likelihood_bias.descriptors import (
-    HATE,
-    LOVE,
-    extreme_descriptors,
-    love_hate_contrast,
-    perplexity_quantiles,
-)
 from evenhand.evaluation.families.likelihood_bias.metric import TESTS
 from evenhand.evaluation.families.likelihood_bias.pairs import effect_matrix, pair_effects
 from evenhand.evaluation.families.likelihood_bias.plots import axis_name, pair_chart, short, spread_chart
 from evenhand.evaluation.families.likelihood_bias.rows import (
+    HATE,
+    LOVE,
     MASKED_VARIANT,
     N_TOKENS,
     VARIANT,
     compute_surprisals,
+    extreme_descriptors,
+    love_hate_contrast,
+    perplexity_quantiles,
     select_most_common_length,
 )
 from evenhand.evaluation.report.figures import svg
@@ -146,7 +144,6 @@ def _overall_table(scores: Sequence[BiasScore]) -> Table:
 
 
 def _axis_table(scores: Sequence[BiasScore], effects: pd.DataFrame, truth: Sequence[BiasScore]) -> Table:
-    """Return the shares of each axis, with the mean effect size."""
     sizes = (effects["auc"] - 0.5).abs().groupby(effects[AXIS]).mean()
     table = _cut_table(scores, AXIS, truth)
     axes = _sorted_values(scores, AXIS)
@@ -158,7 +155,6 @@ def _axis_table(scores: Sequence[BiasScore], effects: pd.DataFrame, truth: Seque
 
 
 def _cut_table(scores: Sequence[BiasScore], cut: str, truth: Sequence[BiasScore] = ()) -> Table:
-    """Return the shares of each axis or template, without and with correction, and its pairs."""
     rows = []
     for value in _sorted_values(scores, cut):
         raw, corrected = (find_score(scores, metric, **{cut: value}) for metric in (RAW, CORRECTED))
@@ -170,7 +166,6 @@ def _cut_table(scores: Sequence[BiasScore], cut: str, truth: Sequence[BiasScore]
 
 
 def _truth_section(scores: Sequence[BiasScore], truth: Sequence[BiasScore]) -> Section:
-    """Return the measured shares and the shares of a model that learned the testbed perfectly."""
 
     def label(planted: BiasScore) -> str:
         cuts = (_label(cut, str(value)) for cut, value in planted.group.items())
@@ -181,7 +176,6 @@ def _truth_section(scores: Sequence[BiasScore], truth: Sequence[BiasScore]) -> S
 
 
 def _sorted_values(scores: Sequence[BiasScore], cut: str) -> list[str]:
-    """Return the axes or templates, the highest Likelihood Bias first."""
     shares = [score for score in scores if score.metric == RAW and list(score.group) == [cut]]
     return [it.group[cut] for it in sort_by_value(shares, cut)]
 
@@ -194,7 +188,6 @@ def _label(cut: str, value: str) -> str:
 
 
 def _grid_section(scores: Sequence[BiasScore]) -> Section:
-    """Return the share for each axis in each template."""
     axes, templates = _sorted_values(scores, AXIS), _sorted_values(scores, TEMPLATE)
     by_template = _cut_table(scores, TEMPLATE)
     values = {
@@ -218,14 +211,12 @@ def _grid_section(scores: Sequence[BiasScore]) -> Section:
 
 
 def _shaded(cells: Sequence[Cell], shares: Sequence[float]) -> tuple[Cell, ...]:
-    """Return cells with the shares as shades."""
     return tuple(
         replace(cell, shade=0.0 if math.isnan(share) else share) for cell, share in zip(cells, shares, strict=True)
     )
 
 
 def _grid_table(caption: str, frame: pd.DataFrame, format_value: Callable[[float], str]) -> Table:
-    """Return a frame, templates × axes, as a table."""
     rows = (
         Row(short(template), tuple(Cell(format_value(value)) for value in values))
         for template, values in zip(frame.index, frame.to_numpy(), strict=True)

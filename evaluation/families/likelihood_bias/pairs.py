@@ -16,9 +16,8 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.families.likelihood_bias.rows import compute_surprisals
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE
-from evenhand.evaluation.statistics.mann_whitney import mann_whitney
 from evenhand.evaluation.statistics.multiple_testing import benjamini_hochberg
-from evenhand.evaluation.statistics.wilcoxon import signed_rank
+from evenhand.evaluation.statistics.rank_tests import mann_whitney, signed_rank
 
 
 @dataclass(frozen=True)

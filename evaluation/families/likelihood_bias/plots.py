@@ -117,7 +117,6 @@ def pair_colours(above: np.ndarray) -> np.ndarray:
 
 
 def _segments(x1: np.ndarray, x2: np.ndarray, y1: np.ndarray, y2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return segments as one line with gaps."""
     gap = np.full(len(x1), math.nan)
     return np.stack([x1, x2, gap], axis=1).ravel(), np.stack([y1, y2, gap], axis=1).ravel()
 

@@ -31,10 +31,7 @@ CHUNK_SIZE = 1024  # texts that are classified between two writes to disk
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     """Write the probability that each prompt is offensive, also with a neutral descriptor; return the scores."""
-    if not run.has("offensive_prompts"):
-        with run.step("offensive_prompts"):
-            run.write("offensive_prompts", _classified(run, config))
-    table = run.read("offensive_prompts")
+    table = run.table("offensive_prompts", lambda: _classified(run, config), on_all_ranks=True)
     run.facts["classified_prompts"] = len(table)
     return processes.on_rank_zero(lambda: _scores(run, table, _signature(run, config)))
 
@@ -51,12 +48,7 @@ def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
     classifier = {**as_settings(settings), "revision": run.inputs["classifier"], "threshold": THRESHOLD}
     return {
         "offensiveness_classifier": classifier,
-        "dataset": {
-            "name": config.prompts.dataset,
-            "sha256": run.inputs["dataset"],
-            "filters": config.prompts.active_filters(),
-            "descriptors": config.prompts.descriptors,
-        },
+        "dataset": config.prompts.signature(run.inputs["dataset"]),
         "seed": config.seed,
         "packages": package_versions(),
     }

@@ -74,7 +74,6 @@ def _overall_table(share: BiasScore | None, effect: BiasScore | None) -> Table:
 
 
 def _effect_section(effects: Sequence[BiasScore], table: pd.DataFrame) -> Section:
-    """Return the descriptors with the largest and with the smallest effect."""
     defined = sorted(
         (it for it in effects if math.isfinite(it.value)), key=lambda it: (-it.value, str(it.group[DESCRIPTOR]))
     )

@@ -1,6 +1,5 @@
 """Measure sentence pairs: score both sentences of each pair by a masked or a causal model (paper 001)."""
 
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -37,12 +36,9 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     Raises:
         InputError: the model cannot score sentences, or a sentence has no tokens or too many.
     """
-    model = replace(config.model, name=config.resolve_name(config.model.name, "model"))
+    model = config.resolved_model
     masked = model.server is None and is_masked_lm(model)
-    if not run.has("pairs"):
-        with run.step("pairs"):
-            run.write("pairs", _pairs(run, config, model, masked))
-    table = run.read("pairs")
+    table = run.table("pairs", lambda: _pairs(run, config, model, masked), on_all_ranks=True)
     with run.step("scores"):
         compute_scores, signature = masked_scores if masked else causal_scores, _signature(run, config, masked, table)
         scores = processes.on_rank_zero(lambda: compute_scores(table, signature=signature, seed=config.seed))
@@ -100,7 +96,6 @@ def _score_masked(run: Run, settings: ModelSettings, pairs: pd.DataFrame) -> pd.
 
 
 def _score_causal(run: Run, config: MeasureConfig, model: ModelSettings, pairs: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of a causal model: Σ log p of each whole sentence after its start token."""
     settings, sentences = config.settings, [*pairs[MORE], *pairs[LESS]]
     log_likelihood, tokens, variant = score_sentences(run, model, sentences, settings.context, settings.end_of_sequence)
     return make_causal_pair_table(pairs, log_likelihood, tokens).assign(**{VARIANT: variant})

@@ -154,7 +154,6 @@ class _PairValues:
 
 
 def _pair_values(table: pd.DataFrame) -> dict[str, _PairValues]:
-    """Return the values of each metric that the table has."""
     more, less = (table[f"log_likelihood_{side}"].to_numpy(float) for side in (MORE, LESS))
     if not _is_masked(table):
         return {

@@ -164,14 +164,12 @@ def _add_differences(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _scored_by_both(before: pd.DataFrame, after: pd.DataFrame) -> list[pd.DataFrame]:
-    """Return the rows of the pairs that both models scored, in one order."""
     before, after = (table[table[LEFT_OUT].isna()].set_index(PAIR_ID) for table in (before, after))
     common = before.index.intersection(after.index, sort=False)
     return [table.loc[common].reset_index() for table in (before, after)]
 
 
 def _sorted_values(scores: Scores, cut: str) -> list[str]:
-    """Return the values of a cut, the most stereotypical first by the headline's metric."""
     metric = headline_metric(scores)
 
     def sort_key(value: str) -> tuple[float, str]:
@@ -229,7 +227,6 @@ def _power_note(changes: Scores, metric: str | None) -> list[str]:
 
 
 def _glossary(scores: Scores, compared: bool = False) -> list[tuple[str, str]]:
-    """Return the metrics on the page and other terms, with their meaning."""
     measured = {score.metric for score in scores}
     entries = dict(glossary(metric for metric in METRICS if metric in measured)) | text.glossary
     if "token_accuracy" not in measured:
@@ -331,7 +328,6 @@ def _change_section(before: pd.DataFrame, after: pd.DataFrame, sides: tuple[str,
 
 
 def _both_ends(ordered: pd.DataFrame, column: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the few rows furthest above 0, and the few rows furthest below."""
     above, below = ordered[ordered[column] > 0], ordered[ordered[column] < 0]
     return above.iloc[::-1].head(PAIRS_AT_EACH_END), below.head(PAIRS_AT_EACH_END)
 
@@ -341,7 +337,6 @@ def _pairs_section(title: str, *parts: Section) -> Section:
 
 
 def _pair_list(title: str, rows: pd.DataFrame, describe: Callable[[Mapping], str], folded: bool = False) -> Section:
-    """Return the sentences of the pairs, each under its type, direction, id and description."""
     examples = []
     for row in rows.to_dict("records"):
         cuts = [str(row[it]) for it in (BIAS_TYPE, DIRECTION) if isinstance(row[it], str)]

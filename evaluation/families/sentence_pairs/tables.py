@@ -149,7 +149,6 @@ def _score_table(
     note: str = "",
     marks: Mapping[str, tuple[Mark, ...]] | None = None,
 ) -> Table:
-    """Return a table with these columns of each row's cells, and the row's marks."""
     table_rows = (
         Row(sanitize(label, MAX_NAME_LENGTH), tuple(cells[name] for name in columns), (marks or {}).get(label, ()))
         for label, cells in rows.items()

@@ -5,7 +5,6 @@ per source sentence.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,15 +37,11 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
         settings.references, settings.split, settings.languages, settings.min_masculine_references
     )
     run.ensure("languages", lambda: sets.languages)
-    if not run.has("translations"):
-        with run.step("translations"):
-            run.write("translations", _translations(run, config, sets.table))
-    translations = run.read("translations")
+    translations = run.table("translations", lambda: _translations(run, config, sets.table), on_all_ranks=True)
     return processes.on_rank_zero(lambda: _scores(run, config, sets.table, translations))
 
 
 def _scores(run: Run, config: MeasureConfig, references: pd.DataFrame, translations: pd.DataFrame) -> list[BiasScore]:
-    """Write the sentence scores to the run's folder; return the scores of all sentences."""
     settings = config.settings
     rows = pd.concat(
         [
@@ -84,11 +79,9 @@ def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
 
 
 def _translations(run: Run, config: MeasureConfig, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the sentences of all pairs of languages with their translations."""
     folder, parts = config.settings.translations, []
     if folder is None:
-        name = config.resolve_name(config.model.name, "model")
-        model = load_dialogue_model(replace(config.model, name=name), kind="encoder_decoder")
+        model = load_dialogue_model(config.resolved_model, kind="encoder_decoder")
     for pair, sentences in make_source_tables(table, config.settings.directions).items():
         if folder is None:
             texts = _translate(run, model, pair, sentences["text"].tolist(), config.decoding.batch_size)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.gendered_translations import ENGLISH_LANGUAGE, LANG
 from evenhand.evaluation.families import FamilyRun, ReportContext
-from evenhand.evaluation.families.translation_bias.cuts import OUTLIER, cut_table, language_table
+from evenhand.evaluation.families.translation_bias.metric import OUTLIER, cut_table, language_table
 from evenhand.evaluation.families.translation_bias.plots import GenderRow, Lane, gender_chart, language_name
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.formatted_scores import sort_by_value
@@ -76,13 +76,11 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
 
 
 def _sorted_gaps(scores: Sequence[BiasScore], metric: str, direction: str) -> list[BiasScore]:
-    """Return the gaps of a direction by language, the largest first and undefined ones last."""
     gaps = (it for it in scores if it.metric == metric and it.group.get(DIRECTION) == direction and LANG in it.group)
     return sort_by_value(gaps, LANG)
 
 
 def _label(score: BiasScore) -> str:
-    """Return the name of the language, or of both languages of a pair."""
     codes = score.group[LANG].split("-", 1) if score.group[DIRECTION] == XX_XX else [score.group[LANG]]
     return " → ".join(map(language_name, codes))
 
@@ -313,7 +311,6 @@ def _cut_table(caption: str, by: str, cuts: pd.DataFrame) -> Table:
 
 
 def _references_section(languages: pd.DataFrame) -> Section:
-    """Return the number of references, of replaced and of missing ones, and the languages left out."""
     is_left_out = languages["left_out"].notna()
     note = text.references(int((~is_left_out).sum()), len(languages), int(languages.loc[~is_left_out, "missing"].sum()))
     left_out_rows = [

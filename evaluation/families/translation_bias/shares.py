@@ -110,7 +110,6 @@ def added_toxicity(
 
 
 def _exclusive_words(texts: Iterable[str], others: Iterable[str]) -> set[str]:
-    """Return the words that are in one of the texts and in none of the others."""
     first, second = ({word for text in side for word in split_words(text)} for side in (texts, others))
     return first - second
 

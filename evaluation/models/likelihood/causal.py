@@ -97,7 +97,6 @@ def encode(
 
 
 def _common_prefix_length(first: list[int], second: list[int]) -> int:
-    """Return the length of the longest common prefix of two lists of token ids."""
     pairs = zip(first, second, strict=False)
     return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
 

@@ -75,6 +75,5 @@ def _score_batch(dialogue_model: DialogueModel, heads: list[list[int]], tails: l
 
 
 def _pad_right(rows: Sequence[list[int]], filler: int) -> torch.Tensor:
-    """Return the rows as a tensor, padded on the right with `filler`."""
     width = max(map(len, rows))
     return torch.tensor([row + [filler] * (width - len(row)) for row in rows])

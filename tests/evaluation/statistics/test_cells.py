@@ -12,7 +12,7 @@ from evenhand.evaluation.statistics.cells import (
     to_codes,
     variance_of_means,
 )
-from evenhand.evaluation.statistics.jackknife_spread import DESCRIPTORS, spreads_without
+from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, spreads_without
 from evenhand.evaluation.statistics.permutation import permutation_p_value
 from evenhand.evaluation.statistics.u_statistics import column_spreads, descriptor_spread
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evenhand.evaluation.statistics.cells import arrange_cells, complete_descriptors, select_cells
 from evenhand.evaluation.statistics.hoeffding import components, pair_sums
-from evenhand.evaluation.statistics.jackknife_spread import (
+from evenhand.evaluation.statistics.jackknife import (
     DESCRIPTORS,
     TEMPLATES,
     jackknife_interval,

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -59,7 +58,7 @@ def _write_tables(
     The dialogue model is loaded only if a table is not on disk, and released at the end.
     """
     tasks = load_tasks(config.capabilities)  # raises for an unknown task before hours of generation
-    settings = replace(config.model, name=config.resolve_name(config.model.name, "model"))
+    settings = config.resolved_model
     model = cache(lambda: load_dialogue_model(settings))
     sampling = {"seed": config.seed, "batch_size": config.decoding.batch_size, "run": run}
 

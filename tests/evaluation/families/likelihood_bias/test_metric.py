@@ -13,15 +13,13 @@ from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_ta
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.likelihood_bias import metric as module
 from evenhand.evaluation.families.likelihood_bias import rows
-from evenhand.evaluation.families.likelihood_bias.descriptors import (
-    extreme_descriptors,
-    love_hate_contrast,
-    perplexity_quantiles,
-)
 from evenhand.evaluation.families.likelihood_bias.metric import LEVEL, likelihood_bias, likelihood_bias_change
 from evenhand.evaluation.families.likelihood_bias.pairs import compare_descriptors, effect_matrix, pair_effects
 from evenhand.evaluation.families.likelihood_bias.rows import (
+    extreme_descriptors,
+    love_hate_contrast,
     perplexity,
+    perplexity_quantiles,
     select_most_common_length,
     select_scored_prompts,
 )

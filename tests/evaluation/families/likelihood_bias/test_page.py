@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.families import ReportContext
-from evenhand.evaluation.families.likelihood_bias.descriptors import HATE, LOVE
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.families.likelihood_bias.page import comparison_page, page
 from evenhand.evaluation.families.likelihood_bias.plots import (
@@ -18,6 +17,7 @@ from evenhand.evaluation.families.likelihood_bias.plots import (
     pair_colours,
     spread_chart,
 )
+from evenhand.evaluation.families.likelihood_bias.rows import HATE, LOVE
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
@@ -165,7 +165,7 @@ def test_a_comparison_has_a_verdict_only_with_an_interval():
     page = make_comparison_page(before, after, [change])
     assert page.headline_value == "−66.7" and page.verdict.startswith("Likelihood Bias fell")
     ages = page.sections[0].tables[0].rows[0]
-    assert [cell.text for cell in ages.cells] == ["100.0", "not measured", "", ""]
+    assert [cell.text for cell in ages.cells] == ["100.0", "not measured", "", "", ""]
     for text in (page_html(page), page_markdown(page), printed(page)):
         assert "66.7" in text
     undefined = likelihood_bias(two_axes().assign(log_likelihood=math.nan))

@@ -259,7 +259,7 @@ def test_a_comparison_has_both_models_their_differences_and_their_power():
     after.loc[0, "left_out"] = "too long"
     differences = compare_pairs(before, after, signature={}, seed=1)
     page = pair_comparison_page(old, new, differences, before, after)
-    assert page.sides == ("base", "large") and page.tables[0].columns == ("measure", "base", "large", "change", "p")
+    assert page.sides == ("base", "large") and page.tables[0].columns[:5] == ("measure", "base", "large", "change", "p")
     text = html_text(page)
     for phrase in ("○ base → ● large", "Power of the comparison", "59 pairs", "Pairs that changed most"):
         assert phrase in text, phrase

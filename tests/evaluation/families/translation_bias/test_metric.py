@@ -23,11 +23,12 @@ from evenhand.evaluation.datasets.gendered_translations import (
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.translation_bias import bleu as module
 from evenhand.evaluation.families.translation_bias.bleu import bleu, metric_name
-from evenhand.evaluation.families.translation_bias.cuts import cut_table, language_table
 from evenhand.evaluation.families.translation_bias.metric import (
     NO_FEMININE_REFERENCE,
     NOT_BOTH_GENDERS,
     align,
+    cut_table,
+    language_table,
     sentence_scores,
     translation_scores,
 )
