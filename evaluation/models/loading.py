@@ -32,13 +32,7 @@ from evenhand.evaluation.models.checkpoints import (
     move_to_device,
     resolve_device,
 )
-from evenhand.evaluation.models.revisions import (
-    TUNING_FILE,
-    adapter_base,
-    is_adapter,
-    local_folder,
-    model_revision,
-)
+from evenhand.evaluation.models.revisions import TUNING_FILE, adapter_base, is_adapter, local_folder, model_revision
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
 Kind = Literal["dialogue", "chat", "encoder_decoder"]

@@ -12,7 +12,7 @@ from evenhand.evaluation.rating.pairs import AFTER, BEFORE
 from evenhand.evaluation.report.numbers import before_after, number, sanitize, value_or
 from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
-from evenhand.evaluation.report.tables import Cell, Row, Table, p_cell, score_cell, score_marks
+from evenhand.evaluation.report.tables import Cell, Row, Table, count_cells, p_cell, score_cell, score_row
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, PROMPT_ID, TEXT, BiasScore, find_score, signature_line
 
 PAIRS, VOTES = "pairs", "votes"  # units of a share
@@ -77,8 +77,7 @@ def _table(label: str, rows: Sequence[Row], unit: str) -> Table:
 
 
 def _row(label: str, score: BiasScore) -> Row:
-    counts = (Cell(f"{score.n:,}"), Cell(f"{score.n_left_out:,}"))
-    return Row(label, (score_cell(score), p_cell(score), *counts), score_marks("before", score))
+    return score_row(label, score, p_cell(score), *count_cells(score.n, score.n_left_out))
 
 
 def _agreement_section(scores: Sequence[BiasScore], questions: Mapping[str, str]) -> Section:
@@ -101,10 +100,8 @@ def _axis_section(scores: Sequence[BiasScore], questions: Mapping[str, str], uni
 
 def _rater_section(scores: Sequence[BiasScore]) -> Section:
     rows = tuple(
-        Row(
-            sanitize(score.group.get(RATER, "all"), MAX_NAME_LENGTH),
-            (score_cell(score), Cell(f"{score.n:,}"), Cell(f"{score.n_left_out:,}")),
-            score_marks("before", score),
+        score_row(
+            sanitize(score.group.get(RATER, "all"), MAX_NAME_LENGTH), score, *count_cells(score.n, score.n_left_out)
         )
         for score in scores
         if score.metric == LEFT_SHARE

@@ -60,10 +60,7 @@ def side_by_side_page(
         sections=[
             part
             for name, runs in families.items()
-            for part in (
-                *_sections(runs),
-                _settings_section(text.differing(name), runs, differing[name]),
-            )
+            for part in (*_sections(runs), _settings_section(text.differing(name), runs, differing[name]))
         ]
         + [Section(page.title, [page.subtitle, page.verdict], page.tables, first_screen=True) for page in further],
         glossary=next(iter(pages.values())).glossary,

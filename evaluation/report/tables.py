@@ -88,6 +88,11 @@ def score_marks(role: str, score: BiasScore | None) -> tuple[Mark, ...]:
     return (Mark(role, score.value * factor, bounds),)
 
 
+def score_row(label: str, score: BiasScore, *cells: Cell) -> Row:
+    """Return a row with the mark of a score, the score's cell and further cells."""
+    return Row(label, (score_cell(score), *cells), score_marks("before", score))
+
+
 def change_table(
     caption: str,
     first_column: str,
@@ -118,10 +123,7 @@ def change_table(
 
 
 def truth_table(
-    caption: str,
-    scores: Sequence[BiasScore],
-    truth: Iterable[BiasScore],
-    label: Callable[[BiasScore], str],
+    caption: str, scores: Sequence[BiasScore], truth: Iterable[BiasScore], label: Callable[[BiasScore], str]
 ) -> Table:
     """Return a table of planted and measured scores, and whether the measured intervals contain the planted values."""
     rows = []

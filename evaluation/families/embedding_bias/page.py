@@ -15,16 +15,7 @@ from evenhand.evaluation.report.formatted_scores import LEVEL, sort_by_value
 from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
-from evenhand.evaluation.report.tables import (
-    Cell,
-    Row,
-    Table,
-    count_cells,
-    number_cell,
-    p_cell,
-    score_cell,
-    score_marks,
-)
+from evenhand.evaluation.report.tables import Row, Table, count_cells, number_cell, p_cell, score_cell, score_row
 from evenhand.evaluation.results import BiasScore, display_name, find_score
 
 GAP, HOLM, ONE_SIDED = "embedding_gap", "embedding_gap_holm", "embedding_gap_one_sided"
@@ -86,25 +77,22 @@ def _gap_table(gaps: Sequence[BiasScore], scores: Sequence[BiasScore]) -> Table:
     for gap in sort_by_value(gaps, LANG):
         p_values = (gap, *(find_score(scores, metric, **gap.group) for metric in (HOLM, ONE_SIDED)))
         cells = (*map(p_cell, p_values), *count_cells(gap.n, gap.n_left_out))
-        rows.append(_gap_row(language_name(gap.group[LANG]), gap, cells))
+        rows.append(score_row(language_name(gap.group[LANG]), gap, *cells))
     columns = ("language", "gap", "p", "p, Holm", "p, one-sided", "sentences", "left out")
     return Table(text.gap_caption, columns, tuple(rows))
 
 
 def _version_table(versions: Sequence[BiasScore]) -> Table:
     rows = [
-        _gap_row(
+        score_row(
             f"{language_name(gap.group[LANG])}, {gap.group[ENGLISH_GENDER]} English",
             gap,
-            (p_cell(gap), *count_cells(gap.n)),
+            p_cell(gap),
+            *count_cells(gap.n),
         )
         for gap in versions
     ]
     return Table(text.version_caption, ("language", "gap", "p", "sentences"), tuple(rows))
-
-
-def _gap_row(label: str, gap: BiasScore, cells: Sequence[Cell]) -> Row:
-    return Row(label, (score_cell(gap), *cells), score_marks("before", gap))
 
 
 def _similarities(

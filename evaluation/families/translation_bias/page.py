@@ -27,6 +27,7 @@ from evenhand.evaluation.report.tables import (
     p_cell,
     score_cell,
     score_marks,
+    score_row,
 )
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name, find_score
 
@@ -260,7 +261,7 @@ def _accuracy_figures(languages: Sequence[Mapping[str, BiasScore]]) -> list[Figu
 
 def _rendering_part(scores: Sequence[BiasScore]) -> Section:
     rows = [
-        Row(_label(score), (score_cell(score), *count_cells(score.n, score.n_left_out)), score_marks("before", score))
+        score_row(_label(score), score, *count_cells(score.n, score.n_left_out))
         for score in sort_by_value((score for score in scores if score.metric == RENDERING), LANG)
     ]
     columns = ("language", "value", "translations", "left out")
