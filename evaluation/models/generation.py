@@ -1,4 +1,4 @@
-"""Responses of a dialogue model to contexts, independent of the batch size and of the order of the contexts.
+"""Responses of a dialogue model to contexts, independent of batch size and order but for rounding.
 
 Each prompt has a separate stream of random numbers, keyed by its seed, with one number per token. The order of contexts
 is fixed, so a resumed run, or one process of several, computes only its unfinished rows.
