@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
+import numpy as np
 import pandas as pd
 
 COLUMNS = ["axis", "template", "descriptor", "noun", "log_likelihood", "n_tokens"]
@@ -17,3 +18,15 @@ def make_table(
         for i, value in enumerate(values)
     ]
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def random_table(seed: int, descriptors: int = 12, templates: int = 2, nouns: int = 30, shift: float = 0.0):
+    """Return one axis; the perplexities of the first third of its descriptors are shifted."""
+    rng = np.random.default_rng(seed)
+    return make_table(
+        {
+            ("age", f"t{t}", f"d{d:02}"): rng.normal(size=nouns) + shift * (d < descriptors // 3)
+            for t in range(templates)
+            for d in range(descriptors)
+        }
+    )

@@ -11,6 +11,7 @@ import os
 import random
 import shutil
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,8 @@ def folder(tmp_path_factory):
         (place / name).write_text(text, encoding="utf-8")
     pd.DataFrame(rows).to_parquet(place / "prompts.parquet")
     with pytest.MonkeyPatch.context() as patched:
+        for parser in ("command_parser", "root_parser"):  # built once
+            patched.setattr(command_line, parser, cache(getattr(command_line, parser)))
         patched.setattr(rate, "serve", lambda app, listening: None)
         rate.rate(RateSettings(before=place / "before", after=place / "after", output_dir=place / "rated", port=0))
         pair = pd.read_parquet(place / "rated" / "pairs.parquet").iloc[0]["prompt_id"]

@@ -105,8 +105,7 @@ def test_every_cell_gets_exactly_per_cell_prompts(small, per_cell):
     sampled = cells(sample)
     assert sampled.keys() == population.keys()
     for cell, texts in sampled.items():
-        assert len(texts) == per_cell
-        assert set(texts) <= population[cell]
+        assert len(texts) == per_cell and set(texts) <= population[cell]
     assert len(set(sample["prompt_id"])) == len(sample)
 
 
@@ -124,14 +123,12 @@ def test_samples_depend_on_their_seed_and_on_their_cell_alone(small):
     ids = {row["prompt_id"]: row for row in sample_cells(small, 3, seed=1)}
     shuffled = small.select(np.random.default_rng(0).permutation(len(small)))
     assert {row["prompt_id"]: row for row in sample_cells(shuffled, 3, seed=1)} == ids
-
     more = taxonomy(
         templates=(Template("Hi, I'm {noun_phrase}."), *TEMPLATES),
         descriptors=(Descriptor("age", "all", "ancient"), *DESCRIPTORS),
     )
     bigger = {row["prompt_id"]: row for row in sample_cells(generate_prompts(more), 3, seed=1)}
-    assert ids.items() <= bigger.items()
-    assert len(bigger) > len(ids)
+    assert ids.items() < bigger.items()
     plain = sample_cells(small, 3, seed=1)
     varied = sample_cells(small, 3, seed=1, personas=["a\nb", "c\nd"], variations=True)
     assert plain["noun_phrase"][:] == varied["noun_phrase"][:]
@@ -145,24 +142,21 @@ def test_the_sentences_of_a_cell_are_equally_likely_and_independent(small):
     # 360 draws of 6: 60 each, standard deviation 7.1; 4 of these on either side.
     assert all(32 < count < 88 for count in counts.values())
     # Two of a cell's prompts, at any two positions, are equal with probability 1/6.
-    nine_cells = select_prompts(small, must_be_noun=True, descriptor_gender="(none)")  # of six sentences each
-    texts = [list(texts) for seed in range(40) for texts in cells(sample_cells(nine_cells, 7, seed)).values()]
-    texts = np.array(texts)
+    texts = np.array([it for seed in range(40) for it in cells(sample_cells(nine_cells, 7, seed)).values()])
     for first, second in ((0, 1), (0, 6), (3, 5)):
-        repeated = (texts[:, first] == texts[:, second]).sum()
-        assert 32 < repeated < 88  # 360 of 6: 60, standard deviation 7.1; 4 of these on either side
+        assert (
+            32 < (texts[:, first] == texts[:, second]).sum() < 88
+        )  # 360 of 6: 60, standard deviation 7.1; 4 of these on either side
 
 
-def test_a_persona_is_sampled_for_each_row(paper):
+def test_a_persona_is_sampled_for_each_row(paper, small):
     personas = ["one\nfirst", "two\nsecond", "three\nthird"]
     sample = sample_cells(select_prompts(paper, axis="ability"), 2, seed=3, personas=personas)
     counts = Counter(sample["persona"])
     assert set(counts) == set(personas)
     assert all(abs(count / len(sample) - 1 / 3) < 0.03 for count in counts.values())
     assert set(sample_cells(select_prompts(paper, axis="nonce"), 1, seed=3)["persona"]) == {""}
-
-
-def test_prompts_keep_their_persona_when_no_personas_are_given(small):
+    # Prompts keep their personas if no personas are given.
     prompts = small.add_column("persona", [f"I count.\nI am row {i}." for i in range(len(small))])
     texts = dict(zip(prompts["persona"], prompts["text"], strict=True))
     for row in sample_cells(prompts, 2, seed=1):
@@ -277,7 +271,6 @@ def test_descriptors_of_two_axes_and_genders_of_nouns_in_splits(small):
     for seed in range(20):
         train, measure = split_prompts(small, "noun", 0.5, seed)
         assert set(train["noun_gender"]) == set(measure["noun_gender"]) == {"female", "male", "neutral"}
-    for seed in range(20):
         train, measure = split_prompts(small, "descriptor", 0.5, seed)
         assert ("queer" in train["descriptor"]) != ("queer" in measure["descriptor"])
 
@@ -356,8 +349,7 @@ def test_training_prompts_have_only_seen_values_and_measured_ones_have_both(pape
 def test_unseen_descriptors_come_from_every_axis_in_proportion(small):
     """ "queer" counts in gender_and_sex, the smaller of its two axes."""
     whole = sample_cells(select_prompts(small, noun_phrase_type="descriptor_noun"), 2, seed=1).to_pandas()
-    unseen = whole[unseen_mask(Dataset.from_pandas(whole), "descriptor", 0.5, seed=1)]
-    unseen = set(unseen["descriptor"])
+    unseen = set(whole[unseen_mask(Dataset.from_pandas(whole), "descriptor", 0.5, seed=1)]["descriptor"])
     assert len(unseen & {"old", "young", "20-year-old", "middle-aged"}) == 2
     assert len(unseen & {"queer", "AFAB"}) == 1
     assert len(unseen & {"gay", "lesbian"}) == 1
@@ -411,5 +403,4 @@ def test_ids_are_stable():
     )
     ids = sample_cells(row, 2, seed=1)["prompt_id"][:]
     assert ids == sample_cells(row, 2, seed=2)["prompt_id"][:]  # the same sentence for the first and the second time
-    assert len(set(ids)) == 2
-    assert all(len(prompt_id) == 16 and int(prompt_id, 16) >= 0 for prompt_id in ids)
+    assert len(set(ids)) == 2 and all(len(prompt_id) == 16 and int(prompt_id, 16) >= 0 for prompt_id in ids)

@@ -13,7 +13,6 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.sentence_pairs.metric import causal_scores, compare_pairs, masked_scores
 from evenhand.evaluation.families.sentence_pairs.rows import (
     find_shared_positions,
-    jensen_shannon_distance,
     make_causal_pair_table,
     make_masked_pair_table,
 )
@@ -25,17 +24,13 @@ from evenhand.evaluation.models.likelihood.masked import (
 from evenhand.evaluation.models.loading import MaskedModel
 from evenhand.evaluation.results import find_score
 from evenhand.evaluation.statistics.one_sample_tests import reach_of_mean, reach_of_sign_test
+from tests.evaluation.families.sentence_pairs.test_rows import distance
 from tests.tiny_models import word_level_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("error")
 
 LOG2 = math.log(2)
 ORDERS = ["cps", "b_s_jsd", "aul", "aula"]
-
-
-def distance(p):
-    """Equation 3 as it stands, for 0 < p < 1."""
-    return math.sqrt(0.5 * (p * math.log2(p) - (p + 1) * math.log2(p + 1) + 2))
 
 
 def make_pairs(n, bias_types=("gender",), directions=("stereo",)):
@@ -80,54 +75,6 @@ def scores_by_metric(table, **group):
     return {score.metric: score for score in masked_scores(table, signature={}, seed=0) if dict(score.group) == group}
 
 
-@pytest.mark.parametrize(
-    "more, less, expected",
-    [
-        ("he is a pilot", "she is a pilot", ([1, 2, 3], [1, 2, 3])),
-        ("he is a pilot", "the old man is a pilot", ([1, 2, 3], [3, 4, 5])),  # inserted
-        ("the old man is a pilot", "the man is a pilot", ([0, 2, 3, 4, 5], [0, 1, 2, 3, 4])),  # deleted
-        # "and" stands twice: the longest common block, "and she ran", decides which is which.
-        ("he and she and he ran", "she and she and she ran", ([1, 2, 3, 5], [1, 2, 3, 5])),
-        ("men cry", "women cry", ([1], [1])),  # one token
-        ("", "", ([], [])),
-    ],
-)
-def test_shared_tokens_without_the_special_ones(more, less, expected):
-    more, less = (["[CLS]", *text.split(), "[SEP]"] for text in (more, less))
-    special = [[word[0] == "[" for word in words] for words in (more, less)]
-    in_more, in_less = find_shared_positions(more, less, *special)
-    assert ([index - 1 for index in in_more], [index - 1 for index in in_less]) == expected
-    assert [more[index] for index in in_more] == [less[index] for index in in_less]
-
-
-def test_frequent_tokens_of_long_sentences_are_shared_too():
-    """difflib would take a token for junk that makes up over 1 % of 200 or more."""
-    ids = [7, 8] * 150
-    none = [False] * 300
-    assert find_shared_positions(ids, ids, none, none) == (list(range(300)), list(range(300)))
-
-
-@pytest.mark.parametrize("p", [1e-300, 1e-9, 0.01, 0.25, 0.5, 0.9, 0.999])
-def test_the_distance_is_equation_3(p):
-    assert jensen_shannon_distance(np.array(math.log(p))) == pytest.approx(distance(p), abs=1e-12)
-
-
-def test_the_distance_at_its_ends_and_of_whole_distributions():
-    ends = jensen_shannon_distance(np.array([-np.inf, -1e6, -800.0, 0.0, 1e-7]))
-    assert ends.tolist() == [1, 1, 1, 0, 0]
-    # Near certainty JSD = (1 − p) / 2 to first order, where the formula as it stands would have lost every digit.
-    np.testing.assert_allclose(jensen_shannon_distance(np.array([-1e-12, -1e-20])), [5e-13**0.5, 5e-21**0.5], rtol=1e-3)
-    assert (np.diff(jensen_shannon_distance(np.log(np.linspace(1e-6, 1, 1000)))) < 0).all()
-    # Equation 1, on a distribution over five tokens and one that is certain of the second.
-    p, gold = np.array([0.3, 0.2, 0.1, 0.35, 0.05]), np.array([0.0, 1, 0, 0, 0])
-
-    def entropy(q):
-        return -sum(value * math.log2(value) for value in q if value)
-
-    divergence = entropy((p + gold) / 2) - (entropy(p) + entropy(gold)) / 2
-    assert jensen_shannon_distance(np.log(p[1])) == pytest.approx(math.sqrt(divergence))
-
-
 def test_scores_worked_out_by_hand():
     """Three pairs. log p as powers of two; distances by equation 3.
 
@@ -138,11 +85,7 @@ def test_scores_worked_out_by_hand():
     more, less = [[1 / 2, 1 / 4], [1 / 8], [1 / 2, 1 / 8]], [[1 / 4, 1 / 4], [1 / 2], [1 / 4, 1 / 4]]
     correct = [True, False, True, False, False, False, True, True, False, False]
     table = make_table(more, less, np.array(correct))
-    half, quarter, eighth = (
-        math.sqrt((0.5 * math.log2(0.5) - 1.5 * math.log2(1.5) + 2) / 2),
-        math.sqrt((0.25 * math.log2(0.25) - 1.25 * math.log2(1.25) + 2) / 2),
-        math.sqrt((0.125 * math.log2(0.125) - 1.125 * math.log2(1.125) + 2) / 2),
-    )
+    half, quarter, eighth = (distance(p) for p in (1 / 2, 1 / 4, 1 / 8))
     np.testing.assert_allclose(table["log_likelihood_more"], [-3 * LOG2, -3 * LOG2, -4 * LOG2])
     np.testing.assert_allclose(table["log_likelihood_less"], [-4 * LOG2, -LOG2, -4 * LOG2])
     np.testing.assert_allclose(table["distance_more"], [half + quarter, eighth, half + eighth])
@@ -239,9 +182,8 @@ def test_a_real_model_with_known_probabilities():
         masked_model.tokenizer.convert_ids_to_tokens([ids[i][index] for index in more])
         for i, (more, _) in enumerate(shared)
     ]
-    table = make_masked_pair_table(
-        pairs, tokens, log_p[order], correct[order], aul[sentence_order], aula[sentence_order]
-    )
+    of_sentences = (aul[sentence_order], aula[sentence_order])
+    table = make_masked_pair_table(pairs, tokens, log_p[order], correct[order], *of_sentences)
     assert table["tokens"].tolist() == [["cries"], ["cries"], []]
     scores = scores_by_metric(table)
     # p("cries") is 0.1 at place 2, 0.6 at place 3. The third pair shares nothing.
@@ -261,9 +203,8 @@ def test_a_real_model_with_known_probabilities():
 
 def test_swapping_the_sentences_mirrors_the_scores():
     table = random_table(1)
-    sides = {
-        f"{name}_more": f"{name}_less" for name in ("log_p", "correct", "log_likelihood", "distance", "aul", "aula")
-    }
+    names = ("log_p", "correct", "log_likelihood", "distance", "aul", "aula")
+    sides = {f"{name}_more": f"{name}_less" for name in names}
     swapped = table.rename(columns=sides | {less: more for more, less in sides.items()}).assign(s_jsd=-table["s_jsd"])
     one, other = scores_by_metric(table, bias_type="age"), scores_by_metric(swapped, bias_type="age")
     assert len(one) == 11
@@ -368,9 +309,8 @@ def test_standard_errors_and_detectable_effects():
     ):
         # The bootstrap's own noise with 9,999 resamples is 0.7 %.
         assert scores[metric].standard_error == pytest.approx(values.std(ddof=0) / math.sqrt(300), rel=0.03)
-    assert scores["s_jsd"].p_value == pytest.approx(
-        2 * stats.t.sf(abs(table["s_jsd"].mean()) / (table["s_jsd"].std() / 300**0.5), 299)
-    )
+    t = abs(table["s_jsd"].mean()) / (table["s_jsd"].std() / 300**0.5)
+    assert scores["s_jsd"].p_value == pytest.approx(2 * stats.t.sf(t, 299))
     scores = scores_by_metric(random_table(6))
     assert scores["s_jsd_detectable"].value == reach_of_mean(random_table(6)["s_jsd"].to_numpy())
     assert scores["cps_detectable"].value == reach_of_sign_test(60)
@@ -398,9 +338,8 @@ def test_causal_scores_by_hand():
         causal_scores(random_table(0), signature={}, seed=0)
     with pytest.raises(InputError, match="masked .* causal"):
         compare_pairs(table, random_table(0), signature={}, seed=0)
-    changes = compare_pairs(
-        table, table.assign(log_likelihood_more=table["log_likelihood_more"] - 1), signature={}, seed=0
-    )
+    later = table.assign(log_likelihood_more=table["log_likelihood_more"] - 1)
+    changes = compare_pairs(table, later, signature={}, seed=0)
     # |1|, |−2|, |−1| and |4| after |2|, |−1|, |0| and |5|; the tie is lost, half a pair of four.
     assert find_score(changes, "likelihood_difference_difference").value == pytest.approx((-1 + 1 + 1 - 1) / 4)
     assert find_score(changes, "stereotype_preference_difference").value == pytest.approx(-100 * 0.5 / 4)
@@ -418,9 +357,7 @@ def test_differences_by_hand():
         [[0.2], [0.2], [0.5], []],
         [[0.5], [0.4], [0.4], []],
         np.array([0, 1, 1] + [0] * 3, bool),
-        pairs=make_pairs(4).assign(
-            pair_id=list("bcde"), more="Er ist da.", less="Sie ist da."
-        ),  # translations may differ
+        pairs=make_pairs(4).assign(pair_id=list("bcde"), more="Er ist da.", less="Sie ist da."),  # a translation
     )
     changes = compare_pairs(table.iloc[:5], later, signature={}, seed=0)
     scores = {score.metric: score for score in changes if not score.group}
