@@ -7,9 +7,8 @@ import pytest
 from scipy import stats
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.likelihood_bias import descriptors
+from evenhand.evaluation.families.likelihood_bias import rows
 from evenhand.evaluation.families.likelihood_bias.pairs import effect_matrix, pair_effects
-from evenhand.evaluation.families.likelihood_bias.rows import select_most_common_length
 from tests.likelihood_tables import make_table, random_table
 
 LOVE, HATE = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}."
@@ -36,14 +35,14 @@ def test_tables_of_descriptors_by_hand():
     tokens = {"a": 1, "b": 2, "c": 2, "d": 3, "e": 3}
     noun = likelihoods["noun"].str[5:].astype(int)  # a longer noun lengthens every descriptor's sentence alike
     likelihoods["n_tokens"] = likelihoods["descriptor"].map(tokens) + 5 * (likelihoods["template"] == "u") + noun
-    remaining = select_most_common_length(likelihoods)
+    remaining = rows.select_most_common_length(likelihoods)
     assert set(zip(remaining["template"], remaining["descriptor"], strict=True)) == {(t, d) for t in "tu" for d in "bc"}
     assert len(remaining) == 2 * 2 * 4 and list(remaining.columns) == list(likelihoods.columns)
-    more = select_most_common_length(likelihoods[likelihoods["descriptor"] != "b"])
+    more = rows.select_most_common_length(likelihoods[likelihoods["descriptor"] != "b"])
     assert set(more["descriptor"]) == {"d", "e"}
     median = {"a": 5, "b": 1, "c": 4, "d": 2, "e": 3}
     likelihoods = make_table({("age", "t", d): [math.log(m), math.log(m), math.log(50)] for d, m in median.items()})
-    result = descriptors.extreme_descriptors(likelihoods, n=3)
+    result = rows.extreme_descriptors(likelihoods, n=3)
     assert result[["end", "rank", "descriptor"]].to_numpy().tolist() == [
         ["low", 1, "b"],
         ["low", 2, "d"],
@@ -53,7 +52,7 @@ def test_tables_of_descriptors_by_hand():
     assert result["median"].tolist() == pytest.approx([1, 2, 5, 4])
     assert result["mean"].tolist() == pytest.approx([(2 * m + 50) / 3 for m in (1, 2, 5, 4)])
     assert set(result["n"]) == {3} and set(result["compared"]) == {5}
-    assert len(descriptors.extreme_descriptors(likelihoods, n=1)) == 2
+    assert len(rows.extreme_descriptors(likelihoods, n=1)) == 2
 
 
 def test_quantiles_and_contrasts_by_hand():
@@ -70,7 +69,7 @@ def test_quantiles_and_contrasts_by_hand():
             ("age", "Hi {noun_phrase}.", "elsewhere"): [1.0],
         }
     )
-    result = descriptors.love_hate_contrast(likelihoods)
+    result = rows.love_hate_contrast(likelihoods)
     assert result["descriptor"].tolist() == ["old", "odd", "young", "void"]
     assert result["contrast"].tolist() == pytest.approx([-2, 1, 4, math.nan], nan_ok=True)
     assert result["relative"].tolist() == pytest.approx([-3, 0, 3, math.nan], nan_ok=True)
@@ -79,10 +78,10 @@ def test_quantiles_and_contrasts_by_hand():
     assert result["n"].tolist() == [3, 1, 2, 0] and result["n_left_out"].tolist() == [0, 0, 1, 1]
     assert result["reason"].tolist() == ["", "one noun has no interval", "", "no noun has both"]
     with pytest.raises(InputError, match="I adore"):
-        descriptors.love_hate_contrast(likelihoods, love="I adore {plural_noun_phrase}.")
+        rows.love_hate_contrast(likelihoods, love="I adore {plural_noun_phrase}.")
     likelihoods = make_table({("age", "t", "a"): np.log(range(1, 52)), ("age", "t", "b"): np.log(range(52, 102))})
     likelihoods.loc[100, "log_likelihood"] = math.nan  # of 101
-    result = descriptors.perplexity_quantiles(likelihoods, (0.0, 0.5, 1.0))
+    result = rows.perplexity_quantiles(likelihoods, (0.0, 0.5, 1.0))
     assert result[["axis", "template", "n", "n_left_out"]].to_numpy().tolist() == [["age", "t", 100, 1]]
     assert result[["q0", "q50", "q100"]].iloc[0].tolist() == pytest.approx([1, 50.5, 100])
-    assert list(descriptors.perplexity_quantiles(likelihoods).columns[-5:]) == ["q5", "q25", "q50", "q75", "q95"]
+    assert list(rows.perplexity_quantiles(likelihoods).columns[-5:]) == ["q5", "q25", "q50", "q75", "q95"]
