@@ -37,11 +37,11 @@ def word_level_tokenizer(words, template=None, **special):
     return transformers.PreTrainedTokenizerFast(tokenizer_object=model, **special)
 
 
-SPECIAL_TOKENS = {"eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
+SPECIAL_TOKENS = {"eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>", "padding_side": "left"}
 
 
 def word_tokenizer(adds_eos=False):
-    return word_level_tokenizer(WORDS, "$A <eos>" if adds_eos else None, **SPECIAL_TOKENS, padding_side="left")
+    return word_level_tokenizer(WORDS, "$A <eos>" if adds_eos else None, **SPECIAL_TOKENS)
 
 
 def tiny(architecture):
