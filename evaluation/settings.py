@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.model_paths import is_gguf
 
 TESTBED = "testbed"
 AUTO = "auto"
@@ -45,7 +46,7 @@ def option(default: Any, description: str, *, omit_if_null: bool = False) -> Any
 class CheckpointSettings:
     """A network: where it comes from and how it runs. A string stands for the name alone."""
 
-    name: str = option(TESTBED, "Hugging Face id, local folder or adapter folder; 'testbed' is the embedded one")
+    name: str = option(TESTBED, "Hugging Face id, folder, adapter folder or GGUF file; 'testbed' is the embedded one")
     revision: str | None = option(None, "commit of the model on the hub, or of base if base is set")
     base: str | None = option(None, "Hugging Face id or folder of an adapter's base; null: as in the adapter's files")
     dtype: Dtype = option("float32", "precision of the weights; 'auto': as in the checkpoint")
@@ -81,6 +82,9 @@ class ModelSettings(CheckpointSettings):
     )
     api: Literal["chat", "completions"] = option("chat", "API of the server; likelihoods need completions")
     concurrency: Count = option(16, "concurrent requests to the server")
+    gguf_file: str | None = option(
+        None, "GGUF file in the folder or hub repository of name; the same as NAME/FILE.gguf", omit_if_null=True
+    )
     tokenizer: str | None = option(
         None, "tokenizer of a served model, for likelihoods: Hugging Face id or folder; null: by its name"
     )
@@ -89,10 +93,22 @@ class ModelSettings(CheckpointSettings):
         """Check the fields that a loaded or a served model excludes.
 
         Raises:
-            InputError: the server's URL is invalid or contains credentials; a loaded model has a tokenizer, or a served
-                model has no name or a field that only a loaded model has.
+            InputError: gguf_file cannot be used, or its model is to be quantized again; the server's URL is invalid or
+                contains credentials; a loaded model has a tokenizer, or a served model has no name or a field that only
+                a loaded model has.
         """
         CheckpointSettings.__post_init__(self)
+        if self.gguf_file is not None:
+            if self.server is not None or self.name == TESTBED or not is_gguf(self.gguf_file):
+                raise InputError(
+                    f"gguf_file: {self.gguf_file!r} must end with .gguf and lie in the folder or hub repository that "
+                    "name gives; leave it out otherwise."
+                )
+            self.name, self.gguf_file = f"{self.name.rstrip('/')}/{self.gguf_file}", None
+        if self.quantization is not None and self.server is None and is_gguf(self.name):
+            raise InputError(
+                f"quantization: {self.quantization!r}; a GGUF file is dequantized to dtype: leave quantization out."
+            )
         if self.server is None and self.tokenizer is not None:
             raise InputError(
                 f"tokenizer: {self.tokenizer!r} is for served models only; give model.server too, or leave this out."

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from huggingface_hub import EvalResult, ModelCardData
 
+from evenhand.evaluation.models.model_paths import hub_repository
 from evenhand.evaluation.report.numbers import NO_NUMBER, interval, number, sanitize
 from evenhand.evaluation.results import BiasScore, display_name, find_score
 from evenhand.mitigation.training.card import table
@@ -26,6 +26,7 @@ class Texts:
         texts: n texts.
         truth: (n, L) bool, the labels of each text, in the order of `names`.
         train: (n,) bool, the texts of the training split, without the texts that the test split also has.
+        dev: (n,) bool, the texts on which thresholds are chosen.
         test: (n,) bool, the texts of the test split.
         blank: the number of omitted blank texts of each file.
     """
@@ -34,6 +35,7 @@ class Texts:
     truth: np.ndarray
     names: list[str]
     train: np.ndarray
+    dev: np.ndarray
     test: np.ndarray
     blank: Mapping[str, int]
 
@@ -50,12 +52,13 @@ def classifier_card(
         f"| {_cell(getattr(settings, field).name)} | {blank:,} | `{inputs[field]}` |"
         for field, blank in data.blank.items()
     ]
-    n_unused = len(data.texts) - int(data.train.sum() + data.test.sum())
-    unused = f" {n_unused:,} training texts that are also test texts were not used." if n_unused else ""
+    n_unused = len(data.texts) - int((data.train | data.dev | data.test).sum())
+    unused = f" {n_unused:,} training texts that are also test or dev texts were not used." if n_unused else ""
     is_multi_label = settings.label_separator is not None
+    threshold = str(settings.threshold) if settings.dev_texts is None else "its threshold in the table of labels"
     rows = {
         "from": f"`{display_name(settings.model)}`" if settings.model else f"scratch ({settings.architecture})",
-        "labels of a text": f"several (sigmoid, threshold {settings.threshold})" if is_multi_label else "one (softmax)",
+        "labels of a text": f"several (sigmoid, threshold {threshold})" if is_multi_label else "one (softmax)",
         **{name: getattr(settings, name) for name in ("epochs", "learning_rate", "batch_size", "seed")},
     }
     # Two labels have one ROC curve; the `label` of its score names both.
@@ -67,9 +70,9 @@ def classifier_card(
         train=f"{data.train.sum():,}",
         test=f"{data.test.sum():,}",
         unused=unused,
-        overall="; ".join(f"{OVERALL_METRICS[score.metric]} {_text(score)}" for score in overall),
+        overall="; ".join(f"{_overall_name(score)} {_text(score)}" for score in overall),
         labels=_labels(data, scores),
-        meaning=MULTI_LABEL.format(threshold=settings.threshold) if is_multi_label else SINGLE_LABEL,
+        meaning=MULTI_LABEL.format(threshold=threshold) if is_multi_label else SINGLE_LABEL,
     )
 
 
@@ -82,10 +85,10 @@ def _front_matter(settings: TrainClassifierSettings, overall: Sequence[BiasScore
             **dataset, metric_type=score.metric, metric_name=OVERALL_METRICS[score.metric], metric_value=score.value
         )
         for score in overall
-        if math.isfinite(score.value)
+        if math.isfinite(score.value) and "threshold" not in score.group
     ]
-    is_on_hub = settings.model is not None and not Path(settings.model).expanduser().is_dir()
-    base = {"base_model": settings.model, "base_model_relation": "finetune"} if is_on_hub else {}
+    repository = hub_repository(settings.model) if settings.model else None
+    base = {"base_model": repository, "base_model_relation": "finetune"} if repository else {}
     name = f"classifier of {settings.texts.stem}"
     return ModelCardData(
         library_name="transformers",
@@ -99,13 +102,23 @@ def _front_matter(settings: TrainClassifierSettings, overall: Sequence[BiasScore
 def _labels(data: Texts, scores: Sequence[BiasScore]) -> str:
     """Return the table of labels: number of texts in each split, and scores."""
     metrics = [metric for metric in LABEL_METRICS if find_score(scores, metric, label=data.names[0])]
-    head = ["label", "training texts", "test texts", *(LABEL_METRICS[metric] for metric in metrics)]
+    thresholds = scores[0].signature.get("threshold")  # one for all labels, or a list
+    thresholds = thresholds if isinstance(thresholds, list) else []
+    head = ["label", "training texts", "test texts", *(["threshold"] if thresholds else [])]
+    head += [LABEL_METRICS[metric] for metric in metrics]
     lines = [head, ["---"] * len(head)]
-    for name, has in zip(data.names, data.truth.T, strict=True):
+    for index, (name, has) in enumerate(zip(data.names, data.truth.T, strict=True)):
+        cells = [f"{(has & split).sum():,}" for split in (data.train, data.test)]
+        cells += [f"{thresholds[index]:.2f}"] if thresholds else []
         label_scores = (find_score(scores, metric, label=name) for metric in metrics)
-        cells = [NO_NUMBER if score is None else _text(score) for score in label_scores]
-        lines.append([_cell(name), *(f"{(has & split).sum():,}" for split in (data.train, data.test)), *cells])
+        cells += [NO_NUMBER if score is None else _text(score) for score in label_scores]
+        lines.append([_cell(name), *cells])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _overall_name(score: BiasScore) -> str:
+    threshold = score.group.get("threshold")
+    return OVERALL_METRICS[score.metric] + (f" (threshold {threshold})" if threshold else "")
 
 
 def _text(score: BiasScore) -> str:

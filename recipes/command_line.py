@@ -22,6 +22,7 @@ from evenhand.evaluation.errors import InputError, format_error, unknown_name
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import dump_yaml
 from evenhand.evaluation.runs.progress import start_logging
+from evenhand.evaluation.runs.waiting_threads import let_waiting_threads_sleep
 from evenhand.evaluation.settings import as_settings
 from evenhand.recipes.checking import (
     CANNOT,
@@ -170,6 +171,8 @@ def _run_arguments(command: str | None, arguments: Sequence[str]) -> None:
     log.setLevel(level if processes.is_rank_zero() else logging.ERROR)  # other ranks would log the same lines
     if command != "configs":  # it loads nothing
         log.info("evenhand %s: loading …", command)
+        if reason := let_waiting_threads_sleep():
+            log.info("%s", reason)
     if command == "measure":
         check_inputs(settings)
     run_command(command, settings)

@@ -14,7 +14,7 @@ from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.run_paths import MANIFEST
 from evenhand.mitigation.methods import load_trained_method
-from evenhand.mitigation.training.checks import check_tuning
+from evenhand.mitigation.training.checks import check_tuning, with_defaults
 from evenhand.recipes.label import find_clusters
 from evenhand.recipes.launchers import start_launcher
 from evenhand.recipes.plans import Plan, Stage
@@ -119,4 +119,4 @@ def _check_labelling(config: MeasureConfig, settings: LabelSettings) -> None:
 def _check_tuning(config: MeasureConfig, settings: TuneSettings, rounds: int) -> None:
     method = load_trained_method(settings.method)
     model = config.resolved_model
-    check_tuning(model, method, settings.training.with_method_defaults(method), rounds)
+    check_tuning(model, method, with_defaults(model, method, settings.training), rounds)

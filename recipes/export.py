@@ -15,6 +15,7 @@ from typing import Any
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.models.model_paths import is_gguf, is_local_path
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE, adapter_base, first_line, is_adapter
 from evenhand.evaluation.runs.files import check_links_inside, write_json, write_text
 from evenhand.evaluation.runs.manifest import read_run
@@ -133,7 +134,9 @@ def _check(settings: ExportSettings, model: ModelSettings) -> None:
         )
     if not settings.merge and not is_adapter(adapter):
         raise InputError(f"merge: {settings.tuning} tuned all weights, so there is no adapter; use --merge true.")
-    if not settings.merge and is_adapter(Path(adapter_base(adapter)[0])):
+    if not settings.merge and is_gguf(base := adapter_base(adapter)[0]):
+        raise InputError(f"merge: the base of {adapter} is {base}, which PEFT does not load; use --merge true.")
+    if not settings.merge and is_adapter(Path(base)):
         raise InputError(f"merge: the base of {adapter} is an adapter itself; use --merge true.")
 
 
@@ -149,7 +152,7 @@ def _write(
         _write_generation_config(folder, _generation_config(name, revision), decoding_settings)
     else:
         shutil.copytree(adapter, folder, ignore=shutil.ignore_patterns(*NOT_EXPORTED), dirs_exist_ok=True)
-        if Path(name).is_dir():
+        if is_local_path(name):
             log.warning("export: the adapter's base is a local folder, %s; other machines will not find it", name)
     template = tuned.tokenizer.chat_template
     if template and tuned.control_tag:

@@ -9,6 +9,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCardData
 
 from evenhand.evaluation.models.loading import Kind
+from evenhand.evaluation.models.model_paths import hub_repository
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
 from evenhand.evaluation.report.metrics import Metric, metric_of
 from evenhand.evaluation.report.numbers import decimals_for
@@ -86,15 +87,15 @@ def _front_matter(exported: Exported, facts: dict[str, Any], measured: MeasureSe
             fields = {"metric_type": metric, "metric_name": metric_of(metric).label, "metric_value": score.value}
             fields |= {"dataset_type": dataset, "dataset_name": dataset_name}
             results.append(EvalResult(task_type="text-generation", **fields))
-    is_on_hub = not Path(exported.base).is_dir()
-    base = {"base_model": exported.base, "base_model_relation": "finetune" if exported.is_merged else "adapter"}
+    repository = hub_repository(exported.base)
+    base = {"base_model": repository, "base_model_relation": "finetune" if exported.is_merged else "adapter"}
     name = f"{display_name(exported.base)} {facts['method']}"
     return ModelCardData(
         library_name="transformers" if exported.is_merged else "peft",
         pipeline_tag="text-generation",
         tags=["evenhand", "style-equality", "dialogue", facts["method"]],
         datasets=[dataset] if is_holistic_bias else None,
-        **(base if is_on_hub else {}),
+        **(base if repository else {}),
         **({"eval_results": results, "model_name": name} if results else {}),
     ).to_yaml()
 

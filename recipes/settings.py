@@ -283,6 +283,7 @@ class AblateSettings(Launching):
 class TrainClassifierSettings:
     """Train a text classifier, of styles or offensiveness."""
 
+    data_dir: AnyPath = option(Path(), "folder of texts, test_texts and dev_texts")
     texts: AnyPath = option(Path("labeled_data.csv"), "CSV, TSV or JSONL file of labelled texts")
     columns: list[str] = option(list, "names of its columns, if it has no header; []: it has one")
     text_column: str = option("tweet", "column of texts")
@@ -300,8 +301,18 @@ class TrainClassifierSettings:
     )
     epochs: Count = option(3, "passes over the texts")
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = option(1e-3, "peak of the cosine schedule")
+    head_learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = option(
+        1e-2, "the same of a new head on an encoder, if it is higher"
+    )
+    train_embeddings: bool = option(True, "false: keep the encoder's token embeddings, for half of the time")
+    dtype: Literal["auto", "float32", "bfloat16"] = option(
+        "float32", "bfloat16: mixed precision; 'auto': bfloat16 where the processor computes in it"
+    )
     batch_size: Count = option(64, "texts per step")
     test_texts: AnyPath | None = option(None, "another such file, to test on; null: test on held-out texts")
+    dev_texts: AnyPath | None = option(
+        None, "another such file, to choose each label's threshold on; null: `threshold` for all labels"
+    )
     test_fraction: Fraction = option(0.1, "share of the texts to hold out and test on, without test_texts")
     seed: Seed = option(0, "random seed of weights, order and held-out texts")
     report_to: ReportTo = option("wandb", TRACKER)

@@ -7,6 +7,8 @@ several (`label_separator`; sigmoids). The default is a small BERT over subwords
 import math
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +45,8 @@ from evenhand.evaluation.runs.files import sha256_of, write_text
 from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import write_table
-from evenhand.evaluation.settings import ModelSettings
-from evenhand.evaluation.statistics.accuracy import accuracy_scores, f1_scores
+from evenhand.evaluation.settings import AUTO, ModelSettings
+from evenhand.evaluation.statistics.accuracy import accuracy_scores, best_thresholds, f1_scores
 from evenhand.mitigation.training.adapter import atomic_write_folder
 from evenhand.mitigation.training.callbacks import StepCallback
 from evenhand.mitigation.training.fit import last_checkpoint
@@ -55,7 +57,7 @@ from evenhand.recipes.settings import TrainClassifierSettings
 CLASSIFIER, CHECKPOINTS, HELD_OUT = "classifier", "checkpoints", "held_out.parquet"
 PAD, UNKNOWN, START, END = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
 VOCABULARY_SIZE, MAX_LENGTH = 8000, 128
-HEAD_LEARNING_RATE = 1e-2
+FILES = ("texts", "test_texts", "dev_texts")
 SIZES = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
 # Nearly a bag of words: one layer with mean pooling.
 BAG_OF_WORDS = {
@@ -82,8 +84,9 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
         InputError: a file of texts does not exist or lacks a column; the model cannot be a classifier of these labels.
     """
     inputs = {}
-    for field in ("texts", "test_texts"):
-        if (path := getattr(settings, field)) is not None:
+    for field in FILES:
+        if (name := getattr(settings, field)) is not None:
+            path = settings.data_dir / name
             if not path.is_file():
                 raise InputError(f"{field}: {path} does not exist; give a CSV, TSV or JSONL file of labelled texts.")
             inputs[field] = sha256_of(path)
@@ -97,12 +100,17 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
             folder = _train(settings, data)
         classifier = load_style_classifier(str(folder), field="classifier")
         texts, truth, names = data.select(data.test), data.truth[data.test], data.names
-        with run.step("measuring"), progress(len(texts), "held out", "texts") as advance:
+        with run.step("measuring"), progress(len(texts) + int(data.dev.sum()), "held out", "texts") as advance:
             probabilities = label_probabilities(classifier, texts, on_progress=advance)
-        files = {key: inputs[key] for key in ("texts", "test_texts") if key in inputs}
+            dev = label_probabilities(classifier, data.select(data.dev), on_progress=advance)
+        files = {key: inputs[key] for key in FILES if key in inputs}
         signature = {**files, "classifier": classifier.revision, "packages": package_versions()}
         if settings.label_separator:
-            scores = f1_scores(probabilities, truth, names, settings.threshold, settings.seed, signature)
+            score = partial(f1_scores, probabilities, truth, names, seed=settings.seed, signature=signature)
+            scores = score(threshold=settings.threshold)
+            if settings.dev_texts:
+                macro = replace(scores[0], group={"threshold": f"{settings.threshold:g}"})
+                scores = [*score(threshold=best_thresholds(dev, data.truth[data.dev])), macro]
         else:
             scores = accuracy_scores(probabilities, truth.argmax(axis=1), names, signature)
         predictions = _predictions(texts, truth, probabilities, names, settings.label_separator)
@@ -121,22 +129,35 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
 
 
 def _read(settings: TrainClassifierSettings) -> Texts:
-    """Read the texts; the test split is a second file or a fraction of the first."""
+    """Read the texts; the test split is a second file or a fraction of the first, the dev split a file or empty."""
     columns = (settings.text_column, settings.label_column, settings.labels, settings.label_separator, settings.columns)
     blank = {}
-    texts, labels, blank["texts"] = read_labelled_texts(settings.texts, *columns)
+    texts, labels, blank["texts"] = read_labelled_texts(settings.data_dir / settings.texts, *columns)
+    dev_texts: list[str] = []
+    if settings.dev_texts:
+        dev_texts, dev_labels, blank["dev_texts"] = read_labelled_texts(
+            settings.data_dir / settings.dev_texts, *columns
+        )
     if settings.test_texts:
         n = len(texts)
-        test_texts, test_labels, blank["test_texts"] = read_labelled_texts(settings.test_texts, *columns)
+        test_texts, test_labels, blank["test_texts"] = read_labelled_texts(
+            settings.data_dir / settings.test_texts, *columns
+        )
         texts, labels = texts + test_texts, labels + test_labels
         test, distinct = np.arange(len(texts)) >= n, set(test_texts)
         train = np.array([text not in distinct for text in texts])
     else:
         test = hold_out(texts, settings.test_fraction, settings.seed)
         train = ~test
+    if dev_texts:
+        distinct_dev = set(dev_texts)
+        train &= np.array([text not in distinct_dev for text in texts])
+        texts, labels = texts + dev_texts, labels + dev_labels
+        train, test = (np.append(mask, np.zeros(len(dev_texts), dtype=bool)) for mask in (train, test))
+    dev = np.arange(len(texts)) >= len(texts) - len(dev_texts)
     names = sorted({name for row_labels in labels for name in row_labels})
     truth = np.array([[name in row_labels for name in names] for row_labels in labels])
-    return Texts(texts, truth, names, train, test, blank)
+    return Texts(texts, truth, names, train, dev, test, blank)
 
 
 def _train(settings: TrainClassifierSettings, data: Texts) -> Path:
@@ -157,6 +178,9 @@ def _fit(
     torch.manual_seed(settings.seed)
     texts, truth = data.select(data.train), data.truth[data.train]
     model, tokenizer = _model(settings, texts, data.names)
+    model.get_input_embeddings().requires_grad_(settings.train_embeddings)
+    if settings.label_separator and _has_new_head(model):
+        _start_from_frequencies(model, truth)
     encoded = tokenizer(texts, truncation=True, max_length=MAX_LENGTH)
     labels = truth.astype(np.float32) if settings.label_separator else truth.argmax(axis=1)
     rows = Dataset.from_dict({**encoded, "labels": labels.tolist()})
@@ -166,7 +190,7 @@ def _fit(
         trainer = Trainer(
             model=model,
             args=_arguments(settings, checkpoints),
-            optimizers=(_optimizer(model, settings.learning_rate), None),
+            optimizers=(_optimizer(model, settings), None),
             train_dataset=rows,
             processing_class=tokenizer,
             data_collator=DataCollatorWithPadding(tokenizer),
@@ -178,19 +202,33 @@ def _fit(
     return model, tokenizer
 
 
-def _optimizer(model: PreTrainedModel, learning_rate: float) -> torch.optim.AdamW | None:
+def _optimizer(model: PreTrainedModel, settings: TrainClassifierSettings) -> torch.optim.AdamW | None:
     """Return AdamW with a higher learning rate for a new head on a pretrained encoder; None for other models.
 
     At the encoder's learning rate, a new head on an untrained pooler (sentence encoders have one) predicts only the
     frequencies of the labels for a whole epoch.
     """
-    if not model.config.architectures or _is_classifier(model.config):
+    if not _has_new_head(model):
         return None
-    encoder = list(model.base_model.parameters())
+    encoder = [parameter for parameter in model.base_model.parameters() if parameter.requires_grad]
     encoder_ids = {id(parameter) for parameter in encoder}
     head = [parameter for parameter in model.parameters() if id(parameter) not in encoder_ids]
-    rates = ((encoder, learning_rate), (head, max(HEAD_LEARNING_RATE, learning_rate)))
-    return torch.optim.AdamW([{"params": parameters, "lr": rate} for parameters, rate in rates], weight_decay=0)
+    rates = ((encoder, settings.learning_rate), (head, max(settings.head_learning_rate, settings.learning_rate)))
+    groups = [{"params": parameters, "lr": rate} for parameters, rate in rates]
+    return torch.optim.AdamW(groups, weight_decay=0, fused=True)
+
+
+def _start_from_frequencies(model: PreTrainedModel, truth: np.ndarray) -> None:
+    """Set the biases of a new head to the log odds of the labels, which it would learn in hundreds of steps."""
+    heads = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    if heads[-1].out_features == truth.shape[1] and heads[-1].bias is not None:
+        share = (truth.sum(axis=0) + 1) / (len(truth) + 2)
+        heads[-1].bias.data.copy_(torch.as_tensor(np.log(share / (1 - share))))
+
+
+def _has_new_head(model: PreTrainedModel) -> bool:
+    """Return whether the model is a pretrained encoder with a head that is not trained yet."""
+    return bool(model.config.architectures) and not _is_classifier(model.config)
 
 
 def _is_classifier(config: PreTrainedConfig) -> bool:
@@ -222,14 +260,24 @@ def _arguments(settings: TrainClassifierSettings, checkpoints: Path) -> Training
         lr_scheduler_type="cosine",
         warmup_steps=0.1,
         train_sampling_strategy="group_by_length",
-        save_strategy="epoch",
+        save_strategy="steps",
+        save_steps=0.1,  # share of all steps
         save_total_limit=1,
         logging_steps=50,
         seed=settings.seed,
         use_cpu=not torch.cuda.is_available(),
+        bf16=_is_bfloat16(settings.dtype),
         disable_tqdm=True,
         report_to="wandb" if settings.report_to == "wandb" else "none",
     )
+
+
+def _is_bfloat16(dtype: str) -> bool:
+    """Return whether to train in mixed precision; "auto": if the processor multiplies matrices in bfloat16."""
+    if dtype == AUTO:
+        on_gpu = torch.cuda.is_available()
+        return torch.cuda.is_bf16_supported() if on_gpu else torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return dtype == "bfloat16"
 
 
 def _model(

@@ -33,7 +33,7 @@ from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 from evenhand.mitigation.labelling.page import THRESHOLD
 from evenhand.mitigation.methods import RewardFunction, load_trained_method
 from evenhand.mitigation.training.callbacks import BiasCallback
-from evenhand.mitigation.training.checks import check_tuning
+from evenhand.mitigation.training.checks import check_tuning, with_defaults
 from evenhand.mitigation.training.data import TuningData, hold_out
 from evenhand.mitigation.training.page import CURVES
 from evenhand.mitigation.training.tune import TuningResult
@@ -58,8 +58,11 @@ def tune(settings: TuneSettings) -> None:
     method = load_trained_method(settings.method)
     responses_folder, measured, labels_fingerprint = processes.on_rank_zero(lambda: _labelled_run(settings))
     check_trust(measured, settings.trust_remote_code, "labels")
-    training, config = settings.training.with_method_defaults(method), measure_config(measured, FAMILY)
+    config = measure_config(measured, FAMILY)
     model = config.resolved_model
+    training = with_defaults(model, method, settings.training)
+    if None in (settings.training.learning_rate, settings.training.preference_learning_rate):
+        log.info("tune: learning rate %.3g", training.learning_rate)
     check_tuning(model, method, training)
     inputs = {"labels": labels_fingerprint, "settings": asdict(training)}
     with stage("tune", settings, inputs) as run:

@@ -148,6 +148,68 @@ def llama(folder):
     return save_model(folder, model)
 
 
+def gguf(folder, architecture="llama"):
+    """Write a chat model of Llama's architecture as llama.cpp's converter does, without a folder of files beside it."""
+    from gguf import GGUFWriter
+
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    tokenizer = json.loads(byte_level_bpe(special).to_str())["model"]
+    config = LlamaConfig(vocab_size=len(tokenizer["vocab"]), **SIZES, **HEADS, tie_word_embeddings=True)
+    weights = LlamaForCausalLM(config).state_dict()
+    folder.mkdir(exist_ok=True)
+    writer = GGUFWriter(folder / "tiny.gguf", architecture)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_rope_freq_base(10_000.0)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(list(tokenizer["vocab"]))
+    writer.add_token_merges([" ".join(pair) for pair in tokenizer["merges"]])
+    writer.add_token_types([3 if token in special else 1 for token in tokenizer["vocab"]])  # 3: control, 1: normal
+    writer.add_eos_token_id(2)
+    writer.add_pad_token_id(0)
+    writer.add_chat_template(CHAT_THAT_CAN_THINK)
+    for name, weight in weights.items():
+        if name != "lm_head.weight":
+            scaled = weight * (4 if weight.dim() > 1 else 1)
+            writer.add_tensor(_gguf_name(name), _llama_cpp_order(name, scaled, config).contiguous().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return folder / "tiny.gguf"
+
+
+GGUF_NAMES = {
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+    "model.layers": "blk", "model.embed_tokens": "token_embd", "model.norm": "output_norm",
+}  # fmt: skip
+
+
+def _gguf_name(name):
+    for ours, theirs in GGUF_NAMES.items():
+        name = name.replace(ours, theirs)
+    return name
+
+
+def _llama_cpp_order(name, weight, config):
+    """Return a weight in llama.cpp's order of rotary dimensions: each pair of halves side by side."""
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(name.split(".")[-2])
+    if heads is None:
+        return weight
+    return weight.reshape(heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
+
+
 def base_without_template(folder):
     size = save_tokenizer_with_bos(folder, ["<|begin_of_text|>", "<|end_of_text|>"], eos_token="<|end_of_text|>")
     return save_model(

@@ -1,16 +1,20 @@
-"""Safe loading of weights, configs and tokenizers: from safetensors only and complete, or with one clear error.
+"""Safe loading of weights, configs and tokenizers: complete, from safetensors or GGUF only, or with one clear error.
 
 `from_pretrained` at most warns if it fills missing weights with random numbers, turns a masked language model into a
 causal one, or creates an empty tokenizer for a folder without one. The functions of this module raise errors instead.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+import transformers
 from huggingface_hub.errors import HFValidationError, StrictDataclassError
 from peft import PeftModel
 from safetensors import SafetensorError
@@ -22,10 +26,18 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.models.auto import modeling_auto
 from transformers.utils.logging import disable_progress_bar
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.revisions import adapter_base, first_line, is_adapter, local_folder, model_revision
+from evenhand.evaluation.models.model_paths import gguf_path, is_gguf, local_path
+from evenhand.evaluation.models.revisions import (
+    adapter_base,
+    first_line,
+    is_adapter,
+    local_folder,
+    model_revision,
+)
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.settings import AUTO, CheckpointSettings
 
@@ -60,11 +72,12 @@ def load_network(
         InputError: The name is not a model, its weights are pickled or incomplete, or its tokenizer is missing or does
             not fit.
     """
-    folder = local_folder(model.name)
+    folder = None if is_gguf(model.name) else local_folder(model.name)
     if folder is not None:
         model = replace(model, name=str(folder))  # from_pretrained does not resolve "~"
     if folder is None or not is_adapter(folder):
-        weights = load_weights(class_for(model, load_config(model)), model)
+        config = load_config(model)
+        weights = load_weights(class_for(model, config), model, config=config if is_gguf(model.name) else None)
         return weights, load_tokenizer(model, weights.config)
     base, revision = adapter_base(folder, model.base, model.revision)
     weights, tokenizer = load_network(replace(model, name=base, revision=revision, base=None), class_for)
@@ -83,28 +96,64 @@ def load_network(
 
 def load_config(model: CheckpointSettings) -> PreTrainedConfig:
     """Return a model's config; raise an InputError if it cannot be read, or has no layers."""
-    try:
-        config = AutoConfig.from_pretrained(
-            model.name, revision=model.revision, trust_remote_code=model.trust_remote_code
-        )
-    except FROM_PRETRAINED_ERRORS as error:
-        raise InputError(f"model: the config of {model.name} cannot be read: {first_line(error)}") from None
+    with _location(model, f"the config of {model.name} cannot be read") as (name, options):
+        config = AutoConfig.from_pretrained(name, **options)
     layers = getattr(config.get_text_config(), "num_hidden_layers", 1)
     if not isinstance(layers, int) or layers < 1:  # transformers would build a model without layers
         raise InputError(f"model: the config of {model.name} has {layers!r} layers; save the model again.")
+    if is_gguf(model.name):
+        causal, encoder_decoder = "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES"
+        names = getattr(modeling_auto, encoder_decoder if config.is_encoder_decoder else causal)
+        config.architectures = [names[config.model_type]] if config.model_type in names else None
+        config._name_or_path = model.name
     return config
 
 
-def load_weights(auto_class: Any, model: CheckpointSettings, optional: tuple[str, ...] = ()) -> PreTrainedModel:
-    """Return the model of an auto class with all its weights read from safetensors.
+@contextmanager
+def _location(model: CheckpointSettings, failure: str, hint: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name and the options of a model for `from_pretrained`; raise its errors as an InputError.
 
-    Weights whose names start with a prefix in `optional` may be missing.
+    A GGUF file is linked into a temporary folder, since transformers would combine it with the config and the chat
+    template of other files in its folder.
+    """
+    try:
+        if not is_gguf(model.name):
+            options = {"revision": model.revision, "trust_remote_code": model.trust_remote_code}
+            yield str(local_path(model.name)), options
+            return
+        path = gguf_path(model.name, model.revision)
+        with TemporaryDirectory() as folder:
+            (Path(folder) / path.name).symlink_to(path.resolve())
+            yield folder, {"gguf_file": path.name}
+    except InputError:
+        raise
+    except Exception as error:
+        if is_gguf(model.name):  # the readers of damaged files raise errors of all kinds
+            raise InputError(
+                f"model: transformers cannot read {model.name} ({first_line(error)}); download it again or, if the "
+                "file is complete, serve it by llama.cpp's llama-server and give --model.server."
+            ) from None
+        if not isinstance(error, FROM_PRETRAINED_ERRORS):
+            raise
+        raise InputError(f"model: {failure}: {first_line(error)}{hint}") from None
+
+
+def load_weights(
+    auto_class: Any,
+    model: CheckpointSettings,
+    optional: tuple[str, ...] = (),
+    config: PreTrainedConfig | None = None,
+) -> PreTrainedModel:
+    """Return the model of an auto class with all its weights, from safetensors, or dequantized from a GGUF file.
+
+    Weights whose names start with a prefix in `optional` may be missing. `config` saves reading it again, which takes
+    seconds for a GGUF file.
 
     Raises:
         InputError: The weights cannot be read, or the checkpoint lacks some of them.
     """
     revision, hint = model.revision, ""
-    if local_folder(model.name) is None:
+    if not is_gguf(model.name) and local_folder(model.name) is None:
         # For a branch without safetensors, transformers would load weights that the hub converts. They are not in the
         # commit that manifest and adapter name, so tuned models could not be loaded again.
         revision = model_revision(model.name, revision)
@@ -112,16 +161,14 @@ def load_weights(auto_class: Any, model: CheckpointSettings, optional: tuple[str
             " If it has no safetensors, give the revision of a conversion (refs/pr/N on the hub), or, if you trust it, "
             "load it with from_pretrained(..., use_safetensors=False) and give the folder that save_pretrained writes."
         )
-    try:
+    source, failure = replace(model, revision=revision), f"{model.name} cannot be loaded from safetensors"
+    with _location(source, failure, hint) as (name, options):
+        options |= {} if config is None else {"config": config}
         network, loaded = auto_class.from_pretrained(
-            model.name,
-            revision=revision,
-            trust_remote_code=model.trust_remote_code,
-            output_loading_info=True,
-            **from_pretrained_arguments(model),
+            name, **options, output_loading_info=True, **from_pretrained_arguments(model)
         )
-    except FROM_PRETRAINED_ERRORS as error:
-        raise InputError(f"model: {model.name} cannot be loaded from safetensors: {first_line(error)}{hint}") from None
+    if is_gguf(model.name):
+        _mark_as_dequantized(network, model.name)
     if missing := sorted(key for key in loaded["missing_keys"] if not key.startswith(optional)):
         raise InputError(
             f"model: {model.name} lacks {len(missing)} weights of {type(network).__name__}, such as {missing[0]}; give "
@@ -135,6 +182,13 @@ def load_weights(auto_class: Any, model: CheckpointSettings, optional: tuple[str
     return network
 
 
+def _mark_as_dequantized(network: PreTrainedModel, name: str) -> None:
+    """Remove the marks of a quantized model, which transformers refuses to train and to save."""
+    if quantizer := getattr(network, "hf_quantizer", None):
+        quantizer.remove_quantization_config(network)
+    network.name_or_path = network.config._name_or_path = name  # not the temporary folder
+
+
 def from_pretrained_arguments(model: CheckpointSettings) -> dict[str, Any]:
     """Return the arguments of `from_pretrained` for precision, devices, attention and quantization.
 
@@ -145,6 +199,9 @@ def from_pretrained_arguments(model: CheckpointSettings) -> dict[str, Any]:
     # Without this argument, a bfloat16 checkpoint would stay bfloat16, even on a CPU.
     dtype = model.dtype if model.dtype == AUTO else getattr(torch, model.dtype)
     arguments: dict[str, Any] = {"dtype": dtype, "use_safetensors": True}
+    if is_gguf(model.name) and hasattr(transformers, "GgufConfig"):
+        # Since 5.20, transformers computes with quantized weights if a kernel is installed; they cannot be trained.
+        arguments["quantization_config"] = transformers.GgufConfig(dequantize=True)
     if model.attn_implementation is not None:
         arguments["attn_implementation"] = model.attn_implementation
     if model.device_map is not None:
@@ -186,12 +243,10 @@ def load_tokenizer(model: CheckpointSettings, config: PreTrainedConfig) -> PreTr
         InputError: The tokenizer is missing, or has token ids outside the model's vocabulary.
     """
     name = model.name
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            name, revision=model.revision, trust_remote_code=model.trust_remote_code
-        )
-    except FROM_PRETRAINED_ERRORS as error:
-        raise InputError(f"model: the tokenizer of {name} cannot be loaded: {first_line(error)}") from None
+    with _location(model, f"the tokenizer of {name} cannot be loaded") as (location, options):
+        tokenizer = AutoTokenizer.from_pretrained(location, **options)
+    if is_gguf(name):
+        tokenizer.name_or_path = name
     check_tokenizer(name, tokenizer, config)
     return tokenizer
 

@@ -1,6 +1,6 @@
 """Loads dialogue models and masked language models with their tokenizers.
 
-A model's name is a Hugging Face id, a local folder, or a local folder with a PEFT adapter.
+A model's name is a Hugging Face id, a local folder, a local folder with a PEFT adapter, or a GGUF file.
 """
 
 import json
@@ -32,6 +32,7 @@ from evenhand.evaluation.models.checkpoints import (
     move_to_device,
     resolve_device,
 )
+from evenhand.evaluation.models.model_paths import is_gguf
 from evenhand.evaluation.models.revisions import TUNING_FILE, adapter_base, is_adapter, local_folder, model_revision
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
@@ -145,7 +146,7 @@ def is_masked_lm(model: CheckpointSettings | str) -> bool:
         InputError: The name is not a model.
     """
     model = checkpoint_settings(model)
-    folder = local_folder(model.name)
+    folder = None if is_gguf(model.name) else local_folder(model.name)
     if folder is not None and is_adapter(folder):
         base, revision = adapter_base(folder, model.base, model.revision)
         return is_masked_lm(replace(model, name=base, revision=revision, base=None))

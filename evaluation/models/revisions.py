@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.model_paths import gguf_path, is_gguf, local_path, looks_like_path
 from evenhand.evaluation.runs.files import sha256_of
 
 ADAPTER_CONFIG, MODULES_FILE = "adapter_config.json", "modules.json"
@@ -25,7 +26,7 @@ MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt")
 
 
 def model_revision(name: str, revision: str | None = None, base: str | None = None) -> str:
-    """Return the hub's commit hash of a model, or a SHA-256 over a local folder's model files.
+    """Return the hub's commit hash of a model, or a SHA-256 over a local folder's model files or a local GGUF file.
 
     The hash of an adapter covers the revision of its base model (`base`, if set). The hash of a sentence encoder covers
     the folders in its modules.json. No weights are loaded.
@@ -34,9 +35,11 @@ def model_revision(name: str, revision: str | None = None, base: str | None = No
         InputError: The name is not a model, its weights are not in safetensors, or `base` is set for a model that is
             not an adapter.
     """
-    folder = local_folder(name)
+    folder = None if is_gguf(name) else local_folder(name)
     if base is not None and (folder is None or not is_adapter(folder)):
         raise InputError(f"model.base: {base} is set, but {name} is not a folder of an adapter; leave it out.")
+    if is_gguf(name):
+        return _gguf_revision(name, revision)
     if folder is None:
         return _resolve_commit(name, revision)
     parts = [folder, *module_folders(folder)]
@@ -56,6 +59,8 @@ def tokenizer_revision(name: str, revision: str | None = None) -> str:
     Raises:
         InputError: The name is neither a model id on the hub nor a folder.
     """
+    if is_gguf(name):
+        return _gguf_revision(name, revision)
     folder = Path(name).expanduser()
     if not folder.is_dir():
         return _resolve_commit(name, revision)
@@ -67,13 +72,15 @@ def local_folder(name: str) -> Path | None:
 
     Raises:
         InputError: The path is not a folder, the folder has no safetensors, or a file of the model is none that can be
-            read, such as a broken link or a pipe.
+            read, such as a broken link or a pipe; the name is that of a GGUF file, which can be a causal model only.
     """
-    path = Path(name).expanduser()
+    path = local_path(name)
+    if is_gguf(name):
+        raise InputError(f"model: {name} is a GGUF file, which only a measured model can be; give safetensors.")
     if path.is_file():
         raise InputError(f"model: {name} is a file; give the folder with config.json and model.safetensors.")
     if not path.is_dir():
-        if name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
+        if looks_like_path(name) or name.count("/") > 1:
             raise InputError(f"model: the folder {name} does not exist; give a model's folder or its id on the hub.")
         return None
     for file in (file for kind in MODEL_FILES for file in path.glob(kind) if not file.is_file()):
@@ -128,7 +135,8 @@ def _configured_base(folder: Path) -> tuple[str, str | None]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"model: {folder / ADAPTER_CONFIG} names no base model ({error!r}); save it again.") from None
     paths = (folder / Path(path).expanduser() for path in (base, *_relative_base_path(folder)))
-    return str(next((path.resolve() for path in paths if path.is_dir()), base)), settings.get("revision")
+    found = (path.resolve() for path in paths if path.is_dir() or (is_gguf(path.name) and path.is_file()))
+    return str(next(found, base)), settings.get("revision")
 
 
 def _relative_base_path(folder: Path) -> list[str]:
@@ -166,8 +174,18 @@ def _resolve_commit(name: str, revision: str | None) -> str:
             f"model: {name!r} is neither a local folder nor a model id that can be reached ({first_line(error)}); "
             "give a folder with config.json and model.safetensors, or go online."
         ) from None
-    commit = re.search(r"/snapshots/([0-9a-f]{40})/", Path(file).as_posix())
-    return commit[1] if commit else sha256_of(Path(file))
+    return _commit_or_hash(Path(file))
+
+
+def _gguf_revision(name: str, revision: str | None) -> str:
+    path = gguf_path(name, revision)
+    return sha256_of(path) if local_path(name).is_file() else _commit_or_hash(path)
+
+
+def _commit_or_hash(file: Path) -> str:
+    """Return the commit in the path of a file from the hub's cache, or a hash of its content."""
+    commit = re.search(r"/snapshots/([0-9a-f]{40})/", file.as_posix())
+    return commit[1] if commit else sha256_of(file)
 
 
 def module_folders(folder: Path) -> list[Path]:

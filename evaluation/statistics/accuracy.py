@@ -44,15 +44,15 @@ def f1_scores(
     probabilities: np.ndarray,
     truth: np.ndarray,
     names: Sequence[str],
-    threshold: float,
+    threshold: float | np.ndarray,
     seed: int,
     signature: Mapping[str, Any],
 ) -> list[BiasScore]:
     """Return macro-F1, and F1 of each label, in [0, 1], ideal 1, where a text may have several labels.
 
-    F1 = 2·tp / (2·tp + fp + fn); a label is predicted if its probability is at least the threshold. macro-F1 is
-    the mean over labels. F1 is undefined for a label that no text has and none is predicted to have; the mean leaves it
-    out. Intervals: percentiles of 1,000 bootstrap samples of texts.
+    F1 = 2·tp / (2·tp + fp + fn); a label is predicted if its probability is at least the threshold, one for all labels
+    or one for each, (L,). macro-F1 is the mean over labels. F1 is undefined for a label that no text has and none is
+    predicted to have; the mean leaves it out. Intervals: percentiles of 1,000 bootstrap samples of texts.
 
     Args:
         probabilities: of each label, (n, L). truth: whether a text has the label, (n, L) bool. names: labels, (L,).
@@ -67,7 +67,7 @@ def f1_scores(
     scores, columns = [], [({}, f1[:, ~np.isnan(f1[0])], "macro_f1")]
     columns += [({"label": name}, f1[:, [label]], "f1") for label, name in enumerate(names)]
     for group, values, metric in columns:
-        common = {"group": group, "signature": {**signature, "threshold": threshold}}
+        common = {"group": group, "signature": {**signature, "threshold": np.asarray(threshold).tolist()}}
         if not values.shape[1] or np.isnan(values[0]).all():
             common["reason"] = "no text has this label or is predicted to have it"
             scores.append(BiasScore(metric, math.nan, 1.0, (0.0, 1.0), n, **common))
@@ -76,6 +76,21 @@ def f1_scores(
         low, high = np.nanquantile(means[1:], [0.025, 0.975])
         scores.append(BiasScore(metric, float(means[0]), 1.0, (0.0, 1.0), n, (float(low), float(high)), **common))
     return scores
+
+
+def best_thresholds(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Return the threshold of each label, (L,), that has the greatest F1; the mean of equally good ones.
+
+    Args:
+        probabilities: of each label, (n, L). truth: whether a text has the label, (n, L) bool.
+    """
+    grid = np.arange(1, 100) / 100
+    f1 = np.empty((len(grid), truth.shape[1]))
+    for row, threshold in enumerate(grid):
+        predicted = probabilities >= threshold
+        f1[row] = 2 * (predicted & truth).sum(axis=0) / np.maximum(predicted.sum(axis=0) + truth.sum(axis=0), 1)
+    is_best = f1 == f1.max(axis=0)
+    return (grid[:, None] * is_best).sum(axis=0) / is_best.sum(axis=0)
 
 
 def _area(one: np.ndarray, other: np.ndarray) -> tuple[float, tuple[float, float] | None]:

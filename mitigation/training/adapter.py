@@ -24,6 +24,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrained
 
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.model_paths import hub_repository, is_local_path
 from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import write_json
@@ -113,8 +114,8 @@ def copy_weights(checkpoint: Path, folder: Path, base: DialogueModel) -> int:
         settings = json.loads(config.read_text(encoding="utf-8"))
         if isinstance(settings["target_modules"], list):  # PEFT writes a set in random order
             settings["target_modules"].sort()
-        is_local = Path(base.name).is_dir()
-        name, revision = (str(Path(base.name).resolve()), None) if is_local else (base.name, base.revision)
+        name = str(Path(base.name).expanduser().resolve()) if is_local_path(base.name) else base.name
+        revision = base.revision if hub_repository(base.name) else None
         write_json(config, {**settings, "base_model_name_or_path": name, "revision": revision})
     base.tokenizer.save_pretrained(str(folder))
     return sum(_count_parameters(file) for file in folder.glob("*.safetensors"))
@@ -151,7 +152,7 @@ def write_metadata(folder: Path, metadata: Mapping[str, Any]) -> None:
 
 def portable_name(name: str, folder: Path) -> str:
     """Return a model's name; a local path becomes relative to `folder`, so that both folders can be moved together."""
-    return os.path.relpath(Path(name).resolve(), folder.resolve()) if Path(name).is_dir() else name
+    return os.path.relpath(Path(name).resolve(), folder.resolve()) if is_local_path(name) else name
 
 
 def _without_nan(value: Any) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.model_paths import is_gguf
 from evenhand.evaluation.results import display_name
 
 
@@ -22,7 +23,9 @@ def model_card(base: DialogueModel, facts: Mapping[str, Any], further: Mapping[s
         library="peft" if lora else "transformers",
         intro=INTRO,
         table=table(tuning_facts_table(base.name, facts, further, loss)),
-        loading=(LOAD_ADAPTER if lora else LOAD_MODEL).format(auto=auto_class),
+        loading=(LOAD_MODEL if not lora else LOAD_ON_GGUF if is_gguf(base.name) else LOAD_ADAPTER).format(
+            auto=auto_class, file=base.name.rpartition("/")[2]
+        ),
         use=(WITH_TAG if tag else WITHOUT_TAG).format(tag=tag),
         limits=LIMITS,
     )
@@ -106,6 +109,20 @@ from peft import AutoPeftModelFor{auto}
 from transformers import AutoTokenizer
 
 model = AutoPeftModelFor{auto}.from_pretrained(".")
+tokenizer = AutoTokenizer.from_pretrained(".")
+```
+"""
+
+LOAD_ON_GGUF = """The folder contains an adapter. This code loads it onto its base, a GGUF file, which is named above.
+Run the code in this folder, with the path of the folder of {file} in place of BASE:
+
+```python
+from peft import PeftModel
+from transformers import AutoModelFor{auto}, AutoTokenizer, GgufConfig
+
+dequantize = GgufConfig(dequantize=True)
+base = AutoModelFor{auto}.from_pretrained("BASE", gguf_file="{file}", quantization_config=dequantize)
+model = PeftModel.from_pretrained(base, ".")
 tokenizer = AutoTokenizer.from_pretrained(".")
 ```
 """

@@ -18,6 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedConfig, PreTra
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import load_config, resolve_device
 from evenhand.evaluation.models.loading import DialogueModel, load_control_tag, text_generation_class
+from evenhand.evaluation.models.model_paths import is_gguf
 from evenhand.evaluation.models.revisions import adapter_base, first_line, is_adapter, local_folder
 from evenhand.evaluation.results import LABEL
 from evenhand.evaluation.runs import processes
@@ -46,7 +47,7 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
 
     Args:
         model: the model to measure and tune; its name is resolved (not "testbed").
-        settings: as `TuningSettings.with_method_defaults` returns them.
+        settings: as `with_defaults` returns them.
         rounds: the number of tunings, each of which starts from the result of the last.
 
     Raises:
@@ -69,6 +70,19 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
     if settings.lora:
         _check_adapter(model, config, settings)
     dry_run(method, settings, device)
+
+
+def with_defaults(model: ModelSettings, method: TrainedMethod, settings: TuningSettings) -> TuningSettings:
+    """Return the settings with defaults for this method and a model of this size in place of null.
+
+    Raises:
+        InputError: the model's config cannot be read, or is not of a model that generates text.
+    """
+    settings = settings.with_method_defaults(method, n_parameters=None)
+    if settings.learning_rate is not None:
+        return settings
+    network = _without_weights(model, _load_base_config(model)[0])
+    return settings.with_method_defaults(method, sum(parameter.numel() for parameter in network.parameters()))
 
 
 def _check_trainable(
@@ -106,17 +120,22 @@ def _check_trainable(
 
 def _load_base_config(model: ModelSettings) -> tuple[PreTrainedConfig, bool]:
     """Return the config of a model, or of an adapter's base, and whether the model is an adapter."""
-    folder = local_folder(model.name)
+    folder = None if is_gguf(model.name) else local_folder(model.name)
     if folder is None or not is_adapter(folder):
         return load_config(model), False
     base, revision = adapter_base(folder, None, model.revision)
     return _load_base_config(replace(model, name=base, revision=revision))[0], True
 
 
+def _without_weights(model: ModelSettings, config: PreTrainedConfig) -> torch.nn.Module:
+    """Return a network of this config on the meta device."""
+    with torch.device("meta"):
+        return text_generation_class(model, config).from_config(config, trust_remote_code=model.trust_remote_code)
+
+
 def _check_adapter(model: ModelSettings, config: PreTrainedConfig, settings: TuningSettings) -> None:
     """Raise InputError if PEFT cannot put the adapter onto a network of this config; the network has no weights."""
-    with torch.device("meta"):
-        network = text_generation_class(model, config).from_config(config, trust_remote_code=model.trust_remote_code)
+    network = _without_weights(model, config)
     adapter = lora_config(network, model.name, settings)
     try:
         with suppress_warnings():

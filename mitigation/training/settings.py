@@ -13,21 +13,28 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 DEFAULTS = {"batch_size": 64, "epochs": 1}  # replaced by the DEFAULTS of a method
 PREFERENCE_BETA = "preference_beta"
+SMALL_MODEL = 10_000_000  # parameters up to which a model has the methods' learning rates, as the testbed's models
+# Default of larger models: usual for LoRA from a hundred million parameters on (Hu et al. 2022, LoRA, appendix D,
+# has it for GPT-2 and GPT-3). All weights have a tenth of it; KTO, DPO and GRPO a tenth of the rate of SFT.
+LEARNING_RATE = 2e-4
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", strict=True))
 class TuningSettings:
     """Settings of `evenhand.mitigation.training.tune.tune`; the defaults are for the testbed's model.
 
-    A null setting has the method's default (DEFAULTS), which suits that model of a million parameters. Larger models
-    need a lower learning rate: about 2e-4 for LoRA on hundreds of millions of parameters, and a tenth of it for KTO,
-    DPO and GRPO. `preference_learning_rate` sets the rate of these three, so that one loop can run all methods.
+    A null setting has the method's default (DEFAULTS), which suits that model of a million parameters. A larger model
+    needs a lower learning rate and has one by default (`LEARNING_RATE`). `preference_learning_rate` sets the rate of
+    KTO, DPO and GRPO, so that one loop can run all methods.
     """
 
     lora: bool = Field(True, description="train a LoRA adapter; false: all of the weights")
     lora_rank: Count = Field(16, description="rank of the adapter")
     lora_alpha: Positive = Field(32.0, description="scale of the adapter: alpha / rank")
-    learning_rate: Positive | None = Field(None, description="peak learning rate; null: the method's default")
+    learning_rate: Positive | None = Field(
+        None,
+        description="peak learning rate; null: the method's default, or 2e-4 for LoRA on more than 10 M parameters",
+    )
     preference_learning_rate: Positive | None = Field(
         None, description="peak learning rate of KTO, DPO and GRPO; null: learning_rate"
     )
@@ -62,13 +69,20 @@ class TuningSettings:
     patience: Count = Field(3, description="stop after this many validations without a lower loss")
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16: mixed precision, slow on most CPUs")
 
-    def with_method_defaults(self, method: Method) -> "TuningSettings":
+    def with_method_defaults(self, method: Method, n_parameters: int | None = 0) -> "TuningSettings":
         """Return the settings with a method's defaults in place of null, and the learning rate of its kind of trainer.
 
         The function is idempotent.
+
+        Args:
+            n_parameters: of the model; None: unknown, so that a null learning rate stays null.
         """
         has_beta = PREFERENCE_BETA in method.DEFAULTS  # KTO, DPO, GRPO
         rate = self.preference_learning_rate if has_beta else None
         settings = replace(self, learning_rate=rate or self.learning_rate, preference_learning_rate=None)
         defaults = {**DEFAULTS, **method.DEFAULTS}
+        if n_parameters is None:
+            defaults["learning_rate"] = None
+        elif n_parameters > SMALL_MODEL:
+            defaults["learning_rate"] = LEARNING_RATE * (1 if self.lora else 0.1) * (0.1 if has_beta else 1)
         return replace(settings, **{name: value for name, value in defaults.items() if getattr(settings, name) is None})

@@ -110,7 +110,7 @@ def tune(
     part of a batch; rank 0 writes the model.
 
     Args:
-        settings: as `TuningSettings.with_method_defaults` returns them.
+        settings: as `checks.with_defaults` returns them.
         seed: the seed of the adapter's initial weights and of the order of rows.
         neutral: prompts and responses of neutral dialogue, whose perplexity may rise by `max_perplexity_increase` at
             most; by default, the contexts and target responses of the validation rows.

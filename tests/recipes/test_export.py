@@ -13,12 +13,12 @@ import pytest
 import torch
 import yaml
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.models.revisions import adapter_base
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.runs.manifest import FORMAT, write_manifest
 from evenhand.evaluation.runs.settings_comparison import settings_sha256
@@ -60,13 +60,12 @@ def run_folder(folder, command, **settings):
 def tuning(folder, checkpoint):
     """Write a tiny base with an adapter of random weights as `tune` leaves it, and the runs before it."""
     torch.manual_seed(0)
-    checkpoint(folder / "base")
-    base = AutoModelForCausalLM.from_pretrained(folder / "base")
-    adapted = get_peft_model(base, LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False))
+    base = load_dialogue_model(str(checkpoint(folder / "base")))
+    adapted = get_peft_model(base.model, LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False))
     adapter = run_folder(folder / "tune", "tune", labels="../label", method="control_tags") / "adapter"
     adapted.save_pretrained(adapter)
-    AutoTokenizer.from_pretrained(folder / "base").save_pretrained(adapter)
-    (adapter / "evenhand.json").write_text(json.dumps(TUNED | {"base": "../../base"}))
+    base.tokenizer.save_pretrained(adapter)
+    (adapter / "evenhand.json").write_text(json.dumps(TUNED | {"base": os.path.relpath(base.name, adapter)}))
     run_folder(folder / "label", "label", responses="../train")
     (folder / "label" / "threshold.json").write_text(json.dumps({"alpha": 0, "beta": 0.25}))
     run_folder(folder / "train", "measure", decoding={"arguments": {"temperature": 0.7}})
@@ -92,7 +91,7 @@ def evenhand_answer(model, tag):
     return text
 
 
-@pytest.mark.parametrize("name", ["qwen", "base_without_template"])
+@pytest.mark.parametrize("name", ["qwen", "base_without_template", "gguf"])
 def test_the_lines_of_the_card_answer_as_the_tuned_model(name, tmp_path, monkeypatch, request):
     umask = os.umask(0o022)
     request.addfinalizer(lambda: os.umask(umask))
@@ -102,13 +101,13 @@ def test_the_lines_of_the_card_answer_as_the_tuned_model(name, tmp_path, monkeyp
     model = load_dialogue_model(str(tuned / "adapter"))
     answer = evenhand_answer(model, TAG)
     assert snippet_answer(folder, monkeypatch) == answer
-    assert answer != evenhand_answer(load_dialogue_model(str(tmp_path / "base")), "")
+    assert answer != evenhand_answer(load_dialogue_model(adapter_base(tuned / "adapter")[0]), "")
     assert not list(folder.glob("adapter*"))
     card = (folder / "README.md").read_text()
     assert yaml.safe_load(card.split("---")[1])["library_name"] == "transformers"
     assert "| before | after |" not in card and str(tmp_path) not in card
     again = load_dialogue_model(str(folder))  # Evenhand reads it too, and adds the tag once
-    assert again.control_tag == ("" if name == "qwen" else TAG)
+    assert again.control_tag == (TAG if name == "base_without_template" else "")
     assert evenhand_answer(again, again.control_tag) == answer
     generation = json.loads((folder / "generation_config.json").read_text())
     assert (generation["do_sample"], generation["temperature"], generation["top_k"]) == (True, 0.7, 0)  # as measured

@@ -25,7 +25,7 @@ from tests import tiny_checkpoints
 
 pytestmark = pytest.mark.slow
 
-FAMILIES = ("base_without_template", "llama", "gemma", "qwen", "thinker", "sharded")
+FAMILIES = ("base_without_template", "llama", "gemma", "qwen", "thinker", "sharded", "gguf")
 # KTO for one family with a template of chats, one without, and one that reasons.
 METHODS = {name: "kto" if name in ("base_without_template", "qwen", "thinker") else "exchange" for name in FAMILIES}
 N = 2 * 7 * 4  # templates × descriptors × responses
@@ -70,10 +70,10 @@ def finished(request, ruler, tmp_path_factory):
     """Yield the family, the measurement of its base, the run's folder, and whether the base is unchanged."""
     folder = tmp_path_factory.mktemp(request.param)
     torch.manual_seed(0)
-    getattr(tiny_checkpoints, request.param)(folder / "model")
+    model = getattr(tiny_checkpoints, request.param)(folder / "model")
     files = sorted((folder / "model").iterdir())
     sha256 = sha256_of(*files)
-    base = measured(ruler, folder / "model", folder / "before")
+    base = measured(ruler, model, folder / "before")
     labelled = LabelSettings(responses=folder / "before", quantile=0.5, report_to="none", output_dir=folder / "label")
     label(labelled)
     # One direction makes the thinker end its thoughts; at the others' rate it would be unlearned with all else.

@@ -7,6 +7,7 @@ import io
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -171,8 +172,33 @@ def test_it_starts_from_an_encoder(tagged, tmp_path):
     # The learning rate is so small that the encoder's weights hardly change.
     for name, weight in encoder.state_dict().items():
         torch.testing.assert_close(trained.bert.state_dict()[name], weight, atol=1e-5, rtol=0)
-    # The new head has a higher learning rate; its biases begin at 0.
-    assert trained.classifier.bias.abs().max() > 1e-3
+    # The new head begins at the log odds of the labels, and has a higher learning rate.
+    columns = [line.split("\t")[1] for line in tagged["texts"].read_text(encoding="utf-8").split("\n")]
+    counts = np.array([sum(label in column for column in columns) for label in ("kind", "rude", "strange")])
+    change = trained.classifier.bias.detach().numpy() - np.log((counts + 1) / (401 - counts))
+    assert 1e-3 < np.abs(change).max() < 0.2
+
+
+def test_thresholds_are_chosen_on_other_texts(tagged, tmp_path):
+    (tmp_path / "texts.tsv").rename(tmp_path / "all.tsv")
+    lines = (tmp_path / "all.tsv").read_text(encoding="utf-8").split("\n")
+    (tmp_path / "texts.tsv").write_text("\n".join(lines[:300]), encoding="utf-8")
+    (tmp_path / "dev.tsv").write_text("\n".join(lines[300:]), encoding="utf-8")
+    names = {"data_dir": tmp_path, **{field: Path(f"{name}.tsv") for field, name in FILES.items()}}
+    train_classifier(TrainClassifierSettings(**tagged | names, epochs=20, output_dir=tmp_path / "run"))
+    scores = read_scores(tmp_path / "run" / "scores.json")
+    chosen, fixed = find_score(scores, "macro_f1"), find_score(scores, "macro_f1", threshold="0.3")
+    assert len(chosen.signature["threshold"]) == 3 and fixed.signature["threshold"] == 0.3
+    assert (chosen.n, fixed.n) == (101, 101)  # of the test texts
+    card = (tmp_path / "run" / "classifier" / "README.md").read_text()
+    texts = {field: _lines(tmp_path / f"{name}.tsv") for field, name in FILES.items()}
+    n = sum(text not in texts["dev_texts"] + texts["test_texts"] for text in texts["texts"])
+    assert 100 < n < 300 and f"trained on {n} texts and tested on 101 other texts" in card
+    assert "| dev.tsv | 0 |" in card
+    assert f"macro-F1 {format_score(chosen)}; macro-F1 (threshold 0.3) {format_score(fixed)}" in card
+
+
+FILES = {"texts": "texts", "dev_texts": "dev", "test_texts": "test"}
 
 
 def test_a_label_that_only_a_held_out_text_has_stops_nothing(texts, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from evenhand.evaluation.results import find_score
-from evenhand.evaluation.statistics.accuracy import accuracy_scores, f1_scores
+from evenhand.evaluation.statistics.accuracy import accuracy_scores, best_thresholds, f1_scores
 from evenhand.evaluation.statistics.intervals import share_interval, student_quantile
 from evenhand.evaluation.statistics.jackknife import jackknife_error
 from evenhand.evaluation.statistics.paired_change import mean_change, share_change
@@ -214,6 +214,17 @@ def test_accuracy_and_f1_by_hand():
     assert math.isnan(find_score(scores, "f1", label="c").value)
     macro = find_score(scores, "macro_f1")
     assert macro.value == pytest.approx(0.65) and macro.interval[0] < 0.65 < macro.interval[1]
+
+
+def test_the_best_thresholds_by_hand():
+    truth = np.array([[1, 0], [1, 0], [0, 1], [0, 0]], dtype=bool)
+    probabilities = np.array([[0.805, 0.1], [0.405, 0.1], [0.205, 0.305], [0.105, 0.1]])
+    # a: 0.21 to 0.40 separate the labels; b: 0.11 to 0.30.
+    np.testing.assert_allclose(best_thresholds(probabilities, truth), [0.305, 0.205])
+    many = np.tile(probabilities, (10, 1)), np.tile(truth, (10, 1))  # so that each bootstrap sample has both labels
+    scores = f1_scores(*many, ["a", "b"], np.array([0.305, 0.205]), 0, {})
+    assert find_score(scores, "macro_f1").value == 1
+    assert find_score(scores, "f1", label="b").signature["threshold"] == [0.305, 0.205]
 
 
 def test_f1_interval_covers_and_shrinks():

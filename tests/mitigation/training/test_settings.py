@@ -31,6 +31,18 @@ def test_what_is_given_stays_and_what_is_null_is_the_methods_own():
 
 
 @pytest.mark.parametrize(
+    ("name", "lora", "rate"),
+    [("exchange", True, 2e-4), ("kto", True, 2e-5), ("exchange", False, 2e-5), ("dpo", False, 2e-6)],
+)
+def test_a_large_model_is_not_tuned_at_the_testbeds_rate(name, lora, rate):
+    method, settings = load_method(name), TuningSettings(lora=lora)
+    assert settings.with_method_defaults(method, 134_515_008).learning_rate == pytest.approx(rate)
+    assert settings.with_method_defaults(method, 5_300_000).learning_rate == method.DEFAULTS["learning_rate"]
+    assert settings.with_method_defaults(method, None).learning_rate is None
+    assert TuningSettings(learning_rate=0.1).with_method_defaults(method, 134_515_008).learning_rate == 0.1
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         {"lora_rank": 0},

