@@ -154,8 +154,8 @@ def gguf(folder, architecture="llama"):
 
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     tokenizer = json.loads(byte_level_bpe(special).to_str())["model"]
-    config = LlamaConfig(vocab_size=len(tokenizer["vocab"]), **SIZES, **HEADS, tie_word_embeddings=True)
-    weights = LlamaForCausalLM(config).state_dict()
+    config = transformers.LlamaConfig(vocab_size=len(tokenizer["vocab"]), **SIZES, **HEADS, tie_word_embeddings=True)
+    weights = transformers.LlamaForCausalLM(config).state_dict()
     folder.mkdir(exist_ok=True)
     writer = GGUFWriter(folder / "tiny.gguf", architecture)
     writer.add_block_count(config.num_hidden_layers)
