@@ -149,7 +149,7 @@ def llama(folder):
 
 
 def gguf(folder, architecture="llama"):
-    """Write a chat model of Llama's architecture as llama.cpp's converter does, without a folder of files beside it."""
+    """Write a chat model of Llama's architecture as llama.cpp's converter does; return the file."""
     from gguf import GGUFWriter
 
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
