@@ -26,6 +26,7 @@ STYLE_VECTOR = "style_vector"  # all style probabilities of a response in one co
 BIAS_VALUE, LABEL = "bias_value", "label"
 # pairs.parquet: two sentences about two groups; MORE is the sentence that is closer to the stereotype.
 PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS = "pair_id", "bias_type", "direction", "more", "less"
+CUT = "cut"  # whether max_new_tokens ended the response
 LEFT_OUT = "left_out"  # the reason why a row is not in the scores, or null
 
 

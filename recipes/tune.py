@@ -22,7 +22,7 @@ from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.models.styles import StyleClassifier, load_style_classifier
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, STYLE_VECTOR, TEMPLATE, TEXT
+from evenhand.evaluation.results import AXIS, CUT, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, STYLE_VECTOR, TEMPLATE, TEXT
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.runs.manifest import read_run
@@ -71,8 +71,12 @@ def tune(settings: TuneSettings) -> None:
         base = load_dialogue_model(model)
         responses = read_styled_run(responses_folder)
         labels = read_table(settings.labels / f"{LABELS}.parquet")[[PROMPT_ID, LABEL]]
-        columns = {RESPONSE: responses.responses, STYLE_VECTOR: list(responses.vectors[:])}
+        columns = {RESPONSE: responses.responses, CUT: responses.is_cut, STYLE_VECTOR: list(responses.vectors[:])}
         labelled = responses.prompts.assign(**columns).merge(labels, on=PROMPT_ID, validate="one_to_one")
+        run.facts["share_cut"] = float(labelled[CUT].mean())
+        if labelled[CUT].any():
+            share = 100 * run.facts["share_cut"]
+            log.info("%.0f %% of the responses were cut at max_new_tokens; no ending is trained for them", share)
         rows = method.rows(labelled, partial(render_contexts, base), settings.seed)
         train_rows, validation_rows = hold_out(rows, training.validation_fraction, settings.seed, training.max_rows)
         rewards: Sequence[RewardFunction] = ()
@@ -138,8 +142,8 @@ def bias_during_training(
     def measure(model: torch.nn.Module) -> dict[str, float]:
         current = replace(base, model=model)
         batch_size = config.decoding.batch_size
-        texts = respond(current, prompts, tag, arguments, seed=config.seed, batch_size=batch_size)
-        vectors = classify_responses(classifier, [text or "" for text in texts], prompts[DESCRIPTOR].tolist())
+        answered = respond(current, prompts, tag, arguments, seed=config.seed, batch_size=batch_size)
+        vectors = classify_responses(classifier, answered[RESPONSE].tolist(), prompts[DESCRIPTOR].tolist())
         return {BIAS_NAME: descriptor_spread(arrange_cells(vectors, template, descriptor), pooled=True).corrected.value}
 
     return measure

@@ -46,12 +46,13 @@ def generate_responses(
     *,
     batch_size: int = 256,
     shard: WorkShard = ALL_ROWS,
-) -> Iterator[tuple[list[int], list[str | None]]]:
-    """Yield (row indices, responses) batch by batch, one response for each row of `contexts`.
+) -> Iterator[tuple[list[int], list[str | None], list[bool]]]:
+    """Yield (row indices, responses, cuts) batch by batch, one response for each row of `contexts`.
 
     Rows with equal contexts (and equal seeds, if decoding samples) are computed once. The order of the rows is fixed:
     the longest contexts first. A response is the text up to the first end-of-sequence token, without special tokens,
-    outer white space and reasoning. It may be "", and is None if the model never ended its reasoning.
+    outer white space and reasoning. It may be "", and is None if the model never ended its reasoning. A cut is true if
+    max_new_tokens ended the response.
 
     Args:
         contexts: rendered contexts, (n,) strings.
@@ -111,8 +112,8 @@ def _generate_batches(
     decoding: Mapping[str, Any],
     batch_size: int,
     shard: WorkShard,
-) -> Iterator[tuple[list[int], list[str | None]]]:
-    """Yield rows and responses of jobs, which are pairs of an index into `encoded` and a seed."""
+) -> Iterator[tuple[list[int], list[str | None], list[bool]]]:
+    """Yield rows, responses and cuts of jobs, which are pairs of an index into `encoded` and a seed."""
     model, new_tokens, beams = dialogue_model.model, decoding["max_new_tokens"], decoding.get("num_beams") or 1
     max_rows, mixes_lengths = _batching_limits(dialogue_model, decoding, batch_size)
     memory = memory_budget(model.device)
@@ -126,7 +127,7 @@ def _generate_batches(
         row_bytes += activations_bytes(model, length(job))
         return max(1, min(max_rows, memory // (beams * row_bytes)))
 
-    def generate(batch: Sequence[tuple[int, int]]) -> list[str | None]:
+    def generate(batch: Sequence[tuple[int, int]]) -> list[tuple[str | None, bool]]:
         contexts, seeds = [encoded[context] for context, _ in batch], [seed for _, seed in batch]
         return _generate_batch(dialogue_model, contexts, seeds, decoding)
 
@@ -138,13 +139,15 @@ def _generate_batches(
         shard=shard,
         row_of=lambda job: rows[job][0],
     )
-    for batch, texts in batches:
-        yield repeat_results([rows[job] for job in batch], texts)
+    for batch, responses in batches:
+        numbers, pairs = repeat_results([rows[job] for job in batch], responses)
+        yield numbers, [text for text, _ in pairs], [is_cut for _, is_cut in pairs]
 
 
 def _generate_batch(
     dialogue_model: DialogueModel, contexts: Sequence[list[int]], seeds: Sequence[int], arguments: dict[str, Any]
-) -> list[str | None]:
+) -> list[tuple[str | None, bool]]:
+    """Return the responses to a batch of contexts and whether each is cut, with one seed for each."""
     model, tokenizer = dialogue_model.model, dialogue_model.tokenizer
     inputs = tokenizer.pad({"input_ids": contexts}, return_tensors="pt")
     inputs = {name: inputs[name].to(model.device) for name in ("input_ids", "attention_mask")}
@@ -163,7 +166,16 @@ def _generate_batch(
         if is_beam_search:
             torch.manual_seed(seeds[0] % 2**63)  # for sampling within a beam search, where a batch has one row
         output = model.generate(**inputs, **arguments)
-    return decode_responses(dialogue_model, contexts, output[:, start:].tolist())
+    tokens = output[:, start:].tolist()
+    ends = {tokenizer.pad_token_id, *np.atleast_1d(model.generation_config.eos_token_id).tolist()}
+    first = 1 if dialogue_model.kind == "encoder_decoder" else 0  # an encoder-decoder begins with a special token
+    is_full = len(tokens[0]) - first >= arguments["max_new_tokens"]
+    texts = decode_responses(dialogue_model, contexts, tokens)
+    stops = tuple([strings] if isinstance(strings, str) else strings or ())
+    return [
+        (text, is_full and ends.isdisjoint(ids[first:]) and not (text or "").endswith(stops))
+        for text, ids in zip(texts, tokens, strict=True)
+    ]
 
 
 def _uniforms(seeds: Sequence[int], count: int) -> np.ndarray:

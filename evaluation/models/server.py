@@ -117,9 +117,10 @@ def parse_response(answer: Any, body: Body) -> str | None:
     return text.strip()
 
 
-def parse_named_response(answer: Any, body: Body) -> tuple[str | None, str]:
-    """Return the response in an answer (`parse_response`), and the name of the model that the answer names."""
-    return parse_response(answer, body), answer.model if isinstance(answer.model, str) else body["model"]
+def parse_full_response(answer: Any, body: Body) -> tuple[str | None, bool, str]:
+    """Return the response in an answer (`parse_response`), whether it is cut, and the model that the answer names."""
+    text, (choice,) = parse_response(answer, body), answer.choices
+    return text, choice.finish_reason == "length", answer.model if isinstance(answer.model, str) else body["model"]
 
 
 def fetch_answers(

@@ -8,9 +8,10 @@ from datasets import Dataset
 
 from evenhand.evaluation.datasets.mentions import replace_mentions
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.results import CUT, DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.mitigation.labelling.projection import BIAS, NO_BIAS
 
+CUT_SUFFIX = "_cut"  # of the column that marks the cut responses of a column
 # (prompts, personas, control tag) → contexts: `evenhand.evaluation.models.contexts.render_contexts` of a model.
 ContextRenderer = Callable[[Sequence[str], Sequence[str], str], list[str]]
 
@@ -49,15 +50,22 @@ def render_untagged_contexts(labelled: pd.DataFrame, render: ContextRenderer) ->
     return render(labelled[TEXT].tolist(), labelled[PERSONA].tolist(), "")
 
 
-def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, responses: Sequence[str] | None = None) -> Dataset:
+def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
     """Return a row for each labelled response, in the same order.
 
-    Columns: `prompt` and `context`, the context without a tag; `completion`, the response, or the element of
-    `responses`.
+    Columns: `prompt` and `context`, the context without a tag; `completion`, the response; and `completion_cut`.
     """
     contexts = render_untagged_contexts(labelled, render)
-    completions = labelled[RESPONSE].tolist() if responses is None else list(responses)
-    return Dataset.from_dict({"prompt": contexts, "completion": completions, "context": contexts})
+    return Dataset.from_dict({"prompt": contexts, **response_columns("completion", labelled), "context": contexts})
+
+
+def response_columns(column: str, labelled: pd.DataFrame) -> dict[str, list]:
+    """Return the responses as `column` of a trainer's rows, and `{column}_cut`, whether max_new_tokens ended each.
+
+    Training leaves the end of a cut response out of the loss. The second column is missing if `labelled` has no `cut`.
+    """
+    is_cut = {f"{column}{CUT_SUFFIX}": labelled[CUT].tolist()} if CUT in labelled else {}
+    return {column: labelled[RESPONSE].tolist()} | is_cut
 
 
 def no_bias_mask(labelled: pd.DataFrame) -> np.ndarray:
@@ -78,8 +86,10 @@ def rewrite_mentions(donors: pd.DataFrame, descriptors: Sequence[str]) -> list[s
 
 def exchange_responses(
     labelled: pd.DataFrame, seed: int, *, biased_only: bool = False
-) -> tuple[pd.DataFrame, list[str]]:
-    """Return rows, and for each row a response to the same template and another descriptor, with rewritten mentions.
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return labelled rows, and the same rows with responses to the same template and another descriptor.
+
+    The other descriptor's mentions are rewritten.
 
     Donors are sampled uniformly by `seed`. The exchanged responses have the same distribution of styles as the original
     ones and fit their templates equally well: a model tuned on them neither drifts nor becomes vague. Rows whose
@@ -103,4 +113,8 @@ def exchange_responses(
             f"labelled responses: no {TEMPLATE} has responses of two descriptors to exchange; label responses to more "
             "descriptors, or change the threshold."
         )
-    return receivers, rewrite_mentions(labelled.iloc[donor[donor >= 0]], receivers[DESCRIPTOR].tolist())
+    donors = labelled.iloc[donor[donor >= 0]]
+    exchanged = {RESPONSE: rewrite_mentions(donors, receivers[DESCRIPTOR].tolist())}
+    if CUT in donors:
+        exchanged[CUT] = donors[CUT].to_numpy()
+    return receivers, receivers.assign(**exchanged)

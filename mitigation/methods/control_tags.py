@@ -9,8 +9,13 @@ style of the responses labelled `no_bias`.
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.evaluation.results import LABEL, PERSONA, RESPONSE, TEXT
-from evenhand.mitigation.labelling.labelled_responses import ContextRenderer, check_labelled, render_untagged_contexts
+from evenhand.evaluation.results import LABEL, PERSONA, TEXT
+from evenhand.mitigation.labelling.labelled_responses import (
+    ContextRenderer,
+    check_labelled,
+    render_untagged_contexts,
+    response_columns,
+)
 from evenhand.mitigation.labelling.projection import BIAS, NO_BIAS
 
 BIAS_TAG, NO_BIAS_TAG = f" {BIAS}", f" {NO_BIAS}"
@@ -42,7 +47,7 @@ def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Data
     return Dataset.from_dict(
         {
             "prompt": prompts.tolist(),
-            "completion": labelled[RESPONSE].tolist(),
+            **response_columns("completion", labelled),
             "context": render_untagged_contexts(labelled, render),
         }
     )

@@ -9,11 +9,11 @@ pairs, `no_bias` preferred to `bias`, teach the model to avoid all styles that a
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.evaluation.results import RESPONSE
 from evenhand.mitigation.labelling.labelled_responses import (
     ContextRenderer,
     exchange_responses,
     render_untagged_contexts,
+    response_columns,
 )
 
 TRAINER = "dpo"
@@ -32,5 +32,10 @@ def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Data
     biased, chosen = exchange_responses(labelled, seed, biased_only=True)
     contexts = render_untagged_contexts(biased, render)
     return Dataset.from_dict(
-        {"prompt": contexts, "chosen": chosen, "rejected": biased[RESPONSE].tolist(), "context": contexts}
+        {
+            "prompt": contexts,
+            **response_columns("chosen", chosen),
+            **response_columns("rejected", biased),
+            "context": contexts,
+        }
     )

@@ -25,5 +25,4 @@ def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Data
     Raises:
         InputError: see `evenhand.mitigation.labelling.labelled_responses.exchange_responses`.
     """
-    receivers, responses = exchange_responses(labelled, seed)
-    return untagged_rows(receivers, render, responses)
+    return untagged_rows(exchange_responses(labelled, seed)[1], render)

@@ -28,5 +28,5 @@ def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Data
         InputError: see `evenhand.mitigation.labelling.labelled_responses.exchange_responses`.
     """
     biased, exchanged = exchange_responses(labelled, seed, biased_only=True)
-    parts = (untagged_rows(biased, render), False), (untagged_rows(biased, render, exchanged), True)
+    parts = (untagged_rows(biased, render), False), (untagged_rows(exchanged, render), True)
     return concatenate_datasets([part.add_column("label", [desirable] * len(biased)) for part, desirable in parts])

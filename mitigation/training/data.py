@@ -15,8 +15,9 @@ import numpy as np
 from datasets import Dataset
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses
+from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses, end_of_response
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.mitigation.labelling.labelled_responses import CUT_SUFFIX
 from evenhand.mitigation.methods import RewardFunction
 
 CONTEXT = "context"
@@ -125,10 +126,21 @@ def max_positions(base: DialogueModel) -> float:
 def response_ids(base: DialogueModel, rows: Dataset, column: str, prompts: list[list[int]]) -> list[list[int]]:
     """Return the token ids of each row's response in `column`, with EOS at the end.
 
+    A response that max_new_tokens ended (column `{column}_cut`) has no EOS and loses its last word, which may be half:
+    otherwise the model would learn to end there.
+
     Raises:
         InputError: a prompt with its response is too long for the model.
     """
-    responses = encode_responses(base, list(rows[column]))
+    texts, is_cut = list(rows[column]), [False] * len(rows)
+    if (name := f"{column}{CUT_SUFFIX}") in rows.column_names:
+        is_cut = list(rows[name])
+    whole = [text.rsplit(maxsplit=1)[0] if cut else text for text, cut in zip(texts, is_cut, strict=True)]
+    end = end_of_response(base)
+    responses = [
+        ids[:-1] if cut and len(ids) > 1 and ids[-1] == end else ids
+        for ids, cut in zip(encode_responses(base, whole), is_cut, strict=True)
+    ]
     is_encoder_decoder = base.kind == "encoder_decoder"
     longest = max(
         max(len(prompt), len(response)) if is_encoder_decoder else len(prompt) + len(response)

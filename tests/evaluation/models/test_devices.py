@@ -30,7 +30,7 @@ def device(request):
 def generate_in_order(model, **arguments):
     arguments = decoding("sample", do_sample=False, max_new_tokens=NEW, **arguments)
     pairs = generate_responses(model, CONTEXTS, [0] * len(CONTEXTS), arguments)
-    responses = dict(pair for rows, texts in pairs for pair in zip(rows, texts, strict=True))
+    responses = dict(pair for rows, texts, _ in pairs for pair in zip(rows, texts, strict=True))
     return [responses[row] for row in range(len(CONTEXTS))]
 
 

@@ -40,7 +40,7 @@ def random_contexts(model, n=30, seed=0):
 
 def generate_in_order(model, contexts, seeds, arguments, **options):
     responses = {}
-    for rows, texts in generate_responses(model, contexts, seeds, arguments, **options):
+    for rows, texts, _ in generate_responses(model, contexts, seeds, arguments, **options):
         for row, text in zip(rows, texts, strict=True):
             assert row not in responses
             responses[row] = text
@@ -81,8 +81,8 @@ def test_a_resumed_run_computes_unfinished_rows_only(gpt2):
     assert whole[2:] == list(generate_responses(gpt2, contexts, seeds, arguments, batch_size=8, shard=shard))
     # Other batches yield the same responses.
     rest = generate_responses(gpt2, contexts, seeds, arguments, batch_size=5, shard=shard)
-    rest = [pair for rows, texts in rest for pair in zip(rows, texts, strict=True) if shard.is_unfinished([pair[0]])]
-    assert rest == [pair for rows, texts in whole[2:] for pair in zip(rows, texts, strict=True)]
+    rest = [pair for rows, texts, _ in rest for pair in zip(rows, texts, strict=True) if shard.is_unfinished([pair[0]])]
+    assert rest == [pair for rows, texts, _ in whole[2:] for pair in zip(rows, texts, strict=True)]
     assert len(whole) == int(np.ceil(len(set(zip(contexts, seeds, strict=True))) / 8))
 
 
@@ -261,6 +261,19 @@ def test_tokens_are_drawn_by_probability(monkeypatch):
     assert (tokens[:20_001] == 0).float().mean() == pytest.approx(0.25, abs=1e-3)
 
 
+@pytest.mark.parametrize("architecture", ["gpt2", "bart"])
+def test_a_response_is_cut_if_it_neither_ends_nor_stops(architecture):
+    model = tiny(architecture)
+    contexts = random_contexts(model, n=20) if architecture == "gpt2" else ["a b", "c"] * 10
+    arguments = decoding("sample", max_new_tokens=3)
+    batches = generate_responses(model, contexts, range(20), arguments)
+    cuts = {row: cut for rows, _, is_cut in batches for row, cut in zip(rows, is_cut, strict=True)}
+    longer = decoding("sample", max_new_tokens=4)
+    short, long = (generate_in_order(model, contexts, range(20), given) for given in (arguments, longer))
+    assert {row for row in range(20) if short[row] != long[row]} <= {row for row, cut in cuts.items() if cut}
+    assert set(cuts.values()) == {True, False}
+
+
 def test_memory_limits_change_no_response(gpt2, monkeypatch, caplog):
     contexts = random_contexts(gpt2)
     arguments, seeds = decoding("sample", max_new_tokens=8), list(range(30))
@@ -277,7 +290,7 @@ def test_memory_limits_change_no_response(gpt2, monkeypatch, caplog):
     assert f"a batch of {len(set(zip(contexts, seeds, strict=True)))} " in message
     monkeypatch.setattr(batches, "MAX_HOST_BYTES", 1)
     arguments = decoding("sample", max_new_tokens=2)
-    assert [len(rows) for rows, _ in generate_responses(gpt2, ["a b<eos>", "c<eos>"], [0, 1], arguments)] == [1, 1]
+    assert [len(rows) for rows, *_ in generate_responses(gpt2, ["a b<eos>", "c<eos>"], [0, 1], arguments)] == [1, 1]
 
 
 def test_invalid_contexts_and_token_ids_are_an_error_before_any_work(gpt2):

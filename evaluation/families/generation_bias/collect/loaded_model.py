@@ -15,7 +15,6 @@ from evenhand.evaluation.families.generation_bias.collect.responses import (
     likelihoods_of_responses,
     respond,
     response_likelihoods,
-    response_table,
 )
 from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, RESPONSES
 from evenhand.evaluation.families.generation_bias.costs.capability import CAPABILITIES
@@ -67,7 +66,7 @@ def _write_tables(
         write_json(run.folder / MODEL_FACTS, {"dtype": dtype, "format": prompt_format(model())})
     if not run.has(RESPONSES):
         with run.step(RESPONSES):
-            run.write(RESPONSES, response_table(prompts, respond(model(), prompts, tag, arguments, **sampling)))
+            run.write(RESPONSES, respond(model(), prompts, tag, arguments, **sampling))
     responses = run.read(RESPONSES)[RESPONSE].tolist()
     check_nonempty(responses)
     if config.settings.relevance and not run.has(LIKELIHOODS):

@@ -13,7 +13,7 @@ from evenhand.evaluation.models.contexts import UNFINISHED_REASONING, render_con
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
 from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.results import LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
+from evenhand.evaluation.results import CUT, LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.runs.parts import Parts
 from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.runs.run import Run
@@ -28,8 +28,8 @@ def respond(
     seed: int,
     batch_size: int,
     run: Run | None = None,
-) -> list[str | None]:
-    """Return one response per prompt; None for a response whose reasoning did not end (`generate_responses`).
+) -> pd.DataFrame:
+    """Return one response per prompt: prompt_id, response, the reason for leaving it out, and whether it is cut.
 
     With a run, finished batches are saved and a killed run resumes; without one, nothing is saved and no progress is
     displayed.
@@ -43,13 +43,15 @@ def respond(
     seeds = [prompt_seed(prompt_id, seed) for prompt_id in prompts[PROMPT_ID]]
     if run is None:
         batches = generate_responses(model, contexts, seeds, arguments, batch_size=batch_size)
-        responses = {row: text for rows, texts in batches for row, text in zip(rows, texts, strict=True)}
-        return [responses[row] for row in range(len(prompts))]
-    parts = run.parts("responses", [RESPONSE], len(prompts))
+        responses = sorted(response for batch in batches for response in zip(*batch, strict=True))
+        return response_table(prompts, [text for _, text, _ in responses]).assign(
+            **{CUT: [is_cut for _, _, is_cut in responses]}
+        )
+    parts = run.parts("responses", [RESPONSE, CUT], len(prompts))
     for shard in parts.unfinished_shards():
         batches = generate_responses(model, contexts, seeds, arguments, batch_size=batch_size, shard=shard)
         parts.save(shard, batches, "responses", "responses")
-    return read_responses(parts)
+    return response_table(prompts, read_responses(parts)).assign(**{CUT: parts.read()[CUT].to_numpy()})
 
 
 def read_responses(parts: Parts) -> list[str | None]:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.metric import StyledResponses
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT, UNSEEN
+from evenhand.evaluation.results import AXIS, CUT, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT, UNSEEN
 from evenhand.evaluation.rows import Rows, copy_rows, finite_rows
 from evenhand.evaluation.runs.tables import (
     is_same_column,
@@ -57,6 +57,12 @@ class StyledRun:
     def responses(self) -> list[str]:
         """All responses."""
         return self._select(read_table(self.folder / f"{RESPONSES}.parquet", [RESPONSE]))[RESPONSE].tolist()
+
+    @property
+    def is_cut(self) -> np.ndarray:
+        """Whether max_new_tokens ended each response, (n,) bool; false for responses that were not generated here."""
+        table = self._select(read_table(self.folder / f"{RESPONSES}.parquet"))
+        return table[CUT].to_numpy() if CUT in table else np.zeros(len(table), dtype=bool)
 
     def _select(self, table: pd.DataFrame) -> pd.DataFrame:
         return table if self.positions is None else table.iloc[self.positions].reset_index(drop=True)

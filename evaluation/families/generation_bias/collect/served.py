@@ -22,10 +22,10 @@ from evenhand.evaluation.models.server import (
     build_requests,
     check_client,
     fetch_answers,
-    parse_named_response,
+    parse_full_response,
     request_arguments,
 )
-from evenhand.evaluation.results import PERSONA, PROMPT_ID, RESPONSE, TEXT
+from evenhand.evaluation.results import CUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.settings import model_signature
 
@@ -58,12 +58,13 @@ def collect_from_server(run: Run, config: MeasureConfig) -> dict[str, Any]:
 def served_responses(run: Run, config: MeasureConfig, prompts: pd.DataFrame) -> pd.DataFrame:
     """Return the table of responses, saved as they arrive, with the name of the model that each answer names."""
     bodies = _bodies(config, prompts)
-    parts = run.parts("responses", [RESPONSE, ANSWERED_BY], len(prompts))
+    parts = run.parts("responses", [RESPONSE, CUT, ANSWERED_BY], len(prompts))
     for shard in parts.unfinished_shards():
-        answers = fetch_answers(config.model, bodies, shard, parse=parse_named_response)
-        batches = ((rows, *zip(*named, strict=True)) for rows, named in answers)
+        answers = fetch_answers(config.model, bodies, shard, parse=parse_full_response)
+        batches = ((rows, *zip(*columns, strict=True)) for rows, columns in answers)
         parts.save(shard, batches, "responses", "responses")
-    return response_table(prompts, read_responses(parts)).assign(**{ANSWERED_BY: parts.read()[ANSWERED_BY]})
+    columns = {name: parts.read()[name].to_numpy() for name in (CUT, ANSWERED_BY)}
+    return response_table(prompts, read_responses(parts)).assign(**columns)
 
 
 def _served_signature(config: MeasureConfig, answered_by: Sequence[str]) -> dict[str, Any]:

@@ -156,3 +156,10 @@ def test_an_epoch_takes_every_row_once_in_batches_of_like_length_and_the_next_on
 def test_rows_that_cannot_be_used_are_one_error(base, rows, message):
     with pytest.raises(InputError, match=message):
         encode_rows(base, rows, TuningSettings(), seed=0)
+
+
+def test_a_cut_response_is_trained_without_its_last_word_and_without_an_end(base):
+    rows = {"prompt": ["so<eos>"] * 3, "completion": ["so nice so", "so nice so", "so"]}
+    rows["completion_cut"] = [False, True, True]
+    labels = encode_rows(base, Dataset.from_dict(rows), TuningSettings(), seed=0)["labels"]
+    assert [[label for label in row if label != IGNORE_INDEX] for row in labels] == [[9, 10, 9, 0], [9, 10], [9]]
