@@ -85,7 +85,7 @@ def responses_by_row(model: DialogueModel, contexts: Sequence[str], batch_size: 
     """Return responses by `generate_responses`."""
     responses = [""] * len(contexts)
     seeds = [prompt_seed(str(row), 0) for row in range(len(contexts))]
-    for rows, texts in generate_responses(model, contexts, seeds, decoding("sample"), batch_size=batch_size):
+    for rows, texts, _ in generate_responses(model, contexts, seeds, decoding("sample"), batch_size=batch_size):
         for row, text in zip(rows, texts, strict=True):
             responses[row] = text
     return responses

@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -25,13 +24,8 @@ def test_it_is_committed_without_outputs_and_runs(file, tmp_path, monkeypatch):
     notebook = nbformat.read(file, as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert not any(cell.outputs or cell.execution_count for cell in code)
-    commands = tmp_path / "bin"  # `evenhand` is this tree's
-    commands.mkdir()
-    (commands / "evenhand").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m evenhand "$@"\n', encoding="utf-8")
-    (commands / "evenhand").chmod(0o755)
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("PATH", str(commands), prepend=os.pathsep)
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     NotebookClient(notebook, timeout=PATIENCE, resources={"metadata": {"path": str(tmp_path)}}).execute()
     for cell in code:  # a command that fails does not stop a notebook

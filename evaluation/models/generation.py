@@ -167,15 +167,17 @@ def _generate_batch(
             torch.manual_seed(seeds[0] % 2**63)  # for sampling within a beam search, where a batch has one row
         output = model.generate(**inputs, **arguments)
     tokens = output[:, start:].tolist()
-    ends = {tokenizer.pad_token_id, *np.atleast_1d(model.generation_config.eos_token_id).tolist()}
+    ends = set(np.atleast_1d(model.generation_config.eos_token_id).tolist())
     first = 1 if dialogue_model.kind == "encoder_decoder" else 0  # an encoder-decoder begins with a special token
     is_full = len(tokens[0]) - first >= arguments["max_new_tokens"]
-    texts = decode_responses(dialogue_model, contexts, tokens)
-    stops = tuple([strings] if isinstance(strings, str) else strings or ())
-    return [
-        (text, is_full and ends.isdisjoint(ids[first:]) and not (text or "").endswith(stops))
-        for text, ids in zip(texts, tokens, strict=True)
-    ]
+    cuts = [is_full and ends.isdisjoint(ids[first:]) for ids in tokens]
+    if strings:
+        stops = [strings] if isinstance(strings, str) else strings
+        cuts = [
+            cut and not any(stop in tokenizer.decode(ids) for stop in stops)
+            for cut, ids in zip(cuts, tokens, strict=True)
+        ]
+    return list(zip(decode_responses(dialogue_model, contexts, tokens), cuts, strict=True))
 
 
 def _uniforms(seeds: Sequence[int], count: int) -> np.ndarray:

@@ -61,7 +61,7 @@ def output_change(
     greedy_responses = []
     for model in (base, tuned):
         responses = [""] * len(contexts)
-        for indices, texts in generate_responses(model, contexts, [0] * len(contexts), greedy):
+        for indices, texts, _ in generate_responses(model, contexts, [0] * len(contexts), greedy):
             for index, text in zip(indices, texts, strict=True):
                 responses[index] = text
         greedy_responses.append(responses)

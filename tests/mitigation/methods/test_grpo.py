@@ -67,7 +67,7 @@ def test_relevance_takes_from_a_response_that_fits_another_context_better_than_i
     own, elsewhere = (response_perplexity(base, [context], ["red sun"])[0][0] for context in (one, other))
     columns = {"context": [one, other, one], "other_context": [other, one, ""], "descriptor": ["x"] * 3}
     found = relevance(completions=["red sun "] * 3, **columns)
-    assert sorted(found[:2]) == pytest.approx([-0.5 * abs(own - elsewhere), 0.0]) and own != elsewhere
+    assert sorted(found[:2]) == pytest.approx([-0.5 * abs(own - elsewhere), 0.0], abs=1e-6) and own != elsewhere
     assert (found[0] < found[1]) == (own < elsewhere)
     assert math.isnan(found[2])
 
