@@ -149,7 +149,8 @@ def _generate_batch(
 ) -> list[tuple[str | None, bool]]:
     """Return the responses to a batch of contexts and whether each is cut, with one seed for each."""
     model, tokenizer = dialogue_model.model, dialogue_model.tokenizer
-    inputs = tokenizer.pad({"input_ids": contexts}, return_tensors="pt")
+    side = "right" if dialogue_model.kind == "encoder_decoder" else "left"
+    inputs = tokenizer.pad({"input_ids": contexts}, padding_side=side, return_tensors="pt")
     inputs = {name: inputs[name].to(model.device) for name in ("input_ids", "attention_mask")}
     start = 0 if dialogue_model.kind == "encoder_decoder" else inputs["input_ids"].shape[1]
     processors = LogitsProcessorList([RefuseNaN()])
