@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import date
 from typing import Any
 
 import pandas as pd
@@ -44,7 +43,6 @@ def page(
     return Page(
         title="Which responses people prefer",
         subtitle=before_after(*models),
-        date=date.today().isoformat(),
         headline_value=number(100 * headline.value, 0) + (" %" if math.isfinite(headline.value) else ""),
         headline_caption=text.headline_caption(headline, unit, first),
         verdict=text.verdict(unit, [(name, find_score(scores, METRICS[unit], question=name)) for name in questions]),

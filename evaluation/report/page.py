@@ -3,6 +3,7 @@
 A family of metrics builds a `Page`; `html`, `markdown` and `terminal` sanitize and render it, and `files` writes it.
 """
 
+import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -87,10 +88,10 @@ class Page:
 
     title: str
     subtitle: str
-    date: str
-    headline_value: str
-    headline_caption: str
-    verdict: str
+    date: str = field(default_factory=lambda: datetime.date.today().isoformat())
+    headline_value: str = "–"
+    headline_caption: str = ""
+    verdict: str = ""
     warnings: Sequence[str] = ()
     tables: Sequence[Table] = ()
     notes: Sequence[str] = ()

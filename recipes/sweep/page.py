@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date
 from itertools import groupby
 
 import pandas as pd
@@ -52,7 +51,6 @@ def page(sweep: Sweep) -> Page:
     return Page(
         title=sweep.title,
         subtitle=f"{sanitize(display_name(sweep.base_model), 120)} · {text.point_count(len(sweep.points), len(rows))}",
-        date=date.today().isoformat(),
         headline_value=text.headline(best, base_is_unbiased),
         headline_caption=text.headline_caption(best, named[1:], *counts, list(settings[DECODING].unique())),
         verdict=f"{verdict} {text.unmeasured(unmeasured)}" if unmeasured else verdict,

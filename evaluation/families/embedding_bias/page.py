@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import date
 
 import pandas as pd
 
@@ -35,7 +34,6 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
     return Page(
         title=text.title,
         subtitle=f"{run.model_name} · {display_name(run.config.settings.references)}",
-        date=date.today().isoformat(),
         headline_value=value,
         headline_caption=caption,
         verdict=verdict,

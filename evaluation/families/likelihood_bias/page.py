@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -68,7 +67,6 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
     return Page(
         title="Likelihood Bias of noun phrases" if masked else "Likelihood Bias",
         subtitle=f"{run.model_name} · {run.config.prompts.dataset}",
-        date=date.today().isoformat(),
         headline_value=percent(value_or(raw, math.nan), 1),
         headline_caption=text.headline_caption(raw, masked),
         verdict=text.verdict(raw, corrected, masked),
@@ -111,7 +109,6 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, con
     return Page(
         title="Likelihood Bias, compared",
         subtitle=f"{before_after(before.config.model.name, after.config.model.name)} · {before.config.prompts.dataset}",
-        date=date.today().isoformat(),
         headline_value=number(100 * value_or(change, math.nan), 1, sign=True),
         headline_caption=text.change_headline_caption(change),
         verdict=text.change_verdict(old, new, change),

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -45,7 +44,6 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
     return Page(
         title="Offensiveness by descriptor",
         subtitle=f"{run.config.settings.classifier.name} · {run.config.prompts.dataset}",
-        date=date.today().isoformat(),
         headline_value=number(100 * value, 1, sign=True),
         headline_caption=text.headline_caption(effect),
         verdict=text.verdict(effect, signs.count(1), signs.count(-1), len(signs)),

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -60,7 +59,6 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
     return Page(
         title="Sentence pairs",
         subtitle=f"{run.model_name} · {display_name(run.config.settings.pairs)}",
-        date=date.today().isoformat(),
         headline_value=(big_cps or headline).text_with_unit if headline and headline.is_defined else "–",
         headline_caption=text.headline_caption(headline, big_cps),
         verdict=text.verdict(headline, cps),
@@ -101,7 +99,6 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, con
     return Page(
         title="Sentence pairs, compared",
         subtitle=f"{before_after(*names)} · " + " and ".join(dict.fromkeys(Path(it).name for it in pair_sets)),
-        date=date.today().isoformat(),
         headline_value=change.text if change and change.is_defined else "–",
         headline_caption=text.change_headline_caption(change),
         verdict=_change_verdict(runs, metric, [sanitize(name, 120) for name in names]),

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import date
 from typing import Any
 
 import numpy as np
@@ -53,7 +52,6 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
     return Page(
         title=text.title,
         subtitle=" · ".join(map(display_name, (settings.translations or run.config.model.name, settings.references))),
-        date=date.today().isoformat(),
         headline_value=metric_of(GAP).text(value_or(gap, math.nan)),
         headline_caption=text.headline_caption(gap, metric_of(metric).label),
         verdict=text.verdict(gap, metric_of(metric).label, _sorted_gaps(scores, GAP, main_direction)),
