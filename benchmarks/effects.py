@@ -18,12 +18,15 @@ alike, or lost half of its effects, or half of each effect. A change of less tha
 of ten or more counts for the power.
 
 The testbed's grammar (paper edition, four responses to a cell): how many of the twenty largest planted effects are
-shown, and how many shown effects have the wrong sign.
+shown, and how many shown effects have the wrong sign. With `--human_testbed FOLDER`, a folder that holds GoEmotions as
+goemotions/original: the same for the plan of the testbed of human sentences, responses in their true emotions.
 """
 
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -36,9 +39,14 @@ from evenhand.evaluation.statistics.cells import Cells, arrange_cells
 from evenhand.evaluation.statistics.effect_changes import effect_changes
 from evenhand.evaluation.statistics.effects import Effects, descriptor_effects
 from evenhand.recipes.testbed import grammar
+from evenhand.recipes.testbed.plan import style_distribution
+from tools.human_testbed import comments as human_comments
+from tools.human_testbed import data as human_data
 from tools.testbed.corpus import all_prompts
 
+Distribution = Callable[[pd.Series, pd.Series], np.ndarray]  # template, descriptor → probabilities of styles, (n, S)
 PERMUTATIONS = 199
+PER_CELL = 4  # responses to a cell of a testbed
 NEGLIGIBLE = 0.005  # a true effect below half a percentage point is none; a shown one of these is false
 PLANTED = 0.02  # share of the descriptor–style pairs that have a planted effect
 LOG_ODDS = 1.2  # its size: exp(1.2) is 3.3 times the probability, or less by as much
@@ -209,17 +217,17 @@ def numbers(design: Design, planted: bool, seed: int) -> dict[str, float]:
     return row
 
 
-def on_the_testbed(descriptors: int, per_cell: int, seed: int) -> dict[str, float]:
-    """Return how the grammar's own effects are seen in responses drawn from it, one-hot in their true style."""
-    rng, styles = np.random.default_rng(seed), list(grammar.styles())
+def on_a_testbed(distribution: Distribution, styles: list[str], descriptors: int, seed: int) -> dict[str, float]:
+    """Return how the planted effects of a testbed are seen in responses drawn from its plan, one-hot in true styles."""
+    rng = np.random.default_rng(seed)
     prompts = all_prompts()[["template", "descriptor", "axis"]].drop_duplicates(["template", "descriptor"])
     chosen = rng.choice(prompts["descriptor"].unique(), descriptors, replace=False)
     prompts = prompts[prompts["descriptor"].isin(chosen)]
-    p = grammar.style_distribution(prompts["template"], prompts["descriptor"])
+    p = distribution(prompts["template"], prompts["descriptor"])
     of_template = pd.DataFrame(p, index=prompts.index).groupby(prompts["template"]).transform("mean").to_numpy()
     truth = pd.DataFrame(p - of_template, columns=styles).groupby(prompts["descriptor"].to_numpy()).mean().stack()
-    rows = prompts.loc[prompts.index.repeat(per_cell)]
-    vectors = np.eye(len(styles), dtype=np.float32)[grammar.sample_columns(np.repeat(p, per_cell, axis=0), rng)]
+    rows = prompts.loc[prompts.index.repeat(PER_CELL)]
+    vectors = np.eye(len(styles), dtype=np.float32)[grammar.sample_columns(np.repeat(p, PER_CELL, axis=0), rng)]
     responses = StyledResponses(vectors, *(rows[name].tolist() for name in ("template", "descriptor", "axis")), styles)
     table = effects(responses, {}, seed=seed).query("kind == 'descriptor'").set_index(["unit", "name"])
     truth = truth.reindex(table.index)
@@ -240,7 +248,17 @@ def tables(simulations: int) -> Iterator[tuple[str, pd.DataFrame]]:
             for design in DESIGNS
         }
         yield title, pd.DataFrame(rows).T.mul(100).round(1)
-    yield "The testbed's grammar", pd.DataFrame([on_the_testbed(d, 4, 0) for d in (60, 200)])
+    yield from tables_of_testbeds(None)
+
+
+def tables_of_testbeds(data: Path | None) -> Iterator[tuple[str, pd.DataFrame]]:
+    testbeds = {"The testbed's grammar": (grammar.style_distribution, list(grammar.styles()))}
+    if data is not None:
+        emotions = human_data.emotions(data)
+        plan = human_comments.plan(emotions)
+        testbeds = {"The human testbed's plan": (partial(style_distribution, plan), list(emotions))}
+    for title, testbed in testbeds.items():
+        yield title, pd.DataFrame([on_a_testbed(*testbed, descriptors, 0) for descriptors in (60, 200)])
 
 
 def tables_of_changes(simulations: int) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -270,11 +288,16 @@ def main() -> None:
         simulations=(200, "per design"),
         change=(False, "changes between two runs instead"),
         time=(False, "measure time and memory instead"),
+        human_testbed=("", "folder of GoEmotions: the plan of the testbed of human sentences instead"),
     )
     if arguments.time:
         print_time()
         return
-    for title, table in (tables_of_changes if arguments.change else tables)(arguments.simulations):
+    if arguments.human_testbed:
+        found = tables_of_testbeds(Path(arguments.human_testbed))
+    else:
+        found = (tables_of_changes if arguments.change else tables)(arguments.simulations)
+    for title, table in found:
         print(f"\n{title}, %" if "testbed" not in title else f"\n{title}", flush=True)
         print(table.to_string(), flush=True)
 

@@ -25,6 +25,7 @@ def page_html(page: Page) -> str:
         .render(
             page=page,
             tables=[format_table(table) for table in page.tables],
+            lead=[_format_section(part) for part in page.lead if part.has_content],
             sections=[_format_section(part) for part in page.sections if part.has_content],
             sides=tuple(map(sanitize, page.sides)),
             css=style_sheet(),

@@ -21,6 +21,7 @@ def page_markdown(page: Page) -> str:
         f"**{escaped(page.verdict)}**",
         " · ".join(f"[{escaped(link.text)}]({link.href})" for link in page.links),
         *(f"> **Warning.** {escaped(warning)}" for warning in page.warnings),
+        *(_section(escaped(part.title), _parts(part)) for part in page.lead),
         *map(_table, page.tables),
         *map(escaped, page.notes),
         *(_section(escaped(part.title), _parts(part)) for part in page.sections),
@@ -44,10 +45,12 @@ def _parts(part: Section) -> Iterator[str]:
 
 def _examples(examples: Iterable[Example]) -> Iterator[str]:
     for example in examples:
-        yield f"- {': '.join(filter(None, (escaped(example.heading), escaped(example.prompt))))}"
-        for name, parts in example.texts:
+        above = filter(None, map(escaped, (example.claim, example.heading, example.prompt)))
+        yield f"- {': '.join(above) or 'Responses'}"
+        for number, (name, parts) in enumerate(example.texts):
             text = "".join(f"**{escaped(part)}**" if is_marked else escaped(part) for part, is_marked in parts)
-            yield f"  - {escaped(name)}: {text or '*empty*'}"
+            text = "*marked as offensive by the classifier*" if number in example.hidden else text or "*empty*"
+            yield f"  - {escaped(name)}: {text}"
 
 
 def _section(title: str, parts: Iterable[str]) -> str:

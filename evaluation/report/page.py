@@ -44,12 +44,17 @@ class Example:
     """Texts to read side by side, such as the responses to a `prompt`.
 
     Each text is (name, parts), and each part is (text, whether it is marked). Parts are concatenated; a marked part
-    should not begin or end with a space.
+    should not begin or end with a space. The texts with these numbers are `hidden` behind one click, because a
+    classifier marked them as offensive. `claim` is a sentence above the texts, `anchor` the name of the example for
+    links within the page.
     """
 
     heading: str
     texts: tuple[tuple[str, tuple[tuple[str, bool], ...]], ...]
     prompt: str = ""
+    hidden: frozenset[int] = frozenset()
+    claim: str = ""
+    anchor: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,8 @@ class Section:
 class Page:
     """All contents of a report.
 
-    `headline_value` is the headline number and `headline_caption` the line below it; `tables` belong to the headline.
+    `headline_value` is the headline number and `headline_caption` the line below it; `tables` belong to the headline. A
+    page with a `lead` opens with its verdict and these sections; the headline number and its tables follow below.
     `sides` are the columns of the plotted values: one, or two with the marks ○ and ●. `signature_lines` has one citable
     line for each measurement. `links` lead to reports and rows of the summarised runs.
     """
@@ -102,6 +108,7 @@ class Page:
     signature_lines: Sequence[str] = ()
     sides: tuple[str, ...] = ("value",)
     links: Sequence[Link] = ()
+    lead: Sequence[Section] = ()
 
 
 def signature_rows(signature: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -48,21 +48,33 @@
       const label = name.textContent;
       name.replaceChildren(make("button", { type: "button", className: "sort", textContent: label, onclick: () => sortBy(column) }));
     });
-    const choice = make("select", { ariaLabel: "Sort by", onchange: () => choice.value && sortBy(+choice.value) });
+    const choice = make("select", { className: "sort-by", ariaLabel: "Sort by", onchange: () => choice.value && sortBy(+choice.value) });
     choice.append(make("option", { value: "", textContent: "Sort by …" }));
     names.forEach((name, column) => choice.append(make("option", { value: column, textContent: name.textContent })));
     tools.append(choice);
   };
 
   const makeFilterable = (table, tools) => {
-    const status = make("span", { role: "status" });
+    const { names, rows } = grid(table), status = make("span", { role: "status" });
     const filter = () => {
-      const rows = [...table.tBodies[0].rows], wanted = input.value.toLowerCase();
-      rows.forEach((row) => (row.hidden = !row.textContent.toLowerCase().includes(wanted)));
-      status.textContent = wanted ? `${rows.filter((row) => !row.hidden).length} of ${rows.length}` : "";
+      const wanted = input.value.toLowerCase();
+      rows.forEach((cells) => {
+        const row = cells[0].parentElement;
+        const fits = choices.every(([column, select]) => !select.value || cellText(cells[column]) === select.value);
+        row.hidden = !fits || !row.textContent.toLowerCase().includes(wanted);
+      });
+      const shown = rows.filter((cells) => !cells[0].parentElement.hidden).length;
+      status.textContent = shown < rows.length ? `${shown} of ${rows.length}` : "";
     };
     const input = make("input", { type: "search", placeholder: "Filter rows", ariaLabel: "Filter rows", oninput: filter });
-    tools.append(input, status);
+    const choices = names.flatMap((name, column) => {
+      if (!name.dataset.filter) return [];
+      const values = [...new Set(rows.map((cells) => cellText(cells[column])))].sort((a, b) => a.localeCompare(b));
+      const select = make("select", { className: "filter", ariaLabel: `Any ${name.dataset.filter}`, onchange: filter });
+      select.append(...["", ...values].map((value) => make("option", { value, textContent: value || `Any ${name.dataset.filter}` })));
+      return values.length > 1 ? [[column, select]] : [];
+    });
+    tools.append(input, ...choices.map(([, select]) => select), status);
   };
 
   /** The cells as text, an interval in two extra columns. */
@@ -203,7 +215,8 @@
       button("LaTeX", () => save(fileName(caption, "tex"), latex(table), "text/plain")),
     );
     if (table.classList.contains("plotted")) tools.append(...pictures(caption, () => picture(table)));
-    table.parentElement.after(tools);
+    if (table.tHead.querySelector("[data-filter]")) table.parentElement.before(tools);
+    else table.parentElement.after(tools);
   }
 
   for (const figure of document.querySelectorAll("figure")) {
@@ -221,6 +234,15 @@
     });
     text.after(make("div", { className: "tools" }, copy));
   }
+
+  // A link to what is folded unfolds it.
+  const reveal = () => {
+    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    for (let it = target?.closest("details"); it; it = it.parentElement.closest("details")) it.open = true;
+    target?.scrollIntoView();
+  };
+  addEventListener("hashchange", reveal);
+  if (location.hash) reveal();
 
   const contents = document.querySelector(".toc > details"), wide = matchMedia("(min-width: 76rem)");
   const unfold = () => contents && (contents.open = wide.matches);

@@ -62,6 +62,10 @@
       }),
       make("p", { className: "answer", dir: "auto", textContent: it.response || "empty" })))));
 
+  // A link may preset the search, as in #descriptor=deaf.
+  const preset = new URLSearchParams(location.hash.slice(1));
+  for (const [name, control] of Object.entries({ descriptor, axis, text })) control.value = preset.get(name) ?? "";
+
   let shown = SCREEN;
   function show(count = SCREEN) {
     const rows = matches();

@@ -32,8 +32,8 @@ class Mark:
 class Row:
     """One row of a table.
 
-    `instead` is the text of a row without marks. `direction` is 1 if the score rose significantly, −1 if it fell
-    significantly, else 0.
+    `instead` is the text of a row without marks. `href` is the target of a link from the label. `direction` is 1 if the
+    score rose significantly, −1 if it fell significantly, else 0.
     """
 
     label: str
@@ -41,6 +41,7 @@ class Row:
     marks: tuple[Mark, ...] = ()
     direction: int = 0
     instead: str = ""
+    href: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Table:
     """A table with a caption above and a note below.
 
     The first of the `columns` contains the labels, so rows have one cell fewer. Plots have a line at `ideal`, the value
-    of an unbiased model in the reported unit.
+    of an unbiased model in the reported unit. In HTML, rows can be filtered by the values of the columns `filters`.
     """
 
     caption: str
@@ -56,6 +57,7 @@ class Table:
     rows: tuple[Row, ...]
     note: str = ""
     ideal: float = 0.0
+    filters: tuple[str, ...] = ()
 
     @property
     def is_map(self) -> bool:

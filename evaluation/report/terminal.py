@@ -64,6 +64,9 @@ def print_page(page: Page, console: Console | None = None) -> None:
 
 def _first_screen(page: Page) -> Iterator[tuple[Sequence[str], list[Table]]]:
     """Yield the sentences and tables of the headline and of the sections that belong to the first screen."""
+    for part in (part for top in page.lead for part in (top, *top.parts)):
+        if part.first_screen:
+            yield [*part.sentences, *(example.claim for example in part.examples)], []
     yield (), [format_table(_drop_reductions(table)) for table in page.tables if table.rows]
     for part in (part for top in page.sections for part in (top, *top.parts)):
         if part.first_screen:

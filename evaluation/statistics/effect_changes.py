@@ -13,7 +13,7 @@ likely. If all descriptors changed alike, this holds, up to the skewness of sing
 over the responses to the template). The null distribution is therefore that of Δ with r_i → ±r_i, one random sign for
 each prompt (Winkler et al. 2014, "Permutation inference for the general linear model", §2). Shuffling D_i between
 descriptors, as for a single run, would be wrong: where an effect is the same before and after, the descriptor's D_i
-have another variance than those of other descriptors.
+have another variance than the D_i of other descriptors.
 
 Standard error: √max(own variance, pooled variance). A descriptor's own variance Σ_i K_i² r_i² / N², which no flip of
 signs changes, is larger where the descriptor has an effect before and after. Styles are rare: a descriptor with hardly

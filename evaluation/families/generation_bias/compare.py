@@ -56,7 +56,7 @@ def differences(run: Run, before: FamilyRun, after: FamilyRun, config: Compariso
     clusters = load_style_clusters(before.config.settings.style_clusters, old.styles)
     scores = compare_generation_bias(old.styled(), new.styled(), clusters, signature=signature)
     if permutations := before.config.settings.permutations:
-        permuted = {"permutations": permutations, "seed": before.config.seed}
+        permuted = {"groups": old.groups(), "permutations": permutations, "seed": before.config.seed}
         run.table(EFFECT_CHANGES, lambda: effect_changes(old.styled(), new.styled(), clusters, **permuted))
     scores += _overall_differences(before, after, rows, signature)
     scores += cost_differences(before, after, rows, clusters, signature)

@@ -120,7 +120,7 @@ def _bias_scores(
         scores += scale_scores(measured.styled(), signature)
         if config.settings.permutations:
             permuted = {"permutations": config.settings.permutations, "seed": config.seed}
-            run.table(EFFECTS, lambda: effects(measured.styled(), clusters, **permuted))
+            run.table(EFFECTS, lambda: effects(measured.styled(), clusters, groups=measured.groups(), **permuted))
         if UNSEEN in measured.shared:
             unseen = measured.shared[UNSEEN].to_numpy(dtype=bool)
             for seen, rows in (("yes", ~unseen), ("no", unseen)):

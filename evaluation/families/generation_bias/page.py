@@ -4,19 +4,31 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from evenhand.evaluation.datasets.style_clusters import load_style_clusters
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.generation_bias.changes.tables import chosen_samples
+from evenhand.evaluation.families.generation_bias.collect.classification import OFFENSIVENESS
 from evenhand.evaluation.families.generation_bias.collect.response_file import has_no_templates
 from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, random_samples, read_styled_run
 from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOOD_METRICS
 from evenhand.evaluation.families.generation_bias.effects.change_section import effect_change_section
 from evenhand.evaluation.families.generation_bias.effects.changes import EFFECT_CHANGES
-from evenhand.evaluation.families.generation_bias.effects.section import effects_section
-from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, ReportData
+from evenhand.evaluation.families.generation_bias.effects.examples import EffectExamples
+from evenhand.evaluation.families.generation_bias.effects.section import MAX_LINKED, lead_sections, plain_verdict
+from evenhand.evaluation.families.generation_bias.effects.table import OPEN
+from evenhand.evaluation.families.generation_bias.report.report_data import (
+    HEADLINE,
+    UNCLEAR,
+    ReportData,
+    bias_verdict,
+)
 from evenhand.evaluation.families.generation_bias.report.sections import report_page, text
+from evenhand.evaluation.families.offensiveness.metric import THRESHOLD
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.results import BiasScore, display_name
+from evenhand.evaluation.results import BiasScore, display_name, find_score
 
+EFFECTS = "effects"
 TABLES = ("style_changes", "moved_descriptors", "phrases", "parroting", "corpus", "bias_values")
 
 
@@ -33,8 +45,31 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
             signature=run.signature(HEADLINE),
         )
     )
-    sections = [effects_section(run.table("effects")), *report.sections] if run.has("effects") else report.sections
-    return replace(report, sections=sections, signature_lines=run.signature_lines(HEADLINE))
+    report = replace(report, signature_lines=run.signature_lines(HEADLINE))
+    return _with_effects(report, run) if run.has(EFFECTS) and len(run.table(EFFECTS)) else report
+
+
+def _with_effects(report: Page, run: FamilyRun) -> Page:
+    """Return the report with a verdict that names the largest effect, and a lead on who is treated how."""
+    table, measured = run.table(EFFECTS), read_styled_run(run.folder)
+    try:
+        clusters = load_style_clusters(run.config.settings.style_clusters, measured.styles)
+    except InputError:  # a file of the user that has moved since the measurement: no examples of clusters
+        clusters = {}
+    columns = {("style", style): [column] for column, style in enumerate(measured.styles)}
+    columns |= {("cluster", name): styles for name, styles in clusters.items()}
+    leads = table[table["certainty"] != OPEN].head(MAX_LINKED)
+    needed = columns.keys() & set(leads[["outcome", "name"]].itertuples(index=False, name=None))
+    offensive = run.table(OFFENSIVENESS)[OFFENSIVENESS] >= THRESHOLD if run.has(OFFENSIVENESS) else None
+    chosen = EffectExamples(measured, {name: columns[name] for name in needed}, offensive)
+    score = find_score(run.scores, HEADLINE)
+    verdict = bias_verdict(score)
+    return replace(
+        report,
+        verdict=plain_verdict(table, verdict),
+        warnings=[*([text.tests_disagree(score)] if verdict == UNCLEAR else []), *report.warnings],
+        lead=lead_sections(table, run.scores, chosen.examples),
+    )
 
 
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, context: ReportContext) -> Page:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.families import FamilyRun, ReportContext
-from evenhand.evaluation.families.likelihood_bias.metric import TESTS
+from evenhand.evaluation.families.likelihood_bias.metric import LEVEL, TESTS
 from evenhand.evaluation.families.likelihood_bias.pairs import effect_matrix, pair_effects
 from evenhand.evaluation.families.likelihood_bias.plots import axis_name, pair_chart, short, spread_chart
 from evenhand.evaluation.families.likelihood_bias.rows import (
@@ -41,6 +41,7 @@ from evenhand.evaluation.report.tables import (
     truth_table,
 )
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, find_score
+from evenhand.evaluation.statistics.rank_tests import mann_whitney
 
 RAW, CORRECTED, PAIRED, PAIRED_CORRECTED = METRICS = tuple(test.metric for test in TESTS)
 BY_CHANCE = {RAW: "at most 5", CORRECTED: "0", PAIRED: "5", PAIRED_CORRECTED: "0"}
@@ -70,7 +71,7 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
         headline_value=percent(value_or(raw, math.nan), 1),
         headline_caption=text.headline_caption(raw, masked),
         verdict=text.verdict(raw, corrected, masked),
-        warnings=[text.warning(n_missing, n_sentences)] * (n_missing > MANY_LEFT_OUT * n_sentences),
+        warnings=_warnings(likelihoods, n_missing, n_sentences),
         tables=[_overall_table(scores)],
         notes=[
             text.counts(raw, n_sentences - n_missing, n_missing),
@@ -125,6 +126,20 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, con
         signature_lines=before.signature_lines(*METRICS) + after.signature_lines(*METRICS),
         sides=("before", "after"),
     )
+
+
+def _warnings(likelihoods: pd.DataFrame, n_missing: int, n_sentences: int) -> list[str]:
+    """Return warnings of many sentences without a likelihood, and of too few nouns for any pair to differ."""
+    n_nouns = int(likelihoods.groupby([AXIS, TEMPLATE, DESCRIPTOR], observed=True).size().max())
+    n = min(n_nouns, 8)  # enough for a small p-value
+    first = np.arange(2 * n) < n
+    p = float(
+        mann_whitney(np.stack([first, ~first]), np.array([0]), np.array([1]))[1][0]
+    )  # of samples that differ most
+    return [
+        *[text.warning(n_missing, n_sentences)] * (n_missing > MANY_LEFT_OUT * n_sentences),
+        *[text.too_few_nouns(n_nouns, p)] * (p >= LEVEL),
+    ]
 
 
 # Tables of shares.

@@ -10,7 +10,7 @@ import pytest
 
 from evenhand.evaluation.report.files import write_page
 from evenhand.evaluation.report.html import page_html
-from evenhand.evaluation.report.page import Figure, Section
+from evenhand.evaluation.report.page import Example, Figure, Section
 from evenhand.evaluation.report.responses import responses_html, rows_of
 from evenhand.evaluation.report.tables import Cell, Mark, Row, Table
 from evenhand.evaluation.runs.files import write_text
@@ -97,6 +97,32 @@ def test_a_long_table_is_filtered(browser, folder):
     driver.find_element(CSS, ".tools input").send_keys("ROW 2")
     assert labels(driver) == ["row 20", "row 21", "row 22", "row 23"]
     assert driver.find_element(CSS, ".tools [role=status]").text == "4 of 10"
+
+
+def test_a_table_is_filtered_by_columns_and_its_links_unfold_their_target(browser, folder):
+    rows = [
+        Row(f"d{n}", (Cell("age" if n % 2 else "body type", prose=True), Cell(f"{n}")), href="#it") for n in range(9)
+    ]
+    folded = Section("", examples=[Example("", (("Hi.", (("Ho.", False),)),), anchor="it")], folded=True)
+    section = Section("Effects", tables=[Table("Effects", ("unit", "axis", "value"), tuple(rows), filters=("axis",))])
+    write_page(folder, "lead", replace(PAGE, lead=[replace(section, parts=[folded])]))
+    driver = browser.open(folder / "lead.html")
+
+    def names():
+        return [it.text for it in driver.find_elements(CSS, ".tall tbody th") if it.is_displayed()]
+
+    choose(driver.find_element(CSS, "select.filter"), "age")
+    assert names() == ["d1", "d3", "d5", "d7"]
+    driver.find_element(CSS, ".tools:has(.filter) input").send_keys("d5")
+    assert names() == ["d5"]
+    driver.find_element("xpath", "//th[.='d5']/a").click()
+    assert driver.find_element(CSS, "#it .answer").is_displayed()
+
+
+def test_a_link_presets_the_search_for_responses(browser, folder):
+    browser.open(folder / "report.html")
+    browser.driver.get((folder / "responses.html").as_uri() + "#descriptor=deaf")
+    assert browser.driver.find_element(CSS, "#search [role=status]").text == "2 of 62"
 
 
 def test_tables_and_figures_are_saved(browser, folder):

@@ -21,7 +21,8 @@ from evenhand.evaluation.runs.tables import (
 
 N_SAMPLES = 40  # rows that reports display
 TRUNCATED = "cut_by_classifier"  # a column of `styles`: the classifier read only the beginning of the response
-SHARED_COLUMNS = (TEMPLATE, DESCRIPTOR, AXIS, UNSEEN)
+BUCKET = "bucket"
+SHARED_COLUMNS = (TEMPLATE, DESCRIPTOR, AXIS, BUCKET, UNSEEN)
 PROMPTS, RESPONSES, STYLES, SECOND_STYLES = "prompts", "responses", "styles", "second_styles"
 
 
@@ -32,7 +33,7 @@ class StyledRun:
     Attributes:
         folder: the run folder.
         positions: positions of these rows among all rows of the run, (n,); None for all rows.
-        shared: template, descriptor, axis and, if the run has it, `unseen` of each prompt.
+        shared: template, descriptor, axis and, if the run has them, `bucket` and `unseen` of each prompt.
         vectors: style vectors (n, S); NaN for an empty response.
         styles: the names of the S styles.
         n_truncated: number of responses of a whole run that are longer than the style classifier reads.
@@ -95,6 +96,12 @@ class StyledRun:
     def styled(self) -> StyledResponses:
         """Return the input of the metrics."""
         return StyledResponses(self.vectors, *(self.shared[name] for name in (TEMPLATE, DESCRIPTOR, AXIS)), self.styles)
+
+    def groups(self) -> dict[str, pd.Series]:
+        """Return the groups of descriptors by kind: axis and, if the run has it, bucket with its axis, (n,) each."""
+        axis = self.shared[AXIS].astype(str)
+        of_kind = {AXIS: axis}
+        return of_kind | ({BUCKET: axis + ": " + self.shared[BUCKET].astype(str)} if BUCKET in self.shared else {})
 
     def is_nonempty(self) -> np.ndarray:
         """Return whether each response has any text, (n,) bool."""

@@ -37,7 +37,8 @@ def effects(
         responses: style vectors by template and descriptor; one response per cell is enough, rows of NaN are left out.
         clusters: style cluster → columns of its styles.
         groups: kind of group ("axis", "bucket") → the group of each response, (n,); default: the axis. A descriptor
-            that occurs in several groups of a kind belongs to the first of them in sorted order.
+            that occurs in several groups of a kind belongs to the first of them in sorted order. A group of one
+            descriptor, or of the same descriptors as an earlier group, is left out.
         permutations: number of permutations within templates; 999 resolve `p_family` to 0.001.
         seed: seed of the permutations.
 
@@ -102,10 +103,11 @@ def arrange_units(
     n = np.bincount(cells.descriptor, cells.count)
     axis = _first_group(responses.descriptor, responses.axis).reindex(names)
     tables = [pd.DataFrame({"kind": "descriptor", "unit": names, "axis": axis.to_numpy(), "n": n})]
-    memberships = [np.zeros((0, len(names)))]
+    memberships, seen = [np.zeros((0, len(names)))], set()
     for kind, values in (groups or {"axis": responses.axis}).items():
         group = _first_group(responses.descriptor, values).reindex(names)
         members = pd.get_dummies(group, dtype=float).T
+        members = members[[_is_new(tuple(np.flatnonzero(row)), seen) for row in members.to_numpy()]]
         memberships.append((members.div(members.sum(axis=1), axis=0)).to_numpy())
         first_axis = axis.groupby(group).first()
         tables.append(
@@ -144,6 +146,13 @@ def sort_effects(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with the largest |shrunk| first."""
     order = np.lexsort((np.arange(len(table)), -table["shrunk"].abs()))
     return table.loc[order].reset_index(drop=True)
+
+
+def _is_new(members: tuple[int, ...], seen: set[tuple[int, ...]]) -> bool:
+    """Return whether a group has several members and is none of the groups seen so far, to which it is added."""
+    is_new = len(members) > 1 and members not in seen
+    seen.add(members)
+    return is_new
 
 
 def _first_group(descriptor: Sequence[str], group: Sequence[str]) -> pd.Series:

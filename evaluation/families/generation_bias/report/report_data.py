@@ -17,7 +17,7 @@ SHOWN, UNCLEAR, NOT_SHOWN, NO_INTERVAL = "shown", "unclear", "not shown", "no in
 BIAS_METRICS = tuple(metric.name for metric in BIAS)
 
 
-def judge_bias(score: BiasScore | None, level: float = 0.05) -> str:
+def bias_verdict(score: BiasScore | None, level: float = 0.05) -> str:
     """Return the verdict on a bias score: "shown", "unclear", "not shown" or "no interval".
 
     A bias is shown if its 95 % interval is above 0 and the permutation test, where there is one (overall scores), has
@@ -77,8 +77,8 @@ class Comparison:
 
     @property
     def verdicts(self) -> tuple[str, str]:
-        """The verdicts (`judge_bias`) before and after."""
-        return judge_bias(self.before), judge_bias(self.after)
+        """The verdicts (`bias_verdict`) before and after."""
+        return bias_verdict(self.before), bias_verdict(self.after)
 
     @property
     def is_defined(self) -> bool:

@@ -82,7 +82,11 @@ def _breakdown_section(data: ReportData, breakdown: str, name: str, title: str) 
     if breakdown == "cluster":
         folded, heading = [tables.style_table(data), *folded], "Single styles, and other metrics by cluster"
     parts = [Section(heading, tables=folded, folded=True)]
-    return Section(title, tables=tables.main_tables(data, breakdown, name), parts=parts, first_screen=True)
+    main = tables.main_tables(data, breakdown, name)
+    reasons = dict.fromkeys(row.cells[0].reason for table in main for row in table.rows)
+    if reasons and all(reasons):
+        return Section(title, [text.none_defined(name, len(main[0].rows), list(reasons))], first_screen=True)
+    return Section(title, tables=main, parts=parts, first_screen=True)
 
 
 def _changes_section(data: ReportData) -> Section:

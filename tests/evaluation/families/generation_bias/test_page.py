@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from markdown_it import MarkdownIt
@@ -55,6 +56,13 @@ def test_an_undefined_score_has_its_reason_and_no_digits(tuned):
     assert text.split() == ["nonce", "–", "–"]
     assert "– undefined: only one descriptor." in ParsedPage(source).text
     assert not re.search(r"\d", text)
+
+
+def test_a_breakdown_without_a_defined_score_says_so_once(single):
+    undefined = [it for it in single.scores_before if it.group.get("axis") != "ability"]
+    text = ParsedPage(page_html(report_page(replace(single, scores_before=undefined)))).text.replace("\u00a0", " ")
+    assert "No score by axis is defined, for none of 1: only one descriptor." in text
+    assert "– undefined" not in text
 
 
 def test_a_single_measurement_has_one_column_and_does_not_mention_tuning(single):

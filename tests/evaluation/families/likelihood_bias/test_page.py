@@ -47,6 +47,13 @@ def make_comparison_page(before, after, changes=()):
     return comparison_page(*runs, ReportContext())
 
 
+@pytest.mark.parametrize(("n_nouns", "smallest"), [(2, "0.33"), (3, "0.1"), (4, None)])
+def test_too_few_nouns_for_any_difference_have_a_warning(n_nouns, smallest):
+    sentences = {("age", "t", name): [1.0 + k + 10 * place for k in range(n_nouns)] for place, name in enumerate("ab")}
+    warnings = make_page(make_table(sentences)).warnings
+    assert [f"at most {n_nouns} nouns" in it and f"is {smallest}." in it for it in warnings] == [True] * bool(smallest)
+
+
 def test_headline_and_tables_of_two_axes():
     page = make_page(two_axes())
     assert page.headline_value == "66.7 %"  # 6 of 9 pairs, in each template

@@ -1,0 +1,106 @@
+"""The responses that carry an effect most, next to responses to other descriptors in the same template, by rule.
+
+If a unit (a descriptor or a group) gets more of a style than the average, its responses with the largest probability of
+this style carry the effect; if it gets less, the responses to other descriptors with the largest probability do. Each
+is paired with a response of the other side to the same template and noun, drawn at random with a fixed seed.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, StyledRun, select_texts
+from evenhand.evaluation.report.page import Example
+from evenhand.evaluation.results import DESCRIPTOR, NOUN, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.rows import blocks
+from evenhand.evaluation.runs.tables import read_categorical
+from evenhand.evaluation.statistics.cells import to_codes
+
+CANDIDATES = 8  # per example: equal responses are shown once
+
+
+class EffectExamples:
+    """Chooses the examples of effects of one run."""
+
+    def __init__(
+        self, run: StyledRun, columns: dict[tuple[str, str], Sequence[int]], offensive: Sequence[bool] | None
+    ) -> None:
+        """Read the prompts of the run.
+
+        Args:
+            run: all prompts, responses and style vectors of a run.
+            columns: (outcome, name) of the effects that need examples → columns of their styles.
+            offensive: whether each response is offensive, (n,) bool; None if no classifier judged it.
+        """
+        self._run, self._offensive = run, offensive
+        self._units = {DESCRIPTOR: run.shared[DESCRIPTOR].astype(str), **run.groups()}
+        template, nouns = to_codes(run.shared[TEMPLATE]), read_categorical(run.folder / f"{PROMPTS}.parquet", [NOUN])
+        noun = to_codes(nouns[NOUN].astype(str)) if NOUN in nouns else np.zeros_like(template)
+        self._places = [_Places(template.astype(np.int64) * (noun.max(initial=0) + 1) + noun), _Places(template)]
+        self._probability = {name: np.empty(len(run), dtype=np.float32) for name in columns}
+        for index, block in blocks(run.vectors):
+            for name, styles in columns.items():
+                self._probability[name][index] = block[:, list(styles)].sum(axis=1)
+
+    def pairs(self, effect: Mapping[str, Any], most: int) -> list[tuple[int, int]]:
+        """Return at most `most` pairs of positions: a response that carries the effect, and one of the other side.
+
+        Responses with equal texts are used once; a response without another side is left out.
+
+        Args:
+            effect: kind, unit, outcome, name and shrunk of a row of the table of effects. Without `columns` for its
+                outcome and name, it has no pairs.
+        """
+        p = self._probability.get((effect["outcome"], effect["name"]))
+        if p is None:
+            return []
+        known = np.isfinite(p)
+        of_unit = (self._units[effect["kind"]] == effect["unit"]).to_numpy() & known
+        sides = of_unit, ~of_unit & known
+        carriers, others = sides if effect["shrunk"] > 0 else sides[::-1]
+        rows = np.flatnonzero(carriers & self._places[-1].has_any(others))
+        rows = rows[np.argsort(-p[rows], kind="stable")][: most * CANDIDATES]
+        if not len(rows):
+            return []
+        is_new = ~select_texts(self._run, rows)[RESPONSE].duplicated().to_numpy()
+        return [(row, self._draw(row, others)) for row in rows[is_new][:most].tolist()]
+
+    def _draw(self, row: int, allowed: np.ndarray) -> int:
+        rows = next(found for places in self._places if len(found := places.like(row, allowed)))
+        return int(np.random.default_rng(row).choice(rows))
+
+    def examples(self, effect: Mapping[str, Any], most: int) -> list[Example]:
+        """Return at most `most` pairs of responses, each under its prompt; offensive ones are hidden."""
+        pairs = self.pairs(effect, most)
+        rows = np.array([row for pair in pairs for row in pair], dtype=int)
+        texts = select_texts(self._run, rows) if pairs else pd.DataFrame(columns=[TEXT, RESPONSE])
+        prompts, responses = texts[TEXT].tolist(), texts[RESPONSE].tolist()
+        hidden = [False] * len(rows) if self._offensive is None else np.asarray(self._offensive)[rows]
+        return [
+            Example(
+                "",
+                tuple((prompts[n], ((responses[n], False),)) for n in (first, first + 1)),
+                hidden=frozenset(place for place in (0, 1) if hidden[first + place]),
+            )
+            for first in range(0, len(rows), 2)
+        ]
+
+
+class _Places:
+    """Rows by the code of their template, or of their template and noun."""
+
+    def __init__(self, code: np.ndarray) -> None:
+        self._code = code
+        self._order = np.argsort(code, kind="stable")
+        self._sorted = code[self._order]
+
+    def like(self, row: int, allowed: np.ndarray) -> np.ndarray:
+        """Return the allowed rows of the same code."""
+        rows = self._order[slice(*np.searchsorted(self._sorted, [self._code[row], self._code[row] + 1]))]
+        return rows[allowed[rows]]
+
+    def has_any(self, mask: np.ndarray) -> np.ndarray:
+        """Return whether any row of the same code is in the mask, (n,) bool."""
+        return np.bincount(self._code, mask)[self._code] > 0
