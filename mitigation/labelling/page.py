@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib.figure
@@ -43,7 +42,7 @@ def plan_section(folder: Path, left: float = math.nan) -> Section:
     strength = fit_strength(slope, left)
     if math.isfinite(strength):
         table = predict_left(table, strength)
-    plan = ThresholdPlan(table, used["alpha"], used["quantile"])
+    plan = table.assign(chosen=_has_threshold(table, used["alpha"], used["quantile"]))
     return Section(
         "The threshold plan",
         [text.plan, text.calibrated(left, strength, STRENGTH, PILOT_SLOPE)],
@@ -54,54 +53,40 @@ def plan_section(folder: Path, left: float = math.nan) -> Section:
 
 def plan_row(table: pd.DataFrame, alpha: float, quantile: float) -> pd.Series:
     """Return the row of the plan for a threshold."""
-    return table[(table["alpha"] == alpha) & ((table["quantile"] - quantile).abs() < 1e-9)].iloc[0]
+    return table[_has_threshold(table, alpha, quantile)].iloc[0]
 
 
-@dataclass(frozen=True)
-class ThresholdPlan:
-    """The thresholds that were considered before tuning, and the chosen one.
-
-    `table` has the columns alpha, quantile (of b), beta, share_labelled_bias, slope, predicted_fgb_left (the fraction
-    of pooled FGB* predicted to remain), lower and upper (its 95 % interval) and predicted_drift.
-    """
-
-    table: pd.DataFrame
-    alpha: float
-    quantile: float
-
-    def is_chosen(self, alpha: float, quantile: float) -> bool:
-        """Return whether this threshold is the chosen one."""
-        return math.isclose(alpha, self.alpha, abs_tol=1e-9) and math.isclose(quantile, self.quantile, abs_tol=1e-9)
+def _has_threshold(table: pd.DataFrame, alpha: float, quantile: float) -> pd.Series:
+    return (table["alpha"] == alpha) & ((table["quantile"] - quantile).abs() < 1e-9)
 
 
 @styled
-def plan_charts(plan: ThresholdPlan) -> list[matplotlib.figure.Figure]:
+def plan_charts(plan: pd.DataFrame) -> list[matplotlib.figure.Figure]:
     """Return one chart for each α: the predicted share of pooled FGB* left against the quantile of b.
 
-    All charts have the same axes.
+    All charts have the same axes. `plan` has the columns of `threshold_plan`, and `chosen`, the labels' threshold.
     """
-    table = plan.table.sort_values(["alpha", "quantile"], kind="stable")
+    table = plan.sort_values(["alpha", "quantile"], kind="stable")
     shares = np.array([0.0, 1.0, *table["predicted_fgb_left"], *table["upper"], *table["lower"]])
     shares = shares[np.isfinite(shares)]
     limits = shares.min() - 0.04, shares.max() + 0.04
-    charts = [_plan_chart(plan, alpha, rows) for alpha, rows in table.groupby("alpha", sort=True)]
+    charts = [_plan_chart(alpha, rows) for alpha, rows in table.groupby("alpha", sort=True)]
     for chart in charts:
         chart.axes[0].set(xlim=add_margin(table["quantile"].min(), table["quantile"].max()), ylim=limits)
     return charts
 
 
-def _plan_chart(plan: ThresholdPlan, alpha: float, rows: pd.DataFrame) -> matplotlib.figure.Figure:
+def _plan_chart(alpha: float, rows: pd.DataFrame) -> matplotlib.figure.Figure:
     rows = rows[np.isfinite(rows["predicted_fgb_left"])]
     label = f"α = {alpha:g}: predicted pooled FGB* left, percent of before, against the quantile of b"
     figure, axes = new_chart(label, *PANEL)
     axes.set(title=f"α = {alpha:g}", xlabel="quantile of b")
     axes.plot(rows["quantile"], rows["predicted_fgb_left"], color=INK)
     for row in rows.itertuples():
-        is_chosen = plan.is_chosen(alpha, row.quantile)
-        color, share = AFTER if is_chosen else INK, row.predicted_fgb_left
+        color, share = AFTER if row.chosen else INK, row.predicted_fgb_left
         axes.vlines(row.quantile, row.lower, row.upper, color=color, linewidth=2)
-        axes.plot(row.quantile, share, "o", color=color, markersize=9 if is_chosen else 5, clip_on=False)
-        if is_chosen:
+        axes.plot(row.quantile, share, "o", color=color, markersize=9 if row.chosen else 5, clip_on=False)
+        if row.chosen:
             chosen = f"chosen: {tick_number(row.quantile)}, {number(100 * share, 0)} % left"
             axes.set_title(f"● {chosen}", loc="right", color=AFTER)
             figure.set_label(f"{label}; {chosen}")
@@ -110,7 +95,7 @@ def _plan_chart(plan: ThresholdPlan, alpha: float, rows: pd.DataFrame) -> matplo
     return figure
 
 
-def plan_table(plan: ThresholdPlan) -> Table:
+def plan_table(plan: pd.DataFrame) -> Table:
     """Return the threshold plan with the chosen threshold marked."""
     rows = tuple(
         Row(
@@ -122,10 +107,10 @@ def plan_table(plan: ThresholdPlan) -> Table:
                 Cell(number(row.slope)),
                 _fraction_cell(row.predicted_fgb_left, row.lower, row.upper),
                 Cell(percent(row.predicted_drift, 1)),
-                Cell("chosen" if plan.is_chosen(row.alpha, row.quantile) else ""),
+                Cell("chosen" if row.chosen else ""),
             ),
         )
-        for row in plan.table.sort_values(["alpha", "quantile"], kind="stable").itertuples()
+        for row in plan.sort_values(["alpha", "quantile"], kind="stable").itertuples()
     )
     columns = ("α", "quantile of b", "β", "labelled bias", "slope", "predicted left", "predicted drift", "this run")
     return Table("Predicted pooled FGB* left after tuning, % of before, and style drift", columns, rows)

@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib.figure
@@ -21,6 +20,7 @@ from evenhand.evaluation.runs.tables import read_table
 text = Sentences(__file__)
 
 CURVES = "curves.json"
+Curve = Sequence[tuple[int, float]]  # (step, value) pairs
 FEW_POINTS = 15  # a longer curve has no dots
 LABELS, MANIFEST = "labels.parquet", "run.json"
 
@@ -28,11 +28,10 @@ LABELS, MANIFEST = "labels.parquet", "run.json"
 def training_section(folder: Path) -> Section:
     """Return the training curves of a tuning run, as charts and as a table."""
     logged = json.loads((folder / CURVES).read_text(encoding="utf-8"))
-    curves = TrainingCurve(**{name: [(step, value) for step, value in points] for name, points in logged.items()})
-    table = curve_table(curves)
+    table = curve_table(**logged)
     return Section(
         "Training",
-        figures=[Figure("", svg(chart), wide=False) for chart in training_charts(curves)],
+        figures=[Figure("", svg(chart), wide=False) for chart in training_charts(**logged)],
         parts=[Section(table.caption, tables=[table], folded=True)],
     )
 
@@ -61,20 +60,11 @@ def tuning_metadata(model: str) -> dict[str, str]:
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
-@dataclass(frozen=True)
-class TrainingCurve:
-    """The logs of a training as (step, value) pairs; `bias` is pooled FGB* in natural units."""
-
-    train_loss: Sequence[tuple[int, float]]
-    validation_loss: Sequence[tuple[int, float]] = ()
-    bias: Sequence[tuple[int, float]] = ()
-
-
 @styled
-def training_charts(training: TrainingCurve) -> list[matplotlib.figure.Figure]:
-    """Return the loss against the step and, where it was measured, pooled FGB* against the step."""
-    losses = {"train": (training.train_loss, MUTED), "validation": (training.validation_loss, INK)}
-    bias = [(step, PER_UNIT * value) for step, value in training.bias]
+def training_charts(train_loss: Curve, validation_loss: Curve = (), bias: Curve = ()) -> list[matplotlib.figure.Figure]:
+    """Return the loss against the step and, where it was measured, pooled FGB* (in natural units) against the step."""
+    losses = {"train": (train_loss, MUTED), "validation": (validation_loss, INK)}
+    bias = [(step, PER_UNIT * value) for step, value in bias]
     charts = {"loss": losses, f"pooled FGB*, {UNIT}, on a small fixed prompt set": {"": (bias, AFTER)}}
     return [
         _curve_chart(title, curves)
@@ -83,7 +73,7 @@ def training_charts(training: TrainingCurve) -> list[matplotlib.figure.Figure]:
     ]
 
 
-def _curve_chart(title: str, curves: Mapping[str, tuple[Sequence[tuple[int, float]], str]]) -> matplotlib.figure.Figure:
+def _curve_chart(title: str, curves: Mapping[str, tuple[Curve, str]]) -> matplotlib.figure.Figure:
     figure, axes = new_chart(f"{title} against the training step", *PANEL)
     for name, (curve, color) in curves.items():
         points = [(step, value) for step, value in curve if math.isfinite(value)]
@@ -100,22 +90,15 @@ def _curve_chart(title: str, curves: Mapping[str, tuple[Sequence[tuple[int, floa
     return figure
 
 
-def curve_table(training: TrainingCurve) -> Table:
+def curve_table(train_loss: Curve, validation_loss: Curve = (), bias: Curve = ()) -> Table:
     """Return the curves at the steps at which the validation loss or the bias was measured."""
-    curves = [
-        ("training loss", dict(training.train_loss), 1.0),
-        ("validation loss", dict(training.validation_loss), 1.0),
-        (f"pooled FGB*, {UNIT}", dict(training.bias), PER_UNIT),
+    curves = [dict(train_loss), dict(validation_loss), {step: PER_UNIT * value for step, value in bias}]
+    rows = [
+        Row(f"{step:,}", tuple(Cell(number(curve[step], 3) if step in curve else "") for curve in curves))
+        for step in sorted(curves[1].keys() | curves[2].keys()) or sorted(curves[0])
     ]
-    (_, train, _), (_, loss, _), (_, bias, _) = curves
-    rows = tuple(
-        Row(
-            f"{step:,}",
-            tuple(Cell(number(curve[step] * factor, 3) if step in curve else "") for _, curve, factor in curves),
-        )
-        for step in sorted(loss.keys() | bias.keys()) or sorted(train)
-    )
-    return Table("The curves as a table", ("step", *(name for name, *_ in curves)), rows)
+    columns = ("step", "training loss", "validation loss", f"pooled FGB*, {UNIT}")
+    return Table("The curves as a table", columns, tuple(rows))
 
 
 def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tuning: Path | None = None) -> list[str]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from evenhand.evaluation.report.figures import AFTER, INK, svg
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.runs.tables import write_table
-from evenhand.mitigation.labelling.page import ThresholdPlan, plan_charts, plan_section, plan_table
+from evenhand.mitigation.labelling.page import plan_charts, plan_section, plan_table
 from evenhand.mitigation.labelling.threshold_plan import (
     RESERVE,
     _slopes,
@@ -113,6 +113,7 @@ PLAN = pd.DataFrame(
         {"alpha": alpha, "quantile": quantile, "beta": 0.001, "share_labelled_bias": 1 - quantile}
         | {"slope": slope, "slope_lower": slope - 0.1, "slope_upper": slope + 0.1, "predicted_drift": 0.041}
         | {"predicted_fgb_left": left, "lower": left - 0.05, "upper": left + 0.05}
+        | {"chosen": (alpha, quantile) == (0.0, 0.9)}
         for alpha, quantile, slope, left in (
             (0.0, 0.5, -0.2, 0.07),
             (0.0, 0.8, 0.6, 0.74),
@@ -125,15 +126,15 @@ PLAN = pd.DataFrame(
 
 
 def test_plans_are_drawn_and_tabulated():
-    first, second = (chart.axes[0] for chart in plan_charts(ThresholdPlan(PLAN, 0.0, 0.9)))
+    first, second = (chart.axes[0] for chart in plan_charts(PLAN))
     dots = [line for line in first.lines if line.get_marker() == "o"]
     assert [it.get_color() for it in dots] == [INK, INK, AFTER]
     assert [it.get_ydata()[0] for it in dots] == [0.07, 0.74, 0.86]
     assert (first.get_title("left"), first.get_title("right")) == ("α = 0", "● chosen: 0.9, 86 % left")
     assert second.get_title("right") == "" and first.get_ylim() == second.get_ylim()
-    (chart,) = plan_charts(ThresholdPlan(PLAN.tail(1).assign(lower=math.nan, upper=math.nan), 0.0, 0.9))
+    (chart,) = plan_charts(PLAN.tail(1).assign(lower=math.nan, upper=math.nan))
     assert sum(line.get_marker() == "o" for line in chart.axes[0].lines) == 1 and "nan" not in svg(chart)
-    rows = plan_table(ThresholdPlan(PLAN, 0.0, 0.9)).rows
+    rows = plan_table(PLAN).rows
     assert [cell.text for cell in rows[2].cells] == ["0.90", "0.001", "10 %", "0.80", "86 %", "4.1 %", "chosen"]
     assert rows[2].cells[4].interval == "[81, 91]" and len(rows) == 5
 

@@ -9,7 +9,7 @@ import pytest
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.results import BiasScore
-from evenhand.mitigation.training.page import TrainingCurve, tag_note, training_charts, training_section, tuning_method
+from evenhand.mitigation.training.page import tag_note, training_charts, training_section, tuning_method
 from tests.evaluation.report.test_page import PAGE
 
 
@@ -46,8 +46,7 @@ def test_tags_and_methods_of_a_tuning(tmp_path, model):
 
 
 def test_training_charts_skip_undefined_values():
-    curve = TrainingCurve([(10, 2.5), (20, 1.50)], [(10, float("nan")), (20, 1.51)])
-    (chart,) = training_charts(curve)
+    (chart,) = training_charts([(10, 2.5), (20, 1.50)], [(10, float("nan")), (20, 1.51)])
     lines = {line.get_label(): line.get_xydata().tolist() for line in chart.axes[0].lines}
     assert lines == {"train": [[10, 2.5], [20, 1.5]], "validation": [[20, 1.51]]}
     assert [it.get_text() for it in chart.axes[0].get_legend().get_texts()] == ["train", "validation"]
