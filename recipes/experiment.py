@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 from evenhand.evaluation.errors import InputError, TuningRejected
-from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.settings import FIRST, classifiers
 from evenhand.evaluation.models.classifier_labels import classifier_labels
 from evenhand.evaluation.models.decoding import decoding
@@ -18,7 +17,7 @@ from evenhand.mitigation.training.checks import check_tuning, with_defaults
 from evenhand.recipes.label import find_clusters
 from evenhand.recipes.launchers import start_launcher
 from evenhand.recipes.plans import Plan, Stage
-from evenhand.recipes.settings import FAMILY, LabelSettings, Launching, TuneSettings, measure_config
+from evenhand.recipes.settings import FAMILY, Launching, measure_config
 
 log = logging.getLogger("evenhand")
 
@@ -93,30 +92,18 @@ def check_stages(plans: Iterable[Plan]) -> None:
     """
     checked: set[Path] = set()
     for plan in plans:
-        base = plan.stages[0]
+        base = measure_config(plan.stages[0].settings, FAMILY)
         for stage in plan.stages:
             if stage.folder in checked or (stage.folder / MANIFEST).exists():
                 continue
             checked.add(stage.folder)
+            settings = stage.settings
             if stage.command == "measure":
-                _check_decoding(measure_config(stage.settings, FAMILY))
+                decoding(settings.decoding.preset, **settings.decoding.arguments)
             elif stage.command == "label":
-                _check_labelling(measure_config(base.settings, FAMILY), stage.settings)
+                first = classifiers(base)[FIRST]
+                labels = classifier_labels(first.name, first.revision, first.base)
+                find_clusters(base.settings.style_clusters, labels, settings.exclude_clusters)
             elif stage.command == "tune":
-                _check_tuning(measure_config(base.settings, FAMILY), stage.settings, len(plan.tunings))
-
-
-def _check_decoding(config: MeasureConfig) -> None:
-    decoding(config.decoding.preset, **config.decoding.arguments)
-
-
-def _check_labelling(config: MeasureConfig, settings: LabelSettings) -> None:
-    first = classifiers(config)[FIRST]
-    labels = classifier_labels(first.name, first.revision, first.base)
-    find_clusters(config.settings.style_clusters, labels, settings.exclude_clusters)
-
-
-def _check_tuning(config: MeasureConfig, settings: TuneSettings, rounds: int) -> None:
-    method = load_trained_method(settings.method)
-    model = config.resolved_model
-    check_tuning(model, method, with_defaults(model, method, settings.training), rounds)
+                method, model = load_trained_method(settings.method), base.resolved_model
+                check_tuning(model, method, with_defaults(model, method, settings.training), len(plan.tunings))

@@ -16,7 +16,7 @@ from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.statistics.cells import to_codes
-from evenhand.mitigation.labelling.labels import Threshold, add_labels, choose_threshold, exclusion_mask
+from evenhand.mitigation.labelling.labels import add_labels, choose_threshold, exclusion_mask
 from evenhand.mitigation.labelling.mean_bias_values import mean_bias_values
 from evenhand.mitigation.labelling.page import PLAN, THRESHOLD
 from evenhand.mitigation.labelling.projection import bias_values
@@ -67,7 +67,10 @@ def label(settings: LabelSettings) -> None:
         run.tracker.log_table(PLAN, run.table(PLAN, lambda: planned(quantiles=quantiles, seed=settings.seed)))
         tables = (run.folder / f"{name}.parquet" for name in (LABELS, PLAN, DESCRIPTORS))
         run.tracker.log_artifact("labels", "dataset", *tables)
-        _log_threshold(threshold, len(b))
+        share = 100 * threshold.share_labelled_bias
+        log.info(
+            "label: %d responses, %.1f %% `bias` (α = %d, β = %.3g)", len(b), share, threshold.alpha, threshold.beta
+        )
 
 
 def find_clusters(file: str, styles: tuple[str, ...], names: Sequence[str]) -> list[tuple[int, ...]]:
@@ -81,8 +84,3 @@ def find_clusters(file: str, styles: tuple[str, ...], names: Sequence[str]) -> l
         if name not in clusters:
             raise unknown_name("exclude_clusters", name, clusters)
     return [clusters[name] for name in names]
-
-
-def _log_threshold(threshold: Threshold, n: int) -> None:
-    share = 100 * threshold.share_labelled_bias
-    log.info("label: %d responses, %.1f %% `bias` (α = %d, β = %.3g)", n, share, threshold.alpha, threshold.beta)

@@ -82,12 +82,14 @@ def write_report(
     mixed_columns = [name for name in swept if points[name].dtype == object]
     path = folder / f"{POINTS}.parquet"
     write_table(path, points.assign(**{name: points[name].map(str, na_action="ignore") for name in mixed_columns}))
+    before = plans[0].before
+    base = FamilyRun(before, measure_config(read_settings(before, "before")[0], FAMILY))
     measurement = settings.measure if isinstance(settings, LoopSettings) else settings.loop.measure
     description = {
         "title": title,
         "base_model": measurement.model.name,
         "swept": swept,
-        "notes": [*_base_notes(plans), *_notes(plans[0].before)],
+        "notes": [*_base_notes(plans), *reader_notes(FAMILY, base)],
         "links": [asdict(link) for link in _links(folder, plans, points, swept)],
     }
     write_json(folder / SWEEP, description)
@@ -138,8 +140,3 @@ def _base_notes(plans: Sequence[Plan]) -> list[str]:
         bias = score_text(find_score(scores, HEADLINE))
         notes.append(text.base_scores(config.seed, config.decoding.title(), bias, quality))
     return list(dict.fromkeys(notes))
-
-
-def _notes(before: Path) -> Sequence[str]:
-    """Return notes for readers if the measured model or its style classifier is the testbed's."""
-    return reader_notes(FAMILY, FamilyRun(before, measure_config(read_settings(before, "before")[0], FAMILY)))

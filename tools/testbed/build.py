@@ -119,7 +119,9 @@ def _replace_models(parameters: Mapping[Path, int], output_dir: Path, seed: int,
             "\n".join(["the testbed fails its checks; nothing was replaced.", *problems, f"All: {numbers}"])
         )
     for path, size in parameters.items():
-        write_text(path / "README.md", _card(path.name, size, seed, numbers))
+        biases = {key: 1000 * value for key, value in numbers.items() if key.startswith(("fgb", "s_jsd"))}
+        facts = {**numbers, **biases, "parameters": f"{size:,}", "seed": seed}
+        write_text(path / "README.md", CARDS[path.name].format(**facts))
         shutil.rmtree(output_dir / path.name, ignore_errors=True)
         path.replace(output_dir / path.name)
         if path.name == MASKED_MODEL.name:
@@ -153,11 +155,6 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-def _card(name: str, parameters: int, seed: int, numbers: dict[str, float]) -> str:
-    biases = {key: 1000 * value for key, value in numbers.items() if key.startswith(("fgb", "s_jsd"))}
-    return CARDS[name].format(**{**numbers, **biases, "parameters": f"{parameters:,}", "seed": seed})
 
 
 CARDS = {
