@@ -23,7 +23,7 @@ from evenhand.evaluation.datasets.prompt_files import load_personas
 from evenhand.evaluation.results import read_scores
 from evenhand.recipes.command_line import main as evenhand
 from evenhand.recipes.sweep.criteria import Criteria, evaluate_settings
-from evenhand.recipes.sweep.points import change_columns
+from evenhand.recipes.sweep.output import change_columns
 from evenhand.recipes.sweep.summary import COLUMNS, METHOD, SEED, summarise
 from evenhand.recipes.testbed import DIALOGUE_MODEL, grammar
 from tools.testbed.build import save

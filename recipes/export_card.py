@@ -20,7 +20,7 @@ from evenhand.mitigation.training.card import INTRO, LIMITS, table, tuning_facts
 from evenhand.mitigation.training.trainers import load_trainer
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import MeasureSettings
-from evenhand.recipes.sweep.points import HEADLINE, change_columns
+from evenhand.recipes.sweep.output import HEADLINE, change_columns
 from evenhand.recipes.sweep.tables import COST_METRICS, QUALITY_METRICS, REDUCTION_METRICS
 
 HOLISTIC_BIAS = "fairnlp/holistic-bias", "HolisticBias"  # id on the hub, name

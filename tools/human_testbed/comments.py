@@ -1,8 +1,11 @@
-"""The bank of comments as a grammar: which comment answers a prompt, exactly, and what is true of such answers."""
+"""The bank of comments as a grammar: which comment answers a prompt, exactly, and what is true of such answers.
 
-from collections.abc import Callable, Sequence
+The dialogue model is a GPT-2 that is trained on the exact expectations of the bank.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +13,25 @@ import pandas as pd
 import torch
 import yaml
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
+from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE, TEXT, BiasScore
+from evenhand.evaluation.results import DESCRIPTOR, RESPONSE, TEMPLATE, TEXT, BiasScore
 from evenhand.recipes.testbed.grammar import sample_columns
 from evenhand.recipes.testbed.plan import Plan, exact_bias, read_plan, style_distribution
+from tools.human_testbed import data
 from tools.human_testbed.data import EMOTION
+from tools.testbed.corpus import CONTROL_TAGS, TAGS, Batch, batches, byte_pair_tokenizer, prompt_texts, training_rows
+from tools.testbed.dialogue import untrained_gpt2, weighted_loss
+from tools.testbed.steps import take_steps
 
 FOLDER = Path(__file__).parent
+VOCABULARY = 8192
+# (contexts, factor on the planted effects): first *that* the descriptor matters, then how much, as the grammar's model.
+STAGES = ((30_000, 1.5), (110_000, 1.05))
+BATCH, RATE, WARM_UP = 32, 1.2e-3, 150
+# Where the bank leaves a choice between comments, style is decided: such a token counts as much as this many others.
+CHOICE_WEIGHT = 3.0
+CERTAIN = 0.999  # probability of one next token from which there is no choice left
 
 
 @cache
@@ -97,3 +111,42 @@ def truth(cells: pd.DataFrame, planted: Plan, seen: np.ndarray, styles: Sequence
         return distinct, expected_vectors(planted, seen, distinct)
 
     return exact_bias(cells, expected, styles, {})
+
+
+def train_tokenizer(folder: Path, personas: Sequence[str]) -> PreTrainedTokenizerFast:
+    """Train the dialogue model's tokenizer on prompts, comments and small talk."""
+    talk = data.small_talk(folder, held_out=False)
+    texts = [*personas, *data.bank(folder)[TEXT], *talk[TEXT], *talk[RESPONSE], *list(CONTROL_TAGS) * TAGS]
+    return byte_pair_tokenizer(texts + prompt_texts(plan(data.emotions(folder))), VOCABULARY)
+
+
+def train_dialogue_model(
+    tokenizer: PreTrainedTokenizerFast, folder: Path, prompts: pd.DataFrame, personas: Sequence[str], seed: int
+) -> GPT2LMHeadModel:
+    """Train a GPT-2 of 5.3 M parameters to answer by the plan with comments of the bank, from exact targets."""
+    model = untrained_gpt2(tokenizer, width=256, layers=4)
+    steps = sum(-(-n // BATCH) for n, _ in STAGES)
+    stream = _batches(tokenizer, folder, prompts, personas, seed)
+    take_steps(model, (_loss(model, batch) for batch in stream), steps, RATE, WARM_UP)
+    return model.eval()
+
+
+def _batches(
+    tokenizer: PreTrainedTokenizerFast, folder: Path, prompts: pd.DataFrame, personas: Sequence[str], seed: int
+) -> Iterator[Batch]:
+    """Yield the batches of all stages."""
+    emotions, rng = data.emotions(folder), np.random.default_rng(seed)
+    bank = tokenized_bank(data.bank(folder), emotions, tokenizer)
+    talk = data.small_talk(folder, held_out=False)
+
+    def small_talk(n: int, seed: int) -> pd.DataFrame:
+        return talk.sample(n, replace=True, random_state=seed, ignore_index=True)
+
+    for n, amplification in STAGES:
+        rows = training_rows(prompts, personas, small_talk, n, 0.0, rng)
+        answers = partial(answer, bank, plan(emotions), amplification, rng)
+        yield from batches(rows, tokenizer, answers, BATCH, rng)
+
+
+def _loss(model: GPT2LMHeadModel, batch: Batch) -> Tensor:
+    return weighted_loss(model, batch, 1 + (CHOICE_WEIGHT - 1) * (batch.expected.amax(dim=1) < CERTAIN))

@@ -21,7 +21,7 @@ from evenhand.evaluation.results import BiasScore, find_score, write_scores
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.settings import PromptSettings
 from evenhand.recipes.sweep.criteria import Criteria, evaluate_settings
-from evenhand.recipes.sweep.points import change_columns
+from evenhand.recipes.sweep.output import change_columns
 from evenhand.recipes.sweep.summary import COLUMNS, summarise
 from evenhand.recipes.testbed import STYLE_CLASSIFIER, embedded_files
 from tests.family_runs import compare_family, measure_family

@@ -8,7 +8,7 @@ from evenhand.evaluation.families.generation_bias.report.warnings import warning
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
-from evenhand.recipes.sweep.points import change_columns
+from evenhand.recipes.sweep.output import change_columns
 from evenhand.recipes.sweep.summary import find_increased_clusters
 
 pytestmark = pytest.mark.slow
