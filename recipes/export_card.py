@@ -130,8 +130,8 @@ def _results(before: list[BiasScore], after: list[BiasScore], changes: list[Bias
     for metric in map(metric_of, METRICS):
         pair = find_score(before, metric.name), find_score(after, metric.name)
         if None not in pair:
-            decimals = decimals_for(metric.factor * score.value for score in pair)
-            texts = (_text(score, replace(metric, decimals=decimals)) for score in pair)
+            rounded = replace(metric, decimals=decimals_for(metric.factor * score.value for score in pair))
+            texts = (_text(rounded, score.value, score.interval) for score in pair)
             lines.append(f"| {metric.title} | {' | '.join(texts)} |")
     row, costs = change_columns(before, after, changes), {}
     for metric in (*REDUCTION_METRICS, *QUALITY_METRICS, *COST_METRICS):
@@ -140,8 +140,7 @@ def _results(before: list[BiasScore], after: list[BiasScore], changes: list[Bias
             bounds = None if math.isnan(bounds[0]) else bounds
             label = LABELS.get(metric.name, metric.label)
             label = f"bias removed, {label}" if metric in REDUCTION_METRICS else label
-            text = f"{metric.text(row[metric.name])} {metric.interval_text(bounds)}".strip()
-            costs[f"{label}, {metric.unit}"] = text
+            costs[f"{label}, {metric.unit}"] = _text(metric, row[metric.name], bounds)
     return RESULTS.format(
         lines="\n".join(lines),
         costs=table(costs, "| after tuning | change [95 % interval] |"),
@@ -149,8 +148,8 @@ def _results(before: list[BiasScore], after: list[BiasScore], changes: list[Bias
     )
 
 
-def _text(score: BiasScore, metric: Metric) -> str:
-    return f"{metric.text(score.value)} {metric.interval_text(score.interval)}".strip()
+def _text(metric: Metric, value: float, interval: tuple[float, float] | None) -> str:
+    return f"{metric.text(value)} {metric.interval_text(interval)}".strip()
 
 
 USE = """## How to use it
