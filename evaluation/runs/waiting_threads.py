@@ -10,8 +10,8 @@ def let_waiting_threads_sleep() -> str:
     """Set OMP_WAIT_POLICY=passive if other programs use the processors; return why, "" if nothing is set.
 
     By default, OpenMP's threads wait for each other in a loop. Where other programs take turns on the processors, a
-    thread then waits for a whole turn of a thread that does not run: two threads on two busy processors computed 10 to
-    16 times less than with this setting, and less than one thread. A user's setting is left alone.
+    thread then waits for a whole turn of a thread that does not run: two threads on two busy processors computed 12
+    and 16 times less than with this setting, and less than one thread. A user's setting is left alone.
     """
     processors, load = os.cpu_count() or 1, os.getloadavg()[0]
     threads = os.environ.get("OMP_NUM_THREADS", "")
