@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.datasets.style_clusters import load_style_clusters
     from evenhand.evaluation.errors import InputError
     from evenhand.evaluation.families.generation_bias.effects.changes import effect_changes
+    from evenhand.evaluation.families.generation_bias.effects.figure import effects_figure
     from evenhand.evaluation.families.generation_bias.effects.table import effects
     from evenhand.evaluation.families.generation_bias.metric import (
         StyledResponses,
@@ -32,6 +33,7 @@ __all__ = [
     "compare_generation_bias",
     "effect_changes",
     "effects",
+    "effects_figure",
     "generation_bias",
     "label_responses",
     "load_style_classifier",
@@ -48,6 +50,7 @@ _MODULES = {
     "evaluation.datasets.style_clusters": ("load_style_clusters",),
     "evaluation.errors": ("InputError",),
     "evaluation.families.generation_bias.effects.changes": ("effect_changes",),
+    "evaluation.families.generation_bias.effects.figure": ("effects_figure",),
     "evaluation.families.generation_bias.effects.table": ("effects",),
     "evaluation.families.generation_bias.metric": (
         "StyledResponses",

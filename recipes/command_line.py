@@ -36,6 +36,7 @@ from evenhand.recipes.checking import (
     with_groups,
 )
 from evenhand.recipes.commands import run_command
+from evenhand.recipes.default_classifier import check_default_classifier
 from evenhand.recipes.settings import COMMANDS, POSITIONAL, check_inputs
 
 log = logging.getLogger("evenhand")
@@ -173,6 +174,9 @@ def _run_arguments(command: str | None, arguments: Sequence[str]) -> None:
         log.info("evenhand %s: loading …", command)
         if reason := let_waiting_threads_sleep():
             log.info("%s", reason)
+    if command in ("measure", "loop"):
+        from_file = with_groups(COMMANDS[command], read_yaml(file, command), str(file)) if file else {}
+        check_default_classifier(settings, [from_file, flags])
     if command == "measure":
         check_inputs(settings)
     run_command(command, settings)

@@ -1,12 +1,13 @@
 """One W&B run per stage, all stages of an experiment in one group; offline unless the user is logged in."""
 
+import io
 import json
 import logging
 import math
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,16 @@ class Tracker:
             import wandb
 
             self.wandb_run.log({name: wandb.Table(dataframe=rows.reset_index(drop=True))})
+
+    def log_figure(self, name: str, draw: Callable[[], Any]) -> None:
+        """Log the matplotlib figure that `draw` returns as an image (W&B only)."""
+        if self.wandb_run:
+            import wandb
+            from PIL import Image
+
+            picture = io.BytesIO()
+            draw().savefig(picture, dpi=100)
+            self.wandb_run.log({name: wandb.Image(Image.open(picture))})
 
     def log_report(self, files: Sequence[Path]) -> None:
         """Show the HTML page among a report's files as a panel (W&B only)."""

@@ -69,8 +69,18 @@ def test_a_plain_value_is_the_name_of_a_model(written, flag):
 
 def test_models_are_named_on_the_command_line(calls, monkeypatch):
     monkeypatch.setattr(command_line, "check_inputs", lambda settings: None)  # these models do not exist
-    assert main(["measure", "--model", "gpt2", "--generation_bias.offensiveness=toxicity", "-q"]) == 0
+    flags = ["--model", "gpt2", "--generation_bias.style_classifier", "styles"]
+    assert main(["measure", *flags, "--generation_bias.offensiveness=toxicity", "-q"]) == 0
     assert (calls[0].model.name, calls[0].generation_bias.offensiveness.name) == ("gpt2", "toxicity")
+
+
+def test_the_default_classifier_is_for_the_testbed_alone(calls, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(command_line, "check_inputs", lambda settings: None)
+    (tmp_path / "own.yaml").write_text("model: gpt2\ngeneration_bias:\n  style_classifier: testbed\n")
+    for command, prefix in (("measure", ""), ("loop", "measure.")):
+        assert main([command, f"--{prefix}model", "gpt2"]) == 2
+        assert f"{prefix}generation_bias.style_classifier: the default is the testbed's" in capsys.readouterr().err
+    assert main(["measure", "--config", str(tmp_path / "own.yaml")]) == 0 == main(["measure"])
 
 
 def test_families_have_settings_with_descriptions():

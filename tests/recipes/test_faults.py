@@ -185,7 +185,8 @@ def test_responses_that_are_all_empty(capsys, tmp_path):
         model.transformer.ln_f.weight.zero_()
     shutil.copytree(DIALOGUE_MODEL, tmp_path / "mute", ignore=shutil.ignore_patterns("model.safetensors"))
     model.save_pretrained(tmp_path / "mute")
-    error = error_of(capsys, "measure", *SMALL, "--model", str(tmp_path / "mute"), "--output_dir", str(tmp_path / "m"))
+    model = ["--model", str(tmp_path / "mute"), "--generation_bias.style_classifier", "testbed"]
+    error = error_of(capsys, "measure", *SMALL, *model, "--output_dir", str(tmp_path / "m"))
     assert "responses: all" in error
     assert "are empty" in error
 

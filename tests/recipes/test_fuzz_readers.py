@@ -117,7 +117,8 @@ def ended_well(arguments: list[str], names: tuple[str, ...]) -> None:
 
 MODEL = str(Path(testbed.__file__).parent / "masked_model")
 ASKED = ["measure", "--prompts.descriptors", "null", "--write_prompts", "asked.csv"]
-ANSWERED = ["measure", "--model", "m", "--generation_bias.neutral_dialogue", "null"]
+ANSWERED = ["measure", "--model", "m", "--generation_bias.style_classifier", "testbed"]
+ANSWERED += ["--generation_bias.neutral_dialogue", "null"]
 READERS = {
     "prompts.jsonl": [*ASKED, "--prompts.file"],
     "prompts.csv": [*ASKED, "--prompts.file"],

@@ -27,6 +27,7 @@ from evenhand.evaluation.families.generation_bias.costs.relevance import (
 )
 from evenhand.evaluation.families.generation_bias.costs.scores import cost_differences
 from evenhand.evaluation.families.generation_bias.effects.changes import EFFECT_CHANGES, effect_changes
+from evenhand.evaluation.families.generation_bias.effects.scores import effect_scores, log_effects
 from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias
 from evenhand.evaluation.families.generation_bias.settings import FIRST, SECOND, ComparisonSettings
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
@@ -57,7 +58,9 @@ def differences(run: Run, before: FamilyRun, after: FamilyRun, config: Compariso
     scores = compare_generation_bias(old.styled(), new.styled(), clusters, signature=signature)
     if permutations := before.config.settings.permutations:
         permuted = {"groups": old.groups(), "permutations": permutations, "seed": before.config.seed}
-        run.table(EFFECT_CHANGES, lambda: effect_changes(old.styled(), new.styled(), clusters, **permuted))
+        table = run.table(EFFECT_CHANGES, lambda: effect_changes(old.styled(), new.styled(), clusters, **permuted))
+        scores += effect_scores(table, signature)
+        log_effects(run.tracker, EFFECT_CHANGES, table)
     scores += _overall_differences(before, after, rows, signature)
     scores += cost_differences(before, after, rows, clusters, signature)
     scores += capability_differences(before, after, signature)

@@ -38,6 +38,7 @@ from evenhand.evaluation.families.generation_bias.costs.scores import (
     text_scores,
     unfinished_share,
 )
+from evenhand.evaluation.families.generation_bias.effects.scores import effect_scores, log_effects
 from evenhand.evaluation.families.generation_bias.effects.table import effects
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.scale import scale_scores
@@ -120,7 +121,10 @@ def _bias_scores(
         scores += scale_scores(measured.styled(), signature)
         if config.settings.permutations:
             permuted = {"permutations": config.settings.permutations, "seed": config.seed}
-            run.table(EFFECTS, lambda: effects(measured.styled(), clusters, groups=measured.groups(), **permuted))
+            permuted |= {"groups": measured.groups()}
+            table = run.table(EFFECTS, lambda: effects(measured.styled(), clusters, **permuted))
+            scores += effect_scores(table, signature)
+            log_effects(run.tracker, EFFECTS, table)
         if UNSEEN in measured.shared:
             unseen = measured.shared[UNSEEN].to_numpy(dtype=bool)
             for seen, rows in (("yes", ~unseen), ("no", unseen)):

@@ -23,6 +23,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.paired_scores import (
+    INCOMPLETE,
     TOO_FEW,
     missing_interval_reason,
     paired_scores,
@@ -243,6 +244,8 @@ def _three_forms(
     complete = complete_descriptors(cells)
     pooled = descriptor_spread(complete, weights, pooled=True).corrected
     pooled_score = _score(f"{metric}_pooled_corrected", pooled, complete, (-1.0, 2.0), group, signature, p_value)
+    if np.isnan(pooled.value) and not np.isnan(corrected.value):
+        pooled_score = replace(pooled_score, reason=INCOMPLETE)
     return [plain, with_jackknife(corrected, cells), with_jackknife(pooled_score, complete, pooled=True)]
 
 

@@ -13,7 +13,11 @@ from evenhand.evaluation.statistics.jackknife import MIN_UNITS, jackknife_ratio_
 from evenhand.evaluation.statistics.ratios import covariance_from_variances, ratio_interval
 from evenhand.evaluation.statistics.u_statistics import Estimate
 
-TOO_FEW = "fewer than two descriptors have two responses to the same template"
+TOO_FEW = (
+    "no template has two descriptors with two responses each; descriptors are compared within a template, so give "
+    "prompts that you want to compare the same template"
+)
+INCOMPLETE = "fewer than two descriptors have two responses to every template"
 NO_INTERVAL = "no interval: the responses vary within one cell at most"
 NOT_SIGNIFICANT = "the bias before is not significantly above 0: there is nothing to divide by"
 UNBOUNDED = "its 95 % interval is unbounded: the bias before is less than {:.1f} standard errors above 0"

@@ -131,7 +131,7 @@ def test_scores_have_counts_and_a_signature():
 def test_undefined_scores_and_missing_intervals_have_reasons():
     score = find_score(generation_bias(responses({("t", "a"): [(1, 0, 0)] * 4}), CLUSTERS, permutations=0), "fgb")
     assert np.isnan(score.value)
-    assert "fewer than two descriptors" in score.reason
+    assert "two descriptors with two responses each" in score.reason
     same = responses({("t", "a"): [(1, 0, 0)] * 4, ("t", "b"): [(0, 1, 0)] * 4})
     score = find_score(generation_bias(same, CLUSTERS, permutations=0), "fgb_corrected")
     assert score.value == pytest.approx(1)

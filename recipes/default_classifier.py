@@ -1,0 +1,41 @@
+"""The testbed's style classifier is the default, and wrong for other models: a check of what the user gave."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.revisions import TUNING_FILE
+from evenhand.evaluation.settings import TESTBED
+from evenhand.recipes.settings import FAMILY, LoopSettings, MeasureSettings
+
+
+def check_default_classifier(settings: MeasureSettings | LoopSettings, sources: Sequence[Mapping[str, Any]]) -> None:
+    """Check that the testbed's style classifier does not score another model only because it is the default.
+
+    It knows only the testbed's sentences, so its styles of other responses mean nothing. Models that were tuned here
+    may be the testbed's and are not checked.
+
+    Args:
+        settings: the checked settings.
+        sources: nested settings as the user gave them, in a file and in flags.
+
+    Raises:
+        InputError: the default would score another model, or responses from a file.
+    """
+    group = "measure" if isinstance(settings, LoopSettings) else ""
+    measured = settings.measure if group else settings
+    if FAMILY not in measured.metrics or getattr(settings, "write_prompts", None):
+        return
+    name, classifier = measured.model.name, getattr(measured, FAMILY).style_classifier.name
+    if name == TESTBED or classifier != TESTBED or (Path(name) / TUNING_FILE).exists():
+        return
+    given = [source.get(group) or {} if group else source for source in sources]
+    if any((source.get(FAMILY) or {}).get("style_classifier") for source in given):
+        return
+    prefix = f"{group}.{FAMILY}" if group else FAMILY
+    raise InputError(
+        f"{prefix}.style_classifier: the default is the testbed's, which knows only the testbed's sentences, not those "
+        f"of {name}; give a Hugging Face id or a folder of `train_classifier` (such as --{prefix}.style_classifier "
+        f"SamLowe/roberta-base-go_emotions --{prefix}.style_clusters go_emotions), or 'testbed' to use it anyway."
+    )
