@@ -58,11 +58,11 @@ def page(sweep: Sweep) -> Page:
         tables=[reductions, tables.verdict_table(rows)],
         notes=[text.criteria(sweep.criteria), text.headline_rule, text.interval_note, *sweep.notes],
         sections=[
-            _effect_section(best, sweep),
             _front_section(settings, sweep),
             _number_section(rows, sweep),
             _plan_section(settings, sweep),
         ],
+        lead=[section for section in [_effect_section(best, sweep)] if section.has_content],
         glossary=list(text.glossary.items()),
         limits=text.limits,
         links=sweep.links,

@@ -120,8 +120,8 @@ def _bias_scores(
         )
         scores += scale_scores(measured.styled(), signature)
         if config.settings.permutations:
-            permuted = {"permutations": config.settings.permutations, "seed": config.seed}
-            permuted |= {"groups": measured.groups()}
+            permutations = config.settings.permutations
+            permuted = {"groups": measured.groups(), "permutations": permutations, "seed": config.seed}
             table = run.table(EFFECTS, lambda: effects(measured.styled(), clusters, **permuted))
             scores += effect_scores(table, signature)
             log_effects(run.tracker, EFFECTS, table)

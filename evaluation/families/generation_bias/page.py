@@ -93,10 +93,10 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, con
             signature={"before": before.signature(HEADLINE), "after": after.signature(HEADLINE)},
         )
     )
-    sections = [effect_change_section(changes.table(EFFECT_CHANGES))] if changes.has(EFFECT_CHANGES) else []
+    lead = [effect_change_section(changes.table(EFFECT_CHANGES))] if changes.has(EFFECT_CHANGES) else []
     return replace(
         report,
-        sections=[*sections, *report.sections],
+        lead=[section for section in lead if section.has_content],
         signature_lines=before.signature_lines(HEADLINE) + after.signature_lines(HEADLINE),
     )
 
