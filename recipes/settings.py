@@ -36,6 +36,7 @@ FAMILY = "generation_bias"  # the default metrics; labels are made from its resp
 SHOW, OUTPUT_DIR = "print the report", "folder to write to"
 TRACKER = "tracker; wandb is offline unless you are logged in"
 ARTIFACTS, GROUP = "upload files as W&B artifacts", "W&B group of the stages of one experiment"
+Positive = Annotated[FiniteFloat, Field(gt=0)]
 TRUSTED = "execute code from the repositories of the models"
 
 
@@ -300,7 +301,7 @@ class TrainClassifierSettings:
         "bert", "architecture to train from scratch; 'modernbert' learns many labels sooner"
     )
     epochs: Count = option(3, "passes over the texts")
-    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = option(1e-3, "peak of the cosine schedule")
+    learning_rate: Positive = option(1e-3, "peak of the cosine schedule")
     head_learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = option(
         1e-2, "the same of a new head on an encoder, if it is higher"
     )
@@ -337,12 +338,8 @@ class PlanSettings:
 
     run: AnyPath = option(Path("runs/measure"), "finished run of `measure` with generation bias")
     halve_interval: bool = option(False, "plan for half of the run's interval; the default without another goal")
-    interval: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = option(
-        None, "plan for a 95 % interval of pooled FGB* of this width, in 10⁻³; null: do not"
-    )
-    reduction: Annotated[float, Field(gt=0, le=100)] | None = option(
-        None, "plan for a reduction of pooled FGB* by this percentage to be shown; null: do not"
-    )
+    interval: Positive | None = option(None, "plan for a 95 % interval of pooled FGB* of this width, in 10⁻³")
+    reduction: Annotated[Positive, Field(le=100)] | None = option(None, "plan for a reduction by this % to be shown")
 
 
 @strict_dataclass
