@@ -34,10 +34,9 @@ from evenhand.recipes.testbed import embedded_files
 
 FAMILY = "generation_bias"  # the default metrics; labels are made from its responses, and tuning reduces it
 SHOW, OUTPUT_DIR = "print the report", "folder to write to"
-TRACKER = "tracker; wandb is offline unless you are logged in"
+TRACKER, TRUSTED = "tracker; wandb is offline unless you are logged in", "execute code from the models' repositories"
 ARTIFACTS, GROUP = "upload files as W&B artifacts", "W&B group of the stages of one experiment"
 Positive = Annotated[FiniteFloat, Field(gt=0)]
-TRUSTED = "execute code from the repositories of the models"
 
 
 @strict_dataclass
