@@ -21,7 +21,7 @@ def run(tmp_path):
 def test_the_designs_for_half_of_the_interval_and_for_a_reduction(run, capsys):
     plan(PlanSettings(run=run, halve_interval=True, reduction=50))
     lines = capsys.readouterr().out.splitlines()
-    assert "pooled FGB* 23" in lines[0]  # about 2 · (3/4 − 1/4)² / 2, less noise
+    assert "pooled FGB* 240.38" in lines[0]  # 2 styles · [(3/4 − 1/4)² / 2 − (3/4 · 1/4 · 40/39) / 40] = 0.24038
     assert [line.split()[:4] for line in lines if line.split()[:1] == ["this"]] == [["this", "run", "2", "1"]] * 2
     found = [line.split() for line in lines if line.split()[:1] == ["responses"]]
     assert int(found[0][3]) > 2 * HALF and sum(line.startswith("A ") for line in lines) == 2
