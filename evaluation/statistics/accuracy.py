@@ -1,4 +1,4 @@
-"""Accuracy, recall, ROC area and F1 of a classifier, with intervals."""
+"""Accuracy, recall, area under the ROC curve, and F1 of a classifier, with intervals."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,16 @@ from evenhand.evaluation.statistics.shares import share_score
 def accuracy_scores(
     probabilities: np.ndarray, truth: np.ndarray, names: Sequence[str], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return accuracy, recall of each label, and for each label the area under the ROC curve, in [0, 1], ideal 1.
+    """Return a classifier's accuracy, and the recall and the area under the ROC curve of each label.
 
-    Intervals: Wilson's for shares, Hanley and McNeil's (1982) for areas.
+    All scores are in [0, 1], ideal 1. Intervals: Wilson's for shares, Hanley and McNeil's (1982) for areas. If there
+    are only two labels, both have the same area and one score.
 
     Args:
-        probabilities: probability of each label, (n, L). truth: index of each text's label, (n,). names: labels, (L,).
+        probabilities: probability of each of L labels for each of n texts, (n, L).
+        truth: index of each text's true label, (n,).
+        names: names of the labels, (L,).
+        signature: as in BiasScore.
     """
     predicted = probabilities.argmax(axis=1)
     common = {"ideal": 1.0, "bounds": (0.0, 1.0), "signature": signature}
@@ -29,7 +33,7 @@ def accuracy_scores(
     scores = [share_score("accuracy", predicted == truth, **of_share)]
     for label, name in enumerate(names):
         scores.append(share_score("recall", predicted[truth == label] == label, group={"label": name}, **of_share))
-    # Two labels have the same area.
+    # For two labels the areas are equal.
     for label in range(len(names) if len(names) > 2 else 1):
         one, other = (probabilities[chosen, label] for chosen in (truth == label, truth != label))
         area, interval = _area(one, other)
@@ -48,14 +52,19 @@ def f1_scores(
     seed: int,
     signature: Mapping[str, Any],
 ) -> list[BiasScore]:
-    """Return macro-F1, and F1 of each label, in [0, 1], ideal 1, where a text may have several labels.
+    """Return macro-F1 and the F1 of each label of a multi-label classifier, in [0, 1], ideal 1.
 
-    F1 = 2·tp / (2·tp + fp + fn); a label is predicted if its probability is at least the threshold, one for all labels
-    or one for each, (L,). macro-F1 is the mean over labels. F1 is undefined for a label that no text has and none is
-    predicted to have; the mean leaves it out. Intervals: percentiles of 1,000 bootstrap samples of texts.
+    F1 = 2·tp / (2·tp + fp + fn), from the numbers of true positives, false positives and false negatives. Macro-F1 is
+    the mean over labels. F1 is undefined for a label that no text has and that is predicted for no text; macro-F1
+    excludes such labels. Intervals: percentiles of 1,000 bootstrap samples of texts.
 
     Args:
-        probabilities: of each label, (n, L). truth: whether a text has the label, (n, L) bool. names: labels, (L,).
+        probabilities: probability of each of L labels for each of n texts, (n, L).
+        truth: whether each text has each label, (n, L) bool.
+        names: names of the labels, (L,).
+        threshold: the smallest probability at which a label is predicted, a number or an array (L,).
+        seed: seed of the bootstrap samples.
+        signature: as in BiasScore.
     """
     predicted = probabilities >= threshold
     hits, wrong = (predicted & truth).astype(np.float64), (predicted != truth).astype(np.float64)
@@ -79,10 +88,11 @@ def f1_scores(
 
 
 def best_thresholds(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Return the threshold of each label, (L,), that has the greatest F1; the mean of equally good ones.
+    """Return the threshold of each label, (L,), that has the greatest F1; the mean of equally good thresholds.
 
     Args:
-        probabilities: of each label, (n, L). truth: whether a text has the label, (n, L) bool.
+        probabilities: probability of each of L labels for each of n texts, (n, L).
+        truth: whether each text has each label, (n, L) bool.
     """
     grid = np.arange(1, 100) / 100
     f1 = np.empty((len(grid), truth.shape[1]))
@@ -94,7 +104,10 @@ def best_thresholds(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
 
 def _area(one: np.ndarray, other: np.ndarray) -> tuple[float, tuple[float, float] | None]:
-    """Return P(a number of `one` is above one of `other`), ties counting half, and its 95 % interval."""
+    """Return the probability that a number of `one` is above a number of `other`, and the 95 % interval.
+
+    Ties count one half. The probability is NaN and the interval None if `one` or `other` is empty.
+    """
     if not len(one) or not len(other):
         return math.nan, None
     area = float(stats.mannwhitneyu(one, other).statistic / (len(one) * len(other)))

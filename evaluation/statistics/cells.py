@@ -1,4 +1,4 @@
-"""Vectors sorted by cell. A cell is all responses to one template with one descriptor."""
+"""Style vectors of responses sorted by cell. A cell is all responses to one template with one descriptor."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,10 @@ def to_codes(values: Sequence[str]) -> np.ndarray:
 
 
 def factorize(values: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return integer codes of values, (n,), and the sorted distinct values: names[codes] are the values as strings."""
+    """Return integer codes of values, (n,), and the names, which are the sorted distinct values as strings.
+
+    names[codes] equals the values.
+    """
     code, names = pd.factorize(pd.Series(values), use_na_sentinel=False)
     names = np.asarray(names, dtype=object).astype(str)
     order = np.argsort(names, kind="stable")
@@ -47,12 +50,12 @@ class Block:
 
     @cached_property
     def deviations(self) -> np.ndarray:
-        """The rows minus their cells' means, (r, c), as float64."""
+        """The rows minus the means of the rows' cells, (r, c), as float64."""
         means = self.per_row(self.mean)
         return np.subtract(self.rows, means, out=means)
 
     def split(self, sizes: Sequence[int]) -> Iterator["Block"]:
-        """Yield consecutive blocks of `sizes` cells each, as views of these rows."""
+        """Yield consecutive parts of the block, as views, with the numbers of cells in `sizes`."""
         start_row, first = np.append(0, np.cumsum(self.count)), 0
         for size in sizes:
             last = first + size
@@ -61,24 +64,24 @@ class Block:
             first = last
 
     def per_row(self, values: np.ndarray) -> np.ndarray:
-        """Return the values, (r, …), of each row's cell, from the values of all cells, (k, …)."""
+        """Return the value of each row's cell, (r, …), from the values of all cells, (k, …)."""
         return np.repeat(values[self.cells], self.count, axis=0)
 
     def sum_by_cell(self, values: np.ndarray) -> np.ndarray:
-        """Return the sums, (m, …), of values of rows, (r, …), over the rows of each cell."""
+        """Return the sums over the rows of each cell, (m, …), of values of rows, (r, …)."""
         return np.add.reduceat(values, np.cumsum(self.count) - self.count, axis=0)
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Responses sorted by cell. Blocks of rows are read one at a time, so memory grows with the cells only.
+    """Responses sorted by cell. Blocks of rows are read one at a time, so memory use grows only with the cells.
 
     Attributes:
         rows: vectors of responses, (N, C).
-        columns: the columns of `rows` in use, (c,).
-        start, count, template, descriptor: first row, number of rows, and codes of each cell, (k,). Cells with too few
-            responses are excluded.
-        mean: (k, c).
+        columns: indices of the columns of `rows` in use, (c,).
+        start, count, template, descriptor: first row, number of rows, code of the template and code of the descriptor
+            of each cell, (k,). Cells with too few responses are excluded.
+        mean: mean vector of each cell, (k, c).
         n_left_out: number of responses outside the cells or with an undefined vector (NaN).
     """
 
@@ -97,9 +100,9 @@ class Cells:
         return int(self.count.sum())
 
     def blocks(self, chosen: np.ndarray | None = None) -> Iterator[Block]:
-        """Yield the rows of all cells, or of the chosen ones by index, in blocks.
+        """Yield the rows of the cells with the `chosen` indices (default: all cells) in blocks.
 
-        A block has whole cells, except for a cell of more rows than a block: no block has two parts of it.
+        A block has whole cells. A cell with more rows than a block is split into parts, each in another block.
         """
         chosen = np.arange(len(self.count)) if chosen is None else chosen
         max_rows = rows_per_block(self.rows.shape[1])
@@ -120,7 +123,7 @@ class Cells:
         return rows if np.array_equal(self.columns, np.arange(rows.shape[1])) else rows[:, self.columns]
 
     def select_columns(self, columns: np.ndarray) -> "Cells":
-        """Return the cells restricted to some columns by position; the rows are not copied."""
+        """Return the cells restricted to the columns at some positions, without copying the rows."""
         return replace(self, columns=self.columns[columns], mean=self.mean[:, columns])
 
 
@@ -128,8 +131,8 @@ def arrange_cells(vectors: Rows, template: np.ndarray, descriptor: np.ndarray, m
     """Return the cells that have at least `min_count` finite vectors.
 
     Args:
-        vectors: (n, c).
-        template, descriptor: integer codes of each vector, (n,).
+        vectors: style vectors of responses, (n, c).
+        template, descriptor: integer codes of each vector's template and descriptor, (n,).
         min_count: the minimum number of vectors in a cell; variances need two.
     """
     usable = finite_rows(vectors)
@@ -147,7 +150,7 @@ def arrange_cells(vectors: Rows, template: np.ndarray, descriptor: np.ndarray, m
 
 
 def add_group_sums(cells: Cells, groups: Sequence[np.ndarray]) -> Cells:
-    """Return a copy of the cells whose columns are, for each group of columns, the group and its sum."""
+    """Return a copy of the cells whose columns are, for each group of columns, the group's columns and their sum."""
 
     def with_sum(rows: np.ndarray) -> np.ndarray:
         parts = (rows[:, group] for group in groups)
@@ -157,7 +160,7 @@ def add_group_sums(cells: Cells, groups: Sequence[np.ndarray]) -> Cells:
 
 
 def copy_columns(cells: Cells, columns: Sequence[int]) -> Cells:
-    """Return a copy of the cells with few of their columns, which are then read without the others."""
+    """Return a copy of the cells with some of the columns, so that reading a block does not read other columns."""
     return _map_rows(cells, lambda rows: rows[:, columns], len(columns))
 
 
@@ -177,7 +180,10 @@ def _map_rows(cells: Cells, function: Callable[[np.ndarray], np.ndarray], width:
 def _store_rows(
     parts: Iterable[np.ndarray], count: np.ndarray, width: int, origin: Rows
 ) -> tuple[np.ndarray | RowFile, np.ndarray]:
-    """Return the concatenated parts, (n, width), which are sorted by cell, and the means of the cells, (k, width)."""
+    """Return the concatenation of `parts`, rows sorted by cell, (n, width), and the means of the cells, (k, width).
+
+    A large concatenation is stored in a file, in the folder of the rows `origin` if they are in a file.
+    """
     n, ends = int(count.sum()), np.cumsum(count)
     rows = new_rows(n, width, origin.dtype, getattr(origin, "folder", None))
     mean, done = np.zeros((len(count), width)), 0
@@ -209,13 +215,14 @@ def cell_sums(vectors: Rows, cell: np.ndarray, k: int = 0) -> tuple[np.ndarray, 
 
 
 def variance_of_means(cells: Cells, mean: np.ndarray) -> float:
-    """Return the variance of the cells' means between descriptors, averaged over templates, summed over columns.
+    """Return the variance between descriptors of cell means, averaged over templates and summed over columns.
 
-    Each cell has the same weight, and ddof = 0 (002 A.7). Templates with fewer than two descriptors are excluded;
-    without any other the result is NaN.
+    Each cell has the same weight, and ddof = 0 (002 A.7). Templates with fewer than two descriptors are excluded. The
+    result is NaN if all templates are excluded.
 
     Args:
-        mean: their means, (k, c).
+        cells: the cells.
+        mean: the mean of each cell, (k, c).
     """
     of_template = [mean[cells.template == template] for template in np.unique(cells.template)]
     variances = [means.var(axis=0).sum() for means in of_template if len(means) > 1]
@@ -223,13 +230,13 @@ def variance_of_means(cells: Cells, mean: np.ndarray) -> float:
 
 
 def complete_descriptors(cells: Cells) -> Cells:
-    """Return the cells of descriptors that have all templates, so that their means over templates are comparable."""
+    """Return the cells of the descriptors that have all templates, so that descriptors' means are comparable."""
     n_templates = np.bincount(cells.descriptor)[cells.descriptor]
     return select_cells(cells, n_templates == len(np.unique(cells.template)))
 
 
 def select_cells(cells: Cells, mask: np.ndarray) -> Cells:
-    """Return the cells where the mask, (k,), is true; `n_left_out` includes the rows of all others."""
+    """Return the cells where the mask, (k,), is true; `n_left_out` then includes the rows of all other cells."""
     if mask.all():
         return cells
     selected = {name: getattr(cells, name)[mask] for name in ("start", "count", "template", "descriptor", "mean")}

@@ -1,14 +1,15 @@
 """Covariances within cells. Small cells borrow noise estimates from other cells.
 
-A cell of n responses contributes 4 ζ₁ / n + 2 ζ₂ / (n (n−1)) to the variance of a spread (`u_statistics`). With Σ the
-covariance of its responses, W the weights of the columns, s the cell's share of its unit, and Δ the difference between
-the unit and its peers, the projection of the kernel is s ⟨x, Δ⟩, so that
+A cell of n responses contributes 4 ζ₁ / n + 2 ζ₂ / (n (n−1)) to the variance of a spread between units (descriptors,
+see `u_statistics`). With Σ the covariance of the cell's responses, W the weights of the columns, s the cell's weight
+in the mean of its unit, and Δ the difference between the means of the unit and of the other units, the projection of
+the kernel is s ⟨x, Δ⟩, so that
 
     ζ₁ = s² Δ' W Σ W Δ,    ζ₂ = s⁴ tr(Σ W Σ W).
 
-Unbiased estimates of ζ₁ and ζ₂ need four responses in the cell. Two or three are enough if ζ₁, or one factor of ζ₂,
-uses Σ of other cells: products of different cells have no bias from noise. With R_e the deviations of cell e's
-responses from its mean, Σ̂_e = R_e' R_e / (n_e − 1).
+Unbiased estimates of ζ₁ and ζ₂ need four responses in the cell. Two or three responses are enough if ζ₁, or one factor
+of ζ₂, uses Σ of other cells, because products of different cells have no bias from noise. The estimate of cell e is
+Σ̂_e = R_e' R_e / (n_e − 1), with R_e the deviations of the cell's n_e responses from the cell's mean.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,10 +28,14 @@ ROUNDING = 1e-6  # relative size below which a float32 product counts as 0
 
 @dataclass(frozen=True)
 class CellNoise:
-    """Noise of each cell, (k,) or (k, c) by column, with a covariance Σ̄ estimated from other cells.
+    """Noise of each cell, (k,), or of each cell and column, (k, c), with a covariance Σ̄ estimated from other cells.
 
-    along: s² Δ' W Σ̄ W Δ, including the noise of Δ. pairs: s⁴ tr(Σ̄ W Σ̂ W), an estimate of ζ₂; along − pairs / n
-    estimates ζ₁. n: responses of the cell.
+    The module's docstring defines the symbols.
+
+    Attributes:
+        n: number of responses of the cell.
+        along: s² Δ' W Σ̄ W Δ, including the noise of Δ; along − pairs / n estimates ζ₁.
+        pairs: s⁴ tr(Σ̄ W Σ̂ W), an estimate of ζ₂.
     """
 
     n: np.ndarray
@@ -39,17 +44,17 @@ class CellNoise:
 
     @property
     def pair_variance(self) -> np.ndarray:
-        """The part of the variance that does not depend on the spread."""
+        """The part of the cell's contribution to the variance that does not depend on the spread, 2 ζ₂ / (n (n−1))."""
         return 2 * self.pairs / (self.n * (self.n - 1))
 
     @property
     def linear_variance(self) -> np.ndarray:
-        """The part of the variance that grows with the spread."""
+        """The part of the cell's contribution to the variance that grows with the spread, 4 ζ₁ / n."""
         return 4 * (self.along - self.pairs / self.n) / self.n
 
 
 def sum_by(index: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the sums of (k,) or (k, c) values by index, (m,) or (m, c)."""
+    """Return the sum of the values, (k,) or (k, c), with each index 0 … m−1; (m,) or (m, c)."""
     indicator = sparse.csr_array((np.ones(len(index)), (index, np.arange(len(index)))))
     return indicator @ values
 
@@ -61,7 +66,11 @@ def filled(part: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 def covariance_square(cells: Cells, w: np.ndarray, scale: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Return tr((V W)²) by index, (m,), with V the summed covariances of the cells' means and W = diag(w)."""
+    """Return tr((V W)²) of each group of cells, (m,), with W = diag(w).
+
+    V is the sum of the group's R_e' R_e (`covariances`), each times the cell's factor in `scale`, (k,): the covariance
+    of a sum of cell means for suitable factors. `index` is the group of each cell, (k,).
+    """
     return np.array([w @ summed_products(blocks(), scale) ** 2 @ w for _, blocks in _groups(cells, index)])
 
 
@@ -70,13 +79,16 @@ def borrowed_noise(
 ) -> tuple[CellNoise, CellNoise]:
     """Return two estimates of each cell's noise: one that is never negative, and one for small cells.
 
-    The first takes Σ̄ from the other cells of the template. The second adds the mean covariances of the other cells of
-    the template and of the descriptor, and subtracts that of all remaining cells. It is unbiased if the effects of
-    templates and descriptors on the covariance are additive.
+    The first estimate takes Σ̄ from the other cells of the template. The second estimate adds the mean covariance of
+    the template's other cells and the mean covariance of the descriptor's other cells, and subtracts the mean
+    covariance of all remaining cells. The second estimate is unbiased if the effects of templates and descriptors on
+    the covariance are additive.
 
     Args:
+        cells: responses by cell.
+        w: weights of the columns, (c,).
         deviation: Δ of each cell's unit, (k, c).
-        share: s of each cell, (k,).
+        share: weight s of each cell in the mean of its unit, (k,).
         pairs: `pair_sums` for the same w and Δ.
     """
     own = np.stack([pairs.linear, pairs.products / (pairs.n - 1), pairs.n - 1])
@@ -90,12 +102,14 @@ def borrowed_noise(
 def borrowed(
     cells: Cells, sum_others: Callable[[np.ndarray], np.ndarray], share: np.ndarray
 ) -> tuple[CellNoise, CellNoise]:
-    """Return the two estimates of `borrowed_noise` from sums over other cells.
+    """Return the two noise estimates of `borrowed_noise` from sums over the other cells of a template or descriptor.
 
     Args:
-        sum_others: function from an index of the cells, (k,), to sums over the other cells e of the same index,
-            (3, k) or (3, k, c): Δ' W R_e' R_e W Δ, tr(R_e' R_e W Σ̂ W), and the degrees of freedom n_e − 1.
-        share: s of each cell, (k,) or (k, 1).
+        cells: responses by cell.
+        sum_others: function of the group of each cell, (k,), that returns, for each cell, three sums over the other
+            cells e of the cell's group, (3, k) or (3, k, c): Δ' W R_e' R_e W Δ, tr(R_e' R_e W Σ̂ W), and the degrees
+            of freedom n_e − 1.
+        share: weight s of each cell in the mean of its unit, (k,) or (k, 1).
     """
     n = cells.count.astype(np.float64).reshape(share.shape)
     template = np.unique(cells.template, return_inverse=True)[1]
@@ -115,7 +129,7 @@ def borrowed(
 
 
 def _mean(sums: np.ndarray) -> np.ndarray:
-    """Return the first two sums over the third; NaN where that is 0."""
+    """Return the first two sums divided by the third; NaN where the third sum is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(sums[2] > 0, sums[:2] / sums[2], np.nan)
 
@@ -123,11 +137,12 @@ def _mean(sums: np.ndarray) -> np.ndarray:
 def linear_variance_without_cell(
     cells: Cells, w: np.ndarray, deviation: np.ndarray, share: np.ndarray, unit: np.ndarray, pairs: PairSums
 ) -> np.ndarray:
-    """Return 4 ζ₁ / n of each cell, (k,), from the cell's Σ̂ and the Δ of the other cells of its unit.
+    """Return 4 ζ₁ / n of each cell, (k,), from the cell's Σ̂ and from Δ of the unit's other cells.
 
-    Only for units of several cells. A unit that differs much from its peers has an unusual covariance in the direction
-    of the difference, so Σ̂ is the cell's. Δ without the cell is independent of Σ̂, and equals the unit's Δ except for
-    differences between templates. Its noise is larger than that of the unit's Δ; the surplus is subtracted.
+    The function is valid only for units of several cells. It uses the Σ̂ of the cell, because a unit that differs much
+    from the other units has an unusual covariance in the direction of the difference. Δ without the cell is independent
+    of Σ̂, and equals the unit's Δ except for differences between templates. Δ without the cell is noisier than the
+    unit's Δ; the difference in noise is subtracted.
 
     Args:
         cells, w, share, pairs: as in `borrowed_noise`.
@@ -146,9 +161,16 @@ def linear_variance_without_cell(
 def with_small(
     cells: Cells, variances: tuple[np.ndarray, np.ndarray], linear: np.ndarray, small: CellNoise
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the cells' variances (corrected, plain); cells of two or three responses get the borrowed ones.
+    """Return each cell's contribution to the variance of the corrected and of the plain spread.
 
-    For the square of a mean of n normal deviations, pairs contribute (n − 1) 2 ζ₂ / n³ and single squares 2 ζ₂ / n³.
+    Cells of two or three responses get estimates from other cells. For the square of a mean of n normal deviations,
+    pairs of responses contribute (n − 1) 2 ζ₂ / n³ and squares of single responses contribute 2 ζ₂ / n³.
+
+    Args:
+        cells: responses by cell.
+        variances: contributions (corrected, plain) estimated from the cell alone, valid from four responses.
+        linear: 4 ζ₁ / n of each cell, estimated with other cells.
+        small: noise of each cell, estimated with other cells.
     """
     corrected, plain = variances
     few = cells.count < 4
@@ -162,8 +184,9 @@ def with_small(
 def noise_freedom(cells: Cells, size: np.ndarray) -> np.ndarray:
     """Return the degrees of freedom of the noise estimate, (c,), at least 2, from the size of each cell's Σ̂, (k, c).
 
-    The smaller of Σ (n − 1) and 2 k / CV² of the sizes (Satterthwaite 1946). The second is smaller where nearly all
-    responses have one style and a few cells make up the noise.
+    The result is the smaller of Σ (n − 1) over the k cells and 2 k / CV², with CV the coefficient of variation of the
+    sizes (Satterthwaite 1946). 2 k / CV² is smaller where nearly all responses have one style and a few cells
+    contribute most of the noise.
     """
     k, mean = len(size), size.mean(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -174,7 +197,10 @@ def noise_freedom(cells: Cells, size: np.ndarray) -> np.ndarray:
 def _products(
     cells: Cells, w: np.ndarray, direction: np.ndarray, index: np.ndarray, scale: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the three sums of `borrowed` for each cell, (3, k), over all cells of its index, weighted by `scale`."""
+    """Return the three sums of `borrowed` for each cell, (3, k), over all cells with the cell's `index`.
+
+    The terms of the first two sums are weighted by the `scale` of each cell, (k,), default 1.
+    """
     result, freedom = np.zeros((3, len(cells.count))), cells.count - 1.0
     root, sign = np.sqrt(np.abs(w)), np.sign(w).astype(np.float32)
     direction, roots = direction * root * sign, np.outer(root, root).astype(np.float32)
@@ -193,9 +219,9 @@ def _products(
 
 
 def _groups(cells: Cells, index: np.ndarray) -> Iterator[tuple[np.ndarray, Callable[[], Iterable[Block]]]]:
-    """Yield the cells of each value of the index (from 0) with a function that returns their blocks of rows.
+    """Yield, for each value of `index` from 0, the cells with this value and a function that returns the blocks.
 
-    Small groups are read together, once. A large group is read again on each call of its function.
+    Small groups of cells are read together, once. A large group is read again on each call of the group's function.
     """
     groups = np.split(np.argsort(index, kind="stable"), np.cumsum(np.bincount(index))[:-1])
     rows, half = np.bincount(index, cells.count), rows_per_block(cells.rows.shape[1]) / 2

@@ -1,25 +1,25 @@
-"""Changes of effects between two runs over the same prompts, and how certain they are.
+"""Changes of effects between two runs over the same prompts: estimates, standard errors and tests.
 
-With D_i = y_i − x_i the style vector of prompt i's response after, minus before, the effects on the differences are
-the changes of the effects (`statistics.effects`, linear in the vectors):
+Let x_i and y_i be the style vectors of the responses to prompt i before and after, and D_i = y_i − x_i. Effects
+(`statistics.effects`) are linear in the vectors, so the effects on the differences D_i are the changes of the effects:
 
     Δ_d = e'_d − e_d = 1/T_d Σ_t (δ_td − mean of δ_te over the descriptors e of template t),
 
-where δ_td is the mean of D_i in the cell of template t and descriptor d.
+where δ_td is the mean of D_i in the cell of template t and descriptor d, and T_d is the number of templates of d.
 
-Null hypothesis: for a descriptor nothing changed except what changed alike for all descriptors. If nothing changed at
-all, x_i and y_i are exchangeable for each prompt, so that every swap of before and after, D_i → −D_i, is equally
-likely. If all descriptors changed alike, this holds, up to the skewness of single residuals, for r_i = D_i − (mean of D
-over the responses to the template). The null distribution is therefore that of Δ with r_i → ±r_i, one random sign for
-each prompt (Winkler et al. 2014, "Permutation inference for the general linear model", §2). Shuffling D_i between
-descriptors, as for a single run, would be wrong: where an effect is the same before and after, the descriptor's D_i
-have another variance than the D_i of other descriptors.
+Null hypothesis: every change is the same for all descriptors. If nothing changed, x_i and y_i are exchangeable for each
+prompt, so that D_i and −D_i are equally likely. If all descriptors changed by the same amount, r_i and −r_i are equally
+likely for r_i = D_i − (mean of D over the responses to the template), up to the skewness of single residuals. The null
+distribution is therefore the distribution of Δ with r_i → ±r_i, one random sign for each prompt (Winkler et al. 2014,
+"Permutation inference for the general linear model", §2). Shuffling D_i between descriptors, as for a single run, would
+be wrong: where a descriptor has the same effect before and after, the variance of D_i differs from other descriptors.
 
-Standard error: √max(own variance, pooled variance). A descriptor's own variance Σ_i K_i² r_i² / N², which no flip of
-signs changes, is larger where the descriptor has an effect before and after. Styles are rare: a descriptor with hardly
-any response in a style has an own variance near 0 by chance, and the one pooled over descriptors takes its place. With
-own variances alone, in 53–100 % of simulations a false change is shown where the mean style changed for all alike
-(`python -m benchmarks.effects --change` measures the error of the test as it is).
+Standard error: √max(descriptor's variance, pooled variance). The descriptor's variance is Σ_i K_i² r_i² / N², with K_i
+the coefficient and N the number of responses of prompt i's cell; changes of signs do not affect it. It is larger where
+the descriptor has an effect before and after. Styles are rare: if hardly any response to a descriptor has a style, the
+descriptor's variance is near 0 by chance, and the variance pooled over descriptors replaces it. With descriptors'
+variances alone, 53–100 % of simulations in which all descriptors changed by the same amount have a false significant
+change (`python -m benchmarks.effects --change` measures the error rate of the implemented test).
 """
 
 from collections.abc import Iterator
@@ -53,15 +53,15 @@ def effect_changes(
     draws: int,
     rng: np.random.Generator,
 ) -> Effects:
-    """Return the changes of the effects, after − before, with their certainty.
+    """Return the changes of the effects, after − before, with p-values and intervals.
 
-    Simultaneous and single tests, false discovery rate and shrinkage as in `descriptor_effects`, with random signs in
-    place of shuffled responses. `mean` is the change of the mean probability.
+    Simultaneous and single tests, false discovery rate and shrinkage are as in `descriptor_effects`, with random signs
+    instead of shuffled responses. `mean` in the result is the change of the mean probability.
 
     Args:
-        cells: paired responses by cell, (n, 2s): the style vector before, then the one after. Descriptors are
+        cells: paired responses by cell, (n, 2s): the style vector before, then the style vector after. Descriptors are
             numbered from 0 without gaps.
-        before, after: the effects on the two halves of the columns.
+        before, after: the effects in the first and in the second half of the columns.
         groups, clusters: as in `descriptor_effects`.
         draws: number of draws of signs.
         rng: source of the signs.
@@ -83,7 +83,7 @@ def effect_changes(
     averages = [side.mean - side.effect for side in (before, after)]
     of_average = sum(map(bernoulli_variance, averages))
     of_unit = sum(bernoulli_variance(each + side.shrunk) for each, side in zip(averages, (before, after), strict=True))
-    ratio = of_unit / of_average  # a descriptor with an effect before or after has another variance than the average
+    ratio = of_unit / of_average  # an effect before or after changes the variance of a descriptor's responses
     shrunk, low, high = shrunk_effects(change, factors @ within, kinds, lambda kind, column, _: ratio[kind, column])
     q = benjamini_hochberg(p.ravel()).reshape(p.shape)
     detectable = np.where(inverse > 0, (critical + stats.norm.ppf(POWER)) * error, np.nan)
@@ -91,13 +91,19 @@ def effect_changes(
 
 
 def _residuals(cells: Cells, chosen: np.ndarray) -> np.ndarray:
-    """Return r_i of the n responses to one template, (n, s), times √(n / (n − 1)), as in a variance with ddof = 1."""
+    """Return the residuals r_i of the n responses to one template, (n, s), times √(n / (n − 1)).
+
+    The factor corresponds to a variance with ddof = 1.
+    """
     rows = np.concatenate([block.rows for block in cells.blocks(chosen)]).astype(np.float64, copy=False)
     return (rows - rows.mean(axis=0)) * np.sqrt(len(rows) / max(len(rows) - 1, 1))
 
 
 def _own_variance(cells: Cells, templates: list[np.ndarray], units: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return Σ_j (K_j / N_j)² Σ_{i in j} r_i² of each unit and column, (u, c)."""
+    """Return the variance from a unit's responses, Σ_j (K_j / N_j)² Σ_{i in j} r_i², of each unit and column, (u, c).
+
+    K_j is the unit's coefficient of cell j (`contrast`), and N_j is the number of responses i in cell j.
+    """
     result = np.zeros((len(units), columns.shape[1]))
     for chosen in templates:
         squares = (_residuals(cells, chosen) @ columns) ** 2
@@ -110,9 +116,9 @@ def _own_variance(cells: Cells, templates: list[np.ndarray], units: np.ndarray, 
 def _flipped_changes(
     cells: Cells, templates: list[np.ndarray], draws: int, rng: np.random.Generator
 ) -> Iterator[np.ndarray]:
-    """Yield the changes of effects on descriptors, (b, D, s) float32, of some draws of signs at a time.
+    """Yield the changes of effects on descriptors in batches of draws of signs, (b, D, s) float32.
 
-    Each template has its own stream of random numbers, so that the batches' size does not change the signs.
+    Each template has a separate stream of random numbers, so that the batch size does not change the signs.
     """
     import torch
 

@@ -1,13 +1,13 @@
-"""Effects: how much more or less of each style a descriptor gets than the average descriptor, and how certain that is.
+"""Effects of descriptors on the probability of each style: estimates, standard errors and permutation tests.
 
-With m_td the mean style vector of the cell of template t and descriptor d, and M_t the mean of m_td over the
-descriptors of template t, the effect on descriptor d is
+With m_td the mean style vector of the cell of template t and descriptor d, M_t the mean of m_td over the descriptors
+of template t, and T_d the number of templates of descriptor d, the effect on descriptor d is
 
     e_d = 1/T_d Σ_t (m_td − M_t),
 
 the difference from the average over descriptors on the same templates. The effect on a group of descriptors (an axis
-or a bucket) is the mean of its descriptors' effects. Every effect is a contrast Σ_j K_j m_j of cell means whose
-coefficients sum to 0 within each template.
+or a bucket) is the mean of the effects on the group's descriptors. Every effect is a contrast Σ_j K_j m_j of the means
+m_j of cells j, with N_j responses each, whose coefficients K_j sum to 0 within each template.
 
 Null hypothesis: responses to one template are exchangeable between descriptors. Shuffling responses within templates
 does not change the variance S²_t of all responses to template t (ddof = 1), so the null variance of an effect,
@@ -15,8 +15,8 @@ does not change the variance S²_t of all responses to template t (ddof = 1), so
     Var(e) = Σ_t S²_t Σ_{j in t} K_j² / N_j,
 
 is the same in every permutation, and z = e / √Var(e) has an exact permutation distribution. The variance is pooled
-over descriptors because styles are rare and skewed: a descriptor without one response in a style has a standard error
-of nearly 0 from its own responses, and a z of −12 by chance.
+over descriptors because styles are rare and skewed: if no response to a descriptor has a style, the standard error from
+this descriptor's responses alone is nearly 0, and z may be −12 by chance.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,7 +31,7 @@ from evenhand.evaluation.statistics.multiple_testing import benjamini_hochberg
 from evenhand.evaluation.statistics.shrinkage import fit_prior, shrink
 
 NUMBERS_IN_BATCH = 1 << 25  # float32 numbers of the permuted effects held at once: 128 MiB
-LEVEL, POWER = 0.05, 0.8  # of the smallest detectable effect
+LEVEL, POWER = 0.05, 0.8  # level and power of the smallest detectable effect
 MAX_Z, BINS_PER_Z = 64, 128  # the grid on which permuted |z| are counted
 
 
@@ -39,13 +39,18 @@ MAX_Z, BINS_PER_Z = 64, 128  # the grid on which permuted |z| are counted
 class Effects:
     """The effects on u units (descriptors, then groups) in c columns (styles, then clusters), (u, c) each.
 
-    mean: mean probability. effect: its difference from the average over descriptors on the same templates. Both in
-    probability, effects in [−1, 1], 0 without bias. z: effect in standard errors under the null hypothesis.
-    p: p-value of each effect alone. p_family: p-value adjusted for all effects together (step-down max-T): the
-    probability of even one false effect among those at or below α is at most α. q: p-values adjusted for the false
-    discovery rate. shrunk, low, high: the effect shrunk toward 0, and its 95 % interval. detectable: the size of an
-    effect that has `p_family` ≤ 0.05 with 80 % probability; inf without permutations, NaN
-    in a column that never varies.
+    Attributes:
+        mean: mean probability.
+        effect: difference of the mean probability from the average over descriptors on the same templates, in [−1, 1],
+            0 without bias.
+        z: effect in standard errors under the null hypothesis.
+        p: p-value of each effect alone.
+        p_family: p-value adjusted for all effects together (step-down max-T). If all effects with p_family ≤ α are
+            called significant, the probability of one or more false positives is at most α.
+        q: p-value adjusted for the false discovery rate.
+        shrunk, low, high: the effect shrunk toward 0, and the bounds of the 95 % interval.
+        detectable: size of an effect that has `p_family` ≤ 0.05 with 80 % probability; inf without permutations, NaN
+            in a column that never varies.
     """
 
     mean: np.ndarray
@@ -63,21 +68,23 @@ class Effects:
 def descriptor_effects(
     cells: Cells, groups: np.ndarray, clusters: np.ndarray, permutations: int, rng: np.random.Generator
 ) -> Effects:
-    """Return the effects on all descriptors and groups, in all styles and clusters, with their certainty.
+    """Return the effects on all descriptors and groups, in all styles and clusters, with p-values and intervals.
 
-    Simultaneous test: step-down max-T over all effects (Westfall and Young 1993, "Resampling-Based Multiple Testing",
-    algorithm 4.1; Ge, Dudoit and Speed 2003, "Resampling-based multiple testing for microarray data analysis", box 2),
-    two-sided. Single tests: under the null hypothesis the z of a column are distributed alike for all units of one
-    kind (exactly so in a balanced design), so that the permuted z of the column are pooled over these units (as by
-    Tusher, Tibshirani and Chu 2001, "Significance analysis of microarrays"); false discovery rate by Benjamini and
-    Hochberg. Shrinkage: `shrink`, over the units of one kind, one column at a time, with the sampling variance
-    Σ_t s²_t Σ_{j in t} K_j² / N_j, where s²_t is the variance within cells, pooled over the cells of template t.
+    Simultaneous test: two-sided step-down max-T over all effects (Westfall and Young 1993, "Resampling-Based Multiple
+    Testing", algorithm 4.1; Ge, Dudoit and Speed 2003, "Resampling-based multiple testing for microarray data
+    analysis", box 2). Single tests: under the null hypothesis the z of a column have the same distribution for all
+    units of one kind (exactly in a balanced design). The permuted z of the column are therefore pooled over these
+    units, as in Tusher, Tibshirani and Chu 2001, "Significance analysis of microarrays". False discovery rate:
+    Benjamini and Hochberg. Shrinkage: `shrink`, over the units of one kind, one column at a time, with the sampling
+    variance Σ_t s²_t Σ_{j in t} K_j² / N_j, where s²_t is the variance within cells, pooled over the cells of
+    template t.
 
     Args:
         cells: responses by cell, (n, s), descriptors numbered from 0 without gaps.
         groups: (g, D), the weight of each descriptor in the mean of each group; rows sum to 1.
         clusters: (s, k), 1 where a style belongs to a cluster.
-        permutations: number of permutations; 999 resolve `p_family` to 0.001, the other p-values far below.
+        permutations: number of permutations; with 999 the smallest `p_family` is 0.001, and the smallest `p` is far
+            below 0.001.
         rng: source of the permutations.
     """
     templates = [np.flatnonzero(cells.template == template) for template in np.unique(cells.template)]
@@ -96,7 +103,7 @@ def descriptor_effects(
     average = mean - effect
 
     def variance_ratio(kind: slice, column: int, shift: np.ndarray) -> np.ndarray:
-        """Return the variance of responses where the mean probability is shifted, over that of the average."""
+        """Return the Bernoulli variance at the average probability plus the shift, over the variance at the average."""
         return bernoulli_variance(average[kind, column] + shift) / bernoulli_variance(average[kind, column])
 
     shrunk, low, high = shrunk_effects(effect, factors @ within, kinds, variance_ratio)
@@ -111,15 +118,16 @@ def shrunk_effects(
     kinds: list[slice],
     variance_ratio: Callable[[slice, int, np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """Return the shrunk effects and the bounds of their intervals, (3, u, c), from pooled sampling variances, (u, c).
+    """Return the shrunk effects and the lower and upper bounds of the 95 % intervals, (3, u, c).
 
-    The variance of a mean probability p is about proportional to p (1 − p). Where the shrunk p of a unit has a larger
-    p (1 − p) than the average, its variance is larger than the pooled one by that ratio, and its interval wider.
+    The variance of a mean probability p is approximately proportional to p (1 − p). Where the shrunk p of a unit has a
+    larger p (1 − p) than the average, the pooled variance is multiplied by the ratio, so that the interval is wider.
 
     Args:
-        effect, variance: of u units in c columns.
+        effect, variance: effects on u units in c columns, and the pooled sampling variances of these effects, (u, c).
         kinds: the units of each kind.
-        variance_ratio: the units, the column and their shrunk effects → the variance of each unit over the pooled one.
+        variance_ratio: function of a slice of units, a column, and the shrunk effects on these units in the column,
+            that returns the ratio of each unit's variance to the pooled variance.
     """
     result = np.empty((3, *effect.shape))
     for kind in kinds:
@@ -133,13 +141,13 @@ def shrunk_effects(
 
 
 def bernoulli_variance(p: np.ndarray) -> np.ndarray:
-    """Return p (1 − p) of probabilities, which are first limited to [1e-6, 0.5]."""
+    """Return p (1 − p) of probabilities p, which are first clipped to [1e-6, 0.5]."""
     p = np.clip(p, 1e-6, 0.5)
     return p * (1 - p)
 
 
 def centred(means: np.ndarray, templates: list[np.ndarray]) -> np.ndarray:
-    """Return the cells' means less the average over the descriptors of their template, (k, c)."""
+    """Return each cell's mean minus the average of the means of all cells of the same template, (k, c)."""
     result = np.empty_like(means)
     for chosen in templates:
         result[chosen] = means[chosen] - means[chosen].mean(axis=0)
@@ -147,12 +155,12 @@ def centred(means: np.ndarray, templates: list[np.ndarray]) -> np.ndarray:
 
 
 def descriptor_means(cells: Cells, values: np.ndarray) -> np.ndarray:
-    """Return the mean of the cells' values over the templates of each descriptor, (D, c)."""
+    """Return, for each descriptor, the mean of the cells' values over the descriptor's templates, (D, c)."""
     return sum_by(cells.descriptor, values) / np.bincount(cells.descriptor)[:, None]
 
 
 def contrast_factors(cells: Cells, templates: list[np.ndarray], units: np.ndarray) -> np.ndarray:
-    """Return Σ_{j in t} K_j² / N_j of each unit and template, (u, T): the factor of template t's variance in Var(e)."""
+    """Return Σ_{j in t} K_j² / N_j of each unit and template t, (u, T), the factor of S²_t in Var(e) (`effects`)."""
     coefficients = (contrast(cells, chosen, units) for chosen in templates)
     return np.stack(
         [(k**2) @ (1.0 / cells.count[chosen]) for k, chosen in zip(coefficients, templates, strict=True)], 1
@@ -162,8 +170,8 @@ def contrast_factors(cells: Cells, templates: list[np.ndarray], units: np.ndarra
 def contrast(cells: Cells, chosen: np.ndarray, units: np.ndarray) -> np.ndarray:
     """Return the coefficients K_j, (u, m), of the m cells of one template in the effects on u units.
 
-    With A_j = U_ud / T_d the weight of cell j in the mean of unit u, K_j = A_j − (Σ_{i in t} A_i) / D_t for all D_t
-    cells of the template.
+    K_j = A_j − (Σ_i A_i) / m, where i runs over the cells of the template and A_j is the weight of cell j in the mean
+    of the unit: the descriptor's weight in `units` over the descriptor's number of templates.
     """
     weight = 1.0 / np.bincount(cells.descriptor)
     a = units[:, cells.descriptor[chosen]] * weight[cells.descriptor[chosen]]
@@ -171,7 +179,7 @@ def contrast(cells: Cells, chosen: np.ndarray, units: np.ndarray) -> np.ndarray:
 
 
 def template_variances(cells: Cells, templates: list[np.ndarray], columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the variance of all responses to each template, and that within its cells, (T, c) each (ddof = 1)."""
+    """Return the variance of all responses to each template, and the variance within cells, (T, c) each (ddof = 1)."""
     total, within = (np.zeros((len(templates), columns.shape[1])) for _ in range(2))
     for number, chosen in enumerate(templates):
         n, mean = int(cells.count[chosen].sum()), cells.mean[chosen] @ columns
@@ -190,9 +198,9 @@ def template_variances(cells: Cells, templates: list[np.ndarray], columns: np.nd
 def _permuted_effects(
     cells: Cells, templates: list[np.ndarray], permutations: int, rng: np.random.Generator
 ) -> Iterator[np.ndarray]:
-    """Yield the effects on descriptors, (b, D, s) float32, of some permutations at a time.
+    """Yield the effects on descriptors in batches of permutations, (b, D, s) float32.
 
-    Each template has its own stream of random numbers, so that the batches' size does not change the permutations.
+    Each template has a separate stream of random numbers, so that the batch size does not change the permutations.
     """
     import torch
 
@@ -226,6 +234,8 @@ def p_values(
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Return the p-value of each effect alone and adjusted for all effects, (u, c) each, and the critical |z|.
 
+    The critical |z| is the 95 % quantile of the largest |z| under the null hypothesis.
+
     Args:
         draws: batches, (b, D, s), of effects on descriptors under the null hypothesis, `n_draws` in total.
         units, columns: weights of descriptors in units, (u, D), and of styles in columns, (s, c).
@@ -233,7 +243,7 @@ def p_values(
         kinds: the units of each kind.
     """
     order = np.argsort(-np.abs(z), axis=None, kind="stable")
-    observed = (np.abs(z).ravel()[order] * (1 - 1e-5)).astype(np.float32)  # equal but for rounding counts as equal
+    observed = (np.abs(z).ravel()[order] * (1 - 1e-5)).astype(np.float32)  # values that differ by rounding are equal
     as_large, largest = np.zeros(z.size, dtype=np.int64), []
     bins = MAX_Z * BINS_PER_Z
     counts, offset = np.zeros((len(kinds), z.shape[1], bins), dtype=np.int64), np.arange(z.shape[1]) * bins

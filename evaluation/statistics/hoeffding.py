@@ -1,12 +1,13 @@
-"""Hoeffding's variance components of a U-statistic with pairs (W. Hoeffding, 1948, §5), from sums over responses.
+"""Hoeffding's variance components of a U-statistic of pairs (W. Hoeffding, 1948, §5), from sums over responses.
 
-The pairs of a cell's n responses form a U-statistic whose kernel is, up to a constant that no variance depends on,
+The pairs of a cell's n responses form a U-statistic whose kernel is, up to a constant that does not affect variances,
 
     h_ij = ⟨r_i, r_j⟩ + l_i + l_j,    l_i = ⟨r_i, Δ⟩,
 
-with r_i the responses minus their mean and ⟨·,·⟩ weighted over columns. The r_i sum to 0, so Σ_j ⟨r_i, r_j⟩ = 0 and
-Σ_i l_i = 0, and Hoeffding's decomposition needs five sums only. Pairs enter through Σ_ij ⟨r_i, r_j⟩² = tr((R' R W)²)
-alone, which takes the smaller of n × n and c × c products.
+with r_i response i minus the cell's mean, ⟨·,·⟩ the scalar product with weights W of the c columns, and Δ a given
+vector. The r_i sum to 0, so Σ_j ⟨r_i, r_j⟩ = 0 and Σ_i l_i = 0, and Hoeffding's decomposition needs only five sums.
+The only sum over pairs is Σ_ij ⟨r_i, r_j⟩² = tr((R' R W)²), with R the matrix of the r_i. The code computes this sum
+from n × n or from c × c products, whichever are fewer.
 """
 
 from collections.abc import Iterable
@@ -20,10 +21,15 @@ from evenhand.evaluation.statistics.cells import Block, Cells
 
 @dataclass(frozen=True)
 class PairSums:
-    """Sums over the responses of each cell, (k,) or (k, c) by column, with q_i = ⟨r_i, r_i⟩.
+    """Sums over the responses i of each cell, (k,), or of each cell and column, (k, c).
 
-    n: number of responses, (k,) or (k, 1). linear: Σ l². mixed: Σ l q. own: Σ q. own_squares: Σ q².
-    products: Σ_ij ⟨r_i, r_j⟩².
+    Attributes:
+        n: number of responses, (k,) or (k, 1).
+        linear: Σ_i l_i².
+        mixed: Σ_i l_i q_i, with q_i = ⟨r_i, r_i⟩.
+        own: Σ_i q_i.
+        own_squares: Σ_i q_i².
+        products: Σ_ij ⟨r_i, r_j⟩².
     """
 
     n: np.ndarray
@@ -34,7 +40,7 @@ class PairSums:
     products: np.ndarray
 
     def shared(self, share: np.ndarray) -> "PairSums":
-        """Return the sums of the kernel share² ⟨r_i, r_j⟩ + share (l_i + l_j), for the share of each cell."""
+        """Return the sums for the kernel share² ⟨r_i, r_j⟩ + share (l_i + l_j), with the share of each cell, (k,)."""
         return PairSums(
             self.n,
             self.linear * share**2,
@@ -45,15 +51,15 @@ class PairSums:
         )
 
     def variance(self, *, plain: bool = False) -> np.ndarray:
-        """Return the variance of the mean over pairs, 4 ζ₁ / n + 2 ζ₂ / (n (n−1)); undefined for n < 4.
+        """Return the variance of the mean of the kernel over pairs, 4 ζ₁ / n + 2 ζ₂ / (n (n−1)); undefined for n < 4.
 
-        plain: return the variance of the squared mean, which includes each response's square: its kernel is
-        (n−1)/n ⟨r_i, r_j⟩ + l_i + l_j + (q_i + q_j) / 2n.
+        If `plain`, return the variance of the squared mean, which includes the square of each response. The kernel is
+        then (n−1)/n ⟨r_i, r_j⟩ + l_i + l_j + (q_i + q_j) / 2n.
         """
         n = self.n
         a, b = ((n - 1) / n, 1 / (2 * n)) if plain else (1.0, 0.0)
         spread = self.own_squares - self.own**2 / n
-        linear = self.linear + 2 * b * self.mixed + b**2 * spread  # of l_i + b (q_i − q̄)
+        linear = self.linear + 2 * b * self.mixed + b**2 * spread  # sum of squares of l_i + b (q_i − q̄)
         mixed = self.mixed + b * spread
         squares = a**2 * (self.products - self.own_squares) + 2 * (n - 2) * linear - 4 * a * mixed
         squared_rows = a**2 * self.own_squares - 2 * a * (n - 2) * mixed + (n - 2) ** 2 * linear
@@ -63,7 +69,7 @@ class PairSums:
 
 
 def pair_sums(cells: Cells, w: np.ndarray, direction: np.ndarray) -> PairSums:
-    """Return the sums of each cell, (k,), for weights of the columns, (c,), and differences Δ, (k, c)."""
+    """Return the `PairSums` of each cell, (k,), for the column weights w, (c,), and the cells' vectors Δ, (k, c)."""
     c = len(w)
     sums, of_pairs = np.zeros((4, len(cells.count))), np.zeros(len(cells.count))
     for block in cells.blocks():
@@ -85,7 +91,10 @@ def pair_sums(cells: Cells, w: np.ndarray, direction: np.ndarray) -> PairSums:
 
 
 def summed_products(blocks: Iterable[Block], scale: np.ndarray | None = None) -> np.ndarray:
-    """Return Σ_e scale_e R_e' R_e over the cells e of the blocks, (c, c): float32 products, summed in float64."""
+    """Return Σ_e scale_e R_e' R_e over the cells e of the blocks, (c, c), with R_e the deviations from the cell's mean.
+
+    Products are computed in float32 and summed in float64. The default scale is 1.
+    """
     total = None
     for block in blocks:
         residual = block.deviations
@@ -100,10 +109,14 @@ def summed_products(blocks: Iterable[Block], scale: np.ndarray | None = None) ->
 def components(
     n: np.ndarray | int, squares: np.ndarray, squared_rows: np.ndarray, total: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return unbiased estimates of ζ₁ and ζ₂ from Σ h_ij², Σ_i (Σ_j h_ij)² and Σ h_ij over i ≠ j, n ≥ 4.
+    """Return unbiased estimates of the variance components ζ₁ and ζ₂ of a kernel h from sums over n ≥ 4 responses.
 
-    ζ₁ = Var(E[h(X₁, X₂) | X₁]) and ζ₂ = Var of the rest (Hoeffding 1948, §5). E h₁₂², E h₁₂h₂₃ and E h₁₂h₃₄ are
-    averages over distinct indices. Both may come out negative by noise.
+    ζ₁ = Var(E[h(X₁, X₂) | X₁]), and ζ₂ is the variance of the remainder of h (Hoeffding 1948, §5). E h₁₂², E h₁₂h₂₃
+    and E h₁₂h₃₄ are estimated by averages over distinct indices. Both estimates may be negative by noise.
+
+    Args:
+        n: number of responses.
+        squares, squared_rows, total: Σ h_ij², Σ_i (Σ_j h_ij)² and Σ h_ij, over i ≠ j.
     """
     triples = squared_rows - squares
     quadruples = total**2 - 4 * triples - 2 * squares

@@ -1,4 +1,4 @@
-"""Confidence intervals of scores, all at one level: (low, high) in the unit of the value, None if undefined."""
+"""95 % confidence intervals of scores: (low, high) in the unit of the score, None if undefined."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _UPPER = (1 + CONFIDENCE) / 2
 Z = float(stats.norm.ppf(_UPPER))  # a normal number lies within ± Z standard deviations with CONFIDENCE
 TAILS = (round(1 - _UPPER, 12), _UPPER)  # the quantiles of a percentile interval; 1 − 0.975 is not 0.025 in float64
 
-RESAMPLES = 9999  # scipy's default, with which the standard errors of paper 001 were made
+RESAMPLES = 9999  # scipy's default, which paper 001 used for its standard errors
 NUMBERS_PER_BATCH = 1 << 20  # float64 numbers of one batch of resamples: 8 MiB stay in the caches
 
 Interval = tuple[float, float]
@@ -33,17 +33,20 @@ def interval_around(value: float, half: float, bounds: Interval = ANY) -> Interv
 
 
 def normal_interval(value: float, error: float, bounds: Interval = ANY) -> Interval:
-    """Return the 95 % interval of a value with a normal error of this standard error, clipped to the bounds."""
+    """Return the 95 % interval of a value with a normally distributed error, value ± 1.96 `error`, within the bounds.
+
+    `error` is the standard error.
+    """
     return interval_around(value, Z * error, bounds)
 
 
 def normal_p_value(value: float, error: float) -> float:
-    """Return the two-sided p-value of a true value of 0 under a normal error of this standard error (above 0)."""
+    """Return the two-sided p-value of the z-test of a true value of 0 with the standard error `error` > 0."""
     return float(2 * stats.norm.sf(abs(value) / error))
 
 
 def student_quantile(freedom: Any) -> Any:
-    """Return the 97.5 % quantile of Student's t for these degrees of freedom, a number or an array.
+    """Return the 97.5 % quantile of Student's t for degrees of freedom, a number or an array.
 
     >>> round(float(student_quantile(1)), 3)
     12.706
@@ -52,9 +55,10 @@ def student_quantile(freedom: Any) -> Any:
 
 
 def mean_interval(values: np.ndarray, quantile: float = Z, bounds: Interval = ANY) -> Interval | None:
-    """Return the 95 % interval of the mean of (n,) independent values, mean ± quantile · s / √n; None below two.
+    """Return the 95 % interval of the mean of (n,) independent values with standard deviation s; None for n < 2.
 
-    The quantile is Z for the normal approximation, `student_quantile(n - 1)` for Student's interval.
+    The interval is mean ± quantile · s / √n. `quantile` is Z for the normal approximation, or
+    `student_quantile(n - 1)` for Student's interval.
 
     >>> [round(bound, 3) for bound in mean_interval(np.array([1.0, 2.0, 3.0]))]  # 2 ± 1.96 / √3
     [0.868, 3.132]
@@ -65,20 +69,29 @@ def mean_interval(values: np.ndarray, quantile: float = Z, bounds: Interval = AN
     return interval_around(values.mean(), quantile * values.std(ddof=1) / math.sqrt(len(values)), bounds)
 
 
-# A spread is not negative, but its unbiased estimate may be.
+# A spread is not negative, but an unbiased estimate of a spread may be negative.
 
 
 def spread_interval(value: float, noise: float, slope: float, freedom: float) -> Interval:
     """Return the 95 % interval of a spread θ ≥ 0 from an unbiased estimate that may be negative, such as FGB*.
 
-    The estimate is a sum of squares of normal numbers minus its noise, approximately λ (χ²_ν(θ/λ) − ν): a non-central
-    χ² shifted to have mean θ. Its variance is noise + slope · θ with noise = 2 λ² ν and slope = 4 λ; its third cumulant
-    is slope (noise + 3/2 slope · θ). The interval contains each θ for which the value is neither above the 97.5 %
-    quantile (Wilson and Hilferty 1931) nor below the 2.5 % quantile (Neyman 1937). The lower quantile is that of a
-    normal distribution, which is wider than the χ²'s: noise and slope are estimated, and a value that is low by chance
-    comes with estimates that are low. (This is also why value ± 1.96 standard errors ends below the truth too often.)
-    For θ < 0 the distribution is that of θ = 0, shifted. Normal quantiles are replaced by Student's, with the degrees
-    of freedom of the covariances within cells.
+    The estimate is a sum of squares of normal numbers minus the expected noise. Its distribution is approximately
+    λ (χ²_ν(θ/λ) − ν), a non-central χ² with ν degrees of freedom and scale λ, shifted to have mean θ. The variance is
+    noise + slope · θ with noise = 2 λ² ν and slope = 4 λ; the third cumulant is slope (noise + 3/2 slope · θ).
+
+    The interval contains each θ for which the value is neither above the 97.5 % quantile of the estimate (Wilson and
+    Hilferty 1931) nor below the 2.5 % quantile (Neyman 1937). The 2.5 % quantile is taken from a normal distribution,
+    which is wider than the χ²: noise and slope are estimated, and both estimates tend to be low when the value is low.
+    (For the same reason value ± 1.96 standard errors ends below the truth too often.) For θ < 0 the distribution for
+    θ = 0 is shifted. Student's quantiles replace normal quantiles.
+
+    Args:
+        value: the estimate.
+        noise: variance of the estimate if the spread is 0.
+        slope: increase of the variance per unit of spread.
+        freedom: degrees of freedom of the covariances within cells.
+
+    The interval is skewed if noise dominates, and nearly normal if the spread is large:
 
     >>> [round(bound, 2) for bound in spread_interval(0.0, 1.0, 1.0, math.inf)]  # skewed
     [-2.38, 4.66]
@@ -104,18 +117,18 @@ def spread_interval(value: float, noise: float, slope: float, freedom: float) ->
 
 
 def skewed_quantile(z: float, skewness: float) -> float:
-    """Return the quantile of a standardised χ² of this skewness at the normal quantile z (Wilson and Hilferty 1931)."""
+    """Return the quantile of a standardised χ² that corresponds to the normal quantile z (Wilson and Hilferty 1931)."""
     if skewness < 1e-6:
         return z
     return 2 / skewness * (max(1 + skewness * z / 6 - skewness**2 / 36, 0.0) ** 3 - 1)
 
 
-# Shares and their changes. Each has two forms: for whole counts, and for sentence pairs, where a tie counts one half.
-# The forms agree for whole counts up to rounding (1e-16).
+# Shares and changes of shares. Each interval has two functions: one for whole counts, and one for sentence pairs, where
+# a tie counts one half. Both functions give the same interval for whole counts up to rounding (1e-16).
 
 
 def share_interval(hits: int, n: int) -> Interval | None:
-    """Return the 95 % interval of a share, hits of n (Wilson 1927); None if n is 0."""
+    """Return the 95 % interval of the share hits / n (Wilson 1927); None if n is 0."""
     if not n:
         return None
     interval = stats.binomtest(hits, n).proportion_ci(CONFIDENCE, method="wilson")
@@ -123,7 +136,7 @@ def share_interval(hits: int, n: int) -> Interval | None:
 
 
 def share_interval_with_ties(share: float, n: int) -> Interval:
-    """Return Wilson's interval (1927) of a share of n, in [0, 1], in which a tie counts one half.
+    """Return Wilson's 95 % interval (1927) of a share of n items, in [0, 1], in which a tie counts one half.
 
     >>> [round(bound, 4) for bound in share_interval_with_ties(0.8, 10)]
     [0.4902, 0.9433]
@@ -136,6 +149,7 @@ def share_interval_with_ties(share: float, n: int) -> Interval:
 def share_change_interval(gained: int, lost: int, n: int) -> Interval:
     """Return the 95 % interval of the change of a share of n paired items, (gained − lost) / n, in [−1, 1].
 
+    `gained` and `lost` are the numbers of items that have the property only after, and only before.
     Agresti and Min (2005), "Simple improved confidence intervals for comparing matched proportions": half an item is
     added to each of the four outcomes, so that the interval has a width even if nothing changed.
     """
@@ -145,7 +159,10 @@ def share_change_interval(gained: int, lost: int, n: int) -> Interval:
 
 
 def share_change_interval_with_ties(changes: np.ndarray) -> Interval:
-    """Return `share_change_interval` from each item's change, (n,): −1, 0, 1, or ± ½ from or to a tie."""
+    """Return the interval of `share_change_interval` from the change of each item, (n,).
+
+    A change is −1, 0 or 1, or ± ½ if the item is a tie before or after.
+    """
     n = len(changes) + 2
     centre = float(changes.sum()) / n
     half = Z * math.sqrt(float((changes**2).sum()) + 1 - n * centre**2) / n
@@ -156,19 +173,21 @@ def share_change_interval_with_ties(changes: np.ndarray) -> Interval:
 
 
 def percentile_interval(resampled: np.ndarray) -> Interval:
-    """Return the 95 % percentile interval of a statistic from its values in (b,) resamples."""
+    """Return the 95 % percentile interval of a statistic from the statistic's values in b resamples, (b,)."""
     low, high = np.quantile(resampled, TAILS)
     return float(low), float(high)
 
 
 def bootstrap_t_interval(values: np.ndarray, seed: int, resamples: int = RESAMPLES) -> Interval | None:
-    """Return the 95 % bootstrap-t interval of the mean of (n,) independent values; None where they do not vary.
+    """Return the 95 % bootstrap-t interval of the mean of (n,) independent values; None if the values do not vary.
 
     Efron (1981), "Nonparametric standard errors and confidence intervals"; DiCiccio and Efron (1996), "Bootstrap
-    confidence intervals", §4. t* = (x̄* − x̄) / (s* / √n) of each resample stands for t = (x̄ − μ) / (s / √n), so the
-    interval is x̄ − t*₀.₉₇₅ s/√n to x̄ − t*₀.₀₂₅ s/√n. It allows for the estimated s and for skewed values; percentiles
-    of x̄* do not (coverage 80 to 91 % below 100 values). If a quantile is infinite, because more than 2.5 % of the
-    resamples consist of one repeated value, Student's quantiles are used; this happens with two or three values.
+    confidence intervals", §4. x̄ and s are the mean and the standard deviation of the values, x̄* and s* the mean and
+    the standard deviation of a resample. The distribution of t* = (x̄* − x̄) / (s* / √n) over resamples approximates
+    the distribution of t = (x̄ − μ) / (s / √n), so the interval is x̄ − t*₀.₉₇₅ s/√n to x̄ − t*₀.₀₂₅ s/√n. Unlike
+    percentiles of x̄* (coverage 80 to 91 % for fewer than 100 values), the interval allows for the error of s and for
+    skewed values. If a quantile of t* is infinite, because more than 2.5 % of the resamples consist of one repeated
+    value, Student's quantiles are used. This occurs for two or three values.
     """
     values = np.asarray(values, dtype=np.float64)
     n = len(values)
@@ -193,15 +212,17 @@ def bootstrap_t_interval(values: np.ndarray, seed: int, resamples: int = RESAMPL
 def bootstrap(
     data: tuple[np.ndarray, ...], statistic: Callable[..., Any], seed: int, resamples: int = RESAMPLES
 ) -> tuple[float | None, Interval | None]:
-    """Return the standard error and the 95 % percentile interval of a statistic of (n,) arrays, resampled together.
+    """Return the bootstrap standard error and 95 % percentile interval of a statistic of paired arrays.
 
-    Paper 001, §3.2, by scipy.stats.bootstrap. Percentiles in place of BCa, which changes little for a mean of bounded
-    numbers and is undefined if all are equal. For n = 1 both results are None; if nothing varies the error is 0 and the
-    interval None.
+    Paper 001, §3.2, by scipy.stats.bootstrap. Percentile intervals replace BCa intervals, which differ little for a
+    mean of bounded numbers and are undefined if all numbers are equal. For n = 1 both results are None. If no array
+    varies, the standard error is 0 and the interval is None.
 
     Args:
-        data: arrays of one length n, whose rows belong together.
-        statistic: of such arrays, along `axis`.
+        data: arrays of n numbers each; the same items are resampled in all arrays.
+        statistic: function of such arrays and `axis` that returns the statistic along the axis.
+        seed: seed of the resampling.
+        resamples: number of resamples.
     """
     n = len(data[0])
     if n < 2:

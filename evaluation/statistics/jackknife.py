@@ -1,8 +1,9 @@
-"""Jackknife: the standard error of a statistic, or the interval of a spread, by leaving out one unit at a time.
+"""Jackknife: standard errors of statistics and intervals of spreads from leaving out one unit at a time.
 
-The intervals of `u_statistics` are for new responses to the same prompts: descriptors and templates are fixed. Here
-they are a sample from a larger set. Leaving out one descriptor (or template) with all of its responses includes both
-sources of noise (Arvesen 1969). Intervals use Student's t.
+The intervals of `u_statistics` are for new responses to the same prompts, with fixed descriptors and templates. The
+jackknife intervals treat the descriptors or the templates as a sample from a larger set. Leaving out one descriptor or
+template with all of its responses covers the noise of responses and of this sample (Arvesen 1969). Intervals use
+Student's t.
 """
 
 import math
@@ -21,29 +22,30 @@ ROUNDING = 1e-18  # variances below this are rounding errors of equal numbers
 
 @dataclass(frozen=True)
 class JackknifeError:
-    """Standard error of a statistic, 0 if no unit changes it, and the degrees of freedom of this estimate."""
+    """Standard error of a statistic (0 if no unit changes the statistic) and the error's degrees of freedom."""
 
     value: float
     freedom: int
 
     def interval(self, value: float, bounds: Interval) -> Interval:
-        """Return the 95 % interval of the statistic by Student's t, cut to the bounds."""
+        """Return the 95 % interval of the statistic by Student's t, clipped to the bounds."""
         return interval_around(value, float(student_quantile(self.freedom)) * self.value, bounds)
 
     def p_value(self, value: float) -> float:
-        """Return the two-sided p-value of a true value of 0 by Student's t."""
+        """Return the two-sided p-value of a true value of 0 for the statistic `value`, by Student's t."""
         return 2 * float(stats.t.sf(abs(value) / self.value, self.freedom))
 
 
 def jackknife_error(without: Sequence[np.ndarray]) -> JackknifeError:
     """Return the jackknife standard error of a statistic.
 
-    Arvesen (1969), "Jackknifing U-statistics": Σ over strata of (n − 1)/n Σ (θ₋ᵢ − mean)². Degrees of freedom:
-    the number of units minus the number of strata.
+    Arvesen (1969), "Jackknifing U-statistics": the square root of the sum over strata of (n − 1)/n Σ (θ₋ᵢ − mean)²,
+    with θ₋ᵢ the statistic without unit i of a stratum of n units. Degrees of freedom: the number of units minus the
+    number of strata.
 
     Args:
-        without: for each stratum, the statistic without each of its units in turn, (n,); NaN if undefined. Strata of
-            one unit are ignored.
+        without: for each stratum, the statistic without each of the stratum's units in turn, (n,); NaN if undefined.
+            Strata of one unit are ignored.
 
     >>> jackknife_error([np.array([0.0, 1.0]), np.array([0.5])])  # ½ (¼ + ¼)
     JackknifeError(value=0.5, freedom=1)
@@ -59,11 +61,14 @@ def jackknife_error(without: Sequence[np.ndarray]) -> JackknifeError:
 
 
 DESCRIPTORS, TEMPLATES = "descriptors", "templates"
-MIN_UNITS = 3  # with two, leaving out one leaves nothing to compare
+MIN_UNITS = 3  # with two units, leaving out one unit leaves nothing to compare
 
 
 def jackknife_interval(value: float, without: np.ndarray) -> Interval | None:
-    """Return the 95 % interval of a value from the values without each descriptor or template; None below three."""
+    """Return the 95 % interval of a value from the values without each unit (descriptor or template) in turn.
+
+    The interval is None for fewer than three units, or if the value is undefined or the same without each unit.
+    """
     error = jackknife_error([without])
     if np.isfinite(without).sum() < MIN_UNITS or not math.isfinite(value) or error.value == 0:
         return None
@@ -71,12 +76,14 @@ def jackknife_interval(value: float, without: np.ndarray) -> Interval | None:
 
 
 def jackknife_ratio_interval(top: float, bottom: float, without: np.ndarray) -> Interval | None:
-    """Return Fieller's 95 % interval of top / bottom; None for fewer than three units or if it is unbounded.
+    """Return Fieller's 95 % interval of top / bottom; None for fewer than three units or if the interval is unbounded.
+
+    The covariance of top and bottom is the jackknife's, (n − 1)/n Σ (θ₋ᵢ − mean)(θ₋ᵢ − mean)', with θ₋ᵢ the vector of
+    top and bottom without unit i, and n − 1 degrees of freedom.
 
     Args:
         top, bottom: the two values.
-        without: top and bottom without each descriptor or template, (n, 2); NaN if undefined. Their covariance is
-            the jackknife's, (n − 1)/n Σ (θ₋ᵢ − mean)(θ₋ᵢ − mean)', with n − 1 degrees of freedom.
+        without: top and bottom without each unit (descriptor or template) in turn, (n, 2); NaN if undefined.
     """
     known = without[np.isfinite(without).all(axis=1)]
     n = len(known)
@@ -87,12 +94,16 @@ def jackknife_ratio_interval(top: float, bottom: float, without: np.ndarray) -> 
 
 
 def spreads_without(cells: Cells, weights: np.ndarray, over: str, *, pooled: bool) -> np.ndarray:
-    """Return the corrected value of `descriptor_spread` without each descriptor or template; NaN if undefined.
+    """Return the corrected value of `descriptor_spread` without each descriptor or template in turn.
 
     Args:
-        cells: responses by cell; if pooled, each descriptor has all templates.
-        over: DESCRIPTORS or TEMPLATES: what is left out in turn.
+        cells: responses by cell; if pooled, each descriptor must have all templates.
+        weights: weight of each column, (c,).
+        over: the kind of unit that is left out, DESCRIPTORS or TEMPLATES.
         pooled: as in `descriptor_spread`.
+
+    Returns:
+        One value for each unit; NaN if undefined.
     """
     mean, noise, w = _moments(cells, weights)
     if pooled:
@@ -121,7 +132,10 @@ def spreads_without(cells: Cells, weights: np.ndarray, over: str, *, pooled: boo
 
 
 def _moments(cells: Cells, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the cells' means (k, c), the weighted sum of these means' variances (k,), and the weights used, (c,)."""
+    """Return the cells' means, (k, c), the weighted sum over columns of the means' variances, (k,), and the weights.
+
+    Columns of weight 0 are removed from the means and the weights, (c,).
+    """
     used = np.flatnonzero(weights)
     cells, w, squares = cells.select_columns(used), weights[used], np.zeros(len(cells.count))
     for block in cells.blocks():
@@ -134,7 +148,10 @@ def _spread(mean: np.ndarray, noise: np.ndarray, w: np.ndarray) -> float:
 
 
 def _without_each(mean: np.ndarray, noise: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Return the spread without each of (d, c) means, (d,): leaving one out subtracts d / (d−1) of its square."""
+    """Return the spread of d means, (d, c), without each mean in turn, (d,).
+
+    Leaving out one mean reduces the sum of squares by d / (d−1) times the mean's squared distance from the average.
+    """
     d = len(mean)
     if d < MIN_UNITS:
         return np.full(d, np.nan)

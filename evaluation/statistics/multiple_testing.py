@@ -1,4 +1,4 @@
-"""Corrections of p-values for the number of tests."""
+"""Corrections of p-values for multiple testing: Holm, and Benjamini and Hochberg."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,10 @@ from scipy import stats
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:
-    """Return p-values adjusted for their number, (n,): rejecting all up to α keeps the family-wise error at α.
+    """Return the adjusted p-values of n tests, (n,); rejecting adjusted p ≤ α keeps the family-wise error rate at α.
 
     Holm (1979), "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6(2).
-    Holds whatever the dependence between the tests. No p-value may be NaN.
+    The correction is valid for any dependence between the tests. No p-value may be NaN.
 
     >>> holm([0.01, 0.04, 0.03]).tolist()  # 3 × 0.01; 2 × 0.03; 1 × 0.04, at least the previous one
     [0.03, 0.06, 0.06]
@@ -23,9 +23,10 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
 
 
 def risen(changes: Sequence[float], p_values: Sequence[float], level: float = 0.05) -> np.ndarray:
-    """Return which of n changes are rises after Holm's correction for all of them, (n,) bool.
+    """Return whether each of n changes is a significant increase after Holm's correction, (n,) bool.
 
-    p-values are two-sided, so without any change a rise is returned with probability `level` / 2 at most. NaN: no test.
+    The p-values are two-sided, so if nothing changed, the result contains a True with a probability of at most
+    `level` / 2. A change whose p-value is NaN is not tested, and its result is False.
 
     >>> risen([0.2, 0.1, -0.5], [0.01, 0.03, 0.001]).tolist()  # 2 × 0.01, 1 × 0.03
     [True, True, False]
@@ -39,10 +40,9 @@ def risen(changes: Sequence[float], p_values: Sequence[float], level: float = 0.
 
 
 def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
-    """Return p-values adjusted for their number, (n,); rejecting all up to α keeps the false discovery rate at α.
+    """Return the adjusted p-values of n tests, (n,); rejecting adjusted p ≤ α keeps the false discovery rate at α.
 
-    Benjamini and Hochberg (1995), "Controlling the false discovery rate", by SciPy; (0,) for none. No p-value may be
-    NaN.
+    Benjamini and Hochberg (1995), "Controlling the false discovery rate", by SciPy. No p-value may be NaN.
 
     >>> benjamini_hochberg(np.array([0.01, 0.04, 0.03])).round(9).tolist()  # 3/1 × 0.01; 3/2 × 0.03 → 3/3 × 0.04
     [0.03, 0.04, 0.04]
@@ -51,7 +51,7 @@ def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
 
 
 def discoveries(sorted_p_values: np.ndarray, level: float) -> int:
-    """Return how many of (n,) rising p-values are below the level after Benjamini and Hochberg's correction.
+    """Return how many of n ascending p-values are below the level after Benjamini and Hochberg's correction.
 
     >>> discoveries(np.array([0.01, 0.03, 0.04]), 0.05), discoveries(np.array([0.02, 0.06]), 0.05)
     (3, 1)

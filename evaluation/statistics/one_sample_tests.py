@@ -1,4 +1,4 @@
-"""Tests of one number per sentence pair or prompt, and the smallest effect that they detect."""
+"""Sign test and t-test of one number per sentence pair or prompt, and the smallest effect that each test detects."""
 
 import math
 from functools import lru_cache
@@ -14,7 +14,8 @@ POWER = 0.8  # customary power for the smallest detectable effect, at the two-si
 def sign_test(signs: np.ndarray) -> float | None:
     """Return the p-value of the exact two-sided sign test of (n,) signs −1, 0, 1; zeros are dropped.
 
-    1 if all signs are 0, None for n = 0. For changes between 0 and 1 it is the exact test of McNemar (1947).
+    The p-value is 1 if all signs are 0, and None for n = 0. For changes of a property that is 0 or 1 the sign test is
+    McNemar's exact test (1947).
     """
     if not len(signs):
         return None
@@ -23,19 +24,20 @@ def sign_test(signs: np.ndarray) -> float | None:
 
 
 def t_test(values: np.ndarray, mean: float) -> float | None:
-    """Return the p-value of the two-sided t-test that (n,) values have this mean; None if they do not vary."""
+    """Return the p-value of the two-sided t-test of `mean` for (n,) values; None if the values do not vary."""
     return float(stats.ttest_1samp(values, mean).pvalue) if len(values) > 1 and np.ptp(values) > 0 else None
 
 
 def reach_of_sign_test(n: int) -> float:
     """Return the smallest distance of a share from 50 % that `sign_test` on n pairs detects with 80 % power at 5 %.
 
-    In percentage points, by the exact binomial distribution; NaN below six pairs, which are never significant.
+    The distance is in percentage points and follows from the exact binomial distribution. It is NaN for fewer than six
+    pairs, because the test of fewer pairs is never significant.
 
     >>> round(reach_of_sign_test(6), 2)  # all six must agree: 0.8 ** (1 / 6) − ½
     46.35
     """
-    needed = int(stats.binom.isf(TAILS[0], n, 0.5)) + 1 if n else 1  # pairs of one kind, for the test to reject
+    needed = int(stats.binom.isf(TAILS[0], n, 0.5)) + 1 if n else 1  # equal signs that the test needs to reject
     if needed > n:
         return math.nan
     # P(at least k of n | p) = POWER, solved for p: a binomial's tail is the distribution function of a beta.
@@ -43,11 +45,12 @@ def reach_of_sign_test(n: int) -> float:
 
 
 def reach_of_mean(values: np.ndarray) -> float:
-    """Return the smallest distance of a mean of (n,) values from its ideal that is detected with 80 % power at 5 %.
+    """Return the smallest distance of a mean from its ideal that the t-test of (n,) values detects.
 
-    In the values' unit, for normal values of the observed sd: δ·sd/√n, where Student's t with n − 1 degrees of freedom
-    and non-centrality δ exceeds the test's limits with probability 0.8 (Cohen 1988, "Statistical power analysis for the
-    behavioral sciences", §2.4). δ is 2.80 for many values, 3.27 for 8 and 4.26 for 4. NaN if the values do not vary.
+    The power is 80 % at the 5 % level. The distance is δ·sd/√n in the unit of the values, for normal values with the
+    observed standard deviation sd. Student's t with n − 1 degrees of freedom and non-centrality δ exceeds the critical
+    values of the test with probability 0.8 (Cohen 1988, "Statistical power analysis for the behavioral sciences",
+    §2.4). δ is 2.80 for many values, 3.27 for 8 and 4.26 for 4. The result is NaN if the values do not vary.
     """
     n = len(values)
     if n < 2 or np.ptp(values) == 0:
@@ -57,10 +60,11 @@ def reach_of_mean(values: np.ndarray) -> float:
 
 @lru_cache(maxsize=4096)
 def _non_centrality(freedom: int) -> float:
-    """Return the distance of a mean from its ideal, in standard errors, at which the two-sided t-test has its power.
+    """Return the distance δ of a mean from its ideal, in standard errors, that the two-sided t-test detects.
 
-    t is (z + δ) / s with s² = χ²_ν / ν, so the power is the mean over s of Φ(δ − c s) + Φ(−δ − c s) with c the test's
-    limit: an integral over the quantiles of s. (SciPy 1.17's nct gives NaN for some δ.)
+    The test has power POWER at δ. t is (z + δ) / s with z standard normal and s² = χ²_ν / ν for ν degrees of freedom.
+    The power is the mean over s of Φ(δ − c s) + Φ(−δ − c s) with c the critical value, computed as an integral over
+    the quantiles of s. (The function nct of SciPy 1.17 returns NaN for some δ.)
     """
     limit = float(student_quantile(freedom))
     nodes, weights = np.polynomial.legendre.leggauss(400)

@@ -1,7 +1,7 @@
-"""Differences of two shares or two means between runs over the same prompts, with paired intervals.
+"""Differences of a share or of a mean between two runs over the same prompts, with paired intervals.
 
-Both functions take one number per prompt and run, in the same order. Differences between prompts cancel, so the
-interval is narrower than for runs over different prompts.
+`share_change` and `mean_change` take one number per prompt for each run, in the same order. Differences between prompts
+cancel, so the interval is narrower than for runs over different prompts.
 """
 
 import math
@@ -26,13 +26,16 @@ def share_change(
     n_left_out: int = 0,
     signature: Mapping[str, Any] | None = None,
 ) -> BiasScore:
-    """Return the share after minus the share before; in [−1, 1], 0 is no change.
+    """Return the share of responses with a property after minus before, in [−1, 1]; 0 is no change.
 
-    Interval: Agresti and Min (2005), `share_change_interval`. p-value: McNemar's exact test (1947) that gains and
-    losses are equally likely.
+    Interval: Agresti and Min (2005), `share_change_interval`. p-value: McNemar's exact test (1947) of the null
+    hypothesis that gains and losses are equally likely.
 
     Args:
         before, after: whether the response to each prompt has the property, (n,) bool.
+        metric, group, n_left_out, signature: as in BiasScore.
+
+    The example has two losses and no gain, so p = 2 × 1/4:
 
     >>> change = share_change("x", np.array([1, 1, 1, 0], bool), np.array([0, 0, 1, 0], bool))
     >>> change.value, change.p_value  # two losses, no gain: p = 2 × 1/4
@@ -67,10 +70,14 @@ def mean_change(
     n_left_out: int = 0,
     signature: Mapping[str, Any] | None = None,
 ) -> BiasScore:
-    """Return the mean after minus the mean before of (n,) numbers; 0 is no change.
+    """Return the mean of `after` minus the mean of `before`; 0 is no change.
 
-    Interval and p-value by the normal approximation to the mean of the n differences; neither if all differences are
-    equal or n is 1.
+    The interval and the p-value use the normal approximation to the mean of the n differences. Both are None if all
+    differences are equal or n is 1.
+
+    Args:
+        before, after: one number for each prompt, (n,).
+        metric, bounds, group, n_left_out, signature: as in BiasScore.
 
     >>> change = mean_change("x", np.array([0.0, 0.0]), np.array([0.1, 0.3]))
     >>> round(change.value, 9), round(change.interval[1], 3)  # standard error 0.1

@@ -1,4 +1,4 @@
-"""A permutation test of whether the style of responses depends on the descriptor."""
+"""Permutation test of the null hypothesis that the style of responses does not depend on the descriptor."""
 
 from dataclasses import dataclass
 
@@ -13,15 +13,17 @@ NUMBERS_PER_PASS = 1 << 23  # float32 numbers of the permuted means in one pass:
 
 
 def permutation_p_value(cells: Cells, permutations: int, rng: np.random.Generator) -> float:
-    """Return the p-value of "style does not depend on the descriptor", by shuffling responses within each template.
+    """Return the p-value of the null hypothesis that style does not depend on the descriptor.
 
-    The statistic is the variance between the descriptors' means over templates, as in pooled FGB*, in the 32 directions
-    of largest variance of the responses, which shuffling does not change. Under the null hypothesis responses to one
-    template are exchangeable. The test is therefore exact, P(p ≤ α) ≤ α, for any number of responses (Phipson and Smyth
-    2010, "Permutation p-values should never be zero").
+    Each permutation shuffles the responses within each template. The statistic is the variance between the descriptors'
+    means over templates, as in pooled FGB*, in the 32 directions in which the responses vary most; shuffling does not
+    change these directions. Under the null hypothesis responses to one template are exchangeable. The test is therefore
+    exact, P(p ≤ α) ≤ α, for any number of responses (Phipson and Smyth 2010, "Permutation p-values should never be
+    zero").
 
     The p-value is two-sided, like a 95 % interval: twice the smaller tail, at most 1. Both p < 0.05 and an interval
-    above 0 need a value that chance exceeds in 2.5 % of cases. The smallest p-value is 2 / (permutations + 1).
+    above 0 require a value that is exceeded by chance in at most 2.5 % of cases. The smallest possible p-value is
+    2 / (permutations + 1).
     """
     directions = _leading_directions(cells, PERMUTED_DIRECTIONS)
     templates, streams = _templates(cells), rng.spawn(len(np.unique(cells.template)))
@@ -40,7 +42,13 @@ def permutation_p_value(cells: Cells, permutations: int, rng: np.random.Generato
 
 @dataclass(frozen=True)
 class _Template:
-    """Cells of one template, the index of each cell's descriptor, and its weight in the descriptor's mean; all (m,)."""
+    """The m cells of one template.
+
+    Attributes:
+        cells: indices of the cells, (m,).
+        descriptor: index of each cell's descriptor, (m,).
+        weight: weight of each cell in the descriptor's mean, (m,).
+    """
 
     cells: np.ndarray
     descriptor: np.ndarray
@@ -55,7 +63,7 @@ def _templates(cells: Cells) -> list[_Template]:
 
 
 def _responses(cells: Cells, chosen: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the responses of the chosen cells in the directions, (n, d) float32, and the number in each cell."""
+    """Return the chosen cells' responses projected on the directions, (n, d) float32, and the counts of the cells."""
     blocks = (block.rows.astype(np.float32, copy=False) @ directions for block in cells.blocks(chosen))
     return np.concatenate(list(blocks)), cells.count[chosen]
 
@@ -63,7 +71,10 @@ def _responses(cells: Cells, chosen: np.ndarray, directions: np.ndarray) -> tupl
 def _add_means(
     means: np.ndarray, template: _Template, responses: tuple[np.ndarray, np.ndarray], rng: np.random.Generator
 ) -> None:
-    """Add the template's term to the descriptors' means: index 0 is not shuffled, each other is a permutation."""
+    """Add the template's term to the means of the descriptors, in place.
+
+    Index 0 of `means` is for the unshuffled responses, and each other index is for one permutation.
+    """
     vectors, count = responses
     n = len(vectors)
     weight = np.repeat(template.weight / count, count).astype(np.float32)
@@ -76,7 +87,7 @@ def _add_means(
 
 
 def _leading_directions(cells: Cells, n: int) -> np.ndarray:
-    """Return the n directions of largest variance, (c, n) float32; the identity if there are at most n columns."""
+    """Return the n directions in which responses vary most, (c, n) float32; the identity matrix if c ≤ n."""
     c = len(cells.columns)
     if c <= n:
         return np.eye(c, dtype=np.float32)

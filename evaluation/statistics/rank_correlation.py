@@ -1,4 +1,4 @@
-"""Spearman's rank correlation with an interval, or the reason why it is undefined."""
+"""Spearman's rank correlation as a score with an interval and a p-value."""
 
 import math
 from collections.abc import Mapping
@@ -26,13 +26,14 @@ def rank_correlation(
 ) -> BiasScore:
     """Return Spearman's ρ of x and y, both (n,), in [−1, 1], with the two-sided p-value of ρ = 0.
 
-    Up to EXACT_UP_TO pairs the p-value enumerates all orders of y (`scipy.stats.spearmanr` gives p = 0 for three
-    ordered points, where chance gives 1/3); beyond, it uses the t approximation.
+    Up to EXACT_UP_TO pairs the p-value is computed from all orders of y, because `scipy.stats.spearmanr` returns p = 0
+    for three ordered points, although the exact p-value is 1/3. For more pairs the t approximation is used.
 
     Interval: Fisher's transformation with the standard error √((1 + ρ²/2) / (n − 3)) of Bonett and Wright (2000),
     "Sample size requirements for estimating Pearson, Kendall and Spearman correlations"; none for |ρ| = 1 or n < 4.
-    Pairs with a NaN are left out and counted. Undefined for fewer than three pairs, and if all x or all y are equal;
-    the reason uses `names` and `of`, the name of what each pair belongs to.
+    Pairs with a NaN are left out and counted in `n_left_out`. ρ is undefined for fewer than three pairs, and if all x
+    or all y are equal. The score's `reason` then contains `names`, the names of x and y, and `of`, the noun for one
+    pair.
 
     >>> rank_correlation("rho", np.array([1, 2, 3]), np.array([10, 20, 15])).value
     0.5

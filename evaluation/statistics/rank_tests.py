@@ -1,27 +1,30 @@
-"""The Mann–Whitney U test and Wilcoxon's signed-rank test, many at a time, equal to SciPy's one by one."""
+"""Vectorized Mann–Whitney U tests and Wilcoxon signed-rank tests, with the same results as SciPy's functions."""
 
 from functools import lru_cache
 
 import numpy as np
 from scipy import special, stats
 
-# Up to this many differences, without ties and with ties, the p-value is exact (scipy.stats.wilcoxon, method="auto").
+# Up to 50 differences without ties, or 13 with ties, the p-value is exact (as in scipy.stats.wilcoxon, method="auto").
 EXACT_UP_TO, EXACT_WITH_TIES_UP_TO = 50, 13
 
 
 def signed_rank(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sum of the ranks of positive differences, and the two-sided p-value, of each row, (m,) each.
+    """Return Wilcoxon's statistic W⁺ (the sum of the ranks of positive differences) and p-value of each row, (m,) each.
 
-    Wilcoxon (1945), "Individual comparisons by ranking methods". Zeros are dropped, as he did; the p-value is exact
-    (each of the 2ⁿ signs being as likely) where at most 50 differences are left and none are tied, or at most 13, else
-    that of the normal approximation with the correction for ties, Σ (t³ − t) / 48, and none for continuity: as
-    `scipy.stats.wilcoxon` has it, row by row.
+    Wilcoxon (1945), "Individual comparisons by ranking methods". Differences of 0 are dropped. The two-sided p-value
+    is exact (all 2ⁿ combinations of signs are equally likely) for at most 50 differences without ties and for at most
+    13 with ties. Otherwise it is the p-value of the normal approximation with the correction for ties, Σ (t³ − t) / 48
+    over groups of t tied differences, and without a continuity correction. `scipy.stats.wilcoxon` does the same for
+    one row.
 
     Args:
-        differences: (m, n) of pairs; NaN where a pair is missing.
+        differences: the differences of n pairs in each of m rows, (m, n); NaN where a pair is missing.
 
     Returns:
-        W⁺ and p. p is 1 where all differences are 0, and NaN where a row has no pair at all.
+        W⁺ and p. p is 1 where all differences are 0, and NaN where a row has no pair.
+
+    In the first row 2 of the 8 combinations of signs are as extreme, in the second all 4:
 
     >>> w, p = signed_rank(np.array([[1.0, 2.0, 3.0], [1.0, -2.0, np.nan]]))  # 2 of 8, and all 4 signs, as extreme
     >>> w.tolist(), p.tolist()
@@ -51,7 +54,7 @@ def signed_rank(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _runs(rising: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first and last position of the values equal to each value of sorted rows, (m, n) each."""
+    """Return, for each value of sorted rows, the first and the last position of equal values, (m, n) each."""
     places = np.broadcast_to(np.arange(rising.shape[1]), rising.shape)
     new = np.ones(rising.shape, dtype=bool)
     new[:, 1:] = rising[:, 1:] != rising[:, :-1]
@@ -64,10 +67,10 @@ def _runs(rising: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=256)
 def _exact(doubled_ranks: tuple[int, ...]) -> np.ndarray:
-    """Return the two-sided p-value of each 2 W⁺ from 0 to its highest, with the 2ⁿ signs equally likely.
+    """Return the exact two-sided p-value of each value of 2 W⁺, from 0 to the sum of the doubled ranks.
 
-    The number of sets of ranks with each sum, rank by rank; below 2⁵³, so exact in float64. Ranks are doubled, so that
-    tied ranks are whole numbers, too.
+    The function counts the sets of ranks with each sum, adding one rank at a time. The counts are below 2⁵³ and
+    therefore exact in float64. Ranks are doubled so that tied ranks are whole numbers, too.
     """
     ways = np.ones(1)
     for rank in doubled_ranks:
@@ -82,11 +85,17 @@ EXACT_SAMPLE_SIZE = 8  # scipy.stats.mannwhitneyu, method="auto": such small sam
 
 
 def mann_whitney(counts: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return U of the first sample and the two-sided p-value of each pair of samples, (m,) each.
+    """Return the U statistic of the first sample and the two-sided p-value of each pair of samples, (m,) each.
 
-    Samples are rows of counts, (D, R): the number of occurrences of each of the R distinct values, in rising order.
-    U of all pairs is then one matrix product, Σ_r c_a(r) [Σ_{s<r} c_b(s) + c_b(r)/2], and so is the correction for
-    ties, Σ_r (t³ − t) with t = c_a + c_b: t³ is c_a³ + c_b³ + 3 (c_a² c_b + c_a c_b²). All are exact in float64.
+    U of samples a and b is Σ_r c_a(r) [Σ_{s<r} c_b(s) + c_b(r)/2], one matrix product for all pairs. The correction
+    for ties, Σ_r (t³ − t) with t = c_a + c_b, is a matrix product, too, because t³ is
+    c_a³ + c_b³ + 3 (c_a² c_b + c_a c_b²). All products are exact in float64.
+
+    Args:
+        counts: number of occurrences c of each of the R distinct values, in rising order, in each of D samples, (D, R).
+        first, second: the row of each pair's first and second sample, (m,).
+
+    In this example 2 of the 6 orders are as extreme:
 
     >>> u, p = mann_whitney(np.array([[1, 1, 0, 0], [0, 0, 1, 1]]), np.array([0]), np.array([1]))  # 1, 2 against 3, 4
     >>> float(u[0]), round(float(p[0]), 9)  # two of the 6 orders are as extreme

@@ -1,4 +1,4 @@
-"""The interval of a ratio of two estimates, by Fieller's method."""
+"""Intervals of ratios of two estimates, by Fieller's method."""
 
 import math
 
@@ -11,34 +11,37 @@ def ratio_interval(top: float, bottom: float, covariance: np.ndarray, freedom: f
     """Return the 95 % interval of a ratio of two expectations, or None if it is unbounded.
 
     Fieller (1954), "Some problems in interval estimation", Journal of the Royal Statistical Society B 16. For the
-    true ratio ρ, top − ρ · bottom has expectation 0 and the variance s₁₁ − 2 ρ s₁₂ + ρ² s₂₂. Student's t
-    does not reject ρ where (top − ρ · bottom)² ≤ t² (s₁₁ − 2 ρ s₁₂ + ρ² s₂₂), which is
+    true ratio ρ, top − ρ · bottom has expectation 0 and the variance s₁₁ − 2 ρ s₁₂ + ρ² s₂₂, with s the covariance of
+    top and bottom. With t the 97.5 % quantile of Student's t, the test does not reject ρ where
+    (top − ρ · bottom)² ≤ t² (s₁₁ − 2 ρ s₁₂ + ρ² s₂₂), which is
 
         a ρ² − 2 b ρ + c ≤ 0,   a = bottom² − t² s₂₂,   b = top · bottom − t² s₁₂,   c = top² − t² s₁₁.
 
-    For normal estimates the set of these ρ contains the true ratio in 95 % of all cases. Its forms are
+    For normal estimates the set of the ρ that are not rejected contains the true ratio in 95 % of all cases. The set is
 
-    - a > 0, where the bottom differs from 0 by the same t: the interval from (b − √(b² − ac)) / a to
+    - for a > 0, where the bottom differs significantly from 0: the interval from (b − √(b² − ac)) / a to
       (b + √(b² − ac)) / a, which contains top / bottom;
-    - a < 0 and b² > ac: everything outside the open interval between the two roots, unbounded on both sides;
-    - a < 0 and b² ≤ ac: every number;
-    - a = 0: everything on one side of c / 2b, or every number if b = 0 as well.
+    - for a < 0 and b² > ac: all numbers outside the open interval between the two roots, unbounded on both sides;
+    - for a < 0 and b² ≤ ac: all numbers;
+    - for a = 0: all numbers on one side of c / 2b, or all numbers if b = 0.
 
-    None stands for the last three: the bottom may be 0, so ratios of any size agree with the data. At ρ = 0 the
-    inequality is c ≤ 0, so a bounded interval excludes 0 exactly where the top differs from 0 by Student's t with the
-    same variance and degrees of freedom.
+    The result is None in the last three cases: the bottom may be 0, so ratios of any size agree with the data. At ρ = 0
+    the inequality is c ≤ 0, so a bounded interval excludes 0 exactly where the top differs significantly from 0 by
+    Student's t with the same variance and degrees of freedom.
 
-    The coverage of 95 % counts None as containing the truth. Among bounded intervals alone the coverage is lower if the
-    bottom is seldom significant, since the bottom is then large by chance in each of these cases. No interval that is
-    always bounded keeps its level here (Gleser and Hwang 1987, "The nonexistence of 100(1 − α) % confidence
-    sets of finite expected diameter in errors-in-variables and related models", Annals of Statistics 15).
+    The coverage of 95 % counts None as containing the true ratio. Among bounded intervals alone the coverage is lower
+    if the bottom is seldom significant, since the bottom is then large by chance in each of these cases. No interval
+    that is always bounded has a coverage of 95 % for all true values (Gleser and Hwang 1987, "The nonexistence of
+    100(1 − α) % confidence sets of finite expected diameter in errors-in-variables and related models", Annals of
+    Statistics 15).
 
     Args:
         top, bottom: unbiased estimates.
-        covariance: s of (top, bottom), (2, 2), positive semidefinite.
-        freedom: degrees of freedom of its estimate; below 1 the interval is None.
+        covariance: covariance s of (top, bottom), (2, 2), positive semidefinite.
+        freedom: degrees of freedom of the estimate of the covariance; below 1 the interval is None.
 
-    By hand: top 2 and bottom 4 with variances 1/t², no covariance, so a = 15, b = 8, c = 3: (8 ± √19) / 15.
+    In the first example top is 2, bottom is 4, both variances are 1/t², and the covariance is 0, so a = 15, b = 8 and
+    c = 3, and the interval is (8 ± √19) / 15. In the second example a < 0:
 
     >>> from evenhand.evaluation.statistics.intervals import Z
     >>> [round(bound, 4) for bound in ratio_interval(2.0, 4.0, np.eye(2) / Z**2, math.inf)]
@@ -55,17 +58,17 @@ def ratio_interval(top: float, bottom: float, covariance: np.ndarray, freedom: f
     if not a > 0:
         return None
     b = top * bottom - t**2 * float(covariance[0, 1])
-    # The root further from 0, and the other by the product of both, c / a, so that it has exactly the sign of c.
+    # The product of the roots is c / a, so the root nearer to 0 is computed as c / far and has exactly the sign of c.
     far = b + math.copysign(math.sqrt(max(b * b - a * c, 0.0)), b)
     roots = far / a, c / far if far else 0.0
     return min(*roots, top / bottom), max(*roots, top / bottom)
 
 
 def covariance_from_variances(first: float, second: float, of_difference: float) -> np.ndarray:
-    """Return the (2, 2) covariance of two estimates from their variances and that of first − second.
+    """Return the (2, 2) covariance matrix of two estimates from the variances of both and of the difference.
 
-    2 Cov(x, y) = Var(x) + Var(y) − Var(x − y), clipped to ± √(Var(x) Var(y)), which estimates may exceed, so that the
-    matrix is positive semidefinite.
+    2 Cov(x, y) = Var(x) + Var(y) − Var(x − y). Cov(x, y) is clipped to ± √(Var(x) Var(y)), which estimates may exceed,
+    so that the matrix is positive semidefinite.
 
     >>> covariance_from_variances(4.0, 1.0, 3.0)
     array([[4., 1.],

@@ -1,8 +1,8 @@
-"""How many descriptors, templates and responses an interval of a given width, or a shown reduction, takes.
+"""Numbers of descriptors, templates and responses needed for an interval width or for a significant reduction.
 
-A finished measurement (the pilot) has an estimate of pooled FGB*, θ, with the variance noise + slope · θ. The noise and
-the slope of other designs follow (`resolution.rescale`), if their responses vary and their descriptors differ as the
-pilot's do.
+A finished measurement (the pilot) has an estimate θ of pooled FGB* with the variance noise + slope · θ. The noise and
+the slope of other designs follow by `resolution.rescale`, under the assumption that responses vary and descriptors
+differ as in the pilot.
 """
 
 import math
@@ -17,12 +17,12 @@ from evenhand.evaluation.statistics.resolution import POWER, Design, rescale, sm
 from evenhand.evaluation.statistics.u_statistics import Estimate
 
 LEVERS = ("responses", "templates", "descriptors")
-MAX_FACTOR = 10_000  # of the pilot's number; a larger design is none
+MAX_FACTOR = 10_000  # maximum multiple of the pilot's number in the search for a design
 
 
 @dataclass(frozen=True)
 class Pilot:
-    """A finished measurement of n responses: its design and the estimate of pooled FGB*."""
+    """The design of a finished measurement of n responses, and the measured estimate of pooled FGB*."""
 
     design: Design
     estimate: Estimate
@@ -33,7 +33,7 @@ class Pilot:
         return count_responses(self.design)
 
     def predict(self, design: Design) -> Estimate:
-        """Return the estimate as another design would have it: the same value, with its own variance."""
+        """Return the pilot's estimate with the variance that another design is expected to have."""
         noise, slope = rescale(self.estimate.noise, self.estimate.slope or 0.0, self.design, design)
         freedom = self.estimate.freedom * _freedom_factor(design) / _freedom_factor(self.design)
         variance = noise + slope * max(self.estimate.value, 0.0)
@@ -41,7 +41,7 @@ class Pilot:
 
 
 def design_of(cells: Cells) -> Design:
-    """Return the numbers of descriptors and templates, and the mean number of responses to each pair."""
+    """Return the numbers of descriptors and templates of the cells, and the mean number of responses in a cell."""
     k = len(cells.count)
     n_descriptors = len(set(cells.descriptor.tolist()))
     return Design(n_descriptors, len(set(cells.template.tolist())), cells.n / k if k else math.nan)
@@ -53,16 +53,17 @@ def count_responses(design: Design) -> int:
 
 
 def interval_width(estimate: Estimate) -> float:
-    """Return the width of the 95 % interval of a spread."""
+    """Return the width of the 95 % interval of an estimated spread."""
     low, high = spread_interval(estimate.value, estimate.noise, estimate.slope or 0.0, estimate.freedom)
     return high - low
 
 
 def shows_reduction(estimate: Estimate, fraction: float) -> bool:
-    """Return whether the 95 % interval of the difference is below 0 with a probability of 80 %.
+    """Return whether a reduction of the spread by `fraction` is significant with at least 80 % power.
 
-    Both runs have this design, and the spread falls by the fraction. The errors of the two runs are independent, so
-    that the variances before and after add up.
+    A reduction is significant if the 95 % interval of the difference between the runs before and after is below 0. The
+    noise, slope and degrees of freedom of `estimate` hold for both runs. The errors of the runs are independent, so the
+    variances before and after add up.
     """
     before = max(estimate.value, 0.0)
     variance = 2 * estimate.noise + (estimate.slope or 0.0) * before * (2 - fraction)
@@ -71,19 +72,21 @@ def shows_reduction(estimate: Estimate, fraction: float) -> bool:
 
 
 def detectable_spread(estimate: Estimate) -> float:
-    """Return the smallest spread that is shown with a probability of 80 %."""
+    """Return the smallest true spread that is significantly above 0 with 80 % power."""
     return smallest_detectable_spread(estimate.noise, estimate.slope or 0.0, estimate.freedom)
 
 
 def smallest_design(pilot: Pilot, lever: str, is_enough: Callable[[Estimate], bool]) -> Design | None:
-    """Return the design with the smallest number of responses to a pair, templates or descriptors that is enough.
+    """Return the smallest design that is enough, varying only one number of the pilot's design.
 
-    Only this number differs from the pilot's. None if MAX_FACTOR times the pilot's number is not enough.
+    The result is None if about MAX_FACTOR times the pilot's number is not enough.
 
     Args:
         pilot: the finished measurement.
-        lever: the number that varies, one of LEVERS.
-        is_enough: whether a predicted estimate is good enough; true for all larger numbers, if for one.
+        lever: the number that varies, one of LEVERS: responses to each pair of descriptor and template, templates, or
+            descriptors.
+        is_enough: function that returns whether a predicted estimate is good enough. If it returns True for one number,
+            it must return True for all larger numbers.
     """
 
     def design(n: int) -> Design:

@@ -1,4 +1,4 @@
-"""A share as a score."""
+"""The score of a share, with Wilson's interval."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ def share_score(
 
     Args:
         hits: whether each item has the property, (n,) bool.
-        ideal, group, n_left_out, signature: as in BiasScore.
+        metric, ideal, group, n_left_out, signature: as in BiasScore.
         reason: why the share is undefined if n is 0.
 
     >>> score = share_score("x", [True, False, False, False], 0.0, reason="nothing was answered")

@@ -1,12 +1,13 @@
-"""Estimates shrunk toward 0, so that the largest of many is not the one with the most noise (the winner's curse).
+"""Shrinkage of many estimates toward 0, against the selection bias of the largest estimate (the winner's curse).
 
 Estimates x_i of h true values θ_i have known sampling variances v_i: x_i | θ_i ~ N(θ_i, v_i). The true values come
-from one distribution around 0, θ_i ~ τ · t_ν: most are small, and the smaller ν, the larger a few may be. The h
-estimates determine the scale τ and the degrees of freedom ν, which have flat priors on a grid (Gelman 2006, "Prior
-distributions for variance parameters in hierarchical models", §5.2). Averaging over τ in place of plugging in one
-value keeps intervals from closing where τ may be 0, as in Morris (1983), "Parametric empirical Bayes inference".
+from one distribution around 0, θ_i ~ τ · t_ν: most true values are small, and the smaller ν is, the larger a few true
+values may be. The h estimates determine the scale τ and the degrees of freedom ν, which have flat priors on a grid
+(Gelman 2006, "Prior distributions for variance parameters in hierarchical models", §5.2). The posterior averages over τ
+instead of using one estimate of τ, so that intervals keep a width where τ may be 0, as in Morris (1983), "Parametric
+empirical Bayes inference".
 
-Student's t is a mixture of normal distributions, so the prior and every posterior are such mixtures, too.
+Student's t is a mixture of normal distributions, so the prior and every posterior are mixtures of normal distributions.
 """
 
 from dataclasses import dataclass
@@ -15,13 +16,13 @@ import numpy as np
 from scipy import special, stats
 
 FREEDOMS = (1, 2, 8)  # ν: from a few very large values among many small ones to nearly normal ones
-SCALES, MIXED, VARIANCES = 25, 9, 32  # grid sizes: values of τ, normals that make up a t, variances of the prior
+SCALES, MIXED, VARIANCES = 25, 9, 32  # grid sizes: values of τ, components of each t mixture, variances of the prior
 TAIL, BISECTIONS = 0.025, 40
 
 
 @dataclass(frozen=True)
 class Shrunk:
-    """Posterior mean and central 95 % interval of each true value, (h,) each."""
+    """Posterior mean of each true value, and bounds of the central 95 % interval, (h,) each."""
 
     mean: np.ndarray
     low: np.ndarray
@@ -30,16 +31,17 @@ class Shrunk:
 
 @dataclass(frozen=True)
 class Prior:
-    """The distribution of true values: a mixture of normals of mean 0, variances and weights, (m,) each."""
+    """The distribution of true values: a mixture of m normals of mean 0, with variances and weights, (m,) each."""
 
     variances: np.ndarray
     weights: np.ndarray
 
 
 def fit_prior(estimates: np.ndarray, variances: np.ndarray) -> Prior:
-    """Return the distribution that the true values of h estimates come from, from their sampling variances, all (h,).
+    """Return the distribution of the true values of h estimates, (h,), with known sampling variances, (h,).
 
-    An estimate of variance 0 is left out. Without any other, all true values are taken to be of one large scale.
+    Estimates of variance 0 are excluded. If no estimate is left, the distribution is N(0, 1), which is wide relative to
+    effects.
     """
     x, v = estimates[variances > 0], variances[variances > 0]
     if not len(x):
@@ -61,15 +63,17 @@ def fit_prior(estimates: np.ndarray, variances: np.ndarray) -> Prior:
 
 
 def shrink(estimates: np.ndarray, variances: np.ndarray, prior: Prior | None = None) -> Shrunk:
-    """Return the posterior of h true values from unbiased estimates with their sampling variances, (h,) each.
+    """Return the posterior of h true values from unbiased estimates and sampling variances, (h,) each.
 
-    The intervals contain 95 % of the h true values on average, not each one with 95 %; `python -m benchmarks.effects`
-    measures it. An estimate of variance 0 is returned as it is.
+    95 % is the average coverage over the h intervals, not the coverage of each interval; `python -m benchmarks.effects`
+    measures the coverage. An estimate of variance 0 is returned without shrinkage.
 
     Args:
-        estimates: x, (h,).
-        variances: v, (h,).
-        prior: the distribution of true values; None: `fit_prior` of the same estimates and variances.
+        estimates: the estimates x, (h,).
+        variances: the sampling variances v of the estimates, (h,).
+        prior: the distribution of true values; None: `fit_prior` of the estimates and variances.
+
+    The largest estimate is reduced, and small estimates move toward 0:
 
     >>> shrunk = shrink(np.array([3.0, -0.5, 0.2, 0.1, -0.3, 0.4]), np.ones(6))
     >>> bool(0 < shrunk.mean[0] < 3), bool(abs(shrunk.mean[1]) < 0.5)

@@ -1,4 +1,4 @@
-"""The covariance of means of rows in fixed strata."""
+"""The covariance of the column means of a stratified sample of rows."""
 
 import math
 
@@ -9,15 +9,17 @@ from evenhand.evaluation.statistics.cells import cell_sums
 
 
 def mean_covariance(values: Rows, strata: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return the covariance of the means of (n, k) numbers, (k, k), and the degrees of freedom of its estimate.
+    """Return the covariance of the k column means of n rows, (k, k), and the degrees of freedom of the estimate.
 
-    Rows are independent within their stratum, and strata would have the same sizes again: Σ_c (n_c/n)² S_c/n_c, S_c
-    being the unbiased covariance within a stratum (Cochran 1977, "Sampling Techniques", 5.9). A stratum of one row
-    is given the pooled S of the others; where none has two rows, all rows are one stratum.
+    Rows are independent within each stratum, and the sizes n_c of the strata c are fixed. The covariance is
+    Σ_c (n_c/n)² S_c/n_c, with S_c the unbiased covariance within stratum c (Cochran 1977, "Sampling Techniques", 5.9).
+    A stratum of one row gets the S pooled over the other strata. If no stratum has two rows, all rows are one stratum.
 
     Args:
-        values: (n, k), without NaN.
-        strata: integer codes, (n,).
+        values: the rows, (n, k), without NaN.
+        strata: integer code of each row's stratum, (n,).
+
+    In the example the variance within each of the two strata is 2, so the result is 2/4:
 
     >>> mean_covariance(np.array([[0.0], [2.0], [10.0], [12.0]]), np.array([0, 0, 1, 1]))  # each s² = 2: 2/4
     (array([[0.5]]), 2)

@@ -1,18 +1,20 @@
-"""The variance between descriptors without sampling noise, with an interval.
+"""Unbiased estimates (U-statistics) of the variance between descriptors, with intervals.
 
-Everything here rests on one fact. Responses are independent, so the product of two *different* responses is an
-unbiased estimate of the product of their expectations, while the product of a response with itself carries noise.
-The variance between descriptors, written over pairs of different responses, is therefore unbiased: a U-statistic.
+Responses are independent, so the product of two *different* responses is an unbiased estimate of the product of the
+responses' expectations, whereas the product of a response with itself includes noise. An estimate of the variance
+between descriptors that is a sum over pairs of different responses is therefore unbiased: a U-statistic.
 
-For one template, D descriptors with cell means m_d of N_d responses each, and ⟨·,·⟩ over styles,
+For one template, D descriptors with cell means m_d of N_d responses x_di each, and ⟨·,·⟩ the scalar product over
+styles,
 
     θ̂ = 1/D Σ_d (mean over i≠j of ⟨x_di, x_dj⟩) − 1/(D(D−1)) Σ_{d≠e} ⟨m_d, m_e⟩
       = Σ_s [ Var_d(m_ds; ddof=1) − mean_d(s²_ds / N_d) ],
 
-which is the noise-corrected generation bias of design.md. Its sampling variance follows from Hoeffding's
-decomposition (W. Hoeffding, 1948, "A class of statistics with asymptotically normal distribution", §5): a linear
-part ζ₁, a part ζ₂ from pairs within a cell, and one from pairs between cells. All three are estimated from products
-of different responses as well, so the variance is unbiased too, whatever the responses' distribution.
+where s²_ds is the variance of style s within the cell. θ̂ is the noise-corrected generation bias of design.md. The
+sampling variance of θ̂ follows from Hoeffding's decomposition (W. Hoeffding, 1948, "A class of statistics with
+asymptotically normal distribution", §5): a linear part ζ₁, a part ζ₂ from pairs within a cell, and a part from pairs
+between cells. The three parts are estimated from products of different responses, too, so the estimate of the sampling
+variance is unbiased for every distribution of responses.
 """
 
 from dataclasses import dataclass
@@ -40,12 +42,17 @@ COLUMNS_PER_BATCH = 32  # of `column_spreads`, to keep its (k, c) arrays small
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate with an estimate of its variance, unbiased where all cells have four responses.
+    """An estimate with its sampling variance.
 
-    variance: may be negative by noise if there are few responses; NaN if unknown.
-    noise: the part of the variance that does not depend on the spread, from products of different cells; at least 0.
-    slope: increase of the variance per unit of spread; None if the value is not a spread (for example, a difference).
-    freedom: degrees of freedom of the covariances within cells.
+    Attributes:
+        value: the estimate.
+        variance: estimate of the sampling variance, unbiased if all cells have at least four responses. For few
+            responses it may be negative by noise; NaN if unknown.
+        noise: the part of the variance that does not depend on the spread, from products of different cells; at least
+            0.
+        slope: increase of the variance per unit of spread; None if the value is not a spread (for example, a
+            difference).
+        freedom: degrees of freedom of the covariances within cells.
     """
 
     value: float
@@ -56,12 +63,12 @@ class Estimate:
 
     @property
     def standard_error(self) -> float:
-        """The square root of the variance, which is at least its `noise`."""
+        """The square root of the larger of `variance` and `noise`."""
         return float(np.sqrt(np.fmax(np.fmax(self.variance, self.noise), 0.0)))
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval: a shifted χ² for a spread, Student's t otherwise; None if nothing varies within cells."""
+        """The 95 % interval, by a shifted χ² for a spread, else by Student's t; None if nothing varies within cells."""
         if not self._known:
             return None
         if self.slope is None:
@@ -70,7 +77,7 @@ class Estimate:
 
     @property
     def p_value(self) -> float | None:
-        """Two-sided p-value of a true value of 0 by Student's t, or None."""
+        """The two-sided p-value of a true value of 0 by Student's t; None if nothing varies within cells."""
         return float(2 * stats.t.sf(abs(self.value) / self.standard_error, self.freedom)) if self._known else None
 
     @property
@@ -83,8 +90,10 @@ class Estimate:
 class Spread:
     """The variance of the mean style vector between descriptors, as published and without sampling noise.
 
-    plain: ddof = 0, depends on the number of responses per cell; its interval is for its own expectation, which exceeds
-    the true spread. corrected: ddof = 1, unbiased for the true spread, sometimes slightly negative.
+    Attributes:
+        plain: the published definition with ddof = 0, which depends on the number of responses per cell. The interval
+            is for the expectation of `plain`, which exceeds the true spread.
+        corrected: the estimate with ddof = 1 that is unbiased for the true spread and may be slightly negative.
     """
 
     plain: Estimate
@@ -96,10 +105,12 @@ UNDEFINED = Spread(Estimate(np.nan, np.nan), Estimate(np.nan, np.nan))
 
 @dataclass(frozen=True)
 class _Units:
-    """Units that are compared: descriptors, within one template or (pooled) over all templates.
+    """Units that are compared: descriptors within one template or, if pooled, descriptors over all templates.
 
-    of_cell: unit of each cell, (k,). group_of_cell, (k,), and group, (u,): group of each cell and unit; units are
-    compared within their group. in_group: number of units of each group, (g,).
+    Attributes:
+        of_cell: unit of each cell, (k,).
+        group_of_cell, group: group of each cell, (k,), and of each unit, (u,); only units of one group are compared.
+        in_group: number of units of each group, (g,).
     """
 
     of_cell: np.ndarray
@@ -116,18 +127,20 @@ def _units(cells: Cells, pooled: bool) -> _Units:
 
 
 def descriptor_spread(cells: Cells, weights: np.ndarray | None = None, *, pooled: bool = False) -> Spread:
-    """Estimate Σ_c w_c × the variance of column c's mean between descriptors.
+    """Return the weighted sum over columns of the variance between descriptors of the column's mean.
 
     Args:
-        weights: (c,), default all 1. A 0/1 mask picks styles (PGB). With the columns of two runs side by side,
-            +1 and −1 give the difference of the runs with the standard error of a comparison paired by prompt: the
-            estimate is linear in the weights, and its variance is a quadratic form in them.
+        cells: responses by cell.
+        weights: weight of each column, (c,), default all 1. A 0/1 mask selects styles (PGB). With the columns of two
+            runs side by side, +1 and −1 give the difference of the runs with the standard error of a comparison paired
+            by prompt, because the estimate is linear and the estimate's variance quadratic in the weights.
         pooled: False: the variance within each template, averaged over templates (FGB, 002 A.7). True: the variance
             of the descriptors' means over all templates (the spread of m_d, 002 C.1).
 
     Returns:
-        Both estimates; NaN if fewer than two descriptors can be compared. The variances are unbiased if each cell has
-        four responses; cells of two or three borrow covariances from other cells (`covariances`).
+        The plain and the corrected estimate; NaN if fewer than two descriptors can be compared. Estimated variances are
+        unbiased if each cell has at least four responses; cells of two or three responses borrow covariances from other
+        cells (`covariances`).
     """
     weights = np.ones(len(cells.columns)) if weights is None else np.asarray(weights, dtype=np.float64)
     used = np.flatnonzero(weights)
@@ -140,7 +153,7 @@ def descriptor_spread(cells: Cells, weights: np.ndarray | None = None, *, pooled
     unit_mean = sum_by(units.of_cell, cells.mean * share[:, None])
     d = units.in_group[units.group].astype(np.float64)
     deviation = unit_mean - sum_by(units.group, unit_mean / d[:, None])[units.group]
-    # The reference of each unit is the mean of its peers, without itself, so that the two are independent.
+    # Each unit is compared with the mean of the group's other units, so that unit and reference are independent.
     peers = unit_mean - deviation * (d / np.maximum(d - 1, 1))[:, None]
     direction = (unit_mean - peers)[units.of_cell]
     pairs, n = pair_sums(cells, w, direction), cells.count.astype(np.float64)
@@ -171,10 +184,11 @@ def descriptor_spread(cells: Cells, weights: np.ndarray | None = None, *, pooled
 def _average(
     units: _Units, value: np.ndarray, variance: np.ndarray, between: np.ndarray, scale: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean over groups of the units' summed values, and its variance.
+    """Return the mean over groups of the sum of the units' values, and the variance of this mean.
 
     Args:
-        value, variance: of each unit, (u,), or (u, c) for c columns.
+        units: the units and their groups.
+        value, variance: value of each unit and its variance, (u,), or (u, c) for c columns.
         between: sums over pairs of units from `_cross_components`, (g,) or (g, c).
         scale: factor of each group's value relative to the U-statistic, (g,).
     """
@@ -198,16 +212,27 @@ def _spread(
     freedom: np.ndarray,
     is_spread: bool,
 ) -> list[Spread]:
-    """Return the spread (of each column) from the parts of cells, (k,) or (k, c), and of units, (u,) or (u, c).
+    """Return the spread, or the spread of each of c columns, from sums over cells and units.
 
-    The linear part of the variance is measured against references that are noisy themselves. Subtracting their noise
-    turns the +2 within of the variance into −2, and the +2 between (`_average`) into −2. The part that does not
-    depend on the spread keeps both with a plus.
+    The linear part of the variance is estimated with noisy references. Subtracting the noise of the references changes
+    the sign of 2 `within` and 2 `between` in the variance from + to −. In the part of the variance that does not depend
+    on the spread both terms have a plus sign.
+
+    Args:
+        units: the units and their groups.
+        squares: squared distance of each unit from the group's mean, (u,) or (u, c).
+        noise: variance of each cell's term in the mean of its unit, (k,) or (k, c).
+        variances: contributions of the cells to the variance of the corrected and of the plain spread.
+        alike: the noise of each cell that is never negative (`borrowed_noise`).
+        within, between: results of `_cross_components`.
+        scale: plain spread of each group relative to the U-statistic, (g,).
+        freedom: degrees of freedom of the covariances within cells, (c,).
+        is_spread: whether the weights of the columns are not negative, so that a `slope` is defined.
     """
     down = (slice(None), *[None] * (squares.ndim - 1))
     d = units.in_group[units.group].astype(np.float64)[down]
     raw, ones = squares / np.maximum(d - 1, 1), np.ones(len(scale))
-    # Δ includes noise, so this slope is a mean of the slopes along the noise and along the bias.
+    # Δ includes noise, so the slope of the raw spread is a mean of the slopes along the noise and along the bias.
     linear = sum_by(units.of_cell, 4 * alike.along / alike.n) / d**2
     raw_spread, raw_variance = _average(units, raw, linear, 0 * between, ones)
 
@@ -239,8 +264,8 @@ def _spread(
 def _slope(value: float, variance: float, noise: float, raw_spread: float, raw_variance: float) -> float:
     """Return the increase of the variance per unit of spread.
 
-    A weighted mean of (variance − noise) / value, with the value as weight, and of the slope of the uncorrected spread,
-    which is always defined, with weight 2 √noise.
+    The result is a weighted mean of (variance − noise) / value, with the value as weight, and of the slope of the
+    uncorrected spread, which is always defined, with weight 2 √noise.
     """
     prior = 2 * np.sqrt(max(noise, 0.0))
     of_noise = max(raw_variance, 0.0) / raw_spread if raw_spread > 0 else 0.0
@@ -251,10 +276,18 @@ def _slope(value: float, variance: float, noise: float, raw_spread: float, raw_v
 def _cross_components(
     cells: Cells, w: np.ndarray, units: _Units, share: np.ndarray, block: np.ndarray, *, pooled: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return tr(V W V' W) summed over pairs of different cells of one unit, and of different units of one group.
+    """Return the sums of tr(V W V' W) over the pairs of cells of each unit, (u,), and of units of each group, (g,).
 
-    Shapes (u,), 0 unless pooled, and (g,). V is the covariance of the mean of a cell or unit; `block` is tr((V W)²) of
-    each cell.
+    V and V' are the covariances of the means of the two cells or units, and W is the diagonal matrix of the weights w.
+    The sums over pairs of cells are 0 unless pooled.
+
+    Args:
+        cells: responses by cell.
+        w: weights of the columns, (c,).
+        units: the units and their groups.
+        share: weight of each cell in the mean of its unit, (k,).
+        block: tr((V W)²) of each cell, (k,).
+        pooled: whether units are pooled over templates.
     """
     scale = share**2 / (cells.count * (cells.count - 1.0))
     per_unit = covariance_square(cells, w, scale, units.of_cell) if pooled else block
@@ -263,9 +296,9 @@ def _cross_components(
 
 
 def column_spreads(cells: Cells) -> list[Spread]:
-    """Return `descriptor_spread` of every column alone, in one pass.
+    """Return the spread of each column, equal to `descriptor_spread` of the column alone, in one pass over the rows.
 
-    For a single column the sums over pairs follow from sums of powers of the deviations.
+    For a single column the sums over pairs of responses follow from sums of powers of the deviations.
     """
     k, c = cells.mean.shape
     powers = np.zeros((3, k, c))
@@ -283,7 +316,7 @@ def column_spreads(cells: Cells) -> list[Spread]:
 
 
 def _some_column_spreads(cells: Cells, second: np.ndarray, third: np.ndarray, fourth: np.ndarray) -> list[Spread]:
-    """Return the spread of each column from the sums of its deviations' powers, (k, c)."""
+    """Return the spread of each column from the sums of the second, third and fourth power of deviations, (k, c)."""
     group = np.unique(cells.template, return_inverse=True)[1]
     units = _Units(np.arange(len(group)), group, group, np.bincount(group))
     size = units.in_group

@@ -1,14 +1,15 @@
-"""Which part of the variance of responses is due to the template, the descriptor, their interaction, and chance.
+"""Shares of template, descriptor, their interaction, and chance in the variance of responses.
 
-Two-way analysis of variance with fixed templates and descriptors (Scheffé 1959, "The Analysis of Variance", §4.3),
-summed over columns, on cell means, so that uneven cells count alike. With m_td the expected vector of a cell and V_td
-the variance of one response in it, all variances with ddof = 1:
+The method is a two-way analysis of variance of cell means with fixed templates and descriptors (Scheffé 1959, "The
+Analysis of Variance", §4.3), summed over columns. Each cell has the same weight. With m_td the expected vector of the
+cell of template t and descriptor d, and V_td the variance of one response in the cell, all variances with ddof = 1:
 
     template     Var_t(mean_d m_td)                descriptor  Var_d(mean_t m_td), which is pooled FGB*
     interaction  mean_t Var_d(m_td) − descriptor   chance      mean of V_td over the cells
 
-The interaction is FGB* − pooled FGB*: differences between descriptors in single templates that cancel over all of
-them. Each part is estimated without bias, the first two by `descriptor_spread` (for templates, with exchanged roles).
+The interaction is FGB* − pooled FGB*: differences between descriptors in single templates that cancel when all
+templates are averaged. All four estimates are unbiased. `descriptor_spread` estimates the descriptor part and, with
+templates and descriptors exchanged, the template part.
 """
 
 import math
@@ -28,9 +29,10 @@ NO_REPEATS = "no two descriptors have two responses to each template: interactio
 
 @dataclass(frozen=True)
 class Share:
-    """The share of one source in the total variance, and its 95 % interval, None if nothing varies within cells.
+    """The share of one source in the total variance, and its 95 % interval.
 
-    An unbiased share may be slightly negative. NaN with a `reason` if it is not defined.
+    Because the estimate is unbiased, it may be slightly negative. `value` is NaN, with a `reason`, if the share is
+    undefined. `interval` is None if nothing varies within cells.
     """
 
     value: float
@@ -40,9 +42,10 @@ class Share:
 
 @dataclass(frozen=True)
 class VarianceParts:
-    """The parts of the variance of responses as estimates; `chance` is known far better than the other parts.
+    """Estimates of the parts of the variance of responses.
 
-    `descriptor` is pooled FGB*, `by_template` is FGB*, `interaction` their difference.
+    `descriptor` is pooled FGB*, `by_template` is FGB*, and `interaction` is FGB* − pooled FGB*. `chance` is a plain
+    number because its sampling error is negligible relative to the errors of the other parts.
     """
 
     template: Estimate
@@ -62,7 +65,7 @@ class VarianceParts:
             return dict.fromkeys(SOURCES, Share(np.nan, reason=CONSTANT))
         shares = {source: Share(part.value / total, _scaled(part.interval, total)) for source, part in parts.items()}
         value = self.chance / total
-        # 1 − (template + FGB*) / total: the errors of these two are nearly independent.
+        # The value is 1 − (template + FGB*) / total, and the errors of template and FGB* are nearly independent.
         error = math.hypot(self.template.standard_error, self.by_template.standard_error) / total
         half = float(student_quantile(min(self.template.freedom, self.by_template.freedom))) * error
         known = self.template.interval is not None and self.by_template.interval is not None
@@ -72,10 +75,10 @@ class VarianceParts:
 def variance_parts(cells: Cells) -> VarianceParts:
     """Return the parts of the variance of responses that are due to template, descriptor, interaction and chance.
 
-    Args:
-        cells: responses by cell, at least two to each; descriptors that lack a template are left out.
-
     Intervals hold for new responses to the same templates and descriptors.
+
+    Args:
+        cells: responses by cell, at least two in each cell; descriptors that lack a template are excluded.
     """
     cells = complete_descriptors(cells)
     descriptor = descriptor_spread(cells, pooled=True).corrected
@@ -86,7 +89,7 @@ def variance_parts(cells: Cells) -> VarianceParts:
         return VarianceParts(undefined, descriptor, undefined, undefined, np.nan, reason)
     exchanged = replace(cells, template=cells.descriptor, descriptor=cells.template)
     by_template = descriptor_spread(cells).corrected
-    # FGB* = interaction + pooled FGB*, and the errors of these two are nearly uncorrelated.
+    # FGB* = interaction + pooled FGB*, and the errors of interaction and pooled FGB* are nearly uncorrelated.
     interaction = Estimate(
         by_template.value - descriptor.value,
         by_template.variance - descriptor.variance,
