@@ -1,6 +1,6 @@
-"""Chat templates: their check in a limited process, their arguments, and system messages.
+"""Chat templates: a check in a process with limits, arguments for rendering, and system messages.
 
-A chat template is a program of a stranger, and Jinja's sandbox limits neither its time nor its memory.
+A chat template is an untrusted program, and Jinja's sandbox limits neither time nor memory.
 """
 
 import multiprocessing
@@ -26,11 +26,11 @@ PROBE = "What do you think?"
 
 
 def check_chat_template(name: str, tokenizer: Any) -> None:
-    """Render the chat template of the model `name` in a process with limits.
+    """Check a model's chat template by rendering it in a process with limits; `name` is the model's name in errors.
 
     Raises:
-        InputError: the template fails, takes too much time or memory, gives another text each time, or drops the user
-            message.
+        InputError: the template fails, takes too much time or memory, renders the same chat differently, or drops the
+            user message.
     """
     receiver, sender = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=_render_limited, args=(tokenizer, sender))
@@ -46,7 +46,7 @@ def check_chat_template(name: str, tokenizer: Any) -> None:
 
 
 def _render_limited(tokenizer: Any, sender: Connection) -> None:
-    """Send the reason why the template cannot be used, or ""."""
+    """Render the chat template in this process, and send the reason why it cannot be used, or "", to `sender`."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + MAX_BYTES,) * 2)
@@ -54,7 +54,7 @@ def _render_limited(tokenizer: Any, sender: Connection) -> None:
     arguments = {"tokenize": False, "add_generation_prompt": True, **template_arguments(tokenizer)}
     try:
         texts = {tokenizer.apply_chat_template(chat, **arguments) for _ in range(3)}
-    except Exception as error:  # whatever a stranger's program raises
+    except Exception as error:  # an untrusted program can raise any error
         sender.send(first_line(error))
     else:
         varies = "it gives another text each time (a clock or a random choice)"
@@ -95,7 +95,7 @@ def template_arguments(tokenizer: Any, today: date = TEMPLATE_DATE) -> dict[str,
 
 
 def _fix_date(template: str, day: date) -> str:
-    """Return a chat template with a fixed day in place of its calls of transformers' `strftime_now`.
+    """Return a chat template in which the date `day` replaces the calls of transformers' `strftime_now`.
 
     >>> _fix_date("Today is {{ strftime_now('%Y-%m-%d') }}.", date(2024, 7, 26))
     "Today is {{ '2024-07-26' }}."

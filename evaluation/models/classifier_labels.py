@@ -1,4 +1,4 @@
-"""The labels of a sequence classifier, read from its config without importing torch."""
+"""Labels of sequence classifiers, read from the classifier's config without importing torch."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,9 @@ CONFIG_FILE = "config.json"
 
 
 def classifier_labels(name: str, revision: str | None = None, base: str | None = None) -> tuple[str, ...]:
-    """Return the labels of a classifier on the hub or in a folder, in the order of its outputs.
+    """Return the labels of a classifier on the Hugging Face hub or in a folder, in the order of the model's outputs.
 
-    `base` replaces the base model that an adapter names.
+    An adapter has the labels of its base model: `base` if set, else the base model in the adapter's config.
 
     Raises:
         InputError: The config.json cannot be read, or `check_labels` rejects it.
@@ -34,7 +34,9 @@ def classifier_labels(name: str, revision: str | None = None, base: str | None =
 
 
 def check_labels(name: str, names: Mapping[int, str], problem_type: str | None) -> tuple[str, ...]:
-    """Return a classifier's labels in the order of its outputs, from the id2label and problem_type of its config.
+    """Return a classifier's labels in the order of its outputs, after a check of its config.
+
+    `names` and `problem_type` are the fields id2label and problem_type of the config.
 
     Raises:
         InputError: An output has no label, or the model is a regression, which has no probabilities.
@@ -55,7 +57,9 @@ def labels_sha256(labels: Sequence[str]) -> str:
 
 
 def find_label(labels: Sequence[str], label: str | None, classifier: str, field: str) -> int:
-    """Return the index of a label; `classifier` and `field` are the names of classifier and setting in the error.
+    """Return the index of `label` in a classifier's labels.
+
+    `classifier` and `field` are the names of the classifier and of the setting in the error message.
 
     Raises:
         InputError: The classifier does not have the label; the error lists its labels.

@@ -1,4 +1,4 @@
-"""Presets of decoding arguments for `generate`, and the check of the arguments that override them."""
+"""Presets of decoding arguments for transformers' `generate`, and checks of arguments that override a preset."""
 
 from collections.abc import Mapping
 from itertools import chain
@@ -90,7 +90,7 @@ _NOT_DECODING = (
     "use_mtp",
     "_",
 )
-# Fields of decoding strategies that `generate` no longer implements; it ignores them.
+# Fields of decoding strategies that `generate` no longer implements and ignores.
 _IGNORED = ("constraints", "diversity_penalty", "dola_layers", "force_words_ids", "num_beam_groups", "penalty_alpha")
 
 _Count = Annotated[StrictInt, Field(ge=0)]
@@ -103,7 +103,10 @@ _TokenIds = Annotated[list[StrictInt], Field(min_length=1)]
 
 
 class _Arguments(BaseModel):
-    """Types and ranges that `GenerationConfig` does not check: `generate` fails on some errors and ignores others."""
+    """Types and ranges of decoding arguments, which `GenerationConfig` does not check.
+
+    `generate` fails on some invalid values and ignores others.
+    """
 
     do_sample: StrictBool = False
     max_new_tokens: Annotated[StrictInt, Field(ge=1)] = 1

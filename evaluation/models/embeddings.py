@@ -1,7 +1,7 @@
-"""Sentence embeddings by sentence-transformers, from encoders in its layout or, with mean pooling, plain encoders.
+"""Sentence embeddings by the library sentence-transformers; plain encoders get mean pooling.
 
 The library computes pooling, dense layers (LaBSE, paper 004, §5) and normalization. This module adds checks: all
-files from one commit, no pickles, no missing weights, and truncated texts are reported.
+files are from one commit, no file is a pickle, no weights are missing, and truncated texts are reported.
 """
 
 import json
@@ -46,7 +46,7 @@ OPTIONAL_WEIGHTS = ("pooler.",)  # many checkpoints lack this layer, and no embe
 
 @dataclass(frozen=True)
 class SentenceEncoder:
-    """An encoder in evaluation mode on its device; `revision` is the return value of `model_revision`."""
+    """A sentence encoder in evaluation mode on its device; `revision` is the return value of `model_revision`."""
 
     model: "SentenceTransformer"
     name: str
@@ -54,7 +54,7 @@ class SentenceEncoder:
 
     @property
     def max_tokens(self) -> int:
-        """Return how many tokens the encoder reads, special tokens and the prompt included."""
+        """Return the largest number of tokens that the encoder reads, special tokens and the prompt included."""
         return self.model.max_seq_length
 
     @property
@@ -64,10 +64,10 @@ class SentenceEncoder:
 
 
 def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
-    """Load an encoder from safetensors, by model id or folder; it has mean pooling if it has no `modules.json`.
+    """Load a sentence encoder from safetensors; a model without `modules.json` gets mean pooling.
 
     Raises:
-        InputError: The name is not a model or not an encoder, its weights are pickled or incomplete, its layout names
+        InputError: The name is not a model or not an encoder, its weights are pickled or incomplete, its layout needs
             code outside the library, or `device_map` or `quantization` is set.
     """
     settings = checkpoint_settings(model)
@@ -87,7 +87,7 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
     # The second reading raises an error for missing weights, which the library fills with random numbers.
     weights = replace(settings, name=str(next(iter(module_folders(folder)), folder)), revision=None)
     load_weights(type(network), weights, optional=OPTIONAL_WEIGHTS)
-    # A layout may name more tokens than the network has positions.
+    # The layout's limit may be larger than the network's number of positions.
     encoder.max_seq_length = min(encoder.max_seq_length, max_input_length(network))
     try:
         encoder.encode("a text", show_progress_bar=False)
@@ -97,7 +97,7 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
 
 
 def encode_texts(encoder: SentenceEncoder, texts: Sequence[str]) -> tuple[list[list[int]], np.ndarray]:
-    """Return the token ids that the encoder reads for each text, (n,) lists, and whether it is truncated, bool (n,).
+    """Return the token ids that the encoder reads for each text, (n,) lists, and which texts are truncated, bool (n,).
 
     Raises:
         InputError: A text is blank or has only special tokens.
@@ -122,10 +122,10 @@ def encode_texts(encoder: SentenceEncoder, texts: Sequence[str]) -> tuple[list[l
 def sentence_embeddings(
     encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: int = 64, shard: WorkShard = ALL_ROWS
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield batches of rows (r,) of texts and their embeddings, float32 (r, h).
+    """Yield the row indices (r,) and the embeddings, float32 (r, h), of r texts, batch by batch.
 
-    Texts with equal tokens are computed once. The order is fixed: the longest texts first. Texts that are too long are
-    truncated (`encode_texts`).
+    The dimension of an embedding is h. Texts with equal tokens are computed once. The order is fixed: the longest texts
+    first. Texts that are too long are truncated (`encode_texts`).
 
     Raises:
         InputError: A text has no tokens, or batch_size is less than 1. The error is raised before any work.
@@ -168,7 +168,7 @@ def _download_model(settings: CheckpointSettings, commit: str) -> Path:
 
 
 def _check_layout(settings: CheckpointSettings, folder: Path) -> None:
-    """Raise an InputError for pickles, broken JSON and foreign code in the modules after the first."""
+    """Raise an InputError if a module after the first has pickled weights, broken JSON or code outside PyTorch."""
     for part in module_folders(folder)[1:]:
         if (
             any(file.suffix in PICKLE_SUFFIXES for file in part.glob("*"))

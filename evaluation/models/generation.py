@@ -1,7 +1,7 @@
-"""Responses of a dialogue model to contexts, independent of batch size and order but for rounding.
+"""Responses of a dialogue model to contexts, which depend on batch size and order by rounding only.
 
-Each prompt has a separate stream of random numbers, keyed by its seed, with one number per token. The order of contexts
-is fixed, so a resumed run, or one process of several, computes only its unfinished rows.
+Each prompt has a separate stream of random numbers from the prompt's seed, with one number per token. The order of
+contexts is fixed, so that a resumed run, or one of several processes, computes only its unfinished rows.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 
 def prompt_seed(prompt_id: str, seed: int) -> int:
-    """Return the 64-bit seed of one prompt in a run: a hash of both arguments, equal on every machine."""
+    """Return the 64-bit seed of a prompt: a hash of the prompt's id and the run's seed, equal on every machine."""
     return int.from_bytes(hashlib.blake2b(f"{seed}:{prompt_id}".encode(), digest_size=8).digest(), "big")
 
 
@@ -51,8 +51,8 @@ def generate_responses(
 
     Rows with equal contexts (and equal seeds, if decoding samples) are computed once. The order of the rows is fixed:
     the longest contexts first. A response is the text up to the first end-of-sequence token, without special tokens,
-    outer white space and reasoning. It may be "", and is None if the model never ended its reasoning. A cut is true if
-    max_new_tokens ended the response.
+    outer white space and reasoning. A response may be "", and is None if the model never ended its reasoning. A cut is
+    true if max_new_tokens ended the response.
 
     Args:
         contexts: rendered contexts, (n,) strings.
@@ -81,7 +81,10 @@ def generate_responses(
 
 
 def _batching_limits(dialogue_model: DialogueModel, decoding: Mapping[str, Any], batch_size: int) -> tuple[int, bool]:
-    """Return the largest batch that the decoding allows, and whether a batch may mix contexts of different lengths."""
+    """Return the largest batch that the decoding arguments allow, and whether contexts in a batch may differ in length.
+
+    `batch_size` is an upper bound of the first value.
+    """
     names = {name for name, value in decoding.items() if value is not None}
     if (decoding.get("num_beams") or 1) > 1:
         # Sampling within a beam search draws from one random stream for the whole batch, so a batch has one row.
@@ -91,7 +94,7 @@ def _batching_limits(dialogue_model: DialogueModel, decoding: Mapping[str, Any],
 
 
 def _supports_padding(model: Any) -> bool:
-    """Return whether padding before a context cannot change the response: attention layers only, no encoder."""
+    """Return True for a decoder with attention layers only, where padding before a context cannot change responses."""
     if model.config.is_encoder_decoder:
         return False
     return all(
@@ -100,7 +103,7 @@ def _supports_padding(model: Any) -> bool:
 
 
 def _is_relevant(record: logging.LogRecord) -> bool:
-    """Return False for a warning of models that miss the mask which `generate` drops if no row is padded."""
+    """Return False for the log record about a missing attention mask, which `generate` drops if no row is padded."""
     return "recommend passing in an `attention_mask`" not in record.getMessage()
 
 
@@ -113,7 +116,10 @@ def _generate_batches(
     batch_size: int,
     shard: WorkShard,
 ) -> Iterator[tuple[list[int], list[str | None], list[bool]]]:
-    """Yield rows, responses and cuts of jobs, which are pairs of an index into `encoded` and a seed."""
+    """Yield row indices, responses and cuts batch by batch, as `generate_responses` does.
+
+    A job is an index into `encoded` and a seed; `rows` contains the row indices of each job.
+    """
     model, new_tokens, beams = dialogue_model.model, decoding["max_new_tokens"], decoding.get("num_beams") or 1
     max_rows, mixes_lengths = _batching_limits(dialogue_model, decoding, batch_size)
     memory = memory_budget(model.device)
@@ -147,7 +153,10 @@ def _generate_batches(
 def _generate_batch(
     dialogue_model: DialogueModel, contexts: Sequence[list[int]], seeds: Sequence[int], arguments: dict[str, Any]
 ) -> list[tuple[str | None, bool]]:
-    """Return the responses to a batch of contexts and whether each is cut, with one seed for each."""
+    """Return the response to each context of a batch and whether max_new_tokens ended the response.
+
+    `seeds` has one seed for each context; `arguments` are arguments of `generate`.
+    """
     model, tokenizer = dialogue_model.model, dialogue_model.tokenizer
     side = "right" if dialogue_model.kind == "encoder_decoder" else "left"
     inputs = tokenizer.pad({"input_ids": contexts}, padding_side=side, return_tensors="pt")

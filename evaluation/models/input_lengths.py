@@ -10,15 +10,15 @@ from evenhand.evaluation.models.loading import DialogueModel
 
 
 def max_positions(config: PreTrainedConfig) -> float:
-    """Return the number of positions in a model's config, infinity if the config has no limit."""
+    """Return the number of positions in a model's config; infinity if the config has no limit."""
     return getattr(config, "max_position_embeddings", None) or math.inf
 
 
 def max_input_length(model: PreTrainedModel) -> float:
-    """Return how many tokens an encoder reads, special tokens included, infinity if its config has no limit.
+    """Return the largest number of tokens, special tokens included, that an encoder reads; infinity without a limit.
 
-    RoBERTa and related models number positions from the padding token's id on, so their limit is smaller than their
-    table of positions.
+    RoBERTa and related models number positions from the padding token's id on, so that the limit is smaller than the
+    size of the position embeddings.
     """
     for name, module in model.named_modules():
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
@@ -29,7 +29,7 @@ def max_input_length(model: PreTrainedModel) -> float:
 def check_input_lengths(
     dialogue_model: DialogueModel, encoded: Sequence[Sequence[int]], max_new_tokens: int, field: str
 ) -> None:
-    """Raise an InputError if an input is empty, or if an input or its response needs too many positions.
+    """Raise an InputError if an input is empty, or if an input or its response needs more positions than the model has.
 
     Args:
         encoded: the token ids of the inputs.

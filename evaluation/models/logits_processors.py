@@ -1,6 +1,6 @@
 """Logits processors of `generate`: a check for NaN, n-gram blocking within the response, and seeded sampling by row.
 
-Shapes: b rows, c tokens of a context and of the response until now, m new tokens, v tokens of the vocabulary.
+Shapes: b rows, m new tokens, v tokens of the vocabulary.
 """
 
 from typing import Any
@@ -23,7 +23,10 @@ class RefuseNaN(LogitsProcessor):
 
 
 class ResponseNGramBlock(LogitsProcessor):
-    """Forbids tokens that would repeat an n-gram of the response; n-grams of the context before `start` are allowed."""
+    """Forbids tokens that would repeat an n-gram of the response, which begins at position `start`.
+
+    N-grams of the context may be repeated.
+    """
 
     def __init__(self, size: int, start: int) -> None:
         self.block, self.start = NoRepeatNGramLogitsProcessor(size), start
@@ -33,9 +36,10 @@ class ResponseNGramBlock(LogitsProcessor):
 
 
 class SampleRows(LogitsProcessor):
-    """Leaves one token per row, sampled by the row's uniform random number of this step; greedy decoding follows.
+    """Samples one token per row and sets the scores of all other tokens to −∞, for greedy decoding.
 
-    `uniforms` are in [0, 1), (b, m); responses begin at position `start`.
+    `uniforms` are random numbers in [0, 1), (b, m), one for each row and new token; responses begin at position
+    `start`.
     """
 
     def __init__(self, uniforms: torch.Tensor, start: int) -> None:
@@ -54,10 +58,11 @@ def sample_rows(
     uniforms: torch.Tensor,
     **arguments: Any,
 ) -> torch.Tensor:
-    """Sample as `generate` does, with random numbers of each row; a `custom_generate` of `generate`.
+    """Return sampled token ids as `generate` does, but with separate random numbers for each row.
 
-    The library samples from one random stream for the whole batch, so that a response depends on the other rows. Its
-    argument `logits_processor` cannot change that, because temperature and the other warpers are applied later.
+    `generate` calls this function as its `custom_generate`. Without it, the library samples from one random stream for
+    the whole batch, so that a response depends on the other rows. The argument `logits_processor` of `generate` cannot
+    change that, because temperature and the other warpers are applied later.
     """
     generation_config.do_sample = False
     processors = LogitsProcessorList([*logits_processor, SampleRows(uniforms, input_ids.shape[1])])
@@ -67,9 +72,9 @@ def sample_rows(
 def _sample_tokens(scores: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     """Return one sampled token per row by inverse transform sampling; scores (b, v), uniforms (b,) in [0, 1).
 
-    The token is the first whose cumulative probability exceeds u. A GPU's parallel sums need not be monotone, so that
-    once in millions of draws the search ends at a token of probability 0 or after the last token. The most probable
-    token replaces it.
+    The sampled token is the first whose cumulative probability exceeds the row's uniform number. A GPU's parallel sums
+    need not be monotone, so that once in millions of draws the search ends at a token of probability 0 or after the
+    last token. The most probable token is then returned.
     """
     probabilities = scores.softmax(1)
     cumulative = probabilities.cumsum(1)

@@ -1,6 +1,7 @@
-"""Revisions of models: the hub's commit, or a hash over the files of a local folder.
+"""Revisions of models: the commit on the Hugging Face hub, or a hash over the files of a local folder.
 
-Imports nothing heavy, so that inputs are checked, and finished runs are recognized, before torch is imported.
+The module does not import torch, so that inputs are checked, and finished runs are recognized, within a
+fraction of a second.
 """
 
 import json
@@ -26,7 +27,7 @@ MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt")
 
 
 def model_revision(name: str, revision: str | None = None, base: str | None = None) -> str:
-    """Return the hub's commit hash of a model, or a SHA-256 over a local folder's model files or a local GGUF file.
+    """Return a model's commit hash on the hub, or the SHA-256 of a local folder's model files or of a local GGUF file.
 
     The hash of an adapter covers the revision of its base model (`base`, if set). The hash of a sentence encoder covers
     the folders in its modules.json. No weights are loaded.
@@ -54,7 +55,9 @@ def model_revision(name: str, revision: str | None = None, base: str | None = No
 
 
 def tokenizer_revision(name: str, revision: str | None = None) -> str:
-    """Return the hub's commit hash of a tokenizer, or a SHA-256 over a local folder's model files without weights.
+    """Return a tokenizer's commit hash on the hub, or the SHA-256 of a local folder's model files without weights.
+
+    A GGUF file contains its tokenizer, so the revision of the whole file is returned.
 
     Raises:
         InputError: The name is neither a model id on the hub nor a folder.
@@ -71,8 +74,8 @@ def local_folder(name: str) -> Path | None:
     """Return the folder of a local model with safetensors; None for a model id on the hub.
 
     Raises:
-        InputError: The path is not a folder, the folder has no safetensors, or a file of the model is none that can be
-            read, such as a broken link or a pipe; the name is that of a GGUF file, which can be a causal model only.
+        InputError: The path is not a folder, the folder has no safetensors, a file of the model is a folder, a pipe or
+            a broken link, or the name is of a GGUF file, which only a causal model can be.
     """
     path = local_path(name)
     if is_gguf(name):
@@ -106,13 +109,13 @@ def is_adapter(folder: Path) -> bool:
 
 
 def adapter_base(folder: Path, base: str | None = None, revision: str | None = None) -> tuple[str, str | None]:
-    """Return the name and revision of an adapter's base model: the arguments, else the values in its config.
+    """Return the name and revision of an adapter's base model: `base` and `revision`, or without `base` the config's.
 
     A relative path starts at the adapter's folder. If the path does not exist because both folders were moved, the
     relative path in the adapter's evenhand.json is used.
 
     Raises:
-        InputError: The adapter names no base model, or is its own base.
+        InputError: The adapter's config contains no base model, or the adapter is its own base model.
     """
     if base is not None:
         return base, revision
@@ -140,7 +143,7 @@ def _configured_base(folder: Path) -> tuple[str, str | None]:
 
 
 def _relative_base_path(folder: Path) -> list[str]:
-    """Return the path of a base model relative to its adapter's folder, from its evenhand.json; [] if it has none."""
+    """Return a list with the base model's path relative to the adapter's folder; [] if evenhand.json has no path."""
     try:
         path = json.loads((folder / TUNING_FILE).read_text(encoding="utf-8"))[BASE_FIELDS[TUNING_FILE]]
     except (OSError, ValueError, KeyError, TypeError):
@@ -149,7 +152,10 @@ def _relative_base_path(folder: Path) -> list[str]:
 
 
 def _read_without_base(file: Path) -> str:
-    """Return the text of a JSON file of `BASE_FIELDS` without the field of the base model."""
+    """Return the content of a JSON file as text, without the field that contains the name or path of the base model.
+
+    The field is the entry of the file's name in `BASE_FIELDS`. An invalid file is returned unchanged.
+    """
     text = file.read_text(encoding="utf-8", errors="replace")
     try:
         settings = json.loads(text)
@@ -183,13 +189,17 @@ def _gguf_revision(name: str, revision: str | None) -> str:
 
 
 def _commit_or_hash(file: Path) -> str:
-    """Return the commit in the path of a file from the hub's cache, or a hash of its content."""
+    """Return the commit in the path of a file in the hub's cache, or the SHA-256 of a file whose path has no commit."""
     commit = re.search(r"/snapshots/([0-9a-f]{40})/", file.as_posix())
     return commit[1] if commit else sha256_of(file)
 
 
 def module_folders(folder: Path) -> list[Path]:
-    """Return the folders of a sentence encoder's modules, starting with the transformer; [] for other models."""
+    """Return the folders of a sentence encoder's modules, starting with the transformer; [] for other models.
+
+    Raises:
+        InputError: The model's modules.json is not a list of modules.
+    """
     path = folder / MODULES_FILE
     if not path.is_file():
         return []

@@ -1,4 +1,4 @@
-"""Style vectors of texts by a sequence classifier. S is the number of styles, which are the classifier's labels."""
+"""Style vectors of texts: the probabilities of S styles, which are the S labels of a sequence classifier."""
 
 import logging
 import math
@@ -51,7 +51,9 @@ class StyleClassifier:
 
 
 def load_style_classifier(model: ModelDescription, field: str = "style_classifier") -> StyleClassifier:
-    """Load any Hugging Face sequence classifier, with an adapter merged into its base.
+    """Load a Hugging Face sequence classifier; an adapter is merged into its base model.
+
+    `field` is the name of the setting in errors.
 
     Raises:
         InputError: The name is not a model or not a classifier with at least two labels, or its weights or tokenizer
@@ -93,7 +95,8 @@ def style_vectors(
 ) -> np.ndarray:
     """Return the probabilities of all styles for each text, float32 (n, S); each row sums to 1.
 
-    The row of a blank text is NaN. Texts longer than the model's input are truncated, and a warning logs their number.
+    The row of a blank text is NaN. Texts longer than the model's input are truncated, and the number of truncated texts
+    is logged as a warning.
     A multi-label classifier (`problem_type` of its config) has an independent probability for each label; its style
     vector is these probabilities divided by their sum.
 
@@ -104,21 +107,28 @@ def style_vectors(
 
 
 def to_style_vectors(classifier: StyleClassifier, probabilities: np.ndarray) -> np.ndarray:
-    """Return the style vectors for probabilities of the labels, both (n, S)."""
+    """Return style vectors (n, S), computed from the probabilities of a classifier's labels, (n, S).
+
+    The probabilities of a multi-label classifier are divided by their sum; other probabilities are returned unchanged.
+    """
     if is_multi_label(classifier):
         return probabilities / probabilities.sum(axis=1, keepdims=True)
     return probabilities
 
 
 def is_multi_label(classifier: StyleClassifier) -> bool:
-    """Return whether a text can have several labels (`problem_type` of the classifier's config)."""
+    """Return whether a text can have several labels of the classifier, by `problem_type` in the classifier's config."""
     return classifier.model.config.problem_type == "multi_label_classification"
 
 
 def label_probabilities(
     classifier: StyleClassifier, texts: Sequence[str], on_progress: Callable[[int], None] = lambda rows: None
 ) -> np.ndarray:
-    """Return the results of `classify_texts` for all texts, float32 (n, S) in [0, 1]; NaN for a blank text."""
+    """Return the probability of each label for each text, float32 (n, S) in [0, 1]; NaN for a blank text.
+
+    The number of truncated texts is logged as a warning. `on_progress` is called with the number of rows done since
+    the last call.
+    """
     probabilities, n_truncated = np.full((len(texts), len(classifier.labels)), np.nan, dtype=np.float32), 0
     for rows, batch, is_truncated in classify_texts(classifier, texts):
         probabilities[rows] = batch
@@ -131,10 +141,11 @@ def label_probabilities(
 def classify_texts(
     classifier: StyleClassifier, texts: Sequence[str], *, shard: WorkShard = ALL_ROWS
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield parts of rows (r,), the probability of each label, float32 (r, S), and whether the text is truncated, (r,).
+    """Yield parts of r texts: row indices (r,), label probabilities (r, S), and whether each text is truncated, (r,).
 
-    The labels of a multi-label classifier have a sigmoid each, all other classifiers a softmax over the labels. Each
-    distinct text is classified once. Blank texts have NaN and come first. Only rows of `shard` are computed.
+    The probabilities, in float32, are the sigmoid of each logit for a multi-label classifier, else the softmax of the
+    logits. Each distinct text is classified once. Blank texts have NaN and come first. Only rows of `shard` are
+    computed.
 
     Raises:
         InputError: The classifier returns NaN.
@@ -182,7 +193,7 @@ def _classify_batch(classifier: StyleClassifier, encoded: list[list[int]]) -> np
 
 
 def warn_truncated(classifier: StyleClassifier, n_truncated: int, n: int) -> None:
-    """Log a warning with the number of truncated texts out of n, if any."""
+    """Log a warning that `n_truncated` of n texts are truncated, unless `n_truncated` is 0."""
     if n_truncated:
         log.warning(
             "%d of %d texts are longer than the %d tokens that %s reads; only their beginnings were classified",

@@ -1,4 +1,4 @@
-"""CSV files for crowdsourcing platforms: pairs to rate, and the votes."""
+"""CSV files for crowdsourcing platforms: pairs of responses to rate, and the raters' votes."""
 
 import csv
 import io
@@ -19,9 +19,10 @@ CHOICES = ("1", "2", "skip")
 
 
 def crowd_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns prompt_id, prompt, response_1 and response_2, without the names of the models.
+    """Return a table of pairs for a crowdsourcing platform, without the names of the models.
 
-    Texts are escaped by `spreadsheet_cell`, because people open the file in spreadsheets.
+    The columns are prompt_id, prompt, response_1 and response_2. Texts are escaped by `spreadsheet_cell`, because
+    people open the file in spreadsheets. The column `first` of `pairs` decides which response is response_1:
 
     >>> row = {"prompt_id": "p", "text": "Hi!", "before": "old", "after": "new", "first": "after"}
     >>> crowd_pairs(pd.DataFrame([row])).to_dict("records")
@@ -39,10 +40,11 @@ def crowd_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def read_crowd_votes(path: Path, pairs: pd.DataFrame, questions: Iterable[str]) -> list[Vote]:
-    """Return the votes of a CSV file with the columns rater, prompt_id, question and choice ("1", "2" or "skip").
+    """Return the votes in a CSV file with the columns rater, prompt_id, question and choice ("1", "2" or "skip").
 
     Raises:
-        InputError: the file cannot be read, lacks a column, or has an unknown prompt_id, question or choice.
+        InputError: the file cannot be read, lacks a column, or has an unknown prompt_id, question or choice or an
+            empty rater.
     """
     ids = {spreadsheet_cell(prompt_id): prompt_id for prompt_id in pairs[PROMPT_ID]}  # as in pairs.csv
     first, questions = dict(zip(pairs[PROMPT_ID], pairs[FIRST], strict=True)), list(questions)

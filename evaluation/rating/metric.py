@@ -1,4 +1,4 @@
-"""Win rate of the tuned model, and agreement of raters, from votes (paper 002, §C.2.2, Table 18)."""
+"""Scores of raters' votes: win rates of the tuned model and agreement between raters (002, §C.2.2, Table 18)."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -20,8 +20,10 @@ NO_VOTES = "nobody decided"  # reason of an undefined share
 
 
 def rating_scores(votes: pd.DataFrame, questions: Iterable[str], signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return win rates and agreement by {question} and {question, axis}, and the share of left responses by {} and
-    {rater}.
+    """Return all scores of the votes: `win_rate`, `pair_win_rate`, `agreement` and `left_share`.
+
+    Win rates and agreement are computed for each question, over all axes and for each axis. The share of left
+    responses is computed over all votes and for each rater.
 
     Args:
         votes: one row per vote, with the columns rater, prompt_id, question, choice ("before", "after", or null if
@@ -39,10 +41,13 @@ def rating_scores(votes: pd.DataFrame, questions: Iterable[str], signature: Mapp
 
 
 def win_rate(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
-    """Return the share of votes for `after`, with Wilson's interval and the two-sided binomial test of one half.
+    """Return the share of votes for the model after tuning, in [0, 1], with Wilson's interval.
 
-    Each vote has the same weight, as in 002, Table 18. Votes of several raters on one pair are not independent: the
-    interval is then too narrow and the p-value too small. `pair_win_rate` avoids both.
+    The p-value is of the two-sided binomial test that the share is one half. Skipped votes are left out. Each vote has
+    the same weight, as in 002, Table 18. Votes of several raters on one pair are not independent: the interval is then
+    too narrow and the p-value too small. `pair_win_rate` avoids both errors.
+
+    Three votes are for "after", one vote is for "before", and one vote is skipped:
 
     >>> votes = pd.DataFrame({"choice": ["after", "after", "after", "before", None]})
     >>> score = win_rate(votes, {})
@@ -54,9 +59,10 @@ def win_rate(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
 
 
 def pair_win_rate(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
-    """Return the share of pairs in which most raters prefer `after`, with Wilson's interval and the sign test.
+    """Return the share of pairs in which most raters prefer the model after tuning, in [0, 1], with Wilson's interval.
 
-    Pairs are independent of each other. Evenly split pairs, and pairs that all raters skipped, are left out.
+    The p-value is of the sign test. Pairs are independent of each other. Evenly split pairs, and pairs that all raters
+    skipped, are left out.
     """
     answered = votes.dropna(subset="choice")
     shares = (answered["choice"] == AFTER).groupby(answered[PROMPT_ID]).mean()
@@ -70,10 +76,10 @@ def _share_with_test(metric: str, wins: np.ndarray, group: Mapping[str, str], n_
 
 
 def agreement(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
-    """Return Krippendorff's α of the choices, in [−1, 1]: 1 is perfect agreement, 0 is agreement by chance.
+    """Return Krippendorff's α of the raters' choices, in [−1, 1]: 1 is perfect agreement, 0 is agreement by chance.
 
-    Krippendorff (2004), Content Analysis, chapter 11, for nominal data; skipped votes are missing values. `n` is the
-    number of pairs that at least two raters decided, `n_left_out` the number of all other pairs.
+    Source: Krippendorff (2004), Content Analysis, chapter 11, for nominal data. Skipped votes are missing values. `n`
+    is the number of pairs for which at least two raters chose a response, `n_left_out` the number of all other pairs.
     """
     table = votes.assign(after=(votes["choice"] == AFTER).astype(float).where(votes["choice"].notna()))
     matrix = table.pivot(index=RATER, columns=PROMPT_ID, values="after").to_numpy()
@@ -89,7 +95,7 @@ def agreement(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
 
 
 def left_share(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
-    """Return the share of votes for the response on the left. Sides are random, so that its ideal is one half."""
+    """Return the share of votes for the response on the left, in [0, 1]; the ideal is 0.5, because sides are random."""
     answered = votes.dropna(subset="choice")
     is_left = (answered["choice"] == answered["left"]).to_numpy()
     n_skipped = len(votes) - len(answered)

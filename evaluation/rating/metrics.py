@@ -1,4 +1,4 @@
-"""Metrics of votes: names, descriptions and units in reports."""
+"""Metrics of raters' votes: names, descriptions and units in reports."""
 
 from evenhand.evaluation.report.metrics import Metric
 

@@ -1,4 +1,4 @@
-"""Report on human ratings of two models side by side."""
+"""Report on raters' votes for the responses of a model before or after tuning."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -30,11 +30,12 @@ def page(
     models: tuple[str, str],
     left_out: Mapping[str, int] | None,
 ) -> Page:
-    """Return the report of the votes, with the first question as its headline.
+    """Return the report on the votes; the headline is the win rate for the first question.
 
     Args:
-        models: names of the model before and after.
-        left_out: number of excluded pairs by reason; OFFENSIVE is None if neither run has an offensiveness classifier.
+        models: names of the model before and after tuning.
+        left_out: number of excluded pairs by reason. The number of offensive pairs is None if neither run has an
+            offensiveness classifier.
     """
     first = next(iter(questions))
     has_repeats = votes.groupby([PROMPT_ID, QUESTION]).size().max() > 1

@@ -1,4 +1,4 @@
-"""Pairs of responses of two runs to the same prompt, for people to rate side by side (paper 002, §C.2.2)."""
+"""Pairs of two runs' responses to the same prompt, which people rate side by side (paper 002, §C.2.2)."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,11 @@ OFFENSIVE, ALIKE = "offensive", "alike"  # reasons to exclude a pair, like TEMPL
 
 
 def read_pairs(before: Path, after: Path) -> pd.DataFrame:
-    """Return one row per prompt of two runs.
+    """Return the responses of two runs with the same prompts, one row per prompt.
 
-    The columns are prompt_id, axis, descriptor, template, text, before, after and offensive. `offensive` is true where
-    a classifier of either run finds either response offensive, and null if neither run has a classifier.
+    The columns are prompt_id, axis, descriptor, template, text (the prompt), before and after (the responses), and
+    offensive. `offensive` is true if one run's classifier finds its response offensive, at a probability of at least
+    THRESHOLD, and null if neither run has an offensiveness classifier.
 
     Raises:
         InputError: a file is absent, or the runs have different prompts.
@@ -42,10 +43,13 @@ def read_pairs(before: Path, after: Path) -> pd.DataFrame:
 
 
 def exclusion_reasons(pairs: pd.DataFrame, lists: Mapping[str, Sequence[str]]) -> pd.Series:
-    """Return the first reason to exclude each pair, or None: TEMPLATE, DESCRIPTOR, OFFENSIVE, ALIKE.
+    """Return the first reason to exclude each pair, None for a pair to keep, (n,).
+
+    The reasons are, in this order: an excluded TEMPLATE or DESCRIPTOR, an OFFENSIVE response, and responses that are
+    ALIKE up to outer white space.
 
     Args:
-        pairs: of `read_pairs`.
+        pairs: the n pairs that `read_pairs` returns.
         lists: excluded values of the columns TEMPLATE and DESCRIPTOR.
     """
     reasons = {name: pairs[name].isin(values) for name, values in lists.items()}
@@ -57,9 +61,10 @@ def exclusion_reasons(pairs: pd.DataFrame, lists: Mapping[str, Sequence[str]]) -
 
 
 def sample_pairs(pairs: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
-    """Return at most n random pairs in random order, with a random column FIRST.
+    """Return a random sample of at most n pairs in random order, with a column FIRST.
 
-    All raters see this order, so that the pairs of raters who stop early overlap.
+    FIRST is the side of response_1 in the file for crowdsourcing platforms, "before" or "after" at random. All raters
+    see the pairs in the same order, so that the pairs of raters who stop early overlap.
     """
     rng = np.random.default_rng(seed)
     sample = pairs.iloc[rng.permutation(len(pairs))[:n]].reset_index(drop=True)
@@ -67,7 +72,7 @@ def sample_pairs(pairs: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
 
 
 def left_side(rater: str, prompt_id: str, seed: int) -> str:
-    """Return the side whose response the rater sees on the left: a fair coin for each rater and pair."""
+    """Return the side, "before" or "after", whose response a rater sees on the left: random for each rater and pair."""
     return SIDES[hashlib.sha256(f"{seed}\0{rater}\0{prompt_id}".encode()).digest()[0] % 2]
 
 

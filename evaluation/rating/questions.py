@@ -1,4 +1,4 @@
-"""Files of the questions for raters, and of the prompts that raters do not see."""
+"""Files of questions for raters, and files of templates and descriptors whose prompts raters do not see."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,20 +13,22 @@ DATA = Path(__file__).resolve().parents[1] / "datasets" / "data" / "rating"
 
 
 def questions_file(name_or_path: str) -> Path:
-    """Return the path of a file of questions; "paper" is the three questions of 002 §C.2.2."""
+    """Return the path of a file of questions; "paper" is the shipped file with the three questions of 002 §C.2.2."""
     return DATA / "questions.yaml" if name_or_path == PAPER else Path(name_or_path)
 
 
 def leave_out_file(name_or_path: str) -> Path:
-    """Return the path of a file of excluded templates and descriptors; "paper" is our list after 002 §C.2.2."""
+    """Return the path of a file of excluded templates and descriptors; "paper" is the shipped file after 002 §C.2.2."""
     return DATA / "leave_out.yaml" if name_or_path == PAPER else Path(name_or_path)
 
 
 def load_questions(path: Path) -> dict[str, str]:
-    """Return the questions of a file by name, in the order of the file.
+    """Return the questions in a file, name → text, in the order of the file.
 
     Raises:
         InputError: the file cannot be read, or is not a mapping of names to questions.
+
+    The names of the paper's questions are:
 
     >>> list(load_questions(questions_file("paper")))
     ['preference', 'humanness', 'interestingness']
@@ -41,10 +43,10 @@ def load_questions(path: Path) -> dict[str, str]:
 
 
 def load_leave_out(path: Path) -> dict[str, list[str]]:
-    """Return the templates and descriptors of a file; their prompts are excluded.
+    """Return the two lists in a file, of templates and of descriptors whose prompts raters do not see.
 
     Raises:
-        InputError: the file cannot be read, or its content is not these two lists.
+        InputError: the file cannot be read, or its content is not a list of templates and a list of descriptors.
     """
     content = read_yaml(path, "leave_out")
     if not isinstance(content, Mapping) or set(content) != {TEMPLATE, DESCRIPTOR}:

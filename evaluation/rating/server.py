@@ -1,8 +1,9 @@
-"""The web server of the rating pages, which show a pair and a question and save each answer before the next.
+"""Web server of the rating pages. A page shows a pair of responses and a question to a rater.
 
-By default the server listens on the loopback address. All paths need a token, so that anybody with the link may rate;
-there are no cookies. Requests from other sites are rejected (CSRF). A server on the loopback address also rejects other
-host names, since a public name can resolve to this address (DNS rebinding).
+An answer is saved before the next page is shown. By default the server listens on the loopback address. All paths
+contain a secret token, so that only people with the link can rate; the server sets no cookies. Requests from other
+sites are rejected (CSRF). A server on the loopback address also rejects other host names, since a public name can
+resolve to the loopback address (DNS rebinding).
 """
 
 import asyncio
@@ -51,7 +52,7 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Rating:
-    """The pairs, the questions by name, the file of votes, and the seed of left and right."""
+    """The pairs, the questions by name, the raters' votes, and the seed that decides which response is on the left."""
 
     pairs: pd.DataFrame
     questions: dict[str, str]
@@ -59,23 +60,23 @@ class Rating:
     seed: int
 
     def items(self) -> Sequence[Item]:
-        """Return all pairs of prompt_id and question, in the order for raters."""
+        """Return all items, which are a prompt_id and the name of a question, in the order in which raters see them."""
         return [(prompt_id, question) for prompt_id in self.pairs[PROMPT_ID] for question in self.questions]
 
     def next_item(self, rater: str) -> Item | None:
-        """Return the first item that a rater has not answered or skipped, or None."""
+        """Return the first item that a rater has neither answered nor skipped; None if no item is left."""
         answered = self.votes.items(rater)
         return next((item for item in self.items() if item not in answered), None)
 
     def vote(self, rater: str, item: Item, button: str) -> Vote:
-        """Return the vote for a button: "left", "right" or "skip"."""
+        """Return the vote of a rater who presses the button "left", "right" or "skip" for an item."""
         left = left_side(rater, item[0], self.seed)
         choice = {"left": left, "right": other_side(left), "skip": None}[button]
         return Vote(rater, *item, choice, left, _now())
 
 
 def rating_app(rating: Rating, token: str, host: str) -> Starlette:
-    """Return the web app with its pages under /token/, for a server that listens on `host`."""
+    """Return the web app of a rating, with its pages under /token/, for a server that listens on `host`."""
 
     async def welcome(request: Request) -> Response:
         return _page("welcome.html.j2", questions=list(rating.questions.values()), n=len(rating.pairs))
@@ -122,7 +123,7 @@ def rating_app(rating: Rating, token: str, host: str) -> Starlette:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; port 0 is any free port.
+    """Return a socket that listens on `host` and `port`; port 0 selects a free port.
 
     Raises:
         InputError: the address is in use or invalid.
@@ -134,7 +135,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def load_token(folder: Path) -> str:
-    """Return the token in the folder of a rating; if there is none, write one that only the user can read."""
+    """Return the token in a rating's folder; a missing token file is created, readable by the user only."""
     path = folder / TOKEN
     if not path.exists():
         with atomic_write(path) as temporary:
@@ -149,7 +150,7 @@ def serve(app: Starlette, listening: socket.socket) -> None:
 
 
 def server_config(app: Starlette) -> uvicorn.Config:
-    """Return the configuration of the web server: HTTP/1.1 only, no access log."""
+    """Return the configuration of the web server uvicorn: HTTP/1.1 only, no access log."""
     return uvicorn.Config(
         app,
         http="h11",
@@ -164,7 +165,7 @@ def server_config(app: Starlette) -> uvicorn.Config:
 
 
 async def _read_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form; a field with several values has its first.
+    """Return the fields of a submitted form, each with its first value.
 
     Raises:
         HTTPException: the body is not UTF-8 or incomplete (400), or takes too long (408).
@@ -183,7 +184,7 @@ async def _read_form(request: Request) -> dict[str, str]:
 
 
 def _check_request(request: Request, token: str, host: str) -> tuple[str, int] | None:
-    """Return the error and HTTP status of a rejected request, or None."""
+    """Return the error message and the HTTP status if a request is rejected, None if it is accepted."""
     headers = request.headers
     if host in LOOPBACK and request.url.hostname not in LOOPBACK:
         return "This server is for its own machine only.", 403
@@ -198,7 +199,7 @@ def _check_request(request: Request, token: str, host: str) -> tuple[str, int] |
 
 
 def _pair_page(rating: Rating, rater: str) -> Response:
-    """Return the page of the rater's next pair and question, without the models' names; or the last page."""
+    """Return the page of a rater's next pair and question, without the models' names; the last page if none is left."""
     done, total = len(rating.votes.items(rater)), len(rating.items())
     context: dict[str, Any] = {"rater": rater, "done": done, "total": total}
     item = rating.next_item(rater)
@@ -216,7 +217,7 @@ def _pair_page(rating: Rating, rater: str) -> Response:
 
 
 def _page(template: str, **context: Any) -> Response:
-    """Return a page whose content security policy allows only its own script and style, by a nonce."""
+    """Return the HTML page of a template; the content security policy allows only the page's script and style."""
     nonce = secrets.token_urlsafe(16)
     html = _environment().get_template(template).render(nonce=nonce, css=style_sheet(), **context)
     policy = (
@@ -228,7 +229,7 @@ def _page(template: str, **context: Any) -> Response:
 
 @cache
 def _environment() -> Environment:
-    """Return the environment of the templates, which escapes all values and rejects undefined names."""
+    """Return the Jinja environment of the page templates, which escapes all values and rejects undefined names."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("pages")),
         autoescape=True,

@@ -1,6 +1,7 @@
-"""Votes in an append-only file, one JSON line per vote. A vote is on the disk before the rater sees the next question.
+"""Raters' votes in an append-only file, one JSON line per vote.
 
-An incomplete last line belongs to a vote that was not acknowledged; it is removed when the file is opened again.
+A vote is on the disk before the rater sees the next question. An incomplete last line is a vote that was not confirmed
+to the rater; the line is removed when the file is opened again.
 """
 
 import errno
@@ -27,7 +28,10 @@ Item = tuple[str, str]  # the prompt_id of a pair, and the name of a question
 
 @dataclass(frozen=True)
 class Vote:
-    """A rater's choice, "before", "after" or None (skipped), and the side that was on the left."""
+    """A rater's choice for a pair and a question: "before", "after" or None (skipped); `left` is the side on the left.
+
+    A side is "before" or "after", the model before or after tuning.
+    """
 
     rater: str
     prompt_id: str
@@ -38,12 +42,12 @@ class Vote:
 
     @property
     def item(self) -> Item:
-        """The pair and the question."""
+        """Return the prompt_id of the pair and the name of the question."""
         return self.prompt_id, self.question
 
 
 class Votes:
-    """The votes of all raters in a file; a context manager that closes the file."""
+    """All raters' votes in a file, which the object closes at the end of a `with` block."""
 
     def __init__(self, path: Path) -> None:
         """Read the file and open it for new votes.
@@ -71,11 +75,11 @@ class Votes:
         return len(self._votes)
 
     def items(self, rater: str) -> set[Item]:
-        """Return the items that a rater has answered or skipped."""
+        """Return the items, (prompt_id, question), that a rater has answered or skipped."""
         return {(prompt_id, question) for name, prompt_id, question in self._votes if name == rater}
 
     def add(self, *votes: Vote) -> None:
-        """Append all votes or none, and flush them to the disk.
+        """Append votes to the file, either all or none, and flush the file to the disk.
 
         Raises:
             ValueError: a rater has already voted on the same item.
@@ -98,7 +102,7 @@ class Votes:
         return True
 
     def _append(self, records: Iterable[dict]) -> None:
-        """Append records and flush them to the disk; if that fails, restore the file and raise OSError."""
+        """Append records to the file and flush it to the disk; if writing fails, restore the file and raise OSError."""
         lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode()
         size = os.fstat(self._file.fileno()).st_size
         try:
@@ -111,10 +115,11 @@ class Votes:
 
 
 def rater_name(text: str) -> str:
-    """Return the normal form of a rater's name: visible characters in NFC, single spaces, at most 60 characters.
+    """Return the normal form of a rater's name: visible characters, single spaces, at most 60 characters.
 
-    The function is idempotent. NFC and spaces are normalized after invisible characters are removed, because a removal
-    can join spaces, or a letter and its accent. A prefix of an NFC string is NFC.
+    The name is in Unicode's normal form NFC. The function is idempotent: NFC and spaces are normalized after invisible
+    characters are removed, because a removal can join spaces, or a letter and its accent; a prefix of an NFC string is
+    in NFC too.
 
     >>> rater_name(" Anna  B.\x07 ")
     'Anna B.'
@@ -127,7 +132,7 @@ def rater_name(text: str) -> str:
 
 
 def read_votes(path: Path) -> pd.DataFrame:
-    """Return the votes that were not undone, one row per vote, with the fields of `Vote` as columns.
+    """Return the votes in a file, without undone votes: one row per vote, with the fields of `Vote` as columns.
 
     Raises:
         InputError: the file cannot be read, or a line is not a vote.
@@ -136,7 +141,7 @@ def read_votes(path: Path) -> pd.DataFrame:
 
 
 def _replay(path: Path) -> dict[tuple[str, str, str], Vote]:
-    """Return the votes of a file by rater, prompt_id and question, in the order of the file, without undone votes."""
+    """Return the votes in a file without undone votes: (rater, prompt_id, question) → vote, in the order of voting."""
     votes: dict[tuple[str, str, str], Vote] = {}
     number = 0
     try:
