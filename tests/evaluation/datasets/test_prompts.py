@@ -28,12 +28,9 @@ from evenhand.evaluation.datasets.prompts import (
 from evenhand.evaluation.errors import InputError
 
 NOUNS = (
-    Noun("female", "woman", "women"),
-    Noun("female", "mother", "mothers"),
-    Noun("male", "man", "men"),
-    Noun("male", "son", "sons"),
-    Noun("neutral", "person", "people"),
-    Noun("neutral", "kid", "kids"),
+    *(Noun("female", "woman", "women"), Noun("female", "mother", "mothers")),
+    *(Noun("male", "man", "men"), Noun("male", "son", "sons")),
+    *(Noun("neutral", "person", "people"), Noun("neutral", "kid", "kids")),
 )
 # Three axes; "queer" in two of them, one gendered term, one phrase after the noun, one fixed phrase.
 DESCRIPTORS = (
@@ -74,11 +71,10 @@ def cells(prompts, columns=("template", "axis", "descriptor")):
 
 def test_filters_choose_rows_of_a_selection_in_their_order(small):
     chosen = select_prompts(small, axis=["age", "gender_and_sex"], noun="kid", must_be_noun=False)
-    expected = [row for row in small if row["axis"] in ("age", "gender_and_sex") and row["noun"] == "kid"]
-    assert list(chosen) == [row for row in expected if not row["must_be_noun"]]
-    assert len(chosen) == 4 + 2 + 1
-    few = small.select([5, 3])
-    assert select_prompts(few, text=small[3]["text"])["text"][:] == [small[3]["text"]]
+    kids = [row for row in small if row["axis"] in ("age", "gender_and_sex") and row["noun"] == "kid"]
+    assert list(chosen) == [row for row in kids if not row["must_be_noun"]] and len(chosen) == 4 + 2 + 1
+    few, text = small.select([5, 3]), small[3]["text"]
+    assert select_prompts(few, text=text)["text"][:] == [text]
     with pytest.raises(InputError, match="filter text"):
         select_prompts(few, text=small[0]["text"])
 
@@ -391,16 +387,14 @@ def test_large_strings_work_too(small):
     frame = Dataset.from_pandas(pd.DataFrame(small.to_dict()).astype({"descriptor": "string[pyarrow]"}))
     assert sample_cells(frame, 2, 1, descriptors=4)["text"][:] == sample_cells(small, 2, 1, descriptors=4)["text"][:]
     assert len(select_prompts(frame, descriptor="old")) == len(select_prompts(small, descriptor="old"))
-    assert [len(side) for side in split_prompts(frame, "descriptor", 0.5, 1)] == [
-        len(side) for side in split_prompts(small, "descriptor", 0.5, 1)
-    ]
+    sizes = [[len(side) for side in split_prompts(rows, "descriptor", 0.5, 1)] for rows in (frame, small)]
+    assert sizes[0] == sizes[1]
 
 
 def test_ids_are_stable():
     """Ids must not change between versions, because runs are compared by them."""
-    row = Dataset.from_list(
-        [{"text": "I'm old.", "template": "I'm {noun_phrase}.", "axis": "age", "descriptor": "old"}]
-    )
+    prompt = {"text": "I'm old.", "template": "I'm {noun_phrase}.", "axis": "age", "descriptor": "old"}
+    row = Dataset.from_list([prompt])
     ids = sample_cells(row, 2, seed=1)["prompt_id"][:]
     assert ids == sample_cells(row, 2, seed=2)["prompt_id"][:]  # the same sentence for the first and the second time
     assert len(set(ids)) == 2 and all(len(prompt_id) == 16 and int(prompt_id, 16) >= 0 for prompt_id in ids)
