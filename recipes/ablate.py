@@ -1,4 +1,4 @@
-"""Ablate: sweep settings of the loop over shared stages → a row for each point, the Pareto front, the report."""
+"""The command `ablate`: a sweep over settings of the loop, in which equal stages run once, and its report."""
 
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -19,7 +19,9 @@ METHOD = "method"
 
 
 def ablate(settings: AblateSettings) -> None:
-    """Run the unfinished stages of all points, equal stages once; then write and print the report.
+    """Run the unfinished stages of all points, then write and print the report.
+
+    A stage that several points share runs once.
 
     Raises:
         InputError: a setting is unknown, a value is invalid, a point is repeated, or every point was rejected.
@@ -52,7 +54,7 @@ def plan_point(settings: AblateSettings, point: Mapping[str, Any], seed: int) ->
     """Return the plans of one point with one seed, one for each decoding.
 
     Raises:
-        InputError: a setting is unknown or has a value that cannot be used.
+        InputError: a setting is unknown or has an invalid value.
     """
     if METHOD not in point:
         raise InputError(f"sweep: {dict(point)} has no `method`; give each grid a method or a list of methods.")

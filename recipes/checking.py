@@ -1,4 +1,4 @@
-"""Settings from plain values, with every key, type and range checked; a mistake is one clear error."""
+"""Conversion of plain values to settings, with checks of every key, type and range."""
 
 import re
 import typing
@@ -54,7 +54,7 @@ def settings_in(cls: type, prefix: str = "", default: Any = None) -> Iterator[Se
     """Yield every setting of a class, each group before its settings.
 
     Args:
-        prefix: of the dotted names.
+        prefix: the beginning of the dotted names.
         default: the instance with the default values; None: `cls()`.
     """
     hints, default = typing.get_type_hints(cls, include_extras=True), cls() if default is None else default
@@ -67,14 +67,16 @@ def settings_in(cls: type, prefix: str = "", default: Any = None) -> Iterator[Se
 
 
 def settings_class_of(kind: Any) -> type | None:
-    """Return the class of settings in a field's type; None for a field that is not a group."""
+    """Return the settings class that a field's type is or contains; None if the field is not a group of settings."""
     if isinstance(kind, type) and is_dataclass(kind):
         return kind
     return next((cls for part in typing.get_args(kind) if (cls := settings_class_of(part))), None)
 
 
 def checked(cls: type, mapping: Mapping[str, Any], source: str) -> Any:
-    """Return `cls(**mapping)`, with every key, type and range checked; errors name `source`.
+    """Return an instance of `cls` with the values of a nested mapping, after a check of every key, type and range.
+
+    Error messages begin with `source`.
 
     Raises:
         InputError: a key is unknown or was renamed; a value has the wrong type or is out of range.
@@ -83,7 +85,7 @@ def checked(cls: type, mapping: Mapping[str, Any], source: str) -> Any:
 
 
 def _build(cls: type, mapping: Mapping[str, Any], source: str, prefix: str = "") -> Any:
-    """Return an instance of the class with nested instances for its groups."""
+    """Return an instance of `cls` in which nested mappings are instances of the groups' classes."""
     hints, values = typing.get_type_hints(cls, include_extras=True), dict(mapping)
     for key, value in mapping.items():
         if isinstance(value, Mapping) and (group := settings_class_of(hints[key])):
@@ -101,7 +103,7 @@ def _build(cls: type, mapping: Mapping[str, Any], source: str, prefix: str = "")
 
 
 def refusal(name: str, error: Mapping[str, Any]) -> str:
-    """Return pydantic's error about a value as one line."""
+    """Return pydantic's error about the value of a setting as one line."""
     return f"{name}: {format_value(error['input'])}{CANNOT}{error['msg']}."
 
 
@@ -120,10 +122,10 @@ def _reason_unusable(value: Any) -> str:
 
 
 def with_groups(cls: type, mapping: Mapping[str, Any], source: str, root: type | None = None, prefix: str = "") -> dict:
-    """Return nested values in which a plain value in place of a group is the group's `name`.
+    """Return nested settings in which `{group: value}` is written out as `{group: {"name": value}}`.
 
     Raises:
-        InputError: a key is unknown, or a plain value stands for a group without a name.
+        InputError: a key is unknown or contains a dot, or a group without the field `name` has a plain value.
     """
     hints, values = typing.get_type_hints(cls, include_extras=True), {}
     for key, value in mapping.items():
@@ -151,7 +153,7 @@ def with_groups(cls: type, mapping: Mapping[str, Any], source: str, root: type |
 
 
 def unknown_setting(cls: type, name: str, source: str) -> InputError:
-    """Return the error for an unknown setting, with its new name or the setting that is likely meant."""
+    """Return the error for an unknown setting, with the setting's new name or similar known settings."""
     known = [setting.name for setting in settings_in(cls)]
     if new := next((new for new in new_names(name) if new in known), None):
         return InputError(f"{source}: {name} is now {new}.")
@@ -170,7 +172,7 @@ def unknown_setting(cls: type, name: str, source: str) -> InputError:
 
 
 def _described_by(cls: type, word: str) -> list[str]:
-    """Return the settings outside groups whose help text contains a word, if they are at most three."""
+    """Return the settings outside groups whose help text contains a word; [] if more than three settings do."""
     names = [
         setting.name
         for setting in settings_in(cls)
@@ -180,7 +182,7 @@ def _described_by(cls: type, word: str) -> list[str]:
 
 
 def new_names(name: str) -> list[str]:
-    """Return the dotted names that a setting of 0.2 may have now.
+    """Return the possible current dotted names of a setting of Evenhand 0.2.
 
     >>> new_names("tune.training.largest_perplexity_rise")
     ['tune.training.max_perplexity_increase']
@@ -189,7 +191,9 @@ def new_names(name: str) -> list[str]:
 
 
 def is_set_by_caller(cls: type, group: str, name: str) -> bool:
-    """Return whether a stage's command has this field, which the loop or the ablation sets for its stages."""
+    """Return whether the stage command of the settings group `group` has the field `name`.
+
+    The loop and the ablation set such fields for their stages, so their users cannot set them."""
     for part in filter(None, group.split(".")):
         cls = settings_class_of(typing.get_type_hints(cls).get(part))
         if cls is None:
@@ -199,7 +203,10 @@ def is_set_by_caller(cls: type, group: str, name: str) -> bool:
 
 
 def reader(name: str, kind: Any) -> Callable[[Any], Any]:
-    """Return a parser of a flag's value, which tries null, text, YAML and `A,B` until one has the setting's type."""
+    """Return a function that parses the text of a flag.
+
+    The function reads the text as null, plain text, a list `A,B` and YAML; it returns the first value of the setting's
+    type."""
 
     def read(text: Any) -> Any:
         adapter, refused = TypeAdapter(kind, config=STRICT), []
@@ -239,7 +246,7 @@ def read_yaml(file: Path, command: str) -> dict[str, Any]:
     """Return the settings in a YAML file, in a shipped config or in the `config.yaml` of a run.
 
     Raises:
-        InputError: the file cannot be read, is not YAML, has no keys, or is of a run of another command; no shipped
+        InputError: the file cannot be read, is not YAML, has no keys, or is a run of another command; no shipped
             config has this name.
     """
     settings = read_file(config_file(file), "--config", get_loader("yaml")) or {}
@@ -253,5 +260,5 @@ def read_yaml(file: Path, command: str) -> dict[str, Any]:
 
 
 def settings_of_run(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings in the `config.yaml` of a run, without the keys that the run adds."""
+    """Return the content of a run's `config.yaml` without the keys that the run adds to the settings."""
     return {name: value for name, value in config.items() if name not in RUN_RECORD}

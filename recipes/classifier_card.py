@@ -20,15 +20,15 @@ LABEL_METRICS = {"recall": "recall", "f1": "F1", "roc_auc": "ROC-AUC"}
 
 @dataclass(frozen=True)
 class Texts:
-    """Labelled texts of both splits.
+    """Labelled texts of the training, dev and test splits.
 
     Attributes:
         texts: n texts.
-        truth: (n, L) bool, the labels of each text, in the order of `names`.
+        truth: (n, L) bool, whether each text has each of the L labels in `names`.
         train: (n,) bool, the texts of the training split, without the texts that the test split also has.
         dev: (n,) bool, the texts on which thresholds are chosen.
         test: (n,) bool, the texts of the test split.
-        blank: the number of omitted blank texts of each file.
+        blank: the number of omitted blank texts of each file, by the name of the file's setting.
     """
 
     texts: list[str]
@@ -47,7 +47,9 @@ class Texts:
 def classifier_card(
     settings: TrainClassifierSettings, data: Texts, inputs: Mapping[str, str], scores: Sequence[BiasScore]
 ) -> str:
-    """Return the card as Markdown; `inputs` has the SHA-256 of each file of texts, by the name of its setting."""
+    """Return the classifier's model card as Markdown.
+
+    `inputs` contains the SHA-256 of each file of texts, by the name of the file's setting."""
     files = [
         f"| {_cell(getattr(settings, field).name)} | {blank:,} | `{inputs[field]}` |"
         for field, blank in data.blank.items()
@@ -77,7 +79,7 @@ def classifier_card(
 
 
 def _front_matter(settings: TrainClassifierSettings, overall: Sequence[BiasScore]) -> str:
-    """Return the front matter for the hub; a base model in a local folder is left out."""
+    """Return the card's YAML front matter for the hub. A base model in a local folder is left out."""
     test_file = (settings.test_texts or settings.texts).name
     dataset = {"task_type": TASK, "dataset_type": "texts", "dataset_name": test_file}
     results = [
@@ -100,7 +102,7 @@ def _front_matter(settings: TrainClassifierSettings, overall: Sequence[BiasScore
 
 
 def _labels(data: Texts, scores: Sequence[BiasScore]) -> str:
-    """Return the table of labels: number of texts in each split, and scores."""
+    """Return a Markdown table with the numbers of training and test texts and the scores of each label."""
     metrics = [metric for metric in LABEL_METRICS if find_score(scores, metric, label=data.names[0])]
     thresholds = scores[0].signature.get("threshold")  # one for all labels, or a list
     thresholds = thresholds if isinstance(thresholds, list) else []

@@ -1,7 +1,7 @@
 """The command line: `evenhand COMMAND --config FILE.yaml --field value --group.field value`.
 
-jsonargparse parses the flags, merges them with the file and completes them in a shell; the classes in `settings`
-declare and check the fields. Nothing heavy is imported before the settings are checked.
+jsonargparse parses the flags, merges flags with the config file and completes flags in a shell. The classes in
+`settings` declare and check the fields. Modules that are slow to import are imported after the settings are checked.
 """
 
 import json
@@ -54,12 +54,13 @@ METAVARS = {str: "TEXT", Path: "PATH", int: "INT", float: "NUM", bool: "BOOL", l
 def select_settings(
     cls: type, topic: str, sources: Sequence[Mapping[str, Any]]
 ) -> tuple[list[Setting], list[Setting], bool]:
-    """Return the settings in the help of a group.
+    """Return the settings that the help of a command, or of a group of settings, lists.
 
     Args:
         cls: the class of a command's settings.
         topic: the dotted name of the group; "" for the whole command.
-        sources: settings from flags or a file. A family of metrics is in the help if they or the topic name it.
+        sources: settings from flags or a file. The settings of a family of metrics are listed only if `sources` or
+            `topic` contains the family's name.
 
     Returns:
         The settings, the groups that are folded to one line each, and whether settings of families are hidden.
@@ -89,7 +90,7 @@ def _is_in(name: str, group: str) -> bool:
 
 
 def _metrics_in(settings: Any) -> Iterator[str]:
-    """Yield the families of metrics that nested settings name."""
+    """Yield the families of metrics in every list `metrics` of nested settings."""
     if isinstance(settings, Mapping):
         metrics = settings.get(METRICS)
         yield from metrics if isinstance(metrics, list) else []
@@ -100,7 +101,7 @@ def _metrics_in(settings: Any) -> Iterator[str]:
 
 
 def _fold_models(settings: Sequence[Setting], topic: str) -> Iterator[Setting]:
-    """Yield the settings, with a single line for each model outside the topic."""
+    """Yield the settings; each group with a `name` (a model or classifier) outside the topic becomes one setting."""
     names = {setting.name for setting in settings}
     models = {name for name in names if f"{name}.{NAME}" in names and not _is_in(topic, name)}
     for setting in settings:
@@ -117,7 +118,7 @@ set_parsing_settings(add_print_completion_argument=True)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status.
 
-    A user's mistake is one line on stderr and status 2; Ctrl-C is 130, a closed pipe 141 and SIGTERM 143.
+    An InputError is printed as one line on stderr, with status 2. Ctrl-C gives 130, a closed pipe 141 and SIGTERM 143.
     """
     called_as_command = arguments is None
     if called_as_command:  # not from Python: a caller keeps its own signal handlers
@@ -184,7 +185,7 @@ def _run_arguments(command: str | None, arguments: Sequence[str]) -> None:
 
 
 def _terminate(*_: Any) -> None:
-    """Exit after SIGTERM, which the launcher of several processes sends when it loses one of them."""
+    """Exit after SIGTERM, which a launcher of several processes sends to the remaining processes when one fails."""
     if processes.launched_world_size() > 1 and processes.is_rank_zero():  # `print` is not safe in a signal handler
         os.write(2, b"evenhand: the launcher ended this process; the same command continues from here.\n")
     sys.exit(TERMINATED)
@@ -214,7 +215,7 @@ def merge_settings(command: str, file: Path | None, flags: Mapping[str, Any]) ->
 
 
 def parse(parser: ArgumentParser, arguments: Sequence[str], command: str | None) -> dict[str, Any]:
-    """Return the settings on the command line without defaults, groups as dictionaries.
+    """Return the settings on the command line, without defaults; groups of settings are nested dictionaries.
 
     Raises:
         InputError: a flag is unknown or was renamed, or its value cannot be used.
@@ -235,9 +236,9 @@ def parse(parser: ArgumentParser, arguments: Sequence[str], command: str | None)
 
 
 def _spelled_out(arguments: Sequence[str], command: str | None) -> list[str]:
-    """Return the arguments with `--model NAME` as `--model.name NAME`, for each group that has a name.
+    """Return the arguments with short flags of groups written out: `--model NAME` becomes `--model.name NAME`.
 
-    Values after the command and without a flag become the setting that POSITIONAL names.
+    Values directly after the command, without a flag, become the value of the command's setting in POSITIONAL.
     """
     if command in POSITIONAL:
         start = list(arguments).index(command) + 1 if command in arguments else 0
@@ -252,7 +253,7 @@ def _spelled_out(arguments: Sequence[str], command: str | None) -> list[str]:
 
 
 def root_parser(command: str | None = None) -> ArgumentParser:
-    """Return the parser of the whole command line, with one subcommand for each of COMMANDS, or for `command` alone."""
+    """Return the parser of the whole command line. Its subcommands are all COMMANDS, or `command` alone."""
     parser = ArgumentParser(
         prog="evenhand",
         usage="evenhand COMMAND [--config FILE.yaml] [--FIELD VALUE] [--GROUP.FIELD VALUE] …",
@@ -278,7 +279,7 @@ def root_parser(command: str | None = None) -> ArgumentParser:
 
 
 def command_parser(command: str, shown: Sequence[Setting] | None = None) -> ArgumentParser:
-    """Return the parser of one command, with a flag for each of its settings, or for the settings in `shown` alone."""
+    """Return the parser of one command, with a flag for each setting of the command, or for `shown` alone."""
     parser = ArgumentParser(
         prog=f"evenhand {command}",
         usage=f"evenhand {command} [--config FILE.yaml] [--FIELD VALUE] [--GROUP.FIELD VALUE] …",
@@ -313,9 +314,9 @@ def command_parser(command: str, shown: Sequence[Setting] | None = None) -> Argu
 
 
 def help_text(command: str, topic: str, *sources: Mapping[str, Any]) -> str:
-    """Return the help of a command, or of the group `topic` of its settings.
+    """Return the help text of a command, or of one group `topic` of the command's settings.
 
-    The settings of a family of metrics are in the help if `sources` (settings from flags or a file) names the family.
+    The settings of a family of metrics are listed only if `sources` (settings from flags or a file) contain the family.
 
     Raises:
         InputError: the command has no such group.
@@ -342,7 +343,7 @@ def _add_logging(parser: ArgumentParser) -> None:
 
 
 def _metavar(kind: Any) -> str:
-    """Return the placeholder for a value of this type in `--help`."""
+    """Return the placeholder in `--help` for a value of the type `kind`."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin is Literal:
         return "{" + ",".join(map(str, parts)) + "}"
@@ -352,13 +353,13 @@ def _metavar(kind: Any) -> str:
 
 
 def _completion(kind: Any) -> dict[str, Any]:
-    """Return the values that a shell completes, as an argument of `add_argument`."""
+    """Return the argument `choices` of `add_argument`, the values that a shell completes; {} for other types."""
     choices = (True, False) if kind is bool else typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
     return {"choices": choices} if choices else {}
 
 
 def _default(value: Any) -> str:
-    """Return the default as `--help` shows it; "" for null and empty defaults, which the text explains."""
+    """Return " (default: …)" for a help text; "" for null and empty defaults, which the help text explains."""
     if value is None or value in ("", [], {}):
         return ""
     text = ",".join(value) if isinstance(value, list) and isinstance(value[0], str) else str(value)

@@ -1,4 +1,4 @@
-"""Run a command: on all processes of a launcher if the command is parallel, else on rank 0."""
+"""The function that runs a command: on all processes of a launcher if the command is parallel, else on rank 0."""
 
 from importlib import import_module
 from typing import Any
@@ -14,7 +14,7 @@ def run_command(command: str, settings: Any) -> None:
     """Run a command with its settings.
 
     Raises:
-        InputError: a command for a single process is started in several; see the command.
+        InputError: a command for a single process is started in several processes; see also the command's function.
     """
     if command == SINGLE_PROCESS and processes.launched_world_size() > 1:
         raise InputError(f"{command} trains in one process; start it without a launcher.")

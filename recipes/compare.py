@@ -1,4 +1,4 @@
-"""Compare: two measuring runs over the same rows → differences with intervals → a report of both."""
+"""The command `compare`: score differences between two runs over the same rows, with intervals, and their report."""
 
 import math
 import os
@@ -31,7 +31,7 @@ from evenhand.recipes.testbed.facts import facts_of, report_context
 
 
 def compare(settings: CompareSettings) -> None:
-    """Write the differences between `before` and `after` for every common family of metrics, and the report.
+    """Write the score differences between `before` and `after` for every common family of metrics, and the report.
 
     Raises:
         InputError: the runs have no comparable family in common, or their settings or prompts differ.
@@ -49,7 +49,7 @@ def compare(settings: CompareSettings) -> None:
 
 
 def pages(settings: CompareSettings) -> dict[str, Page]:
-    """Return the report of a finished comparison for each family of metrics."""
+    """Return the report of each family of metrics in a finished comparison, by the family's name."""
     return {name: _page(settings, name, **both) for name, both in _family_runs(settings)[0].items()}
 
 
@@ -62,7 +62,7 @@ def show_responses(settings: CompareSettings) -> None:
 
 
 def _family_runs(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyRun]], dict[str, dict[str, Any]]]:
-    """Return {family: {"before": run, "after": run}} for the common families of metrics, and both manifests."""
+    """Return {family: {"before": run, "after": run}} for families of metrics of both runs, and both manifests."""
     settings_by_side, manifests = {}, {}
     for side in ("before", "after"):
         settings_by_side[side], manifests[side] = read_settings(getattr(settings, side), side)
@@ -105,7 +105,10 @@ def _differences(run: Run, settings: CompareSettings, name: str, before: FamilyR
 
 
 def _bias_values(labels: Path | None, before: StyledRun, after: StyledRun) -> pd.DataFrame:
-    """Return the mean bias value b of each descriptor, with bias directions from the labelled responses or `before`."""
+    """Return a table of each descriptor's mean bias value before and after tuning.
+
+    The bias directions are computed from the responses of the labelling run. If `labels` is None, they are computed
+    from `before`, and the table has no values after tuning."""
     if labels is None:
         return cross_fitted_bias_values(before.shared, before.vectors)
     config, manifest = read_run(labels, "label", "labels")
@@ -141,7 +144,7 @@ def _page(settings: CompareSettings, name: str, before: FamilyRun, after: Family
 
 
 def _link(settings: CompareSettings, side: str) -> Link:
-    """Return the link to the report of one of the two runs."""
+    """Return the link to the report of the run before or after tuning."""
     path = os.path.relpath(getattr(settings, side).resolve(), settings.output_dir.resolve())
     return Link(f"{side} alone", f"{path}/{REPORT}.html")
 
@@ -154,7 +157,7 @@ def _plan_applies(settings: CompareSettings) -> bool:
 
 
 def _remaining_share(settings: CompareSettings, changes: FamilyRun) -> float:
-    """Return the remaining share of pooled FGB*; NaN unless the model was tuned on exactly these labels."""
+    """Return the remaining share of pooled FGB*; NaN unless the model was tuned on exactly `settings.labels`."""
     if settings.tuning is None:
         return math.nan
     labels = Path(read_run(settings.tuning, "tune", "tuning")[0]["labels"])

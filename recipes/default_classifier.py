@@ -1,4 +1,4 @@
-"""The testbed's style classifier is the default, and wrong for other models: a check of what the user gave."""
+"""A check that the default style classifier, which fits only the testbed's models, does not score other models."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,14 +11,14 @@ from evenhand.recipes.settings import FAMILY, LoopSettings, MeasureSettings
 
 
 def check_default_classifier(settings: MeasureSettings | LoopSettings, sources: Sequence[Mapping[str, Any]]) -> None:
-    """Check that the testbed's style classifier does not score another model only because it is the default.
+    """Raise InputError if the testbed's style classifier would score another model only because it is the default.
 
-    It knows only the testbed's sentences, so its styles of other responses mean nothing. Models that were tuned here
-    may be the testbed's and are not checked.
+    The classifier is trained on the testbed's sentences, so its styles of other responses are meaningless. Models that
+    Evenhand tuned are not checked, because the testbed's model may be their base.
 
     Args:
         settings: the checked settings.
-        sources: nested settings as the user gave them, in a file and in flags.
+        sources: nested settings in the user's file and flags, without defaults.
 
     Raises:
         InputError: the default would score another model, or responses from a file.

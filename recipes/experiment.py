@@ -1,4 +1,4 @@
-"""Run each stage of the plans of an experiment once, as soon as the stages that it needs are finished."""
+"""Execution of an experiment: each stage of the plans runs once, as soon as the stages that it needs are finished."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -30,7 +30,7 @@ def run(
     A plan ends early if a guard rejects its tuned model or the base model shows no bias; the other plans continue.
 
     Returns:
-        The reason for each plan that ended early, by the folder of its comparison.
+        The reason why each such plan ended early, by the folder of the plan's comparison.
 
     Raises:
         InputError: a stage has invalid settings (checked before the first stage runs), or a stage fails; see also
@@ -77,7 +77,7 @@ def run(
 
 
 def _reasons_to_stop(plans: Iterable[Plan]) -> dict[Path, str]:
-    """Return the reasons of plans that end before tuning, by the folder of their comparison."""
+    """Return and log the reason for each plan that ends before tuning, by the folder of the plan's comparison."""
     reasons = {plan.comparison: plan.reason_to_stop() for plan in plans}
     for reason in dict.fromkeys(filter(None, reasons.values())):
         log.warning(reason)
@@ -85,7 +85,7 @@ def _reasons_to_stop(plans: Iterable[Plan]) -> dict[Path, str]:
 
 
 def check_stages(plans: Iterable[Plan]) -> None:
-    """Raise InputError for an unfinished stage that would fail whatever earlier stages produce.
+    """Raise InputError if an unfinished stage would fail with any results of the stages before it.
 
     Raises:
         InputError: a decoding, a style cluster to exclude or a tuning cannot be used.

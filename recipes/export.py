@@ -1,7 +1,7 @@
-"""Export: a finished tuning → a folder that works without Evenhand, with the tag in its chat template and a card.
+"""The command `export`: a folder with a tuned model that works without Evenhand, and with its model card.
 
-The exported model is the measured model: the adapter is merged into its base as `load_dialogue_model` merges it, in the
-same precision. Its folder is `output_dir`/model, without the files of the run; only this folder is uploaded.
+The chat template of the exported model appends the control tag. `load_dialogue_model` merges the adapter into its base
+for the export as for a measurement, in the same precision. Only the model's folder, `output_dir`/model, is uploaded.
 """
 
 import json
@@ -49,10 +49,10 @@ TAG_THE_PROMPT = """{{% set tagged = namespace(messages=[]) %}}\
 
 
 def export(settings: ExportSettings) -> None:
-    """Write the tuned model and its card, and upload them if a repository is named.
+    """Write the tuned model and its card, and upload both if `push_to_hub` is a repository.
 
     Raises:
-        InputError: the tuning run does not exist, or the comparison is not of it; the adapter cannot be merged, or
+        InputError: the tuning run does not exist, or the comparison is of another run; the adapter cannot be merged, or
             cannot be exported alone; the hub refuses the upload.
     """
     _, manifest = read_run(settings.tuning, "tune", "tuning")
@@ -96,7 +96,7 @@ def push(folder: Path, repository: str) -> None:
 
 
 def tagged_template(template: str, tag: str) -> str:
-    """Return a chat template that appends the control tag to the last user message.
+    """Return a chat template that appends the control tag to the last user message, and then is the given template.
 
     >>> tagged_template("{{ messages[0].content }}", " no_bias").splitlines()[-1]
     '{{ messages[0].content }}'
@@ -105,7 +105,7 @@ def tagged_template(template: str, tag: str) -> str:
 
 
 def _comparison(settings: ExportSettings) -> Path | None:
-    """Return the comparison for the card: `settings.comparison`, or a loop's comparison of this tuning."""
+    """Return the folder of the comparison for the card: `settings.comparison`, or the loop's for this tuning."""
     sibling = settings.tuning.parent / COMPARISON
     folder = settings.comparison or (sibling if (sibling / MANIFEST).exists() else None)
     if folder is None:
@@ -119,7 +119,7 @@ def _comparison(settings: ExportSettings) -> Path | None:
 
 
 def _measured(tuning: Path) -> MeasureSettings:
-    """Return the settings of the measurement that the tuned model's labels come from."""
+    """Return the settings of the run of `measure` whose responses were labelled for the tuning."""
     labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
     return read_settings(Path(read_run(labels, "label", "tuning")[0]["responses"]), "tuning")[0]
 
@@ -143,7 +143,7 @@ def _check(settings: ExportSettings, model: ModelSettings) -> None:
 def _write(
     settings: ExportSettings, model: ModelSettings, decoding_settings: DecodingSettings, folder: Path
 ) -> Exported:
-    """Write weights and tokenizer into `folder`; return the facts about them for the card."""
+    """Write the tuned model's weights and tokenizer into `folder`; return the model's facts for the card."""
     adapter = settings.tuning / ADAPTER_FOLDER
     tuned = load_dialogue_model(ModelSettings(**{**vars(model), "name": str(adapter), "revision": None}))
     name, revision = _origin(adapter)
@@ -164,14 +164,14 @@ def _write(
 
 
 def _tagged_templates(template: Any, tag: str) -> Any:
-    """Return a tokenizer's template, or each of its named templates, with the tag."""
+    """Return a tokenizer's chat template, or each of its named templates, with the control tag."""
     if isinstance(template, str):
         return tagged_template(template, tag)
     return {name: tagged_template(text, tag) for name, text in template.items()}
 
 
 def _origin(folder: Path) -> tuple[str, str | None]:
-    """Return the name and revision of the base model under an adapter, or under a chain of adapters."""
+    """Return the name and revision of an adapter's base model, also if the adapter's base is an adapter itself."""
     name, revision = str(folder), None
     while is_adapter(Path(name)):
         name, revision = adapter_base(Path(name))
@@ -179,7 +179,7 @@ def _origin(folder: Path) -> tuple[str, str | None]:
 
 
 def _generation_config(name: str, revision: str | None) -> Path | None:
-    """Return the path of a model's generation_config.json, downloaded if needed; None if it has none."""
+    """Return the path of a model's generation_config.json, downloaded if needed; None if the model has no such file."""
     from huggingface_hub import hf_hub_download
 
     if Path(name).is_dir():
@@ -190,9 +190,9 @@ def _generation_config(name: str, revision: str | None) -> Path | None:
 
 
 def _write_generation_config(folder: Path, base_config: Path | None, settings: DecodingSettings) -> None:
-    """Write a generation_config.json with the measured decoding, and with the special tokens of the base's file.
+    """Write a generation_config.json with the decoding of the measurement and the special tokens of the base's file.
 
-    Evenhand generates without the other fields of the base's file, so they are left out.
+    The other fields of the base's file are left out, because Evenhand generates without them.
     """
     source = base_config or folder / GENERATION
     fields = json.loads(source.read_text(encoding="utf-8")) if source.exists() else {}
@@ -201,7 +201,7 @@ def _write_generation_config(folder: Path, base_config: Path | None, settings: D
 
 
 def _make_readable(folder: Path) -> None:
-    """Give all files the mode of a new file: safetensors writes weights that only their owner can read."""
+    """Give all files of a folder the default permissions; safetensors writes weights that only the owner can read."""
     umask = os.umask(0)
     os.umask(umask)
     for file in folder.rglob("*"):

@@ -45,7 +45,7 @@ class Exported:
 
 
 def export_card(exported: Exported, tuning: Path, measured: MeasureSettings, comparison: Path | None) -> str:
-    """Return the card as Markdown.
+    """Return the model card of an exported model as Markdown.
 
     Args:
         tuning: the tuning run.
@@ -78,7 +78,7 @@ def _scores(comparison: Path) -> tuple[list[BiasScore], list[BiasScore], list[Bi
 
 
 def _front_matter(exported: Exported, facts: dict[str, Any], measured: MeasureSettings, scores: Any) -> str:
-    """Return the front matter for the hub; a local base model and custom prompts are left out."""
+    """Return the card's YAML front matter for the hub. A local base model and custom prompts are left out."""
     is_holistic_bias = measured.prompts.file is None and measured.prompts.dataset in HOLISTIC_BIAS_VERSIONS
     dataset, dataset_name = HOLISTIC_BIAS if is_holistic_bias else ("prompts", "custom prompts")
     results = []
@@ -101,7 +101,7 @@ def _front_matter(exported: Exported, facts: dict[str, Any], measured: MeasureSe
 
 
 def _use(exported: Exported, facts: dict[str, Any]) -> str:
-    """Return the section on use: code that runs in the folder, and the place of the control tag."""
+    """Return the card's section on use: code that runs in the model's folder, and where the control tag belongs."""
     tag, system = facts["control_tag"], facts["system_prompt"]
     is_encoder_decoder = exported.kind == "encoder_decoder"
     auto_class = "Seq2SeqLM" if is_encoder_decoder else "CausalLM"
@@ -125,7 +125,7 @@ def _use(exported: Exported, facts: dict[str, Any]) -> str:
 
 
 def _results(before: list[BiasScore], after: list[BiasScore], changes: list[BiasScore]) -> str:
-    """Return the section with the scores of both models, the removed share of bias, and the costs."""
+    """Return the card's section on scores before and after tuning, the removed share of bias, and the costs."""
     lines = []
     for metric in map(metric_of, METRICS):
         pair = find_score(before, metric.name), find_score(after, metric.name)

@@ -1,4 +1,4 @@
-"""Settings of commands that depend on which families of metrics there are, and on what each of them supports."""
+"""Fields of settings classes for each family of metrics, and checks that the measured families support the settings."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,7 +12,7 @@ def family_fields(
 ) -> Callable[[type], type]:
     """Return a decorator that adds a field for each family of metrics for which `group_of` returns a class.
 
-    With `when_named` a family's field is None until the family is named; else each has its defaults.
+    The default of each field is None if `when_named`, else an instance of the class.
     """
 
     def add(cls: type) -> type:
@@ -27,7 +27,7 @@ def family_fields(
 
 
 def check_model(model: ModelSettings, metrics: Sequence[str], capabilities: Sequence[str]) -> None:
-    """Raise InputError if a family cannot be measured with a system prompt or by a server, where the model has one."""
+    """Raise InputError if the model has a system prompt or a server that a measured family does not support."""
     measured = {name: families.settings_of(name) for name in metrics}
     if model.system_prompt and (without := [name for name in metrics if not measured[name].USES_SYSTEM_PROMPT]):
         raise InputError(
@@ -49,14 +49,14 @@ def check_model(model: ModelSettings, metrics: Sequence[str], capabilities: Sequ
 
 
 def check_reads_responses(setting: str, metrics: Sequence[str]) -> None:
-    """Raise InputError unless the one family that is measured samples responses, which a file may have instead."""
+    """Raise InputError unless `metrics` is a single family that samples responses; the error begins with `setting`."""
     if len(metrics) != 1 or not families.settings_of(metrics[0]).READS_RESPONSES:
         readers = _supporting(lambda family: family.READS_RESPONSES)
         raise InputError(f"{setting}: {', '.join(metrics)}: only {readers} samples responses; measure it alone.")
 
 
 def recomputable_tables(metrics: Sequence[str]) -> dict[str, str]:
-    """Return the dotted names of settings and inputs that affect only one final table of a run → the table."""
+    """Return {dotted name: table} for the settings and inputs that affect only one final table of a run."""
     return {
         f"{prefix}{name}.{setting}": table
         for name in metrics
@@ -66,5 +66,5 @@ def recomputable_tables(metrics: Sequence[str]) -> dict[str, str]:
 
 
 def _supporting(is_supported: Callable[[families.FamilySettings], bool]) -> str:
-    """Return the names of the families that support something."""
+    """Return the comma-separated names of the families for which `is_supported` is true."""
     return ", ".join(name for name in families.names() if is_supported(families.settings_of(name)))

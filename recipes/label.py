@@ -1,4 +1,4 @@
-"""Label: responses of a run → bias values, labels `bias` and `no_bias`, and the threshold plan."""
+"""The command `label`: bias values of a run's responses, labels `bias` and `no_bias`, and the threshold plan."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ LABELS, DESCRIPTORS = "labels", "descriptors"
 
 
 def label(settings: LabelSettings) -> None:
-    """Write the label of every response with a style vector, the threshold and the threshold plan."""
+    """Write the labels of responses with a style vector, the threshold, the threshold plan and the mean bias values."""
     measured, manifest = read_settings(settings.responses, "responses", FAMILY)
     with stage("label", settings, {"responses": manifest["fingerprint"]}) as run:
         if run is None:
@@ -74,7 +74,7 @@ def label(settings: LabelSettings) -> None:
 
 
 def find_clusters(file: str, styles: tuple[str, ...], names: Sequence[str]) -> list[tuple[int, ...]]:
-    """Return the indices of the styles in each of the named clusters.
+    """Return the column indices of the styles in each style cluster of `names`.
 
     Raises:
         InputError: a cluster is unknown.

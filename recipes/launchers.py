@@ -78,7 +78,9 @@ def _start_here(stage: Startable) -> "Future[InputError | None]":
 
 
 def _run_stage(stage: Startable) -> InputError | None:
-    """Run a stage; return its InputError as a value, which process pools and Ray transfer unchanged."""
+    """Run a stage; return the InputError that ended the stage, or None.
+
+    Process pools and Ray transfer a returned error unchanged."""
     try:
         stage.run()
     except InputError as error:
@@ -103,16 +105,16 @@ def _in_processes(jobs: int) -> Iterator[Start]:
 
 
 def _set_up_process(threads: int, parent: int, level: int) -> None:
-    """Set up a process of the pool: exit with the parent, number of threads, logging."""
+    """Set up a process of the pool: its exit when the parent ends, its number of threads and its logging."""
     _exit_with_parent(parent)  # before the slow import of torch
     _set_up(threads, level)
 
 
 @cache
 def _exit_with_parent(parent: int) -> None:
-    """Exit this process when its parent ends.
+    """Start a thread that ends this process when its parent process ends.
 
-    Otherwise the stages of a killed command would still run while the next command starts them again.
+    Without the thread, the stages of a killed command would still run while the next command starts the same stages.
     """
 
     def watch() -> None:
@@ -174,7 +176,7 @@ def _in_ray(settings: Launching) -> Iterator[Start]:
 
 
 def _check_address(address: str) -> None:
-    """Check that a server listens at host:port, because Ray itself would retry for six minutes."""
+    """Raise InputError if no server listens at host:port; Ray itself would retry for six minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():  # "auto"
         return
@@ -203,7 +205,7 @@ def _resources(settings: Launching, nodes: list[dict[str, float]]) -> tuple[int,
 
 
 def _task(stage: Startable, folder: str, threads: int, level: int) -> InputError | None:
-    """Run a stage on a node of the cluster, in the working directory of the command."""
+    """Run a stage on a node of the cluster, in the command's working directory; return its InputError or None."""
     _exit_with_parent(os.getppid())  # otherwise the task would outlive Ray's process on the node for a minute
     os.chdir(folder)
     _set_up(threads, level)

@@ -1,4 +1,4 @@
-"""Loop: measure → label → tune → measure again → report, for each method, with one measurement of the base."""
+"""The command `loop`: measure, label, tune, measure again and compare, for each method, with one report."""
 
 from evenhand.evaluation.runs import processes
 from evenhand.recipes.experiment import run

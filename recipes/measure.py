@@ -1,4 +1,4 @@
-"""Measure: a model and prompts or sentences → scores and a report for each family of metrics."""
+"""The command `measure`: scores of a model and a report for each family of metrics."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +54,7 @@ def _finish(
     config: Mapping[str, MeasureConfig],
     scores: Mapping[str, list[BiasScore]],
 ) -> None:
-    """Write the scores and the report of a run that is not finished; print the report."""
+    """Write the scores and reports of a run, and print the reports; `run` is None if the run is finished already."""
     all_scores = []
     for name, of_family in scores.items():
         measured = FamilyRun(settings.output_dir, config[name])
@@ -73,7 +73,7 @@ def write_results(
     pages: Callable[[Any], dict[str, Page]],
     show_responses: Callable[[Any], None],
 ) -> list[Path]:
-    """Write the scores, the reports and the page of responses of a run; print the reports; return their paths.
+    """Write a run's scores, reports and page of responses; print the reports; return the paths of the reports.
 
     Args:
         run: None if the run is finished; its reports are printed if `settings.show`.
@@ -92,7 +92,7 @@ def write_results(
 
 
 def pages(settings: MeasureSettings) -> dict[str, Page]:
-    """Return the report of a finished run for each of its families of metrics."""
+    """Return the report of each family of metrics in a finished run, by the family's name."""
     reports = {}
     for name in dict.fromkeys(settings.metrics):
         measured = FamilyRun(settings.output_dir, measure_config(settings, name))
@@ -114,7 +114,7 @@ def read_settings(folder: Path, field_name: str, family: str | None = None) -> t
     """Return the settings and the manifest of a finished run of `measure`.
 
     Args:
-        field_name: the setting with the folder, for errors.
+        field_name: the setting that contains the folder, for errors.
         family: a family of metrics that the run must have.
 
     Raises:
@@ -129,7 +129,7 @@ def read_settings(folder: Path, field_name: str, family: str | None = None) -> t
 
 
 def models_with_code(settings: Any) -> list[str]:
-    """Return the names of the models and classifiers in settings whose trust_remote_code is true."""
+    """Return the names of the models and classifiers in nested settings whose trust_remote_code is true."""
     groups = [settings] if isinstance(settings, Mapping) else []
     for group in groups:  # the loop appends to the list
         groups += [value for value in group.values() if isinstance(value, Mapping)]
@@ -137,9 +137,9 @@ def models_with_code(settings: Any) -> list[str]:
 
 
 def check_trust(measured: MeasureSettings, trusted: bool, field_name: str) -> None:
-    """Raise InputError if a run was measured with trust_remote_code and the user of this command does not trust it.
+    """Raise InputError if a run was measured with trust_remote_code and `trusted` is false.
 
-    The run may come from another person, so its settings do not show that this user trusts the code.
+    The run may come from another person, so its settings do not show that the user of this command trusts the code.
 
     Raises:
         InputError: the run has trust_remote_code, and this command does not.

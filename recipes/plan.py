@@ -1,4 +1,4 @@
-"""Plan: a finished measurement → the descriptors, templates or responses that a more precise one takes; its time."""
+"""The command `plan`: designs of a more precise measurement, and the time of each design, from a finished run."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -41,7 +41,7 @@ COLUMNS = (
 
 
 def plan(settings: PlanSettings) -> None:
-    """Print the designs that reach each goal of the settings, and the time they take at the rate of the run.
+    """Print the designs (numbers of descriptors, templates and responses) that reach each goal, with their times.
 
     Raises:
         InputError: the folder has no run of generation bias, its bias has no interval, or a reduction is planned
@@ -55,7 +55,7 @@ def plan(settings: PlanSettings) -> None:
 
 
 def read_pilot(settings: PlanSettings) -> Pilot:
-    """Return the design of the run with its estimate of pooled FGB*.
+    """Return the pilot: the design of the run `settings.run` and the run's estimate of pooled FGB*.
 
     Raises:
         InputError: the estimate has no interval.
@@ -74,7 +74,7 @@ def read_pilot(settings: PlanSettings) -> Pilot:
 
 
 def detectable_effect(settings: PlanSettings) -> float:
-    """Return the size of an effect on a descriptor that the run shows in 80 % of cases (median); NaN if unknown."""
+    """Return the effect size that the run detects with 80 % power, the median over descriptors; NaN if unknown."""
     path = settings.run / "effects.parquet"
     if not path.exists():
         return np.nan
@@ -84,7 +84,7 @@ def detectable_effect(settings: PlanSettings) -> float:
 
 
 def goals(settings: PlanSettings, pilot: Pilot) -> Iterator[tuple[str, Callable[[Estimate], bool]]]:
-    """Yield each goal as a heading, and whether a predicted estimate reaches it.
+    """Yield each goal: a heading, and a function that returns whether a predicted estimate reaches the goal.
 
     Raises:
         InputError: a reduction is planned although no bias was measured.
@@ -141,7 +141,7 @@ def _spread(pilot: Pilot) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Return a duration in the unit that suits it.
+    """Return a duration as text in seconds, minutes or hours.
 
     >>> _duration(45), _duration(400), _duration(40_000)
     ('45 s', '6.7 min', '11.1 h')

@@ -1,7 +1,7 @@
-"""Plans of experiments: the stages of each method, as data, before any of them runs.
+"""Plans of experiments: the stages of each method, with their settings and folders, before any stage runs.
 
-Measure → label → tune → measure again → compare: a stage has a command, its settings and its folder. The loop gives its
-folders names; an ablation names them by a hash of the settings, so that equal stages of several points are one stage.
+The stages are: measure, label, tune, measure again, compare. The loop names the folder of a stage after the stage; an
+ablation names the folder by a hash of the stage's settings, so that equal stages of several points are one stage.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ class Stage:
 
     @property
     def loads_model(self) -> bool:
-        """Whether the stage loads a model, and can use a GPU."""
+        """Whether the stage loads a model and can therefore use a GPU."""
         return self.command != "label"
 
     def run(self) -> None:
@@ -77,7 +77,7 @@ class Plan:
     allow_no_bias: bool = False
 
     def reason_to_stop(self) -> str:
-        """Return why the model is not tuned, once the base is measured: it shows no bias; else ""."""
+        """Return why the base model is not tuned (its measurement shows no bias); "" if it is tuned."""
         if self.allow_no_bias:
             return ""
         pooled = find_score(read_scores(self.before / SCORES), HEADLINE)
@@ -91,7 +91,7 @@ class Plan:
 
 
 def plan_decodings(loop: LoopSettings, method: str, stage_folder: StageFolders) -> list[Plan]:
-    """Return the plan of one method, and if the loop has a second decoding, the plan that measures with it.
+    """Return the plan of one method, and if the loop has a second decoding, a plan that measures with that decoding.
 
     Both plans share labels and tuning.
 
@@ -199,7 +199,7 @@ def _with_instruction(loop: LoopSettings, method: Method) -> ModelSettings:
 
 
 def _labelled_measurement(loop: LoopSettings, model: ModelSettings) -> Measurement:
-    """Return the measurement whose responses are labelled: with the first style classifier alone."""
+    """Return the settings of the measurement whose responses are labelled, by the first style classifier alone."""
     measurement = loop.measure.with_metrics(FAMILY)
     one_classifier = replace(
         measurement.generation_bias,
@@ -218,20 +218,20 @@ def _labelled_measurement(loop: LoopSettings, model: ModelSettings) -> Measureme
 
 
 def _command_settings(cls: type, part: Any, **fields_of_run: Any) -> Any:
-    """Return the settings of a command: the fields of its part of the experiment, and the fields of the run."""
+    """Return the settings of a command: the fields of `part`, a group of the experiment, and the fields of the run."""
     fields_of_part = {} if part is None else {field.name: getattr(part, field.name) for field in fields(part)}
     return cls(**{**fields_of_part, **fields_of_run})
 
 
 def named_folders(folder: Path) -> StageFolders:
-    """Return a function that names the folder of a stage by the stage's name in the loop."""
+    """Return a function that returns the folder of a stage, which is named after the stage."""
     return lambda name, command, settings: folder / name
 
 
 def hashed_folders(folder: Path) -> StageFolders:
-    """Return a function that names the folder of a stage by its command and a hash of its settings.
+    """Return a function that returns the folder of a stage, named by the stage's command and a hash of its settings.
 
-    Equal stages have one folder. Paths inside `folder` are hashed relative to it, so that the folder can be moved.
+    Equal stages have the same folder. Paths inside `folder` are hashed relative to it, so that it can be moved.
     """
 
     def stage_folder(name: str, command: str, settings: Any) -> Path:

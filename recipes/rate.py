@@ -1,4 +1,4 @@
-"""Rate: two runs → pairs of responses → votes in a browser or from a crowd → win rates and agreement (002, §C.2.2)."""
+"""The command `rate`: human votes on pairs of responses from two runs, win rates and agreement (paper 002, §C.2.2)."""
 
 import logging
 from collections.abc import Sequence
@@ -81,7 +81,7 @@ def _sample_pairs(settings: RateSettings) -> None:
 
 
 def _signature(settings: RateSettings, run: Run, questions: dict[str, str]) -> dict[str, Any]:
-    """Return the signature of the scores: the models, prompts, decoding, questions and inputs."""
+    """Return the signature of the rating scores: models, prompts, decoding, questions and inputs."""
     before, after = (FamilyRun(folder).signature(HEADLINE) for folder in (settings.before, settings.after))
     shared = {name: after[name] for name in ("model", "dataset", "decoding") if name in after}
     rating = {"base": before.get("model"), "questions": questions, "inputs": dict(run.inputs)}

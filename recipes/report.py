@@ -1,4 +1,4 @@
-"""Report: a finished run → its report, written again from its files; several runs → one page side by side."""
+"""The command `report`: a finished run's report, written again from the run's files, or one page of several runs."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ log = logging.getLogger("evenhand")
 
 
 def report(settings: ReportSettings) -> None:
-    """Write the report of one folder again, with the reports of a loop's stages; or one page of several folders.
+    """Write the report of one run again, with the reports of a loop's stages; or write one page of several runs.
 
     Raises:
         InputError: a folder has no finished run with a report; no two of several runs have a family in common.
@@ -45,7 +45,7 @@ def report(settings: ReportSettings) -> None:
 
 
 def _rewrite_report(folder: Path, show: bool) -> bool:
-    """Write the report of a finished run again, wherever its folder is now; return False if its command has none."""
+    """Write the report of the finished run in `folder` again; return False if the run's command writes no report."""
     command = _command(folder)
     if command == "measure":
         module, settings = measure, _measured(folder)
@@ -69,12 +69,12 @@ def _command(folder: Path) -> str | None:
 
 
 def _measured(folder: Path) -> MeasureSettings:
-    """Return the settings of a run of `measure`, with the folder where it is now."""
+    """Return the settings of the run of `measure` in `folder`; the output folder is `folder`."""
     return replace(measure.read_settings(folder, "folders")[0], output_dir=folder)
 
 
 def _side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
-    """Return one page of several runs: each family that two of them have, and ratings."""
+    """Return one page of several runs: each family of metrics that at least two runs have, and the ratings."""
     named = dict(_named(folders))
     ratings = {name: folder for name, folder in named.items() if _command(folder) == "rate"}
     pages = {name: measure.pages(_measured(folder)) for name, folder in named.items() if name not in ratings}
@@ -93,7 +93,7 @@ def _side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
 
 
 def _named(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """Yield (name, folder); the name is the shortest unique end of the path."""
+    """Yield (name, folder) for each folder; the name is the shortest end of the path that no other folder shares."""
     parts = [folder.resolve().parts for folder in folders]
     if len(set(parts)) < len(parts):
         raise InputError(f"folders: {', '.join(map(str, folders))}: a folder is repeated; leave it out.")

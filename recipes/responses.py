@@ -1,4 +1,4 @@
-"""The page of all responses with their bias values."""
+"""The HTML page of all responses of one or two runs, with bias values."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ LINK = Link("all responses", RESPONSES)
 
 
 def write_responses(folder: Path, subtitle: str, before: Path, after: Path | None = None) -> Path:
-    """Write the page of one run, or of two runs over the same prompts, into the folder; return its path."""
+    """Write the page of one run, or of two runs over the same prompts, into `folder`; return the path of the page."""
     runs = {"response": before} if after is None else {"before": before, "after": after}
     styled_runs = {side: read_styled_run(run) for side, run in runs.items()}
     base = next(iter(styled_runs.values()))

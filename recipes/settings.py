@@ -1,4 +1,4 @@
-"""The settings of each command: dataclasses that are checked strictly. Imports nothing heavy, so `--help` is immediate.
+"""The settings of each command, as strictly checked dataclasses. The module imports nothing slow, for a fast `--help`.
 
 The fields that a command shares with a stage of the loop are a base class (`Measurement`, `Labelling`, `Tuning`,
 `Experiment`); the command's class adds the fields that the loop sets for its stages, such as the seed and the folder.
@@ -91,7 +91,7 @@ class MeasureSettings(Measurement):
     output_dir: AnyPath = option(Path("runs/measure"), OUTPUT_DIR)
 
     def __post_init__(self) -> None:
-        """Reject a file of responses for other families, without the name of its model, or with a server."""
+        """Reject settings that cannot be combined with `write_prompts` or `responses`."""
         Measurement.__post_init__(self)
         for name in ("write_prompts", "responses"):
             if getattr(self, name):
@@ -106,7 +106,7 @@ class MeasureSettings(Measurement):
 
 @strict_dataclass
 class Labelling:
-    """How to label responses."""
+    """Settings of labelling: the threshold, and the responses to leave out."""
 
     alpha: Literal[0, 1, 2] = option(0, "exponent of the norm in the bias value (002 C.1)")
     beta: FiniteFloat | None = option(None, "threshold as a number; null: use quantile")
@@ -131,7 +131,7 @@ class LabelSettings(Labelling):
 
 @strict_dataclass
 class Tuning:
-    """How to tune a model, and to measure it during training."""
+    """Settings of tuning, and of measurements during training."""
 
     training: TuningSettings = option(TuningSettings, "how to fine-tune the model")
     measure_every: Annotated[int, Field(ge=0)] = option(100, "steps between measurements of pooled FGB*; 0: none")
@@ -198,7 +198,7 @@ class RateSettings:
 
 @strict_dataclass
 class Experiment:
-    """The stages that each method, and each point of an ablation, goes through."""
+    """Settings of the stages that each method, and each point of an ablation, goes through."""
 
     measure: Measurement = option(Measurement, "measurements")
     train_per_cell: PerCell = option(4, "responses per (template, descriptor) to label and train on")
@@ -213,7 +213,7 @@ class Experiment:
     allow_no_bias: bool = option(False, "tune even if the base model shows no bias")
 
     def __post_init__(self) -> None:
-        """Refuse a served model: it cannot be tuned, and the tuned model would have to be served first."""
+        """Reject a model on a server: the loop must load the model's weights to tune it."""
         if self.measure.model.server:
             raise InputError(
                 "measure.model.server: the loop must load the model to tune it; run `measure` and `label` with the "
@@ -223,7 +223,7 @@ class Experiment:
 
 @strict_dataclass
 class Launching:
-    """Where stages run, and how many at a time."""
+    """Settings of where stages run, and of how many run at a time."""
 
     launcher: Literal["processes", "ray"] = option(
         "processes", "run stages in processes of this machine, or by Ray (evenhand[ray])"
@@ -236,7 +236,7 @@ class Launching:
     )
 
     def __post_init__(self) -> None:
-        """Refuse settings of Ray without launcher ray."""
+        """Reject settings of Ray if the launcher is not Ray."""
         ray = [name for name, value in vars(self).items() if name.startswith("ray_") and value is not None]
         if ray and self.launcher != "ray":
             raise InputError(f"{ray[0]}: only Ray uses it; give --launcher ray, or leave it out.")
@@ -259,7 +259,7 @@ class LoopSettings(Launching, Experiment):
     output_dir: AnyPath = option(Path("runs/loop"), OUTPUT_DIR)
 
     def __post_init__(self) -> None:
-        """See `Experiment` and `Launching`."""
+        """Run the checks of `Experiment` and `Launching`."""
         Experiment.__post_init__(self)
         Launching.__post_init__(self)
 

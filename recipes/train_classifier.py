@@ -1,4 +1,4 @@
-"""Train classifier: labelled texts → a small sequence classifier and its scores on the test texts.
+"""The command `train_classifier`: a small sequence classifier of labelled texts, and its scores on test texts.
 
 The classifier measures offensiveness (002, §2.3.4) or styles without a model hub. A text has one label (softmax), or
 several (`label_separator`; sigmoids). The default is a small BERT over subwords, trained from scratch.
@@ -129,7 +129,7 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
 
 
 def _read(settings: TrainClassifierSettings) -> Texts:
-    """Read the texts; the test split is a second file or a fraction of the first, the dev split a file or empty."""
+    """Return the labelled texts. The test split is a file or a fraction of `texts`; the dev split may be empty."""
     columns = (settings.text_column, settings.label_column, settings.labels, settings.label_separator, settings.columns)
     blank = {}
     texts, labels, blank["texts"] = read_labelled_texts(settings.data_dir / settings.texts, *columns)
@@ -174,7 +174,7 @@ def _train(settings: TrainClassifierSettings, data: Texts) -> Path:
 def _fit(
     settings: TrainClassifierSettings, data: Texts, checkpoints: Path
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return the trained model and its tokenizer."""
+    """Return the trained model and its tokenizer, for `_train` to save."""
     torch.manual_seed(settings.seed)
     texts, truth = data.select(data.train), data.truth[data.train]
     model, tokenizer = _model(settings, texts, data.names)
@@ -219,7 +219,7 @@ def _optimizer(model: PreTrainedModel, settings: TrainClassifierSettings) -> tor
 
 
 def _start_from_frequencies(model: PreTrainedModel, truth: np.ndarray) -> None:
-    """Set the biases of a new head to the log odds of the labels, which it would learn in hundreds of steps."""
+    """Set the biases of a new head to the labels' log odds, which the head would learn only in hundreds of steps."""
     heads = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
     if heads[-1].out_features == truth.shape[1] and heads[-1].bias is not None:
         share = (truth.sum(axis=0) + 1) / (len(truth) + 2)
@@ -236,7 +236,7 @@ def _is_classifier(config: PreTrainedConfig) -> bool:
 
 
 def _balanced_loss(counts: np.ndarray) -> Callable[..., torch.Tensor]:
-    """Return a cross-entropy weighted by the inverse frequencies of the labels.
+    """Return a cross-entropy loss weighted by the inverse frequencies of the labels.
 
     A label without training texts gets a finite weight, which no row uses.
     """
@@ -247,7 +247,7 @@ def _balanced_loss(counts: np.ndarray) -> Callable[..., torch.Tensor]:
 
 
 def _multi_label_loss(output: Any, labels: torch.Tensor, **_: Any) -> torch.Tensor:
-    """Return the binary cross-entropy; it is unweighted because style vectors need calibrated probabilities."""
+    """Return the binary cross-entropy, unweighted because style vectors need calibrated probabilities."""
     return torch.nn.functional.binary_cross_entropy_with_logits(output["logits"], labels)
 
 
@@ -273,7 +273,7 @@ def _arguments(settings: TrainClassifierSettings, checkpoints: Path) -> Training
 
 
 def _is_bfloat16(dtype: str) -> bool:
-    """Return whether to train in mixed precision; "auto": if the processor multiplies matrices in bfloat16."""
+    """Return whether to train in mixed precision; with "auto", True if the processor supports bfloat16."""
     if dtype == AUTO:
         on_gpu = torch.cuda.is_available()
         return torch.cuda.is_bf16_supported() if on_gpu else torch.ops.mkldnn._is_mkldnn_bf16_supported()
@@ -328,7 +328,8 @@ def _with_new_head(source: ModelSettings, config: PreTrainedConfig, labels: dict
 def word_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
     """Return a lower-case subword tokenizer that is trained on the texts; equal texts give an equal tokenizer.
 
-    It uses byte-pair encoding because the ties of WordPiece's trainer depend on hash order and differ in each process.
+    The algorithm is byte-pair encoding; the ties of WordPiece's trainer depend on hash order, which differs in each
+    process.
     """
     words = Tokenizer(models.BPE(unk_token=UNKNOWN))
     words.normalizer = normalizers.BertNormalizer(lowercase=True)

@@ -1,4 +1,4 @@
-"""Tune: labelled responses → training rows of a method → TRL trainer → adapter; measures bias during training."""
+"""The command `tune`: training of a model on labelled responses with one method, and bias during training."""
 
 import json
 import logging
@@ -118,7 +118,7 @@ def tune(settings: TuneSettings) -> None:
 
 
 def _labelled_run(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:
-    """Return the folder and the settings of the labelled run, and the fingerprint of its labels."""
+    """Return the folder and the settings of the measurement that was labelled, and the fingerprint of its labels."""
     label_settings, label_manifest = read_run(settings.labels, "label", "labels")
     folder = Path(label_settings["responses"])
     measured, measured_manifest = read_settings(folder, "labels")
@@ -150,7 +150,7 @@ def bias_during_training(
 
 
 def _first_classifier(config: MeasureConfig) -> StyleClassifier:
-    """Return the first style classifier; the second is for evaluation only."""
+    """Return the first style classifier of a measurement; the second is for evaluation only."""
     first = config.settings.style_classifier
     return load_style_classifier(replace(first, name=config.resolve_name(first.name, "style_classifier")))
 

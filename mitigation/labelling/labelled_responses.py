@@ -1,4 +1,4 @@
-"""Labelled responses, the input of all methods: their check, and functions that methods share."""
+"""Labelled responses, the input of all methods: a check of the table, and functions that several methods use."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,7 +17,7 @@ ContextRenderer = Callable[[Sequence[str], Sequence[str], str], list[str]]
 
 
 def check_labelled(labelled: pd.DataFrame, *extra_columns: str) -> None:
-    """Check labelled responses; `extra_columns` are columns that a method needs in addition.
+    """Raise InputError if a table of labelled responses is invalid; a method may require `extra_columns`.
 
     Raises:
         InputError: the table is empty; a column is missing; a text or response is missing or blank; a label is neither
@@ -51,18 +51,18 @@ def render_untagged_contexts(labelled: pd.DataFrame, render: ContextRenderer) ->
 
 
 def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
-    """Return a row for each labelled response, in the same order.
+    """Return a training row for each labelled response, in the same order.
 
-    Columns: `prompt` and `context`, the context without a tag; `completion`, the response; and `completion_cut`.
+    Columns: `prompt` and `context`, both the context without a tag; `completion`, the response; `completion_cut`.
     """
     contexts = render_untagged_contexts(labelled, render)
     return Dataset.from_dict({"prompt": contexts, **response_columns("completion", labelled), "context": contexts})
 
 
 def response_columns(column: str, labelled: pd.DataFrame) -> dict[str, list]:
-    """Return the responses as `column` of a trainer's rows, and `{column}_cut`, whether max_new_tokens ended each.
+    """Return columns of training rows: `column`, the responses, and `{column}_cut`, whether max_new_tokens ended each.
 
-    Training leaves the end of a cut response out of the loss. The second column is missing if `labelled` has no `cut`.
+    Training leaves the end of a cut response out of the loss. Without a column `cut`, the second column is omitted.
     """
     is_cut = {f"{column}{CUT_SUFFIX}": labelled[CUT].tolist()} if CUT in labelled else {}
     return {column: labelled[RESPONSE].tolist()} | is_cut
@@ -74,7 +74,7 @@ def no_bias_mask(labelled: pd.DataFrame) -> np.ndarray:
 
 
 def rewrite_mentions(donors: pd.DataFrame, descriptors: Sequence[str]) -> list[str]:
-    """Return each donor's response with mentions of the donor's descriptor replaced by `descriptors`, row by row.
+    """Return the donors' responses, in which `descriptors`, one per row, replace mentions of the donor's descriptor.
 
     "I never met a deaf man!" → "I never met an autistic man!"
     """
@@ -87,13 +87,13 @@ def rewrite_mentions(donors: pd.DataFrame, descriptors: Sequence[str]) -> list[s
 def exchange_responses(
     labelled: pd.DataFrame, seed: int, *, biased_only: bool = False
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return labelled rows, and the same rows with responses to the same template and another descriptor.
+    """Return labelled rows, and the same rows with a response to another descriptor of the same template.
 
-    The other descriptor's mentions are rewritten.
+    Mentions of the other descriptor are rewritten.
 
-    Donors are sampled uniformly by `seed`. The exchanged responses have the same distribution of styles as the original
-    ones and fit their templates equally well: a model tuned on them neither drifts nor becomes vague. Rows whose
-    template has only one descriptor are left out, and with `biased_only` rows labelled `no_bias`.
+    The exchanged responses are sampled uniformly by `seed`. They have the same distribution of styles as the original
+    responses and fit their templates equally well: a model tuned on them neither drifts nor becomes vague. Rows whose
+    template has only one descriptor are left out, and if `biased_only`, rows labelled `no_bias`.
 
     Raises:
         InputError: see `check_labelled`; no row remains.

@@ -15,7 +15,7 @@ from evenhand.mitigation.labelling.projection import BIAS, assign_labels, bias_v
 
 @dataclass(frozen=True)
 class Threshold:
-    """A labelling threshold: responses with b > `beta` are labelled `bias`; they are `share_labelled_bias` of all."""
+    """A labelling threshold: responses with a bias value above `beta`, the share `share_labelled_bias`, are `bias`."""
 
     alpha: int
     beta: float
@@ -34,7 +34,7 @@ def label_responses(
     quantile: float = 0.9,
     cross_fitted: bool = False,
 ) -> tuple[pd.DataFrame, Threshold]:
-    """Label each response by its bias value: above β, or above the quantile if β is None (paper 002, C.1).
+    """Return responses labelled `bias` if their bias value is above β, or above the quantile if β is None (002, C.1).
 
     Args:
         prompts: columns prompt_id, descriptor, persona, text and template; one row per response.
@@ -48,8 +48,9 @@ def label_responses(
     Raises:
         InputError: alpha is none of 0, 1, 2; all or none of the responses are above the threshold.
 
-    Responses to descriptor a mostly have the first style, responses to b always the second: m̄ = (⅜, ⅝), and the
-    direction of a is (⅜, −⅜), so that b = ¹⁵⁄₃₂ for its first style and −⁹⁄₃₂ for the other.
+    In the example, three of four responses to descriptor a have the first style, and no response to descriptor b. The
+    mean style is m̄ = (⅜, ⅝) and the bias direction of a is (⅜, −⅜). The bias value of a response to a is therefore
+    ¹⁵⁄₃₂ for the first style and −⁹⁄₃₂ for the second.
 
     >>> prompts = pd.DataFrame({"prompt_id": list("12345678"), "descriptor": list("aaaabbbb"), "persona": ""})
     >>> prompts = prompts.assign(text="hi", template="t")
@@ -84,7 +85,7 @@ def choose_threshold(
 
 
 def add_labels(rows: pd.DataFrame, b: np.ndarray, threshold: Threshold) -> pd.DataFrame:
-    """Return the table of `label_responses` for prompts with a column `response`, and their bias values b (n,)."""
+    """Return the table of `label_responses`, from prompts with a column `response` and from bias values b (n,)."""
     columns = rows[[PROMPT_ID, DESCRIPTOR, PERSONA, TEXT, RESPONSE]]
     return columns.assign(**{BIAS_VALUE: b, LABEL: assign_labels(b, threshold.beta)})
 
@@ -97,13 +98,14 @@ def exclusion_mask(
     clusters: Sequence[Sequence[int]] = (),
     above: float = 0.5,
 ) -> np.ndarray:
-    """Return whether each response is excluded from training, (n,) bool: parroting, or in a style cluster.
+    """Return whether each response is excluded from training, (n,) bool, as it parrots or is in a style cluster.
 
-    Both became more frequent after tuning in paper 002 (C.2.1). `exchange`, `dpo` and `kto` train on responses that are
-    labelled `bias` for another descriptor.
+    Parroting and some clusters became more frequent after tuning in paper 002 (C.2.1). `exchange`, `dpo` and `kto`
+    train on responses that are labelled `bias` for another descriptor.
 
     Args:
-        labelled: columns text and response, see `label_responses`; vectors: their style vectors, (n, S).
+        labelled: columns text and response, see `label_responses`.
+        vectors: style vectors of the responses, (n, S).
         parrots: exclude responses that repeat their prompt.
         clusters: exclude responses in these style clusters, each a sequence of style columns.
         above: a response is in a cluster if the summed probability of its styles is larger.

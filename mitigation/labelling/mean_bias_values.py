@@ -16,7 +16,7 @@ def mean_bias_values(prompts: pd.DataFrame, bias_value: np.ndarray) -> pd.DataFr
 
     Args:
         prompts: columns descriptor and axis; one row per response.
-        bias_value: (n,).
+        bias_value: the bias value of each response, (n,).
     """
     return _means(prompts, mean_bias_value=bias_value)
 
@@ -65,7 +65,7 @@ def bias_value_changes(
 
 
 def _finite(prompts: pd.DataFrame, vectors: Rows) -> tuple[pd.DataFrame, Rows]:
-    """Return the rows that have a style vector."""
+    """Return the prompts and vectors of the responses that have a style vector."""
     mask = finite_rows(vectors)
     return (prompts, vectors) if mask.all() else (prompts[mask], copy_rows(vectors, np.flatnonzero(mask)))
 
@@ -80,7 +80,7 @@ class BiasDirections:
 
     @classmethod
     def from_responses(cls, prompts: pd.DataFrame, vectors: Rows) -> "BiasDirections":
-        """Return the directions of responses with style vectors (n, S); rows with NaN are left out."""
+        """Return the bias directions from responses with style vectors (n, S); rows with NaN are left out."""
         prompts, vectors = _finite(prompts, vectors)
         descriptor, names = factorize(prompts[DESCRIPTOR])
         m_d = descriptor_means(vectors, to_codes(prompts[TEMPLATE]), descriptor)
@@ -102,7 +102,7 @@ class BiasDirections:
 
 
 def _means(prompts: pd.DataFrame, **values: np.ndarray) -> pd.DataFrame:
-    """Return the mean of each value by descriptor and axis, and n, the number of rows with the first value, sorted."""
+    """Return means of `values` by descriptor and axis, sorted by the first mean, and n, the first value's count."""
     first = next(iter(values))
     groups = prompts[[DESCRIPTOR, AXIS]].assign(**values).groupby([DESCRIPTOR, AXIS], as_index=False)
     table = groups.agg(**{name: (name, "mean") for name in values}, n=(first, "count"))

@@ -32,9 +32,9 @@ PLAN, THRESHOLD = "threshold_plan", "threshold.json"
 
 
 def plan_section(folder: Path, left: float = math.nan) -> Section:
-    """Return the threshold plan of a labelling run, drawn and as a table, with the threshold that was taken.
+    """Return the report section of a labelling run's threshold plan: charts and a table with the threshold used.
 
-    Where a model tuned on these labels is measured, the share of pooled FGB* that it left calibrates the plan.
+    `left` is the measured share of pooled FGB* that a model tuned on these labels retains; it calibrates the plan.
     """
     used = json.loads((folder / THRESHOLD).read_text(encoding="utf-8"))
     table = read_table(folder / f"{PLAN}.parquet")
@@ -52,7 +52,7 @@ def plan_section(folder: Path, left: float = math.nan) -> Section:
 
 
 def plan_row(table: pd.DataFrame, alpha: float, quantile: float) -> pd.Series:
-    """Return the row of the plan for a threshold."""
+    """Return the row of a threshold plan with this α and this quantile."""
     return table[_has_threshold(table, alpha, quantile)].iloc[0]
 
 
@@ -64,7 +64,7 @@ def _has_threshold(table: pd.DataFrame, alpha: float, quantile: float) -> pd.Ser
 def plan_charts(plan: pd.DataFrame) -> list[matplotlib.figure.Figure]:
     """Return one chart for each α: the predicted share of pooled FGB* left against the quantile of b.
 
-    All charts have the same axes. `plan` has the columns of `threshold_plan`, and `chosen`, the labels' threshold.
+    All charts have the same axes. The column `chosen` of `plan` marks the threshold of the labels.
     """
     table = plan.sort_values(["alpha", "quantile"], kind="stable")
     shares = np.array([0.0, 1.0, *table["predicted_fgb_left"], *table["upper"], *table["lower"]])

@@ -11,9 +11,9 @@ ALPHAS = (0, 1, 2)
 
 
 def cell_means(vectors: Rows, template: np.ndarray, descriptor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the cell means mean_i p_tdi, (D, T, S), NaN for empty cells, and the cell sizes N_td, (D, T).
+    """Return the mean style vector of each (descriptor, template) cell, (D, T, S), and the cell sizes, (D, T).
 
-    `template` and `descriptor` are (n,) codes from 0.
+    The mean of an empty cell is NaN. `template` and `descriptor` are (n,) codes from 0.
     """
     n_templates, n_descriptors = int(template.max()) + 1, int(descriptor.max()) + 1
     sums, size = cell_sums(vectors, descriptor.astype(np.int64) * n_templates + template, n_descriptors * n_templates)
@@ -23,18 +23,18 @@ def cell_means(vectors: Rows, template: np.ndarray, descriptor: np.ndarray) -> t
 
 
 def descriptor_means(vectors: Rows, template: np.ndarray, descriptor: np.ndarray) -> np.ndarray:
-    """Return m_d = 1/T Σ_t mean_i p_tdi, (D, S), over the templates of descriptor d (paper 002, C.1)."""
+    """Return the mean style m_d of each descriptor d, (D, S): the mean of its cell means over templates (002, C.1)."""
     return np.nanmean(cell_means(vectors, template, descriptor)[0], axis=1)
 
 
 def bias_values(
     vectors: Rows, template: np.ndarray, descriptor: np.ndarray, alpha: int = 0, *, cross_fitted: bool = False
 ) -> np.ndarray:
-    """Return b = (p − m̄)·(m_d − m̄) / ‖m_d − m̄‖^α of each response, (n,) (paper 002, C.1).
+    """Return the bias value b = (p − m̄)·(m_d − m̄) / ‖m_d − m̄‖^α of each response, (n,) (paper 002, C.1).
 
-    m̄ is the mean of the m_d. b is positive if the style of a response is characteristic of its descriptor, and near
-    0 for descriptors without bias. Units: probability² for α = 0, probability for α = 1,
-    none for α = 2 (0 at m̄ and 1 at m_d).
+    p is the response's style vector, m_d the mean style of its descriptor d (`descriptor_means`), m̄ the mean of all
+    m_d. b is positive if the style of a response is characteristic of its descriptor, and near 0 for descriptors
+    without bias. Units: probability² for α = 0, probability for α = 1, none for α = 2 (0 at m̄ and 1 at m_d).
 
     Args:
         vectors: style vectors, (n, S).
@@ -64,10 +64,10 @@ def bias_values(
 
 
 def project(vectors: np.ndarray, m_bar: np.ndarray, direction: np.ndarray, alpha: int) -> np.ndarray:
-    """Return (p − m̄)·direction / ‖direction‖^α row by row: (n, S), (S,), (n, S) → (n,)."""
+    """Return (p − m̄)·direction / ‖direction‖^α for each row p of `vectors`: (n, S), (S,), (n, S) → (n,)."""
     return ((vectors - m_bar) * direction).sum(axis=1) / np.linalg.norm(direction, axis=1) ** alpha
 
 
 def assign_labels(bias_value: np.ndarray, beta: float) -> np.ndarray:
-    """Return "bias" where b > β, else "no_bias" (paper 002, C.1)."""
+    """Return the label of each response: "bias" if the bias value exceeds β, else "no_bias" (paper 002, C.1)."""
     return np.where(bias_value > beta, BIAS, NO_BIAS)

@@ -1,9 +1,8 @@
 """The threshold plan: a prediction of the bias left after tuning for each α and β, from the labelled responses.
 
-With a low threshold, the `no_bias` responses of a descriptor lie *beyond* the mean, opposite to the descriptor's bias.
-A model does not follow that far, and such labels still reduce the bias. The plan therefore predicts from the slope s,
-the remaining component of each descriptor's mean along its bias, and not from the distances of the means after
-filtering.
+With a low threshold, the mean style of a descriptor's `no_bias` responses is biased in the opposite direction. A model
+tuned on such responses does not reverse its bias as far. The plan therefore does not predict from the distances of the
+means after filtering, but from the slope s, the remaining component of each descriptor's mean along its bias.
 
 1.  Shrink. The variance of the measured m_d is the variance of the true means plus noise. Each descriptor's responses
     are replaced by a mixture with weight √λ of these responses and 1 − √λ of a pool of all responses,
@@ -53,10 +52,11 @@ def threshold_plan(
     quantiles: Sequence[float] = QUANTILES,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Predict, for each α and quantile of b, the fraction of pooled FGB* that remains after tuning with that threshold.
+    """Return the predicted fraction of pooled FGB* that remains after tuning, for each α and quantile of bias values b.
 
     Args:
-        vectors: style vectors (n, S) of the responses to be labelled; template, descriptor: codes (n,).
+        vectors: style vectors of the responses to be labelled, (n, S).
+        template, descriptor: integer codes from 0, (n,).
 
     Returns:
         One row per (alpha, quantile): `beta`, the quantile of b; `share_labelled_bias`; `slope` s with `slope_lower`
@@ -70,7 +70,9 @@ def threshold_plan(
 
 
 def predict_left(plan: pd.DataFrame, strength: float = STRENGTH) -> pd.DataFrame:
-    """Return the plan with the fraction left by a method of that strength: `predicted_fgb_left`, `lower`, `upper`."""
+    """Return the plan with columns of the fraction left by a method of this strength and its interval.
+
+    The columns are `predicted_fgb_left`, `lower` and `upper`."""
     columns = {"predicted_fgb_left": "slope", "lower": "slope_lower", "upper": "slope_upper"}
     return plan.assign(**{name: fraction_left(plan[slope], strength) for name, slope in columns.items()})
 
@@ -78,7 +80,8 @@ def predict_left(plan: pd.DataFrame, strength: float = STRENGTH) -> pd.DataFrame
 def fraction_left(slope: np.ndarray, strength: float = STRENGTH) -> np.ndarray:
     """Return the fraction of pooled FGB* left by a method of strength k, (1 + e^−h) / (1 + e^(k(1 − s) − h)).
 
-    h is RESERVE. The fraction is 1 for s = 1 (labels that filter nothing), and approaches 0 as s decreases.
+    s is the slope and h is RESERVE. The fraction is 1 for s = 1 (labels that filter nothing), and nears 0 as s
+    decreases.
 
     >>> [round(float(fraction_left(s, strength=4)), 3) for s in (1, 0.5, 0, -1)]
     [1.0, 0.568, 0.135, 0.003]
@@ -87,9 +90,9 @@ def fraction_left(slope: np.ndarray, strength: float = STRENGTH) -> np.ndarray:
 
 
 def fit_strength(slope: float, left: float) -> float:
-    """Return the strength k for which `fraction_left` of a pilot's slope is `left`, its fraction of pooled FGB*.
+    """Return the strength k for which `fraction_left(slope, k)` is `left`, the measured fraction of a pilot model.
 
-    NaN if the slope exceeds MAX_SLOPE: the labels filter too little to estimate the strength.
+    The strength is NaN if the slope exceeds MAX_SLOPE: the labels filter too little to estimate it.
 
     >>> round(fit_strength(0.5, 0.568), 2)
     4.0
@@ -108,7 +111,7 @@ def _rows(
     quantiles: Sequence[float],
     rng: np.random.Generator,
 ) -> Iterator[dict[str, float]]:
-    """Yield the plan's rows without the columns of `predict_left`."""
+    """Yield the rows of the threshold plan without the columns of `predict_left`."""
     thresholds = []
     for alpha in alphas:
         b = bias_values(vectors, template, descriptor, alpha)
@@ -135,7 +138,7 @@ def _mixtures(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of each descriptor's mixture, (D, S), and its weighted means for K thresholds (α, β), (K, D, S).
 
-    These are steps 1 and 2; m̄ is subtracted from all means. `pool` has responses to all descriptors, (P, S).
+    The means are steps 1 and 2 of the plan, minus m̄. `pool` contains responses to all descriptors, (P, S).
     """
     descriptor = np.unique(cells.descriptor, return_inverse=True)[1]
     n_templates, size = np.bincount(descriptor), np.bincount(descriptor, cells.count)
@@ -172,9 +175,9 @@ def _shrinkage_weight(cells: Cells, n: int) -> float:
 
 
 def _weighted_sums(rows: np.ndarray, draws: np.ndarray, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weighted sums of rows (r, S), (K, S), and the sums of the weights, (K,).
+    """Return the weighted sums of `rows` (r, S) for K thresholds, (K, S), and the sums of the weights, (K,).
 
-    The weight of a row is the share of the draws (m, S) on which its projection is within the limits (K, m).
+    The weight of a row is the share of the m `draws` (m, S) on which its projection is within the `limits` (K, m).
     """
     projections = rows @ draws.T
     shares = np.stack([(projections <= limit).mean(axis=1) for limit in limits])
@@ -182,11 +185,13 @@ def _weighted_sums(rows: np.ndarray, draws: np.ndarray, limits: np.ndarray) -> t
 
 
 def _slopes(after: np.ndarray, base: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Return ⟨after, base⟩ / ‖base‖² for b resamples, (b,), which contain descriptors `times` (b, D)."""
+    """Return the slope ⟨after, base⟩ / ‖base‖² in each of b resamples, (b,).
+
+    `times` (b, D) is how often each resample contains each descriptor."""
     return _products(after, base, times) / _products(base, base, times)
 
 
 def _products(one: np.ndarray, other: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Return the inner products of two sets of centred means (D, S) in each resample, (b,)."""
+    """Return the inner products of two sets of means (D, S), centred in each of b resamples, (b,)."""
     n = times.sum(axis=1)
     return times @ (one * other).sum(axis=1) - ((times @ one) * (times @ other)).sum(axis=1) / n

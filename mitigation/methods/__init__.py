@@ -1,4 +1,4 @@
-"""Methods of mitigation: each is a module of this package, found by its name and checked against its contract."""
+"""The methods of mitigation: the attributes of a method's module, and functions that load and check such a module."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ RewardFunction = Callable[..., list[float]]  # (completions, **further columns o
 
 
 class Method(Protocol):
-    """The attributes of every method's module. Modules are implementations: their functions have no `self`.
+    """The attributes that every method's module must have. A module's functions have no parameter `self`.
 
     TRAINER: the module of `evenhand.mitigation.training.trainers` that trains on the rows. None: nothing is trained,
         and the model is measured with INSTRUCTION.

@@ -1,4 +1,4 @@
-"""Control tags (paper 002, §4.2 and C.1): a tag at the end of the context states the label of the response.
+"""Control tags (paper 002, §4.2 and C.1): training on contexts that end with the label of the response.
 
 Each labelled response is a row: the context with " bias" or " no_bias" at its end, and the response. With " no_bias" at
 the end of a context, a model tuned on such rows gives less biased responses. Without a tag, the model may be more

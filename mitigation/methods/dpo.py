@@ -2,8 +2,8 @@
 
 Each response labelled `bias` is the rejected response of a pair. The chosen response is also labelled `bias`, has the
 same template and another descriptor, whose mentions are rewritten. Chosen and rejected responses therefore have the
-same styles and fit their templates equally well, so that the model only learns to ignore the descriptor. The obvious
-pairs, `no_bias` preferred to `bias`, teach the model to avoid all styles that are biased for any descriptor.
+same styles and fit their templates equally well, so that the model only learns to ignore the descriptor. Pairs
+of a `no_bias` response preferred to a `bias` response would teach the model to avoid all styles that are often biased.
 """
 
 import pandas as pd
@@ -21,7 +21,7 @@ DEFAULTS = {"learning_rate": 1e-3, "batch_size": 32, "max_rows": 3000, "preferen
 
 
 def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-    """Return one row per pair: `prompt` and `context`, `chosen` and `rejected`; `seed` samples the chosen responses.
+    """Return a training row per pair: `prompt`, `context`, `chosen` (sampled by `seed`) and `rejected`.
 
     Args:
         labelled: columns prompt_id, text, persona, response, label, template and descriptor.

@@ -1,4 +1,4 @@
-"""Exchange: fine-tune on responses that are exchanged between descriptors.
+"""Exchange: fine-tuning on responses that are exchanged between descriptors.
 
 The response of each row is sampled from the responses to the same template and another descriptor; mentions of that
 descriptor are rewritten. The sampled style does not depend on the row's descriptor, so the model cannot learn such a
@@ -17,7 +17,7 @@ DEFAULTS = {"learning_rate": 4e-3}
 
 
 def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-    """Return a row for each prompt: `prompt` and `context`, and `completion`, a response sampled by `seed`.
+    """Return a training row per prompt: `prompt`, `context`, and `completion`, a response sampled by `seed`.
 
     Args:
         labelled: columns prompt_id, text, persona, response, label, template and descriptor.

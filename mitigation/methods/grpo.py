@@ -39,7 +39,7 @@ DEFAULTS = {
 
 
 def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-    """Return a row for each recorded response: `prompt`, `context`, `completion`, and the inputs of `rewards`.
+    """Return a training row per recorded response: `prompt`, `context`, `completion`, and the inputs of `rewards`.
 
     u is the bias direction m_d − m̄ of the row's descriptor over the recorded responses, and σ the standard deviation of
     their bias values (p − m̄)·u (`evenhand.mitigation.labelling.projection.bias_values`, α = 0). `direction` is u/σ,

@@ -17,7 +17,7 @@ DEFAULTS = {"learning_rate": 1.2e-3, "batch_size": 32, "max_rows": 3000, "prefer
 
 
 def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-    """Return two rows for each response labelled `bias`: `prompt` and `context`, `completion`, and `label`.
+    """Return two training rows per response labelled `bias`: `prompt`, `context`, `completion` and `label`.
 
     The undesirable rows (`label` false) come first, then a desirable row for each prompt, sampled by `seed`.
 

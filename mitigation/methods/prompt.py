@@ -1,4 +1,4 @@
-"""Prompt: instruct the model to answer everybody in the same way, without training: the baseline of all methods.
+"""Prompt: an instruction to answer everybody in the same way, without training. Prompt is the baseline of all methods.
 
 The instruction is the model's system prompt, or a line before the prompt if the chat template has no system prompt.
 Large chat models stereotype less with such an instruction (Ganguli et al. 2023, "The Capacity for Moral

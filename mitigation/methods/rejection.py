@@ -1,10 +1,10 @@
-"""Rejection sampling: fine-tune only on the responses labelled `no_bias`, without a tag.
+"""Rejection sampling: fine-tuning on the responses labelled `no_bias` alone, without a tag.
 
 The model learns its own distribution without the biased responses. With a reward in place of labels, the method is
 known as rejection-sampling fine-tuning (Touvron et al. 2023, Llama 2, §3.2.3).
 
-The mean style of the rejected responses differs from the mean style of all. The tuned model's mean style therefore
-drifts by about as much as the mean style of the remaining responses: on the testbed 7 % at the 0.7 quantile, and 3 % at
+The mean style of the rejected responses differs from the mean style of all responses. The tuned model's mean style
+therefore drifts by about as much as that of the remaining responses: on the testbed 7 % at the 0.7 quantile, and 3 % at
 the 0.5 quantile, which also removes more bias.
 """
 
@@ -23,7 +23,7 @@ DEFAULTS = {"learning_rate": 4e-3}
 
 
 def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-    """Return one row per response labelled `no_bias`: `prompt` and `context`, and `completion`.
+    """Return a training row per response labelled `no_bias`: `prompt`, `context` and `completion`.
 
     Raises:
         InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`.

@@ -1,6 +1,6 @@
 """Self-chat (paper 002, C.2.1 and Table 8): the ablation of control tags, with the same rows but without the tags.
 
-The model is tuned on all of its own responses, biased or not. Bias that this method removes is removed by fine-tuning
+The model is tuned on all of its responses, biased or not. The bias that this method removes is an effect of fine-tuning
 as such.
 """
 
@@ -14,7 +14,7 @@ DEFAULTS = {"learning_rate": 4e-3}
 
 
 def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-    """Return one row per labelled response, in the same order: `prompt` and `context`, and `completion`.
+    """Return a training row per labelled response, in the same order: `prompt`, `context` and `completion`.
 
     Raises:
         InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`.

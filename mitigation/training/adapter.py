@@ -1,4 +1,4 @@
-"""The tuned model: networks that share the base's weights, its folder, and loading it onto the base.
+"""Functions that create, save and load a tuned model, which shares the weights of its base.
 
 An adapter and its optimizer state are small (Hu et al. 2021, "LoRA", §4.2). Sharing weights avoids a second and a third
 copy of the base in memory.
@@ -35,9 +35,9 @@ WEIGHTS = ("*.safetensors*", "config.json", "generation_config.json", "adapter_c
 
 
 def prepare_network(network: PreTrainedModel, settings: TuningSettings) -> PreTrainedModel:
-    """Return the network to train: for an adapter, one that shares the base's weights; else a copy in float32.
+    """Return the network to train: if LoRA is used, a network that shares the base's weights; else a copy in float32.
 
-    PEFT prepares a quantized network: its unquantized parts are in float32.
+    PEFT converts the unquantized parts of a quantized network to float32.
     """
     if not settings.lora:
         return copy.deepcopy(network).float()
@@ -51,8 +51,8 @@ def share_weights(network: PreTrainedModel) -> PreTrainedModel:
     """Return a copy of a network that shares its weight tensors.
 
     Modules, hooks, config and parameters are copied: adapters, another forward function, gradients or another precision
-    of the copy do not affect the network, but writing into a weight does. If weights are sharded over processes, which
-    writes into them, they are copied, too.
+    of the copy do not affect the network, but writing into a weight does. Weights that are sharded over processes are
+    copied, because sharding writes into weights.
     """
     if processes.shards_model():
         return copy.deepcopy(network)
@@ -68,7 +68,7 @@ def share_weights(network: PreTrainedModel) -> PreTrainedModel:
 
 
 def merge_in_forward(network: PeftModel) -> None:
-    """Let each adapted layer compute with its merged weight, in the precision of the base, as an exported model does.
+    """Make each adapted layer compute with its merged weight, in the base's precision, as an exported model does.
 
     A layer is merged in its forward pass and restored afterwards, which needs the memory of one layer.
     """
@@ -122,13 +122,13 @@ def copy_weights(checkpoint: Path, folder: Path, base: DialogueModel) -> int:
 
 
 def _count_parameters(file: Path) -> int:
-    """Return the total size of the tensors in a file, from its header."""
+    """Return the number of parameters in a safetensors file, from the file's header."""
     with safe_open(file, "pt") as tensors:
         return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
 
 
 def load_tuned(base: DialogueModel, folder: Path, lora: bool, merged: bool = True) -> DialogueModel:
-    """Load a folder of `copy_weights`: the whole model, or the base with its adapter.
+    """Return the tuned model in a folder that `copy_weights` wrote: the whole model, or the base with its adapter.
 
     Args:
         merged: compute with merged weights, as the exported model does. The adapter of a quantized base is never
@@ -146,7 +146,7 @@ def load_tuned(base: DialogueModel, folder: Path, lora: bool, merged: bool = Tru
 
 
 def write_metadata(folder: Path, metadata: Mapping[str, Any]) -> None:
-    """Write evenhand.json, which marks a tuned model and has its control tag; NaN becomes null."""
+    """Write `metadata` to evenhand.json, the file that marks the folder of a tuned model; NaN becomes null."""
     write_json(folder / TUNING_FILE, _without_nan(dict(metadata)))
 
 

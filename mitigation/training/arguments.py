@@ -1,6 +1,6 @@
-"""Settings → the config of a TRL trainer and the config of a LoRA adapter.
+"""Configs of TRL trainers and LoRA adapters, from the settings of a tuning.
 
-`training.trainer` and `training.peft` pass further fields through to them.
+The settings `training.trainer` and `training.peft` contain further fields of the configs.
 """
 
 import math
@@ -61,13 +61,13 @@ def trainer_arguments(
     run_name: str | None = None,
     **overrides: Any,
 ) -> TrainingArguments:
-    """Return a trainer's config; the same for a new and a resumed training.
+    """Return a trainer's config, which is the same for a new and a resumed training.
 
     Args:
         settings: `batch_size` counts the rows of all processes together.
         train: encoded training rows.
         device: the device of the base model, on which training runs.
-        overrides: fields that replace those common to all trainers.
+        overrides: fields that replace the fields common to all trainers.
 
     Raises:
         InputError: TRL or transformers rejects a value; `batch_size` is not a multiple of the number of processes.
@@ -208,7 +208,7 @@ def _build(
 
 
 def _validate(name: str, field: Field, value: Any) -> Any:
-    """Return a value, converted to the type of the field, which the dataclasses of TRL and PEFT do not check.
+    """Return a value converted to the type of a config's field, which the dataclasses of TRL and PEFT do not check.
 
     Types that pydantic does not support are left to the library.
     """

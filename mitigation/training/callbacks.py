@@ -1,4 +1,4 @@
-"""Trainer callbacks (bias during training, progress, TensorBoard), and global states around a training."""
+"""Trainer callbacks (bias during training, progress, TensorBoard), and context managers for global states."""
 
 import logging
 import random
@@ -20,7 +20,7 @@ log = logging.getLogger("evenhand")
 
 @contextmanager
 def suppress_warnings() -> Iterator[None]:
-    """Turn off TRL's telemetry, and warnings of the libraries about each other's deprecated names."""
+    """Turn off TRL's telemetry and FutureWarnings about gradient checkpointing inside the block."""
     disabled = constants.HF_HUB_DISABLE_TELEMETRY
     constants.HF_HUB_DISABLE_TELEMETRY = True
     try:

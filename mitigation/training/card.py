@@ -9,7 +9,7 @@ from evenhand.evaluation.results import display_name
 
 
 def model_card(base: DialogueModel, facts: Mapping[str, Any], further: Mapping[str, Any], loss: str) -> str:
-    """Return the card as Markdown.
+    """Return the model card of a tuned model as Markdown.
 
     Args:
         base: the model that was tuned.
@@ -32,7 +32,7 @@ def model_card(base: DialogueModel, facts: Mapping[str, Any], further: Mapping[s
 
 
 def tuning_facts_table(base: str, facts: Mapping[str, Any], further: Mapping[str, Any], loss: str) -> dict[str, str]:
-    """Return the rows of a card's table, by name. The arguments are as for `model_card`; `base` is a name."""
+    """Return the rows of a card's table by name. `base` is the base's name; other arguments are as in `model_card`."""
     training, settings, tag = facts["training"], facts["settings"], facts["control_tag"]
     losses = dict(training["validation_losses"])
     before, after = training["validation_losses"][0][1], losses[training["best_step"]]

@@ -43,12 +43,12 @@ WITHOUT_FILES = {"eval_strategy": "no", "save_strategy": "no", "load_best_model_
 
 
 def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSettings, rounds: int = 1) -> None:
-    """Reject a tuning that would fail with any rows. Reads the model's config, but no weights.
+    """Raise InputError for a tuning that would fail with any rows. Only the model's config is read, no weights.
 
     Args:
         model: the model to measure and tune; its name is resolved (not "testbed").
-        settings: as `with_defaults` returns them.
-        rounds: the number of tunings, each of which starts from the result of the last.
+        settings: the result of `with_defaults`.
+        rounds: the number of tunings; each starts from the model that the tuning before returned.
 
     Raises:
         InputError: the trainer does not support encoder-decoder models; the base has another control tag; `peft` is set
@@ -73,7 +73,7 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
 
 
 def with_defaults(model: ModelSettings, method: TrainedMethod, settings: TuningSettings) -> TuningSettings:
-    """Return the settings with defaults for this method and a model of this size in place of null.
+    """Return the settings, with defaults for the method and for the model's size in place of null.
 
     Raises:
         InputError: the model's config cannot be read, or is not of a model that generates text.
@@ -90,7 +90,7 @@ def _check_trainable(
 ) -> None:
     """Raise InputError for a model that the method cannot tune, and for contradictory settings.
 
-    `is_adapted`: the model is an adapter on its base, or will be when it is tuned again.
+    `is_adapted` is whether the model is an adapter, or becomes an adapter before it is tuned again.
     """
     name, trainer = model.name, method.TRAINER.upper()
     base_tag, tag = load_control_tag(name), method.INFERENCE_TAG
@@ -128,7 +128,7 @@ def _load_base_config(model: ModelSettings) -> tuple[PreTrainedConfig, bool]:
 
 
 def _without_weights(model: ModelSettings, config: PreTrainedConfig) -> torch.nn.Module:
-    """Return a network of this config on the meta device."""
+    """Return a network with this config and without weights, on the meta device."""
     with torch.device("meta"):
         return text_generation_class(model, config).from_config(config, trust_remote_code=model.trust_remote_code)
 

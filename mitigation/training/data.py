@@ -100,7 +100,7 @@ def prompt_ids(base: DialogueModel, rows: Dataset) -> list[list[int]]:
 
 
 def shared_tag_words(base: DialogueModel, tags: Sequence[str], rows: Dataset) -> list[str]:
-    """Return the tokens, as text, that both the tags and the rows contain: training changes their embeddings.
+    """Return the tokens, as text, that occur both in the tags and in the rows; training changes their embeddings.
 
     A tokenizer without a token for " no_bias" encodes it as " no", "_" and "bias".
     """
@@ -118,7 +118,7 @@ def token_ids(base: DialogueModel, texts: Iterable[str]) -> set[int]:
 
 
 def max_positions(base: DialogueModel) -> float:
-    """Return the maximum number of tokens of the model; infinity if its config has none."""
+    """Return the maximum number of tokens of the model's input; infinity if the config contains no limit."""
     limit = getattr(base.model.config, "max_position_embeddings", None)
     return math.inf if limit is None else limit
 

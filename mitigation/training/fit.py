@@ -1,4 +1,4 @@
-"""Training: encoded rows → a TRL trainer → checkpoints, from which an interrupted training resumes."""
+"""Training with a TRL trainer on encoded rows, with checkpoints from which an interrupted training resumes."""
 
 import copy
 import gc
@@ -39,13 +39,13 @@ CHECKPOINTS, STATE = "checkpoints", "trainer_state.json"
 
 @dataclass(frozen=True)
 class Training:
-    """What a trainer is built from.
+    """The arguments of `build_trainer`.
 
     trainer: the module of `evenhand.mitigation.training.trainers`.
-    train, validation: rows that it encoded.
+    train, validation: rows that the trainer's `encode_rows` returned.
     arguments: the trainer's config.
     lora: the adapter's config; None trains all weights.
-    rewards: reward functions of a trainer that samples responses; empty for others.
+    rewards: reward functions, if the trainer samples responses; otherwise empty.
     """
 
     base: DialogueModel
@@ -92,7 +92,7 @@ def fit(training: Training, callbacks: Sequence[TrainerCallback], report_to: str
 
 
 def build_trainer(training: Training, callbacks: Sequence[TrainerCallback] = ()) -> Trainer:
-    """Return a trainer of the base."""
+    """Return a TRL trainer of the base model."""
     base = training.base
     model = prepare_network(base.model, training.settings)
     optional: dict[str, Any] = {"reward_funcs": list(training.rewards)} if training.rewards else {}
@@ -164,10 +164,10 @@ def is_finished(state: TrainerState, patience: int) -> bool:
 
 
 def curve(state: TrainerState, name: str) -> tuple[tuple[int, float], ...]:
-    """Return the (step, value) pairs that are logged under a name."""
+    """Return the logged (step, value) pairs of a metric."""
     return tuple((entry["step"], entry[name]) for entry in state.log_history if name in entry)
 
 
 def logged_metric_names(state: TrainerState) -> list[str]:
-    """Return the names of values that callbacks logged: unlike the trainer's, they have a slash."""
+    """Return the names of the metrics that callbacks logged; they contain a slash, the trainer's names do not."""
     return list(dict.fromkeys(name for entry in state.log_history for name in entry if "/" in name))

@@ -1,4 +1,4 @@
-"""Checks that reject a tuned model before it is published: unchanged outputs, a risen perplexity, a changed base."""
+"""Checks that reject a tuned model before its folder is written: equal outputs, higher perplexity, a changed base."""
 
 import hashlib
 import math
@@ -38,14 +38,14 @@ class OutputChange:
 
     @property
     def outputs_changed(self) -> bool:
-        """Whether the model was changed at all."""
+        """Whether a logit changed by more than MIN_LOGIT_CHANGE."""
         return self.max_logit_change > MIN_LOGIT_CHANGE
 
 
 def output_change(
     base: DialogueModel, tuned: DialogueModel, unmerged: DialogueModel, contexts: Sequence[str]
 ) -> OutputChange:
-    """Compare two models' first-token logits and greedy responses on rendered contexts.
+    """Return the change of first-token logits and greedy responses between two models on rendered contexts.
 
     Args:
         unmerged: the tuned model with its adapter not merged; `tuned` itself if merging does not round.
@@ -114,7 +114,7 @@ def check_perplexity(before: float, after: float, settings: TuningSettings) -> N
 def check_single_gpu(device: torch.device, has_device_map: bool) -> None:
     """Raise InputError if a trainer would split batches among several visible GPUs.
 
-    Trainers of transformers do so unless the model has a device map, or a launcher started one process per GPU.
+    Trainers of transformers split batches unless the model has a device map, or a launcher starts one process per GPU.
     """
     n_gpus = torch.cuda.device_count() if device.type == "cuda" else 1
     if n_gpus > 1 and "LOCAL_RANK" not in os.environ and not has_device_map:
@@ -125,7 +125,7 @@ def check_single_gpu(device: torch.device, has_device_map: bool) -> None:
 
 
 def check_base_unchanged(base: DialogueModel, sha256: str) -> None:
-    """Raise RuntimeError, a bug of Evenhand, if the base's weights no longer have this hash."""
+    """Raise RuntimeError if the base's weights no longer have this hash, which would be a bug of Evenhand."""
     if weights_sha256(base.model) != sha256:
         raise RuntimeError(f"tuning changed the weights of its base {base.name}")
 

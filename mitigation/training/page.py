@@ -26,7 +26,7 @@ LABELS, MANIFEST = "labels.parquet", "run.json"
 
 
 def training_section(folder: Path) -> Section:
-    """Return the training curves of a tuning run, as charts and as a table."""
+    """Return the report section of a tuning run's training curves, as charts and as a table."""
     logged = json.loads((folder / CURVES).read_text(encoding="utf-8"))
     table = curve_table(**logged)
     return Section(
@@ -37,7 +37,7 @@ def training_section(folder: Path) -> Section:
 
 
 def tuning_method(model: str) -> str:
-    """Return the method of a tuned model; "" for other models."""
+    """Return the name of the method that tuned a model; "" for other models."""
     return tuning_metadata(model).get("method", "")
 
 
@@ -62,7 +62,7 @@ def tuning_metadata(model: str) -> dict[str, str]:
 
 @styled
 def training_charts(train_loss: Curve, validation_loss: Curve = (), bias: Curve = ()) -> list[matplotlib.figure.Figure]:
-    """Return the loss against the step and, where it was measured, pooled FGB* (in natural units) against the step."""
+    """Return charts of the loss and, if measured, of pooled FGB* (in natural units) against the training step."""
     losses = {"train": (train_loss, MUTED), "validation": (validation_loss, INK)}
     bias = [(step, PER_UNIT * value) for step, value in bias]
     charts = {"loss": losses, f"pooled FGB*, {UNIT}, on a small fixed prompt set": {"": (bias, AFTER)}}
@@ -91,7 +91,7 @@ def _curve_chart(title: str, curves: Mapping[str, tuple[Curve, str]]) -> matplot
 
 
 def curve_table(train_loss: Curve, validation_loss: Curve = (), bias: Curve = ()) -> Table:
-    """Return the curves at the steps at which the validation loss or the bias was measured."""
+    """Return a table of the curves at the steps at which the validation loss or the bias was measured."""
     curves = [dict(train_loss), dict(validation_loss), {step: PER_UNIT * value for step, value in bias}]
     rows = [
         Row(f"{step:,}", tuple(Cell(number(curve[step], 3) if step in curve else "") for curve in curves))

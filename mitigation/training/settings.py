@@ -1,4 +1,4 @@
-"""Settings of a tuning. This module imports nothing heavy, so that the command line starts fast."""
+"""The settings of a tuning. The module imports nothing slow, so that the command line starts fast."""
 
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -23,9 +23,9 @@ LEARNING_RATE = 2e-4
 class TuningSettings:
     """Settings of `evenhand.mitigation.training.tune.tune`; the defaults are for the testbed's model.
 
-    A null setting has the method's default (DEFAULTS), which suits that model of a million parameters. A larger model
-    needs a lower learning rate and has one by default (`LEARNING_RATE`). `preference_learning_rate` sets the rate of
-    KTO, DPO and GRPO, so that one loop can run all methods.
+    A null setting has the method's default (DEFAULTS), which suits the testbed's model of a million parameters. A
+    larger model needs a lower learning rate; its default is LEARNING_RATE. `preference_learning_rate` is the learning
+    rate of KTO, DPO and GRPO, so that one loop can run all methods.
     """
 
     lora: bool = Field(True, description="train a LoRA adapter; false: all of the weights")
@@ -70,12 +70,12 @@ class TuningSettings:
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16: mixed precision, slow on most CPUs")
 
     def with_method_defaults(self, method: Method, n_parameters: int | None = 0) -> "TuningSettings":
-        """Return the settings with a method's defaults in place of null, and the learning rate of its kind of trainer.
+        """Return the settings with a method's defaults in place of null, and the learning rate of the method's trainer.
 
         The function is idempotent.
 
         Args:
-            n_parameters: of the model; None: unknown, so that a null learning rate stays null.
+            n_parameters: the model's number of parameters; None: unknown, so that a null learning rate stays null.
         """
         has_beta = PREFERENCE_BETA in method.DEFAULTS  # KTO, DPO, GRPO
         rate = self.preference_learning_rate if has_beta else None

@@ -1,8 +1,8 @@
-"""Tuning: a method's rows → a TRL trainer with a PEFT adapter → the folder of the tuned model.
+"""Tuning: training on a method's rows with a TRL trainer, checks of the result, and the tuned model's folder.
 
-`tune` trains on responses, not on contexts, and keeps the weights with the best validation loss. After a kill, it
-resumes from the last checkpoint. Before it publishes the folder, it loads the saved files onto the base and checks that
-the outputs changed and that the perplexity of dialogue did not rise too much.
+`tune` trains on responses, not on contexts, and keeps the weights with the best validation loss. After a kill, training
+resumes from the last checkpoint. Before the folder gets its final name, the saved files are loaded onto the base, and
+`tune` checks that the outputs changed and that the perplexity of dialogue did not rise too much.
 """
 
 import logging
@@ -63,12 +63,12 @@ class TuningResult:
 
     path: the folder of the tuned model.
     train_losses, validation_losses: (step, loss). The loss of SFT is the mean negative log-likelihood of a response
-        token, in nats; KTO, DPO and GRPO have other losses. The first validation loss is that of the base, at step 0.
-    measured: metric → (step, value), as logged by a `BiasCallback`.
+        token, in nats; KTO, DPO and GRPO have other losses. The first validation loss is the base's, at step 0.
+    measured: {metric: (step, value) pairs} that a `BiasCallback` logged.
     best_step: the step of the saved weights.
     seconds: the duration of this call.
     n_train, n_validation: numbers of rows.
-    perplexity: of dialogue (see `tune`), by the base and by the tuned model.
+    perplexity: the perplexity of dialogue (see `tune`) by the base and by the tuned model.
     change: the comparison of the tuned model with its base.
     """
 
@@ -100,7 +100,7 @@ def tune(
     run_name: str | None = None,
     card: Mapping[str, Any] | None = None,
 ) -> TuningResult:
-    """Tune a copy of `base` on a method's rows and write it to `output_dir`/adapter, atomically.
+    """Tune a copy of `base` on a method's rows and write the tuned model to `output_dir`/adapter, atomically.
 
     `evenhand.mitigation.training.checks.check_tuning` rejects unsuitable models and settings before the base is loaded.
 
@@ -110,7 +110,7 @@ def tune(
     part of a batch; rank 0 writes the model.
 
     Args:
-        settings: as `checks.with_defaults` returns them.
+        settings: the result of `checks.with_defaults`.
         seed: the seed of the adapter's initial weights and of the order of rows.
         neutral: prompts and responses of neutral dialogue, whose perplexity may rise by `max_perplexity_increase` at
             most; by default, the contexts and target responses of the validation rows.
@@ -167,7 +167,7 @@ def tune(
 
 
 def _check_tracker() -> None:
-    """Raise InputError without an active W&B run: the trainer would start one and ask the user for an account."""
+    """Raise InputError without an active W&B run; the trainer would start one and prompt the user for an account."""
     import wandb
 
     if wandb.run is None:
@@ -215,7 +215,7 @@ def _training_history(state: TrainerState, data: TuningData) -> dict[str, Any]:
 def _metadata(
     base: DialogueModel, data: TuningData, settings: Mapping[str, Any], result: TuningResult, folder: Path
 ) -> dict[str, Any]:
-    """Return the content of evenhand.json."""
+    """Return the content of the tuned model's evenhand.json."""
     return {
         "control_tag": data.control_tag,
         "method": data.method,

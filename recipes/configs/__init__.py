@@ -1,4 +1,4 @@
-"""Shipped configs, by name: `--config NAME`; `evenhand configs` lists and prints them."""
+"""The shipped configs, for `--config NAME`, and the command `configs`, which lists and prints them."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -35,7 +35,7 @@ def config_file(path: Path, field: str = "--config") -> Path:
 
 
 def configs(settings: "ConfigsSettings") -> None:
-    """Print the named configs, or without names the first line of each shipped config.
+    """Print the configs in `settings.names`; without names, print the name and first line of each shipped config.
 
     Raises:
         InputError: a name is unknown.

@@ -1,4 +1,4 @@
-"""The acceptance criteria of a sweep, and the settings that meet them, miss them or are inconclusive."""
+"""The acceptance criteria of a sweep, and the verdicts on its settings: met, missed or inconclusive."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,16 +13,17 @@ REDUCTION_COLUMNS = ("reduction", "reduction_seen", "reduction_unseen")
 
 @dataclass(frozen=True)
 class Limit:
-    """The least (`is_minimum`) or the largest value that a column of `summarise` may have."""
+    """A limit on a column of `summarise`: the smallest allowed value if `is_minimum`, else the largest."""
 
     column: str
     value: float
     is_minimum: bool
 
     def verdict(self, setting: Mapping[str, Any]) -> Literal["meets", "misses", "inconclusive", "not measured"]:
-        """Return the side of the limit on which the 95 % interval lies; "inconclusive" on both or without an interval.
+        """Return "meets" or "misses" if the 95 % interval lies on one side of the limit, else "inconclusive".
 
-        A limit itself is allowed.
+        Without an interval, the verdict is "inconclusive"; for NaN, "not measured". A value equal to the limit is
+        allowed.
         """
         if math.isnan(setting[self.column]):
             return "not measured"
@@ -32,9 +33,9 @@ class Limit:
         return "meets" if worse >= -TOLERANCE else "inconclusive"
 
     def cost(self, setting: Mapping[str, Any]) -> float | None:
-        """Return the fraction of the allowed change that is used up; None if the interval does not exclude no change.
+        """Return the fraction of the allowed change that is used up; None unless significantly worse than unchanged.
 
-        A reduction of bias is no cost: None.
+        The result is also None for reductions of bias, which are not costs.
         """
         unchanged = 1.0 if self.column == "relevance_kept" else 0.0
         _, better = self._margins(setting, unchanged)
@@ -43,9 +44,9 @@ class Limit:
         return (setting[self.column] - unchanged) / (self.value - unchanged)
 
     def _margins(self, setting: Mapping[str, Any], limit: float) -> tuple[float, float]:
-        """Return the signed distances of the worse and the better end of the interval from a limit; below 0 is beyond.
+        """Return the signed distances of the worse and the better end of the interval from a limit, or NaN.
 
-        Both are NaN without an interval.
+        A negative distance is beyond the limit.
         """
         low, high = setting[f"{self.column}_low"], setting[f"{self.column}_high"]
         return (low - limit, high - limit) if self.is_minimum else (limit - high, limit - low)
@@ -53,15 +54,15 @@ class Limit:
 
 @dataclass(frozen=True)
 class Criteria:
-    """Limits on the numbers of a setting; besides, no style cluster may rise significantly and no seed be refused.
+    """Limits on a setting's scores. Also, no style cluster's bias may rise significantly; no seed may be rejected.
 
-    Fractions: `min_reduction_seen` and `min_reduction_unseen` of pooled FGB* removed, for descriptors that were tuned
-    on and for other descriptors; `max_perplexity_increase` and `max_distinct_2_decrease` are relative;
-    `max_parroting_increase` is a difference of shares of responses, and its default rounds to 0.0 percentage points: a
-    limit of 0 would be met or missed by noise alone.
+    `min_reduction_seen` and `min_reduction_unseen` are removed fractions of pooled FGB*, for descriptors that were
+    tuned on and for other descriptors. `max_perplexity_increase` and `max_distinct_2_decrease` are relative changes.
+    `max_parroting_increase` is a difference of shares of responses. Its default rounds to 0.0 percentage points but is
+    not 0, because noise alone would decide whether a limit of 0 is met.
 
-    A model that ignores its prompts cannot meet the last four: `min_relevance_kept`, a fraction of the base model's
-    relevance; `max_style_drift`; and, relative, `max_response_perplexity_increase` (under the base model) and
+    A model that ignores its prompts cannot meet the last four limits: `min_relevance_kept`, a fraction of the base
+    model's relevance; `max_style_drift`; and, relative, `max_response_perplexity_increase` (under the base model) and
     `max_distinct_responses_decrease`.
     """
 
@@ -78,7 +79,7 @@ class Criteria:
     def limits(self, setting: Mapping[str, Any]) -> list[Limit]:
         """Return the limits that apply to a setting.
 
-        If all descriptors were tuned on, the limit of `min_reduction_seen` applies to the reduction over all.
+        If all descriptors were tuned on, `min_reduction_seen` applies to the reduction over all descriptors.
         """
         is_split = math.isfinite(setting["reduction_seen"]) or math.isnan(setting["reduction"])
         return [
@@ -95,14 +96,15 @@ class Criteria:
 
 
 def evaluate_settings(summary: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
-    """Return the settings of `summarise` with their verdicts.
+    """Return the table of `summarise` with the verdicts on each setting.
 
     Returns:
-        The columns of `summary` and lists of column names: `missed` ("clusters_rose" if a style cluster rose,
-        "refused" if a guard refused a seed: the mean over the other seeds would be too favourable), `inconclusive`
-        ("base" if the base model shows no bias in a seed, as no bias can be removed then), `unmeasured`, and `costs`:
-        what got worse, sorted by the fraction of its limit that is used up. `met` is whether the setting has a
-        reduction and meets every criterion that was measured.
+        The columns of `summary`, four columns with lists of column names, and `met`. `missed` also contains
+        "clusters_rose" if a style cluster's bias rose, and "refused" if a guard rejected a seed, because the mean over
+        the remaining seeds would be too favourable. `inconclusive` also contains "base" if the base model shows no bias
+        in a seed, because no bias can be removed then. `unmeasured` contains the undefined scores. `costs` contains the
+        scores that became significantly worse, sorted by the fraction of the limit that is used up, largest first.
+        `met` is whether the setting has a reduction and meets every criterion that was measured.
     """
     rows = []
     for setting in summary.to_dict("records"):
@@ -133,16 +135,16 @@ def evaluate_settings(summary: pd.DataFrame, criteria: Criteria) -> pd.DataFrame
 def settings_that_meet(
     settings: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-    """Return the rows of `evaluate_settings` that meet all criteria, and the rows that meet all measured criteria."""
+    """Return the rows that meet all criteria, and the rows with unmeasured criteria that meet all other criteria."""
     met = [row for row in settings if row["met"]]
     return [row for row in met if not row["unmeasured"]], [row for row in met if row["unmeasured"]]
 
 
 def best_setting(settings: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return the setting that a report names first; None if a guard refused all points.
+    """Return the setting for the headline of the report; None if a guard rejected all points.
 
     Settings that meet all criteria come first, then settings that meet all measured criteria; then settings with fewer
-    missed criteria, then with fewer inconclusive ones. The largest reduction decides between equals.
+    missed criteria, then with fewer inconclusive criteria. Among equal settings, the largest reduction wins.
     """
     candidates = next(filter(None, settings_that_meet(settings)), [row for row in settings if row["seeds"]])
     return min(
@@ -151,7 +153,7 @@ def best_setting(settings: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | N
 
 
 def inconclusive_settings(settings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the settings that miss no criterion and leave some inconclusive."""
+    """Return the settings that miss no criterion, and for which at least one criterion is inconclusive."""
     return [row for row in settings if row["seeds"] and row["inconclusive"] and not row["missed"]]
 
 

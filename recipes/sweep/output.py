@@ -1,6 +1,6 @@
 """The files of a loop or an ablation: the table of its points, its report, and one W&B run for each point.
 
-The row of a point has the reduction of bias and its costs, from the scores of its runs.
+The row of a point contains the reduction of bias and the costs of the reduction, from the scores of the point's runs.
 """
 
 import json
@@ -56,13 +56,13 @@ Fields = Mapping[Path, Mapping[str, Any]]  # the values of a point's swept field
 
 
 def point_row(plan: Plan, folder: Path, fields: Mapping[str, Any], failed: str = "") -> dict[str, Any]:
-    """Return the columns of a point that `summarise` reads; a refused point has no numbers.
+    """Return the row of a point in the table that `summarise` reads; a rejected point has no scores.
 
     Args:
-        plan: a finished or refused plan.
+        plan: a finished or rejected plan.
         folder: the folder of the sweep; the column `folder` is relative to it.
         fields: the values of the swept fields, by name.
-        failed: the reason for which a guard refused the point, or "".
+        failed: the reason why the point was rejected, or "".
     """
     row = {"method": plan.method, "decoding": plan.decoding, "seed": plan.seed, **fields, "failed": failed}
     row["folder"] = plan.comparison.relative_to(folder).as_posix()
@@ -110,7 +110,7 @@ def _cluster_columns(changes: Sequence[BiasScore]) -> dict[str, Any]:
 
 
 def _prediction_columns(labels: Path) -> dict[str, Any]:
-    """Return the threshold plan's prediction for the threshold with which the labels were made."""
+    """Return the threshold plan's prediction for the threshold of the labels."""
     threshold = json.loads((labels / THRESHOLD).read_text(encoding="utf-8"))
     prediction = plan_row(read_table(labels / f"{PLAN}.parquet"), threshold["alpha"], threshold["quantile"])
     return {
@@ -125,7 +125,7 @@ def _prediction_columns(labels: Path) -> dict[str, Any]:
 def _interval_columns(
     name: str, score: BiasScore | None, subtrahend: float = 0, divisor: float = 1
 ) -> dict[str, float]:
-    """Return a score and the ends of its interval, each less `subtrahend` and divided; {} without a score."""
+    """Return columns of a score and the ends of its interval, as (value − subtrahend) / divisor; {} without a score."""
     if score is None:
         return {}
     values = score.value, *(score.interval or (math.nan, math.nan))
@@ -139,9 +139,9 @@ def _value(scores: Sequence[BiasScore], metric: str) -> float:
 
 
 def track_point(settings: LoopSettings | AblateSettings, plan: Plan, fields: Fields) -> None:
-    """Record a finished point as one run of the tracker, in the sweep's group; do nothing for a refused point.
+    """Record a finished point as one run of the tracker, in the sweep's group; do nothing for a rejected point.
 
-    A mark on disk prevents a second record when the sweep is resumed.
+    A marker file prevents a second run of the tracker when the sweep is resumed.
     """
     if not (plan.comparison / "run.json").exists():
         return
@@ -169,10 +169,10 @@ def write_report(
     """Write the table of points and the report of all plans, and print the report.
 
     Args:
-        refused: the reason for which a guard refused a plan, by the folder of its comparison.
+        refused: the reason why each rejected plan ended early, by the folder of the plan's comparison.
 
     Raises:
-        InputError: a guard refused every point.
+        InputError: every point was rejected.
     """
     if len(refused) == len(plans):
         raise InputError(next(iter(refused.values())))
@@ -207,7 +207,7 @@ def write_report(
 
 
 def read_sweep(folder: Path) -> Sweep:
-    """Return the finished loop or ablation of a folder.
+    """Return the finished loop or ablation in a folder.
 
     Raises:
         InputError: the folder has no finished loop or ablation, or a file cannot be read.
@@ -224,7 +224,7 @@ def read_sweep(folder: Path) -> Sweep:
 
 
 def _links(folder: Path, plans: Sequence[Plan], points: pd.DataFrame, swept: Sequence[str]) -> list[Link]:
-    """Return links to the reports of all points that were not refused, and of the base models."""
+    """Return links to the reports of all points that were not rejected, and of the base models."""
     labels = {}
     for row in points[points["failed"] == ""].to_dict("records"):
         seed = f", seed {row['seed']}" if points["seed"].nunique() > 1 else ""
@@ -236,7 +236,7 @@ def _links(folder: Path, plans: Sequence[Plan], points: pd.DataFrame, swept: Seq
 
 
 def _base_notes(plans: Sequence[Plan]) -> list[str]:
-    """Return a sentence with the scores of the base model for each different measurement of it."""
+    """Return a sentence with the base model's scores for each different measurement of the base model."""
     notes = []
     for folder in dict.fromkeys(plan.before for plan in plans):
         scores = read_scores(folder / SCORES)

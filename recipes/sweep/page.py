@@ -1,4 +1,4 @@
-"""The report of a sweep: verdicts on settings, reductions against costs, and the plan's predictions."""
+"""The report of a sweep: verdicts on settings, reductions against costs, and the threshold plan's predictions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -77,7 +77,7 @@ def _settings_in_verdict(rows: Sequence[Setting], best: Setting | None) -> list[
 
 
 def _effect_section(best: Setting | None, sweep: Sweep) -> Section:
-    """Return sentences on the effects that the setting of the headline removed, kept or made new."""
+    """Return a section with sentences on the effects that the best setting removed, kept or created."""
     path = sweep.folder / best["folder"] / f"{EFFECT_CHANGES}.parquet" if best and sweep.folder else None
     if path is None or not path.exists():
         return Section("")
@@ -86,7 +86,7 @@ def _effect_section(best: Setting | None, sweep: Sweep) -> Section:
 
 
 def _front_section(settings: pd.DataFrame, sweep: Sweep) -> Section:
-    """Return a chart of the reductions against each measured cost."""
+    """Return a section with one chart of the reductions against each measured cost (perplexity, distinct-2)."""
     has_reduction = settings["reduction"].notna()
     costs = [cost for cost in COST_CHARTS if settings.loc[has_reduction, f"{cost}_change"].notna().any()]
     figures = [
@@ -101,13 +101,13 @@ def _front_section(settings: pd.DataFrame, sweep: Sweep) -> Section:
 
 
 def _number_section(rows: Sequence[Setting], sweep: Sweep) -> Section:
-    """Return tables of the costs, of two checks of the reduction, and of refused points."""
+    """Return a section with tables of the costs, of two checks of the reduction, and of rejected points."""
     sections = [tables.response_quality_table(rows), tables.cost_table(rows), tables.check_table(rows)]
     return Section("Costs and checks", tables=[*sections, tables.refused_table(sweep)], first_screen=True)
 
 
 def _plan_section(settings: pd.DataFrame, sweep: Sweep) -> Section:
-    """Return the agreement of the plan's predictions with the results; empty without several predictions."""
+    """Return a section that compares the threshold plan's predictions with the results, if there are several."""
     title = "Predictions of the threshold plan"
     rows = predicted_settings(settings) if has_several_predictions(sweep.points) else ()
     if not len(rows):
@@ -124,7 +124,7 @@ def _plan_section(settings: pd.DataFrame, sweep: Sweep) -> Section:
 
 
 def _warnings(rows: Sequence[Setting]) -> list[str]:
-    """Return warnings of refused points, unbiased bases, clusters that rose, and models that need their tag."""
+    """Return warnings of rejected points, unbiased bases, clusters whose bias rose, and models that need a tag."""
     warnings = []
     if refused := [row for row in rows if row["refused"]]:
         n_refused, n_finished = (sum(row[name] for row in rows) for name in ("refused", "seeds"))
@@ -141,7 +141,7 @@ def _warnings(rows: Sequence[Setting]) -> list[str]:
 
 
 def _is_base_unbiased(rows: Sequence[Setting]) -> bool:
-    """Return whether the base model shows no bias in any seed of any setting, refused points aside."""
+    """Return whether the base model shows bias in no seed of any setting; rejected points do not count."""
     done = [row for row in rows if row["seeds"]]
     return bool(done) and all(row["without_bias"] == row["seeds"] for row in done)
 

@@ -1,4 +1,4 @@
-"""The charts of a sweep: what is removed against what it costs, and the plan's predictions against the outcome."""
+"""The charts of a sweep: removed bias against costs, and remaining bias against the threshold plan's predictions."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -57,11 +57,11 @@ class Dot:
 
 @styled
 def cost_chart(settings: pd.DataFrame, criteria: Criteria, cost: str) -> Figure:
-    """Return what each setting removes against its cost, with the Pareto front and the criterion for that cost.
+    """Return a chart of each setting's reduction against its cost, with the Pareto front and the cost's criterion.
 
     Args:
         settings: from `evaluate_settings`.
-        cost: "perplexity" or "distinct_2"; less perplexity is better, so is more distinct-2.
+        cost: "perplexity" or "distinct_2"; a low perplexity and a high distinct-2 are better.
     """
     column, is_upper = f"{cost}_change", cost == "perplexity"
     limit = criteria.max_perplexity_increase if is_upper else -criteria.max_distinct_2_decrease
@@ -103,12 +103,14 @@ def cost_chart(settings: pd.DataFrame, criteria: Criteria, cost: str) -> Figure:
 
 @styled
 def plan_chart(rows: pd.DataFrame, settings: pd.DataFrame) -> Figure:
-    """Return what is left of pooled FGB* against its prediction, with the diagonal and a factor of two each way.
+    """Return a chart of the measured against the predicted share of pooled FGB* left, with lines at factors ½, 1 and 2.
 
-    Filled dots are predicted by their method's pilot; pilots are hollow, where the plan predicted them.
+    Filled dots have predictions that their method's pilot calibrated. Hollow dots are the pilots, at the prediction
+    before tuning.
 
     Args:
-        rows: from `predicted_settings`. settings: all of them.
+        rows: from `predicted_settings`.
+        settings: all settings of the sweep.
     """
     rows = rows.assign(
         is_calibrated=rows["calibrated_left"].notna(), x=rows["calibrated_left"].fillna(rows["predicted_left"])
@@ -140,8 +142,9 @@ def _dots(
     """Return a dot for each row.
 
     Args:
-        settings: all of them; the markers of methods are the same in all charts.
-        columns: of x and y; the interval of y is in `<column>_low` and `_high`. filled: of whether it is filled.
+        settings: all settings of the sweep, so that a method has the same marker in all charts.
+        columns: the columns of x and y; the columns `<y>_low` and `<y>_high` contain the interval of y.
+        filled: the column that contains whether a dot is filled.
     """
     markers, dots = _markers(settings), []
     for row in rows.to_dict("records"):
@@ -167,7 +170,7 @@ def _markers(settings: pd.DataFrame) -> dict[str, str]:
 def _add_legend(
     figure: Figure, settings: pd.DataFrame, rows: pd.DataFrame, fills: tuple[str, str], lines: Mapping[str, str]
 ) -> None:
-    """Add the markers of methods, if there are several, of filled and hollow dots, and of lines by their styles."""
+    """Add a legend: the markers of methods if there are several, filled and hollow dots, and the styles of lines."""
     markers = _markers(settings)
     methods = [method for method in markers if method in set(rows[METHOD])] if len(markers) > 1 else []
     handles = [_marker(markers[method], is_filled=False, label=sanitize(method, 60)) for method in methods]
@@ -214,7 +217,7 @@ def _set_axes(axes: Axes, x: Limits, y: Limits, x_name: str, y_name: str) -> Non
 def _draw(
     axes: Axes, dots: Sequence[Dot], x: Limits, y: Limits, lines: Sequence[tuple[float, float, float, float]] = ()
 ) -> None:
-    """Draw intervals, dots and their labels, which avoid intervals and `lines`; far dots lie on the frame."""
+    """Draw intervals, dots and labels; labels avoid intervals and `lines`, dots beyond the axes lie on the frame."""
     points = [(_inside(dot.x, x), _inside(dot.y, y)) for dot in dots]
     intervals = [
         (across, _inside(dot.y_low, y), across, _inside(dot.y_high, y))
@@ -230,7 +233,7 @@ def _draw(
 
 
 def _label(dot: Dot, x: Limits, y: Limits) -> str:
-    """Return a dot's number; for one beyond the frame with where it really lies."""
+    """Return a dot's label; for a dot beyond the frame, the label includes the coordinates beyond the frame."""
     beyond = [
         f"{arrow} {number(100 * value, 0)} %"
         for value, limits, arrow in ((dot.x, x, "→" if dot.x > x[1] else "←"), (dot.y, y, "↑" if dot.y > y[1] else "↓"))

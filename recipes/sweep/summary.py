@@ -1,4 +1,4 @@
-"""The numbers of a sweep: means over seeds, the Pareto front, and how well the threshold plan predicted them.
+"""Summaries of a sweep: means over seeds, the Pareto front, and the agreement with the threshold plan's predictions.
 
 A *point* is one tuned model, measured on the same prompts as its base model. A *setting* is all points that differ only
 in the seed. Criteria, charts and rankings compare settings, because seeds of one setting are not independent evidence.
@@ -47,10 +47,10 @@ class Sweep:
     """Points of a sweep with the names of the fields that vary, notes for readers and links to reports.
 
     `points` has one row per point, with the columns COLUMNS and the names in `swept`: dotted fields of the loop that
-    vary, which may include "method" and "seed". `failed` is the reason for which a guard refused a point, or ""; a
-    refused point has NaN for its numbers. `decoding` is the preset or the settings of decoding; `base` is the pooled
+    vary, which may include "method" and "seed". `failed` is the reason why a point was rejected, or ""; the scores of a
+    rejected point are NaN. `decoding` is the preset or the settings of decoding; `base` is the pooled
     FGB* of the base model; `cluster_changes` is JSON of {style cluster: [change of pooled SCGB*, two-sided p-value]};
-    `folder` is the comparison's folder, relative to the sweep's, which is the field `folder` if the sweep is on disk.
+    `folder` is the comparison's folder, relative to the sweep's folder (the field `folder`, None if not on disk).
     """
 
     title: str
@@ -86,7 +86,7 @@ def setting_label(setting: Mapping[str, Any], among: pd.DataFrame, swept: Sequen
 
 
 def format_value(value: Any) -> str:
-    """Return a swept value as a user would type it."""
+    """Return the value of a swept setting as text, with floats in their shortest form."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -95,28 +95,28 @@ def _is_absent(value: Any) -> bool:
 
 
 def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
-    """Average points over seeds.
+    """Return a table of the sweep's settings, with means over seeds.
 
     Args:
-        points: as in `Sweep`; n rows.
+        points: the table `points` of a `Sweep`, n rows.
         swept: names of the columns that vary.
 
     Returns:
         One row per setting, in the order of their first points:
 
         - the fields of the setting, `number` (from 1) and `label` (see `setting_label`);
-        - `seeds`: the number of points that no guard refused; `refused`: the number of refused points; `reasons`;
+        - `seeds`: the number of points that were not rejected; `refused`: the number of rejected points; `reasons`;
         - each of MEASURES: the mean, with its 95 % interval in `_low` and `_high`. With two or more seeds the interval
           is Student's t over the seeds; with one seed it is the point's interval, or NaN. A reduction that is undefined
-          in a seed has no interval: it is defined where the measured bias of the base is high, perhaps by chance;
+          in a seed has no interval: it is defined only if the measured bias of the base is high, perhaps by chance;
         - `worst_cluster` and `worst_cluster_change`: the style cluster with the largest change over the seeds;
-        - `clusters_rose`: the style clusters that rose, with the number of seeds (Holm's correction over clusters ×
-          seeds);
+        - `clusters_rose`: the style clusters whose bias rose, with the number of seeds (Holm's correction over all
+          clusters and seeds);
         - `without_bias`: the number of seeds in which the base shows no bias (the interval of its pooled FGB* includes
           0);
-        - `folder`: the folder of the point with the lowest seed that no guard refused, or "";
+        - `folder`: the folder of the point with the lowest seed that was not rejected, or "";
         - PREDICTION: means, also of the ends of the plan's interval, which does not include variation over seeds;
-        - `front_perplexity`, `front_distinct_2`: whether no other setting removes as much at a lower mean cost.
+        - `front_perplexity`, `front_distinct_2`: whether the setting is on the Pareto front.
 
     Raises:
         ValueError: columns are missing, or two points have the same seed and the same fields.
@@ -143,10 +143,10 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
 
 
 def pareto_front(cost: Iterable[float], gain: Iterable[float]) -> np.ndarray:
-    """Return whether each of n points is on the Pareto front of least cost and largest gain.
+    """Return whether each of n points is on the Pareto front of low cost and large gain.
 
-    A point is on the front if no other point is at least as good in both and better in one. Equal points are on the
-    front together; a point with NaN is not on it.
+    A point is on the front if no other point is at least as good in cost and gain and better in one. Equal points are
+    on the front together; a point with NaN is not on the front.
 
     Returns:
         bool (n,).
@@ -161,8 +161,8 @@ def pareto_front(cost: Iterable[float], gain: Iterable[float]) -> np.ndarray:
 class Agreement:
     """Agreement of n predictions with the measured values.
 
-    `n_near` differ by at most MAX_DISTANCE and `n_within_factor` by at most a factor of MAX_FACTOR; `correlation` is
-    Spearman's ρ.
+    `n_near` predictions differ by at most MAX_DISTANCE, `n_within_factor` by at most a factor of MAX_FACTOR.
+    `correlation` is Spearman's ρ.
     """
 
     name: str
@@ -180,8 +180,8 @@ def has_several_predictions(points: pd.DataFrame) -> bool:
 def predicted_settings(settings: pd.DataFrame) -> pd.DataFrame:
     """Return the settings that have a prediction and a measured reduction.
 
-    Adds the measured fraction left, `left` = 1 − `reduction`, with `left_low` and `left_high`, and the columns of
-    `calibrate_by_pilot`.
+    The result also contains the measured fraction left, `left` = 1 − `reduction`, with `left_low` and `left_high`, and
+    the columns of `calibrate_by_pilot`.
     """
     rows = settings[np.isfinite(settings["predicted_left"]) & np.isfinite(settings["reduction"])]
     return calibrate_by_pilot(
@@ -194,9 +194,9 @@ def predicted_settings(settings: pd.DataFrame) -> pd.DataFrame:
 def calibrate_by_pilot(rows: pd.DataFrame, candidates: pd.Series | bool = True) -> pd.DataFrame:
     """Return the rows with predictions of the fraction left, calibrated by one tuned model of each method, its pilot.
 
-    Adds `pilot`, whether a row is its method's pilot, and `calibrated_left`, the prediction with the pilot's strength;
-    NaN for the pilot and for methods without a pilot. The pilot is the row whose slope is nearest to PILOT_SLOPE, which
-    is known before tuning.
+    The column `pilot` is whether a row is its method's pilot, `calibrated_left` the prediction with the pilot's
+    strength, NaN for the pilot and for methods without a pilot. The pilot is the row whose slope is nearest to
+    PILOT_SLOPE, which is known before tuning.
 
     Args:
         rows: columns method, slope and left.
@@ -212,7 +212,8 @@ def calibrate_by_pilot(rows: pd.DataFrame, candidates: pd.Series | bool = True) 
 def measure_agreement(rows: pd.DataFrame) -> list[Agreement]:
     """Return the agreement of the plan's predictions with the rows of `predicted_settings`.
 
-    The first is of the predictions before any tuning, the second of those calibrated by pilots, without the pilots.
+    The first agreement is of predictions before any tuning, the second of predictions calibrated by pilots, without
+    pilots.
     """
     calibrated = rows[rows["calibrated_left"].notna()]
     return [
@@ -232,7 +233,7 @@ def _agreement(name: str, predicted: pd.Series, left: pd.Series) -> Agreement:
 
 
 def _summarise_setting(group: pd.DataFrame) -> dict[str, Any]:
-    """Return the summary of points that differ only in the seed."""
+    """Return the row of `summarise` for points that differ only in the seed."""
     done = group[group["failed"] == ""]
     reasons = dict.fromkeys(group.loc[group["failed"] != "", "failed"])
     row: dict[str, Any] = {"seeds": len(done), "refused": len(group) - len(done), "reasons": "; ".join(reasons)}
@@ -264,7 +265,7 @@ def _mean_over_seeds(done: pd.DataFrame, name: str) -> tuple[float, float, float
 
 
 def find_increased_clusters(changes_by_seed: Sequence[str]) -> str:
-    """Return the names of the style clusters that rose in any seed, with the number of seeds if there are several.
+    """Return the style clusters whose bias rose in any seed, with the number of seeds if there are several.
 
     Holm's correction covers all clusters of all seeds.
 

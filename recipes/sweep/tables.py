@@ -79,7 +79,7 @@ Setting = Mapping[str, Any]  # a row of `evaluate_settings`
 
 
 def reduction_table(settings: Sequence[Setting]) -> Table:
-    """Return the reductions for all descriptors (with marks), for descriptors tuned on, and for those not tuned on."""
+    """Return a table of reductions for all descriptors (with marks), descriptors tuned on, and other descriptors."""
     caption = "Pooled FGB* removed, % of the base model’s; the line is at 100 %"
     table = _metric_table(caption, settings, REDUCTION_METRICS, "%")
     rows = tuple(
@@ -90,32 +90,32 @@ def reduction_table(settings: Sequence[Setting]) -> Table:
 
 
 def verdict_table(settings: Sequence[Setting]) -> Table:
-    """Return the verdict on each setting: the criteria that it misses, or that are inconclusive."""
+    """Return a table of the verdict on each setting: the criteria that it misses, or that are inconclusive."""
     rows = tuple(Row(_setting_name(row), (Cell(text.setting_verdict(row), prose=True),)) for row in settings)
     return Table("Settings and the acceptance criteria", ("setting", "verdict"), rows)
 
 
 def response_quality_table(settings: Sequence[Setting]) -> Table:
-    """Return the relevance, style drift, perplexity and diversity of each setting's responses."""
+    """Return a table of the relevance, style drift, perplexity and diversity of each setting's responses."""
     caption = "Quality of the responses: comparison with the base model, %"
     table = _metric_table(caption, settings, QUALITY_METRICS, "%")
     return replace(table, note=text.response_quality_note if len(table.columns) > 1 else "")
 
 
 def cost_table(settings: Sequence[Setting]) -> Table:
-    """Return further costs of each setting, as changes from the base model."""
+    """Return a table of further costs of each setting, as changes from the base model."""
     table = _metric_table("Further costs: change from the base model, %", settings, COST_METRICS, "%")
     has_clusters = any(math.isfinite(row["worst_cluster_change"]) for row in settings)
     return replace(table, note=text.cost_note if has_clusters else "")
 
 
 def check_table(settings: Sequence[Setting]) -> Table:
-    """Return two checks of each setting's reduction, and the time of tuning."""
+    """Return a table of two checks of each setting's reduction (second classifier, no tag), and the time of tuning."""
     return _metric_table("Two checks, and the time of tuning", settings, CHECK_METRICS)
 
 
 def refused_table(sweep: Sweep) -> Table:
-    """Return the points that a guard refused, with the reasons."""
+    """Return a table of the points that were rejected, with the reasons."""
     points = sweep.points[sweep.points["failed"].fillna("") != ""]
     rows = []
     for point in points.to_dict("records"):
@@ -126,7 +126,7 @@ def refused_table(sweep: Sweep) -> Table:
 
 
 def plan_table(settings: Sequence[Setting]) -> Table:
-    """Return the predicted and the measured values of the settings of `predicted_settings`."""
+    """Return a table of predicted and measured values, from the rows of `predicted_settings`."""
     rows = []
     for row in settings:
         cells = (
@@ -143,7 +143,7 @@ def plan_table(settings: Sequence[Setting]) -> Table:
 
 
 def agreement_table(agreements: Sequence[Agreement]) -> Table:
-    """Return the shares of right predictions, with Wilson intervals, and their rank correlation with the results."""
+    """Return a table of the shares of accurate predictions, with Wilson intervals, and of rank correlations."""
     rows = []
     for agreement in agreements:
         shares = [_share_cell(part, agreement.n) for part in (agreement.n_near, agreement.n_within_factor)]
@@ -154,7 +154,7 @@ def agreement_table(agreements: Sequence[Agreement]) -> Table:
 
 
 def _metric_table(caption: str, settings: Sequence[Setting], metrics: Sequence[Metric], unit: str = "") -> Table:
-    """Return a table of the metrics that any setting has; the caption names `unit`, a column title any other unit."""
+    """Return a table of the metrics that any setting has. The caption contains `unit`, column titles other units."""
     measured = [metric for metric in metrics if any(math.isfinite(row[metric.name]) for row in settings)]
     rows = tuple(Row(_setting_name(row), tuple(_metric_cell(row, metric) for metric in measured)) for row in settings)
     columns = (metric.label if metric.unit == unit else metric.title for metric in measured)

@@ -13,5 +13,5 @@ PAIRS, NEUTRAL_DIALOGUE = FOLDER / "pairs.csv", FOLDER / "neutral_dialogue.jsonl
 
 
 def embedded_files(family: str) -> dict[str, Path]:
-    """Return the files and folders for the name "testbed" in the settings of a family, by setting."""
+    """Return {setting: file or folder} of a family, for settings with the value "testbed"."""
     return {setting: FOLDER / name for setting, name in families.settings_of(family).TESTBED_FILES.items()}

@@ -1,7 +1,7 @@
-"""Planted sentence frequencies of the testbed's language model: skewed in some axes of HolisticBias, even in others.
+"""Planted sentence frequencies of the testbed's language model: skewed in some axes of HolisticBias, equal in others.
 
-The grammar has the sentences of the paper edition that Likelihood Bias scores (002 §2.3.2); `frequencies.yaml` has the
-formula of p(sentence). `truth` is the Likelihood Bias of a model with exactly these probabilities.
+The grammar consists of the sentences of the paper edition that Likelihood Bias scores (002 §2.3.2); `frequencies.yaml`
+has the formula of p(sentence). `truth` is the Likelihood Bias of a model with exactly these probabilities.
 """
 
 import hashlib
@@ -58,13 +58,13 @@ def sentences() -> pd.DataFrame:
 
 @cache
 def levels() -> dict[str, str]:
-    """Return the size of the planted skew of each axis: a key of `shifts` in the file."""
+    """Return {axis: size of its planted skew}; a size is a key of `shifts` in the file."""
     return {axis: level for level, axes in _read()["axes"].items() for axis in axes}
 
 
 @cache
 def frequencies() -> Frequencies:
-    """Return the planted distribution."""
+    """Return the planted distribution of sentences."""
     plan, table = _read(), sentences()
     axes: dict[str, list[str]] = defaultdict(list)
     for descriptor, axis in table[[DESCRIPTOR, AXIS]].drop_duplicates().itertuples(index=False):
@@ -78,7 +78,7 @@ def frequencies() -> Frequencies:
 
 
 def log_probability(table: pd.DataFrame) -> np.ndarray:
-    """Return ln p(sentence), (n,), of rows with a template, a descriptor and a noun.
+    """Return ln p(sentence) of n rows with the columns template, descriptor and noun, (n,).
 
     Raises:
         InputError: a column is missing, or the grammar lacks a template, descriptor or noun.
@@ -94,7 +94,7 @@ def exact_table(table: pd.DataFrame) -> pd.DataFrame:
     """Return the columns SENTENCE_COLUMNS, log_likelihood and n_tokens with the grammar's exact probabilities.
 
     Raises:
-        InputError: a column is missing, or a sentence is not of the grammar.
+        InputError: a column is missing, or the grammar lacks a sentence.
     """
     require_columns(list(table), SENTENCE_COLUMNS, "table")
     without_article = table[TEMPLATE].str.contains(PLURAL, regex=False)
@@ -106,9 +106,9 @@ def exact_table(table: pd.DataFrame) -> pd.DataFrame:
 def truth(table: pd.DataFrame) -> list[BiasScore]:
     """Return all metrics of `likelihood_bias` for a model with the grammar's exact probabilities.
 
-    For all sentences and by axis; without intervals, as nothing is estimated. An axis without a planted skew has the
-    rate of false positives: near 0.05 for raw fractions and near 0 for corrected ones, by either test, because nouns
-    have no main effect in the grammar.
+    The scores are for all sentences and by axis, without intervals, because nothing is estimated. The score of an axis
+    without a planted skew is the rate of false positives: near 0.05 for raw and near 0 for corrected fractions, by
+    either test, because nouns have no main effect in the grammar.
 
     Raises:
         InputError: a column is missing, a sentence is not of the grammar or is repeated, or no sentences are
@@ -156,7 +156,7 @@ def distinct_sentences() -> tuple[list[str], np.ndarray]:
 
 
 def _without(noun: str, phrase: str) -> str:
-    """Return the descriptor of a noun phrase without its article: remove the noun before or after it."""
+    """Return the descriptor in a noun phrase without article, by removing the noun before or after the descriptor."""
     return re.sub(rf"^{noun} | {noun}$", "", phrase, count=1)
 
 

@@ -1,6 +1,6 @@
 """The testbed's grammar: responses in known styles, with a planted dependence of style on descriptor.
 
-`truth` computes exactly, from the plan in `bias_plan.yaml`, every number that a metric estimates from responses. The
+`truth` computes exactly, from the plan in `bias_plan.yaml`, each value that a metric estimates from responses. The
 phrases are in `phrases.yaml`, small talk without descriptors in `neutral.yaml`.
 """
 
@@ -60,7 +60,7 @@ def clusters() -> dict[str, list[str]]:
 
 
 def utterances(family: Family, descriptor: str = CENSORED) -> list[str]:
-    """Return all utterances of a family, which are equally likely, in response to `descriptor`."""
+    """Return all utterances of a style family in response to `descriptor`; they are equally likely."""
     return [
         f"{opener} {core} {tail}".replace(MENTION, descriptor)
         for opener in family.openers
@@ -78,7 +78,7 @@ def plan() -> Plan:
 def style_distribution(
     templates: Sequence[str], descriptors: Sequence[str], amplification: float = 1.0, nouns: Sequence[str] | None = None
 ) -> np.ndarray:
-    """Return p(style | template, descriptor) for n pairs, shape (n, S); see `plan.style_distribution`."""
+    """Return p(style | template, descriptor) for n pairs, (n, S); see `plan.style_distribution`."""
     return planned_distribution(plan(), templates, descriptors, amplification, nouns)
 
 
@@ -92,7 +92,7 @@ def descriptor_means(templates: Sequence[str], descriptors: Sequence[str]) -> np
 def style_map(classify: Callable[[list[str]], np.ndarray]) -> np.ndarray:
     """Return K: the classifier's expected style vector for an utterance of each family, shape (S families, S styles).
 
-    Exact: `classify` scores every utterance after cleaning (002 A.6), which removes the descriptors.
+    The result is exact: `classify` scores every utterance after cleaning (002 A.6), which replaces the descriptors.
     """
     return np.stack([np.asarray(classify(utterances(family))).mean(axis=0) for family in families()])
 
@@ -113,7 +113,7 @@ def sample_responses(prompts: pd.DataFrame, seed: int) -> list[str]:
 
 
 def sample_columns(weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return one sampled column for each of n rows, in proportion to its non-negative weights (n, k)."""
+    """Return the index of a sampled column for each of n rows, with probabilities proportional to `weights` (n, k)."""
     cumulative = weights.cumsum(axis=1)
     return (cumulative <= rng.random(len(weights))[:, None] * cumulative[:, -1:]).sum(axis=1)
 
@@ -136,7 +136,7 @@ def truth(
 ) -> list[BiasScore]:
     """Return the exact generation bias of the grammar over cells (002 A.7), without sampling.
 
-    With p_tds the style distribution of a cell: fgb = 1/T Σ_t Σ_s Var_d(p_tds), with ddof = 0 as in the paper;
+    p_tds is the probability of style s in cell (t, d). fgb = 1/T Σ_t Σ_s Var_d(p_tds), with ddof = 0 as in the paper;
     fgb_corrected has ddof = 1, the value that the noise-corrected estimator estimates; fgb_pooled_corrected = Σ_s
     Var_d(mean_t p_tds) with ddof = 1. pgb and scgb, by cluster, and fgb by axis and by style are defined likewise.
 

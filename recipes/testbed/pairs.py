@@ -1,4 +1,4 @@
-"""The testbed's sentence pairs: a grammar that plants a stereotype of known size in some bias types, in others none.
+"""The testbed's sentence pairs: a grammar with a planted stereotype of known size in some bias types, none in others.
 
 A sentence is a path through the slots of `pairs.yaml`. `conditional` computes p(token | rest of the sentence), the
 input of pair metrics, exactly; `truth` computes the scores of a model with these probabilities.
@@ -34,7 +34,8 @@ class Stereotype:
     """One bias type: its contrasted groups, and the attributes of both sides.
 
     `contrasts` are pairs of phrases (first side, second side); `attributes` are {"state" or "deed": words} for each
-    side; `p_same_side` is the probability that a group's attribute is of the group's side, 0.5 without a stereotype.
+    side; `p_same_side` is the probability that a group's attribute belongs to the group's side, 0.5 without a
+    stereotype.
     """
 
     planted: str
@@ -44,7 +45,7 @@ class Stereotype:
 
 
 class State(NamedTuple):
-    """The state of the automaton: the next slot, the pending words of a phrase, and choices that matter later."""
+    """The automaton's state: the next slot, the pending words of a phrase, and choices that affect later slots."""
 
     slot: int = 0
     pending: tuple[str, ...] = ()
@@ -55,7 +56,7 @@ class State(NamedTuple):
 
 @cache
 def stereotypes() -> dict[str, Stereotype]:
-    """Return the bias types by name."""
+    """Return the planted stereotypes by the name of the bias type."""
     text = _read()
     return {
         name: Stereotype(
@@ -92,8 +93,8 @@ def words_of(sentence: str) -> list[str]:
 def conditional(words: Sequence[str], position: int) -> dict[str, float]:
     """Return the exact p(word | all other words) at a position of a sentence, as {word: p} of all possible words.
 
-    The grammar is a finite automaton, so this is a sum over its paths before the position times a sum over the paths
-    after it.
+    The grammar is a finite automaton, so p is a sum over paths before the position times a sum over paths after the
+    position.
 
     Raises:
         InputError: the words are not a sentence of the grammar.
@@ -135,11 +136,11 @@ def draw_phrases(rng: np.random.Generator, **allowed: Collection[str]) -> list[s
 
 
 def draw_pairs() -> pd.DataFrame:
-    """Return the testbed's pairs, always the same: columns pair_id, bias_type, direction, more, less and planted.
+    """Return the fixed table of the testbed's pairs: columns pair_id, bias_type, direction, more, less and planted.
 
-    The directions alternate. With a planted stereotype, the attribute is of the side of the `more` group. Without one,
-    both sentences are equally likely, and each contrast with its link and attribute occurs in both directions, so that
-    errors of a trained model cancel.
+    The directions alternate. With a planted stereotype, the attribute belongs to the `more` group's side. Without a
+    stereotype, both sentences are equally likely, and each contrast with its link and attribute occurs in both
+    directions, so that errors of a trained model cancel.
     """
     settings = _read()["pairs"]
     rng, rows, seen, phrases = np.random.default_rng(settings["seed"]), [], set(), ()
@@ -163,13 +164,13 @@ def draw_pairs() -> pd.DataFrame:
 
 @cache
 def partners() -> dict[str, str]:
-    """Return the other group of its contrast for each group."""
+    """Return {group: the other group of its contrast}."""
     contrasts = [groups for stereotype in stereotypes().values() for groups in stereotype.contrasts]
     return dict(contrasts) | {second: first for first, second in contrasts}
 
 
 def with_group(phrases: Sequence[str], group: str) -> list[str]:
-    """Return the phrases of a sentence with another group in it."""
+    """Return the phrases of a sentence with `group` in place of its group."""
     return [group if slot == "group" else phrase for slot, phrase in zip(SLOTS, phrases, strict=True)]
 
 
@@ -182,7 +183,7 @@ def sentence(phrases: Sequence[str]) -> str:
 def truth(pairs: pd.DataFrame) -> list[BiasScore]:
     """Return the scores of a model with the grammar's exact probabilities: cps, s_jsd and b_s_jsd (001 §3.2).
 
-    For all pairs and by bias type; without intervals, as nothing is estimated. Without a stereotype a shared token is
+    The scores are for all pairs and by bias type, without intervals. Without a stereotype, a shared token is
     equally likely in both sentences: s_jsd is 0, and both percentages are 50 because all pairs are ties.
 
     Raises:
@@ -238,7 +239,7 @@ def _scores(table: pd.DataFrame, group: dict[str, str]) -> list[BiasScore]:
 
 @cache
 def _steps(state: State) -> dict[str, list[tuple[State, float]]]:
-    """Return {word: [(state after the word, probability)]} of every possible next word."""
+    """Return {word: [(state after the word, probability)]} for every possible next word in a state."""
     transitions: dict[str, list[tuple[State, float]]] = defaultdict(list)
     if state.pending:
         transitions[state.pending[0]].append((state._replace(pending=state.pending[1:]), 1.0))
@@ -255,7 +256,7 @@ def _steps(state: State) -> dict[str, list[tuple[State, float]]]:
 
 @cache
 def _options(state: State) -> tuple[tuple[float, str, State], ...]:
-    """Return (probability, phrase, state after the phrase) of all options of the next slot."""
+    """Return (probability, phrase, state after the phrase) for each possible phrase of the next slot."""
     return tuple(_choices(state))
 
 

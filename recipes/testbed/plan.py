@@ -1,6 +1,6 @@
 """A planted bias: a distribution of styles for each template and descriptor, and its exact generation bias.
 
-`bias_plan.yaml` documents the format. Styles come from a grammar, or are the emotions of comments that people wrote.
+`bias_plan.yaml` documents the format. Styles come from a grammar, or are the emotions of human comments.
 """
 
 import hashlib
@@ -89,9 +89,9 @@ def style_distribution(
     amplification: float = 1.0,
     nouns: Sequence[str] | None = None,
 ) -> np.ndarray:
-    """Return p(style | template, descriptor) for n pairs, shape (n, S); `amplification` multiplies the effects.
+    """Return p(style | template, descriptor) for n pairs, (n, S); `amplification` multiplies the planted effects.
 
-    With n `nouns` it depends on nouns too, to test metrics on nouns with effects; no shipped model has such effects.
+    With n `nouns`, p also depends on nouns, for tests of metrics; no shipped model has such effects.
 
     Raises:
         InputError: the paper edition lacks a template, descriptor or noun.
@@ -120,7 +120,7 @@ def _normal_numbers(name: str, n: int) -> np.ndarray:
 
 @cache
 def _axes_and_buckets() -> dict[str, list[tuple[str, str]]]:
-    """Return the (axis, bucket) pairs of each descriptor in the paper edition; "" for one that follows its noun."""
+    """Return the (axis, bucket) pairs of each descriptor of the paper edition; "" if the descriptor follows its noun."""
     taxonomy = load_taxonomy("paper")
     pairs: dict[str, list[tuple[str, str]]] = {}
     for term in taxonomy.descriptors:
@@ -164,7 +164,7 @@ def exact_bias(
 
 
 def _cut_scores(cells: pd.DataFrame, p: np.ndarray, cuts: Sequence[Cut]) -> list[BiasScore]:
-    """Return each form of the scores of each cut, from the expected style vectors of cells."""
+    """Return the plain, corrected and pooled score of each cut, from the expected style vectors of cells."""
     spreads = _spreads(p, cells)
     reason = "a variance over descriptors needs two descriptors" if np.isnan(spreads["_corrected"]).any() else None
     return [
@@ -183,7 +183,7 @@ def _cut_scores(cells: pd.DataFrame, p: np.ndarray, cuts: Sequence[Cut]) -> list
 
 
 def _spreads(p: np.ndarray, cells: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Return the variance over descriptors of each column of p, as FGB, FGB* and pooled FGB* define it, (c,) each.
+    """Return the variance over descriptors of each column of `p`, as in FGB, FGB* and pooled FGB*, (c,) each.
 
     A template with a single descriptor has no variance and is skipped. Pooled values use only descriptors with a cell
     for every template, so that their means are comparable.

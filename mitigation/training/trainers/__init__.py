@@ -1,4 +1,4 @@
-"""Trainers: each module of this package wraps a trainer of TRL. Methods name it by `TRAINER`."""
+"""Trainers: each module of this package wraps a trainer of TRL. `TRAINER` of a method is the module's name."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class TrainerModule(Protocol):
-    """A module of this package. Modules are implementations: their functions have no `self`.
+    """The attributes of a module of this package. A module's functions have no parameter `self`.
 
     Trainer: a trainer of TRL, or a subclass, that takes encoded rows.
-    LOSS: the name or unit of its loss, for the model card.
+    LOSS: the name or unit of the trainer's loss, for the model card.
     NEEDS_REFERENCE: whether the loss compares the model with its base. With an adapter, the reference is the model
         without the adapter; else a copy of the base.
-    SUPPORTS_ENCODER_DECODER: whether it trains encoder-decoder models.
+    SUPPORTS_ENCODER_DECODER: whether the trainer supports encoder-decoder models.
     """
 
     Trainer: type[transformers.Trainer]
@@ -41,7 +41,7 @@ class TrainerModule(Protocol):
 
     @abstractmethod
     def target_responses(self, rows: "Dataset") -> tuple[list[str], list[str]]:
-        """Return contexts, and the responses to them that training makes more likely."""
+        """Return the contexts of the rows, and the responses that training makes more likely."""
 
     @abstractmethod
     def build_config(

@@ -1,4 +1,4 @@
-"""GRPOTrainer on encoded contexts: samples responses from the model in training and learns from their rewards."""
+"""GRPOTrainer on encoded contexts, which samples responses in training and learns from their rewards."""
 
 import inspect
 from typing import Any
@@ -50,7 +50,7 @@ def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, se
 
 
 def target_responses(rows: Dataset) -> tuple[list[str], list[str]]:
-    """Return the contexts and recorded responses of all rows: the rewards have no target, but all rows are dialogue."""
+    """Return the contexts and recorded responses of all rows, which are dialogue but no targets of the rewards."""
     return list(rows[PROMPT]), list(rows[COMPLETION])
 
 
@@ -95,7 +95,7 @@ class Trainer(GRPOTrainer):
         return prompts, None, {}
 
     def _readable_loss(self, mode: str, last: int) -> float:
-        """Return the mean of β × KL − reward of a response over the `last` batches of a mode; 0 for all batches."""
+        """Return the mean of β × KL − reward per response over the `last` batches of a mode, or over all for 0."""
         # `_metrics` is private; TRL 1.16 publishes these values only when it logs the loss that they replace.
         names = ("reward", "kl", "completions/mean_length")
         reward, kl, length = (float(np.mean(self._metrics[mode][name][-last:])) for name in names)

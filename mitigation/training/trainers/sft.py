@@ -1,7 +1,7 @@
 """SFTTrainer on responses that are encoded as in generation.
 
-It differs from TRL's in the tokens, which equal generation's; in speed, which is twice as high on a CPU; in the
-order of rows, which a resumed training repeats; and in its support of encoder-decoder models.
+Unlike TRL's, this trainer uses the same tokens as generation, is twice as fast on a CPU, repeats the order of rows in a
+resumed training, and supports encoder-decoder models.
 """
 
 import inspect
@@ -61,7 +61,7 @@ def build_config(common: dict[str, Any], settings: TuningSettings, train: Datase
 
 
 def data_collator(base: DialogueModel, pad_token_id: int) -> Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]:
-    """Return the function that collates rows."""
+    """Return the function that collates encoded rows into a batch."""
     if base.kind == "encoder_decoder":
         return partial(collate_encoder_decoder, pad_token_id=pad_token_id)
     with_positions = "position_ids" in inspect.signature(base.model.forward).parameters
@@ -96,7 +96,7 @@ class LengthGroupedSampler(Sampler):
 
 
 class Trainer(SFTTrainer):
-    """SFTTrainer that computes the same loss only at the responses, and repeats the row order when it resumes.
+    """SFTTrainer that computes logits only at the responses, and repeats the row order when training resumes.
 
     On CPUs, SFTTrainer computes the output layer at every position, including the context, which takes half of a small
     model's time. Here, rows are padded on the left, and `logits_to_keep` limits the output layer to the last positions.

@@ -1,4 +1,4 @@
-"""Facts that the testbed has about measurements of its models: a module for each family, found by the family's name.
+"""Known facts about measurements of the testbed's models: a module for each family of metrics, with the family's name.
 
 A family without a module has no such facts.
 """
@@ -16,7 +16,7 @@ from evenhand.evaluation.settings import TESTBED
 
 
 class FamilyFacts(Protocol):
-    """The attributes of a module of this package. Modules are implementations: their functions have no `self`.
+    """The attributes of a module of this package. A module's functions have no parameter `self`.
 
     MODEL_NOTE: a note for readers of reports on the testbed's model.
     """
@@ -28,26 +28,26 @@ class FamilyFacts(Protocol):
         return []
 
     def notes(self, measured: FamilyRun) -> list[str]:
-        """Return further notes for readers."""
+        """Return further notes for readers of a report on the run."""
         return []
 
     def grammar_scores(self, measured: FamilyRun, scores: Sequence[BiasScore]) -> list[BiasScore]:
-        """Return scores that only models of the testbed have; `scores` are the family's scores of the run."""
+        """Return scores that exist only for models of the testbed; `scores` are the family's scores of the run."""
         return []
 
     def grammar_differences(self, before: FamilyRun, after: FamilyRun) -> list[BiasScore]:
-        """Return paired changes of scores that only models of the testbed have."""
+        """Return paired changes of scores that exist only for models of the testbed."""
         return []
 
 
 def facts_of(name: str) -> FamilyFacts:
-    """Return the module of a family, or the defaults of its contract."""
+    """Return the module of a family, or a module with the default attributes of `FamilyFacts`."""
     module = f"{__name__}.{name}"
     return check_contract(import_module(module) if find_spec(module) else ModuleType(module), FamilyFacts)
 
 
 def report_context(family: str, measured: FamilyRun) -> ReportContext:
-    """Return the planted bias on the measured rows, [] for models other than the testbed's, and notes for readers."""
+    """Return the planted bias on the measured rows ([] for models other than the testbed's) and notes for readers."""
     return ReportContext(facts_of(family).true_scores(measured), reader_notes(family, measured))
 
 

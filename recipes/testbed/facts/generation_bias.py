@@ -45,7 +45,7 @@ def notes(measured: FamilyRun) -> list[str]:
 def grammar_scores(measured: FamilyRun, scores: Sequence[BiasScore]) -> list[BiasScore]:
     """Return `well_formed`, the share of responses that the grammar can produce, for models of the testbed; else [].
 
-    In [0, 1], without an ideal, as the testbed's model is not perfect. An empty response is not well-formed.
+    The share is in [0, 1] and has no ideal. An empty response is not well-formed.
     """
     if not _of_the_testbed(measured):
         return []
@@ -65,7 +65,7 @@ def grammar_differences(before: FamilyRun, after: FamilyRun) -> list[BiasScore]:
 
 
 def well_formed(measured: StyledRun) -> np.ndarray:
-    """Return whether each response is an utterance that names only the prompt's descriptor, (n,) bool."""
+    """Return whether each response is an utterance that mentions no descriptor but the prompt's, (n,) bool."""
     utterances = _utterances()
     pairs = zip(measured.responses, measured.prompts[DESCRIPTOR], strict=True)
     return np.array([text in utterances or text.replace(d, grammar.MENTION) in utterances for text, d in pairs], bool)
@@ -77,7 +77,7 @@ def _utterances() -> frozenset[str]:
 
 
 def _of_the_testbed(measured: FamilyRun) -> bool:
-    """Return whether the model is the testbed's, or an adapter scored by the testbed's classifier."""
+    """Return whether the testbed's classifier scored the testbed's model or a model that Evenhand tuned."""
     config = measured.config
     return config.settings.style_classifier.name == TESTBED and (
         config.model.name == TESTBED or not _has_foreign_classifier(measured)
@@ -85,6 +85,6 @@ def _of_the_testbed(measured: FamilyRun) -> bool:
 
 
 def _has_foreign_classifier(measured: FamilyRun) -> bool:
-    """Return whether the testbed's classifier scored a model that this toolkit did not tune."""
+    """Return whether the testbed's classifier scored a model that Evenhand did not tune."""
     config = measured.config
     return config.settings.style_classifier.name == TESTBED and "control_tag" not in tuning_metadata(config.model.name)
