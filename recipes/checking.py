@@ -193,7 +193,8 @@ def new_names(name: str) -> list[str]:
 def is_set_by_caller(cls: type, group: str, name: str) -> bool:
     """Return whether the stage command of the settings group `group` has the field `name`.
 
-    The loop and the ablation set such fields for their stages, so their users cannot set them."""
+    The loop and the ablation set such fields for their stages, so their users cannot set them.
+    """
     for part in filter(None, group.split(".")):
         cls = settings_class_of(typing.get_type_hints(cls).get(part))
         if cls is None:
@@ -206,7 +207,8 @@ def reader(name: str, kind: Any) -> Callable[[Any], Any]:
     """Return a function that parses the text of a flag.
 
     The function reads the text as null, plain text, a list `A,B` and YAML; it returns the first value of the setting's
-    type."""
+    type.
+    """
 
     def read(text: Any) -> Any:
         adapter, refused = TypeAdapter(kind, config=STRICT), []

@@ -49,7 +49,8 @@ def classifier_card(
 ) -> str:
     """Return the classifier's model card as Markdown.
 
-    `inputs` contains the SHA-256 of each file of texts, by the name of the file's setting."""
+    `inputs` contains the SHA-256 of each file of texts, by the name of the file's setting.
+    """
     files = [
         f"| {_cell(getattr(settings, field).name)} | {blank:,} | `{inputs[field]}` |"
         for field, blank in data.blank.items()

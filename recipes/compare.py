@@ -108,7 +108,8 @@ def _bias_values(labels: Path | None, before: StyledRun, after: StyledRun) -> pd
     """Return a table of each descriptor's mean bias value before and after tuning.
 
     The bias directions are computed from the responses of the labelling run. If `labels` is None, they are computed
-    from `before`, and the table has no values after tuning."""
+    from `before`, and the table has no values after tuning.
+    """
     if labels is None:
         return cross_fitted_bias_values(before.shared, before.vectors)
     config, manifest = read_run(labels, "label", "labels")

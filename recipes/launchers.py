@@ -80,7 +80,8 @@ def _start_here(stage: Startable) -> "Future[InputError | None]":
 def _run_stage(stage: Startable) -> InputError | None:
     """Run a stage; return the InputError that ended the stage, or None.
 
-    Process pools and Ray transfer a returned error unchanged."""
+    Process pools and Ray transfer a returned error unchanged.
+    """
     try:
         stage.run()
     except InputError as error:

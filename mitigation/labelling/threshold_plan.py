@@ -72,7 +72,8 @@ def threshold_plan(
 def predict_left(plan: pd.DataFrame, strength: float = STRENGTH) -> pd.DataFrame:
     """Return the plan with columns of the fraction left by a method of this strength and its interval.
 
-    The columns are `predicted_fgb_left`, `lower` and `upper`."""
+    The columns are `predicted_fgb_left`, `lower` and `upper`.
+    """
     columns = {"predicted_fgb_left": "slope", "lower": "slope_lower", "upper": "slope_upper"}
     return plan.assign(**{name: fraction_left(plan[slope], strength) for name, slope in columns.items()})
 
@@ -187,7 +188,8 @@ def _weighted_sums(rows: np.ndarray, draws: np.ndarray, limits: np.ndarray) -> t
 def _slopes(after: np.ndarray, base: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Return the slope ⟨after, base⟩ / ‖base‖² in each of b resamples, (b,).
 
-    `times` (b, D) is how often each resample contains each descriptor."""
+    `times` (b, D) is how often each resample contains each descriptor.
+    """
     return _products(after, base, times) / _products(base, base, times)
 
 

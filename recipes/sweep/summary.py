@@ -86,7 +86,7 @@ def setting_label(setting: Mapping[str, Any], among: pd.DataFrame, swept: Sequen
 
 
 def format_value(value: Any) -> str:
-    """Return the value of a swept setting as text, with floats in their shortest form."""
+    """Return the value of a swept setting as text, floats with at most six significant digits."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

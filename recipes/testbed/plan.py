@@ -120,7 +120,7 @@ def _normal_numbers(name: str, n: int) -> np.ndarray:
 
 @cache
 def _axes_and_buckets() -> dict[str, list[tuple[str, str]]]:
-    """Return the (axis, bucket) pairs of each descriptor of the paper edition; "" if the descriptor follows its noun."""
+    """Return each descriptor's (axis, bucket) pairs in the paper edition; "" if the descriptor follows its noun."""
     taxonomy = load_taxonomy("paper")
     pairs: dict[str, list[tuple[str, str]]] = {}
     for term in taxonomy.descriptors:
