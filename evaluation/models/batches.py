@@ -34,7 +34,7 @@ OUT_OF_MEMORY_MESSAGES = ("out of memory", "not enough memory", "can't allocate 
 
 
 def memory_budget(device: torch.device) -> int:
-    """Return how many bytes one batch may use on a device that already holds the weights."""
+    """Return how many bytes one batch may use on a device on which the weights are already loaded."""
     if device.type != "cuda":
         return min(MAX_HOST_BYTES, psutil.virtual_memory().available // 2)
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -42,7 +42,7 @@ def memory_budget(device: torch.device) -> int:
 
 
 def tokens_per_pass(model: PreTrainedModel) -> int:
-    """Return how many tokens keep the model's device busy in one forward pass."""
+    """Return how many tokens one forward pass should have to keep the model's device busy."""
     if model.device.type != "cpu":
         return GPU_TOKENS_PER_PASS
     return max(
@@ -51,16 +51,17 @@ def tokens_per_pass(model: PreTrainedModel) -> int:
 
 
 def batch_size_limit(model: PreTrainedModel, row_bytes: Callable[[int], int]) -> Callable[[int], int]:
-    """Return a function from the length of a row in tokens to the largest batch of such rows, at least 1.
+    """Return a function from the length of a row in tokens to the largest number of such rows in a batch (at least 1).
 
-    `row_bytes` returns the bytes of a row by its length. The memory budget is read once, by this call.
+    `row_bytes` returns the memory of a row in bytes by the length of the row. The memory budget is read once, by this
+    call.
     """
     memory, tokens = memory_budget(model.device), tokens_per_pass(model)
     return lambda length: max(1, min(tokens // length, memory // row_bytes(length)))
 
 
 def logits_bytes(model: PreTrainedModel, positions: int) -> int:
-    """Return the bytes of the logits at `positions` positions, of their float32 copy and of its log-softmax."""
+    """Return the bytes of the logits at `positions` positions, including a float32 copy and a float32 log-softmax."""
     return positions * model.config.get_text_config(decoder=True).vocab_size * (model.dtype.itemsize + 8)
 
 
@@ -72,13 +73,13 @@ def activations_bytes(model: PreTrainedModel, length: int) -> int:
 
 
 def cache_bytes(model: PreTrainedModel, length: int) -> int:
-    """Return the bytes of the keys and values of a row of `length` tokens."""
+    """Return the bytes of the attention keys and values of all layers for a row of `length` tokens."""
     sizes = _model_sizes(model)
     return 2 * length * sizes["layers"] * sizes["key_heads"] * sizes["head"] * model.dtype.itemsize
 
 
 def _model_sizes(model: PreTrainedModel) -> dict[str, int]:
-    """Return the sizes of a model by its config, with BERT-large's for fields that the config lacks."""
+    """Return the sizes in a model's config, such as the hidden size; BERT-large's sizes replace missing fields."""
     config = model.config.get_text_config(decoder=True)
 
     def size(default: int, *names: str) -> int:
@@ -171,7 +172,7 @@ def group_rows(keys: Iterable[Key]) -> dict[Key, list[int]]:
 
 
 def repeat_results(groups: Sequence[list[int]], results: Sequence[Result]) -> tuple[list[int], list[Result]]:
-    """Return the rows of all groups, and for each row the result of its group.
+    """Return the row indices of all groups in a list, and a list with the result of each row's group.
 
     >>> repeat_results([[0, 2], [1]], ["x", "y"])
     ([0, 2, 1], ['x', 'x', 'y'])
@@ -181,7 +182,7 @@ def repeat_results(groups: Sequence[list[int]], results: Sequence[Result]) -> tu
 
 
 def longest_first(lengths: Sequence[int]) -> np.ndarray:
-    """Return the row indices by descending length, so that too little memory shows in the first batch; (n,)."""
+    """Return the row indices by descending length, (n,), so that a lack of memory is detected in the first batch."""
     return np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
 
 
@@ -196,7 +197,7 @@ def tokenize_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], **a
 
 
 def free_gpu_memory() -> None:
-    """Return the GPU memory of models that are no longer referenced."""
+    """Release the GPU memory of tensors that are no longer referenced."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""Capabilities of a loaded model: its results on tasks of lm-evaluation-harness.
+"""Capabilities of a loaded model, measured as results on tasks of lm-evaluation-harness.
 
 Source: Gao et al., "The Language Model Evaluation Harness", github.com/EleutherAI/lm-evaluation-harness; its Python API
 (`simple_evaluate` with `HFLM`). Requires the extra `pip install 'evenhand[lm-eval]'`.
@@ -35,12 +35,12 @@ def check_tasks(tasks: Sequence[str]) -> None:
 
 
 def is_task_file(task: str) -> bool:
-    """Return whether a task is the path of a YAML file, not a name."""
+    """Return whether a task is the path of a YAML file, not the name of a task of the harness."""
     return task.endswith((".yaml", ".yml"))
 
 
 def load_tasks(tasks: Sequence[str]) -> list[Any]:
-    """Return the tasks for the harness: names unchanged, and the contents of task files.
+    """Return the tasks in the form that the harness expects: names unchanged, and the contents of task files.
 
     Raises:
         InputError: A name is unknown, or a file cannot be read.
@@ -59,10 +59,10 @@ def load_tasks(tasks: Sequence[str]) -> list[Any]:
 def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFrame:
     """Return the value of each metric for each document of each task; higher values are better.
 
-    A document follows the model's system prompt. Chat models read it in their chat template, with the system prompt in
-    the user message if the template has no system message (the harness would drop it). Other models read plain text.
-    The control tag is not used. Metrics without a number for each document (a corpus' BLEU, a perplexity), and metrics
-    of which lower values are better, are skipped.
+    The model's system prompt precedes a document. A chat model reads both in its chat template, with the system prompt
+    in the user message if the template has no system message (the harness would drop the prompt). Other models read
+    plain text. The control tag is not used. Metrics without a number for each document (a corpus' BLEU, a perplexity),
+    and metrics whose lower values are better, are skipped.
 
     Args:
         tasks: the return value of `load_tasks`.
@@ -72,7 +72,7 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
         value.
 
     Raises:
-        InputError: A task has no metric that can be used.
+        InputError: All metrics of a task are skipped.
     """
     from lm_eval import simple_evaluate
     from lm_eval.models.huggingface import HFLM

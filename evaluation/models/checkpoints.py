@@ -1,7 +1,8 @@
-"""Safe loading of weights, configs and tokenizers: complete, from safetensors or GGUF only, or with one clear error.
+"""Safe loading of configs, tokenizers and complete weights, from safetensors or GGUF files only.
 
 `from_pretrained` at most warns if it fills missing weights with random numbers, turns a masked language model into a
-causal one, or creates an empty tokenizer for a folder without one. The functions of this module raise errors instead.
+causal model, or creates an empty tokenizer for a folder without a tokenizer. The functions of this module raise an
+InputError instead.
 """
 
 import os
@@ -43,7 +44,7 @@ from evenhand.evaluation.settings import AUTO, CheckpointSettings
 
 disable_progress_bar()  # for loading weights, because a bar for each small model hides the bars of long work
 
-# What from_pretrained raises for folders with damaged or hostile files, from a missing key to a size of zero or "x".
+# Errors of from_pretrained for folders with damaged or hostile files, from a missing key to a size of zero or "x".
 FROM_PRETRAINED_ERRORS = (
     *(OSError, LookupError, ArithmeticError, ValueError, TypeError, AttributeError, RuntimeError, ImportError),
     *(MemoryError, HFValidationError, StrictDataclassError, SafetensorError),
@@ -64,7 +65,7 @@ def checkpoint_settings(model: ModelDescription) -> CheckpointSettings:
 def load_network(
     model: CheckpointSettings, class_for: Callable[[CheckpointSettings, PreTrainedConfig], Any]
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return a model, with an adapter merged into its base, and its tokenizer.
+    """Return a loaded model and its tokenizer; an adapter is merged into its base model unless the base is quantized.
 
     `class_for` returns the auto class for a model and its config, or raises an InputError.
 
@@ -111,7 +112,7 @@ def load_config(model: CheckpointSettings) -> PreTrainedConfig:
 
 @contextmanager
 def _location(model: CheckpointSettings, failure: str, hint: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the name and the options of a model for `from_pretrained`; raise its errors as an InputError.
+    """Yield the name and the options of a model for `from_pretrained`; turn errors within the context into InputErrors.
 
     A GGUF file is linked into a temporary folder, since transformers would combine it with the config and the chat
     template of other files in its folder.
@@ -144,10 +145,10 @@ def load_weights(
     optional: tuple[str, ...] = (),
     config: PreTrainedConfig | None = None,
 ) -> PreTrainedModel:
-    """Return the model of an auto class with all its weights, from safetensors, or dequantized from a GGUF file.
+    """Return a model of the class `auto_class` with all weights, from safetensors, or dequantized from a GGUF file.
 
-    Weights whose names start with a prefix in `optional` may be missing. `config` saves reading it again, which takes
-    seconds for a GGUF file.
+    Weights whose names start with a prefix in `optional` may be missing. If `config` is given, it is not read again,
+    which would take seconds for a GGUF file.
 
     Raises:
         InputError: The weights cannot be read, or the checkpoint lacks some of them.
@@ -183,7 +184,7 @@ def load_weights(
 
 
 def _mark_as_dequantized(network: PreTrainedModel, name: str) -> None:
-    """Remove the marks of a quantized model, which transformers refuses to train and to save."""
+    """Remove the quantization config of a dequantized model, with which transformers refuses to train or save it."""
     if quantizer := getattr(network, "hf_quantizer", None):
         quantizer.remove_quantization_config(network)
     network.name_or_path = network.config._name_or_path = name  # not the temporary folder
@@ -193,8 +194,8 @@ def from_pretrained_arguments(model: CheckpointSettings) -> dict[str, Any]:
     """Return the arguments of `from_pretrained` for precision, devices, attention and quantization.
 
     Raises:
-        InputError: bitsandbytes is needed and not installed, the device does not exist, or a device_map is set for
-            several processes.
+        InputError: bitsandbytes is needed and not installed, the device does not exist, or a device_map is set and
+            several processes are running.
     """
     # Without this argument, a bfloat16 checkpoint would stay bfloat16, even on a CPU.
     dtype = model.dtype if model.dtype == AUTO else getattr(torch, model.dtype)
@@ -223,7 +224,10 @@ def from_pretrained_arguments(model: CheckpointSettings) -> dict[str, Any]:
 
 
 def _quantization_config(model: CheckpointSettings) -> BitsAndBytesConfig:
-    """Return the config for 8 bits (Dettmers et al. 2022, LLM.int8()) or 4 bits (Dettmers et al. 2023, QLoRA, §3)."""
+    """Return the bitsandbytes config for 8 or 4 bits.
+
+    Sources: Dettmers et al. 2022, LLM.int8() (8 bits); Dettmers et al. 2023, QLoRA, §3 (4 bits).
+    """
     if model.quantization == "8bit":
         return BitsAndBytesConfig(load_in_8bit=True)
     dtype = load_config(model).dtype if model.dtype == AUTO else getattr(torch, model.dtype)
@@ -231,7 +235,7 @@ def _quantization_config(model: CheckpointSettings) -> BitsAndBytesConfig:
 
 
 def move_to_device(network: PreTrainedModel, model: CheckpointSettings) -> PreTrainedModel:
-    """Return the network in evaluation mode on its device, on which a device_map or quantization has loaded it."""
+    """Return the network in evaluation mode on its device; a device_map or quantization has placed it already."""
     is_placed = model.device_map is not None or model.quantization is not None
     return (network if is_placed else network.to(resolve_device(model.device))).eval()
 
@@ -280,10 +284,10 @@ def is_quantized(network: torch.nn.Module) -> bool:
 
 
 def pad_with_eos(tokenizer: PreTrainedTokenizerBase, field: str, name: str) -> None:
-    """Set EOS as the padding token of a tokenizer without one; padding is always masked, so any token serves.
+    """Set EOS as padding token if the tokenizer has no padding token; any token serves, because padding is masked.
 
     Raises:
-        InputError: The tokenizer has no EOS either; the error names the setting `field`.
+        InputError: The tokenizer has neither a padding token nor EOS; the error begins with the setting `field`.
     """
     if tokenizer.pad_token_id is None:
         if tokenizer.eos_token_id is None:
@@ -292,9 +296,9 @@ def pad_with_eos(tokenizer: PreTrainedTokenizerBase, field: str, name: str) -> N
 
 
 def resolve_device(device: str) -> torch.device:
-    """Return the device of this name; "auto" is a CUDA device if the machine has one, else the CPU.
+    """Return the torch device of a name; "auto" is a CUDA device if the machine has one, else the CPU.
 
-    Several processes on one machine get different CUDA devices, as far as the machine has enough.
+    Several processes on one machine get different CUDA devices if the machine has enough devices.
 
     Raises:
         InputError: The device does not exist.

@@ -1,8 +1,8 @@
-"""The text that a model reads before its response, and the response in the tokens that it generates.
+"""Contexts, the texts that a model reads before its response, and the conversion of responses to and from tokens.
 
 Chat templates are rendered with a fixed date and with reasoning turned off. Some models reason regardless (R1's
-distills, QwQ, Qwen3-Thinking, gpt-oss). Their reasoning is not part of the response, and `close_reasoning` closes it in
-the contexts of responses that are scored or trained on.
+distills, QwQ, Qwen3-Thinking, gpt-oss). The reasoning of these models is not part of the response. For responses that
+are scored or used in training, `close_reasoning` appends empty reasoning to the context.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ MAX_CUE_TOKENS = 16  # at the end of a context, enough for the start marker of r
 def render_contexts(
     dialogue_model: DialogueModel, prompts: Sequence[str], personas: Sequence[str], tag: str = ""
 ) -> list[str]:
-    """Return preface, prompt and control tag in the format of the model, for each prompt.
+    """Return the context of each prompt: preface, prompt and control tag in the format of the model.
 
     The preface is the model's system prompt and the persona, each on a separate line.
 
@@ -74,7 +74,7 @@ def _render_chats(
 
 
 def prompt_format(dialogue_model: DialogueModel) -> dict[str, Any]:
-    """Return the prompt format for a score's signature, because scores of different formats are not comparable.
+    """Return a model's prompt format, part of a score's signature: scores of different formats are not comparable.
 
     `sha256` is a hash of an example, rendered and encoded without system prompt; `date` is the date in the template, or
     None if the template has no date.
@@ -115,7 +115,7 @@ def encode_contexts(dialogue_model: DialogueModel, contexts: Sequence[str]) -> l
 
 
 def adds_bos(tokenizer: Any) -> bool:
-    """Return whether the tokenizer adds BOS before a text."""
+    """Return whether the tokenizer adds the token BOS before a text."""
     return tokenizer.bos_token_id is not None and tokenizer("a text")["input_ids"][0] == tokenizer.bos_token_id
 
 
@@ -137,14 +137,15 @@ def encode_responses(dialogue_model: DialogueModel, responses: Sequence[str]) ->
 
 
 def append_end(ids: list[int], end: int) -> list[int]:
-    """Return the token ids with the token `end` appended, unless they end with it."""
+    """Return the token ids with the token `end` appended, unless `end` is already the last id."""
     return ids if ids and ids[-1] == end else [*ids, end]
 
 
 def end_of_response(dialogue_model: DialogueModel) -> int:
     """Return the token that ends a response: EOS, or the chat template's end of a turn if generation stops at it.
 
-    The two differ for Gemma ("<end_of_turn>") and Phi-3 ("<|end|>"), whose generation configs contain both.
+    EOS and the end of a turn differ for Gemma ("<end_of_turn>") and Phi-3 ("<|end|>"), whose generation configs contain
+    both tokens.
     """
     tokenizer = dialogue_model.tokenizer
     if dialogue_model.kind != "chat" or not tokenizer.chat_template:
@@ -176,7 +177,7 @@ def decode_responses(
     A response is None if the model never ended its reasoning.
 
     Args:
-        contexts, generated: token ids of each context, and of the model's output after it.
+        contexts, generated: token ids of each context, and of the model's output after each context.
     """
     tokenizer = dialogue_model.tokenizer
     if dialogue_model.kind == "chat":
@@ -187,7 +188,7 @@ def decode_responses(
 
 
 def _strip_reasoning(tokenizer: Any, context: list[int], ids: list[int]) -> list[int] | None:
-    """Return the token ids after the reasoning; None if the reasoning does not end."""
+    """Return the generated token ids after the model's reasoning; None if the reasoning does not end."""
     text, cue = tokenizer.decode(ids), tokenizer.decode(context[-MAX_CUE_TOKENS:]).rstrip()
     for reasoning in REASONING_FORMATS:
         if reasoning.end in text:

@@ -1,4 +1,4 @@
-"""Loads dialogue models and masked language models with their tokenizers.
+"""Loaders of dialogue models and masked language models with their tokenizers.
 
 A model's name is a Hugging Face id, a local folder, a local folder with a PEFT adapter, or a GGUF file.
 """
@@ -84,7 +84,7 @@ def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> Dialo
 
     Raises:
         InputError: The name is not a model, its weights are pickled or incomplete, its tokenizer is missing or does not
-            fit, its architecture does not generate text, or it is not of this kind.
+            fit, its architecture does not generate text, or the model is not of the given kind.
     """
     if kind not in KINDS:
         raise unknown_name("kind", kind, KINDS)
@@ -140,7 +140,7 @@ def load_masked_model(model: CheckpointSettings | str) -> MaskedModel:
 
 
 def is_masked_lm(model: CheckpointSettings | str) -> bool:
-    """Return whether the config of a checkpoint, or of an adapter's base, names a masked language model.
+    """Return whether a model is a masked language model, by its config; an adapter has the config of its base model.
 
     Raises:
         InputError: The name is not a model.
@@ -154,7 +154,7 @@ def is_masked_lm(model: CheckpointSettings | str) -> bool:
 
 
 def text_generation_class(model: CheckpointSettings, config: PreTrainedConfig) -> Any:
-    """Return the auto class of a model that generates text.
+    """Return the transformers auto class for a model that generates text: seq2seq for an encoder-decoder, else causal.
 
     Raises:
         InputError: The architecture in the config does not generate text.
@@ -173,7 +173,7 @@ def text_generation_class(model: CheckpointSettings, config: PreTrainedConfig) -
 
 
 def _masked_lm_class(model: CheckpointSettings, config: PreTrainedConfig) -> Any:
-    """Return the auto class of a masked language model."""
+    """Return the transformers auto class for masked language models; raise an InputError for other architectures."""
     if config.architectures and not _has_masked_lm_head(config):
         raise InputError(
             f"model: {model.name} is a {', '.join(config.architectures)}, which is not a masked language model; give "
@@ -223,7 +223,13 @@ def _only_ends_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
 
 
 def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Set the padding token and remove the checkpoint's decoding defaults, in memory only."""
+    """Set the tokenizer's padding token and remove the decoding defaults from the model's generation config.
+
+    The files of the model are not changed.
+
+    Raises:
+        InputError: The tokenizer has no EOS, or an encoder-decoder's tokenizer has no padding token.
+    """
     if tokenizer.eos_token_id is None:
         raise InputError(f"model: the tokenizer of {name} has no end-of-sequence token, so no response would end.")
     if tokenizer.pad_token_id is None:
@@ -248,7 +254,7 @@ def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrained
 
 
 def _fuse_activations(model: PreTrainedModel) -> None:
-    """Replace "gelu_new", which makes seven calls, by one fused call of the tanh approximation of GELU."""
+    """Replace a model's activation "gelu_new" by PyTorch's tanh approximation of GELU: one call instead of seven."""
     for module in list(model.modules()):
         for child_name, child in module.named_children():
             if isinstance(child, NewGELUActivation):

@@ -1,6 +1,7 @@
-"""Names of models as paths: folders, GGUF files, and files in installed Python packages. Imports nothing heavy.
+"""Names of models as paths: folders, GGUF files, and models in installed Python packages.
 
-The name of a GGUF file is a path or, on the hub, ORGANISATION/REPOSITORY/FILE.gguf.
+The name of a GGUF file is a path or, on the Hugging Face hub, ORGANISATION/REPOSITORY/FILE.gguf. The module does not
+import torch.
 """
 
 import re
@@ -33,12 +34,12 @@ def local_path(name: str) -> Path:
 
 
 def looks_like_path(name: str) -> bool:
-    """Return whether a name can only be a path, not an id on the hub."""
+    """Return whether a model's name can only be a path, not an id on the hub."""
     return name.startswith((".", "/", "~", PACKAGE)) or "\\" in name
 
 
 def is_gguf(name: str) -> bool:
-    """Return whether a name is the name of a GGUF file.
+    """Return whether a model's name is the name of a GGUF file.
 
     >>> is_gguf("models/SmolLM2.Q4_1.gguf"), is_gguf("org/model")
     (True, False)
@@ -47,7 +48,7 @@ def is_gguf(name: str) -> bool:
 
 
 def is_local_path(name: str) -> bool:
-    """Return whether a name is the path of a folder or GGUF file; false for the hub and for Python packages."""
+    """Return whether a name is the path of a folder or GGUF file; False for ids on the hub and `package:` names."""
     path = Path(name).expanduser()
     return path.is_dir() or (is_gguf(name) and path.is_file())
 
@@ -67,8 +68,8 @@ def gguf_path(name: str, revision: str | None = None) -> Path:
     """Return the path of a GGUF file, which is downloaded if it is on the hub.
 
     Raises:
-        InputError: The package gguf is not installed; the file cannot be found, is not in this format or is one part of
-            a model.
+        InputError: The package gguf is not installed, or the file cannot be found, is not a GGUF file or is one part of
+            a split model.
     """
     if find_spec("gguf") is None:
         raise InputError(f"model: {name} needs the package gguf to be read; pip install 'evenhand[gguf]'.")

@@ -1,4 +1,4 @@
-"""The markers of reasoning in the text of models that reason before they answer. Imports nothing heavy."""
+"""Markers of reasoning in the output of models that reason before they answer. The module does not import torch."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ class ReasoningFormat:
     """The reasoning markers of a family of models.
 
     Attributes:
-        start: begins reasoning; it is the end of the context or the beginning of the response.
-        end: separates reasoning and answer.
-        empty: closes the reasoning at once when it is appended to a context that ends with `start`.
+        start: text before the reasoning, either at the end of the context or at the beginning of the response.
+        end: text between reasoning and answer.
+        empty: text that ends the reasoning at once when appended to a context that ends with `start`.
     """
 
     start: str

@@ -1,7 +1,7 @@
 """Revisions of models: the commit on the Hugging Face hub, or a hash over the files of a local folder.
 
-The module does not import torch, so that inputs are checked, and finished runs are recognized, within a
-fraction of a second.
+The module does not import torch, so that inputs are checked, and finished runs are recognized, within a fraction of a
+second.
 """
 
 import json

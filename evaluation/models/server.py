@@ -1,8 +1,8 @@
 """Responses of a model on an OpenAI-compatible server: vLLM, SGLang, `transformers serve` or a hosted API.
 
 The `openai` client retries after 429, 5xx, time-outs and resets (back-off with jitter, `Retry-After`). This module also
-retries answers that the client accepts and a measurement must not: bodies that are not JSON, and answers with another
-number of choices than one. The API key comes from the environment and is never written, logged or part of an error.
+retries answers that are not JSON or do not have exactly one choice, because the client accepts them. The API key comes
+from the environment and is never written, logged or part of an error.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ Parsed = TypeVar("Parsed")
 
 
 class UnsupportedRequest(InputError):
-    """The server rejects a request, or its answer lacks what the request needs; retries are of no use."""
+    """Error: the server rejects a request, or the answer lacks requested data, so that a retry would fail too."""
 
 
 def request_arguments(decoding: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the API's arguments for arguments of `generate`; greedy decoding becomes temperature 0.
+    """Return the API's equivalent of decoding arguments of `generate`; greedy decoding becomes temperature 0.
 
     Raises:
         InputError: An argument changes the response, and the API has no equivalent.
@@ -69,13 +69,14 @@ def build_requests(
     tag: str,
     arguments: Mapping[str, Any],
 ) -> list[Body]:
-    """Return the body of a request for each prompt.
+    """Return the body of a request to the server for each prompt.
 
     System prompt and persona, each on a separate line, form the preface. A chat has the preface as system message and
     prompt + tag as user message. A completion has preface and prompt + tag on separate lines; a token that ends the
     prompt, such as EOS, must be part of the tag.
 
     Args:
+        personas: one persona for each prompt, "" for none.
         seeds: one seed for each prompt, sent modulo 2³¹.
         arguments: the return value of `request_arguments`.
     """
@@ -94,9 +95,9 @@ def build_requests(
 
 
 def parse_response(answer: Any, body: Body) -> str | None:
-    """Return the response in an answer, without outer white space and reasoning.
+    """Return the text of the response in a server's answer, without outer white space and reasoning.
 
-    It may be "", and is None if the model never ended its reasoning.
+    The text may be ""; the return value is None if the model never ended its reasoning.
 
     Raises:
         ValueError, TypeError, AttributeError: The answer does not have exactly one choice with a text.
@@ -118,7 +119,7 @@ def parse_response(answer: Any, body: Body) -> str | None:
 
 
 def parse_full_response(answer: Any, body: Body) -> tuple[str | None, bool, str]:
-    """Return the response in an answer (`parse_response`), whether it is cut, and the model that the answer names."""
+    """Return the response in an answer (`parse_response`), whether it is cut by max_tokens, and the answer's model."""
     text, (choice,) = parse_response(answer, body), answer.choices
     return text, choice.finish_reason == "length", answer.model if isinstance(answer.model, str) else body["model"]
 
@@ -129,7 +130,7 @@ def fetch_answers(
     shard: WorkShard = ALL_ROWS,
     parse: Callable[[Any, Body], Parsed] = parse_response,
 ) -> Iterator[tuple[list[int], list[Parsed]]]:
-    """Yield (row indices, parsed answers) in the order of the requests, as soon as they arrive.
+    """Send requests to the server, and yield (row indices, parsed answers) in the order of the requests.
 
     At most `model.concurrency` requests are in flight, each for REQUEST_SECONDS at most. A request is retried if
     `parse` raises a ValueError, TypeError or AttributeError. Only rows of `shard` are requested.
@@ -173,10 +174,10 @@ def fetch_answers(
 
 
 def request_once(model: ModelSettings, body: Body, parse: Callable[[Any, Body], Parsed]) -> Parsed:
-    """Return the parsed answer to one request, with few retries.
+    """Send one request to the server, with few retries, and return the parsed answer.
 
     Raises:
-        UnsupportedRequest: The server rejects the request, or `parse` raises this error.
+        UnsupportedRequest: The server rejects the request, or `parse` raises UnsupportedRequest.
         InputError: The server does not answer, or rejects the key.
     """
 
@@ -188,14 +189,14 @@ def request_once(model: ModelSettings, body: Body, parse: Callable[[Any, Body], 
 
 
 def served_tokenizer(model: ModelSettings) -> CheckpointSettings:
-    """Return the description of a served model's tokenizer: `model.tokenizer`, else the model's name and revision."""
+    """Return the settings of a served model's tokenizer: `model.tokenizer`, else the model's name and revision."""
     if model.tokenizer is not None:
         return CheckpointSettings(name=model.tokenizer)
     return CheckpointSettings(name=model.name, revision=model.revision)
 
 
 def served_fingerprints(model: ModelSettings) -> dict[str, str]:
-    """Return the name and the tokenizer's revision of a served model that scores sentences.
+    """Return the name of a served model and the revision of its tokenizer, for runs that score sentences.
 
     Raises:
         InputError: The client is not installed, or the tokenizer does not exist.

@@ -1,4 +1,4 @@
-"""The HTTP client of a server: no redirects to another host, and answers of a limited size."""
+"""HTTP client for a model server, which follows no redirects and accepts only answers of a limited size."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ MAX_ANSWER_BYTES = 64 << 20  # log p of a long prompt's tokens takes a few MB
 
 
 class UnusableAnswer(OpenAIError):
-    """An answer that is too large or compressed; the client does not retry it."""
+    """Error: an answer is too large or compressed; the client does not retry the request."""
 
 
 class _LimitedHttpClient(DefaultAsyncHttpxClient):
-    """Reads at most MAX_ANSWER_BYTES of an answer, and no compressed answer: a small one can unpack to gigabytes."""
+    """HTTP client that rejects answers above MAX_ANSWER_BYTES and compressed answers, which can unpack to gigabytes."""
 
     async def send(self, request: Any, **options: Any) -> Any:
         response = await super().send(request, **{**options, "stream": True})
@@ -36,7 +36,7 @@ class _LimitedHttpClient(DefaultAsyncHttpxClient):
 
 
 def make_client(server: str, key: str, retries: int, timeout: float) -> AsyncOpenAI:
-    """Return a client for the server's URL; without a key it sends "none", because the client requires one."""
+    """Return a client for the server's URL; "none" replaces an empty key, because the client requires a key."""
     http_client = _LimitedHttpClient(follow_redirects=False, headers={"Accept-Encoding": "identity"}, timeout=timeout)
     return AsyncOpenAI(
         base_url=server, api_key=key or "none", max_retries=retries, timeout=timeout, http_client=http_client

@@ -1,7 +1,7 @@
 """Translations of sentences by an encoder–decoder model: NLLB, M2M-100, mBART, Marian.
 
-The models differ in how they take the languages: as a token of the source language that the tokenizer adds, and as a
-token of the target language with which the translation has to begin. Load a model with
+The tokenizer adds a token of the source language to a text, and the translation has to begin with a token of the target
+language. Models differ in how the two languages are set. Load a model with
 `evenhand.evaluation.models.loading.load_dialogue_model(name, kind="encoder_decoder")`.
 """
 
@@ -39,7 +39,7 @@ NLLB_CODES = {"cmn_Hans": "zho_Hans"}
 
 
 def language_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[str, str]:
-    """Return the language codes of a translation model's tokenizer with their tokens; {} if it has no codes.
+    """Return language code → token of a translation model's tokenizer; {} if the tokenizer has no language codes.
 
     Examples are "spa_Latn" (NLLB), "es" for "__es__" (M2M-100), "es_XX" (mBART) and "spa" for ">>spa<<" (Marian with
     several target languages; Marian with a single pair has no codes).
@@ -68,12 +68,12 @@ def translate(
     special tokens and no outer white space; it may be "".
 
     Args:
-        source, target: language codes of the tokenizer, or FLORES codes (`gendered_translations.language`), which are
+        source, target: language codes of the tokenizer, or codes of `gendered_translations.find_language`, which are
             converted to the tokenizer's form. A Marian model of a single pair of languages ignores both.
         decoding: arguments of `generate`; by default `PAPER_DECODING`.
 
     Raises:
-        InputError: The model is not an encoder–decoder, its tokenizer does not know a language, or a text is blank or
+        InputError: The model is not an encoder–decoder, its tokenizer does not have a language, or a text is blank or
             too long for the model. The error is raised before any work.
     """
     if model.kind != "encoder_decoder":
@@ -132,7 +132,11 @@ def _translate_batches(
     batch_size: int,
     shard: WorkShard,
 ) -> Iterator[tuple[list[int], list[str]]]:
-    """Yield rows and translations of the distinct texts in `encoded`, in the given order."""
+    """Yield (row indices, translations) batch by batch.
+
+    `encoded` has the token ids of each distinct text, `rows` the row indices of each distinct text, and `order` the
+    indices of the distinct texts in the order of translation.
+    """
     # Some tokenizers do not list these as special tokens: M2M-100's would leave "__es__" in each translation.
     languages = set(model.tokenizer.convert_tokens_to_ids(list(language_tokens(model.tokenizer).values())))
     network, new_tokens, beams = model.model, arguments["max_new_tokens"], arguments.get("num_beams", 1)

@@ -1,4 +1,4 @@
-"""The log-likelihood of whole sentences under a causal language model.
+"""Log-likelihoods of whole sentences under a causal language model.
 
 The tokens of a sentence are scored, each given all previous tokens. The start token and a context are not scored; the
 end of sequence is scored only on request. The perplexity of a sentence is exp(−Σ log p / tokens).
@@ -20,7 +20,10 @@ from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 @dataclass(frozen=True)
 class EncodedSentences:
-    """Sentences as token ids, of which the first `begin` tokens, (n,), are not scored. `start` is "bos" or "eos"."""
+    """Token ids of n sentences with the number of leading tokens that are not scored, `begin`, (n,).
+
+    The first token of each sentence is `start`, "bos" or "eos".
+    """
 
     ids: list[list[int]]
     begin: np.ndarray
@@ -31,7 +34,7 @@ def start_token(tokenizer: PreTrainedTokenizerBase) -> tuple[int, str]:
     """Return the id and the name of the token before a sentence: BOS, or EOS if the tokenizer has no BOS.
 
     Raises:
-        InputError: The tokenizer has neither.
+        InputError: The tokenizer has neither BOS nor EOS.
     """
     if tokenizer.bos_token_id is not None:
         return tokenizer.bos_token_id, "bos"
@@ -43,7 +46,7 @@ def start_token(tokenizer: PreTrainedTokenizerBase) -> tuple[int, str]:
 def encode_sentences(
     model: DialogueModel, sentences: Sequence[str], *, context: str = "", end_of_sequence: bool = False
 ) -> EncodedSentences:
-    """Return `encode` of the sentences with the model's tokenizer and its number of positions.
+    """Return the token ids of sentences for a loaded model: `encode` with the model's tokenizer and input length.
 
     Raises:
         InputError: A sentence is empty or too long for the model, or the tokenizer has no start token.
@@ -67,13 +70,14 @@ def encode(
     context: str = "",
     end_of_sequence: bool = False,
 ) -> EncodedSentences:
-    """Return the start token, the context and the sentence as token ids, for each sentence.
+    """Return the token ids of each sentence, after the ids of the start token and the context.
 
     Context and sentence are encoded as one text, with a space between them unless the context ends with white space. A
     token that contains both the end of the context and the start of the sentence is scored.
 
     Args:
-        max_tokens: how many tokens the model reads.
+        name: the model's name in errors.
+        max_tokens: the largest number of tokens that the model reads.
         end_of_sequence: whether an EOS is appended and scored.
 
     Raises:
@@ -104,7 +108,7 @@ def _common_prefix_length(first: list[int], second: list[int]) -> int:
 def sequence_log_likelihoods(
     model: DialogueModel, encoded: EncodedSentences, *, shard: WorkShard = ALL_ROWS
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield batches of rows (r,), Σ log p of each sentence in nats, float64 (r,), and its number of scored tokens (r,).
+    """Yield row indices (r,), Σ log p of each sentence in nats, float64 (r,), and the number of scored tokens (r,).
 
     The longest sentences come first. Only rows of `shard` are computed.
     """

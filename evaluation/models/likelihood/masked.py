@@ -32,7 +32,7 @@ from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 
 def encode_sentences(masked_model: MaskedModel, sentences: Sequence[str]) -> tuple[list[list[int]], list[list[bool]]]:
-    """Return the token ids of each sentence, special tokens included, and a flag for each special token.
+    """Return the token ids of each sentence, special tokens included, and whether each token is a special token.
 
     Raises:
         InputError: A sentence has no tokens besides special tokens, or more tokens than the model has positions.
@@ -63,7 +63,7 @@ def encode_sentences(masked_model: MaskedModel, sentences: Sequence[str]) -> tup
 def span_positions(
     masked_model: MaskedModel, sentences: Sequence[str], starts: Sequence[int], ends: Sequence[int]
 ) -> list[list[int]]:
-    """Return the positions of the tokens that overlap the characters start … end − 1 of each encoded sentence.
+    """Return, for each sentence, the positions of the tokens that overlap the characters start, …, end − 1.
 
     Raises:
         InputError: The tokenizer has no character offsets, or a span has no token.
@@ -126,12 +126,12 @@ def unmasked_log_probabilities(
     *,
     shard: WorkShard = ALL_ROWS,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield batches of the AUL and AULA of sentences without masks.
+    """Yield the AUL and the AULA of sentences: mean log-probabilities of the tokens, none of which is masked.
 
     Kaneko and Bollegala (2021), "Unmasking the Mask", §3: AUL is the mean of log p(token | whole sentence) over the
-    tokens of the sentence, without special tokens. AULA weights each term with the attention that its token receives,
-    averaged over layers, heads and querying positions, before it takes the same mean. AULA is NaN for a model that does
-    not return attention between all pairs of tokens. Equal sentences are computed once.
+    tokens of the sentence, without special tokens. AULA is the same mean of terms that are weighted by the attention
+    that the token receives, averaged over layers, heads and querying positions. AULA is NaN for a model that does not
+    return attention between all pairs of tokens. Equal sentences are computed once.
 
     Args:
         sentences: token ids, special tokens included, (n,) lists.
@@ -173,7 +173,10 @@ def unmasked_log_probabilities(
 def _score_masked(
     model: PreTrainedModel, ids: torch.Tensor, positions: torch.Tensor, mask: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return log p of the token at each row's position, and whether it ranks first; ids (r, t), positions (r,)."""
+    """Return log p of the token at each row's position, (r,), and whether the model ranks that token first, (r,).
+
+    `ids` are the token ids of r sentences of t tokens, (r, t); `positions`, (r,), are masked by the token `mask`.
+    """
     row = torch.arange(len(ids), device=ids.device)
     gold = ids[row, positions]
     masked = ids.clone()
@@ -188,7 +191,10 @@ def _score_masked(
 
 @contextmanager
 def _project_positions(model: PreTrainedModel, positions: torch.Tensor) -> Iterator[None]:
-    """Within the context, reduce the encoder's output from (r, t, h) to the row's position, (r, 1, h), by a hook."""
+    """Within the context, reduce the encoder's output from all t positions of each row to one, by a forward hook.
+
+    The shapes are (r, t, h) and (r, 1, h), with r rows and hidden size h.
+    """
 
     def select(_module: torch.nn.Module, _inputs: Any, output: Any) -> Any:
         if not isinstance(output[0], torch.Tensor) or output[0].dim() != 3:
@@ -210,7 +216,10 @@ def _project_positions(model: PreTrainedModel, positions: torch.Tensor) -> Itera
 def _score_unmasked(
     model: PreTrainedModel, ids: torch.Tensor, is_scored: torch.Tensor
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return AUL and AULA of each row; ids (r, t), is_scored (r, t)."""
+    """Return the AUL and the AULA (`unmasked_log_probabilities`) of r sentences of t tokens, (r,) each.
+
+    `ids`, (r, t), are token ids; `is_scored`, (r, t), is false for special tokens.
+    """
     with _eager_attention(model):
         output = model(input_ids=ids, output_attentions=True)
     # Position by position, because the whole log-softmax would be a second tensor as large as the logits.
@@ -232,7 +241,7 @@ def _score_unmasked(
 
 @contextmanager
 def _eager_attention(model: PreTrainedModel) -> Iterator[None]:
-    """Within the context, compute attention by the only implementation that returns its weights."""
+    """Within the context, compute attention by "eager", the only implementation that returns attention weights."""
     before = model.config._attn_implementation
     model.set_attn_implementation("eager")
     try:

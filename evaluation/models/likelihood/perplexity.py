@@ -1,4 +1,4 @@
-"""The likelihood of responses given their contexts, and the perplexity of a dialogue model."""
+"""Log-likelihoods of responses given their contexts, for the perplexity of a dialogue model."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -45,10 +45,10 @@ def response_perplexity(
 def response_log_likelihoods(
     dialogue_model: DialogueModel, contexts: Sequence[str], responses: Sequence[str], *, shard: WorkShard = ALL_ROWS
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield batches of rows (r,), Σ log p of their responses given the contexts (r,), and their tokens (r,).
+    """Yield row indices (r,), Σ log p of each response given its context (r,), and the numbers of tokens (r,).
 
-    The scores equal `response_perplexity`. Only rows of `shard` are computed. A row that is too long for the model has
-    NaN and comes last. An empty response consists of the end of sequence only.
+    The scores, in nats, equal the results of `response_perplexity`. Only rows of `shard` are computed. A row that is
+    too long for the model has NaN and comes last. An empty response consists of the end of sequence only.
     """
     heads, tails = _encode(dialogue_model, contexts, responses)
     tokens = np.array([len(ids) for ids in tails], dtype=np.int64)
@@ -61,7 +61,7 @@ def response_log_likelihoods(
 
 
 def _longest_pairs_first(heads: Sequence[list[int]], tails: Sequence[list[int]]) -> np.ndarray:
-    """Return the rows by descending total length, then by descending length of the tail."""
+    """Return the row indices by descending length of head and tail together, then by descending length of the tail."""
     tokens = np.array([len(tail) for tail in tails], dtype=np.int64)
     return np.lexsort((tokens, tokens + [len(head) for head in heads]))[::-1]
 

@@ -2,9 +2,9 @@
 
 Sentences of HolisticBias differ in a descriptor, a noun or a template and share the rest: of 5.3 million GPT-2 tokens
 of v1.0, only 0.8 million follow a prefix that occurs for the first time. The sentences form a tree of tokens. The model
-runs its nodes in depth-first order, packed into sequences in which a token attends only to its ancestors and has its
-depth as position. Each token thus has the same inputs as in its sentence. A sequence that starts inside the tree begins
-with the path to its first node, and is independent of earlier sequences.
+reads the nodes of the tree in depth-first order, packed into sequences in which a token attends only to its ancestors
+and has its depth as position. Each token thus has the same inputs as in its sentence. A sequence that starts inside the
+tree begins with the path to its first node, and does not depend on earlier sequences.
 
 The method needs a model that respects the attention mask and the positions in its input (GPT-2, OPT, Llama, …).
 `supports_prefix_trees` detects other models (Bloom's ALiBi counts positions by itself, Mamba has no attention).
@@ -24,8 +24,8 @@ from evenhand.evaluation.models.likelihood.tokens import check_not_nan
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
-# Nodes of one sequence. With more, attention, which is quadratic in them, dominates; with fewer, paths are repeated
-# more often. Measured on a CPU.
+# Nodes of one sequence. Attention is quadratic in the number of nodes and dominates if it is larger; if it is smaller,
+# paths are repeated more often. Measured on a CPU.
 NODES_PER_PASS = {"cpu": 768, "cuda": 2048}
 PROBE_SENTENCES = 8
 MAX_PROBE_ERROR = {torch.float32: 1e-2, torch.float16: 0.2, torch.bfloat16: 1.0}  # nats per sentence
@@ -56,7 +56,7 @@ class PrefixTree:
 
 
 def prefix_tree(sequences: Sequence[Sequence[int]]) -> PrefixTree:
-    """Return the tree of token sequences, all of which begin with the same token."""
+    """Return the prefix tree of token sequences, all of which begin with the same token."""
     order = sorted(range(len(sequences)), key=sequences.__getitem__)
     length = np.array([len(sequences[row]) for row in order])
     tokens = np.full((len(order), length.max() + 1), -1, dtype=np.int32)
@@ -93,7 +93,7 @@ def prefix_tree(sequences: Sequence[Sequence[int]]) -> PrefixTree:
 
 
 def _subtree_ends(depth: np.ndarray) -> np.ndarray:
-    """Return for each node in depth-first order the next node that is not deeper, (m,); m if no such node exists."""
+    """Return for each of m nodes in depth-first order the next node that is not deeper, m if none exists, (m,)."""
     end, open_nodes = np.full(len(depth), len(depth)), []
     for node, node_depth in enumerate(depth.tolist()):
         while open_nodes and open_nodes[-1][1] >= node_depth:
@@ -113,7 +113,7 @@ def count_positions(model: DialogueModel, tree: PrefixTree) -> int:
 def node_log_probabilities(
     model: DialogueModel, tree: PrefixTree, *, shard: WorkShard = ALL_ROWS
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield batches of rows (r,) and log p(token | all previous tokens) of nodes in nats, float64 (r,).
+    """Yield row indices (r,) and log p(token | previous tokens) of r tree nodes in nats, float64 (r,), by batch.
 
     Row k stands for node k + 1, because the root has no previous token. Rows are sorted by parent. Only rows of `shard`
     are computed.
@@ -134,7 +134,10 @@ def node_log_probabilities(
 
 
 def _max_nodes(model: DialogueModel, tree: PrefixTree) -> Callable[[int], int]:
-    """Return a function from an inner node to how many nodes, from it on, fit into a sequence after its path."""
+    """Return a function from an inner node to the number of nodes, starting with this node, that fit in a sequence.
+
+    The path from the root to the node, which precedes the nodes in the sequence, is subtracted.
+    """
     network = model.model
     limit = NODES_PER_PASS.get(network.device.type, NODES_PER_PASS["cpu"])
     node_bytes = logits_bytes(network, 1) + activations_bytes(network, limit) // limit
@@ -144,7 +147,7 @@ def _max_nodes(model: DialogueModel, tree: PrefixTree) -> Callable[[int], int]:
 
 @torch.inference_mode()
 def _log_probabilities(model: DialogueModel, tree: PrefixTree, nodes: range) -> np.ndarray:
-    """Return log p of the children of inner nodes, sorted by parent, float64 (r,)."""
+    """Return log p of the r children of the inner nodes `nodes` in nats, sorted by parent, float64 (r,)."""
     network, path = model.model, _path_to_root(tree, nodes.start)
     inner = np.concatenate([path, np.array(nodes)])
     # A node attends to itself and its ancestors: to the nodes whose subtree contains it.
@@ -181,7 +184,7 @@ def sum_sequences(tree: PrefixTree, log_p: np.ndarray, begin: np.ndarray | int) 
 
     Args:
         log_p: log p of all nodes except the root, (n − 1,).
-        begin: the first summed position, for all sequences or for each, (N,).
+        begin: the first summed position, either one for all sequences or one for each sequence, (N,).
     """
     order = np.argsort(tree.depth, kind="stable")
     levels = np.split(order, np.flatnonzero(np.diff(tree.depth[order])) + 1)[1:]
@@ -195,7 +198,10 @@ def sum_sequences(tree: PrefixTree, log_p: np.ndarray, begin: np.ndarray | int) 
 
 
 def supports_prefix_trees(model: DialogueModel, encoded: EncodedSentences) -> bool:
-    """Return whether the model gives a sample of the sentences the same scores in a tree as one by one."""
+    """Return whether the model's scores of sample sentences are the same in a prefix tree and one by one.
+
+    The largest allowed difference is MAX_PROBE_ERROR.
+    """
     chosen = np.unique(np.linspace(0, len(encoded.ids) - 1, PROBE_SENTENCES).astype(int))
     probes = EncodedSentences([encoded.ids[row] for row in chosen], encoded.begin[chosen], encoded.start)
     tree = prefix_tree(probes.ids)

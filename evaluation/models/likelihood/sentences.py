@@ -1,4 +1,4 @@
-"""Σ log p of many sentences by the fastest method that a model supports, saved to disk while it runs."""
+"""Log-likelihoods of many sentences by the fastest method that a model supports, with results saved in parts."""
 
 import logging
 from collections.abc import Sequence
@@ -58,7 +58,10 @@ def sentence_log_likelihoods(
 def score_sentences(
     run: Run, settings: ModelSettings, sentences: Sequence[str], context: str, end_of_sequence: bool
 ) -> tuple[np.ndarray, np.ndarray, str]:
-    """Return `served_log_likelihoods` of a served model, else `sentence_log_likelihoods` of the loaded model.
+    """Return Σ log p in nats and the number of tokens of each sentence, (n,) each, and a description of the scoring.
+
+    A served model is scored by `served_log_likelihoods`, any other model is loaded and scored by
+    `sentence_log_likelihoods`.
 
     Raises:
         InputError: The model cannot be loaded or queried, a sentence has no tokens or too many, or an encoder-decoder

@@ -1,4 +1,4 @@
-"""Σ log p of sentences by a completions server that returns the log-probabilities of prompt tokens.
+"""Log-likelihoods of sentences from a completions server that returns log-probabilities of prompt tokens.
 
 Requests contain token ids, so that the server reads the same start token, context and sentence as a loaded model.
 lm-evaluation-harness uses OpenAI's `echo` with `logprobs` too (github.com/EleutherAI/lm-evaluation-harness,
@@ -117,10 +117,10 @@ def _logprob_parser(endpoint: LogprobEndpoint) -> Callable[[Any, Body], list[flo
 
 
 def _find_endpoint(model: ModelSettings, body: Body) -> LogprobEndpoint:
-    """Return the first endpoint by which the server returns log p of prompt tokens.
+    """Return the first of `LOGPROB_ENDPOINTS` with which the server returns log p of prompt tokens.
 
     Raises:
-        InputError: The server supports no endpoint, or does not answer.
+        InputError: The server supports none of `LOGPROB_ENDPOINTS`, or does not answer.
     """
     refusals = []
     for endpoint in LOGPROB_ENDPOINTS:

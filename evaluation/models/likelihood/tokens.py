@@ -1,4 +1,4 @@
-"""Σ log p of token sequences, each token given all previous tokens, by a causal or an encoder-decoder model."""
+"""Log-likelihoods of token sequences under a causal or an encoder-decoder model."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,13 +21,13 @@ def conditional_log_likelihoods(
     order: np.ndarray,
     shard: WorkShard = ALL_ROWS,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield batches of rows (r,) and Σ log p of their tails given their heads, in nats, float64 (r,).
+    """Yield row indices (r,) and log p(tail | head) of r rows in nats, float64 (r,), batch by batch.
 
     An encoder-decoder model encodes the head and scores the tail. A causal model reads head and tail as one sequence
-    and scores the tail.
+    and scores the tail. Each token is scored given all previous tokens.
 
     Args:
-        heads, tails: token ids, (n,) lists.
+        heads, tails: token ids of each row's context and of its scored text, (n,) lists.
         order: the rows, sorted by descending length.
 
     Raises:
@@ -44,7 +44,7 @@ def conditional_log_likelihoods(
 
 
 def check_not_nan(values: np.ndarray, name: str) -> np.ndarray:
-    """Return the log-probabilities of the model called `name`, or raise an InputError if one is NaN."""
+    """Return the log-probabilities of the model `name` unchanged, or raise an InputError if a value is NaN."""
     if np.isnan(values).any():
         raise InputError(f"model: {name} returns NaN as a log-probability; {BROKEN_WEIGHTS}")
     return values
