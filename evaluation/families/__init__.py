@@ -1,4 +1,5 @@
-"""Families of metrics: each is a package in this folder, found by its name. A new one needs no change elsewhere.
+"""Families of metrics. Each family is a package in this folder and is found by its name, so a new family needs no
+change elsewhere.
 
 A family `x` is a package with the modules `settings`, `measure`, `metrics` and `page`; a family whose runs can be
 compared also has a module `compare`. `check_contract` checks each module when it is loaded, against `FamilySettings`,
@@ -35,11 +36,11 @@ class MeasureConfig:
 
     Attributes:
         model, prompts, decoding: settings that all families share.
-        settings: the settings of the family.
+        settings: an instance of the family's `Settings`.
         seed: seed of prompts, responses and the bootstrap.
         split: the split of prompts: "measure", "train" or "all".
-        embedded: the testbed's files and folders, by field ("model", "style_classifier", "pairs", …).
-        responses: a file of responses; with it, no model is loaded.
+        embedded: path of each file and folder of the testbed, by field ("model", "style_classifier", "pairs", …).
+        responses: a file of responses to score; if it is given, no model is loaded.
         capabilities: names of tasks of lm-evaluation-harness.
     """
 
@@ -77,7 +78,7 @@ class MeasureConfig:
         return {"model": model_revision(self.resolved_model.name, self.model.revision, self.model.base)}
 
     def resolve_name(self, name: str, field_name: str) -> str:
-        """Return a name, or the file or folder of the testbed for this field if the name is "testbed".
+        """Return a name, or the path of the testbed's file or folder for a field if the name is "testbed".
 
         Raises:
             InputError: the name is "testbed", and the testbed has nothing for this field.
@@ -100,14 +101,14 @@ class FamilyRun:
 
     @cached_property
     def scores(self) -> "list[BiasScore]":
-        """All scores of the run, of all families."""
+        """All scores in the folder."""
         from evenhand.evaluation.results import read_scores
 
         return read_scores(self.folder / "scores.json")
 
     @property
     def model_name(self) -> str:
-        """The name of the measured model for readers; an absolute path is shortened to its last three parts."""
+        """The displayed name of the measured model. An absolute path is shortened to its last three parts."""
         from evenhand.evaluation.results import display_name
 
         return display_name(self.config.model.name)
@@ -117,17 +118,17 @@ class FamilyRun:
         return (self.folder / f"{name}.parquet").exists()
 
     def table(self, name: str) -> "pd.DataFrame":
-        """Return the rows of `name`.parquet."""
+        """Return the table in the file `name`.parquet."""
         from evenhand.evaluation.runs.tables import read_table
 
         return read_table(self.folder / f"{name}.parquet")
 
     def signature(self, *metrics: str) -> Mapping[str, Any]:
-        """Return the signature of the first score of these metrics; {} without such a score."""
+        """Return the signature of the run's first score with one of these metrics, or {} without such a score."""
         return next((score.signature for score in self.scores if score.metric in metrics), {})
 
     def signature_lines(self, *metrics: str) -> list[str]:
-        """Return the signature of the first score of these metrics as a line to paste; [] without such a score."""
+        """Return the signature of the run's first score with one of these metrics as a line, or [] without one."""
         from evenhand.evaluation.results import signature_line
 
         return [signature_line(score) for score in self.scores if score.metric in metrics][:1]
@@ -135,17 +136,17 @@ class FamilyRun:
 
 @dataclass(frozen=True)
 class ReportContext:
-    """Facts on a measured model for its report: its true scores, if they are known, and notes to readers."""
+    """Facts about a measured model for its report: its true scores, if they are known, and notes to readers."""
 
     truth: "Sequence[BiasScore]" = ()
     notes: Sequence[str] = ()
 
 
 class FamilySettings(Protocol):
-    """The module `settings` of a family. It imports nothing heavy, since `--help` loads it.
+    """The module `settings` of a family. It imports no slow library, because `--help` loads the module.
 
     Settings: a dataclass of the family's settings (`evaluation.settings.strict`).
-    ComparisonSettings: a dataclass of the settings of its comparison; None if it has none.
+    ComparisonSettings: a dataclass of the settings of the family's comparison; None if it has no settings.
     RECOMPUTABLE: setting or input of the family → the table that alone depends on it. If only such settings differ from
         the settings of an unfinished run, `measure` deletes their tables and continues the run.
     SERVER_APIS: the APIs ("chat", "completions") by which the family measures a served model; () if it needs weights.
@@ -168,14 +169,14 @@ class FamilySettings(Protocol):
         """Return fingerprints of all inputs of the measurement, by name.
 
         Raises:
-            InputError: something cannot be read or used; raised before anything heavy is imported.
+                InputError: an input cannot be read or used; raised before a slow library is imported.
         """
 
     def comparison_inputs(self, settings: Any) -> Mapping[str, Any]:
-        """Return fingerprints of the inputs of a comparison besides the two runs, by name.
+        """Return fingerprints of a comparison's inputs, except the two runs, by name.
 
         Raises:
-            InputError: something cannot be read or used.
+            InputError: an input cannot be read or used.
         """
         return {}
 
@@ -185,17 +186,17 @@ class FamilyMeasure(Protocol):
 
     @abstractmethod
     def measure(self, run: "Run", config: MeasureConfig) -> "list[BiasScore]":
-        """Return the scores; write their rows as tables of the run. A table on disk is not computed again."""
+        """Return the scores, and write the tables of their rows. A table on disk is not computed again."""
 
     def write_prompts(self, path: Path, config: MeasureConfig) -> int:
-        """Write the prompts whose responses can be scored from a file; return their number. See READS_RESPONSES."""
+        """Write the prompts that a file of responses answers, and return their number. See READS_RESPONSES."""
         raise NotImplementedError
 
 
 class FamilyMetrics(Protocol):
     """The module `metrics` of a family.
 
-    METRICS: an `evaluation.report.metrics.Metric` for each metric of its scores: name, unit, decimals, ideal.
+    METRICS: an `evaluation.report.metrics.Metric` (name, unit, decimals, ideal) for each metric of the family's scores.
     """
 
     METRICS: tuple[Any, ...]
@@ -216,7 +217,7 @@ class ComparedPage(FamilyPage, Protocol):
     def comparison_page(
         self, before: FamilyRun, after: FamilyRun, changes: FamilyRun, context: ReportContext
     ) -> "Page":
-        """Return the report of two runs side by side."""
+        """Return the report that shows two runs side by side."""
 
 
 class FamilyComparison(Protocol):
@@ -224,7 +225,10 @@ class FamilyComparison(Protocol):
 
     @abstractmethod
     def differences(self, run: "Run", before: FamilyRun, after: FamilyRun, config: Any) -> "list[BiasScore]":
-        """Return the paired changes between two runs; `config` is the family's ComparisonSettings, or None."""
+        """Return scores of the changes from one run to the other, paired by prompt or sentence.
+
+        `config` is an instance of the family's ComparisonSettings, or None.
+        """
 
 
 Contract = TypeVar("Contract")
@@ -251,7 +255,7 @@ def _load(name: str, part: str, contract: type[Contract]) -> Contract:
 
 
 def settings_of(name: str) -> FamilySettings:
-    """Return the family's module `settings`, which imports nothing heavy; errors as in `_load`."""
+    """Return the family's module `settings`, which imports no slow library; errors as in `_load`."""
     return _load(name, "settings", FamilySettings)
 
 
@@ -266,7 +270,7 @@ def metrics_of(name: str) -> FamilyMetrics:
 
 
 def page_of(name: str, contract: type[FamilyPage] = FamilyPage) -> FamilyPage:
-    """Return the family's module `page`, a `ComparedPage` if the contract is; errors as in `_load`."""
+    """Return the family's module `page`, checked against the contract; errors as in `_load`."""
     return _load(name, "page", contract)
 
 
@@ -276,5 +280,5 @@ def comparison_of(name: str) -> FamilyComparison:
 
 
 def comparable(name: str) -> bool:
-    """Return whether two runs can be compared by this family."""
+    """Return whether the family has a module `compare`, so that two of its runs can be compared."""
     return name in names() and find_spec(f"{__name__}.{name}.compare") is not None

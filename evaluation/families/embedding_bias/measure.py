@@ -1,4 +1,4 @@
-"""Measure embedding bias: cosines of English sentences with their masculine and feminine translations (004, §5)."""
+"""Measurement of embedding bias: cosines of English sentences with their gendered translations (004, §5)."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def _signature(run: Run, config: MeasureConfig, n_truncated: int) -> dict[str, A
 
 
 def _cosines(run: Run, config: MeasureConfig) -> pd.DataFrame:
-    """Return `add_cosines` of the references, and whether a text of the row was truncated."""
+    """Return the result of `add_cosines` for the references, and in each row whether one of its texts was truncated."""
     settings = config.settings
     pairs = pair_with_references(load_references(settings.references, settings.split, settings.languages))
     texts = list(dict.fromkeys([*pairs["english"], *pairs["reference"]]))

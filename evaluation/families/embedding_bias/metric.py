@@ -1,4 +1,4 @@
-"""Embedding gap: is an English sentence nearer to its masculine translation than to its feminine one?
+"""Embedding gap: how much nearer an English sentence is to its masculine than to its feminine translation.
 
 Papers 003 and 004 (Costa-jussà et al. 2023, MultilingualHolisticBias), §5, compare the cosines of an English sentence's
 vector with the vectors of its two translations, sentence by sentence, by a paired t-test. As in the paper, a missing
@@ -44,7 +44,7 @@ TOO_FEW = "fewer than two sentences have a masculine and a feminine reference wi
 
 
 def pair_with_references(references: pd.DataFrame) -> pd.DataFrame:
-    """Return all pairs of an English version of a sentence and a reference of the sentence.
+    """Return all pairs of an English version of a sentence and a reference of the same sentence.
 
     Args:
         references: sentence_id, lang, english, gender and reference, a row per reference
@@ -63,7 +63,7 @@ def pair_with_references(references: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_cosines(pairs: pd.DataFrame, texts: Sequence[str], vectors: np.ndarray) -> pd.DataFrame:
-    """Return the pairs with a column cosine, in [−1, 1]; NaN if a vector is zero or not finite.
+    """Return the pairs with a column cosine, in [−1, 1], of the two texts; NaN if a vector is zero or not finite.
 
     Args:
         pairs: the result of `pair_with_references`.
@@ -84,7 +84,7 @@ def add_cosines(pairs: pd.DataFrame, texts: Sequence[str], vectors: np.ndarray) 
 
 
 def embedding_scores(table: pd.DataFrame, *, signature: Mapping[str, Any] | None = None) -> list[BiasScore]:
-    """Return how much nearer English is to its masculine than to its feminine translation, by language.
+    """Return scores of how much nearer English sentences are to their masculine than to their feminine translations.
 
     - embedding_gap (004 §5): the mean over sentences of cos(english, masculine) − cos(english, feminine). Range [−2,
       2], ideal 0; above 0, the masculine translation is nearer. If a sentence has several references of one gender or
@@ -98,9 +98,10 @@ def embedding_scores(table: pd.DataFrame, *, signature: Mapping[str, Any] | None
 
     If all differences are equal, there is neither a p-value nor an interval.
 
-    Groups: {lang}; {lang, gender} for the similarity. If some English sentences have a gender, also {lang,
-    english_gender} for "masculine", "feminine" and "ambiguous" English alone: see this module's docstring. n counts
-    sentences; n_left_out counts the group's sentences that lack a reference or have a cosine that is NaN.
+    Groups: {lang}; {lang, gender} for the similarity. If some English sentences have a gender, gaps also have groups
+    {lang, english_gender}, each with only the "masculine", "feminine" or "ambiguous" English versions (see the
+    docstring of the module). n counts sentences; n_left_out counts the group's sentences that lack a reference or have
+    a cosine that is NaN.
 
     A gap is NaN, with a reason, if fewer than two sentences have both references, as for Thai in the paper.
 
@@ -122,7 +123,7 @@ def embedding_scores(table: pd.DataFrame, *, signature: Mapping[str, Any] | None
 
 
 def similarity_quantiles(table: pd.DataFrame, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
-    """Return quantiles of the sentences' cosines, by language and gender of the reference (004, Figure 8).
+    """Return quantiles, over sentences, of the cosines by language and gender of the reference (004, Figure 8).
 
     Args:
         table: the result of `add_cosines`.
@@ -146,7 +147,7 @@ def similarity_quantiles(table: pd.DataFrame, quantiles: Sequence[float] = QUANT
 
 
 def _cuts(table: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
-    """Yield each group and the mean cosines of its sentences."""
+    """Yield each group, by language or by language and gender of the English version, with mean cosines by sentence."""
     for lang, part in table.groupby(LANG):
         yield {LANG: str(lang)}, _sentence_cosines(part)
         if (part[ENGLISH_GENDER] != AMBIGUOUS).any():
@@ -162,7 +163,7 @@ def _sentence_cosines(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gap(group: dict[str, str], cosines: pd.DataFrame, signature: dict[str, Any]) -> tuple[BiasScore, BiasScore]:
-    """Return the gap with the two-sided test, and with the one-sided test."""
+    """Return two scores of the mean gap of one group: with the two-sided test, and with the one-sided test."""
     both = cosines.reindex(columns=[MASCULINE, FEMININE])
     differences = (both[MASCULINE] - both[FEMININE]).dropna().to_numpy(dtype=np.float64)
     n = len(differences)

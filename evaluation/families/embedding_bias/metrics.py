@@ -1,4 +1,4 @@
-"""The metrics of this family, as reports write them."""
+"""Names, units and ideals of the metrics of embedding bias, for reports."""
 
 from evenhand.evaluation.report.metrics import Metric
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT

@@ -59,7 +59,7 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
 
 
 def _headline(gaps: Sequence[BiasScore], scores: Sequence[BiasScore]) -> tuple[str, str, str]:
-    """Return the large number (languages in which the masculine is nearer), the line under it and the verdict."""
+    """Return the large number (languages whose gap is significantly above 0), the line under it, and the verdict."""
     defined = [gap for gap in gaps if math.isfinite(gap.value)]
     corrected = ((gap, find_score(scores, HOLM, **gap.group)) for gap in defined)
     significant = [gap for gap, score in corrected if score and score.p_value is not None and score.p_value < LEVEL]
@@ -114,7 +114,7 @@ def _similarity_table(similarities: Sequence[tuple[BiasScore, Mapping[float, flo
 
 
 def _similarity_figures(similarities: Sequence[tuple[BiasScore, Mapping[float, float]]]) -> list[Figure]:
-    """Return the distributions of the cosines by language, masculine and feminine (004, Figure 8)."""
+    """Return the chart of the distributions of cosines by language, masculine and feminine (004, Figure 8)."""
     lanes: dict[str, dict[str, Lane]] = {}
     for score, quantiles in similarities:
         if score.group[GENDER] in GENDERS and math.isfinite(score.value) and quantiles:

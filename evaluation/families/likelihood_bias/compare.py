@@ -1,4 +1,4 @@
-"""The change of Likelihood Bias between two models over the same sentences."""
+"""Changes of Likelihood Bias between two models over the same sentences."""
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
@@ -9,7 +9,7 @@ from evenhand.evaluation.runs.run import Run
 
 
 def differences(run: Run, before: FamilyRun, after: FamilyRun, config: None = None) -> list[BiasScore]:
-    """Return the paired differences between two runs.
+    """Return the change of each score from `before` to `after`, paired by descriptor.
 
     Raises:
         InputError: the runs have different sentences, or were scored differently.

@@ -1,7 +1,7 @@
-"""Measure Likelihood Bias: score sentences by a model, and compare their likelihoods between descriptors (paper 002).
+"""Measurement of Likelihood Bias: likelihoods of sentences, compared between descriptors (paper 002).
 
-A causal model scores the sentences of HolisticBias (§2.3.2, §3.1), and so does an encoder-decoder model with a context.
-A masked model scores noun phrases in SEAT's templates (B.1).
+A causal model, or an encoder-decoder model with a context, scores the sentences of HolisticBias (§2.3.2, §3.1). A
+masked model scores noun phrases in SEAT's templates (B.1).
 """
 
 from typing import Any
@@ -74,7 +74,7 @@ def _likelihoods(run: Run, config: MeasureConfig) -> pd.DataFrame:
 
 
 def _phrase_log_likelihoods(run: Run, model: MaskedModel, phrases: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Return Σ log p of each phrase's tokens, each masked alone (B.1: pseudo-log-likelihood), and their number."""
+    """Return the pseudo-log-likelihood of each phrase, Σ log p with each token masked alone (B.1), and its token count."""
     texts = phrases[TEXT].tolist()
     ids, _ = encode_sentences(model, texts)
     positions = span_positions(model, texts, phrases[SPAN_START], phrases[SPAN_END])

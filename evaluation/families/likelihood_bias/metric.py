@@ -1,7 +1,7 @@
 """Likelihood Bias: the share of pairs of descriptors whose sentences have different perplexities.
 
-Paper 002 (Smith et al. 2022), §2.3.2, §3.1, B.1, Table 7. The input is the table of likelihoods (`rows`); `pairs` has
-the tests.
+Source: paper 002 (Smith et al. 2022), §2.3.2, §3.1, B.1, Table 7. The module `rows` makes the table of likelihoods; the
+module `pairs` contains the tests.
 """
 
 import math
@@ -19,12 +19,12 @@ from evenhand.evaluation.results import AXIS, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.jackknife import jackknife_error
 from evenhand.evaluation.statistics.multiple_testing import discoveries
 
-LEVEL = 0.05  # a pair differs if p is below it; paper 002 has "significant" in §2.3.2 and p < 0.05 in Table 18
+LEVEL = 0.05  # a pair differs if its p is below; paper 002 has "significant" in §2.3.2 and p < 0.05 in Table 18
 
 
 @dataclass(frozen=True)
 class _Test:
-    """The test behind a metric: the paper's or the paired one, with or without a correction for many tests."""
+    """The test behind a metric: unpaired (as in the paper) or paired, with or without correction for many tests."""
 
     metric: str
     paired: bool
@@ -51,7 +51,10 @@ TESTS = (
 
 @dataclass(frozen=True)
 class _Counts:
-    """How many of the pairs of one axis and template differ: of all pairs, and without each of its D descriptors."""
+    """Counts of pairs and of differing pairs, for one axis and template.
+
+    The `_without` arrays contain the counts without each of the D descriptors, (D,).
+    """
 
     differing: int
     pairs: int
@@ -63,7 +66,7 @@ _Group = list[tuple[Comparison, _Counts]]  # the comparisons of one group of sco
 
 
 def likelihood_bias(likelihoods: pd.DataFrame, signature: Mapping[str, Any] | None = None) -> list[BiasScore]:
-    """Return the share of descriptor pairs whose perplexities differ, for each axis and template and pooled.
+    """Return the shares of descriptor pairs whose perplexities differ, by axis, by template, by both, and pooled.
 
     - likelihood_bias (paper 002, §2.3.2): the share of pairs with p < 0.05 by the Mann–Whitney U test.
     - likelihood_bias_bh: the same after Benjamini and Hochberg's correction over the pairs of one axis and template.
@@ -73,7 +76,7 @@ def likelihood_bias(likelihoods: pd.DataFrame, signature: Mapping[str, Any] | No
     Range [0, 1]. Groups: {axis, template}, {axis} over templates, {template} over axes, and {}. In pooled groups each
     pair in each template has the same weight, so an axis has the weight of its number of pairs.
 
-    Ideal: 0.05, the level of the test, for uncorrected shares, 0 for corrected ones. The paper has no ideal. The
+    Ideal: 0.05, the level of the test, for uncorrected shares, 0 for corrected shares. The paper has no ideal. The
     paper's test assumes independent samples, but descriptors share their nouns. Let τ² be the variance of
     log-perplexity that a noun explains, and σ² the remaining variance. The variance of the difference of two means over
     n nouns is 2σ²/n; the test assumes 2(σ² + τ²)/n. By chance about 2Φ(−1.96 √(1 + τ²/σ²)) of pairs differ: 0.05 for τ
@@ -91,9 +94,9 @@ def likelihood_bias(likelihoods: pd.DataFrame, signature: Mapping[str, Any] | No
         likelihoods: one row per sentence of `select_scored_prompts`.
 
     Returns:
-        Scores, metric by metric. n counts tested pairs, a pair once in each template; n_left_out counts pairs that
-        could not be tested. The signature has the test and the number of sentences with and without a perplexity. The
-        score of an axis with one descriptor is NaN, with a reason.
+        Scores, metric by metric. n counts tested pairs, each pair once per template; n_left_out counts pairs that
+        could not be tested. The signature contains the test and the numbers of sentences with and without a
+        perplexity. The score of an axis with one descriptor is NaN, with a reason.
 
     Raises:
         InputError: as in `compare_descriptors`.
@@ -107,7 +110,7 @@ def likelihood_bias(likelihoods: pd.DataFrame, signature: Mapping[str, Any] | No
 
 
 def _groups(comparisons: Sequence[Comparison], test: _Test) -> list[tuple[dict[str, str], _Group]]:
-    """Return each group of scores, as {}, {axis}, {template} or both, and its comparisons with their counts."""
+    """Return each group of scores ({}, {axis}, {template} or both) with its comparisons and their counts of pairs."""
     axes, templates = (list(dict.fromkeys(getattr(it, name) for it in comparisons)) for name in (AXIS, TEMPLATE))
     single = [{AXIS: axis} for axis in axes] + [{TEMPLATE: template} for template in templates]
     keys = [{}, *single, *({AXIS: axis, TEMPLATE: template} for axis in axes for template in templates)]
@@ -133,7 +136,7 @@ def _count(comparison: Comparison, test: _Test) -> _Counts:
 
 
 def _discoveries_without(n_descriptors: int, first: np.ndarray, second: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """Return how many pairs Benjamini and Hochberg's method rejects without each descriptor, (D,)."""
+    """Return how many pairs Benjamini and Hochberg's method rejects if each descriptor is left out in turn, (D,)."""
     order = np.argsort(p, kind="stable")
     first, second, p = first[order], second[order], p[order]
     result = np.zeros(n_descriptors)
@@ -176,7 +179,7 @@ def _no_pair_reason(group: _Group) -> str:
 
 
 def _leave_one_out(group: _Group) -> tuple[float, list[np.ndarray]]:
-    """Return the pooled share, and for each axis the share without each of its descriptors, (D,); NaN without pairs."""
+    """Return the pooled share and, for each axis, the share without each of its D descriptors, (D,); NaN without pairs."""
     total = np.array([[counts.differing, counts.pairs] for _, counts in group], dtype=np.float64).sum(axis=0)
     shares = []
     with np.errstate(invalid="ignore"):  # without one of only two descriptors no pair remains
@@ -194,7 +197,7 @@ def _leave_one_out(group: _Group) -> tuple[float, list[np.ndarray]]:
 def _jackknife(
     value: float, without: Sequence[np.ndarray], bounds: tuple[float, float]
 ) -> tuple[tuple[float, float] | None, float | None, str | None]:
-    """Return the interval and the p-value (against 0) from the shares of `_leave_one_out`, or why there are none."""
+    """Return interval, p-value (against 0) and None from `_leave_one_out`'s shares; or None, None and the reason."""
     if max((int(np.isfinite(values).sum()) for values in without), default=0) < 3:
         return None, None, "no interval: no axis has three descriptors"
     error = jackknife_error(without)
@@ -206,7 +209,7 @@ def _jackknife(
 def likelihood_bias_change(
     before: pd.DataFrame, after: pd.DataFrame, signature: Mapping[str, Any] | None = None
 ) -> list[BiasScore]:
-    """Return the change of Likelihood Bias between two models over the same sentences, group by group.
+    """Return the change of each Likelihood Bias score between two models over the same sentences.
 
     `<metric>_difference` is the share after minus the share before, in [−1, 1], ideal 0. Interval and p-value come from
     the jackknife of `likelihood_bias`, which leaves a descriptor out of both models at once. The difference is

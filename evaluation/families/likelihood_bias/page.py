@@ -1,4 +1,4 @@
-"""Reports on Likelihood Bias: of one model, and of two over the same sentences (paper 002, §2.3.2, §3.1, B.1)."""
+"""Reports on Likelihood Bias of one model, and of two models over the same sentences (paper 002, §2.3.2, §3.1, B.1)."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -129,7 +129,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, con
 
 
 def _warnings(likelihoods: pd.DataFrame, n_missing: int, n_sentences: int) -> list[str]:
-    """Return warnings of many sentences without a likelihood, and of too few nouns for any pair to differ."""
+    """Return warnings about many sentences without a likelihood, and about too few nouns for a pair to differ."""
     n_nouns = int(likelihoods.groupby([AXIS, TEMPLATE, DESCRIPTOR], observed=True).size().max())
     n = min(n_nouns, 8)  # enough for a small p-value
     first = np.arange(2 * n) < n
@@ -243,7 +243,7 @@ def _three_digits(value: float) -> str:
 
 
 def _spread_section(quantiles: pd.DataFrame, name: str) -> Section:
-    """Return the distribution of perplexity by axis and template (Figures 2 and 4)."""
+    """Return the section with the distribution of perplexity by axis and template (Figures 2 and 4)."""
     title = f"Distribution of {name}"
     columns = [column for column in quantiles if column.startswith("q")]
     frames = {column: quantiles.pivot(index=TEMPLATE, columns=AXIS, values=column) for column in columns}
@@ -264,7 +264,7 @@ def _spread_section(quantiles: pd.DataFrame, name: str) -> Section:
 
 
 def _extremes_section(scores: Sequence[BiasScore], likelihoods: pd.DataFrame, masked: bool) -> Section:
-    """Return the descriptors with the lowest and the highest perplexity by axis, in one template (Table 3)."""
+    """Return the section with the descriptors of the lowest and the highest perplexity by axis, in one template (Table 3)."""
     templates = likelihoods[TEMPLATE].unique()
     template = LOVE if LOVE in templates else templates[0]
     sentences = likelihoods[likelihoods[TEMPLATE] == template]
@@ -294,7 +294,7 @@ def _with_medians(ends: pd.DataFrame) -> str:
 
 
 def _contrast_section(likelihoods: pd.DataFrame) -> Section:
-    """Return the descriptors with the lowest and the highest contrast between sentences of love and of hate."""
+    """Return the section with the descriptors of the lowest and the highest contrast between love and hate."""
     title = "Love and hate"
     if not {LOVE, HATE} <= set(likelihoods[TEMPLATE]):
         return Section(title)
@@ -320,7 +320,7 @@ def _contrast_row(row: tuple) -> Row:
 
 
 def _pairs_section(likelihoods: pd.DataFrame, effects: pd.DataFrame, masked: bool) -> Section:
-    """Return a map of all pairs of descriptors for each axis, from the likeliest to the least likely descriptor."""
+    """Return the section with a map of all pairs of descriptors for each axis; the likeliest descriptors are first."""
     surprisals = compute_surprisals(likelihoods).groupby([AXIS, DESCRIPTOR])["surprisal"].mean()
     rows, parts = [], []
     for axis in sorted(effects[AXIS].unique()):

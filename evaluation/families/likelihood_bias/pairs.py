@@ -1,10 +1,10 @@
 """Tests of all pairs of an axis's descriptors, by the perplexities of their sentences in one template.
 
-Two tests compare two descriptors in one template. The two-sided Mann–Whitney U test is the paper's (002, §2.3.2); its
-samples are the perplexities with each noun. Wilcoxon's signed-rank test, an addition of this project, uses that both
-descriptors have the same nouns: it tests their differences noun by noun. Phrases scored by a masked model are compared
-by their sums (B.1; `rows.compute_surprisals`). A sentence without a finite perplexity is left out and counted, and so
-is a descriptor that has no finite perplexity in a template.
+Two tests compare two descriptors in one template. The paper has the two-sided Mann–Whitney U test (002, §2.3.2), whose
+samples are a descriptor's perplexities with each noun. This project adds Wilcoxon's signed-rank test of the differences
+noun by noun, because both descriptors have the same nouns. Phrases scored by a masked model are compared by their sums
+(B.1; `rows.compute_surprisals`). Sentences without a finite perplexity, and descriptors without any in a template, are
+left out and counted.
 """
 
 from collections.abc import Iterator
@@ -34,8 +34,8 @@ class Comparison:
             perplexity; a tie counts one half.
         p, p_bh: p-values of the Mann–Whitney U test, (m,), and after the correction of Benjamini and Hochberg (1995)
             over these m pairs, (m,).
-        p_paired, p_paired_bh: the same for Wilcoxon's signed-rank test noun by noun; NaN if the two descriptors have no
-            noun in common.
+        p_paired, p_paired_bh: both p-values for Wilcoxon's signed-rank test noun by noun; NaN if the two descriptors
+            have no noun in common.
         n_sentences, n_undefined: the number of sentences with and without a perplexity.
     """
 
@@ -54,7 +54,7 @@ class Comparison:
 
 
 def compare_descriptors(likelihoods: pd.DataFrame) -> Iterator[Comparison]:
-    """Yield the comparison of each axis and template, in sorted order, even if it has no pair.
+    """Yield the tests of all pairs of descriptors for each axis and template, in sorted order, even if there is no pair.
 
     p-values equal `scipy.stats.mannwhitneyu(x, y)` pair by pair: the normal approximation with corrections for
     continuity and ties, or the exact distribution if a sample has at most 8 perplexities and there are no ties. Paired
@@ -95,7 +95,7 @@ def _comparison(axis: str, template: str, descriptors: tuple[str, ...], rows: pd
 
 
 def _paired_p_values(defined: pd.DataFrame, code: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the p-value of each pair's differences noun by noun, (m,); NaN without a common noun."""
+    """Return the p-value of each pair by its differences noun by noun, (m,); NaN if a pair has no common noun."""
     if not len(first):
         return np.empty(0)
     noun, nouns = pd.factorize(defined[NOUN])
@@ -105,7 +105,7 @@ def _paired_p_values(defined: pd.DataFrame, code: np.ndarray, first: np.ndarray,
 
 
 def _correct(p: np.ndarray) -> np.ndarray:
-    """Return Benjamini and Hochberg's adjusted p-values over the tested pairs, NaN for other pairs."""
+    """Return Benjamini and Hochberg's adjusted p-values of the tested pairs; NaN for pairs that could not be tested."""
     result, tested = np.full(len(p), np.nan), np.isfinite(p)
     result[tested] = benjamini_hochberg(p[tested])
     return result
@@ -115,8 +115,8 @@ def pair_effects(likelihoods: pd.DataFrame) -> pd.DataFrame:
     """Return the effect size and the p-values of every pair of descriptors in every template.
 
     Columns: axis, template, descriptor_a, descriptor_b (in sorted order), auc, p, p_bh, p_paired, p_paired_bh. auc, in
-    [0, 1], is the common-language effect size (McGraw and Wong 1992): the probability that a sentence with a has a
-    higher perplexity than a sentence with b. 0.5 means no difference; above 0.5, a is less likely.
+    [0, 1], is the common-language effect size (McGraw and Wong 1992): the probability that a sentence with descriptor a
+    has a higher perplexity than a sentence with b. 0.5 means no difference; above 0.5, a is less likely.
 
     Raises:
         InputError: as in `compare_descriptors`.
@@ -138,10 +138,10 @@ def pair_effects(likelihoods: pd.DataFrame) -> pd.DataFrame:
 
 
 def effect_matrix(effects: pd.DataFrame, axis: str) -> pd.DataFrame:
-    """Return an axis's effect sizes averaged over templates, descriptor × descriptor, for a heat map.
+    """Return the effect sizes of an axis, averaged over templates, as a matrix descriptor × descriptor for a heat map.
 
-    Row a, column b is the probability that a sentence with a has the higher perplexity: 0.5 on the diagonal, and NaN if
-    no template compares the two.
+    The value in row a and column b is the probability that a sentence with descriptor a has a higher perplexity than a
+    sentence with b: 0.5 on the diagonal, NaN if no template compares a and b.
 
     Args:
         effects: the result of `pair_effects`.

@@ -1,6 +1,7 @@
-"""Charts of likelihoods: distributions by axis and template, and every pair of an axis's descriptors.
+"""Charts of perplexities: distributions by axis and template, and all pairs of an axis's descriptors.
 
-Paper 002, Figures 2 and 4. Rows have a fixed height, so that their labels fit; what is wider than the page scrolls.
+Source: paper 002, Figures 2 and 4. Rows have a fixed height, so that their labels fit. A chart that is wider than the
+page scrolls.
 """
 
 import math
@@ -15,29 +16,30 @@ from evenhand.evaluation.report.figures import AFTER, INK, MUTED, SHADE, SMALL, 
 from evenhand.evaluation.report.numbers import sanitize, tick_number
 
 CELL_WIDTH, CELL_HEIGHT, LETTER = 44, 20, 6.1  # pixels: a cell of axis by template; about the width of a letter
-PAIR = 11  # pixels of a pair of descriptors
-NAME, SENTENCE = 40, 56  # letters of a descriptor or axis, and of a template
-# Of a pair, by day and by night: the row is the less likely of all pairs of sentences, or the likelier.
+PAIR = 11  # width and height in pixels of the square of a pair of descriptors
+NAME, SENTENCE = 40, 56  # longest displayed name of a descriptor or axis, and longest template, in characters
+# Colours of a pair: the row's descriptor is less likely, or likelier, in more than half of all pairs of sentences.
 LESS_LIKELY, LIKELIER = to_rgb("#c8670f"), to_rgb("#2f7fc6")
 
 
 def short(template: str) -> str:
-    """Return a template with its slot as in the paper's Figure 4: {NP} or, for a plural, {PNP}."""
+    """Return a shortened template, with its slot as in the paper's Figure 4: {NP} or, for a plural, {PNP}."""
     return sanitize(template.replace("{plural_noun_phrase}", "{PNP}").replace("{noun_phrase}", "{NP}"), SENTENCE)
 
 
 def axis_name(axis: str) -> str:
-    """Return an axis's name for readers."""
+    """Return an axis's displayed name."""
     return sanitize(axis.replace("_", " "), NAME)
 
 
 @styled
 def spread_chart(label: str, quantiles: Sequence[pd.DataFrame]) -> Figure:
-    """Return the distributions of positive numbers, templates × axes: from the 5 % to the 95 % quantile, box, median.
+    """Return a chart of distributions in cells of templates × axes: 5 % to 95 % quantile, box, median.
 
     Args:
         label: the chart's text alternative.
-        quantiles: five frames, templates × axes: 5, 25, 50, 75 and 95 %. All cells have one logarithmic scale.
+        quantiles: the 5, 25, 50, 75 and 95 % quantiles, positive: five frames of templates × axes. All cells have the
+            same logarithmic scale.
     """
     logs = np.log10(np.stack([frame.to_numpy(np.float64) for frame in quantiles], axis=2))
     templates, axis_names = map(short, quantiles[0].index), map(axis_name, quantiles[0].columns)
@@ -86,12 +88,12 @@ def spread_chart(label: str, quantiles: Sequence[pd.DataFrame]) -> Figure:
 
 @styled
 def pair_chart(label: str, above: pd.DataFrame) -> Figure:
-    """Return all pairs of descriptors once, as a triangle of squares with the descriptors at the left and below.
+    """Return a chart of all pairs of descriptors: a triangle of squares with the descriptors at the left and below.
 
     Args:
         label: the chart's text alternative.
-        above: of `effect_matrix`, in the order of the rows: how often a sentence with the row's descriptor has the
-            higher perplexity. 0.5 has no colour, more is orange, less is blue; the colour-blind can tell them apart.
+        above: the result of `effect_matrix`, in the order of the chart: how often a sentence with the row's descriptor
+            has the higher perplexity. Squares are orange above 0.5, blue below, and pale near 0.5.
     """
     names, n = [sanitize(str(name), NAME) for name in above.index], len(above)
     room = 0.58 * PAIR * max(map(len, names)) + 14
@@ -105,9 +107,9 @@ def pair_chart(label: str, above: pd.DataFrame) -> Figure:
 
 
 def pair_colours(above: np.ndarray) -> np.ndarray:
-    """Return the colours of pairs below the diagonal, (n, n, 4) in [0, 1]; the others are transparent.
+    """Return colours with opacity for pairs below the diagonal, (n, n, 4) in [0, 1]; other pairs are transparent.
 
-    The opacity grows from 0 at 0.5 to 1 at 0 and 1, so that a pair without a difference has the colour of the page.
+    The opacity grows from its minimum at 0.5 to 1 at 0 and 1, so a pair without a difference is hardly coloured.
     """
     colours = np.zeros((*above.shape, 4))
     colours[..., :3] = np.where((above > 0.5)[..., None], LESS_LIKELY, LIKELIER)
@@ -122,7 +124,7 @@ def _segments(x1: np.ndarray, x2: np.ndarray, y1: np.ndarray, y2: np.ndarray) ->
 
 
 def _powers(low: float, high: float) -> list[float]:
-    """Return the logarithms of at most two round numbers between the ends, far apart."""
+    """Return the logarithms of at most two round numbers in a range, as far apart as possible."""
     for digits in ((0.0,), (0.0, math.log10(2), math.log10(5))):
         powers = [power + digit for power in range(math.floor(low), math.ceil(high) + 1) for digit in digits]
         powers = [power for power in powers if low <= power <= high]

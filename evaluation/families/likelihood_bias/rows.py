@@ -1,9 +1,9 @@
-"""The sentences that Likelihood Bias scores, and the table of their likelihoods.
+"""Sentences that Likelihood Bias scores, and the table of their likelihoods.
 
 The table has one row per sentence: the prompt's template, axis, descriptor and noun, `log_likelihood` (Σ log p over the
-tokens, in nats) and `n_tokens`. Sentences are compared by perplexity, exp(−log_likelihood / n_tokens). The table also
-holds pseudo-log-likelihoods of phrases (paper 002, B.1), marked by `variant`. Phrases are compared by their sums, as in
-the paper, whatever their number of tokens.
+tokens, in nats) and `n_tokens`. Sentences are compared by perplexity, exp(−log_likelihood / n_tokens). For a masked
+model, the rows are phrases with pseudo-log-likelihoods (paper 002, B.1), marked by the column `variant`. Phrases are
+compared by their sums, as in the paper, for any number of tokens.
 """
 
 from collections.abc import Sequence
@@ -24,10 +24,11 @@ SENTENCE_COLUMNS = [AXIS, TEMPLATE, DESCRIPTOR, NOUN]  # together they identify 
 
 
 def select_scored_prompts(prompts: pd.DataFrame) -> pd.DataFrame:
-    """Return the prompts that have a noun and a descriptor which goes with nouns of any gender.
+    """Return the prompts that have a noun and whose descriptor goes with nouns of any gender.
 
-    All these descriptors have the same nouns; a gendered descriptor ("lesbian") has fewer. HolisticBias v1.0 has
-    460,980 such prompts of 472,991: 30 nouns for each of 591 (axis, descriptor) pairs in 26 templates.
+    The descriptors of these prompts all have the same nouns; a gendered descriptor ("lesbian") has fewer nouns.
+    HolisticBias v1.0 has 460,980 such prompts of 472,991: 30 nouns for each of 591 (axis, descriptor) pairs in 26
+    templates.
 
     Raises:
         InputError: a column is missing, or there is no such prompt.
@@ -41,7 +42,7 @@ def select_scored_prompts(prompts: pd.DataFrame) -> pd.DataFrame:
 
 
 def perplexity(likelihoods: pd.DataFrame) -> np.ndarray:
-    """Return exp(−log_likelihood / n_tokens) of each sentence, (n,), at least 1; NaN where undefined or infinite.
+    """Return the perplexity exp(−log_likelihood / n_tokens) of each sentence, (n,), at least 1; NaN if not finite.
 
     >>> perplexity(pd.DataFrame({"log_likelihood": [np.log(1 / 8), np.nan], "n_tokens": [3, 3]})).round(9)
     array([ 2., nan])
@@ -53,11 +54,12 @@ def perplexity(likelihoods: pd.DataFrame) -> np.ndarray:
 
 
 def compute_surprisals(likelihoods: pd.DataFrame) -> pd.DataFrame:
-    """Check a table of likelihoods; return SENTENCE_COLUMNS, n_tokens, perplexity and surprisal.
+    """Check a table of likelihoods; return SENTENCE_COLUMNS, n_tokens, perplexity and surprisal of each sentence.
 
-    Sentences are compared by `surprisal`, in nats; a higher value is less likely. It is the logarithm of the perplexity
-    (002, §2.3.2). For a phrase scored by a masked model (`variant`) it is −Σ log p, the negative pseudo-log-likelihood
-    (B.1), which is not divided by the number of tokens. It is NaN where the perplexity is NaN.
+    Sentences are compared by `surprisal`, in nats; a sentence with a higher surprisal is less likely. The surprisal is
+    the logarithm of the perplexity (002, §2.3.2). For a phrase scored by a masked model (`variant`), the surprisal is
+    −Σ log p, the negative pseudo-log-likelihood (B.1), which is not divided by the number of tokens. The surprisal is
+    NaN if the perplexity is NaN.
 
     Raises:
         InputError: a column is missing, there is no row, or a sentence occurs twice.
@@ -78,11 +80,11 @@ def compute_surprisals(likelihoods: pd.DataFrame) -> pd.DataFrame:
 
 
 def select_most_common_length(likelihoods: pd.DataFrame) -> pd.DataFrame:
-    """Return, for each axis and template, the sentences whose descriptors have the most frequent length (Table 3).
+    """Return, for each axis and template, the sentences whose descriptors have the most common length (Table 3).
 
     Two descriptors have the same length if their sentences, which share template and nouns, have the same median number
-    of tokens. If two lengths are equally frequent, the shorter one is taken. In these sentences Likelihood Bias cannot
-    come from length.
+    of tokens. If two lengths are equally common, the shorter length is taken. Likelihood Bias in the returned sentences
+    is not caused by length.
 
     Raises:
         InputError: a column is missing, there is no row, or a sentence occurs twice.
@@ -102,8 +104,8 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 def extreme_descriptors(likelihoods: pd.DataFrame, n: int = 3) -> pd.DataFrame:
     """Return the descriptors with the lowest and the highest median perplexity in each axis and template (Table 3).
 
-    The paper's table compares descriptors of one length only: pass the rows of `select_most_common_length` for that. At
-    most half of an axis's descriptors are at either end.
+    The paper's table compares only descriptors of one length; for the same comparison, pass the result of
+    `select_most_common_length`. At most half of an axis's descriptors are at either end.
 
     Returns:
         Columns: axis, template, end ("low", "high"), rank (1 is the most extreme), descriptor, median and mean (of
@@ -126,11 +128,11 @@ def extreme_descriptors(likelihoods: pd.DataFrame, n: int = 3) -> pd.DataFrame:
 
 
 def love_hate_contrast(likelihoods: pd.DataFrame, love: str = LOVE, hate: str = HATE) -> pd.DataFrame:
-    """Return for each descriptor how much likelier a sentence of love is than the same sentence of hate.
+    """Return, for each descriptor, how much likelier a sentence of love is than the same sentence of hate.
 
-    The contrast is the mean over nouns of log ppl("I hate …") − log ppl("I love …"), in nats per token; above 0, love
-    is likelier. It is this project's measure, after the observation of 002 §3.1 that perplexities spread most in these
-    templates. The two templates are not equally likely, so compare descriptors by `relative`, the contrast minus its
+    The contrast is the mean over nouns of log ppl("I hate …") − log ppl("I love …"), with perplexities ppl, in nats per
+    token; above 0, love is likelier. The contrast is this project's measure, since perplexities spread most in the
+    templates of love and hate (002 §3.1). The two templates are not equally likely, so compare descriptors by `relative`, the contrast minus its
     mean over all descriptors; its ideal is 0. low and high are the 95 % interval of `contrast`, by Student's t over the
     differences of the nouns.
 

@@ -23,7 +23,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     """Return fingerprints of the model and of the dataset.
 
     Raises:
-        InputError: the model or the dataset does not exist, or the settings name a file of prompts.
+        InputError: the model or the dataset does not exist, or the settings have a file of prompts.
     """
     from evenhand.evaluation.datasets.holistic_bias import taxonomy_sha256
 

@@ -1,6 +1,6 @@
-"""Measure the offensiveness of prompts, by template and descriptor, and the effect of the descriptor (002, §3.3).
+"""Measurement of the offensiveness of prompts and of the effect of their descriptors (002, §3.3).
 
-The offensiveness of responses is part of generation_bias.
+The package generation_bias measures the offensiveness of responses.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ CHUNK_SIZE = 1024  # texts that are classified between two writes to disk
 
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
-    """Write the probability that each prompt is offensive, also with a neutral descriptor; return the scores."""
+    """Write the probability that each prompt is offensive, with its descriptor and with a neutral one; return the scores."""
     table = run.table("offensive_prompts", lambda: _classified(run, config), on_all_ranks=True)
     run.facts["classified_prompts"] = len(table)
     return processes.on_rank_zero(lambda: _scores(run, table, _signature(run, config)))
@@ -55,7 +55,7 @@ def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
 
 
 def _classified(run: Run, config: MeasureConfig) -> pd.DataFrame:
-    """Return the prompts with the probability that each is offensive, as it is and with a neutral descriptor."""
+    """Return the prompts, each with the probability of being offensive with its descriptor and with a neutral one."""
     prompts = select_prompts(generate_prompts(load_taxonomy(config.prompts.dataset)), **config.prompts.active_filters())
     rows = sample_descriptors(prompts, config.prompts.descriptors, config.seed).to_pandas()
     texts, neutral = rows[TEXT].tolist(), make_neutral_texts(rows)

@@ -1,4 +1,4 @@
-"""The metrics of this family, as reports write them."""
+"""Names, units and ideals of the metrics of offensiveness, for reports."""
 
 from evenhand.evaluation.report.metrics import Metric
 

@@ -1,4 +1,4 @@
-"""Report on the offensiveness of prompts, by a classifier (paper 002, §3.3, B.3)."""
+"""Report on the offensiveness of prompts by a classifier (paper 002, §3.3, B.3)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ text = Sentences(__file__)
 
 
 def page(run: FamilyRun, context: ReportContext) -> Page:
-    """Return the report of one classifier on one set of prompts.
+    """Return the report on one set of prompts by one classifier.
 
     Raises:
         InputError: a column of the table is missing.
@@ -96,7 +96,7 @@ def _axis_name(axis: str) -> str:
 
 
 def _template_section(table: pd.DataFrame) -> Section:
-    """Return mean and standard deviation across descriptors by template (Table 13)."""
+    """Return the section with the mean and the standard deviation across descriptors, by template (Table 13)."""
     rows = []
     for row in offensiveness_by_template(table, table[PROBABILITY].to_numpy()).itertuples():
         cells = (*(number_cell(100 * it) for it in (row.mean, row.sd)), *count_cells(row.descriptors, row.n))
@@ -107,7 +107,7 @@ def _template_section(table: pd.DataFrame) -> Section:
 
 
 def _band_section(table: pd.DataFrame) -> Section:
-    """Return the descriptors in each of the paper's ranges of offensiveness, for the paper's templates (Table 12)."""
+    """Return the section with the descriptors in each of the paper's bands of offensiveness, by template (Table 12)."""
     templates, tables = set(table[TEMPLATE]), []
     for template, ranges in BANDS.items():
         if template in templates:
@@ -132,7 +132,7 @@ def _join_names(descriptors: Sequence[str]) -> str:
 
 
 def _example_section(table: pd.DataFrame) -> Section:
-    """Return the most offensive sentences, and the sentences with the largest effect, one for each descriptor."""
+    """Return the section with the most offensive sentences and the largest effects, one sentence for each descriptor."""
     rows = table.assign(effect=math.nan)
     if NEUTRAL_PROBABILITY in table:
         rows["effect"] = table[PROBABILITY] - table[NEUTRAL_PROBABILITY]

@@ -22,8 +22,8 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     """Return fingerprints of the classifier and of the dataset.
 
     Raises:
-        InputError: the settings name no classifier, no label, or a label that the classifier does not have; the
-            classifier or the dataset does not exist; or the settings name a file of prompts.
+        InputError: the settings have no classifier, no label, or a label that the classifier does not have; the
+            classifier or the dataset does not exist; or the settings have a file of prompts.
     """
     from evenhand.evaluation.datasets.holistic_bias import taxonomy_sha256
     from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label

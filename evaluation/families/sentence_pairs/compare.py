@@ -1,4 +1,4 @@
-"""The change of the sentence pair metrics between two runs over the same pairs, possibly in two languages."""
+"""Changes of the sentence pair metrics between two runs over the same pairs, possibly in two languages."""
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
@@ -8,7 +8,7 @@ from evenhand.evaluation.runs.run import Run
 
 
 def differences(run: Run, before: FamilyRun, after: FamilyRun, config: None = None) -> list[BiasScore]:
-    """Return the paired differences between two runs.
+    """Return the change of each score from `before` to `after`, paired by sentence pair.
 
     Raises:
         InputError: the runs have no pair in common, or one model is masked and the other is not.

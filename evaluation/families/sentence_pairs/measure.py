@@ -1,4 +1,4 @@
-"""Measure sentence pairs: score both sentences of each pair by a masked or a causal model (paper 001)."""
+"""Measurement of sentence pairs: likelihoods of both sentences by a masked or a causal model (paper 001)."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ MAX_TRACKED_PAIRS = 200
 
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
-    """Write the likelihoods of each pair to pairs.parquet; return the scores.
+    """Write the likelihoods of both sentences of each pair to pairs.parquet; return the scores.
 
     Raises:
         InputError: the model cannot score sentences, or a sentence has no tokens or too many.
@@ -63,7 +63,7 @@ def _signature(run: Run, config: MeasureConfig, masked: bool, table: pd.DataFram
 
 
 def _pairs(run: Run, config: MeasureConfig, model: ModelSettings, masked: bool) -> pd.DataFrame:
-    """Return the table of all pairs; pairs that lack a sentence are last, without scores."""
+    """Return the table of all pairs. Pairs that lack a sentence are at the end and have no scores."""
     pairs = read_pairs(pairs_path(config), config.settings.columns)
     pairs = perturb(pairs) if config.settings.perturbed else pairs
     incomplete = pairs[LEFT_OUT].notna()
@@ -73,7 +73,7 @@ def _pairs(run: Run, config: MeasureConfig, model: ModelSettings, masked: bool) 
 
 
 def _score_masked(run: Run, settings: ModelSettings, pairs: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of a masked model: each shared token masked in turn, and each sentence once without a mask."""
+    """Return the pairs scored by a masked model: with each shared token masked in turn, and once without a mask."""
     model, n = load_masked_model(settings), len(pairs)
     ids, special = encode_sentences(model, [*pairs[MORE], *pairs[LESS]])
     sides = [find_shared_positions(ids[i], ids[n + i], special[i], special[n + i]) for i in range(n)]

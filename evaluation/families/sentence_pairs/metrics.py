@@ -1,4 +1,4 @@
-"""The metrics of this family, as reports write them (paper 001)."""
+"""Names, units and ideals of the metrics of sentence pairs, for reports (paper 001)."""
 
 from evenhand.evaluation.report.metrics import Metric
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT

@@ -131,12 +131,15 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, con
 
 
 def headline_metric(scores: Scores, suffix: str = "") -> str | None:
-    """Return the metric of the verdict, or None; with the suffix "_difference", the metric of the change's verdict."""
+    """Return the name of the verdict's metric: the first of `HEADLINES` of which there is a score, or None.
+
+    With the suffix "_difference", only metrics with a score of their change are considered.
+    """
     return next((metric for metric in HEADLINES if find_score(scores, f"{metric}{suffix}")), None)
 
 
 def _distinctive_name(config: MeasureConfig, other: MeasureConfig) -> str:
-    """Return the model's name with the settings in which it differs from the other run."""
+    """Return the model's name with the settings of the run that differ from the settings of the other run."""
     parts = [display_name(config.model.name)]
     settings, other_settings = config.settings, other.settings
     if settings.pairs != other_settings.pairs:
@@ -177,7 +180,7 @@ def _sorted_values(scores: Scores, cut: str) -> list[str]:
 
 
 def _warnings(scores: Scores, table: pd.DataFrame, model: str = "") -> list[str]:
-    """Return warnings about pairs left out, easy words and contradictory metrics, after the model's name if given."""
+    """Return warnings about pairs left out, easy words and contradictory metrics, with the model's name if given."""
     warnings, n_left_out = [], int(table[LEFT_OUT].notna().sum())
     if n_left_out > MANY_LEFT_OUT * len(table):
         warnings.append(text.many_left_out(n_left_out, len(table)))
@@ -191,7 +194,10 @@ def _warnings(scores: Scores, table: pd.DataFrame, model: str = "") -> list[str]
 
 
 def _insignificance_notes(scores: Scores) -> list[str]:
-    """Return the detectable distance of each unfolded metric without a significant preference; name the other ones."""
+    """Return a sentence with the smallest detectable distance for each main metric without a significant preference.
+
+    A last sentence lists the other metrics without a significant preference.
+    """
     sentences, folded_labels = [], []
     for metric in METRICS:
         score = formatted_score(scores, metric)
@@ -216,7 +222,7 @@ def _change_verdict(runs: Sequence[Scores], metric: str | None, names: Sequence[
 
 
 def _power_note(changes: Scores, metric: str | None) -> list[str]:
-    """Return a sentence with the smallest change that the comparison can detect; none if it is undefined."""
+    """Return a sentence with the smallest change that the comparison can detect; [] if it is undefined."""
     detectable = metric and formatted_score(changes, f"{metric}_difference_detectable")
     if not detectable or not detectable.is_defined:
         return []
@@ -247,7 +253,7 @@ def _cut_section(
     make_table: Callable[[str, str, Sequence[str]], Table],
     sentences: Sequence[str] = (),
 ) -> Section:
-    """Return the tables of one cut, folded except for the main metrics."""
+    """Return the section with a table of each metric by the values of one cut; only the main metrics are unfolded."""
     by_metric = {metric: make_table(metric, cut, _sorted_values(scores, cut)) for metric in METRICS}
     unfolded, folded = (
         [table for metric, table in by_metric.items() if table.rows and (metric in UNFOLDED) == is_unfolded]
@@ -258,7 +264,7 @@ def _cut_section(
 
 
 def _distribution_section(scored: Sequence[pd.DataFrame], types: Sequence[str], sides: Sequence[str]) -> Section:
-    """Return the distribution of the pairs around the decision boundary (001, Figure 2)."""
+    """Return the section with charts of the pairs' distribution around the decision boundary (001, Figure 2)."""
     figures, numbers = [], []
     for column, (factor, decimals, towards) in CHARTS.items():
         if any(column not in table for table in scored):
@@ -287,7 +293,7 @@ def _spreads(scored: Sequence[pd.DataFrame], column: str, factor: float, types: 
 
 
 def _example_section(scored: pd.DataFrame) -> Section:
-    """Return the pairs with the largest differences in both directions and, folded, the pairs nearest to 0."""
+    """Return the section with the pairs of the largest differences in each direction and of the smallest ones."""
     ordered = scored[np.isfinite(scored[DIFFERENCE])].sort_values([DIFFERENCE, PAIR_ID], kind="stable")
     likelier, unlikelier = _both_ends(ordered, DIFFERENCE)
     rest = ordered.drop(index=[*likelier.index, *unlikelier.index])
@@ -308,7 +314,7 @@ def _example_section(scored: pd.DataFrame) -> Section:
 
 
 def _change_section(before: pd.DataFrame, after: pd.DataFrame, sides: tuple[str, str]) -> Section:
-    """Return the pairs whose difference changed most between the models, if both read the same sentences."""
+    """Return the section with the pairs whose difference changed most between two models that read equal sentences."""
     pairs = before.assign(after=after[DIFFERENCE], change=after[DIFFERENCE] - before[DIFFERENCE])
     pairs = pairs[np.isfinite(pairs["change"]) & (before[[MORE, LESS]] == after[[MORE, LESS]]).all(axis=1)]
     towards, away = _both_ends(pairs.sort_values(["change", PAIR_ID], kind="stable"), "change")
@@ -345,7 +351,7 @@ def _pair_list(title: str, rows: pd.DataFrame, describe: Callable[[Mapping], str
 
 
 def mark_differences(first: str, second: str) -> tuple[tuple[tuple[str, bool], ...], tuple[tuple[str, bool], ...]]:
-    """Return each sentence in parts, with whether the part is not in the other sentence; by words, else by characters.
+    """Return both sentences in parts (words or characters), each with whether it is missing from the other sentence.
 
     >>> mark_differences("He is old.", "She is old.")
     ((('He', True), (' is old.', False)), (('She', True), (' is old.', False)))

@@ -1,4 +1,4 @@
-"""The distribution of the differences of sentence pairs around the decision boundary: paper 001, Figure 2, horizontal.
+"""Charts of the differences of sentence pairs around the decision boundary (paper 001, Figure 2, horizontal).
 
 Each row has the density as a violin; a box from the lower to the upper quartile with the median in it; whiskers to the
 last pair within 1.5 times the box's length; and the mean as an open dot.
@@ -26,14 +26,14 @@ from evenhand.evaluation.report.figures import (
 from evenhand.evaluation.report.numbers import number, percent, sanitize, tick_number
 
 HEAD, ROW, GAP = 70, 44, 0.25  # pixels: the axis; the distribution of one model; between bias types, in rows
-FRAME = (0.005, 0.995)  # the quantiles between which the axis reaches: a few far pairs would flatten all others
-FEW = 8  # fewer pairs, or equal ones, have no density; they are drawn as dots
+FRAME = (0.005, 0.995)  # quantiles at the ends of the axis, since a few far pairs would flatten all others
+FEW = 8  # fewer pairs, or pairs with equal differences, are drawn as dots instead of a density
 COLORS = {"before": BEFORE, "after": AFTER}
 
 
 @dataclass(frozen=True)
 class Spread:
-    """One row: the differences of its pairs by role, "before" and, if there are two models, "after"."""
+    """A row of the chart: the differences of its pairs, "before" and, if there are two models, "after"."""
 
     label: str
     differences: Mapping[str, np.ndarray]
@@ -43,10 +43,10 @@ class Spread:
 def spread_chart(
     title: str, rows: Sequence[Spread], ends: tuple[str, str], stereotype_side: int, decimals: int
 ) -> tuple[Figure, int]:
-    """Return the chart, and how many pairs lie outside its axis.
+    """Return the chart, and how many differences in its first row lie outside the axis.
 
-    `ends` describes the left and the right of the boundary at 0; `stereotype_side` is −1 if the stereotype's side is
-    the left, else 1.
+    `ends` are the descriptions of the left and the right of the boundary at 0. `stereotype_side` is −1 if the left is
+    the stereotype's side, else 1.
     """
     values = np.concatenate([values for row in rows for values in row.differences.values()])
     low, high = np.quantile(values, FRAME) if len(values) else (0.0, 0.0)
@@ -73,7 +73,7 @@ def spread_chart(
 
 
 def _draw(axes: Axes, values: np.ndarray, y: float, color: str) -> None:
-    """Draw one model's density, box, whiskers and mean; dots if there are few pairs."""
+    """Draw the density, box, whiskers and mean of one model's differences; draw few or equal differences as dots."""
     if len(values) < FEW or np.ptp(values) == 0:
         axes.plot(values, np.full(len(values), y), "o", color=color, markersize=5, alpha=0.55, markeredgewidth=0)
         return
@@ -98,7 +98,7 @@ def _draw(axes: Axes, values: np.ndarray, y: float, color: str) -> None:
 
 
 def _shares(row: Spread, stereotype_side: int) -> str:
-    """Return how many pairs there are, and what share of them lies on the stereotype's side of 0."""
+    """Return a label: the number of pairs, and the share of pairs on the stereotype's side of 0 for each model."""
     signs = {"before": "○ ", "after": "● "} if len(row.differences) > 1 else {"before": ""}
     shares = [
         f"{signs[role]}{percent(float((values * stereotype_side > 0).mean()))}"

@@ -28,10 +28,11 @@ NOT_FINITE = "the model gave a log-likelihood that is not finite"
 def find_shared_positions(
     ids_more: Sequence[int], ids_less: Sequence[int], special_more: Sequence[bool], special_less: Sequence[bool]
 ) -> tuple[list[int], list[int]]:
-    """Return the positions of the tokens that two sentences share, in each sentence, without special tokens.
+    """Return the positions of the tokens that two sentences share, without special tokens, in each of the sentences.
 
-    This is the set U of 001 §3.2, by CrowS-Pairs' rule: find the longest common block of the whole sentences, with
-    their special tokens, then do the same to its left and to its right.
+    The shared tokens are the set U of 001 §3.2, by CrowS-Pairs' rule: find the longest common block of the whole
+    sentences, with special tokens, then the longest common blocks to the left and to the right of the block found,
+    and so on.
 
     >>> find_shared_positions([0, 5, 6, 7, 1], [0, 8, 9, 6, 7, 1], [1, 0, 0, 0, 1], [1, 0, 0, 0, 0, 1])
     ([2, 3], [3, 4])
@@ -43,9 +44,9 @@ def find_shared_positions(
 
 
 def jensen_shannon_distance(log_p: np.ndarray) -> np.ndarray:
-    """Return √JSD(P‖G) of natural log-probabilities (001 §3.2, equation 3): 0 at p = 1, 1 at p = 0.
+    """Return √JSD(P‖G) for natural log-probabilities of tokens (001 §3.2, equation 3): 0 at p = 1, 1 at p = 0.
 
-    The formula is written with δ = 1 − p, which keeps it exact near p = 1, where it behaves like √(δ/2).
+    The code uses δ = 1 − p, so that the distance is exact near p = 1, where it is about √(δ/2).
 
     >>> jensen_shannon_distance(np.array([0.0, -np.inf]))
     array([0., 1.])
@@ -64,7 +65,7 @@ def make_masked_pair_table(
     aul: np.ndarray,
     aula: np.ndarray,
 ) -> pd.DataFrame:
-    """Return the table of a masked model, one row per pair.
+    """Return the scored pairs of a masked model, one row per pair.
 
     Args:
         pairs: pair_id, bias_type, direction, more and less, n rows.
@@ -104,7 +105,7 @@ def make_masked_pair_table(
 
 
 def make_causal_pair_table(pairs: pd.DataFrame, log_likelihood: np.ndarray, tokens: np.ndarray) -> pd.DataFrame:
-    """Return the table of a causal model, one row per pair.
+    """Return the scored pairs of a causal model, one row per pair.
 
     Args:
         pairs: pair_id, bias_type, direction, more and less, n rows.
@@ -112,7 +113,8 @@ def make_causal_pair_table(pairs: pd.DataFrame, log_likelihood: np.ndarray, toke
         tokens: the number of tokens behind each sum, (2n,).
 
     Returns:
-        The columns of `pairs`; log_likelihood and tokens as …_more and …_less; left_out, as for a masked model.
+        The columns of `pairs`; log_likelihood and tokens as …_more and …_less; left_out, the reason why a pair has no
+        scores, or None.
     """
     likelihood = np.asarray(log_likelihood, dtype=np.float64).reshape(2, len(pairs))
     usable, counts = np.isfinite(likelihood).all(axis=0), np.asarray(tokens, dtype=np.int64).reshape(2, len(pairs))

@@ -42,7 +42,7 @@ def inputs(config: "MeasureConfig") -> dict[str, str]:
 
 
 def pairs_path(config: "MeasureConfig") -> Path:
-    """Return the local file of the pairs; download it first if it is a published set."""
+    """Return the local file of the pairs, and download a published set first if needed."""
     from evenhand.evaluation.datasets.sentence_pairs import resolve_pairs_file
 
     return resolve_pairs_file(config.resolve_name(config.settings.pairs, "pairs"))

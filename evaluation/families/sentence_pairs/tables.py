@@ -1,4 +1,4 @@
-"""The tables of a report on sentence pairs."""
+"""Tables of the report on sentence pairs."""
 
 import math
 from collections import Counter
@@ -35,14 +35,14 @@ Scores = Sequence[BiasScore]
 
 
 def headline_table(scores: Scores) -> Table:
-    """Return all metrics over all pairs, with standard error, ideal, p-value and detectable distance."""
+    """Return a table of all metrics over all pairs, with standard error, ideal, p-value and detectable distance."""
     rows = {it.title: _cells(scores, it.name) for it in PREFERENCES if find_score(scores, it.name)}
     columns = ("value", "std. error", "ideal", "p", "detectable", "pairs")
     return _score_table("Preference for the more stereotypical sentence", "measure", columns, rows)
 
 
 def cut_table(metric: str, cut: str, values: Iterable[str], scores: Scores, truth: Scores) -> Table:
-    """Return one metric by the values of a cut, with marks, without empty columns."""
+    """Return a table of one metric with a row for each value of a cut, charted marks, and without empty columns."""
     by_value = {value: it for value in values if (it := formatted_score(scores, metric, **{cut: value}))}
     rows = {value: _cells(scores, metric, **{cut: value}) for value in by_value}
     marks = {
@@ -63,7 +63,10 @@ def cut_table(metric: str, cut: str, values: Iterable[str], scores: Scores, trut
 
 
 def left_out_table(table: pd.DataFrame, name: str = "") -> Table:
-    """Return the number of pairs without scores by reason, the most frequent first; `name` is the model's, if any."""
+    """Return a table of the reasons why pairs have no scores, with the number of pairs, most frequent first.
+
+    `name` is the name of the model for the caption, or "".
+    """
     reasons = Counter(map(str, table[LEFT_OUT].dropna()))
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     suffix = f", {sanitize(name, 120)}" if name else ""
@@ -73,7 +76,7 @@ def left_out_table(table: pd.DataFrame, name: str = "") -> Table:
 
 
 def accuracy_table(scores: Sequence[Scores], sides: Sequence[str]) -> Table:
-    """Return the token accuracy of each model in each of the two sentences."""
+    """Return a table of each model's token accuracy in the more and in the less stereotypical sentences."""
     rows = []
     for side in (MORE, LESS):
         accuracies = [find_score(model_scores, "token_accuracy", side=side) for model_scores in scores]
@@ -84,7 +87,7 @@ def accuracy_table(scores: Sequence[Scores], sides: Sequence[str]) -> Table:
 
 
 def quartile_table(caption: str, spreads: Iterable[Spread], sides: Sequence[str], decimals: int) -> Table:
-    """Return the numbers behind the chart of the distributions."""
+    """Return a table of mean, quartiles and share above 0 of the differences in each row of a distribution chart."""
     columns = ("mean", "lower quartile", "median", "upper quartile", "above 0", "n")
     rows = []
     for spread in spreads:
@@ -99,7 +102,10 @@ def quartile_table(caption: str, spreads: Iterable[Spread], sides: Sequence[str]
 
 
 def headline_change_table(runs: Sequence[Scores], sides: tuple[str, str]) -> Table:
-    """Return the values of both models and the paired difference of each metric; `runs` are before, after, changes."""
+    """Return a table of each metric over all pairs: the values of both models and the paired difference.
+
+    `runs` are the scores before and after, and the changes.
+    """
     return change_table(
         "All pairs", "measure", {it.title: (it.name, {}) for it in PREFERENCES}, runs, sides=sides, counted="pairs"
     )
@@ -108,14 +114,14 @@ def headline_change_table(runs: Sequence[Scores], sides: tuple[str, str]) -> Tab
 def cut_change_table(
     metric: str, cut: str, values: Iterable[str], runs: Sequence[Scores], sides: tuple[str, str]
 ) -> Table:
-    """Return the values of both models and the paired difference of one metric by the values of a cut, with marks."""
+    """Return a table of one metric by the values of a cut: the values of both models and the paired difference."""
     labels = {sanitize(value, MAX_NAME_LENGTH): (metric, {cut: value}) for value in values}
     ideal, column = metric_of(metric).reported_ideal, cut.replace("_", " ")
     return change_table(_caption(metric), column, labels, runs, sides=sides, counted="pairs", ideal=ideal)
 
 
 def power_table(changes: Scores) -> Table:
-    """Return the smallest change that the pairs can show, by metric."""
+    """Return a table of the smallest change of each metric that the comparison can detect."""
     rows = {
         it.title: _cells(changes, f"{it.name}_difference")
         for it in PREFERENCES
@@ -127,7 +133,7 @@ def power_table(changes: Scores) -> Table:
 
 
 def truth_table(scores: Scores, truth: Scores) -> Table:
-    """Return the measured scores and the planted ones."""
+    """Return a table of the measured and the planted scores."""
 
     def label(score: BiasScore) -> str:
         cuts = (sanitize(str(it), MAX_NAME_LENGTH) for it in score.group.values())
@@ -161,7 +167,7 @@ def _caption(metric: str) -> str:
 
 
 def _cells(scores: Scores, name: str, **group: str) -> dict[str, Cell]:
-    """Return the cells of one score by column.
+    """Return the cells of one score, by column.
 
     A metric that cannot reach its ideal has no detectable distance from it, but its change has a detectable size.
     """

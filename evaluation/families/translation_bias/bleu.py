@@ -12,7 +12,7 @@ FLORES = ("flores101", "flores200")
 
 
 def bleu(tokenize: str = "flores200") -> BLEU:
-    """Return sacrebleu's BLEU with add-k smoothing, k = 1 (004, §4.1).
+    """Return sacrebleu's BLEU with a tokenizer and with add-k smoothing, k = 1 (004, §4.1).
 
     Raises:
         InputError: there is no such tokenizer, or its SentencePiece model is missing and cannot be downloaded.
@@ -39,5 +39,5 @@ def chrf() -> CHRF:
 
 
 def metric_name(tokenize: str) -> str:
-    """Return "spbleu" for the tokenizers of FLORES (Goyal et al. 2022), else "bleu"."""
+    """Return the metric's name: "spbleu" for the tokenizers of FLORES (Goyal et al. 2022), else "bleu"."""
     return "spbleu" if tokenize in FLORES else "bleu"

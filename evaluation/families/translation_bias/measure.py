@@ -1,7 +1,7 @@
-"""Measure translation bias: compare translations with masculine and with feminine references (papers 003, 004, §4).
+"""Measurement of translation bias: scores of translations against gendered references (papers 003, 004, §4).
 
-Translations come from a model, or from files: a folder with SOURCE-TARGET.txt for each pair of languages, with one line
-per source sentence.
+Translations come from a model or from a folder. The folder has a file SOURCE-TARGET.txt for each pair of languages, with
+one line per source sentence.
 """
 
 from collections.abc import Mapping
@@ -102,7 +102,7 @@ def _translate(run: Run, model: DialogueModel, pair: str, texts: list[str], batc
 
 
 def _toxicity(settings: ClassifierSettings, translations: pd.DataFrame, signature: Mapping[str, Any]) -> BiasScore:
-    """Return added toxicity; the classifier must support the languages of the sources and the translations."""
+    """Return the score of added toxicity. The classifier must support the languages of sources and translations."""
     classifier = load_style_classifier(settings, field="toxicity")
     label = find_label(classifier.labels, settings.label, classifier.name, "toxicity.label")
     texts = [*translations["text"], *translations[TRANSLATION]]

@@ -1,7 +1,7 @@
 """Translation gap: spBLEU and chrF++ of translations against masculine and against feminine references.
 
-Papers 003 and 004 (Costa-jussà et al. 2023, MultilingualHolisticBias), §4. The gap is the score against masculine
-references minus the score against feminine references. The papers have three directions:
+Source: papers 003 and 004 (Costa-jussà et al. 2023, MultilingualHolisticBias), §4. The gap is the score against
+masculine references minus the score against feminine references. The papers have three directions:
 
 - EN→XX (§4.2): an English sentence without gender is translated once and compared with the masculine, the feminine and
   both references.
@@ -10,9 +10,9 @@ references minus the score against feminine references. The papers have three di
 - XX→XX (§4.4): the masculine and the feminine sentence are translated into another language, and each is compared with
   the reference of its gender.
 
-`align` adds the references to the translations; the other functions compute scores of these rows. BLEU and chrF++ are
-by sacrebleu (Post 2018). A corpus score depends only on sums of sacrebleu's statistics of single sentences, so each
-resample of the bootstrap is an exact corpus score.
+`align` adds the references to the translations; the other functions compute scores of the rows that `align` returns.
+BLEU and chrF++ are by sacrebleu (Post 2018). A corpus score depends only on sums of sacrebleu's statistics of single
+sentences, so each resample of the bootstrap is an exact corpus score.
 """
 
 import math
@@ -57,15 +57,15 @@ def align(translations: pd.DataFrame, table: pd.DataFrame, *, source: str, targe
 
     Args:
         translations: the result of `select_source_sentences`, with a column translation.
-        table: the `ComparableSets.table` that the sentences come from.
+        table: the `ComparableSets.table` from which the sentences were selected.
         source, target: FLORES codes.
 
     Returns:
         A row per translation: sentence_id, axis, descriptor, template, gender ("" for an ambiguous source), lang (the
         language that is not English; "spa_Latn-cat_Latn" for two), direction ("en-xx", "xx-en", "xx-xx") and
-        translation. For masculine and feminine each: a tuple of references, has_… (whether the sentence has a reference
-        of this gender in every language, and not a neutral or generic one in its place) and marked_… (a tuple of
-        annotated spans, or None).
+        translation. For each of masculine and feminine: a tuple of references; has_…, whether the sentence has a reference
+        of this gender in every language (a neutral or generic replacement does not count); and marked_…, a tuple of
+        annotated spans, or None.
 
     Raises:
         InputError: a column is missing, a translation is not a string, or a sentence has no reference.
@@ -111,17 +111,17 @@ def translation_scores(
     seed: int = 0,
     signature: Mapping[str, Any] | None = None,
 ) -> list[BiasScore]:
-    """Return corpus scores by language and direction, and the gap between masculine and feminine.
+    """Return corpus scores by language and direction, and the gaps between masculine and feminine references.
 
     - spbleu (bleu if the tokenizer is not one of FLORES) and chrf (chrF++): range [0, 100], no ideal, group {lang,
-      direction, gender}. Gender "both" has all references of either gender (004, §4.2), if the source is ambiguous.
+      direction, gender}. For gender "both", ambiguous sources are compared with all references (004, §4.2).
     - translation_gap and chrf_gap: masculine − feminine, in [−100, 100] points, ideal 0. Group {lang, direction}, and
       {direction} for the mean over languages (004, Figure 7). NaN, with a reason, if no sentence has a feminine
       reference, as for Thai (004, §4.2).
 
     95 % percentile intervals and two-sided p-values against a gap of 0 are by the paired bootstrap over sentences
-    (Koehn 2004); a resample has the same sentences in all languages. n counts sentences. In the mean over languages, n
-    counts languages, and n_left_out counts languages with an undefined gap.
+    (Koehn 2004); a resample has the same sentences in all languages. n counts sentences. For the mean over languages,
+    n counts languages, and n_left_out counts languages with an undefined gap.
 
     Args:
         rows: the result of `align`, concatenated over languages.
@@ -154,7 +154,7 @@ def translation_scores(
 
 
 def sentence_scores(rows: pd.DataFrame, *, tokenize: str = "flores200") -> pd.DataFrame:
-    """Return the scores of each single sentence against masculine, feminine and both references (004, §4.5).
+    """Return scores of each single translation against masculine, feminine and both references (004, §4.5).
 
     Args:
         rows: the result of `align`.
@@ -179,7 +179,7 @@ def sentence_scores(rows: pd.DataFrame, *, tokenize: str = "flores200") -> pd.Da
 
 
 def _join_spans(spans: Iterable[Sequence[str] | None]) -> tuple[str, ...] | None:
-    """Return the spans of all references of a sentence, or None if a reference has no annotation."""
+    """Return the annotated spans of all references of a sentence, or None if a reference has no annotation."""
     spans = list(spans)
     return None if any(it is None for it in spans) else tuple(span for it in spans for span in it)
 
@@ -204,7 +204,7 @@ def _language_scores(
     group: Mapping[str, str],
     signature: Mapping[str, Any],
 ) -> tuple[list[BiasScore], np.ndarray | None]:
-    """Return a language's corpus scores and, last, its gap; and the gap of each resample, None if undefined."""
+    """Return a language's corpus scores, the last of which is its gap, and the gap of each resample (or None)."""
     resampled, scores = {}, []
     for gender in (
         BOTH,
@@ -226,7 +226,7 @@ def _language_scores(
 
 
 def _resampled_scores(metric: Metric, rows: pd.DataFrame, gender: str, weights: np.ndarray) -> np.ndarray:
-    """Return the corpus score for each row of weights, (resamples, sentences) → (resamples,)."""
+    """Return the corpus score under each row of sentence weights, (resamples, sentences) → (resamples,)."""
     sums = weights[:, rows["sentence_index"].to_numpy()] @ _statistics(metric, rows, gender)
     return np.array([metric._compute_score_from_stats(it).score for it in sums.tolist()])
 
@@ -264,10 +264,10 @@ OUTLIER = "queer"  # a descriptor in two axes, so it is in no row of Table 3 (00
 
 
 def cut_table(sentences: pd.DataFrame, by: str, metric: str = "spbleu") -> pd.DataFrame:
-    """Return the mean score by axis, descriptor or template (004, Tables 3, 5 and 6), the lowest first.
+    """Return the mean score by axis, descriptor or template, with the lowest mean first (004, Tables 3, 5 and 6).
 
     Means are over sentences and languages, as in the paper. The paper's counts (17,700 = 118 sentences × 50 languages ×
-    3 for a whole template) include all 50 languages; use `min_masculine_references=0` for these.
+    3 for a whole template) include all 50 languages; set `min_masculine_references` to 0 for the same counts.
 
     Args:
         sentences: the result of `sentence_scores`.
@@ -275,8 +275,8 @@ def cut_table(sentences: pd.DataFrame, by: str, metric: str = "spbleu") -> pd.Da
         metric: "spbleu", "bleu" or "chrf".
 
     Returns:
-        One row per value of `by`: masculine, feminine and both (NaN without a score), gap (masculine − feminine), mean
-        (of the defined ones) and count (scores).
+        One row per value of `by`: masculine, feminine and both (mean scores, NaN without a score), gap (masculine −
+        feminine), mean (of the defined mean scores) and count (number of scores).
 
     Raises:
         InputError: `by` or `metric` is no column.

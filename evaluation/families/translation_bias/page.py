@@ -35,7 +35,7 @@ DIRECTIONS = ("en-xx", "xx-en", XX_XX)
 GENDERS = ("masculine", "feminine", "both")
 GAP, CHRF, CHRF_GAP = "translation_gap", "chrf", "chrf_gap"
 RENDERING, TOXICITY = "masculine_rendering", "added_toxicity"
-FULL_SHADE = 0.95  # the quantile of the sizes of gaps with the full colour: one far pair would leave others pale
+FULL_SHADE = 0.95  # sizes of gaps above this quantile have the full colour, since one far pair would leave others pale
 ROWS_AT_EACH_END = 10  # as in 004, Table 5
 MAX_NAME_LENGTH = 60
 
@@ -43,7 +43,7 @@ text = Sentences(__file__)
 
 
 def page(run: FamilyRun, context: ReportContext) -> Page:
-    """Return the report of one system's translations."""
+    """Return the report on the translations by one system."""
     settings, scores = run.config.settings, run.scores
     metric = "spbleu" if any(score.metric == "spbleu" for score in scores) else "bleu"
     directions = [score.group[DIRECTION] for score in scores if score.metric == GAP]
@@ -85,7 +85,7 @@ def _label(score: BiasScore) -> str:
 
 
 def _mean_table(scores: Sequence[BiasScore], metric: str) -> Table:
-    """Return the means over languages of each direction (004, Figure 7)."""
+    """Return a table of the means over languages for each direction (004, Figure 7)."""
     rows = []
     for name, gap_metric in ((metric, GAP), (CHRF, CHRF_GAP)):
         for direction in DIRECTIONS:
@@ -107,7 +107,7 @@ def _mean_table(scores: Sequence[BiasScore], metric: str) -> Table:
 
 
 def _direction_section(scores: Sequence[BiasScore], direction: str, metric: str, *, first_screen: bool) -> Section:
-    """Return the scores by language with the gap (004, Figures 3 and 4)."""
+    """Return the section of one direction, with scores and gap by language (004, Figures 3 and 4)."""
     gaps, title = _sorted_gaps(scores, GAP, direction), text.headings[direction]
     chrf_table = _language_table(scores, _sorted_gaps(scores, CHRF_GAP, direction), CHRF)
     parts = [
@@ -120,7 +120,7 @@ def _direction_section(scores: Sequence[BiasScore], direction: str, metric: str,
 
 
 def _language_table(scores: Sequence[BiasScore], gaps: Sequence[BiasScore], metric: str, by: str = "language") -> Table:
-    """Return a row for each gap; if there are many pairs of languages, only the largest and the smallest gaps."""
+    """Return a table with a row for each gap. Of many pairs of languages, only the extreme gaps are rows."""
     if by == "pair" and len(gaps) > 2 * ROWS_AT_EACH_END:
         selected = [*gaps[:ROWS_AT_EACH_END], *gaps[-ROWS_AT_EACH_END:]]
     else:
@@ -154,13 +154,13 @@ def _chart_part(scores: Sequence[BiasScore], gaps: Sequence[BiasScore], metric: 
 
 
 def _lanes(by_gender: Mapping[str, BiasScore | None]) -> dict[str, Lane]:
-    """Return the marks of each gender; "both" has no interval, because it would hide the others."""
+    """Return the marks of each gender. "both" has no interval, because it would hide the other intervals."""
     marks = {gender: mark for gender, score in by_gender.items() for mark in score_marks("before", score)}
     return {gender: Lane(it.value, it.interval if gender != "both" else None) for gender, it in marks.items()}
 
 
 def _pairs_section(scores: Sequence[BiasScore], languages: pd.DataFrame, metric: str) -> Section:
-    """Return each language as source and as target (004, Table 2), all pairs as a map (Figure 6) and the extremes."""
+    """Return the section on pairs of languages: source and target means (004, Table 2), map (Figure 6), extremes."""
     gaps = _sorted_gaps(scores, GAP, XX_XX)
     if not gaps:
         return Section(text.headings[XX_XX])
@@ -177,7 +177,7 @@ def _pairs_section(scores: Sequence[BiasScore], languages: pd.DataFrame, metric:
 
 
 def _pair_table(caption: str, codes: Sequence[str], gaps: Mapping[tuple[str, str], BiasScore]) -> Table:
-    """Return the gaps with sources down and targets across, shaded; a pair that was not translated has no number."""
+    """Return the gaps as a shaded table, sources × targets. A pair that was not translated has no number."""
     sizes = [abs(gap.value) for gap in gaps.values() if math.isfinite(gap.value)]
     largest = float(np.quantile(sizes, FULL_SHADE)) if sizes and max(sizes) > 0 else 1.0
     rows = tuple(
@@ -220,7 +220,7 @@ def _source_target_table(means: pd.DataFrame, languages: pd.DataFrame) -> Table:
 
 
 def _gender_section(scores: Sequence[BiasScore]) -> Section:
-    """Return the accuracy of the gender, and how often an ambiguous source becomes masculine (Figures 2 and 5)."""
+    """Return the section on gender: accuracy, and share of masculine translations of ambiguous sources (Figures 2, 5)."""
     parts = [_rendering_part(scores)]
     for metric, title in text.accuracies.items():
         by_language: dict[str, dict[str, dict[str, BiasScore]]] = {direction: {} for direction in DIRECTIONS}
@@ -275,7 +275,7 @@ def _toxicity_section(scores: Sequence[BiasScore]) -> Section:
 
 
 def _cuts_section(sentences: pd.DataFrame, metric: str, direction: str) -> Section:
-    """Return mean sentence scores by axis, descriptor and template (004, Tables 3, 5 and 6)."""
+    """Return the section of mean sentence scores by axis, descriptor and template (004, Tables 3, 5 and 6)."""
     rows = sentences[sentences[DIRECTION] == direction] if metric in sentences else sentences.head(0)
     label, tables, folded = metric_of(metric).label, [], []
     for by in (AXIS, DESCRIPTOR, TEMPLATE):

@@ -1,6 +1,6 @@
-"""The chart of both genders of a language on one line (papers 003 and 004, Figures 3, 4 and 8).
+"""Chart with one line per language, on which both genders are marked (papers 003 and 004, Figures 3, 4 and 8).
 
-Masculine is orange, feminine is blue; the colour-blind can tell them apart.
+Masculine is orange and feminine is blue; colour-blind readers can distinguish these colours.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,9 @@ from evenhand.evaluation.report.figures import (
 )
 from evenhand.evaluation.report.numbers import number, sanitize, tick_number
 
-MAX_NAME = 40  # letters of a language
-HEAD, ROW = 70, 34  # pixels: legend and axis; a language
-# Of each gender: how far below the middle of its row it stands, its marker, line and fill.
+MAX_NAME = 40  # characters of a language's name
+HEAD, ROW = 70, 34  # pixels: legend and axis; the row of a language
+# For each gender: distance below the middle of the row, marker, colour of the line, colour of the fill.
 GENDERS = {
     "masculine": (-0.16, "o", OVER, PAPER),
     "feminine": (0.16, "o", AFTER, AFTER),
@@ -38,7 +38,7 @@ GENDERS = {
 
 @dataclass(frozen=True)
 class Lane:
-    """One gender of a row, in reported units: where its marker stands, a thin and a thick interval, a median."""
+    """The marks of one gender in a row, in reported units: position of the marker, thin and thick interval, median."""
 
     middle: float
     thin: tuple[float, float] | None = None
@@ -48,7 +48,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class GenderRow:
-    """A language with its genders ("masculine", "feminine", "both"); `note` stands at the right end of the row."""
+    """A language with the marks of its genders ("masculine", "feminine", "both"), and a note at the right end."""
 
     label: str
     lanes: Mapping[str, Lane]
@@ -56,7 +56,7 @@ class GenderRow:
 
 
 def language_name(code: str) -> str:
-    """Return the English name of a language, or its code if the paper does not have it."""
+    """Return the English name of a language, or its code if the language is not in the paper."""
     return sanitize(_names().get(code, code), MAX_NAME)
 
 
@@ -67,11 +67,11 @@ def _names() -> dict[str, str]:
 
 @styled
 def gender_chart(title: str, rows: Sequence[GenderRow], *, decimals: int, ideal: float | None = None) -> Figure:
-    """Return a row for each language: ○ masculine above ● feminine, on one scale, ◇ both between them.
+    """Return a chart with a row for each language: ○ masculine above ● feminine, and ◇ both between, on one scale.
 
     Args:
-        decimals: of the numbers in the text alternative and the tooltips.
-        ideal: where a line is drawn.
+        decimals: decimals of the numbers in the text alternative and the tooltips.
+        ideal: position of a vertical line; None for no line.
     """
     texts = [
         ", ".join(f"{gender} {number(lane.middle, decimals)}" for gender, lane in row.lanes.items()) for row in rows

@@ -1,4 +1,4 @@
-"""The sentences to translate, by pair of languages, and the files with their translations."""
+"""Sentences to translate, by pair of languages, and the files with their translations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
@@ -18,13 +18,13 @@ from evenhand.evaluation.datasets.references import load_references
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.files import sha256_of, write_text
 
-SOURCES = "sources"  # subfolder of the folder of translations: the sentences without a translation
+SOURCES = "sources"  # subfolder of the folder of translations, for the sentences without a translation
 
 
 def load_comparable_references(
     path: Path | None, split: str, languages: Sequence[str], min_masculine_references: int
 ) -> ComparableSets:
-    """Return the references at a path as comparable masculine and feminine sets.
+    """Return the references at a path as comparable sets of masculine and feminine references.
 
     Args:
         path, split, languages: as in `load_references`.
@@ -38,7 +38,7 @@ def load_comparable_references(
 
 
 def make_source_tables(table: pd.DataFrame, directions: Sequence[str]) -> dict[str, pd.DataFrame]:
-    """Return the sentences to translate (`select_source_sentences`) for each pair of languages, by "SOURCE-TARGET"."""
+    """Return a table of the sentences to translate for each pair of languages; the keys are "SOURCE-TARGET"."""
     return {
         f"{source}-{target}": select_source_sentences(table, source=source, target=target)
         for source, target in _language_pairs(sorted(set(table[LANG])), directions)
@@ -46,7 +46,9 @@ def make_source_tables(table: pd.DataFrame, directions: Sequence[str]) -> dict[s
 
 
 def hash_translations(folder: Path, sources: Mapping[str, pd.DataFrame]) -> dict[str, str]:
-    """Return the SHA-256 of each pair's file of translations; if a file is missing, write the sentences to translate.
+    """Return the SHA-256 of the file of translations for each pair of languages.
+
+    If files are missing, write their sentences to the subfolder `sources` of the folder.
 
     Args:
         sources: the result of `make_source_tables`.

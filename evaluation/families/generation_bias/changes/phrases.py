@@ -35,9 +35,10 @@ def _plain(text: str) -> str:
 
 
 def highest_descriptors(bias: pd.DataFrame, axes: Sequence[str], n: int = SET_SIZE) -> list[str]:
-    """Return the n descriptors of these axes with the highest mean bias value, highest first.
+    """Return the n descriptors with the highest mean bias value in the given axes, highest first.
 
-    The columns of `bias` are descriptor, axis and before (mean b). Descriptors without a mean b are left out.
+    The columns of `bias` are descriptor, axis and before (mean bias value b of the responses before tuning).
+    Descriptors without a mean b are left out.
     """
     of_axes = bias[bias[AXIS].isin(list(axes)) & np.isfinite(bias["before"])]
     ranked = of_axes.sort_values(["before", DESCRIPTOR], ascending=[False, True])
@@ -54,15 +55,15 @@ def phrase_changes(
     """Return the share of responses that contain each phrase, by set of descriptors; shares in [0, 1].
 
     Args:
-        before, after: responses to the same prompts, (n,). A prompt with an empty response in either is left out.
-        descriptor: of each prompt, (n,).
-        phrases: group of phrases → phrases.
-        sets: name → descriptors. The descriptors in none of the sets are the set "all others".
+        before, after: responses to the same prompts, (n,). A prompt with an empty response before or after is left out.
+        descriptor: the descriptor of each prompt, (n,).
+        phrases: name of a group of phrases → the phrases.
+        sets: name of a set → its descriptors. Descriptors in none of the sets form the set "all others".
 
     Returns:
-        One row for each set and phrase: group, phrase, set, descriptors (list), n, n_left_out, before and after with
-        `_low` and `_high` (95 %, Wilson), change with the same and p_value (paired: see `share_change`), and reason,
-        which is empty unless the shares are NaN because all responses are empty.
+        One row for each set and phrase: group, phrase, set, descriptors (list), n, n_left_out, the shares before and
+        after, each with `_low` and `_high` (95 %, Wilson), change with `_low`, `_high` and p_value (paired: see
+        `share_change`), and reason, which is empty unless the shares are NaN because all responses are empty.
     """
     nonempty = np.array([bool(a.strip() and b.strip()) for a, b in zip(before, after, strict=True)], dtype=bool)
     descriptor = np.asarray(descriptor, dtype=object)

@@ -19,18 +19,18 @@ N_INTERVALS = 16
 def style_changes(before: StyledResponses, after: StyledResponses, *, n_intervals: int = N_INTERVALS) -> pd.DataFrame:
     """Return each style's variance over descriptors before and after, the largest fall first.
 
-    The paper's variance of the mean probability of a style across descriptors, with the noise of sampling removed
-    (pooled FGB* of this one style: ddof = 1, over means of all templates). Natural units; ideal 0, slightly negative
-    by noise. Only prompts with a style vector in both runs and descriptors with all templates are used.
+    The estimate is the paper's variance, across descriptors, of the mean probability of a style, minus the noise of
+    sampling (pooled FGB* of a single style: ddof = 1, over means of all templates). Natural units; ideal 0, slightly
+    negative by noise. Only prompts with a style vector in both runs and descriptors with all templates are used.
 
     Args:
         before, after: the responses to the same prompts, row by row.
         n_intervals: number of styles, by absolute change, that get intervals and p-values.
 
     Returns:
-        One row per style: style, mean_before, mean_after (mean probability over descriptors), before, after and
-        change with `_low` and `_high` (95 %, paired by prompt), p_value of no change, n, n_left_out, reason (empty
-        unless the numbers are NaN). Bounds of missing intervals are NaN.
+        One row per style: style; mean_before and mean_after (mean probability over descriptors); before, after and
+        change (variances), each with `_low` and `_high` (95 %, paired by prompt); p_value of no change; n (prompts);
+        n_left_out; reason (empty unless the variances are NaN). Bounds of missing intervals are NaN.
     """
     n_styles = len(before.styles)
     cells = complete_descriptors(_paired_cells(before, after))
@@ -63,9 +63,10 @@ def _paired_cells(before: StyledResponses, after: StyledResponses) -> Cells:
 
 
 def descriptor_moments(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
-    """Return each descriptor's mean over its cells, (D, c), and the variance of that mean by sampling, (D, c).
+    """Return each descriptor's mean over its cells, (D, c), and the sampling variance of this mean, (D, c).
 
-    m_d = 1/T Σ_t m_td, and its variance 1/T² Σ_t s²_td / N_td with the unbiased within-cell variance s².
+    For the T templates t of a descriptor d, the mean is m_d = 1/T Σ_t m_td, over the means m_td of its cells. The
+    variance is 1/T² Σ_t s²_td / N_td, with the unbiased variance s² within a cell of N responses.
     """
     k, c = cells.mean.shape
     if not k:
@@ -78,7 +79,7 @@ def descriptor_moments(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _errors(cells: Cells, style: int, n_styles: int) -> dict[str, float]:
-    """Return the intervals of one style's spread before, after and of its change, and the p-value of no change."""
+    """Return intervals of one style's variance before and after and of its change, and the p-value of no change."""
     of_style = copy_columns(cells, [style, n_styles + style])
 
     def spread(w_before: float, w_after: float) -> Estimate:
@@ -91,9 +92,10 @@ def _errors(cells: Cells, style: int, n_styles: int) -> dict[str, float]:
 
 
 def descriptor_styles(responses: StyledResponses) -> pd.DataFrame:
-    """Return the mean probability of each style for each descriptor, (D, S), averaged over templates (002, C.1: m_d).
+    """Return the mean probability of each style in responses to each descriptor, (D, S), averaged over templates.
 
-    The index is (descriptor, axis), the columns are the styles. Responses without a style vector are left out.
+    This is m_d of paper 002, C.1. The index is (descriptor, axis); the columns are the styles. Responses without a
+    style vector are left out.
     """
     descriptor, axis = (pd.factorize(pd.Series(values)) for values in (responses.descriptor, responses.axis))
     pair, pairs = pd.factorize(descriptor[0].astype(np.int64) * len(axis[1]) + axis[0])
@@ -113,13 +115,13 @@ def moved_descriptors(
     """Return the descriptors whose mean probability of a style fell or rose most (paper 002, Table 15: five each).
 
     Args:
-        before, after: results of `descriptor_styles`; descriptors in only one of them are left out.
+        before, after: results of `descriptor_styles`; descriptors that only one of the runs has are left out.
         styles: the styles of the table.
-        n_each: number of descriptors at each end.
+        n_each: largest number of falls, and of rises, for each style.
 
     Returns:
-        style, descriptor, axis, before, after, change: for each style its falls, largest first, then its rises,
-        largest first. Descriptors without a change are left out.
+        Columns style, descriptor, axis, before, after and change. The rows of a style are its falls, largest first,
+        then its rises, largest first. Descriptors without a change are left out.
     """
     common = before.index.intersection(after.index).sort_values()
     rows = []
@@ -132,5 +134,8 @@ def moved_descriptors(
 
 
 def descriptor_clusters(styles: pd.DataFrame, clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
-    """Return the mean summed probability of each cluster's styles, (D, C), from the result of `descriptor_styles`."""
+    """Return the mean summed probability of each cluster's styles for each descriptor, (D, C).
+
+    `styles` is the result of `descriptor_styles`.
+    """
     return pd.DataFrame({name: styles.iloc[:, list(members)].sum(axis=1) for name, members in clusters.items()})

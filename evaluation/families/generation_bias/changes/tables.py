@@ -39,14 +39,14 @@ def write_changes(
     bias_values: pd.DataFrame | None,
     signature: Mapping[str, Any],
 ) -> list[BiasScore]:
-    """Write the tables of paper 002, section C.2, and return their rank correlation.
+    """Write the tables of changes of paper 002, C.2, and return the rank correlation of parroting with the bias value.
 
     Args:
         run: the run into which the tables are written.
         before, after: the two runs over the same prompts.
         clusters: style cluster → columns of its styles.
-        phrases: groups of phrases, counted in responses to the descriptors with the highest mean b of their axes.
-        bias_values: descriptor, axis and before (mean b); with None, tables that need it are left out.
+        phrases: groups of phrases, counted in responses to the descriptors with the highest mean b of the group's axes.
+        bias_values: descriptor, axis and before (mean bias value b); None leaves out phrases and rank correlation.
         signature: the signature of the scores.
     """
     run.table("style_changes", lambda: style_changes(before.styled(), after.styled()))
@@ -88,7 +88,7 @@ def write_corpus(
     settings: CorpusSettings,
     signature: Mapping[str, Any],
 ) -> list[BiasScore]:
-    """Write each descriptor's frequency in a corpus with its cluster probabilities; return their rank correlations.
+    """Write descriptors' frequencies in a corpus with their cluster probabilities; return the correlations of both.
 
     Paper 002, B.2.1 and Figures 3, 5 and 6. The metric is `frequency_rho`, with groups `cluster` and `run` ("before" or
     "after").
@@ -122,7 +122,7 @@ def _frequencies(before: pd.DataFrame, after: pd.DataFrame, counts: pd.DataFrame
 
 
 def _counts(settings: CorpusSettings, descriptors: Sequence[str]) -> pd.DataFrame:
-    """Return descriptor, count, examples, examples_left_out and corpus."""
+    """Return how often each descriptor occurs in the corpus: descriptor, count, examples, examples_left_out, corpus."""
     counts = count_phrases_in_corpus(
         settings.path,
         descriptors,
@@ -138,7 +138,7 @@ def _counts(settings: CorpusSettings, descriptors: Sequence[str]) -> pd.DataFram
 
 
 def chosen_samples(bias_values: pd.DataFrame, before: StyledRun, after: StyledRun) -> pd.DataFrame:
-    """Return random responses of both runs to the descriptors with the highest mean b (paper 002, Tables 16, 17)."""
+    """Return random responses of both runs to the descriptors with the highest mean bias value (002, Tables 16, 17)."""
     rng = np.random.default_rng(0)
     ranked = bias_values.sort_values(["before", DESCRIPTOR], ascending=[False, True])
     rows = [np.empty(0, dtype=int)]
