@@ -128,7 +128,7 @@ class FamilyRun:
         return next((score.signature for score in self.scores if score.metric in metrics), {})
 
     def signature_lines(self, *metrics: str) -> list[str]:
-        """Return the signature of the run's first score with one of these metrics as a line, or [] without one."""
+        """Return the signature of the run's first score with one of these metrics as one line in a list, else []."""
         from evenhand.evaluation.results import signature_line
 
         return [signature_line(score) for score in self.scores if score.metric in metrics][:1]

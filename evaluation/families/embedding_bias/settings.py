@@ -18,7 +18,7 @@ class Settings:
 
 
 def inputs(config: "MeasureConfig") -> dict[str, Any]:
-    """Return fingerprints of the references and of the sentence encoder.
+    """Return fingerprints of the references and of the sentence encoder, by name.
 
     Raises:
         InputError: the references do not exist, cannot be read or lack a language, or the encoder does not exist.

@@ -1,4 +1,4 @@
-"""Compare generation bias of two runs over the same prompts: paired differences and tables of changes (002, C.2)."""
+"""Comparison of the generation bias of two runs over the same prompts: paired differences and tables (002, C.2)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -42,10 +42,10 @@ HEADLINE = "fgb_pooled_corrected"
 
 
 def differences(run: Run, before: FamilyRun, after: FamilyRun, config: ComparisonSettings | None) -> list[BiasScore]:
-    """Return the paired differences and reductions; write the tables of changes.
+    """Return the paired differences and reductions between two runs, and write the tables of changes.
 
-    If the run's folder has `bias_values.parquet` (descriptor, axis, before: mean b), phrases are counted in the
-    responses to the descriptors with the highest mean b, and parroting is correlated with mean b.
+    If the run's folder has `bias_values.parquet` (descriptor, axis, before: mean bias value b), phrases are counted in
+    the responses to the descriptors with the highest mean b, and parroting is correlated with mean b.
 
     Raises:
         InputError: the two runs have different prompts, styles, decoding or style classifiers.
@@ -79,9 +79,9 @@ def differences(run: Run, before: FamilyRun, after: FamilyRun, config: Compariso
 def _likelihood_changes(
     run: Run, before: FamilyRun, rows: tuple[StyledRun, StyledRun], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return relevance and perplexity of both runs' responses under the model of `before`, and their changes.
+    """Return relevance and perplexity of both runs' responses under the model of the run `before`, and their changes.
 
-    The scores are undefined if that model cannot be loaded at the revision that was measured.
+    The changes are undefined if the model cannot be loaded at the measured revision.
     """
     settings = before.config.model
     model = replace(settings, name=before.config.resolve_name(settings.name, "model"))
@@ -139,10 +139,10 @@ def _check_comparable(
 def _overall_differences(
     before: FamilyRun, after: FamilyRun, rows: tuple[StyledRun, StyledRun], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return the differences and reductions of FGB* and pooled FGB* on subsets and by the second classifier.
+    """Return differences and reductions of FGB* and pooled FGB* on subsets of prompts and by the second classifier.
 
-    Groups: `seen` is "yes" for prompts with values that tuning saw, "no" for the other prompts (runs with
-    `unseen_by`); `classifier` is "second" for style vectors of the second classifier.
+    Groups: `seen` is "yes" for prompts with values used in tuning and "no" for the other prompts (only in runs with
+    `unseen_by`); `classifier` is "second" for style vectors by the second classifier.
     """
     subsets, unseen_over = [], TEMPLATES if before.config.prompts.unseen_by == "template" else DESCRIPTORS
     if UNSEEN in rows[0].shared:

@@ -1,4 +1,4 @@
-"""Measure generation bias: prompts → responses → style vectors → scores (paper 002, A.7). Each step writes a table."""
+"""Measurement of generation bias: tables of prompts, responses and style vectors, and scores (paper 002, A.7)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -62,7 +62,7 @@ MAX_SAMPLES_TRACKED = 200
 
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
-    """Write the tables of prompts, responses and style vectors; return the scores."""
+    """Write the tables of prompts, responses and style vectors, and return the scores."""
     if config.responses:
         collected = collect_from_file(run, config)
     else:
@@ -79,7 +79,7 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
 
 
 def _scores(run: Run, config: MeasureConfig, measured: StyledRun, collected: Mapping[str, Any]) -> list[BiasScore]:
-    """Return all scores of the run's tables; `collected` has the fields of the signature on the responses."""
+    """Return all scores of the run's tables. `collected` is the result of a function `collect_from_…`."""
     facts = {name: classifier_facts(name, run, config) for name in classifiers(config)}
     signature = score_signature(run, config, collected, facts[FIRST])
     scores = _bias_scores(run, config, measured, signature, facts)
@@ -105,9 +105,9 @@ def _scores(run: Run, config: MeasureConfig, measured: StyledRun, collected: Map
 def _bias_scores(
     run: Run, config: MeasureConfig, measured: StyledRun, signature: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return generation bias of all responses, of seen and unseen prompts, and by the second style classifier.
+    """Return generation bias of all responses, of seen and of unseen prompts, and by the second style classifier.
 
-    Groups: `seen` is "yes" or "no"; `classifier` is "second", and its signature describes that classifier.
+    Groups: `seen` is "yes" or "no"; `classifier` is "second", and the signature then describes the second classifier.
     """
     clusters = load_style_clusters(config.settings.style_clusters, measured.styles)
     with run.step("scores"):
@@ -136,7 +136,7 @@ def _bias_scores(
 
 
 def _overall_scores(measured: StyledRun, group: Mapping[str, str], signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return FGB, FGB* and pooled FGB* over all rows, with this group and without a permutation test."""
+    """Return FGB, FGB* and pooled FGB* over all rows, with the given group and without a permutation test."""
     styled = replace(measured.styled(), axis=np.zeros(len(measured), dtype=np.int8))  # no scores by axis
     scores = generation_bias(styled, {}, permutations=0, signature=signature)
     return [replace(score, group=dict(group)) for score in scores if not score.group]

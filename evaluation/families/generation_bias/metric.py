@@ -1,16 +1,16 @@
-"""Generation bias: how much the style of a model's responses depends on who the other person says they are.
+"""Generation bias: how much the style of a model's responses depends on the descriptor in the prompt.
 
-Paper 002 (Smith et al. 2022), Appendix A.7, and the noise-corrected forms of design.md. With p_tdis the probability
-of style s in the i-th response to template t filled with descriptor d:
+Source: paper 002 (Smith et al. 2022), Appendix A.7, and the noise-corrected forms of design.md. Let p_tdis be the
+probability of style s in the i-th response to template t (of T) filled with descriptor d, and C a cluster of styles:
 
     FGB     = 1/T Σ_t Σ_s       Var_d( mean_i p_tdis )
     PGB(C)  = 1/T Σ_t Σ_{s∈C}   Var_d( mean_i p_tdis )
     SCGB(C) = 1/T Σ_t           Var_d( mean_i Σ_{s∈C} p_tdis )
 
 Var over descriptors has ddof = 0; the paper does not define it. FGB*, PGB* and SCGB* are corrected for sampling noise
-(ddof = 1). The pooled forms are corrected in the same way and use the descriptors' means over all templates. A cell of
-one response is part of the paper's forms only, since its noise is unknown. Scores have natural units; reports multiply
-them by 1000, as the paper does.
+(ddof = 1). The pooled forms are also corrected and use the descriptors' means over all templates. A cell (template and
+descriptor) with one response is part of the paper's forms only, since its noise is unknown. Scores have natural units;
+reports multiply them by 1000, as the paper does.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,7 +52,7 @@ SINGLE_RESPONSES = "no interval: some cells have one response, so its noise is u
 class StyledResponses:
     """Style vectors (n, S), and the template, descriptor and axis of each response's prompt, all (n,).
 
-    The vector of an empty response is NaN; the scores leave it out and count it.
+    The vector of an empty response is NaN; scores leave out empty responses and count them.
     """
 
     vectors: Rows
@@ -63,11 +63,11 @@ class StyledResponses:
 
 
 def styled_responses(frame: pd.DataFrame, vectors: np.ndarray, styles: Sequence[str]) -> StyledResponses:
-    """Return the input of the metrics from a table with a row for each response and its style vectors (n, S).
+    """Return the `StyledResponses` of a table with a row for each response, and of style vectors, (n, S).
 
     Args:
         frame: the columns template, descriptor and, for scores by axis, axis.
-        vectors: as `style_vectors` returns them, in the order of the rows.
+        vectors: the result of `style_vectors`, in the order of the rows.
         styles: the names of the S styles.
 
     Raises:
@@ -100,7 +100,7 @@ def generation_bias(
     """Return FGB, FGB* and pooled FGB*, by axis and by style, and PGB and SCGB in the same forms by style cluster.
 
     Args:
-        responses: at least two responses to each (template, descriptor), better four.
+        responses: at least two, better four, responses to each pair of template and descriptor.
         clusters: style cluster → columns of its styles.
         permutations: number of permutations for the p-value of the overall `fgb_pooled_corrected` under the hypothesis
             that style does not depend on the descriptor; 0 for no test.
@@ -110,11 +110,11 @@ def generation_bias(
     Returns:
         Scores in natural units; ideal 0. 95 % intervals (`descriptor_spread`, `spread_interval`) are over new responses
         to the same descriptors and templates, and need two responses per cell. The interval of an uncorrected score is
-        of its mean, noise included. Corrected scores, except of single styles, have a `jackknife_interval` over
-        descriptors.
+        for its expectation, which includes the noise. Corrected scores, except of single styles, have a
+        `jackknife_interval` over descriptors.
 
-    Two descriptors with two responses each, one style per descriptor: for each style, the variance between (1, 0) and
-    (0, 1) is ¼ with ddof = 0 and ½ with ddof = 1; the noise is 0.
+    In the example, each of two descriptors has two responses of one style. For each style, the variance between the
+    descriptors' means 1 and 0 is ¼ with ddof = 0 and ½ with ddof = 1; the noise is 0.
 
     >>> styled = StyledResponses(np.eye(2).repeat(2, axis=0), ["t"] * 4, ["a", "a", "b", "b"], ["x"] * 4, ["s", "r"])
     >>> [(score.metric, score.value) for score in generation_bias(styled, {}, permutations=0)[:3]]
@@ -142,7 +142,7 @@ def generation_bias(
 
 
 def _paper_cells(responses: StyledResponses, cells: Cells, axis: Mapping[str, np.ndarray]) -> dict[str, Cells]:
-    """Return all cells by axis, and overall (""), including cells of one response; {} if no cell has one response."""
+    """Return all cells, also cells of one response, by axis and, under "", overall; {} if no cell has one response."""
     if cells.n == finite_rows(responses.vectors).sum():
         return {}
     all_cells = arrange_cells(
@@ -157,7 +157,7 @@ def _include_single_responses(
     styles: Sequence[str],
     clusters: Mapping[str, Sequence[int]],
 ) -> list[BiasScore]:
-    """Return the scores, with the paper's forms computed over all cells, including cells of one response."""
+    """Return the scores with the paper's forms (FGB, PGB, SCGB) computed over all cells, also cells of one response."""
     style_columns = {style: [column] for column, style in enumerate(styles)}
 
     def over_all_cells(score: BiasScore) -> BiasScore:
@@ -184,12 +184,12 @@ def compare_generation_bias(
     over: str = TEMPLATES,
     signature: Mapping[str, Any] | None = None,
 ) -> list[BiasScore]:
-    """Return the changes between two runs over the same prompts, overall, by axis and by style cluster.
+    """Return the changes of corrected scores between two runs over the same prompts, overall, by axis and by cluster.
 
     For each corrected metric M: `M_difference` = after − before (ideal −before) with the p-value of no difference, and
     `M_reduction` = 1 − after / before (ideal 1; see `paired_scores`). Both are paired by prompt; a reduction has a
-    `jackknife_interval` over TEMPLATES or DESCRIPTORS (`over`). A prompt with an empty response in either run is left
-    out of both.
+    `jackknife_interval` over TEMPLATES or DESCRIPTORS (`over`). A prompt with an empty response in one run is left out
+    of both runs. In the example, the bias 1 before falls to 0.
 
     >>> cells = (["t"] * 4, ["a", "a", "b", "b"], ["x"] * 4, ["s", "r"])
     >>> vectors = np.eye(2).repeat(2, axis=0), np.eye(2)[[0, 0, 0, 0]]
@@ -232,7 +232,7 @@ def _three_forms(
     signature: Mapping[str, Any],
     p_value: float | None = None,
 ) -> list[BiasScore]:
-    """Return the paper's form, the corrected form, and the pooled corrected form with the p-value."""
+    """Return the paper's form of a metric, the corrected form, and the pooled corrected form with the p-value."""
 
     def with_jackknife(score: BiasScore, used: Cells, pooled: bool = False) -> BiasScore:
         if np.isnan(score.value):
@@ -289,7 +289,7 @@ def _score(
 
 
 def _cells_and_axes(responses: StyledResponses, vectors: Rows) -> tuple[Cells, dict[str, np.ndarray]]:
-    """Return the cells, and the codes of each axis's descriptors."""
+    """Return the cells of the vectors, and the integer codes of the descriptors of each axis."""
     descriptor, (axis, names) = to_codes(responses.descriptor), factorize(responses.axis)
     cells = arrange_cells(vectors, to_codes(responses.template), descriptor)
     return cells, {name: np.unique(descriptor[axis == code]) for code, name in enumerate(names.tolist())}
@@ -307,10 +307,12 @@ def _axis_subsets(cells: Cells, axis: Mapping[str, np.ndarray]) -> Iterable[tupl
 def _cluster_subsets(
     cells: Cells, clusters: Mapping[str, Sequence[int]], first: Sequence[int] = (0,)
 ) -> Iterable[tuple[str, dict[str, str], Cells, np.ndarray]]:
-    """Yield PGB and SCGB of each cluster: its cells with the columns of its styles and their sum, and the weights.
+    """Yield (metric, group, cells, weights of columns) for PGB and SCGB of each style cluster.
+
+    The cells have the columns of the cluster's styles and, last, their sum.
 
     Args:
-        first: the first column of each run.
+        first: the first column of each run in the cells' vectors.
     """
     for name, styles in clusters.items():
         cluster_cells = add_group_sums(cells, [np.array(styles, dtype=int) + start for start in first])

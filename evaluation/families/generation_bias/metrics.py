@@ -1,4 +1,4 @@
-"""The metrics of this family, as reports write them (paper 002, A.7)."""
+"""Names, units and ideals of the metrics of generation bias, for reports (paper 002, A.7)."""
 
 from evenhand.evaluation.families.offensiveness.metrics import OFFENSIVE_SHARE
 from evenhand.evaluation.report.metrics import Metric

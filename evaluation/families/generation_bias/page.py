@@ -1,4 +1,4 @@
-"""The report on generation bias: one measurement, or a model before and after tuning."""
+"""Reports on generation bias: of one measurement, and of a model before and after tuning."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -50,7 +50,7 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
 
 
 def _with_effects(report: Page, run: FamilyRun) -> Page:
-    """Return the report with a verdict that names the largest effect, and a lead on who is treated how."""
+    """Return the report with a verdict that names the largest effect, and with sections on effects at its beginning."""
     table, measured = run.table(EFFECTS), read_styled_run(run.folder)
     try:
         clusters = load_style_clusters(run.config.settings.style_clusters, measured.styles)
@@ -73,7 +73,7 @@ def _with_effects(report: Page, run: FamilyRun) -> Page:
 
 
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, context: ReportContext) -> Page:
-    """Return the report of two measuring runs side by side, and of the changes between them."""
+    """Return the report that shows two measuring runs side by side with the changes between them."""
     rows = read_styled_run(before.folder), read_styled_run(after.folder)
     tables = {name: changes.table(name) for name in TABLES if changes.has(name)}
     report = report_page(
@@ -108,7 +108,7 @@ def _system_prompt_notes(*runs: FamilyRun) -> list[str]:
 
 
 def _source_notes(*runs: FamilyRun) -> list[str]:
-    """Return notes on responses from files or servers, and on the limits of such runs."""
+    """Return notes that responses come from files or servers, or that prompts have no templates."""
     files = [display_name(str(run.config.responses)) for run in runs if run.config.responses]
     without_templates = any(has_no_templates(run.table(PROMPTS)) for run in runs if run.config.responses)
     served = [run for run in runs if run.config.model.server and not run.config.responses]
@@ -121,14 +121,17 @@ def _source_notes(*runs: FamilyRun) -> list[str]:
 
 
 def likelihoods_under_base(scores: Sequence[BiasScore], changes: Sequence[BiasScore], run: str) -> list[BiasScore]:
-    """Return a run's scores with the likelihood metrics under the base model, which `changes` contains."""
+    """Return a run's scores, with its likelihood scores replaced by the scores under the base model in `changes`.
+
+    `run` is "before" or "after".
+    """
     under_base = [score for score in changes if score.metric in LIKELIHOOD_METRICS and score.group == {"run": run}]
     other_scores = [score for score in scores if score.metric not in LIKELIHOOD_METRICS]
     return [*other_scores, *(replace(score, group={}) for score in under_base)]
 
 
 def _decoding(config: Any) -> str:
-    """Return a description of the decoding of the responses."""
+    """Return a description of how the responses were decoded."""
     if config is None:
         return ""
     if config.responses:

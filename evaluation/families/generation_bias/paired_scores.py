@@ -1,4 +1,4 @@
-"""The difference and the reduction of a generation-bias score between two runs over the same prompts."""
+"""Difference and reduction of a generation-bias score between two runs over the same prompts."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -25,7 +25,7 @@ UNBOUNDED_FOR_OTHERS = "for other {} its 95 % interval is unbounded: the bias be
 
 
 def missing_interval_reason(estimate: Estimate) -> str | None:
-    """Return why an estimate of a spread has no value or no interval; None if it has both."""
+    """Return the reason why an estimate of a spread has no value or no interval; None if it has both."""
     if np.isnan(estimate.value):
         return TOO_FEW
     return NO_INTERVAL if estimate.interval is None else None
@@ -40,13 +40,13 @@ def paired_scores(
     group: Mapping[str, str],
     signature: Mapping[str, Any],
 ) -> list[BiasScore]:
-    """Return `<name>_difference`, after − before, and `<name>_reduction`, 1 − after / before.
+    """Return the scores `<name>_difference`, after − before, and `<name>_reduction`, 1 − after / before.
 
     Args:
         name: name of the metric.
-        spread: returns the estimate of w₁ · before + w₂ · after from the two weights.
-        leave_one_out: returns before − after and before without each template or descriptor, (n, 2).
-        over: TEMPLATES or DESCRIPTORS, of which `leave_one_out` leaves out one at a time.
+        spread: function from two weights w₁ and w₂ to the estimate of w₁ · before + w₂ · after.
+        leave_one_out: function that returns before − after, and before, without each template or descriptor, (n, 2).
+        over: TEMPLATES or DESCRIPTORS: what `leave_one_out` leaves out one at a time.
         cells: the compared responses.
     """
     before, after, difference = spread(1, 0), spread(0, 1), spread(-1, 1)
@@ -73,19 +73,20 @@ def _reduction(
     over: str,
     common: Mapping[str, Any],
 ) -> BiasScore:
-    """Return 1 − after / before, which is (before − after) / before, with Fieller's interval.
+    """Return the reduction 1 − after / before, computed as (before − after) / before, with Fieller's interval.
 
-    The interval (`ratio_interval`) uses the variances and degrees of freedom of the test of the difference, so it
-    excludes 0 exactly if the interval of the difference does. The variance of (before − after) − ρ · before is a
-    quadratic form in the weights of the two runs; the variances of before, after and difference determine it.
+    The interval (`ratio_interval`) uses the variances and degrees of freedom of the test of the difference, so the
+    interval of the reduction excludes 0 exactly if the interval of the difference excludes 0. For a reduction ρ, the
+    variance of (before − after) − ρ · before is a quadratic form in the weights of the two runs, which the variances of
+    before, after and difference determine.
 
-    The reduction is undefined if the interval of the bias before contains 0, or if its own interval is unbounded. The
-    run after decides about this only through the degrees of freedom.
+    The reduction is undefined if the interval of the bias before contains 0, or if the interval of the reduction is
+    unbounded. The run after affects these conditions only through the degrees of freedom.
 
-    Over all comparisons, nominally 2.5 % of the intervals are above the truth, if an undefined reduction counts as
-    covering it. Among the defined reductions of a weak bias there are more, since these are selected for a bias before
-    that is high by chance. No bounded interval can avoid this; `python -m benchmarks.coverage --reduction` measures it.
-    The difference is always defined and is not selected.
+    Over all comparisons, nominally 2.5 % of the intervals are above the true reduction, if an undefined reduction
+    counts as covered. For a weak bias, more intervals of defined reductions are above the true reduction, since a
+    reduction is defined mostly if the bias before is high by chance. No bounded interval can avoid this selection;
+    `python -m benchmarks.coverage --reduction` measures its effect. The difference is always defined.
     """
     before, after, difference = estimates
     score = BiasScore(

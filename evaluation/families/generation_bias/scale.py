@@ -1,12 +1,13 @@
-"""Generation bias on scales that can be read without a formula: a shift in points, shares of variance, a resolution.
+"""Scales of generation bias for readers: shift of the styles, share of moved responses, shares of variance, resolution.
 
-With m_d the mean style vector of descriptor d over all templates and m̄ the mean of all m_d, pooled FGB* estimates
+Let m_d be the mean style vector of descriptor d (of D) over all templates and m̄ the mean of all m_d. Pooled FGB*
+estimates
 
     θ = 1/(D − 1) Σ_d ‖m_d − m̄‖²,
 
-summed over styles. Its square root is the root mean square length of the shift of a descriptor. Moving a share x of
-all responses from one style to another is a shift of length √2 · x: one style loses x, another gains x. So √(θ / 2) is
-the share of responses that would have to move from one style to another for the same shift.
+summed over styles. √θ is the root mean square length of the shift m_d − m̄ of a descriptor. If a share x of a
+descriptor's responses moves from one style to another, the shift has the length √2 · x, because one style loses x and
+another gains x. So √(θ / 2) is the share of responses that would have to move to another style for a shift of √θ.
 """
 
 import math
@@ -26,8 +27,7 @@ NOT_DETECTABLE = "responses do not vary within cells, so the noise of the spread
 
 
 def root(spread: float, interval: Interval | None, divisor: float = 1.0) -> tuple[float, Interval | None]:
-    """Return √(spread / divisor) and its interval; the root of a negative number is 0.
-
+    """Return √(spread / divisor) and its interval. The root of a negative number is 0, as in the example.
     >>> root(-0.01, (-0.04, 0.09))
     (0.0, (0.0, 0.3))
     """
@@ -36,11 +36,11 @@ def root(spread: float, interval: Interval | None, divisor: float = 1.0) -> tupl
 
 
 def scale_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return the scores of all responses on other scales.
+    """Return the scores `style_shift`, `moved_share`, `variance_share` and the smallest detectable pooled FGB*.
 
-    `style_shift` and `moved_share` are √θ and √(θ / 2), with θ pooled FGB*; their intervals follow from that of θ.
-    `variance_share` by source (template, descriptor, interaction, chance): `variance_parts`.
-    `fgb_pooled_corrected_detectable`: the smallest pooled FGB* whose interval would be above 0 with a probability of
+    `style_shift` and `moved_share` are √θ and √(θ / 2), with θ = pooled FGB*; their intervals follow from the interval
+    of θ. `variance_share`, by source (template, descriptor, interaction, chance), is the result of `variance_parts`.
+    `fgb_pooled_corrected_detectable` is the smallest pooled FGB* whose interval would be above 0 with a probability of
     80 % (`smallest_detectable_spread`).
 
     Args:

@@ -1,4 +1,4 @@
-"""Settings of generation bias, and fingerprints of what it reads. Imports nothing heavy."""
+"""Settings of generation bias, and fingerprints of its inputs. The module imports no slow library."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -72,10 +72,10 @@ class ComparisonSettings:
 
 
 def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | ClassifierSettings]:
-    """Return the configured classifiers by FIRST, SECOND and OFFENSIVE, with "testbed" and "auto" resolved.
+    """Return the configured classifiers by FIRST, SECOND and OFFENSIVE, with "testbed" and "auto" replaced by names.
 
-    A second style classifier "auto" is the testbed's second if the first is the testbed's, which knows only its
-    sentences; otherwise it is none.
+    A second style classifier "auto" is the testbed's second classifier if the first classifier is the testbed's first;
+    otherwise there is no second classifier. The testbed's classifiers are trained only on sentences of the testbed.
 
     Raises:
         InputError: an offensiveness classifier without its label, or a label without a classifier.
@@ -95,10 +95,10 @@ def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | Class
 
 
 def neutral_dialogue(config: "MeasureConfig") -> str | None:
-    """Return the file of neutral dialogue for perplexity, or None, with "auto" resolved.
+    """Return the path of the file of neutral dialogue for perplexity, or None for no file.
 
-    "auto" is the testbed's file if the style classifier is the testbed's, since its models know only its sentences;
-    otherwise it is the small talk that ships with Evenhand.
+    With "auto", the file is the testbed's if the style classifier is the testbed's, since the testbed's models are
+    trained only on its sentences; otherwise the file is the small talk that ships with Evenhand.
     """
     name = config.settings.neutral_dialogue
     if name == AUTO:
@@ -109,7 +109,7 @@ def neutral_dialogue(config: "MeasureConfig") -> str | None:
 
 
 def named_classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | ClassifierSettings]:
-    """Return the configured classifiers under the names that the user gave, with "auto" resolved."""
+    """Return the configured classifiers by FIRST, SECOND and OFFENSIVE, named as in the settings, without "auto"."""
     settings = config.settings
     first, second, offensive = settings.style_classifier, settings.second_style_classifier, settings.offensiveness
     if second is not None and second.name == AUTO:
@@ -119,10 +119,10 @@ def named_classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings |
 
 
 def inputs(config: "MeasureConfig") -> dict[str, Any]:
-    """Return fingerprints of all that the measurement reads, by name.
+    """Return fingerprints of all inputs of the measurement, by name.
 
     Raises:
-        InputError: something cannot be read or does not fit; both style classifiers are the same.
+        InputError: an input cannot be read or does not fit the others, or both style classifiers are the same.
     """
     from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
     from evenhand.evaluation.datasets.style_clusters import load_style_clusters
@@ -167,7 +167,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
 
 
 def comparison_inputs(settings: ComparisonSettings) -> Mapping[str, Any]:
-    """Return fingerprints of what a comparison reads besides the two runs, by name.
+    """Return fingerprints of the inputs of a comparison, except the two runs, by name.
 
     Raises:
         InputError: the file of phrases does not exist or has a wrong format; the corpus does not exist.

@@ -1,4 +1,4 @@
-"""Signatures of the scores of generation bias: everything that shapes the numbers."""
+"""Signatures of the scores of generation bias, which contain everything that affects the scores."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from evenhand.evaluation.settings import as_settings
 
 
 def classifier_facts(name: str, run: Run, config: MeasureConfig) -> dict[str, Any]:
-    """Return the fields of a signature on a classifier, under the name that the user gave it."""
+    """Return a signature's fields on a classifier, with the name of the classifier as in the settings."""
     facts, checkpoint = as_settings(named_classifiers(config)[name]), classifiers(config)[name]
     del facts["device"], facts["device_map"]  # runs on different devices can be compared
     labels = classifier_labels(checkpoint.name, checkpoint.revision, checkpoint.base)
@@ -28,10 +28,10 @@ def classifier_facts(name: str, run: Run, config: MeasureConfig) -> dict[str, An
 def score_signature(
     run: Run, config: MeasureConfig, responses: Mapping[str, Any], classifier: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the signature of the run's scores.
+    """Return the signature of a run's scores.
 
     Args:
-        responses: the fields on model, dataset and decoding, as the functions `collect_from_…` return them.
+        responses: the fields on model, dataset and decoding; the result of a function `collect_from_…`.
         classifier: the fields on the first style classifier.
     """
     prompts = sha256_of(run.folder / f"{PROMPTS}.parquet")

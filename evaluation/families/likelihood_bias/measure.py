@@ -74,7 +74,7 @@ def _likelihoods(run: Run, config: MeasureConfig) -> pd.DataFrame:
 
 
 def _phrase_log_likelihoods(run: Run, model: MaskedModel, phrases: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pseudo-log-likelihood of each phrase, Σ log p with each token masked alone (B.1), and its token count."""
+    """Return Σ log p of each phrase's tokens, each masked alone (pseudo-log-likelihood, B.1), and the token count."""
     texts = phrases[TEXT].tolist()
     ids, _ = encode_sentences(model, texts)
     positions = span_positions(model, texts, phrases[SPAN_START], phrases[SPAN_END])

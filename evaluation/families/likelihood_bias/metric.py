@@ -69,9 +69,9 @@ def likelihood_bias(likelihoods: pd.DataFrame, signature: Mapping[str, Any] | No
     """Return the shares of descriptor pairs whose perplexities differ, by axis, by template, by both, and pooled.
 
     - likelihood_bias (paper 002, §2.3.2): the share of pairs with p < 0.05 by the Mann–Whitney U test.
-    - likelihood_bias_bh: the same after Benjamini and Hochberg's correction over the pairs of one axis and template.
-    - likelihood_bias_paired, likelihood_bias_paired_bh (additions of this project): the same two shares by Wilcoxon's
-      signed-rank test of the differences noun by noun. With fewer than six nouns it cannot reach p < 0.05.
+    - likelihood_bias_bh: this share after Benjamini and Hochberg's correction over the pairs of one axis and template.
+    - likelihood_bias_paired, likelihood_bias_paired_bh (additions of this project): both shares by Wilcoxon's
+      signed-rank test of the differences noun by noun. With fewer than six nouns, this test cannot reach p < 0.05.
 
     Range [0, 1]. Groups: {axis, template}, {axis} over templates, {template} over axes, and {}. In pooled groups each
     pair in each template has the same weight, so an axis has the weight of its number of pairs.
@@ -179,7 +179,7 @@ def _no_pair_reason(group: _Group) -> str:
 
 
 def _leave_one_out(group: _Group) -> tuple[float, list[np.ndarray]]:
-    """Return the pooled share and, for each axis, the share without each of its D descriptors, (D,); NaN without pairs."""
+    """Return the pooled share and, for each axis, the share without each of its D descriptors, (D,), or NaN."""
     total = np.array([[counts.differing, counts.pairs] for _, counts in group], dtype=np.float64).sum(axis=0)
     shares = []
     with np.errstate(invalid="ignore"):  # without one of only two descriptors no pair remains

@@ -264,7 +264,7 @@ def _spread_section(quantiles: pd.DataFrame, name: str) -> Section:
 
 
 def _extremes_section(scores: Sequence[BiasScore], likelihoods: pd.DataFrame, masked: bool) -> Section:
-    """Return the section with the descriptors of the lowest and the highest perplexity by axis, in one template (Table 3)."""
+    """Return the section with each axis's descriptors of lowest and highest perplexity in one template (Table 3)."""
     templates = likelihoods[TEMPLATE].unique()
     template = LOVE if LOVE in templates else templates[0]
     sentences = likelihoods[likelihoods[TEMPLATE] == template]

@@ -132,13 +132,13 @@ def love_hate_contrast(likelihoods: pd.DataFrame, love: str = LOVE, hate: str = 
 
     The contrast is the mean over nouns of log ppl("I hate …") − log ppl("I love …"), with perplexities ppl, in nats per
     token; above 0, love is likelier. The contrast is this project's measure, since perplexities spread most in the
-    templates of love and hate (002 §3.1). The two templates are not equally likely, so compare descriptors by `relative`, the contrast minus its
-    mean over all descriptors; its ideal is 0. low and high are the 95 % interval of `contrast`, by Student's t over the
-    differences of the nouns.
+    templates of love and hate (002 §3.1). The two templates are not equally likely, so compare descriptors by
+    `relative`, the contrast minus the mean contrast of all descriptors, with ideal 0. low and high are the 95 %
+    interval of `contrast`, by Student's t over the differences of the nouns.
 
     Returns:
         One row per axis and descriptor, by rising contrast: axis, descriptor, contrast, low, high, relative, n (nouns
-        with both sentences), n_left_out (nouns with one), reason (empty unless a number is NaN).
+        with both sentences), n_left_out (other nouns), reason (empty unless a number is NaN).
 
     Raises:
         InputError: a column is missing, a sentence occurs twice, or a template was not scored.

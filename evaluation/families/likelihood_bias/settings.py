@@ -20,7 +20,7 @@ class Settings:
 
 
 def inputs(config: "MeasureConfig") -> dict[str, Any]:
-    """Return fingerprints of the model and of the dataset.
+    """Return fingerprints of the model and of the dataset, by name.
 
     Raises:
         InputError: the model or the dataset does not exist, or the settings have a file of prompts.

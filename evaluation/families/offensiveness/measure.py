@@ -30,7 +30,7 @@ CHUNK_SIZE = 1024  # texts that are classified between two writes to disk
 
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
-    """Write the probability that each prompt is offensive, with its descriptor and with a neutral one; return the scores."""
+    """Write the probability that each prompt is offensive with its and with a neutral descriptor; return the scores."""
     table = run.table("offensive_prompts", lambda: _classified(run, config), on_all_ranks=True)
     run.facts["classified_prompts"] = len(table)
     return processes.on_rank_zero(lambda: _scores(run, table, _signature(run, config)))

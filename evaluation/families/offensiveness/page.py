@@ -132,7 +132,7 @@ def _join_names(descriptors: Sequence[str]) -> str:
 
 
 def _example_section(table: pd.DataFrame) -> Section:
-    """Return the section with the most offensive sentences and the largest effects, one sentence for each descriptor."""
+    """Return the section with the most offensive sentences and the largest effects, one per descriptor."""
     rows = table.assign(effect=math.nan)
     if NEUTRAL_PROBABILITY in table:
         rows["effect"] = table[PROBABILITY] - table[NEUTRAL_PROBABILITY]

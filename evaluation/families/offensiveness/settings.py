@@ -19,7 +19,7 @@ class Settings:
 
 
 def inputs(config: "MeasureConfig") -> dict[str, Any]:
-    """Return fingerprints of the classifier and of the dataset.
+    """Return fingerprints of the classifier and of the dataset, by name.
 
     Raises:
         InputError: the settings have no classifier, no label, or a label that the classifier does not have; the

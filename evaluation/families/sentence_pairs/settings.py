@@ -28,7 +28,7 @@ class Settings:
 
 
 def inputs(config: "MeasureConfig") -> dict[str, str]:
-    """Return fingerprints of the model and of the pairs.
+    """Return fingerprints of the model and of the pairs, by name.
 
     Raises:
         InputError: the model or the pairs do not exist, or the pairs cannot be read.

@@ -1,7 +1,7 @@
 """Measurement of translation bias: scores of translations against gendered references (papers 003, 004, §4).
 
-Translations come from a model or from a folder. The folder has a file SOURCE-TARGET.txt for each pair of languages, with
-one line per source sentence.
+Translations come from a model or from a folder. The folder has a file SOURCE-TARGET.txt for each pair of languages,
+with one line per source sentence.
 """
 
 from collections.abc import Mapping

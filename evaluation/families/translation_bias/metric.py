@@ -63,9 +63,9 @@ def align(translations: pd.DataFrame, table: pd.DataFrame, *, source: str, targe
     Returns:
         A row per translation: sentence_id, axis, descriptor, template, gender ("" for an ambiguous source), lang (the
         language that is not English; "spa_Latn-cat_Latn" for two), direction ("en-xx", "xx-en", "xx-xx") and
-        translation. For each of masculine and feminine: a tuple of references; has_…, whether the sentence has a reference
-        of this gender in every language (a neutral or generic replacement does not count); and marked_…, a tuple of
-        annotated spans, or None.
+        translation. For each of masculine and feminine: a tuple of references; has_…, whether the sentence has a
+        reference of this gender in every language (a neutral or generic replacement does not count); and marked_…, a
+        tuple of annotated spans, or None.
 
     Raises:
         InputError: a column is missing, a translation is not a string, or a sentence has no reference.

@@ -220,7 +220,7 @@ def _source_target_table(means: pd.DataFrame, languages: pd.DataFrame) -> Table:
 
 
 def _gender_section(scores: Sequence[BiasScore]) -> Section:
-    """Return the section on gender: accuracy, and share of masculine translations of ambiguous sources (Figures 2, 5)."""
+    """Return the section on gender: accuracy, and masculine share for sources without a gender (Figures 2, 5)."""
     parts = [_rendering_part(scores)]
     for metric, title in text.accuracies.items():
         by_language: dict[str, dict[str, dict[str, BiasScore]]] = {direction: {} for direction in DIRECTIONS}

@@ -34,7 +34,7 @@ class Settings:
 
 
 def inputs(config: "MeasureConfig") -> dict[str, Any]:
-    """Return fingerprints of the references, of the model or the translations, and of the classifier.
+    """Return fingerprints of the references, of the model or the translations, and of the toxicity classifier, by name.
 
     If files of translations are missing, the sentences to translate are written to the subfolder `sources` of the
     folder of translations, under the same file names.

@@ -52,24 +52,24 @@ def gender_accuracy(rows: pd.DataFrame, signature: Mapping[str, Any] | None = No
     The scores are by language and direction, in [0, 1], with Wilson's 95 % intervals. `has_marked_words` defines the
     words that mark a gender.
 
-    - gender_accuracy, ideal 1, group gender (of the source): of the translations with marked words of exactly one
+    - gender_accuracy, ideal 1, group gender (of the source): among the translations with marked words of exactly one
       gender, the share with the source's gender. Other translations are left out and counted.
     - gender_accuracy_mt_geneval, ideal 1, group gender: the share of translations without a marked word of the other
       gender. A translation without any marked word counts as right.
-    - masculine_rendering, ideal 0.5: of the translations of ambiguous sources with marked words of exactly one gender,
-      the share with masculine ones; the overgeneralisation of 004, Figure 2. Other translations are left out and
-      counted.
+    - masculine_rendering, ideal 0.5: among the translations of ambiguous sources with marked words of exactly one
+      gender, the share with masculine words; the overgeneralisation of 004, Figure 2. Other translations are left out
+      and counted.
 
-    gender_accuracy_mt_geneval has the decision rule of Currey et al. (2022), §3.3 and accuracy_metric.py. It differs
-    from that script in four points, so numbers may differ from published ones:
+    gender_accuracy_mt_geneval has the decision rule of Currey et al. (2022), §3.3, and of their accuracy_metric.py. The
+    score differs from this script in four points, so its values may differ from published values:
 
-    - On annotated files it uses the words in the marked spans of the other gender's reference; the script uses all
-      words of the reference. Use the files without annotation for the script's words.
-    - All punctuation and symbols of Unicode separate words; in the script only ASCII punctuation does.
-    - If a sentence has several references of one gender, it uses the words of all of them; the script has one
+    - In annotated files, only words in the marked spans of the other gender's reference count; in the script, all words
+      of the reference count. Use the files without annotation for the script's words.
+    - All punctuation and symbols of Unicode separate words; in the script, only ASCII punctuation separates words.
+    - If a sentence has several references of one gender, the words of all references count; the script has one
       reference.
-    - A sentence that lacks a reference of one gender, so that a neutral or generic one replaces it, is left out and
-      counted, as in the other two scores.
+    - A sentence with a neutral or generic reference in place of a missing gendered reference is left out and counted,
+      as in the other two scores.
 
     Args:
         rows: the result of `align`.

@@ -1,4 +1,4 @@
-"""Style vectors of responses, and how probably each response is offensive, by sequence classifiers."""
+"""Style vectors of responses, and the probability that each response is offensive, by sequence classifiers."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -23,7 +23,7 @@ from evenhand.evaluation.rows import Rows, blocks
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings
 
-OFFENSIVENESS = "offensiveness"  # the table, and its column, of the probability that a response is offensive
+OFFENSIVENESS = "offensiveness"  # name of the table, and of its column, with probabilities of being offensive
 
 
 def clean_responses(responses: Iterable[str], descriptors: Iterable[str]) -> list[str]:
@@ -32,14 +32,17 @@ def clean_responses(responses: Iterable[str], descriptors: Iterable[str]) -> lis
 
 
 def classify_responses(classifier: StyleClassifier, responses: Sequence[str], descriptors: Sequence[str]) -> np.ndarray:
-    """Return the style vectors (n, S) of the responses without the descriptors of their prompts."""
+    """Return the style vectors (n, S) of the responses, classified without the descriptors of their prompts."""
     return style_vectors(classifier, clean_responses(responses, descriptors))
 
 
 def classify_in_parts(
     run: Run, name: str, classifier: StyleClassifier, texts: Sequence[str]
 ) -> tuple[Rows, np.ndarray]:
-    """Return each text's probabilities of all labels, (n, S), and whether it was truncated, (n,); saved in parts."""
+    """Return the probabilities of all labels for each text, (n, S), and whether the text was truncated, (n,).
+
+    Finished batches are saved in the run's folder.
+    """
     columns = ["cut", *(f"p{label}" for label in range(len(classifier.labels)))]
     parts = run.parts(name, columns, len(texts))
     for shard in parts.unfinished_shards():
@@ -53,7 +56,7 @@ def classify_in_parts(
 
 
 def write_styles(run: Run, checkpoint: CheckpointSettings, name: str, table: str) -> None:
-    """Write the style vectors of all responses by the classifier `name`, unless the table is on disk."""
+    """Write the style vectors of all responses by the classifier `name`, unless their table is on disk."""
     if not run.has(table):
         with run.step(table):
             run.write(table, _style_tables(run, checkpoint, name, table))
@@ -61,7 +64,7 @@ def write_styles(run: Run, checkpoint: CheckpointSettings, name: str, table: str
 
 
 def _style_tables(run: Run, checkpoint: CheckpointSettings, name: str, table: str) -> Iterator[pd.DataFrame]:
-    """Return the style vectors of all responses, in parts of a table."""
+    """Yield the style vectors of all responses, in parts of a table."""
     prompts, responses = run.read(PROMPTS), run.read(RESPONSES)
     classifier = load_style_classifier(checkpoint, name)
     texts = clean_responses(responses[RESPONSE], prompts[DESCRIPTOR])
@@ -71,7 +74,7 @@ def _style_tables(run: Run, checkpoint: CheckpointSettings, name: str, table: st
 
 
 def write_offensiveness(run: Run, settings: ClassifierSettings, measured: StyledRun) -> None:
-    """Write prompt_id and the probability that the response is offensive, unless the table is on disk.
+    """Write prompt_id and the probability that the response is offensive, unless this table is on disk.
 
     As in paper 002, descriptors are not removed from the responses.
     """

@@ -1,4 +1,4 @@
-"""Responses of a model that is loaded, and their likelihoods under it."""
+"""Responses of a model that is loaded in this process, and likelihoods of the responses under the model."""
 
 import json
 from collections.abc import Mapping
@@ -32,11 +32,11 @@ from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.settings import model_signature
 
 NEUTRAL = "neutral"  # the table of likelihoods of neutral dialogue
-MODEL_FACTS = "model.json"  # facts for the signature that only the loaded model has
+MODEL_FACTS = "model.json"  # facts for the signature that are known only once the model is loaded
 
 
 def collect_from_model(run: Run, config: MeasureConfig) -> dict[str, Any]:
-    """Write the tables that need the loaded model; return the signature's fields on model, dataset and decoding."""
+    """Write all tables that need the loaded model; return the signature's fields on model, dataset and decoding."""
     prompts = run.read(PROMPTS)
     arguments = decoding(config.decoding.preset, **config.decoding.arguments)
     check_repeated_prompts(prompts, arguments, config)
@@ -52,7 +52,7 @@ def collect_from_model(run: Run, config: MeasureConfig) -> dict[str, Any]:
 def _write_tables(
     run: Run, config: MeasureConfig, tag: str, arguments: Mapping[str, Any], prompts: pd.DataFrame
 ) -> None:
-    """Write the responses, their likelihoods, the likelihoods of neutral dialogue, and the results on tasks.
+    """Write responses, likelihoods of the responses and of neutral dialogue, and results on tasks of the harness.
 
     The dialogue model is loaded only if a table is not on disk, and released at the end.
     """

@@ -1,4 +1,4 @@
-"""The prompts of a measurement: sampled by cell from one split of a dataset, or read from a file."""
+"""Prompts of a measurement, which are sampled by cell from one split of a dataset or read from a file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,10 +23,10 @@ from evenhand.evaluation.settings import PromptSettings
 
 
 def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
-    """Return one row per response to sample: prompts of the configured split, sampled by cell.
+    """Return the prompts of the configured split, sampled by cell: one row for each response that the model will give.
 
-    With `unseen_by`, the train split has no prompts of unseen values; the other splits have all prompts, and a column
-    `unseen` that marks the prompts of unseen values.
+    With `unseen_by`, the train split has no prompts of unseen values (of descriptor, axis or template). The other
+    splits have all prompts and a column `unseen` that marks the prompts of unseen values.
 
     Raises:
         InputError: `unseen_by` is given and the splits have different cells; the dataset or file cannot be read.
@@ -55,13 +55,13 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
     rows = sampled.to_pandas()
     if settings.unseen_by is None:
         return rows
-    # Sampling before the selection makes both splits use the same sample: the train split drops what the others mark.
+    # Both splits are sampled before the selection, so that the train split drops the prompts that the others mark.
     unseen = unseen_mask(sampled, settings.unseen_by, settings.unseen_fraction, config.seed)
     return rows[~unseen].reset_index(drop=True) if config.split == "train" else rows.assign(**{UNSEEN: unseen})
 
 
 def _file_prompts(config: MeasureConfig) -> pd.DataFrame:
-    """Return all prompts of a file, one of its splits, or the prompts of `train_file`."""
+    """Return all prompts of the configured file, one split of them, or the prompts of `train_file`."""
     settings = config.prompts
     if config.split == "train" and settings.train_file:
         return read_prompts(settings.train_file, settings.per_cell).to_pandas()
@@ -75,14 +75,14 @@ def _file_prompts(config: MeasureConfig) -> pd.DataFrame:
 
 
 def personas(settings: PromptSettings) -> Sequence[str]:
-    """Return the personas to sample from: none, the default personas, or the personas of a file."""
+    """Return the personas to sample from: () for "none", the default personas, or the personas of a file."""
     if settings.personas == "none":
         return ()
     return load_personas(None if settings.personas == "default" else Path(settings.personas))
 
 
 def prompts_fingerprint(settings: PromptSettings) -> dict[str, str]:
-    """Return hashes of the dataset or the files of prompts, and of the file of personas.
+    """Return hashes of the dataset or of the files of prompts, and of the file of personas, by name.
 
     Raises:
         InputError: a file cannot be read, or has a wrong format.

@@ -1,6 +1,6 @@
-"""Responses from a file: no model is loaded, and scores that need the model's weights are omitted.
+"""Responses that are read from a file, so that no model is loaded.
 
-The file is parsed once in a process; the fingerprints, the tables and the signature share the result.
+Scores that need the model's weights are omitted. A process parses the file only once.
 """
 
 from functools import lru_cache
@@ -31,7 +31,7 @@ from evenhand.evaluation.runs.run import Run
 
 
 def write_prompts(path: Path, config: MeasureConfig) -> int:
-    """Write the prompts of the measurement, by whose ids responses are matched; return the number of prompts.
+    """Write the prompts of the measurement with ids, by which a file of responses is matched; return their number.
 
     Raises:
         InputError: the prompts cannot be read, or the file cannot be written.
@@ -44,7 +44,8 @@ def write_prompts(path: Path, config: MeasureConfig) -> int:
 def _read_tables(config: MeasureConfig) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the table of prompts and the table of responses, row by row.
 
-    If the file has prompt ids, the prompts are as written by `write_prompts`; otherwise the file has its own prompts.
+    If the file has prompt ids, the prompts are the prompts that `write_prompts` writes; otherwise the prompts are in
+    the file of responses.
 
     Raises:
         InputError: the file cannot be read, does not have one response per prompt, or all responses are empty.
@@ -78,7 +79,7 @@ def response_file_inputs(config: MeasureConfig) -> dict[str, str]:
 
 
 def collect_from_file(run: Run, config: MeasureConfig) -> dict[str, Any]:
-    """Write the responses of a file; return the signature's fields on model, dataset and decoding."""
+    """Write the prompts and responses of a file; return the signature's fields on model, dataset and decoding."""
 
     def write_tables() -> dict[str, Any]:
         if not (run.has(PROMPTS) and run.has(RESPONSES)):
@@ -94,7 +95,7 @@ def collect_from_file(run: Run, config: MeasureConfig) -> dict[str, Any]:
 
 
 def _file_signature(config: MeasureConfig) -> dict[str, Any]:
-    """Return the signature's fields on model, dataset and decoding, which the user supplies and nothing verifies."""
+    """Return the signature's fields on model, dataset and decoding. The user supplies them; they are not verified."""
     columns, model = _columns(config.responses), config.model
     source = config.prompts.file or config.prompts.dataset if PROMPT_ID in columns else config.responses.name
     return {
@@ -111,7 +112,7 @@ def _file_signature(config: MeasureConfig) -> dict[str, Any]:
 
 
 def _columns(path: Path) -> dict[str, list]:
-    """Return the columns of the file, parsed again only if it has changed."""
+    """Return the columns of a file of responses. The file is parsed again only if it has changed."""
     stat = path.stat() if path.exists() else None
     return _parse(path, stat and (stat.st_mtime_ns, stat.st_size))
 

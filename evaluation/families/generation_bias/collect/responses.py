@@ -1,4 +1,4 @@
-"""Responses to prompts by a dialogue model, and their likelihoods."""
+"""Responses to prompts by a dialogue model, and likelihoods of responses under a model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,15 +29,15 @@ def respond(
     batch_size: int,
     run: Run | None = None,
 ) -> pd.DataFrame:
-    """Return one response per prompt: prompt_id, response, the reason for leaving it out, and whether it is cut.
+    """Return one response per prompt: prompt_id, response, the reason for leaving it out, and whether it was cut.
 
-    With a run, finished batches are saved and a killed run resumes; without one, nothing is saved and no progress is
-    displayed.
+    With a run, finished batches are saved, so that a killed run can resume. Without a run, nothing is saved and no
+    progress is displayed.
 
     Args:
         tag: control tag, appended to each context.
         arguments: keyword arguments of `generate`.
-        seed: base of the seeds of the prompts.
+        seed: number from which, with the prompt's id, the seed of each response is computed.
     """
     contexts = render_contexts(model, prompts[TEXT].tolist(), prompts[PERSONA].tolist(), tag)
     seeds = [prompt_seed(prompt_id, seed) for prompt_id in prompts[PROMPT_ID]]
@@ -55,21 +55,24 @@ def respond(
 
 
 def read_responses(parts: Parts) -> list[str | None]:
-    """Return the responses in parts; None is a response whose reasoning did not end."""
+    """Return the responses from saved parts. A response is None if its reasoning did not end."""
     return [text if isinstance(text, str) else None for text in parts.read()[RESPONSE]]
 
 
 def response_table(prompts: pd.DataFrame, texts: Sequence[str | None]) -> pd.DataFrame:
-    """Return prompt_id, response and the reason for leaving it out; None is a response whose reasoning did not end."""
+    """Return a table of prompt_id, response and the reason for leaving the response out.
+
+    A text is None if its reasoning did not end; its response is then "".
+    """
     left_out = [UNFINISHED_REASONING if text is None else None for text in texts]
     responses = [text or "" for text in texts]
     return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses, LEFT_OUT: left_out})
 
 
 def check_repeated_prompts(prompts: pd.DataFrame, arguments: Mapping[str, Any], config: MeasureConfig) -> None:
-    """Raise InputError if deterministic decoding would count one response to a file's repeated prompts several times.
+    """Raise InputError if deterministic decoding would count one response to a repeated prompt of a file several times.
 
-    Prompts that `sample_cells` repeats are allowed: the contexts of a cell are independent draws.
+    Prompts that `sample_cells` repeats are allowed, because the contexts of a cell are independent draws.
     """
     repeated = int(prompts.duplicated([TEXT, PERSONA]).sum())
     if repeated and config.prompts.file and not arguments.get("do_sample"):
@@ -90,7 +93,7 @@ def check_nonempty(responses: Sequence[str]) -> None:
 
 
 def response_likelihoods(model: DialogueModel, pairs: pd.DataFrame, tag: str) -> pd.DataFrame:
-    """Return dialogue pairs (text, response) with the log_likelihood, in nats, and tokens of each response."""
+    """Return dialogue pairs (text, response) with each response's log_likelihood, in nats, and number of tokens."""
     contexts = render_contexts(model, pairs[TEXT].tolist(), [""] * len(pairs), tag)
     with progress(len(pairs), "perplexity", "dialogues") as advance:
         log_likelihood, tokens = response_perplexity(model, contexts, pairs[RESPONSE].tolist(), on_progress=advance)
@@ -100,11 +103,12 @@ def response_likelihoods(model: DialogueModel, pairs: pd.DataFrame, tag: str) ->
 def likelihoods_of_responses(
     run: Run, name: str, model: DialogueModel, prompts: pd.DataFrame, responses: Sequence[str], tag: str
 ) -> pd.DataFrame:
-    """Return how likely each response is after its prompt and after another prompt; finished batches are saved.
+    """Return the log-likelihood of each response after its prompt and after another prompt; save finished batches.
 
     The other prompt has the same descriptor and another template (`other_prompts`); the persona is the same. Columns:
     prompt_id, other_prompt_id (null if no other prompt exists), log_likelihood and other_log_likelihood (nats; NaN if
-    the prompt does not exist or is, with the response, too long for the model), tokens (of the response with its end).
+    the prompt does not exist, or if prompt and response are too long for the model), tokens (number of tokens of the
+    response with its end-of-sequence token).
 
     Args:
         run: saves the batches under `name`.

@@ -1,4 +1,4 @@
-"""The rows behind generation bias: prompts, responses and style vectors in the tables of a measuring run."""
+"""Tables of a measuring run: prompts, responses and style vectors."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ PROMPTS, RESPONSES, STYLES, SECOND_STYLES = "prompts", "responses", "styles", "s
 
 @dataclass(frozen=True)
 class StyledRun:
-    """Prompts of a run with their responses and style vectors (n, S). Only `shared` is in memory; the rest is on disk.
+    """Prompts of a run, their responses, and style vectors (n, S). Only `shared` is in memory; other data is on disk.
 
     Attributes:
         folder: the run folder.
@@ -36,7 +36,7 @@ class StyledRun:
         shared: template, descriptor, axis and, if the run has them, `bucket` and `unseen` of each prompt.
         vectors: style vectors (n, S); NaN for an empty response.
         styles: the names of the S styles.
-        n_truncated: number of responses of a whole run that are longer than the style classifier reads.
+        n_truncated: number of responses that are longer than the style classifier reads; 0 for a subset of a run.
     """
 
     folder: Path
@@ -51,17 +51,17 @@ class StyledRun:
 
     @property
     def prompts(self) -> pd.DataFrame:
-        """All columns of the prompts."""
+        """All columns of the prompts, one row per prompt."""
         return self._select(read_table(self.folder / f"{PROMPTS}.parquet"))
 
     @property
     def responses(self) -> list[str]:
-        """All responses."""
+        """The text of each response."""
         return self._select(read_table(self.folder / f"{RESPONSES}.parquet", [RESPONSE]))[RESPONSE].tolist()
 
     @property
     def is_cut(self) -> np.ndarray:
-        """Whether max_new_tokens ended each response, (n,) bool; false for responses that were not generated here."""
+        """Whether max_new_tokens ended each response, (n,) bool; false for responses from a file."""
         table = self._select(read_table(self.folder / f"{RESPONSES}.parquet"))
         return table[CUT].to_numpy() if CUT in table else np.zeros(len(table), dtype=bool)
 
@@ -69,7 +69,7 @@ class StyledRun:
         return table if self.positions is None else table.iloc[self.positions].reset_index(drop=True)
 
     def texts(self, *columns: str) -> Iterator[pd.DataFrame]:
-        """Yield these columns of the prompts and the responses, in parts."""
+        """Yield the responses with the given columns of their prompts, in parts."""
         start = 0
         tables = ((PROMPTS, columns), (RESPONSES, [RESPONSE]))
         for part in read_aligned(*((self.folder / f"{name}.parquet", names) for name, names in tables if names)):
@@ -81,7 +81,7 @@ class StyledRun:
             start += len(part)
 
     def rows(self, mask: np.ndarray) -> "StyledRun":
-        """Return the rows where the (n,) mask is true."""
+        """Return the prompts and responses for which the mask, (n,) bool, is true."""
         if mask.all():  # no copy
             return replace(self, n_truncated=0)
         positions = np.flatnonzero(mask)
@@ -94,11 +94,14 @@ class StyledRun:
         )
 
     def styled(self) -> StyledResponses:
-        """Return the input of the metrics."""
+        """Return the style vectors with templates, descriptors and axes, for the functions that compute metrics."""
         return StyledResponses(self.vectors, *(self.shared[name] for name in (TEMPLATE, DESCRIPTOR, AXIS)), self.styles)
 
     def groups(self) -> dict[str, pd.Series]:
-        """Return the groups of descriptors by kind: axis and, if the run has it, bucket with its axis, (n,) each."""
+        """Return each prompt's group of descriptors, (n,), by kind of group: "axis" and, if the run has it, "bucket".
+
+        The name of a bucket contains its axis.
+        """
         axis = self.shared[AXIS].astype(str)
         of_kind = {AXIS: axis}
         return of_kind | ({BUCKET: axis + ": " + self.shared[BUCKET].astype(str)} if BUCKET in self.shared else {})
@@ -116,10 +119,10 @@ class StyledRun:
 def style_tables(
     prompt_ids: pd.Series, parts: Iterable[tuple[slice, np.ndarray]], styles: tuple[str, ...], truncated: np.ndarray
 ) -> Iterator[pd.DataFrame]:
-    """Yield tables of style vectors, one per part.
+    """Yield a table of style vectors for each part of the responses.
 
     Args:
-        prompt_ids: of all n responses.
+        prompt_ids: the prompt id of each of the n responses.
         parts: slices of the responses, each with its style vectors (m, S).
         styles: the names of the S styles.
         truncated: whether each response is longer than the classifier reads, (n,) bool; if any is, the tables have a
@@ -133,15 +136,16 @@ def style_tables(
 
 
 def style_table(prompt_ids: pd.Series, vectors: np.ndarray, styles: tuple[str, ...]) -> pd.DataFrame:
-    """Return a table of style vectors: prompt_id, and a float32 column for each style."""
+    """Return a table of style vectors with the column prompt_id and a float32 column for each style."""
     table = pd.DataFrame(vectors.astype(np.float32, copy=False), columns=list(styles), copy=False)
     table.insert(0, PROMPT_ID, prompt_ids.to_numpy())
     return table
 
 
 def read_styled_run(folder: Path, *, second: bool = False) -> StyledRun:
-    """Return prompts, responses and style vectors of a measuring run; with `second`, of its second style classifier.
+    """Return the prompts, responses and style vectors of a measuring run.
 
+    With `second`, the style vectors are by the second style classifier.
     Raises:
         InputError: a table is missing, or the tables have different prompts.
     """
@@ -165,14 +169,14 @@ def has_same_prompts(first: StyledRun, second: StyledRun) -> bool:
 
 
 def paired_samples(rows: np.ndarray, before: StyledRun, after: StyledRun | None = None) -> pd.DataFrame:
-    """Return descriptor, axis, persona, prompt and the response of each run at these positions."""
+    """Return descriptor, axis, persona, prompt and each run's response of the prompts at the given positions."""
     prompts = select_texts(before, rows)
     table = prompts[[DESCRIPTOR, AXIS, PERSONA]].assign(prompt=prompts[TEXT], before=prompts[RESPONSE])
     return table if after is None else table.assign(after=select_texts(after, rows)[RESPONSE])
 
 
 def select_texts(run: StyledRun, rows: np.ndarray) -> pd.DataFrame:
-    """Return prompts and responses at these positions, in their order."""
+    """Return the prompts and responses at the given positions, in the order of the positions."""
     parts, start = [], 0
     for part in run.texts(PROMPT_ID, DESCRIPTOR, AXIS, PERSONA, TEXT):
         part.index += start
@@ -182,5 +186,5 @@ def select_texts(run: StyledRun, rows: np.ndarray) -> pd.DataFrame:
 
 
 def random_samples(before: StyledRun, after: StyledRun | None = None) -> pd.DataFrame:
-    """Return the responses to N_SAMPLES random prompts, the same for both runs (`paired_samples`)."""
+    """Return each run's responses to N_SAMPLES random prompts, which are the same prompts for both runs."""
     return paired_samples(np.random.default_rng(0).permutation(len(before))[:N_SAMPLES], before, after)

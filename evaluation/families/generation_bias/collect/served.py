@@ -1,4 +1,7 @@
-"""Responses of a model behind a server. No model is loaded; scores that need the model's weights are omitted."""
+"""Responses of a model behind a server.
+
+No model is loaded, and scores that need the model's weights are omitted.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -31,14 +34,14 @@ from evenhand.evaluation.settings import model_signature
 
 log = logging.getLogger("evenhand")
 
-ANSWERED_BY = "answered_by"  # column of the responses: the model that the server's answer names
+ANSWERED_BY = "answered_by"  # column of the responses: name of the model in the server's answer
 
 
 def check_served(config: MeasureConfig) -> None:
-    """Check that the client is installed and that the API takes the decoding, without a request to the server.
+    """Check that the client is installed and that the API supports the decoding settings; send no request.
 
     Raises:
-        InputError: the client is not installed, or the API does not take the decoding.
+        InputError: the client is not installed, or the API does not support a decoding setting.
     """
     check_client()
     _arguments(config)
@@ -56,7 +59,7 @@ def collect_from_server(run: Run, config: MeasureConfig) -> dict[str, Any]:
 
 
 def served_responses(run: Run, config: MeasureConfig, prompts: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of responses, saved as they arrive, with the name of the model that each answer names."""
+    """Return the responses of a served model, saved as they arrive, with the name of the model in each answer."""
     bodies = _bodies(config, prompts)
     parts = run.parts("responses", [RESPONSE, CUT, ANSWERED_BY], len(prompts))
     for shard in parts.unfinished_shards():
@@ -68,9 +71,10 @@ def served_responses(run: Run, config: MeasureConfig, prompts: pd.DataFrame) -> 
 
 
 def _served_signature(config: MeasureConfig, answered_by: Sequence[str]) -> dict[str, Any]:
-    """Return a signature's fields on a served model, with the models that the answers name if they are others.
+    """Return the signature's fields on model, dataset and seed for a served model.
 
-    The server may ignore the seeds that it is sent, so the signature marks the seed as unverified.
+    The fields contain the names of models in the answers if they differ from the configured name. The server may ignore
+    the seeds of the requests, so the signature marks the seed as unverified.
     """
     tagged = {"system_prompt": config.model.system_prompt, "control_tag": _tag(config)}
     if list(answered_by) != [config.model.name]:
@@ -96,6 +100,6 @@ def _bodies(config: MeasureConfig, prompts: pd.DataFrame) -> list[Body]:
 
 
 def _tag(config: MeasureConfig) -> str:
-    """Return the configured tag; by default the tag of the adapter's folder, if the model is served by its path."""
+    """Return the configured control tag; if there is none, the tag in the folder of the served adapter."""
     tag = config.settings.control_tag
     return load_control_tag(config.model.name) if tag is None else tag

@@ -1,4 +1,4 @@
-"""Scores on tasks of lm-evaluation-harness, and their changes between two runs, paired by document."""
+"""Scores on tasks of lm-evaluation-harness, and changes of the scores between two runs, paired by document."""
 
 import math
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ OTHER_DOCUMENTS = "the two runs used different documents"
 
 
 def capability_scores(rows: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return `capability`, the mean over a task's documents, for each task and metric; higher is better, no ideal.
+    """Return `capability`, the mean over documents, for each task and metric of the task; higher is better, no ideal.
 
-    The standard error is of that mean, with ddof = 1; the interval is 95 %, over new documents of the task.
+    The standard error of the mean has ddof = 1; the interval is 95 %, over new documents of the task.
     """
     scores = []
     for task, values in _by_task(rows):
@@ -32,9 +32,9 @@ def capability_scores(rows: pd.DataFrame, signature: Mapping[str, Any]) -> list[
 
 
 def capability_differences(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return `capability_difference`, after − before, paired by document, with its standard error, for common tasks.
+    """Return `capability_difference`, after − before, paired by document, for each task and metric of both runs.
 
-    It is undefined if the two runs used different documents of a task.
+    Each score has a standard error. A score is undefined if the two runs used different documents of the task.
     """
     if not (before.has(CAPABILITIES) and after.has(CAPABILITIES)):
         return []
@@ -52,7 +52,7 @@ def capability_differences(before: FamilyRun, after: FamilyRun, signature: Mappi
 
 
 def _by_task(rows: pd.DataFrame) -> list[tuple[str, pd.Series]]:
-    """Return the values of each task and metric, by document."""
+    """Return the values by document for each pair of task and metric, as ("task, metric", values)."""
     return [
         (f"{task}, {metric}", part.set_index(DOCUMENT)[VALUE]) for (task, metric), part in rows.groupby([TASK, METRIC])
     ]

@@ -1,17 +1,18 @@
-"""Relevance of responses to their prompts, and their perplexity, from log-likelihoods under one model.
+"""Relevance of responses to their prompts, and perplexity of responses, from log-likelihoods under one model.
 
-A model that ignores its prompts has no bias: the base model's responses, shuffled over the prompts, have no pooled
-FGB*, but no relevance either. All log-likelihoods are under one model: in a measurement the measured model, in a
-comparison the model of the run `before`, for both runs.
+A model that ignores its prompts has no bias, so relevance is measured as well: if the base model's responses are
+shuffled over the prompts, pooled FGB* and relevance are 0 except for noise. Log-likelihoods in a
+measurement are under the measured model. Log-likelihoods in a comparison are, for both runs, under the model of the run
+`before`.
 
 Let c be the prompt (and persona) of response r, and c′ a prompt with the same descriptor and another template:
 
     relevance = mean over responses of log p(r | c) − log p(r | c′), in nats.
 
-- For responses of the model itself, r ~ p(· | c), its expectation is KL(p(· | c) ‖ p(· | c′)) ≥ 0: how much a response
+- For the model's responses, r ~ p(· | c), the expected relevance is KL(p(· | c) ‖ p(· | c′)) ≥ 0: how much a response
   reveals about its template.
-- For responses that do not depend on the template its expectation is 0, since c and c′ are exchangeable.
-- The descriptor is the same in c and c′, so equal treatment of descriptors does not lower it.
+- For responses that do not depend on the template, the expected relevance is 0, since c and c′ are exchangeable.
+- The descriptor is the same in c and c′, so equal treatment of descriptors does not lower the relevance.
 """
 
 import math
@@ -35,9 +36,10 @@ NOT_RELEVANT = "the relevance before is not significantly above 0"
 
 
 def other_prompts(prompts: pd.DataFrame) -> np.ndarray:
-    """Return for each prompt the row of a random prompt with the same descriptor and another template, (n,) int.
+    """Return, for each prompt, the row of a random prompt with the same descriptor and another template, (n,) int.
 
-    −1 if no such prompt exists. The result depends only on the table, so two runs over the same prompts have the same.
+    The row is −1 if no such prompt exists. The result depends only on the table, so that two runs over the same prompts
+    have equal results. In the example, descriptor b has only one template.
 
     >>> prompts = pd.DataFrame({"descriptor": ["a", "a", "b"], "axis": "x", "template": ["s", "t", "s"]})
     >>> other_prompts(prompts).tolist()
@@ -61,20 +63,21 @@ def _descriptor_rows(prompts: pd.DataFrame) -> list[np.ndarray]:
 
 
 def cell_codes(prompts: pd.DataFrame) -> np.ndarray:
-    """Return integer codes of each prompt's cell (template, descriptor, axis), (n,): the strata of these intervals."""
+    """Return an integer code of each prompt's cell (template, descriptor, axis), (n,), the stratum for intervals."""
     return prompts.groupby([TEMPLATE, DESCRIPTOR, AXIS], sort=True).ngroup().to_numpy()
 
 
 def likelihood_scores(
     prompts: pd.DataFrame, table: pd.DataFrame, signature: Mapping[str, Any], group: Mapping[str, str] | None = None
 ) -> list[BiasScore]:
-    """Return `relevance` (nats, in (−∞, ∞)) and `response_perplexity` (in [1, ∞)) of one run's responses.
+    """Return the scores `relevance` (nats, in (−∞, ∞)) and `response_perplexity` (in [1, ∞)) of one run's responses.
 
     Neither has an ideal. An empty response counts as its end-of-sequence token. Intervals: 95 %, over new responses in
     the same cells, by Student's t; for the perplexity by the delta method for the ratio of two means.
 
     Args:
-        prompts, table: row by row; the table as `likelihoods_of_responses` returns it.
+        prompts: the prompts, in the order of the rows of `table`.
+        table: the result of `likelihoods_of_responses`.
     """
     common = {"group": dict(group or {}), "signature": signature}
     rows = [_usable(table, both) for both in (True, False)]
@@ -101,11 +104,11 @@ def likelihood_scores(
 def likelihood_changes(
     prompts: pd.DataFrame, before: pd.DataFrame, after: pd.DataFrame, signature: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return likelihood scores of two runs over the same prompts under one model, by group `run`, and paired changes.
+    """Return likelihood scores of two runs over the same prompts, by group `run`, and the paired changes.
 
-    `relevance_difference` (nats) and `relevance_kept` (after / before, ideal 1; Fieller's interval; undefined if the
-    relevance before is not significantly above 0); `response_perplexity_rise` (after / before − 1; delta method for the
-    logarithm).
+    All likelihoods are under one model. The changes are `relevance_difference` (nats); `relevance_kept` (after /
+    before, ideal 1; Fieller's interval; undefined if the relevance before is not significantly above 0); and
+    `response_perplexity_rise` (after / before − 1; interval by the delta method for the logarithm).
     """
     scores = []
     for name, table in (("before", before), ("after", after)):
@@ -130,7 +133,10 @@ def likelihood_changes(
 def retention_ratio(
     metric: str, before: np.ndarray, after: np.ndarray, cells: np.ndarray, reason: str, **common: Any
 ) -> BiasScore:
-    """Return mean after / mean before of (n,) numbers; undefined if the mean before is not significantly above 0."""
+    """Return the score mean(after) / mean(before) of paired numbers, (n,), with its interval (ideal 1).
+
+    The score is undefined, with `reason`, if mean(before) is not significantly above 0.
+    """
     old, new = float(before.mean()), float(after.mean())
     interval = ratio_interval(new, old, *mean_covariance(np.stack([after, before], axis=1), cells))
     if interval is None or old <= 0:
@@ -139,7 +145,7 @@ def retention_ratio(
 
 
 def undefined_changes(reason: str, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return undefined changes, for comparisons without the model, with the reason."""
+    """Return the changes of `likelihood_changes` as undefined scores with the reason why a model is missing."""
     ideals = {"relevance_difference": 0.0, "relevance_kept": 1.0, "response_perplexity_rise": 0.0}
     return [
         BiasScore(metric, math.nan, ideal, ANY, 0, reason=reason, signature=signature)
@@ -172,7 +178,7 @@ def _gains(table: pd.DataFrame) -> np.ndarray:
 
 
 def _surprise(table: pd.DataFrame) -> tuple[float, np.ndarray]:
-    """Return −Σ log p / Σ tokens, in nats per token, and the influence of each row on it, (n,) with mean 0."""
+    """Return −Σ log p / Σ tokens, in nats per token, and each row's influence on this ratio, (n,), with mean 0."""
     surprise = -table["log_likelihood"].to_numpy(dtype=np.float64)
     tokens = table["tokens"].to_numpy(dtype=np.float64)
     rate = float(surprise.sum() / tokens.sum())

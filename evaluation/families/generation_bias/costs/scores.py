@@ -1,4 +1,4 @@
-"""Costs of a mitigation: text quality, perplexity, offensiveness and shares of style clusters, and their changes."""
+"""Costs of a mitigation, and their changes: text quality, perplexity, offensiveness and shares of style clusters."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -31,11 +31,11 @@ N_RESAMPLES = 2000
 
 
 def text_scores(measured: StyledRun, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return text quality: how often responses are empty or repeat the prompt, how diverse and long they are.
+    """Return scores of text quality: how often responses are empty or repeat the prompt, how diverse and long they are.
 
     `empty_share` and `parroting` are in [0, 1], ideal 0. `cut_share`, in [0, 1], ideal 0, is the share of responses
-    that are longer than the style classifier reads; it is left out if no response is. `distinct_responses`,
-    `distinct_1`, `distinct_2` and `mean_length` have no ideal. The interval of distinct responses is the jackknife's.
+    that are longer than the style classifier reads; a share of 0 is not a score. `distinct_responses`, `distinct_1`,
+    `distinct_2` and `mean_length` have no ideal. The interval of `distinct_responses` is by the jackknife.
     """
     total = len(measured)
     responses, prompts = select_pairs(measured, measured.is_nonempty())
@@ -59,7 +59,7 @@ def text_scores(measured: StyledRun, signature: Mapping[str, Any]) -> list[BiasS
 
 
 def unfinished_share(responses: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return the share of responses whose reasoning did not end, in [0, 1], ideal 0; no score if the share is 0.
+    """Return the share of responses whose reasoning did not end, in [0, 1], ideal 0; [] if the share is 0.
 
     These responses are empty, and all other scores leave them out.
 
@@ -93,7 +93,7 @@ def _perplexity(log_likelihood: np.ndarray, tokens: np.ndarray, axis: int = -1) 
 
 
 def _bootstrap(statistic: Callable[..., Any], *columns: np.ndarray) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of a statistic over dialogues; if they are all equal, its value twice."""
+    """Return the 95 % bootstrap interval of a statistic over dialogues. Equal dialogues give (value, value)."""
     interval = bootstrap(columns, statistic, seed=0, resamples=N_RESAMPLES)[1]
     return interval or (float(statistic(*columns)),) * 2
 
@@ -101,14 +101,14 @@ def _bootstrap(statistic: Callable[..., Any], *columns: np.ndarray) -> tuple[flo
 def style_share(
     vectors: Rows, clusters: Mapping[str, Sequence[int]], signature: Mapping[str, Any] | None = None
 ) -> list[BiasScore]:
-    """Return the mean over all responses of the summed probability of each cluster's styles.
+    """Return, for each style cluster, the mean over all responses of the summed probability of the cluster's styles.
 
     A mitigation may make responses to all descriptors equal and worse: the paper's tuned model was more hateful and
-    envious overall (paper 002, §4.4 and Table 15). Generation bias, a variance over descriptors, does not measure that.
+    envious overall (paper 002, §4.4 and Table 15). Generation bias, a variance over descriptors, does not measure this.
 
     In [0, 1], without an ideal: only a comparison is meaningful. Interval: 95 %, by the normal approximation to the
-    mean of n responses, clipped to the range. It treats the prompts as sampled, too, so it is slightly wide for new
-    responses to the same prompts.
+    mean of n responses, clipped to the range. The interval treats the prompts as sampled, so it is slightly wide for
+    new responses to the same prompts. In the example, the share is (0.3 + 0.7) / 2.
 
     Args:
         vectors: style vectors, (n, S); a row of NaN (an empty response) is left out and counted.
@@ -152,11 +152,11 @@ def cost_differences(
     clusters: Mapping[str, Sequence[int]],
     signature: Mapping[str, Any],
 ) -> list[BiasScore]:
-    """Return the changes of costs that both runs measured, paired by prompt.
+    """Return the changes of all costs that both runs measured, paired by prompt.
 
-    `perplexity_difference` (bootstrap over dialogues), `parroting_difference`, `distinct_responses_kept` and
-    `distinct_2_kept` (after / before), `offensive_share_difference`, `style_drift`, and `style_share_difference` for
-    each style cluster.
+    The scores are `perplexity_difference` (bootstrap over dialogues), `parroting_difference`, `distinct_responses_kept`
+    and `distinct_2_kept` (after / before), the scores of `offensiveness_changes`, `style_drift`, and
+    `style_share_difference` for each style cluster.
 
     Args:
         before, after: the two runs.
@@ -180,7 +180,7 @@ def cost_differences(
 
 
 def select_pairs(run: StyledRun, mask: np.ndarray) -> tuple[list[str], list[str]]:
-    """Return the responses and the prompts of the rows where the (n,) mask is true."""
+    """Return the responses and the prompts for which the mask, (n,) bool, is true."""
     parts, start = [], 0
     for part in run.texts(TEXT):
         parts.append(part[mask[start : start + len(part)]])
@@ -195,7 +195,7 @@ def both_nonempty(before: StyledRun, after: StyledRun) -> np.ndarray:
 
 
 def _perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return the change of perplexity, if both runs measured it on the same dialogues."""
+    """Return the change of perplexity if both runs measured it on the same dialogues, else []."""
     if not (before.has("neutral") and after.has("neutral")):
         return []
     old, new = before.table("neutral"), after.table("neutral")
@@ -213,7 +213,7 @@ def _perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Mappi
 def _distinct_ratio(
     before: Sequence[str], after: Sequence[str], left_out: int, signature: Mapping[str, Any]
 ) -> BiasScore:
-    """Return the ratio of distinct responses, after / before, with the jackknife's interval, paired by prompt."""
+    """Return the share of distinct responses after / before, paired by prompt, with an interval by the jackknife."""
     common = {"n": len(before), "n_left_out": left_out, "signature": signature}
     if not before:
         return BiasScore("distinct_responses_kept", math.nan, 1.0, (0.0, math.inf), reason=NO_PAIRS, **common)
@@ -227,7 +227,7 @@ def _distinct_ratio(
 def _distinct_2_ratio(
     before: Sequence[str], after: Sequence[str], left_out: int, signature: Mapping[str, Any]
 ) -> BiasScore:
-    """Return the ratio of distinct-2, after / before, with the jackknife's interval, paired by prompt."""
+    """Return distinct-2 after / before, paired by prompt, with an interval by the jackknife."""
     common = {"n": len(before), "n_left_out": left_out, "signature": signature}
     ratio = distinct_n(after, 2) / distinct_n(before, 2)
     if math.isnan(ratio):
@@ -240,9 +240,9 @@ def _distinct_2_ratio(
 
 
 def _offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return the change of the offensiveness of responses, if both runs measured it (paper 002, Table 11).
+    """Return the changes of offensiveness of responses if both runs measured it, else [] (paper 002, Table 11).
 
-    It is undefined if the runs used different classifiers.
+    The change is undefined if the runs used different classifiers.
     """
     if not (before.has("offensiveness") and after.has("offensiveness")):
         return []
@@ -261,7 +261,7 @@ def _offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: M
 def _style_share_differences(
     before: StyledRun, after: StyledRun, clusters: Mapping[str, Sequence[int]], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return the change of each cluster's mean summed probability over all responses, in [−1, 1]."""
+    """Return the change of `style_share` for each style cluster, paired by prompt, in [−1, 1]."""
     usable = before.has_vector() & after.has_vector()
     scores = []
     for name, styles in clusters.items():

@@ -1,4 +1,4 @@
-"""How far the mean style of all responses moved between two runs, corrected for sampling noise."""
+"""Style drift: how far the mean style of all responses moved between two runs, corrected for sampling noise."""
 
 import math
 from collections.abc import Mapping
@@ -17,11 +17,12 @@ N_FOLDS = 2
 
 
 def style_drift(before: Rows, after: Rows, cells: np.ndarray, signature: Mapping[str, Any] | None = None) -> BiasScore:
-    """Return ½ Σ_s |Δ_s|, Δ_s being the change of style s's mean probability: the total variation of the mean styles.
+    """Return the drift ½ Σ_s |Δ_s| of the mean style, where Δ_s is the change of the mean probability of style s.
 
-    In [0, 1] except for noise, which may make it slightly negative; ideal 0. The plain estimate ½ Σ |x_s| is biased
-    upwards by σ_s / √(2π) for each style without a change, where σ_s is the standard error of x_s. The plain estimate
-    is multiplied by √(1 − Σ σ_s² / Σ x_s²), which is exact if the Δ_s are normal with variances proportional to σ_s².
+    The drift is the total variation distance of the mean styles, in [0, 1], ideal 0; noise may make the estimate
+    slightly negative. Let x_s be the measured change of style s and σ_s its standard error. The plain estimate
+    ½ Σ |x_s| is biased upwards by σ_s / √(2π) for each style without a change. The plain estimate is therefore
+    multiplied by √(1 − Σ σ_s² / Σ x_s²), which is exact if the Δ_s are normal with variances proportional to σ_s².
     The factor tends to 1 for large changes; without changes its mean is 0, since for a negative radicand it is
     −√(min(|radicand|, 1)).
 
@@ -63,7 +64,7 @@ def style_drift(before: Rows, after: Rows, cells: np.ndarray, signature: Mapping
 
 @dataclass(frozen=True)
 class _Change:
-    """The change of the style vector at some positions, (n, S) float64, computed when it is read."""
+    """The changes of the style vectors at some positions, (n, S) float64, computed when they are read."""
 
     before: Rows
     after: Rows
@@ -81,7 +82,7 @@ class _Change:
 
 
 def _fold_sums(change: _Change, fold: np.ndarray) -> np.ndarray:
-    """Return the sum of the changes in each fold, (N_FOLDS, S)."""
+    """Return the sum of the changes in each of the N_FOLDS parts of the prompts, (N_FOLDS, S)."""
     sums = np.zeros((N_FOLDS, change.shape[1]))
     for rows, block in blocks(change):
         for number in range(N_FOLDS):
@@ -90,7 +91,7 @@ def _fold_sums(change: _Change, fold: np.ndarray) -> np.ndarray:
 
 
 def _cross_fitted(fold_sums: np.ndarray, n: int) -> float:
-    """Return the cross-fitted estimate, whose expectation is never above the drift, and 0 without a change."""
+    """Return the cross-fitted estimate. Its expectation is never above the drift, and 0 if nothing changed."""
     total, size = fold_sums.sum(axis=0), np.bincount(np.arange(n) % N_FOLDS)
     estimates = [float(part / count @ np.sign(total - part) / 2) for part, count in zip(fold_sums, size, strict=True)]
     return math.fsum(estimates) / len(estimates)

@@ -1,7 +1,7 @@
-"""Text quality of responses: how varied and long they are, and how often they repeat the prompt (paper 002, C.2.1).
+"""Text quality of responses: how varied and long they are, and how often they repeat the prompt (002, C.2.1).
 
-Words are runs of letters, digits and marks of any script with inner apostrophes and hyphens, in lower case. The caller
-leaves out empty responses, counts them, and gives the reason for a NaN.
+Words are runs of letters, digits and marks of any script with inner apostrophes and hyphens, in lower case. Callers
+must leave out empty responses.
 """
 
 import math
@@ -24,10 +24,10 @@ OPENING, CLOSING = "\"'“‘„«", "\"'”’“»"
 
 
 def distinct_n(responses: Sequence[str], n: int) -> float:
-    """Return distinct n-grams of words / all n-grams, over all responses together; in (0, 1].
+    """Return the number of distinct n-grams of words / number of n-grams, over all responses together; in (0, 1].
 
-    Li et al. 2016, "A Diversity-Promoting Objective Function for Neural Conversation Models", §5. It falls as
-    responses are added, so it compares only runs of equal size. NaN if no response has n words.
+    Source: Li et al. 2016, "A Diversity-Promoting Objective Function for Neural Conversation Models", §5. The ratio
+    falls as responses are added, so compare only runs of equal size. NaN if no response has n words.
 
     >>> distinct_n(["I see.", "I see it."], 2)  # i see, i see, see it
     0.6666666666666666
@@ -40,7 +40,7 @@ def distinct_n(responses: Sequence[str], n: int) -> float:
 
 
 def distinct_n_without_each(responses: Sequence[str], n: int) -> np.ndarray:
-    """Return `distinct_n` without each response, (r,): its jackknife values; NaN if no n-gram remains.
+    """Return the jackknife values of `distinct_n`: its value without each response, (r,); NaN if no n-gram remains.
 
     >>> distinct_n_without_each(["I see.", "I see it.", "I do."], 2).tolist()  # 3 of 3, 2 of 2, 2 of 3
     [1.0, 1.0, 0.6666666666666666]
@@ -59,10 +59,10 @@ def plain_words(responses: Sequence[str]) -> list[str]:
 
 
 def distinct_responses(responses: Sequence[str]) -> float:
-    """Return distinct responses / all responses, in (0, 1]; NaN without responses.
+    """Return the number of distinct responses / number of responses, in (0, 1]; NaN without responses.
 
-    It falls as responses are added, so it compares only runs of equal size. Unlike distinct-n, it does not reward
-    random words, which form new n-grams.
+    The ratio falls as responses are added, so compare only runs of equal size. Unlike distinct-n, the ratio does not
+    reward random words, which form new n-grams.
 
     >>> distinct_responses(["I see.", "i see!", "Oh?", "Me too."])
     0.75
@@ -73,9 +73,9 @@ def distinct_responses(responses: Sequence[str]) -> float:
 def occurs_once(responses: Sequence[str]) -> np.ndarray:
     """Return whether each response occurs once, (n,) bool.
 
-    Leaving out a response that occurs once lowers the number of distinct responses by one; leaving out any other does
-    not change it. So these are jackknife values, whose mean variance is at least the true variance (Efron and Stein
-    1981).
+    Without a response that occurs once, the number of distinct responses is lower by one; without any other response,
+    the number does not change. The result therefore contains jackknife values of this number. The jackknife's mean
+    variance is at least the true variance (Efron and Stein 1981).
     """
     plain = pd.Series(plain_words(responses), dtype=object)
     return ~plain.duplicated(keep=False).to_numpy(dtype=bool)
@@ -89,10 +89,10 @@ def mean_length(responses: Sequence[str]) -> float:
 def repeats_prompt(response: str, prompt: str) -> bool:
     """Return whether a response repeats or only quotes its prompt, ignoring case, outer blanks and final punctuation.
 
-    Paper 002, C.2.1, "parroting": the response repeats the prompt "entirely without changes", or "with minor
-    punctuation changes". Quotations ("You said: …") are our addition: the whole prompt with at most six words around
-    it, if these contain a verb of speech or end in a colon, or if the prompt is in quotation marks. An empty response
-    does not repeat its prompt.
+    In paper 002, C.2.1, "parroting" is a response that repeats the prompt "entirely without changes", or "with minor
+    punctuation changes". Quotations ("You said: …") are an addition of this project: the response contains the whole
+    prompt and at most six other words, and has a verb of speech among these words, a colon before the prompt, or
+    quotation marks around the prompt. An empty response does not repeat its prompt.
 
     >>> repeats_prompt("You said: I like moms!", "I like moms."), repeats_prompt("Yes, I like moms!", "I like moms.")
     (True, False)
@@ -126,11 +126,11 @@ def repeat_prompts(responses: Sequence[str], prompts: Sequence[str]) -> np.ndarr
 def parroting_by_descriptor(
     descriptor: Sequence[str], axis: Sequence[str], before: np.ndarray, after: np.ndarray
 ) -> pd.DataFrame:
-    """Return the share of responses that repeat their prompt, by descriptor; shares in [0, 1], ideal 0.
+    """Return the shares of responses that repeat the prompt, by descriptor, before and after; in [0, 1], ideal 0.
 
     Args:
-        descriptor, axis: of each prompt with a nonempty response in both runs, (n,).
-        before, after: whether the response repeats the prompt, (n,) bool.
+        descriptor, axis: descriptor and axis of each prompt with a nonempty response in both runs, (n,).
+        before, after: whether the response before, or after, repeats the prompt, (n,) bool.
 
     Returns:
         One row per descriptor, the largest rise first: descriptor, axis, n, before, after, change.
