@@ -1,4 +1,4 @@
-"""Citations of a report: a line of Markdown with headline and signature, and a BibTeX entry."""
+"""Citations of a report as a line of Markdown with headline and signature, and as a BibTeX entry."""
 
 import re
 from importlib.metadata import version
@@ -8,7 +8,7 @@ from evenhand.evaluation.report.page import Page
 
 
 def markdown_line(page: Page) -> str:
-    """Return the headline of a page as one line of Markdown with the signature of its scores.
+    """Return the headline of a page, with the signatures of the page's scores, as one line of Markdown.
 
     >>> markdown_line(Page("Pairs", "gpt2", "2026-01-31", "55 %", "of pairs", "", signature_lines=["cps|m:gpt2"]))
     '**Pairs**, gpt2: 55 % of pairs (2026-01-31; `cps|m:gpt2`)'

@@ -1,7 +1,8 @@
 """Matplotlib charts as SVG in the colours and fonts of a page, for light and dark mode.
 
-A chart is a matplotlib `Figure` whose label is its text alternative. Functions plot in placeholder colours, which `svg`
-replaces by the variables of style.css. Text stays text, is not parsed as mathematics, and is escaped by matplotlib.
+A chart is a matplotlib `Figure`; the figure's label is the text alternative. Functions plot in placeholder colours,
+which `svg` replaces by the variables of style.css. In the SVG, text remains text, is not parsed as mathematics, and is
+escaped by matplotlib.
 """
 
 import io
@@ -53,14 +54,14 @@ Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 
 def new_chart(label: str, width: float, height: float) -> tuple[Figure, Axes]:
-    """Return a figure of `width` x `height` pixels with one axes; `label` is its text alternative."""
+    """Return a figure of `width` × `height` pixels, with `label` as the text alternative, and the figure's axes."""
     figure = Figure(figsize=(width / 72, height / 72), layout="constrained", label=label)
     figure.get_layout_engine().set(w_pad=2 / 72, h_pad=2 / 72)
     return figure, figure.subplots()
 
 
 def set_ticks(axes: Axes, axis: str, n_ticks: int, text: Callable[[float], str]) -> None:
-    """Set about `n_ticks` ticks at round numbers on the "x" or "y" axis; `text` formats their labels."""
+    """Set about `n_ticks` ticks at round numbers on the "x" or "y" axis; `text` returns the label of a number."""
     tick_axis = getattr(axes, f"{axis}axis")
     tick_axis.set_major_locator(MaxNLocator(n_ticks, steps=[1, 2, 5, 10]))
     tick_axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
@@ -78,14 +79,15 @@ def add_margin(low: float, high: float, margin: float = 0.04) -> tuple[float, fl
 
 
 def add_tooltip(artist: Artist, text: str) -> None:
-    """Show a text while the pointer is over the artist."""
+    """Add a text to the artist (a plotted element) that the page shows while the pointer is over the artist."""
     artist.set_gid(f"tooltip:{text}")
 
 
 def svg(figure: Figure) -> Markup:
     """Return a chart as SVG for a page; equal charts give equal bytes.
 
-    The chart scales with its container down to three quarters of its size; narrower containers scroll.
+    The chart scales with the width of its container, from 0.75 to 1.2 times the size of the figure; narrower containers
+    scroll.
     """
     label, buffer = figure.get_label(), io.StringIO()
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": label}), _suppress_glyph_warnings():
@@ -112,7 +114,7 @@ def _suppress_glyph_warnings() -> Iterator[None]:
 
 
 def _clean_tag(tag: str) -> str:
-    """Return a tag with CSS colours, rounded coordinates, and without attributes that style.css sets."""
+    """Return an SVG tag with CSS variables as colours, rounded coordinates, and no attributes that style.css sets."""
     tag = re.sub(r'( id="[^"]*")(?=/?>)' if tag.startswith("<g") else r"\s*\n\s*(?=[\"LzCQ])", "", tag)
     tag = re.sub(r"(font-family: [^;\"]*|font-stretch: normal|stroke-linejoin: miter);? ?", "", tag)
     tag = re.sub(r' style=""| transform="rotate\(-0 [^)]*\)"', "", tag).replace("xlink:href=", "href=")
@@ -127,10 +129,12 @@ def _round_numbers(attribute: str) -> str:
 def label_points(
     axes: Axes, points: Sequence[tuple[float, float]], texts: Sequence[str], lines: Iterable[Box] = ()
 ) -> None:
-    """Write a label near each point, where it overlaps least with points, texts and other labels.
+    """Add a label near each point, at a position with little overlap with points, texts, lines and other labels.
 
     Args:
-        points: (x, y) in data units.
+        axes: the axes.
+        points: (x, y) of each point in data units.
+        texts: the text of each label.
         lines: horizontal or vertical lines (x1, y1, x2, y2) in data units, which labels avoid.
     """
     if not len(points):
@@ -169,13 +173,16 @@ def place_labels(
     obstacles: Iterable[Box] = (),
     lines: Sequence[Box] = (),
 ) -> list[tuple[float, float]]:
-    """Return the offset of the centre of each label from its point, in pixels.
+    """Return the offset of each label's centre from the label's point, in pixels.
 
-    The labels are placed greedily, in order. Each takes the candidate position with the lowest cost: the overlap with
-    points, obstacles and earlier labels, plus a penalty for distance and for leaving the frame.
+    The labels are placed greedily, in order. Each label gets the candidate position with the lowest cost: the overlap
+    with points, obstacles and earlier labels, plus penalties for distance and for leaving the frame.
 
     Args:
-        points: (x, y) in pixels; y grows upwards.
+        points: (x, y) of each point in pixels; y grows upwards.
+        texts: the text of each label.
+        frame: the box that should contain all labels.
+        obstacles: boxes that labels avoid.
         lines: boxes that labels avoid with half the weight.
     """
     occupied = [_box(x, y, 10, 10) for x, y in points] + list(obstacles)

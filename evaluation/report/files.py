@@ -1,4 +1,4 @@
-"""Writes pages as HTML and Markdown files, and prints them on the terminal."""
+"""Output of pages as HTML files, as Markdown files, and on the terminal."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,9 +14,16 @@ REPORT = "report"
 
 
 def present(folder: Path, pages: Mapping[str, Page], *, write: bool, show: bool) -> list[Path]:
-    """Write and print the report of each family of metrics; return the paths of all files of the report.
+    """Write and print the page of each family of metrics; return the paths of all files of the report.
 
-    The page of a single family is report.html. Several pages are report_<family>.html, and report.html summarises them.
+    The page of a single family is report.html. The pages of several families are report_<family>.html, and report.html
+    is a summary of these pages. Each page also has a Markdown file.
+
+    Args:
+        folder: the folder of the files.
+        pages: the page of each family by name.
+        write: whether to write the files.
+        show: whether to print the pages.
     """
     stems = dict(zip([REPORT], pages.values(), strict=False))
     if len(pages) > 1:
@@ -34,7 +41,7 @@ def present(folder: Path, pages: Mapping[str, Page], *, write: bool, show: bool)
 
 
 def write_page(folder: Path, stem: str, page: Page) -> None:
-    """Write `folder`/`stem`.html and .md, each atomically; equal pages give equal bytes.
+    """Write a page to `folder`/`stem`.html and `folder`/`stem`.md, each atomically; equal pages give equal bytes.
 
     Raises:
         InputError: a file cannot be written.

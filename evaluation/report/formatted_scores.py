@@ -1,4 +1,4 @@
-"""Scores formatted for reports, with their direction from the ideal and its significance."""
+"""Scores formatted for reports, with the direction and the significance of the distance from the ideal."""
 
 import math
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ LEVEL = 0.05  # significance level of the two-sided tests and of the intervals
 
 @dataclass(frozen=True)
 class FormattedScore:
-    """A score, or the change of a score between two models, formatted by the record of its metric."""
+    """A score, or the change of a score between two models, in the format of the metric's record."""
 
     score: BiasScore
 
@@ -29,30 +29,30 @@ class FormattedScore:
 
     @property
     def text(self) -> str:
-        """The value without its unit."""
+        """The value as text, in the reported unit, without the unit."""
         return self.metric.text(self.score.value)
 
     @property
     def text_with_unit(self) -> str:
-        """The value with its unit."""
+        """The value as text, with the reported unit."""
         return f"{self.text} {self.metric.unit}".rstrip()
 
     @property
     def bounds(self) -> str:
-        """The interval as "1.23 to 4.56", or "" without an interval."""
+        """The interval as the text "1.23 to 4.56", or "" without an interval."""
         return " to ".join(map(self.metric.text, self.score.interval or ()))
 
     @property
     def distance_from_ideal(self) -> float:
-        """The value minus the ideal, in natural units; 0 without an ideal."""
+        """The score's value minus the ideal, in natural units; 0 without an ideal."""
         return 0.0 if self.score.ideal is None else self.score.value - self.score.ideal
 
     @property
     def direction_from_ideal(self) -> int:
-        """1 if the score is significantly above its ideal, −1 if significantly below, else 0.
+        """1 if the score is significantly above the ideal, −1 if it is significantly below the ideal, else 0.
 
-        A significant score has a 95 % interval that excludes the ideal, and p < 0.05 if it has a p-value: the
-        bootstrap interval of a few rows is too narrow without the test.
+        A score is significant if the 95 % interval excludes the ideal and the p-value, if there is one, is below 0.05.
+        The test is required because the bootstrap interval of a few rows is too narrow.
         """
         return self._interval_direction * (self.score.p_value is None or self.score.p_value < LEVEL)
 
@@ -63,12 +63,12 @@ class FormattedScore:
 
     @property
     def is_contradicted(self) -> bool:
-        """Whether the interval excludes the ideal and the test does not."""
+        """Whether the interval excludes the ideal but the p-value is not significant."""
         return self._interval_direction != 0 and not self.direction_from_ideal
 
     @property
     def _interval_direction(self) -> int:
-        """1 if the interval is above the ideal, −1 if below, else 0."""
+        """1 if the whole interval is above the ideal, −1 if the whole interval is below the ideal, else 0."""
         ideal = self.score.ideal
         if ideal is None or self.score.interval is None:
             return 0
@@ -77,11 +77,11 @@ class FormattedScore:
 
 
 def formatted_score(scores: Iterable[BiasScore], name: str | None, **group: str) -> FormattedScore | None:
-    """Return the formatted score of this name and group; None if no score matches or `name` is None."""
+    """Return the formatted score of the metric `name` and the group; None if no score matches or `name` is None."""
     score = name and find_score(scores, name, **group)
     return FormattedScore(score) if score else None
 
 
 def sort_by_value(scores: Iterable[BiasScore], cut: str) -> list[BiasScore]:
-    """Return the scores by descending value, then by group; undefined scores are last."""
+    """Return the scores sorted by descending value, then by the group's value for `cut`; undefined scores are last."""
     return sorted(scores, key=lambda score: (-value_or(score, -math.inf), str(score.group[cut])))

@@ -1,4 +1,4 @@
-"""Renders a page as one self-contained HTML file, which is readable without its script."""
+"""Rendering of a page as a self-contained HTML file that is readable without its script."""
 
 import re
 from base64 import b64encode
@@ -18,7 +18,7 @@ from evenhand.evaluation.report.tables import format_table
 
 
 def page_html(page: Page) -> str:
-    """Return the page as HTML; the script only sorts, filters and saves tables and figures."""
+    """Return the page as HTML. The script in the HTML only sorts, filters and saves tables and figures."""
     return (
         environment()
         .get_template("page.html.j2")
@@ -44,12 +44,12 @@ def style_sheet() -> Markup:
 
 
 def script_text(name: str) -> Markup:
-    """Return the text of the script `name`.js of this folder."""
+    """Return the text of the script `name`.js in the folder of this module."""
     return Markup(Path(__file__).with_name(f"{name}.js").read_text(encoding="utf-8"))
 
 
 def script_hash(script: str) -> str:
-    """Return the hash of the script for the Content-Security-Policy of a page, which allows no other script."""
+    """Return the hash of a script for the page's Content-Security-Policy, which forbids all other scripts."""
     return f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}"
 
 
@@ -64,7 +64,7 @@ def _format_section(part: Section) -> Section:
 
 @cache
 def environment() -> Environment:
-    """Return the Jinja environment, which escapes all values and rejects unknown names."""
+    """Return the Jinja environment of the HTML templates, which escapes all values and rejects unknown names."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -79,5 +79,5 @@ def environment() -> Environment:
 
 
 def _keep_units_together(sentence: str) -> str:
-    """Return the sentence with no-break spaces between numbers and their units."""
+    """Return the sentence with no-break spaces between numbers and units, and around the signs = and <."""
     return re.sub(r" (?=%|×|= |< )|(?<=[=<]) ", "\u00a0", sentence)

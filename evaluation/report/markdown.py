@@ -1,4 +1,4 @@
-"""Renders a page as GitHub-flavoured Markdown without figures; all texts are escaped."""
+"""Rendering of a page as GitHub-flavoured Markdown without figures; all texts are escaped."""
 
 import json
 import re
@@ -14,7 +14,7 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~!$@&]|:(?=/)|(?<=www)\.)", re.IGNORECAS
 
 
 def page_markdown(page: Page) -> str:
-    """Return the page as Markdown; the text ends with a line break."""
+    """Return the page as Markdown, ending with a line break."""
     parts = [
         f"# {escaped(page.title)}",
         f"{escaped(page.subtitle)} · {escaped(page.date)}",
@@ -54,13 +54,13 @@ def _examples(examples: Iterable[Example]) -> Iterator[str]:
 
 
 def _section(title: str, parts: Iterable[str]) -> str:
-    """Return the parts under their heading, or "" if all are empty."""
+    """Return the parts under the heading `title`, or "" if all parts are empty."""
     text = "\n\n".join(part for part in parts if part)
     return f"## {title}\n\n{text}" if text else ""
 
 
 def _table(table: Table) -> str:
-    """Return a table under its caption."""
+    """Return a table as Markdown, with its caption above and its note below; "" without rows and note."""
     table = format_table(table)
     parts = [f"{escaped(table.caption)}:", _grid(table), escaped(table.note)]
     return "\n\n".join(part for part in parts if part) if table.rows or table.note else ""
@@ -80,7 +80,7 @@ def _grid(table: Table) -> str:
 
 
 def _signature(signature: Mapping[str, Any]) -> str:
-    """Return the signature as JSON in a fenced code block, or "" if it is empty."""
+    """Return the signature as JSON in a fenced code block, or "" for an empty signature."""
     if not signature:
         return ""
     text = json.dumps(without_folders(signature), indent=1, ensure_ascii=False, default=str)
@@ -90,5 +90,5 @@ def _signature(signature: Mapping[str, Any]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return the text with its markup escaped."""
+    """Return the sanitized text with the characters of Markdown escaped."""
     return _MARKUP.sub(r"\\\1", sanitize(text))

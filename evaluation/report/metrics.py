@@ -1,6 +1,6 @@
 """Records of metrics: label, unit, ideal and number format.
 
-Each family of metrics declares its records in `families/<name>/metrics.py` as METRICS; `metric_of` looks them up.
+Each family of metrics declares records in `families/<name>/metrics.py` as METRICS; `metric_of` looks up a record.
 """
 
 from collections.abc import Iterable
@@ -20,11 +20,12 @@ class Metric:
     """The format of a metric in tables, charts and sentences.
 
     Attributes:
-        name: the name of its scores in scores.json.
-        label: its name for readers, without the unit.
+        name: name of the metric in scores.json.
+        label: name of the metric in reports, without the unit.
         description: one sentence for glossaries.
-        unit: the unit of reported numbers, "" for none; `factor` converts a score's natural unit to it.
-        decimals: the decimals of a reported number; tables add decimals for narrow intervals.
+        unit: the unit of reported numbers, "" for none.
+        factor: converts a score from natural units to the reported unit.
+        decimals: number of decimals of a reported number; tables add decimals for narrow intervals.
         ideal: the value of an unbiased model in natural units; None if only comparisons are meaningful.
         better: whether lower values, higher values, or values nearer to the ideal are better.
         stereotype_side: the side of the ideal on which a model prefers stereotypes: −1 below, 1 above, 0 neither.
@@ -49,7 +50,7 @@ class Metric:
 
     @property
     def reported_ideal(self) -> float:
-        """The ideal in the reported unit; 0 if the metric has none."""
+        """The ideal in the reported unit; 0 if the metric has no ideal."""
         return self.factor * (self.ideal or 0.0)
 
     @property
@@ -62,15 +63,16 @@ class Metric:
         return number(self.factor * value, self.decimals, self.signed)
 
     def interval_text(self, bounds: tuple[float, float] | None) -> str:
-        """Return an interval in natural units as "[1.23, 4.56]" in the reported unit; "" for None."""
+        """Return the text "[1.23, 4.56]", in the reported unit, of an interval in natural units; "" for None."""
         return interval(bounds and (self.factor * bounds[0], self.factor * bounds[1]), self.decimals, self.signed)
 
 
 def metric_of(score: BiasScore | str) -> Metric:
-    """Return the record of a score, or of a name in scores.json.
+    """Return the record of a metric, given a score or the metric's name in scores.json.
 
-    The names of derived scores end in `_difference` (after minus before), `_reduction` (relative to the value before)
-    or `_detectable` (the smallest effect that the data can detect); their records are derived from the base metric.
+    The names of derived metrics end in `_difference` (after minus before), `_reduction` (relative to the value before)
+    or `_detectable` (the smallest effect that the data can detect). The record of a derived metric is derived from the
+    record of the base metric.
 
     Raises:
         KeyError: no family declares the metric.

@@ -1,4 +1,4 @@
-"""Formats numbers, and sanitizes texts."""
+"""Formatting of numbers, and sanitizing of texts."""
 
 import math
 import re
@@ -15,20 +15,21 @@ PER_UNIT = 1000.0  # reports multiply bias metrics by 1000, as in paper 002, Tab
 
 
 def value_or(score: BiasScore | None, default: float) -> float:
-    """Return the value of the score if it is finite, else `default`."""
+    """Return the value of the score if the value is finite, else `default`."""
     return score.value if score is not None and math.isfinite(score.value) else default
 
 
 def decimals_for(values: Iterable[float]) -> int:
-    """Return the number of decimals for a column: two, or more if all absolute values are below 0.1."""
+    """Return the number of decimals for a column of values: two, or more if all absolute values are below 0.1."""
     largest = max((abs(value) for value in values if math.isfinite(value)), default=1.0)
     return 2 if largest == 0 else min(MAX_DECIMALS, max(2, 1 - math.floor(math.log10(largest))))
 
 
 def decimals_for_interval(bounds: tuple[float, float] | None, decimals: int) -> int:
-    """Return the smallest number of decimals, at least `decimals`, at which the bounds differ by two last digits.
+    """Return the number of decimals for an interval: `decimals`, or more if the interval is narrow.
 
-    Decimals are added only up to two significant digits of the larger bound.
+    Decimals are added until half of the interval's width is at least one unit of the last decimal, but only up to two
+    significant digits of the larger bound.
 
     >>> decimals_for_interval((0.0004, 0.0041), 2), decimals_for_interval((15.7799, 15.7801), 2)
     (3, 2)
@@ -41,7 +42,10 @@ def decimals_for_interval(bounds: tuple[float, float] | None, decimals: int) -> 
 
 
 def number(value: float, decimals: int = 2, sign: bool = False) -> str:
-    """Return the rounded number with a Unicode minus sign; a dash for NaN; no sign if it rounds to zero."""
+    """Return the rounded number as text with a Unicode minus sign, or a dash for NaN.
+
+    If `sign` is true, positive numbers have a plus sign. A number that is rounded to zero has no sign.
+    """
     if math.isnan(value):
         return NO_NUMBER
     sign = sign and round(value, decimals) != 0
@@ -49,12 +53,12 @@ def number(value: float, decimals: int = 2, sign: bool = False) -> str:
 
 
 def interval(bounds: tuple[float, float] | None, decimals: int = 2, sign: bool = False) -> str:
-    """Return the interval as "[1.23, 4.56]", or "" for None."""
+    """Return an interval as the text "[1.23, 4.56]", or "" for None."""
     return "" if bounds is None else f"[{number(bounds[0], decimals, sign)}, {number(bounds[1], decimals, sign)}]"
 
 
 def span(bounds: tuple[float, float], decimals: int = 2, sign: bool = False, factor: float = 1) -> str:
-    """Return the bounds times `factor` as "1.23 to 4.56"."""
+    """Return the bounds, multiplied by `factor`, as the text "1.23 to 4.56"."""
     return f"{number(factor * bounds[0], decimals, sign)} to {number(factor * bounds[1], decimals, sign)}"
 
 
@@ -69,7 +73,7 @@ def p_value(p: float) -> str:
 
 
 def score_text(score: BiasScore) -> str:
-    """Return a bias score as "15.78 [14.52, 17.04] ×10⁻³", or the reason why it is undefined."""
+    """Return a bias score as "15.78 [14.52, 17.04] ×10⁻³", or "undefined" with the reason."""
     if math.isnan(score.value):
         return undefined(score)
     bounds = score.interval and (PER_UNIT * score.interval[0], PER_UNIT * score.interval[1])
@@ -78,7 +82,7 @@ def score_text(score: BiasScore) -> str:
 
 
 def tick_number(value: float) -> str:
-    """Return the number at a tick with up to four significant digits.
+    """Return the label of a tick, a number with up to four significant digits.
 
     >>> tick_number(-0.25), tick_number(1e-17)
     ('−0.25', '0')
@@ -92,7 +96,7 @@ def before_after(before: str, after: str) -> str:
 
 
 def undefined(score: BiasScore) -> str:
-    """Return "undefined" and the reason."""
+    """Return the text "undefined: …" with the reason why the score is undefined."""
     return f"undefined: {sanitize(score.reason or '')}"
 
 

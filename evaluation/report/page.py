@@ -1,6 +1,7 @@
-"""The contents of a report before rendering: verdict, tables, figures and texts as plain strings.
+"""Contents of a report before rendering: verdict, tables, figures and texts as plain strings.
 
-A family of metrics builds a `Page`; `html`, `markdown` and `terminal` sanitize and render it, and `files` writes it.
+A family of metrics builds a `Page`. The modules `html`, `markdown` and `terminal` sanitize and render a page, and
+`files` writes the rendered page.
 """
 
 import datetime
@@ -18,14 +19,14 @@ from evenhand.evaluation.results import display_name
 
 @dataclass(frozen=True)
 class Link:
-    """A link to a related file: its text, and its path relative to the folder of the page."""
+    """A link to a related file: the text of the link, and the file's path relative to the folder of the page."""
 
     text: str
     path: str
 
     @property
     def href(self) -> str:
-        """The path as a relative URL with percent-encoded special characters."""
+        """The path as a relative URL, with special characters percent-encoded."""
         return f"./{quote(self.path)}"
 
 
@@ -43,10 +44,15 @@ class Figure:
 class Example:
     """Texts to read side by side, such as the responses to a `prompt`.
 
-    Each text is (name, parts), and each part is (text, whether it is marked). Parts are concatenated; a marked part
-    should not begin or end with a space. The texts with these numbers are `hidden` behind one click, because a
-    classifier marked them as offensive. `claim` is a sentence above the texts, `anchor` the name of the example for
-    links within the page.
+    Attributes:
+        heading: the heading of the example.
+        texts: a (name, parts) pair for each text, where each part is (text, whether the part is highlighted). Parts are
+            concatenated; a highlighted part should not begin or end with a space.
+        prompt: the prompt that the texts respond to.
+        hidden: indices of the texts that are hidden until the reader clicks, because a classifier marked them as
+            offensive.
+        claim: a sentence above the texts.
+        anchor: the name of the example for links within the page.
     """
 
     heading: str
@@ -59,10 +65,10 @@ class Example:
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a page; empty sections are omitted.
+    """A section of a page. Pages omit empty sections.
 
-    A `folded` section displays only its title and sentences until the reader opens it. The terminal prints only
-    sections with `first_screen`. `parts` are subsections, which have no subsections.
+    If `folded` is true, the page displays only the section's title and sentences until the reader opens the section.
+    The terminal prints only sections with `first_screen`. `parts` are subsections, which have no subsections.
     """
 
     title: str
@@ -76,7 +82,7 @@ class Section:
 
     @property
     def has_content(self) -> bool:
-        """Whether the section has any content."""
+        """Whether the section has sentences, figures, examples, a non-empty table, or a part with content."""
         if any(map(len, (self.sentences, self.figures, self.examples))):
             return True
         return any(table.rows or table.note for table in self.tables) or any(part.has_content for part in self.parts)
@@ -86,10 +92,13 @@ class Section:
 class Page:
     """All contents of a report.
 
-    `headline_value` is the headline number and `headline_caption` the line below it; `tables` belong to the headline. A
-    page with a `lead` opens with its verdict and these sections; the headline number and its tables follow below.
-    `sides` are the columns of the plotted values: one, or two with the marks ○ and ●. `signature_lines` has one citable
-    line for each measurement. `links` lead to reports and rows of the summarised runs.
+    Attributes:
+        headline_value, headline_caption: the headline number, and the line below the number.
+        tables: the tables of the headline.
+        lead: sections directly after the verdict. If there are any, the headline number and its tables follow them.
+        sides: names of the columns with the plotted values: one, or two with the marks ○ and ●.
+        signature_lines: a citable line for each measurement.
+        links: links to reports and rows of the summarised runs.
     """
 
     title: str
@@ -112,7 +121,7 @@ class Page:
 
 
 def signature_rows(signature: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return a nested signature as (dotted name, value) rows, in its order."""
+    """Return a nested signature as (dotted name, value) rows, in the order of the signature."""
     rows = []
     for name, value in signature.items():
         dotted = f"{prefix}{name}"
@@ -124,7 +133,7 @@ def signature_rows(signature: Mapping[str, Any], prefix: str = "") -> list[tuple
 
 
 def without_folders(value: Any) -> Any:
-    """Return a nested signature with absolute paths shortened to display names."""
+    """Return a nested signature in which `display_name` has shortened the absolute paths."""
     if isinstance(value, Mapping):
         return {name: without_folders(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,6 +1,6 @@
-"""Dot-and-interval plots in the rows of a table, as SVG in the colours of the page.
+"""Dot-and-interval plots for the rows of a table, as SVG in the colours of the page.
 
-All coordinates are percentages, so a plot fits any width without scaling its text. All text is escaped.
+All coordinates are percentages, so that a plot fits any width without scaling the plot's text. All text is escaped.
 """
 
 import math
@@ -15,7 +15,7 @@ from evenhand.evaluation.report.tables import Mark, Row
 
 @dataclass(frozen=True)
 class Scale:
-    """A linear map from `low`…`high` to the percentages `start`…`end`."""
+    """A linear map from values between `low` and `high` to horizontal positions between `start` and `end` percent."""
 
     low: float
     high: float
@@ -23,7 +23,7 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        """Return the position of a value in percent."""
+        """Return the horizontal position of a value in percent of the plot's width."""
         return round(self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start), 2)
 
 
@@ -51,15 +51,15 @@ def row_scale(rows: Sequence[Row], ideal: float = 0.0) -> Scale:
 
 
 def row_ticks(scale: Scale) -> Markup:
-    """Return the tick labels above a column of rows."""
+    """Return an SVG element with the tick labels that are above a column of plots."""
     labels = (svg_text(tick_number(tick), scale(tick), 70, "tick middle") for tick in ticks(scale))
     return svg_figure("ticks", None, *labels)
 
 
 def row_plot(row: Row, scale: Scale, ideal: float = 0.0, sides: Sequence[str] = ("before", "after")) -> Markup:
-    """Return the plot of one row: "before" as a ring above, "after" as a dot below, "truth" as a diamond.
+    """Return the plot of a row's marks: "before" as a ring above, "after" as a dot below, "truth" as a diamond.
 
-    `sides` are the names of "before" and "after" in the text alternative.
+    `sides` are the names for "before" and "after" in the text alternative of the plot.
     """
     parts = [svg_line(scale(tick), 0, scale(tick), 100, "grid") for tick in ticks(scale) if tick != ideal]
     parts.append(svg_line(scale(ideal), 0, scale(ideal), 100, "zero"))
@@ -86,7 +86,7 @@ def _mark_text(name: str, mark: Mark) -> str:
 
 
 def svg_figure(css_class: str, title: str | None, *parts: Markup) -> Markup:
-    """Return an SVG element with a text alternative."""
+    """Return an SVG element with `title` as its text alternative; without a title, it is hidden from screen readers."""
     if title is None:
         return Markup('<svg class="{}" aria-hidden="true">{}</svg>').format(css_class, Markup("").join(parts))
     return Markup('<svg class="{}" role="img" aria-label="{}"><title>{}</title>{}</svg>').format(
@@ -95,15 +95,15 @@ def svg_figure(css_class: str, title: str | None, *parts: Markup) -> Markup:
 
 
 def svg_line(x1: float, y1: float, x2: float, y2: float, css_class: str) -> Markup:
-    """Return an SVG line."""
+    """Return an SVG line from (x1, y1) to (x2, y2), in percent."""
     return Markup('<line x1="{}%" y1="{}%" x2="{}%" y2="{}%" class="{}"/>').format(x1, y1, x2, y2, css_class)
 
 
 def svg_circle(x: float, y: float, radius: float, css_class: str) -> Markup:
-    """Return an SVG circle."""
+    """Return an SVG circle with its centre (x, y) in percent and its radius in pixels."""
     return Markup('<circle cx="{}%" cy="{}%" r="{}" class="{}"/>').format(x, y, radius, css_class)
 
 
 def svg_text(text: str, x: float, y: float, css_class: str) -> Markup:
-    """Return an SVG text."""
+    """Return an SVG text at the position (x, y) in percent."""
     return Markup('<text x="{}%" y="{}%" class="{}">{}</text>').format(round(x, 2), round(y, 2), css_class, text)

@@ -1,4 +1,4 @@
-"""The page of all responses of a run: one self-contained, searchable HTML file of at most 3 MB."""
+"""A self-contained, searchable HTML page of the responses of a run, of at most 3 MB."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,8 +12,8 @@ from evenhand.evaluation.report.html import environment, script_hash, script_tex
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.sentences import Sentences
 
-MAX_BYTES = 2_900_000  # of the rows; style sheet and script fit into the remaining 100 kB
-CHUNK_ROWS = 1 << 13  # rows read at a time; about 20,000 fit
+MAX_BYTES = 2_900_000  # maximum size of the rows; style sheet and script fit into the remaining 100 kB
+CHUNK_ROWS = 1 << 13  # rows read at a time; about 20,000 rows fit on a page
 MAX_LENGTH = 2000  # characters of a text
 text = Sentences(__file__)
 
@@ -21,13 +21,16 @@ text = Sentences(__file__)
 def responses_html(
     title: str, subtitle: str, n: int, rows: Callable[[np.ndarray], pd.DataFrame], sides: Sequence[str]
 ) -> str:
-    """Return the page with all rows, or with a random sample if not all rows fit; a note states the number.
+    """Return the HTML of a page with all rows, or with a random sample of the rows if not all rows fit.
+
+    A note on the page gives the number of rows.
 
     Args:
+        title, subtitle: the title and the subtitle of the page.
         n: the total number of rows.
-        rows: returns the rows at the indices (m,), with columns axis, descriptor and prompt, and for each side
-            `{side} response`, `{side} style` (a name) and `{side} b` (the bias value or NaN).
-        sides: names of one run or two.
+        rows: function that returns the rows at the indices (m,), with columns axis, descriptor and prompt, and for each
+            side `{side} response`, `{side} style` (the name of the style) and `{side} b` (the bias value or NaN).
+        sides: names of the one or two runs.
     """
     sample, texts = _fitting(n, rows, sides)
     data = {"sides": list(sides), "texts": texts, "rows": sample}
@@ -52,7 +55,10 @@ def responses_html(
 def _fitting(
     n: int, rows: Callable[[np.ndarray], pd.DataFrame], sides: Sequence[str]
 ) -> tuple[list[list[Any]], list[str]]:
-    """Return as many rows as fit, in the order of the run, and the distinct texts, which rows reference by index."""
+    """Return the rows that fit into MAX_BYTES, in the order of the run, and the list of distinct texts.
+
+    Rows contain indices into the list instead of texts.
+    """
     indices: dict[str, int] = {}
     lines, size = {}, 0
     for row, names, values in _sampled(n, rows, sides):
@@ -82,7 +88,7 @@ def _sampled(
 
 
 def _json_for_script(data: Any) -> Markup:
-    """Return JSON for a script element; characters that could end the element are escaped."""
+    """Return the data as JSON for a script element, with characters escaped that could end the element."""
     encoded = json.dumps(data, separators=(",", ":"))  # ASCII
     for character in "<>&":
         encoded = encoded.replace(character, f"\\u{ord(character):04x}")
@@ -92,11 +98,11 @@ def _json_for_script(data: Any) -> Markup:
 def rows_of(
     texts: pd.DataFrame, sides: Mapping[str, tuple[Sequence[str], np.ndarray, Sequence[str], np.ndarray]]
 ) -> pd.DataFrame:
-    """Return the rows of the page, one for each prompt.
+    """Return the rows of the page of responses, one for each prompt, with the columns that `responses_html` requires.
 
     Args:
-        texts: columns axis, descriptor and text (the prompt).
-        sides: for each name of a run: responses, style vectors (n, S), style names (S), and bias values (n,).
+        texts: the prompts, with columns axis, descriptor and text (the prompt).
+        sides: for each run's name: responses (n,), style vectors (n, S), names of the styles (S,), bias values (n,).
     """
     rows = texts[["axis", "descriptor"]].assign(prompt=texts["text"])
     for side, (responses, vectors, styles, b) in sides.items():

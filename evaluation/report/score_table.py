@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 
 def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
-    """Return one row for each score: metric, a column for each group, value, low, high, ideal, p_value, jackknife_over,
-    jackknife_low, jackknife_high, n, n_left_out, reason.
+    """Return a table with one row for each score.
 
-    Numbers are in natural units and unrounded; `signature` is the citable line of `signature_line`.
+    Columns: metric, a column for each key of the groups, value, low, high, ideal, p_value, jackknife_over,
+    jackknife_low, jackknife_high, n, n_left_out, reason, signature. Numbers are in natural units and unrounded;
+    `signature` is the citable line of `signature_line`.
 
     >>> table = score_table([BiasScore("fgb", 0.25, 0.0, (0.0, 1.0), n=8, interval=(0.2, 0.3), group={"axis": "age"})])
     >>> table[["metric", "axis", "value", "low", "high", "n"]].to_dict("records")
@@ -43,9 +44,9 @@ def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
 
 
 def score_figure(scores: Sequence[BiasScore]) -> "Figure":
-    """Return a figure with a dot and 95 % interval for each defined score, and a line at the ideal, in natural units.
+    """Return a figure with a dot and a 95 % interval for each defined score, and a line at the ideal, in natural units.
 
-    The scores should have a common scale, such as one metric for each axis.
+    The scores should have a common scale, such as the scores of one metric by axis.
 
     Raises:
         ValueError: no score has a value.

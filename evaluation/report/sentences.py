@@ -1,4 +1,6 @@
-"""The sentences of a report: macros, lists and strings in the template `sentences.j2` of its folder.
+"""Access to the sentences of reports: macros, lists and strings in the template `sentences.j2` of a folder.
+
+An example of a template, and of its use in a module of the same folder:
 
 {% macro verdict(score) -%} Style differs with the descriptor: {{ score.value|number }}. {%- endmacro %}
 {% set limits = ["These numbers …", …] %}
@@ -21,13 +23,14 @@ from evenhand.evaluation.report import numbers
 
 
 class Sentences:
-    """The macros, strings, lists and mappings of `sentences.j2` as attributes; a macro returns its text.
+    """The macros, strings, lists and mappings of `sentences.j2` as attributes. A macro is a function that returns text.
 
-    Runs of white space become one space, so a template may break lines anywhere. The page escapes the sentences.
+    Each run of spaces and line breaks becomes one space, so that a template may break lines anywhere. The page that
+    contains the sentences escapes them.
     """
 
     def __init__(self, file: str) -> None:
-        """Store the folder of `file`, a module's `__file__`; the template is loaded on first use."""
+        """Store the folder of `file`, the `__file__` of a module; the folder's template is loaded on first use."""
         self._folder = Path(file).resolve().parent
 
     @cached_property
@@ -42,7 +45,7 @@ class Sentences:
         return environment.get_template("sentences.j2").module
 
     def __getattr__(self, name: str) -> Any:
-        """Return the macro or value of this name."""
+        """Return the template's macro or value with a name."""
         value = getattr(self._module, name)
         if callable(value):
             return lambda *values, **named: _collapse_spaces(value(*values, **named))
@@ -51,7 +54,7 @@ class Sentences:
 
 def _collapse_spaces(value: Any) -> Any:
     if isinstance(value, (str, Markup)):
-        return re.sub(r"[ \n]+", " ", str(value)).strip()  # a no-break space stays
+        return re.sub(r"[ \n]+", " ", str(value)).strip()  # no-break spaces remain
     if isinstance(value, Mapping):
         return {_collapse_spaces(key): _collapse_spaces(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Pages that summarise several families of metrics of one run, or compare several runs side by side."""
+"""Pages that summarise all families of metrics of one run, and pages that compare several runs side by side."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -7,13 +7,16 @@ from evenhand.evaluation.report.page import Link, Page, Section, signature_rows
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table
 
-# Prefixes of signature fields that describe the model or its output, in which runs side by side always differ.
+# Prefixes of signature fields that describe the model or the model's output. Runs side by side always differ in them.
 MODEL_FIELDS = ("model.", "inputs.model", "inputs.tokenizer", "inputs.responses", "translations", "inputs.translations")
 text = Sentences(__file__)
 
 
 def summary_page(pages: Mapping[str, Page], links: Mapping[str, Link]) -> Page:
-    """Return a page with the headlines of all families of metrics of a run or comparison, and links to their pages."""
+    """Return the summary of a run or comparison: the headline of each family of metrics, and links to their pages.
+
+    The keys of `pages` and `links` are names of families.
+    """
     first = next(iter(pages.values()))
     rows = tuple(
         Row(page.title, (Cell(page.headline_value), Cell(page.headline_caption, prose=True))) for page in pages.values()
@@ -37,11 +40,12 @@ def summary_page(pages: Mapping[str, Page], links: Mapping[str, Link]) -> Page:
 def side_by_side_page(
     families: Mapping[str, Mapping[str, Page]], links: Sequence[Link], further: Sequence[Page] = ()
 ) -> Page:
-    """Return the page of several measuring runs side by side.
+    """Return a page that compares several runs of `evenhand measure` side by side.
 
     Args:
         families: {family: {run: page}}, with at least two runs for each family.
-        further: other reports; the page includes their first screens.
+        links: links to the reports of the runs.
+        further: other reports, whose verdicts and headline tables the page includes.
     """
     pages = next(iter(families.values()))
     names = list(dict.fromkeys(name for runs in families.values() for name in runs))
@@ -75,7 +79,7 @@ def _settings_section(title: str, runs: Mapping[str, Page], rows: Sequence[Row])
 
 
 def _headline_tables(pages: Mapping[str, Page]) -> Iterator[Table]:
-    """Yield a table for each plotted row of the headlines, with a row for each run."""
+    """Yield a table for each plotted row of the pages' headline tables, with a row for each run."""
     tops = {name: page.tables[0] for name, page in pages.items() if page.tables}
     for label in dict.fromkeys(row.label for table in tops.values() for row in table.rows if row.marks):
         rows = {name: _row(table, label) for name, table in tops.items()}
@@ -86,7 +90,7 @@ def _headline_tables(pages: Mapping[str, Page]) -> Iterator[Table]:
 
 
 def _sections(pages: Mapping[str, Page]) -> Iterator[Section]:
-    """Yield sections with the tables that at least two runs have, and a column for each run."""
+    """Yield a section for each section title, with the tables that at least two runs have and a column for each run."""
     tables = {name: list(_tables(page)) for name, page in pages.items()}
     for title in dict.fromkeys(title for titled in tables.values() for title, _ in titled):
         captions = dict.fromkeys(it.caption for titled in tables.values() for other, it in titled if other == title)
@@ -110,7 +114,7 @@ def _tables(page: Page) -> Iterator[tuple[str, Table]]:
 
 
 def _join_tables(caption: str, pages: Mapping[str, Page], same: Mapping[str, Table]) -> Table:
-    """Return a table with one column from each run and the rows that at least two runs have."""
+    """Return a table with one column for each run and with the rows that at least two runs have."""
     columns = {}
     for name, table in same.items():
         side = pages[name].sides[0]
@@ -127,7 +131,7 @@ def _join_tables(caption: str, pages: Mapping[str, Page], same: Mapping[str, Tab
 
 
 def _differing_settings(pages: Mapping[str, Page]) -> Iterator[Row]:
-    """Yield a row for each setting in which the signatures of the runs differ, except fields of the model."""
+    """Yield a row for each setting in which the signatures of the runs differ, except for MODEL_FIELDS."""
     settings = {name: dict(signature_rows(page.signature)) for name, page in pages.items()}
     for setting in dict.fromkeys(setting for values in settings.values() for setting in values):
         values = [run.get(setting, "–") for run in settings.values()]

@@ -1,13 +1,14 @@
-"""The data of a table in a report: cells, rows, and plotted marks. `tables` converts scores to cells."""
+"""Data classes for a table in a report: cells, rows and plotted marks. `tables` converts scores to cells."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A number as text with an interval, or "undefined" with a `reason` for the footnote, or `prose`.
+    """A cell of a table: a number as `text` with an `interval`, or an undefined number with a `reason`, or prose.
 
-    In HTML, a cell can have a `shade` from −1 (blue) to 1 (orange), a `tooltip`, and bold text.
+    The reason is printed in a footnote. `prose` is true for words instead of a number. In HTML, a cell can have a
+    `shade` from −1 (blue) to 1 (orange), a `tooltip`, and bold text.
     """
 
     text: str
@@ -21,7 +22,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Mark:
-    """A plotted value with its interval, in the reported unit; `role` is "before", "after" or "truth"."""
+    """A plotted value with an interval, in the metric's reported unit. `role` is "before", "after" or "truth"."""
 
     role: str
     value: float
@@ -32,8 +33,8 @@ class Mark:
 class Row:
     """One row of a table.
 
-    `instead` is the text of a row without marks. `href` is the target of a link from the label. `direction` is 1 if the
-    score rose significantly, −1 if it fell significantly, else 0.
+    `instead` is a text in place of the plot, for a row without marks. `href` is the target of a link from the label.
+    `direction` is 1 if the score rose significantly, −1 if the score fell significantly, else 0.
     """
 
     label: str
@@ -48,8 +49,9 @@ class Row:
 class Table:
     """A table with a caption above and a note below.
 
-    The first of the `columns` contains the labels, so rows have one cell fewer. Plots have a line at `ideal`, the value
-    of an unbiased model in the reported unit. In HTML, rows can be filtered by the values of the columns `filters`.
+    The first of the `columns` contains the rows' labels, so a row has one cell fewer than there are columns. Plots have
+    a line at `ideal`, the value of an unbiased model in the reported unit. In HTML, readers can filter the rows by the
+    values of the columns `filters`.
     """
 
     caption: str
@@ -61,5 +63,5 @@ class Table:
 
     @property
     def is_map(self) -> bool:
-        """Whether the table is a heat map."""
+        """Whether the table is a heat map, that is, has a shaded cell."""
         return any(cell.shade for row in self.rows for cell in row.cells)

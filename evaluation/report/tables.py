@@ -1,4 +1,4 @@
-"""Converts scores to tables of text and plotted marks, for the terminal, Markdown and HTML."""
+"""Conversion of scores to tables of text and plotted marks, for the terminal, Markdown and HTML."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def format_table(table: Table) -> Table:
-    """Return the table with sanitized texts and one footnote with the reasons of undefined cells."""
+    """Return the table with sanitized texts and a footnote with the reasons why cells are undefined."""
     reasons = list(dict.fromkeys(cell.reason for row in table.rows for cell in row.cells if cell.reason))
     marks = {it: NO_NUMBER + (str(n).translate(SUPERSCRIPTS) if reasons[1:] else "") for n, it in enumerate(reasons, 1)}
     rows = (
@@ -46,11 +46,14 @@ def without_marks(table: Table) -> Table:
 
 
 def score_cell(score: BiasScore | None, decimals: int | None = None, metric: Metric | None = None) -> Cell:
-    """Return a cell with a score and its interval in the reported unit, or "not measured", or "undefined".
+    """Return a cell with the value and the interval of a score in the reported unit.
+
+    The cell is "not measured" if the score is None, and "undefined" if the value is NaN.
 
     Args:
-        decimals: replaces the decimals of the metric.
-        metric: the record, if no family declares it.
+        score: the score.
+        decimals: number of decimals; None: as in the metric's record.
+        metric: the metric's record; None: the record that a family of metrics declares.
     """
     if score is None:
         return Cell("not measured")
@@ -62,7 +65,7 @@ def score_cell(score: BiasScore | None, decimals: int | None = None, metric: Met
 
 
 def number_cell(value: float, decimals: int = 1, sign: bool = False, bounds: tuple[float, float] | None = None) -> Cell:
-    """Return a cell with a number and its interval, if any; a dash for NaN."""
+    """Return a cell with a number, or a dash for NaN, and with an interval if `bounds` are given."""
     has_interval = bounds is not None and not any(map(math.isnan, (value, *bounds)))
     decimals = decimals_for_interval(bounds, decimals) if has_interval else decimals
     return Cell(number(value, decimals, sign), interval(bounds, decimals, sign) if has_interval else "")
@@ -74,13 +77,13 @@ def count_cells(*counts: int) -> list[Cell]:
 
 
 def p_cell(score: BiasScore | None) -> Cell:
-    """Return a cell with the p-value of a score; an empty cell without a p-value."""
+    """Return a cell with the p-value of a score; an empty cell if the score has no p-value."""
     has_p_value = score is not None and score.p_value is not None and math.isfinite(score.p_value)
     return Cell(p_value(score.p_value) if has_p_value else "")
 
 
 def score_marks(role: str, score: BiasScore | None) -> tuple[Mark, ...]:
-    """Return the mark of a score in the reported unit of its metric; () without a finite value."""
+    """Return a tuple with the mark of a score, in the metric's reported unit; () if the score has no finite value."""
     if score is None or not math.isfinite(score.value):
         return ()
     factor = metric_of(score).factor
@@ -89,7 +92,7 @@ def score_marks(role: str, score: BiasScore | None) -> tuple[Mark, ...]:
 
 
 def score_row(label: str, score: BiasScore, *cells: Cell) -> Row:
-    """Return a row with the mark of a score, the score's cell and further cells."""
+    """Return a table row with a score's mark, a score's cell and further cells."""
     return Row(label, (score_cell(score), *cells), score_marks("before", score))
 
 
@@ -103,13 +106,16 @@ def change_table(
     counted: str = "n",
     ideal: float = 0.0,
 ) -> Table:
-    """Return a table of scores before and after, with the paired difference, its p-value and its number of rows.
+    """Return a table of scores before and after, with the paired difference and the difference's p-value and n.
 
     Args:
-        labels: label of a row → metric and group. Rows that were not measured are left out; rows with a group have
-            marks.
+        caption: the caption of the table.
+        first_column: the name of the column of labels.
+        labels: (metric, group) of each row's label. Rows without a score are omitted; rows with a group have marks.
         runs: the scores before, the scores after, and the differences.
-        counted: what the number of rows counts, in the plural.
+        sides: names of the columns before and after.
+        counted: the plural noun for the units that n counts, as the name of the last column.
+        ideal: the value at which plots have a line.
     """
     rows = []
     for label, (metric, group) in labels.items():

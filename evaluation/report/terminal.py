@@ -1,4 +1,4 @@
-"""Prints a page on a terminal: verdict, warnings, first screen and notes."""
+"""Output of a page on a terminal: verdict, warnings, first screen and notes."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ MIN_LABEL, MIN_PROSE = 24, 32  # characters; narrower labels and prose are not w
 
 @dataclass(frozen=True)
 class _Column:
-    """A column as text, with its name first; its minimum width, and its width without wrapping."""
+    """A column of a table as texts, the column's name first, with the minimum width and the width without wrapping."""
 
     texts: list[str]
     min_width: int
@@ -33,7 +33,8 @@ class _Column:
 def print_page(page: Page, console: Console | None = None) -> None:
     """Print the verdict, the warnings, the sentences and tables of the first screen, and the notes.
 
-    Output that is not a terminal has the width COLUMNS, by default 100 characters, and no colour codes.
+    If the output is not a terminal, the width is the environment variable COLUMNS, by default 100 characters, and
+    there are no colour codes.
     """
     if console is None:
         has_width = sys.stdout.isatty() or os.environ.get("COLUMNS", "").strip("0").isdigit()
@@ -74,7 +75,7 @@ def _first_screen(page: Page) -> Iterator[tuple[Sequence[str], list[Table]]]:
 
 
 def _drop_reductions(table: Table) -> Table:
-    """Return the table without its last column if that is the reduction, which is too wide for a log."""
+    """Return the table without the column `reduction`, which is too wide for a log, if this is the last column."""
     if table.columns[-1] != "reduction":
         return table
     rows = tuple(replace(row, cells=row.cells[:-1]) for row in table.rows)
@@ -82,7 +83,10 @@ def _drop_reductions(table: Table) -> Table:
 
 
 def _fit_table(table: Table, sides: Sequence[str], width: int) -> Table:
-    """Return the table, without intervals if it is too wide; in a comparison, the interval of the change remains."""
+    """Return the table, without intervals if the table is wider than `width`.
+
+    In a comparison of two models, the interval of the change remains.
+    """
     label = _label_width(table)
     label = label if len(sides) > 1 else min(label, MIN_LABEL)
     if label + sum(GAP + column.min_width for column in _columns(table)) <= width:
@@ -105,7 +109,7 @@ def _label(row: Row) -> str:
 
 
 def _rich_table(table: Table, width: int) -> RichTable:
-    """Return a table of at most `width` characters; names and prose wrap, numbers do not."""
+    """Return a table of at most `width` characters, in which names and prose are wrapped and numbers are not."""
     grid = RichTable(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
     columns, label = _columns(table), _label_width(table)
     spare = width - label - sum(GAP + column.min_width for column in columns)

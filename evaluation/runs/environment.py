@@ -1,4 +1,4 @@
-"""The software that computes a run's numbers: versions of packages, and the commit of this code."""
+"""Versions of the installed packages, and the git commit of this code, for the record of a run."""
 
 import subprocess
 from importlib.metadata import version
@@ -8,12 +8,15 @@ PACKAGES = ("evenhand", "torch", "transformers", "peft", "trl", "accelerate", "d
 
 
 def package_versions() -> dict[str, str]:
-    """Return the versions of the packages that shape the numbers."""
+    """Return the installed version of each package that may affect the numbers of a run."""
     return {name: version(name) for name in PACKAGES}
 
 
 def commit() -> str | None:
-    """Return the commit of the working copy that this code is part of, with "-dirty" if it has changes, or None."""
+    """Return the git commit of this code, with "-dirty" if the working copy has changes.
+
+    The result is None if git does not track this file, for example because the package is installed.
+    """
     path = Path(__file__).resolve()
     git = ["git", "-C", str(path.parent)]
     try:

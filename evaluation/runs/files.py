@@ -1,4 +1,4 @@
-"""Atomic writes, under a temporary name and then renamed; errors about full disks; links; hashes."""
+"""File operations of runs: atomic writes, errors for full disks, checks of symbolic links, YAML, JSON and hashes."""
 
 import errno
 import glob
@@ -22,7 +22,7 @@ MAX_YAML_CHARACTERS, MAX_YAML_DEPTH, MAX_YAML_VALUES = 1 << 18, 100, 100_000
 
 @contextmanager
 def explain_full_disk(path: Path) -> Iterator[None]:
-    """Turn the errors of a full disk, on writes to `path` or below it, into one InputError."""
+    """Replace every error that a full disk causes in the block by an InputError about writing `path`."""
     try:
         yield
     except Exception as error:  # tokenizers raise plain exceptions
@@ -33,10 +33,10 @@ def explain_full_disk(path: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield a temporary path in the folder of `path`; rename it to `path` if the block ends without an error.
+    """Yield a temporary path in the folder of `path`; rename the file to `path` if the block ends without an error.
 
     Raises:
-        InputError: the folder cannot be made or written.
+        InputError: the folder cannot be created or written.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
     try:
@@ -50,7 +50,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}; choose another --output_dir.") from error
     finally:
-        with suppress(OSError):  # absent after a rename, or if it could not be written
+        with suppress(OSError):  # the file is absent after a rename, or if it could not be written
             temporary.unlink()
 
 
@@ -65,7 +65,7 @@ def is_disk_full(error: BaseException) -> bool:
     """Return whether an error of Python, safetensors or torch means that the disk is full."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return True
-    # torch's writer reports where it failed, not why: the last two messages are torch's.
+    # The last two messages are from torch, whose writer reports the place of a failure, not the reason.
     messages = (
         *("No space left on device", "os error 28", "Disk quota exceeded"),
         *("PytorchStreamWriter failed", "] . unexpected pos "),
@@ -88,14 +88,14 @@ def remove_temporary_files(folder: Path) -> None:
 
 
 def is_inside(folder: Path, path: Path) -> bool:
-    """Return whether `path` lies in `folder` or is that folder, once symbolic links are followed."""
+    """Return whether `path`, after following symbolic links, is `folder` or inside `folder`."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def is_file_name_inside(folder: Path, name: str) -> bool:
-    """Return whether `name` is the plain relative name of a file, absent or not, inside `folder`.
+    """Return whether `name` is the plain relative name of a file inside `folder`; the file need not exist.
 
-    A plain name is printable, has no backslash and no drive, and none of its parts between "/" is empty, "." or "..".
+    A plain name is printable, has no backslash and no drive, and no part of the name between "/" is empty, "." or "..".
 
     >>> [is_file_name_inside(Path("run"), name) for name in ("adapter/model.json", "../run.json", "/etc/hosts", "C:x")]
     [True, False, False, False]
@@ -109,10 +109,12 @@ def is_file_name_inside(folder: Path, name: str) -> bool:
 
 
 def check_links_inside(folder: Path, field: str, within: Path | None = None, leave_out: Collection[str] = ()) -> None:
-    """Raise InputError if `folder`, or a symbolic link in it, leads out of `within`, by default the folder itself.
+    """Raise InputError if `folder`, or a symbolic link inside `folder`, leads out of the folder `within`.
 
     Args:
-        field: the setting that the error names.
+        folder: the folder that is searched.
+        field: the name of the setting, for the error message.
+        within: the folder that must contain the targets of all links, by default `folder`.
         leave_out: names of subfolders that are not searched.
     """
     within = within or folder
@@ -130,21 +132,21 @@ def check_links_inside(folder: Path, field: str, within: Path | None = None, lea
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` as UTF-8, atomically."""
+    """Write `text` to the file `path` as UTF-8, atomically."""
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as strict JSON, atomically; NaN is an error (write null and a reason)."""
+    """Write `value` to the file `path` as strict JSON, atomically; NaN and infinity raise ValueError."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_yaml(path: Path, field: str, load: Callable[[str], Any] = yaml.safe_load) -> Any:
-    """Return the content of a YAML file; `field` is the setting that errors name.
+    """Return the content of a YAML file. `field` is the name of the setting, for error messages.
 
     Raises:
-        InputError: the file cannot be read, is not YAML, or exceeds what `check_yaml` permits.
+        InputError: the file cannot be read, is not YAML, or is rejected by `check_yaml`.
     """
     try:
         with path.open(encoding="utf-8") as file:
@@ -153,14 +155,14 @@ def read_yaml(path: Path, field: str, load: Callable[[str], Any] = yaml.safe_loa
         return load(text)
     except OSError as error:
         raise InputError(f"{field}: {path} cannot be read: {error.strerror or error}.") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no UTF-8, a number of 5000 digits, deep nesting
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # not UTF-8, a number of 5000 digits, deep nesting
         raise InputError(f"{field}: {path} is not YAML: {' '.join(str(error).split())}") from None
 
 
 def check_yaml(text: str) -> None:
-    """Raise a YAMLError if a text is too long, too deep or too large with its aliases, or has a key twice.
+    """Raise a YAMLError if a text is too long, too deeply nested, too large with expanded aliases, or has a key twice.
 
-    Deep nesting ends the interpreter, and aliases of aliases grow without limit as the text is loaded.
+    Deep nesting would crash the interpreter, and nested aliases would take unlimited memory when the text is loaded.
 
     >>> check_yaml("{rate: 1, rate: 2}")
     Traceback (most recent call last):
@@ -198,7 +200,7 @@ def check_yaml(text: str) -> None:
 
 
 def dump_yaml(value: Any) -> str:
-    """Return a value as YAML without aliases, in the order of its keys."""
+    """Return a value as YAML without aliases, with the keys of mappings in their order."""
     return yaml.dump(value, Dumper=_NoAliases, sort_keys=False, allow_unicode=True)
 
 

@@ -1,4 +1,4 @@
-"""The lock of a run folder, by which one process at a time works in it; it ends with its process."""
+"""A lock on a run folder, so that only one process at a time works in the folder. The lock ends with the process."""
 
 import os
 import socket
@@ -12,20 +12,21 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.files import check_links_inside, explain_full_disk
 
 LOCK = ".lock"
-TRACKERS = ("wandb", "tensorboard")  # their folders contain links to other files, and nothing in them is deleted
+TRACKERS = ("wandb", "tensorboard")  # these folders contain links to other files, and nothing in them is deleted
 
 
 class RunLocked(InputError):
-    """Another process works in the run folder."""
+    """The error that another process works in the run folder."""
 
 
 @contextmanager
 def run_lock(folder: Path) -> Iterator[None]:
-    """Lock a folder until the block ends; create it if it is absent.
+    """Lock a folder until the block ends; create the folder if it does not exist.
 
     Raises:
-        RunLocked: another process has locked it.
-        InputError: the folder cannot be written, or a link in it leads out, so that other files could be changed.
+        RunLocked: another process has locked the folder.
+        InputError: the folder cannot be written, or a link inside leads out of the folder, so that other files could be
+            changed.
     """
     check_links_inside(folder, "output_dir", leave_out=TRACKERS)
     lock = FileLock(folder / LOCK, timeout=0)

@@ -1,4 +1,4 @@
-"""Rows of long work, written to disk in parts while the work goes on, so that a killed run resumes."""
+"""Rows of a long computation, written to disk in parts during the computation, so that a killed run can resume."""
 
 import logging
 import math
@@ -19,16 +19,16 @@ from evenhand.evaluation.runs.work_shards import WorkShard
 
 log = logging.getLogger("evenhand")
 
-SECONDS_BETWEEN_PARTS = 5.0  # the work that a kill may cost
+SECONDS_BETWEEN_PARTS = 5.0  # the maximum work lost if the process is killed
 ROW = "row"
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Rows 0 … n−1 with some columns, in Parquet files of a folder.
+    """Rows 0 … n−1 of a table, stored in Parquet files (parts) in a folder.
 
-    A part is named after its first row. Each process writes parts of its own shard, so that a run resumes with any
-    number of processes.
+    The name of a part is the number of the part's first row. Each process writes only rows of the process's shard, and
+    a run can resume with any number of processes.
     """
 
     folder: Path
@@ -36,10 +36,10 @@ class Parts:
     n: int
 
     def unfinished_shards(self) -> Iterator[WorkShard]:
-        """Yield this process's shard of the unfinished rows, until all rows are on disk.
+        """Yield this process's shard of the unfinished rows, again and again until all rows are on disk.
 
-        Damaged parts are removed first. One shard is enough, unless processes cut their batches differently because
-        their devices have different amounts of free memory: rows between two batches are then dealt out again.
+        Damaged parts are removed first. One shard is enough, unless processes form different batches because their
+        devices have different amounts of free memory. The rows that no process has computed are then in the next shard.
         """
         processes.on_rank_zero(self._remove_damaged)
         finished = processes.on_rank_zero(self._finished)
@@ -54,13 +54,15 @@ class Parts:
         """Write the unfinished rows of a shard every few seconds, and show the progress.
 
         Args:
-            shard: from `unfinished_shards`.
-            batches: computed one after the other: the row numbers of each, and a value per row for each column.
-            description: of the work, for the progress bar; `unit` is what a row is, in the plural.
+            shard: a shard of `unfinished_shards`.
+            batches: iterator that computes the batches. A batch is a tuple of the row numbers and, for each column, the
+                values of these rows.
+            description: description of the computation for the progress bar.
+            unit: the plural noun for a row, for the progress bar.
         """
-        # Finished rows are read back at the end: small tables kept between a model's large ones fragment the memory.
+        # Finished rows are not kept in memory: small tables between a model's large arrays fragment the memory.
         waiting: list[pd.DataFrame] = []
-        last_write = -SECONDS_BETWEEN_PARTS  # the first batch is written at once: an unwritable folder shows early
+        last_write = -SECONDS_BETWEEN_PARTS  # the first batch is written at once, so an unwritable folder fails early
 
         def write() -> None:
             nonlocal last_write
@@ -70,7 +72,7 @@ class Parts:
                 waiting.clear()
             last_write = time.monotonic()
 
-        # Of several processes, each shows the progress of its own shard.
+        # The progress bar counts the rows of this process's shard.
         n_finished = len(shard.finished)
         n_mine, n_done = math.ceil((self.n - n_finished) / shard.world_size), n_finished * (shard.world_size == 1)
         with progress(n_done + n_mine, description + processes.rank_label(), unit, n_done) as advance:
@@ -82,14 +84,14 @@ class Parts:
                     if time.monotonic() - last_write >= SECONDS_BETWEEN_PARTS:
                         write()
                     advance(len(rows))
-            finally:  # rows computed before a server or a batch failed are written, too
+            finally:  # rows that were computed before an error are written, too
                 write()
 
     def read(self) -> pd.DataFrame:
-        """Return the columns of all rows, in their order.
+        """Return the table of all rows, sorted by row number.
 
         Raises:
-            InputError: the parts do not hold exactly rows 0 … n−1, or one is damaged.
+            InputError: the parts do not contain exactly the rows 0 … n−1, or a part is damaged.
         """
         values: dict[str, np.ndarray] = {}
         for part, rows in self._read_parts():
@@ -101,16 +103,17 @@ class Parts:
         return pd.DataFrame(values or {name: np.empty(self.n, dtype=object) for name in self.columns})
 
     def read_numbers(self) -> tuple[np.ndarray, np.ndarray | RowFile]:
-        """Return the first column, (n,), and the others as float32, (n, c), in a file if they are large.
+        """Return the first column, (n,), and the other columns as float32, (n, c), in a file if they are large.
 
-        Raises: as `read`.
+        Raises:
+            InputError: the parts do not contain exactly the rows 0 … n−1, or a part is damaged.
         """
         numbers, first = new_rows(self.n, len(self.columns) - 1, folder=self.folder), None
         for part, rows in self._read_parts():
             values = part[self.columns[0]].to_numpy()
             first = np.empty(self.n, dtype=values.dtype) if first is None else first
             first[rows] = values
-            order = np.argsort(rows)  # neighbours are written together
+            order = np.argsort(rows)  # consecutive rows are written together
             numbers[rows[order]] = part[list(self.columns[1:])].to_numpy(dtype=np.float32)[order]
         return np.empty(self.n, dtype=object) if first is None else first, numbers
 
@@ -124,7 +127,7 @@ class Parts:
             rows = part.pop(ROW).to_numpy()
             if len(rows) and not 0 <= rows.min() <= rows.max() < self.n:
                 raise mismatch
-            is_read[rows] = True  # two parts may hold the same row: its values do not depend on when it is computed
+            is_read[rows] = True  # a row that is in two parts has the same values in both
             yield part, rows
         if not is_read.all():
             raise mismatch

@@ -1,6 +1,7 @@
-"""The processes of one run, as `accelerate launch` starts them: each computes a shard of the rows, rank 0 the rest.
+"""The processes (ranks) of one run that `accelerate launch` starts, and the communication between them.
 
-Without a launcher, one process is rank 0 of a world of size 1. Code inside `on_rank_zero` sees such a world, too.
+Each rank computes a shard of the rows; rank 0 computes everything else. Without a launcher, the only process is rank 0
+and the world size is 1. Inside `on_rank_zero` the world size is 1, too.
 """
 
 import os
@@ -13,19 +14,19 @@ from evenhand.evaluation.errors import InputError
 
 Result = TypeVar("Result")
 
-# How long a rank waits for another that is alive, for example while rank 0 computes scores. A rank that has ended is
-# noticed at once, by its closed connection and by the launcher, which ends the others.
+# How long a rank waits for another running rank, for example while rank 0 computes scores. A rank that has ended is
+# detected at once, by the closed connection and by the launcher, which ends the other ranks.
 MAX_WAIT = timedelta(hours=12)
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
 
 
 def launched_world_size() -> int:
-    """Return how many processes a launcher started, or 1 without a launcher."""
+    """Return the number of processes that a launcher started, or 1 without a launcher."""
     return int(os.environ.get("WORLD_SIZE", 1)) if "LOCAL_RANK" in os.environ else 1
 
 
 def world_size() -> int:
-    """Return how many processes work together; 1 inside `on_rank_zero`."""
+    """Return the number of processes that work together; 1 inside `on_rank_zero`."""
     return 1 if _alone.get() else launched_world_size()
 
 
@@ -35,26 +36,27 @@ def rank() -> int:
 
 
 def is_rank_zero() -> bool:
-    """Return whether this is rank 0, which writes all files except the parts of other ranks."""
+    """Return whether this process is rank 0, which writes all files except the parts that other ranks compute."""
     return rank() == 0
 
 
 def rank_label() -> str:
-    """Return " (process RANK of WORLD_SIZE)" for errors and progress, or "" for a single process."""
+    """Return the text " (process RANK of WORLD_SIZE)" for errors and progress bars, or "" for a single process."""
     return f" (process {rank()} of {world_size()})" if world_size() > 1 else ""
 
 
 def shards_model() -> bool:
-    """Return whether the launcher is configured to shard a model over the processes, by FSDP or DeepSpeed."""
+    """Return whether the launcher is configured to shard the model over the processes with FSDP or DeepSpeed."""
     values = (os.environ.get(f"ACCELERATE_USE_{name}", "false") for name in ("FSDP", "DEEPSPEED"))
     return any(value.lower() == "true" for value in values)
 
 
 def on_rank_zero(compute: Callable[[], Result]) -> Result:
-    """Compute a value on rank 0 while the other ranks wait; return it on every rank.
+    """Compute a value on rank 0 while the other ranks wait, and return the value on every rank.
 
     Raises:
-        InputError: rank 0 raised it, which is raised on every rank and reported by rank 0; or rank 0 has ended.
+        InputError: `compute` raised this error, which is then raised on every rank but reported only by rank 0; or
+            another rank has ended.
     """
     if world_size() == 1:
         return compute()
@@ -75,7 +77,7 @@ def on_rank_zero(compute: Callable[[], Result]) -> Result:
 
 
 def barrier() -> None:
-    """Wait until all ranks are here.
+    """Wait until all ranks have called this function.
 
     Raises:
         InputError: another rank has ended.
@@ -86,7 +88,7 @@ def barrier() -> None:
 
 
 def shut_down() -> None:
-    """Disconnect from the other processes at the end of the work."""
+    """Close the connection to the other processes at the end of the run."""
     if launched_world_size() > 1:
         import torch
 
@@ -95,7 +97,11 @@ def shut_down() -> None:
 
 
 def _exchange(communicate: Callable[[Any], None]) -> None:
-    """Communicate with the other ranks on the CPU, with `torch.distributed`; connect to them the first time."""
+    """Call `communicate` with `torch.distributed`, connected to the other ranks on the CPU.
+
+    Raises:
+        InputError: another rank has ended.
+    """
     import torch
     from accelerate import PartialState
 

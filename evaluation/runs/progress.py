@@ -1,4 +1,4 @@
-"""Progress of long work: a bar in a terminal, a line every few seconds in a log."""
+"""Progress of long computations: a bar in a terminal, or a line every 15 seconds in a log."""
 
 import logging
 import os
@@ -20,9 +20,16 @@ SECONDS_BETWEEN_LINES = 15.0
 
 @contextmanager
 def progress(total: int | None, description: str, unit: str, done: int = 0) -> Iterator[Callable[[int], None]]:
-    """Yield `advance(n)`; show rate and remaining time of `total` units, `done` of them from an earlier run.
+    """Show the progress of a computation of `total` units; yield a function that adds n finished units.
 
-    Without a total, as for a stream, the remaining time is unknown. Of several processes, rank 0 alone shows progress.
+    The progress includes rate and remaining time. If `total` is None, as for a stream, there is no remaining time. Only
+    rank 0 shows progress.
+
+    Args:
+        total: number of units, including finished units.
+        description: description of the computation.
+        unit: the plural noun for a unit.
+        done: number of units that an earlier run finished.
     """
     if not processes.is_rank_zero():
         yield lambda n: None
@@ -52,7 +59,7 @@ def progress(total: int | None, description: str, unit: str, done: int = 0) -> I
 
 
 def start_logging() -> None:
-    """Log the progress of Evenhand and the warnings of other libraries to stderr."""
+    """Configure logging to stderr: progress and warnings of Evenhand, and warnings of other libraries."""
     handler = logging.StreamHandler()
     handler.setFormatter(_LineFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
@@ -65,8 +72,8 @@ def start_logging() -> None:
 
 
 class _LineFormatter(logging.Formatter):
-    """Shows hidden characters in the lines of a log, which may hold texts of a server or a model."""
+    """A formatter that replaces hidden characters by codes, because a log may contain texts of a server or a model."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record's text with codes in place of hidden characters."""
+        """Return the text of the record with codes instead of hidden characters."""
         return "\n".join(map(escape_hidden, super().format(record).split("\n")))

@@ -1,6 +1,6 @@
-"""The files of a run folder, and the paths by which the settings of one run name the folders of others.
+"""Names of files in a run folder, and paths of other runs' folders in the settings of a run.
 
-A saved config has these paths relative to its folder, so that a folder of runs can be moved.
+In a saved config the paths are relative to the folder of the config, so that a folder of runs can be moved.
 """
 
 import os
@@ -11,11 +11,11 @@ from typing import Any
 CONFIG, MANIFEST, PARTS = "config.yaml", "run.json", "parts"
 # Settings whose value is the folder of another run.
 RUN_FOLDERS = ("responses", "labels", "tuning", "comparison", "before", "after", "after_without_tag")
-MODEL_NAME = "name"  # the setting of a model's path, which may lie in a run folder
+MODEL_NAME = "name"  # setting with the id or path of a model; the path may be in a run folder
 
 
 def with_relative_paths(settings: Any, folder: Path, name: str = "") -> Any:
-    """Return settings with the paths of other runs, and of models in a run folder, relative to `folder`."""
+    """Return settings in which paths of other runs, and of models in run folders, are relative to `folder`."""
     if isinstance(settings, Mapping):
         return {key: with_relative_paths(value, folder, key) for key, value in settings.items()}
     if _run_folder(name, settings):
@@ -25,7 +25,7 @@ def with_relative_paths(settings: Any, folder: Path, name: str = "") -> Any:
 
 
 def with_resolved_paths(settings: Any, folder: Path, name: str = "") -> Any:
-    """Return settings of `with_relative_paths` with their paths relative to the working directory."""
+    """Return the result of `with_relative_paths` with paths relative to the working directory instead of `folder`."""
     if isinstance(settings, Mapping):
         return {key: with_resolved_paths(value, folder, key) for key, value in settings.items()}
     if isinstance(settings, str) and (name in RUN_FOLDERS or (name == MODEL_NAME and settings.startswith("."))):
@@ -34,7 +34,7 @@ def with_resolved_paths(settings: Any, folder: Path, name: str = "") -> Any:
 
 
 def run_folders(settings: Any, name: str = "") -> Iterator[Path]:
-    """Yield the run folders that settings name, and the run folder of each model that lies in one."""
+    """Yield the paths of other runs' folders in the settings, and of the run folders that contain the models."""
     if isinstance(settings, Mapping):
         for key, value in settings.items():
             yield from run_folders(value, key)
@@ -43,7 +43,7 @@ def run_folders(settings: Any, name: str = "") -> Iterator[Path]:
 
 
 def _run_folder(name: str, value: Any) -> Path | None:
-    if not isinstance(value, str):  # a filter of prompts may have the name of such a setting
+    if not isinstance(value, str):  # a filter of prompts may have the same name as one of these settings
         return None
     if name in RUN_FOLDERS:
         return Path(value)

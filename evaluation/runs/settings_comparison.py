@@ -1,4 +1,4 @@
-"""Which settings shape a run's numbers, and how the settings of two runs differ."""
+"""Comparison of the settings of two runs, restricted to settings that affect the runs' numbers."""
 
 import hashlib
 import json
@@ -7,29 +7,32 @@ from typing import Any
 
 from evenhand.evaluation.runs.run_paths import MODEL_NAME, RUN_FOLDERS
 
-# Settings that shape no number: where a run is written and tracked, its report, and how a rating's votes come in.
+# Settings that affect no number: folder and tracking of a run, options of the report, and the collection of votes.
 NOT_COMPARED = (
     *("output_dir", "report_to", "log_artifacts", "group", "show"),
     *("host", "port", "import_votes", "summary", "push_to_hub", "trust_remote_code"),
 )
-# Settings whose value is a path or an address: the content is compared, by its fingerprint among the inputs. So is any
-# setting with a fingerprint of the same name.
+# Settings whose value is a path or an address. The fingerprints of their contents, in `inputs`, are compared instead of
+# the values. The same holds for every setting that has a fingerprint of the same name.
 PROMPT_FILE, SERVING = "file", ("server", "concurrency", "tokenizer")
 COMPARED_BY_CONTENT = (*RUN_FOLDERS, MODEL_NAME, PROMPT_FILE, *SERVING)
 
 
 def settings_sha256(settings: Mapping[str, Any]) -> str:
-    """Return a hash of the settings that shape a run's numbers."""
+    """Return a hash of the settings that affect a run's numbers."""
     return json_sha256(_compared(settings, _fingerprints(settings).keys()))
 
 
 def json_sha256(value: Any) -> str:
-    """Return the SHA-256 of a value, written as JSON with sorted keys."""
+    """Return the SHA-256 of a value's JSON with sorted keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def settings_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
-    """Return how each setting that shapes the numbers differs, by its dotted name."""
+    """Return the differences between the settings of two runs that affect numbers.
+
+    The keys are dotted names of settings; the values are texts with the value before and after.
+    """
     earlier, later = _fingerprints(before), _fingerprints(after)
     unchanged = [name for name, fingerprint in later.items() if earlier.get(name) == fingerprint]
     return dict(_differences("", _compared(before, unchanged), _compared(after, unchanged)))
@@ -56,7 +59,7 @@ def _fingerprints(settings: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def _compared(settings: Mapping[str, Any], fingerprinted: Collection[str]) -> dict[str, Any]:
-    """Return the settings that shape a run's numbers, with "…" for each that is compared by its content."""
+    """Return the settings that affect a run's numbers, with "…" for each value that is compared by a fingerprint."""
     compared = {key: value for key, value in settings.items() if key not in NOT_COMPARED}
     by_content = {*COMPARED_BY_CONTENT, *fingerprinted}
     return {

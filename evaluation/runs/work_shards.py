@@ -1,4 +1,4 @@
-"""Shards of long work: which batches a process still has to compute."""
+"""Shards of a long computation: the unfinished batches that each process has to compute."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +11,9 @@ Batch = TypeVar("Batch", bound=Sequence[Any])
 
 @dataclass(frozen=True)
 class WorkShard:
-    """The unfinished rows of one rank, out of `world_size`; by default all rows.
+    """The unfinished rows of the rank `rank` out of `world_size` ranks; by default all rows.
 
-    `finished` holds the numbers of the rows that are on disk, int (f,).
+    `finished` contains the numbers of the rows that are on disk, int (f,).
     """
 
     finished: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -21,14 +21,14 @@ class WorkShard:
     world_size: int = 1
 
     def is_unfinished(self, rows: Sequence[int]) -> np.ndarray:
-        """Return which of these rows are not finished, bool (r,)."""
+        """Return whether each of r row numbers is not finished, bool (r,)."""
         return ~np.isin(np.asarray(rows, dtype=np.int64), self.finished)
 
     def unfinished_batches(self, batches: Iterable[Batch], row_of: Callable[[Any], int] = int) -> list[Batch]:
-        """Return this rank's batches in their order, each with at least one unfinished row.
+        """Return this rank's share of the batches that have an unfinished row, in the order of `batches`.
 
-        Batches stay whole, so a row always has the same neighbours. If the items of a batch are not row numbers,
-        `row_of` returns one of the rows that an item produces; an item's rows are always finished together.
+        Batches are never split, so a row is always computed in the same batch. If the items of a batch are not row
+        numbers, `row_of` must return one of the rows that an item produces; all rows of an item are finished together.
 
         >>> shard = WorkShard(finished=np.array([2]), rank=1, world_size=2)
         >>> shard.unfinished_batches([[0, 1], [2], [3], [4], [5]])
@@ -40,7 +40,8 @@ class WorkShard:
         starts = np.cumsum([0, *map(len, batches)])[:-1]
         rows = [row_of(item) for batch in batches for item in batch]
         unfinished = np.flatnonzero(np.logical_or.reduceat(self.is_unfinished(rows), starts)) if rows else []
-        # Ranks take turns as 0, 1, 1, 0, 0, 1 …: batches are sorted by length, so no rank always has the longer of two.
+        # Ranks take turns in the order 0, 1, 1, 0, 0, 1 …, so that no rank always gets the longer of two batches:
+        # batches are sorted by length.
         turns, last = np.arange(len(unfinished)) % (2 * self.world_size), 2 * self.world_size - 1
         return [batches[index] for index in np.asarray(unfinished)[np.minimum(turns, last - turns) == self.rank]]
 
